@@ -1,0 +1,11 @@
+//! The language of Pelton's kernels.
+#![forbid(unsafe_code)]
+
+pub mod arena;
+pub mod builder;
+pub mod eval;
+pub mod module;
+pub mod op;
+pub mod types;
+pub mod valid;
+pub mod write;

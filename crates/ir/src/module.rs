@@ -1,0 +1,348 @@
+//! Modules, functions, regions and instructions: the language as data.
+//!
+//! A [`Module`] has buffers and functions. A [`Function`] is SSA in structured regions: its body is a region, some
+//! instructions hold further regions, and there is no other control flow. Everything of a function lies in arenas in
+//! the order of the text, which [`Writer`](crate::write::Writer), the only way to make a function, keeps.
+//!
+//! **Equality.** `Module` is `Eq + Hash` by what it means: names of values and labels and the places they came from
+//! ([`Debug`]) take no part. Names of buffers and functions do; hosts bind buffers by name.
+//!
+//! **Scope.** A value is seen from its definition to the end of its region, nested regions included. The parameters
+//! of a `while` and the values of its test are seen in its body too.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use crate::arena::{Arena, Buffer, Func, Handle, Inst, Region, Value, Values};
+use crate::op::{Form, Op, Pat};
+use crate::types::{Access, Const, Len, Need, Order, Scope, Space, Type};
+
+/// A program: what a device loads.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Module {
+    /// What it asks of a device, in order, each once.
+    pub needs: Vec<Need>,
+    /// Its buffers.
+    pub buffers: Arena<Buffer, BufferDecl>,
+    /// Its functions; a call names an earlier one.
+    pub functions: Arena<Func, Function>,
+}
+
+impl Module {
+    /// The buffer of that name.
+    pub fn buffer(&self, name: &str) -> Option<Buffer> {
+        self.buffers.iter().find(|(_, b)| b.name == name).map(|(handle, _)| handle)
+    }
+
+    /// The function of that name.
+    pub fn function(&self, name: &str) -> Option<Func> {
+        self.functions.iter().find(|(_, f)| f.name == name).map(|(handle, _)| handle)
+    }
+
+    /// Its kernels, in order.
+    pub fn kernels(&self) -> impl Iterator<Item = Func> {
+        self.functions.iter().filter(|(_, f)| f.kind == Kind::Kernel).map(|(handle, _)| handle)
+    }
+}
+
+/// A buffer's declaration: `buffer name: [u32; 64] global read_write`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BufferDecl {
+    /// What hosts call it.
+    pub name: String,
+    /// The type of its elements.
+    pub elem: Type,
+    /// How many there are.
+    pub len: Len,
+    /// Where it lies.
+    pub space: Space,
+    /// What kernels may do with it.
+    pub access: Access,
+    /// Where the text declares it.
+    pub place: Place,
+}
+
+/// Whether a function can be launched or only called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Launched; no parameters, no results.
+    Kernel,
+    /// Called.
+    Function,
+}
+
+/// A function: arenas of values, instructions and regions, and the region it starts in.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Function {
+    /// What calls and launches name.
+    pub name: String,
+    /// How it is used.
+    pub kind: Kind,
+    /// Its parameters.
+    pub params: Values,
+    /// The types of its results.
+    pub results: Vec<Type>,
+    /// Its body.
+    pub body: Region,
+    pub(crate) values: Arena<Value, Type>,
+    pub(crate) insts: Arena<Inst, Node>,
+    pub(crate) regions: Arena<Region, Block>,
+    /// Names and places, for people.
+    pub debug: Debug,
+}
+
+impl Function {
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> Type {
+        self.values[value]
+    }
+
+    /// The type of an operand.
+    pub fn operand_ty(&self, operand: Operand) -> Type {
+        match operand {
+            Operand::Value(value) => self.values[value],
+            Operand::Const(c) => c.ty(),
+        }
+    }
+
+    /// An instruction.
+    pub fn inst(&self, inst: Inst) -> &Node {
+        &self.insts[inst]
+    }
+
+    /// A region.
+    pub fn region(&self, region: Region) -> &Block {
+        &self.regions[region]
+    }
+
+    /// The instructions of the body's regions, all of them, in the order of the text.
+    pub fn insts(&self) -> impl DoubleEndedIterator<Item = (Inst, &Node)> + ExactSizeIterator {
+        self.insts.iter()
+    }
+
+    /// All values with their types, in order.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = (Value, Type)> + ExactSizeIterator {
+        self.values.iter().map(|(value, ty)| (value, *ty))
+    }
+
+    /// How many regions there are.
+    pub fn region_count(&self) -> usize {
+        self.regions.len()
+    }
+}
+
+/// An instruction.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// What it names besides operands.
+    pub attr: Attr,
+    /// Its operands: first the row's fixed ones, then those that vary (initial carried values, results of a jump).
+    pub args: Vec<Operand>,
+    /// Its results.
+    pub results: Values,
+    /// Its regions: `if` then and else; `switch` the cases and last the default; `while` test and body.
+    pub regions: Vec<Region>,
+}
+
+impl Node {
+    /// The buffer it accesses first: of a copy, where to.
+    pub fn buffer(&self) -> Option<Buffer> {
+        match self.attr {
+            Attr::Buffer(b) | Attr::Atomic(b, ..) | Attr::Copy { to: b, .. } => Some(b),
+            _ => None,
+        }
+    }
+
+    /// The initial values that a loop carries; none for other ops.
+    pub fn carried(&self) -> &[Operand] {
+        if self.op.loops() { &self.args[self.op.row().args.len()..] } else { &[] }
+    }
+}
+
+/// What an instruction names besides its operands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Attr {
+    /// Nothing.
+    None,
+    /// The type to convert to.
+    Type(Type),
+    /// A buffer.
+    Buffer(Buffer),
+    /// A buffer, and how the access is ordered.
+    Atomic(Buffer, Order, Scope),
+    /// What a fence orders.
+    Fence(Order, Scope),
+    /// Where a copy goes and comes from.
+    #[allow(missing_docs)]
+    Copy { to: Buffer, from: Buffer },
+    /// The function that is called.
+    Call(Func),
+    /// The loop or block that a jump leaves or repeats.
+    Target(Inst),
+    /// The values of a switch's cases, one list a region; the default has none.
+    Cases(Vec<Vec<u32>>),
+}
+
+/// A region: instructions, of which the last ends it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Block {
+    /// A loop's counter and carried values.
+    pub params: Values,
+    /// Its instructions, in order.
+    pub insts: Vec<Inst>,
+}
+
+/// What an instruction computes with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A value of the function.
+    Value(Value),
+    /// A constant.
+    Const(Const),
+}
+
+impl Operand {
+    /// The value, if it is one.
+    pub fn value(self) -> Option<Value> {
+        match self {
+            Operand::Value(value) => Some(value),
+            Operand::Const(_) => None,
+        }
+    }
+
+    /// The constant, if it is one.
+    pub fn constant(self) -> Option<Const> {
+        match self {
+            Operand::Const(c) => Some(c),
+            Operand::Value(_) => None,
+        }
+    }
+}
+
+impl From<Value> for Operand {
+    fn from(value: Value) -> Self {
+        Operand::Value(value)
+    }
+}
+
+impl<C: Into<Const>> From<C> for Operand {
+    fn from(c: C) -> Self {
+        Operand::Const(c.into())
+    }
+}
+
+impl fmt::Debug for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operand::Value(value) => write!(f, "{value}"),
+            Operand::Const(c) => write!(f, "{c}"),
+        }
+    }
+}
+
+/// A stretch of source text in bytes. Takes no part in equality.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// The first byte.
+    pub start: u32,
+    /// The byte after the last; equal to `start` if there is no text.
+    pub end: u32,
+}
+
+impl Place {
+    /// As a range of the text.
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Place {}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// What a function's text called things and where it said them. Takes no part in equality; may be empty.
+#[derive(Clone, Debug, Default)]
+pub struct Debug {
+    /// Names of values, without sigil, by index; an empty one is none.
+    pub values: Vec<Box<str>>,
+    /// Names of labels, by instruction, in order.
+    pub labels: Vec<(Inst, Box<str>)>,
+    /// Where each instruction stands, by index.
+    pub places: Vec<Place>,
+    /// Where each region ends (its closing brace), by index.
+    pub ends: Vec<Place>,
+    /// Where the function's head stands.
+    pub head: Place,
+}
+
+impl Debug {
+    /// The name of a value, if the text gave one.
+    pub fn value(&self, value: Value) -> Option<&str> {
+        self.values.get(value.index()).map(|name| &**name).filter(|name| !name.is_empty())
+    }
+
+    /// The name of a label, if the text gave one.
+    pub fn label(&self, inst: Inst) -> Option<&str> {
+        let at = self.labels.binary_search_by_key(&inst, |(inst, _)| *inst).ok()?;
+        Some(&self.labels[at].1)
+    }
+
+    /// Where an instruction stands, if it came from text.
+    pub fn place(&self, inst: Inst) -> Option<Place> {
+        self.places.get(inst.index()).copied()
+    }
+}
+
+impl PartialEq for Debug {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Debug {}
+
+impl Hash for Debug {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// How many elements of a type 16 bytes hold: what a wide access moves.
+pub fn wide(elem: Type) -> usize {
+    if elem.bits() == 64 { 2 } else { 4 }
+}
+
+impl Module {
+    /// What `T` stands for in an instruction: the element type of its buffer, or else the type of the first operand
+    /// that the row gives type `T`.
+    pub(crate) fn bound(&self, node: &Node, function: &Function) -> Option<Type> {
+        let row = node.op.row();
+        match row.form {
+            Form::Place | Form::Wide | Form::Atomic => {
+                node.buffer().and_then(|b| self.buffers.get(b)).map(|b| b.elem)
+            }
+            _ => {
+                let at = row.args.iter().position(|(_, pat)| *pat == Pat::T)?;
+                node.args.get(at).map(|arg| function.operand_ty(*arg))
+            }
+        }
+    }
+}
+
+/// An instruction of a module: where something went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Site {
+    /// Its function.
+    pub func: Func,
+    /// The instruction.
+    pub inst: Inst,
+}

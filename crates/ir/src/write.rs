@@ -1,0 +1,150 @@
+//! The one way to make a function: instruction after instruction, in the order of the text.
+//!
+//! Parser, builder and passes all write through [`Writer`], so values, instructions and regions are always numbered
+//! as the text shows them, and equal programs are equal arenas. The writer checks nothing: what it makes may be
+//! wrong in any way but its numbering, and the validator says so.
+
+use crate::arena::{Arena, Func, Inst, Region, Value, Values};
+use crate::module::{Attr, Block, Function, Kind, Module, Node, Operand, Place, wide};
+use crate::op::{Form, Op, Pat};
+use crate::types::Type;
+
+/// A function in the making.
+pub struct Writer {
+    function: Function,
+    /// The regions that are open, innermost last.
+    open: Vec<Region>,
+}
+
+impl Writer {
+    /// Starts a function; its body is open.
+    pub fn new(name: impl Into<String>, kind: Kind, params: &[Type], results: &[Type]) -> Self {
+        let mut function = Function {
+            name: name.into(),
+            kind,
+            params: Values::new(0, 0),
+            results: results.to_vec(),
+            body: crate::arena::Handle::new(0),
+            values: Arena::new(),
+            insts: Arena::new(),
+            regions: Arena::new(),
+            debug: Default::default(),
+        };
+        function.params = define(&mut function, params);
+        let empty = Values::new(0, 0);
+        function.body = function.regions.push(Block { params: empty, insts: Vec::new() });
+        let body = function.body;
+        Writer { function, open: vec![body] }
+    }
+
+    /// The function so far.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Names and places, to be filled in by whoever knows them.
+    pub fn debug(&mut self) -> &mut crate::module::Debug {
+        &mut self.function.debug
+    }
+
+    /// How many regions are open, the body included.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Adds an instruction to the innermost open region. Its results have these types.
+    pub fn push(&mut self, op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> (Inst, Values) {
+        let results = define(&mut self.function, results);
+        let inst = self.function.insts.push(Node { op, attr, args, results, regions: Vec::new() });
+        let region = *self.open.last().expect("a region is open");
+        self.function.regions[region].insts.push(inst);
+        (inst, results)
+    }
+
+    /// Opens the next region of an instruction, with parameters of these types.
+    pub fn open(&mut self, inst: Inst, params: &[Type]) -> Values {
+        let params = define(&mut self.function, params);
+        let region = self.function.regions.push(Block { params, insts: Vec::new() });
+        self.function.insts[inst].regions.push(region);
+        self.open.push(region);
+        params
+    }
+
+    /// Closes the innermost region. One that does not end in a jump gets the end that the text leaves out.
+    pub fn close(&mut self) -> Region {
+        if !self.ended() {
+            let op = if self.open.len() == 1 { Op::Return } else { Op::Yield };
+            self.push(op, Attr::None, Vec::new(), &[]);
+        }
+        self.open.pop().expect("a region is open")
+    }
+
+    /// Whether the innermost region has its end.
+    pub fn ended(&self) -> bool {
+        let region = *self.open.last().expect("a region is open");
+        let last = self.function.regions[region].insts.last();
+        last.is_some_and(|inst| self.function.insts[*inst].op.ends())
+    }
+
+    /// The attribute of an instruction written before: a switch learns its cases as they come.
+    pub fn attr(&mut self, inst: Inst) -> &mut Attr {
+        &mut self.function.insts[inst].attr
+    }
+
+    /// Sets where an instruction stands in the text.
+    pub fn place(&mut self, inst: Inst, place: Place) {
+        let places = &mut self.function.debug.places;
+        let at = crate::arena::Handle::index(inst);
+        if places.len() <= at {
+            places.resize(at + 1, Place::default());
+        }
+        places[at] = place;
+    }
+
+    /// Closes the body and gives the function.
+    pub fn finish(mut self) -> Function {
+        while !self.open.is_empty() {
+            self.close();
+        }
+        self.function
+    }
+}
+
+/// Adds consecutive values of these types.
+fn define(function: &mut Function, types: &[Type]) -> Values {
+    let values = Values::new(function.values.len(), types.len());
+    for ty in types {
+        let _: Value = function.values.push(*ty);
+    }
+    values
+}
+
+/// The result types of an op whose row gives them. Right when the operands are; otherwise a good guess, so that one
+/// mistake is one error. Control ops other than `call` have none here.
+pub fn results(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<Type> {
+    let row = op.row();
+    let elem = match attr {
+        Attr::Buffer(b) | Attr::Atomic(b, ..) => module.buffers.get(*b).map(|b| b.elem),
+        _ => None,
+    };
+    let first = || row.args.iter().position(|(_, pat)| *pat == Pat::T).and_then(|at| args.get(at)).copied();
+    let fallback = || row.class.map_or(Type::U32, |class| class.types()[0]);
+    let bound = elem.or_else(first).unwrap_or_else(fallback);
+    match (row.form, attr) {
+        (Form::Wide, _) if !row.results.is_empty() => vec![bound; wide(bound)],
+        (Form::Control, Attr::Call(callee)) => callee_results(module, *callee),
+        _ => row
+            .results
+            .iter()
+            .map(|pat| match (pat, attr) {
+                (Pat::Is(ty), _) | (Pat::To, Attr::Type(ty)) => *ty,
+                _ => bound,
+            })
+            .collect(),
+    }
+}
+
+/// The result types of a function of the module.
+fn callee_results(module: &Module, callee: Func) -> Vec<Type> {
+    module.functions.get(callee).map_or_else(Vec::new, |f| f.results.clone())
+}
