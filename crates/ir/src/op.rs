@@ -5,6 +5,9 @@
 //! `docs/ir.md` are all made from it. A row that ranges over several types binds one type variable `T`; in the
 //! memory rows `T` is the element type of the buffer. An op's *form* is how the text writes what is not an operand.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::types::{Class, Type};
 
 /// Hands the whole table to another macro.
@@ -310,7 +313,9 @@ impl Op {
 
     /// The op that the text calls so.
     pub fn named(name: &str) -> Option<Op> {
-        TABLE.iter().find(|row| row.name == name).map(|row| row.op)
+        static NAMES: LazyLock<HashMap<&str, Op>> =
+            LazyLock::new(|| TABLE.iter().map(|row| (row.name, row.op)).collect());
+        NAMES.get(name).copied()
     }
 
     /// What it does besides giving values.
