@@ -7,6 +7,7 @@ pub mod eval;
 pub mod limits;
 pub mod module;
 pub mod op;
+pub mod text;
 pub mod types;
 pub mod valid;
 pub mod write;

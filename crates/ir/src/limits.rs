@@ -28,8 +28,11 @@ pub const MAX_LEN: u64 = 1 << 28;
 /// Bytes of all shared buffers together.
 pub const MAX_SHARED: u64 = 1 << 18;
 
-/// Regions of a `switch`, and values of all its cases together.
+/// Values of all the cases of a `switch` together.
 pub const MAX_CASES: usize = 4096;
 
 /// Bytes of a text.
 pub const MAX_TEXT: usize = 64 << 20;
+
+/// Bytes of a number in a text.
+pub const MAX_LITERAL: usize = 256;

@@ -1,0 +1,116 @@
+//! What is wrong with a text, and diagrams of it for people.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+
+use crate::module::Place;
+
+/// Something wrong, and where.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    /// Which rule it breaks, in kebab-case.
+    pub code: &'static str,
+    /// What is wrong: a lower-case clause.
+    pub message: String,
+    /// Where.
+    pub place: Place,
+    /// What the diagram says beside the place; may be empty.
+    pub label: String,
+    /// What else helps.
+    pub notes: Vec<String>,
+}
+
+impl Diagnostic {
+    /// One without label and notes.
+    pub fn new(code: &'static str, place: Place, message: String) -> Self {
+        Diagnostic { code, message, place, label: String::new(), notes: Vec::new() }
+    }
+
+    /// With what the diagram says beside the place.
+    pub fn label(self, label: impl Into<String>) -> Self {
+        Diagnostic { label: label.into(), ..self }
+    }
+
+    /// With one more thing that helps.
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+}
+
+/// The clause alone, as an error prints.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Draws each of a list beside the line of the text that it is about; `name` is the file's. Any place will do: one
+/// that is not in the text is moved to where it is nearest.
+pub fn render(name: &str, text: &str, list: &[Diagnostic], color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let breaks: Vec<usize> =
+        text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at).collect();
+    let mut out = String::new();
+    for diagnostic in list {
+        let view = View::new(text, &breaks, diagnostic.place);
+        let label = Some(diagnostic.label.as_str()).filter(|label| !label.is_empty());
+        let annotation = AnnotationKind::Primary.span(view.span).label(label);
+        let title = Level::ERROR.primary_title(&*diagnostic.message).id(diagnostic.code);
+        let group = Group::with_title(title)
+            .element(Origin::path(name).line(view.line).char_column(view.column))
+            .element(Snippet::source(view.shown).line_start(view.line).annotation(annotation))
+            .elements(diagnostic.notes.iter().map(|note| Level::NOTE.message(note)));
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out += &renderer.render(&[group]);
+        out.push('\n');
+    }
+    out
+}
+
+/// The part of a text that a diagram shows.
+struct View {
+    /// The line that the place begins in, or the part of it around the place.
+    shown: String,
+    /// What of it is the place; what goes beyond the line is left out.
+    span: Range<usize>,
+    /// The line's number, from 1.
+    line: usize,
+    /// The column that the place begins in, in characters from 1.
+    column: usize,
+}
+
+impl View {
+    fn new(text: &str, breaks: &[usize], place: Place) -> Self {
+        let start = text.floor_char_boundary(place.start as usize);
+        let end = text.ceil_char_boundary(place.end as usize).max(start);
+        let before = breaks.partition_point(|at| *at < start);
+        let first = before.checked_sub(1).map_or(0, |at| breaks[at] + 1);
+        let line = &text[first..breaks.get(before).copied().unwrap_or(text.len())];
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let (start, end) = ((start - first).min(line.len()), (end - first).min(line.len()));
+        let column = 1 + line[..start].chars().count();
+        let (shown, span) = clip(line, start..end);
+        View { shown, span, line: before + 1, column }
+    }
+}
+
+/// A line, or as much of it around a span as a screen shows, and where the span is in it.
+fn clip(line: &str, span: Range<usize>) -> (String, Range<usize>) {
+    const WHOLE: usize = 200;
+    const BEFORE: usize = 60;
+    const AFTER: usize = 80;
+    if line.len() <= WHOLE {
+        return (line.into(), span);
+    }
+    let from = line.floor_char_boundary(span.start.saturating_sub(BEFORE));
+    let to = line.ceil_char_boundary((span.start + AFTER).min(line.len()));
+    let head = if from > 0 { "…" } else { "" };
+    let tail = if to < line.len() { "…" } else { "" };
+    let shift = |at: usize| at.min(to) - from + head.len();
+    (format!("{head}{}{tail}", &line[from..to]), shift(span.start)..shift(span.end))
+}

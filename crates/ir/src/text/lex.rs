@@ -1,0 +1,176 @@
+//! Bytes to tokens.
+//!
+//! Tokens are made one at a time and hold no text of their own, so reading takes no memory beside the text itself.
+//! Nothing is an error here: what cannot be a token is [`Kind::Bad`], and the parser says what it wanted instead.
+
+use crate::module::Place;
+
+/// What a token is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// `add`, `kernel`, `u32`
+    Word,
+    /// `%x`, `%12`
+    Value,
+    /// `@data`
+    Buffer,
+    /// `^out`
+    Label,
+    /// `7`, `-0x1fi32`, `1.5e-3`, `-inf`, `nan:0x7fc00001`
+    Number,
+    /// `->`
+    Arrow,
+    /// One of `, : = ( ) [ ] { } ?`, and `;` where a buffer's type has it.
+    Mark(u8),
+    /// `; …` to the end of the line.
+    Comment,
+    /// A character that begins nothing.
+    Bad,
+    /// The end of the text.
+    End,
+}
+
+/// A token and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub kind: Kind,
+    pub place: Place,
+    /// Whether it is the first of its line.
+    pub fresh: bool,
+}
+
+/// A place in a text, and what it takes to go on from there. Copies look ahead.
+#[derive(Clone, Copy)]
+pub(super) struct Lexer<'t> {
+    text: &'t str,
+    at: usize,
+    /// How much of `[ word` stands directly before: after both, `;` is a mark and not a comment.
+    typed: u8,
+}
+
+impl<'t> Lexer<'t> {
+    pub fn new(text: &'t str) -> Self {
+        Lexer { text, at: 0, typed: 0 }
+    }
+
+    /// A lexer of one stretch of a text.
+    pub fn within(text: &'t str, place: Place) -> Self {
+        Lexer { text: &text[..place.end as usize], at: place.start as usize, typed: 0 }
+    }
+
+    /// The next token that is not a comment.
+    pub fn token(&mut self) -> Token {
+        let mut fresh = false;
+        loop {
+            let token = self.next();
+            fresh |= token.fresh;
+            if token.kind != Kind::Comment {
+                return Token { fresh, ..token };
+            }
+        }
+    }
+
+    /// The next token, comments included.
+    pub fn next(&mut self) -> Token {
+        let bytes = self.text.as_bytes();
+        let mut fresh = self.at == 0;
+        while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = bytes.get(self.at) {
+            fresh |= *byte == b'\n';
+            self.at += 1;
+        }
+        let start = self.at;
+        let Some(first) = bytes.get(start) else {
+            // Where the last line that says something ends: a better place to point at than what follows it.
+            let end = self.text.trim_end().len() as u32;
+            return Token { kind: Kind::End, place: Place { start: end, end }, fresh: true };
+        };
+        let kind = self.kind(*first);
+        self.typed = match (kind, self.typed) {
+            (Kind::Mark(b'['), _) => 1,
+            (Kind::Word, 1) => 2,
+            _ => 0,
+        };
+        Token { kind, place: Place { start: start as u32, end: self.at as u32 }, fresh }
+    }
+
+    /// Goes past the token that starts with a byte and says what it is.
+    fn kind(&mut self, first: u8) -> Kind {
+        let second = self.text.as_bytes().get(self.at + 1).copied().unwrap_or(0);
+        match first {
+            b'%' => self.sigil(Kind::Value),
+            b'@' => self.sigil(Kind::Buffer),
+            b'^' => self.sigil(Kind::Label),
+            b'-' if second == b'>' => {
+                self.at += 2;
+                Kind::Arrow
+            }
+            b'0'..=b'9' => self.number(),
+            b'-' if second.is_ascii_alphanumeric() => {
+                self.at += 1;
+                self.number()
+            }
+            b'A'..=b'Z' | b'a'..=b'z' | b'_' => self.word(),
+            b';' if self.typed < 2 => {
+                let rest = &self.text.as_bytes()[self.at..];
+                self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+                Kind::Comment
+            }
+            b',' | b':' | b'=' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'?' | b';' => {
+                self.at += 1;
+                Kind::Mark(first)
+            }
+            _ => {
+                self.at += self.text[self.at..].chars().next().map_or(1, char::len_utf8);
+                Kind::Bad
+            }
+        }
+    }
+
+    fn sigil(&mut self, kind: Kind) -> Kind {
+        self.at += 1;
+        self.letters();
+        kind
+    }
+
+    fn word(&mut self) -> Kind {
+        let start = self.at;
+        self.letters();
+        if &self.text[start..self.at] == "nan" && self.text[self.at..].starts_with(":0x") {
+            self.at += 1;
+            self.letters();
+            return Kind::Number;
+        }
+        Kind::Word
+    }
+
+    /// Everything that hangs together with a digit, right or wrong; [`literal`](super::parse) tells which.
+    fn number(&mut self) -> Kind {
+        let bytes = self.text.as_bytes();
+        let hex = self.text[self.at..].starts_with("0x");
+        self.letters();
+        let exponent = |at: usize| !hex && matches!(bytes[at - 1], b'e' | b'E');
+        if matches!(bytes.get(self.at), Some(b'+' | b'-')) && exponent(self.at) {
+            self.at += 1;
+            self.letters();
+        }
+        Kind::Number
+    }
+
+    fn letters(&mut self) {
+        let rest = &self.text.as_bytes()[self.at..];
+        let inside = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+        self.at += rest.iter().position(|byte| !inside(byte)).unwrap_or(rest.len());
+    }
+}
+
+/// Whether a text can be the name of something: letters, digits, `_` and `.`, the first no digit and no dot.
+pub(super) fn is_name(text: &str) -> bool {
+    let first = text.bytes().next();
+    first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+}
+
+/// Whether a text is all digits: a number in the place of a name.
+pub(super) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}

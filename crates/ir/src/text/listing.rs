@@ -1,0 +1,85 @@
+//! A printed module with the places of everything in it, and with notes.
+
+use super::Line;
+use super::print::{Hook, Printer, push};
+use crate::arena::{Buffer, Func, Handle, Region};
+use crate::module::{Debug, Module, Place, Site};
+
+/// A module's text and where it shows what: what diagrams are drawn over when a module did not come from a text.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// The text.
+    pub text: String,
+    buffers: Vec<Place>,
+    functions: Vec<Debug>,
+}
+
+impl Listing {
+    /// Where a buffer is declared.
+    pub fn buffer(&self, buffer: Buffer) -> Place {
+        self.buffers.get(buffer.index()).copied().unwrap_or_default()
+    }
+
+    /// Where a function's head is.
+    pub fn head(&self, func: Func) -> Place {
+        self.functions.get(func.index()).map(|debug| debug.head).unwrap_or_default()
+    }
+
+    /// Where an instruction is. One that is not written is where its region ends.
+    pub fn inst(&self, site: Site) -> Place {
+        self.functions.get(site.func.index()).and_then(|debug| debug.place(site.inst)).unwrap_or_default()
+    }
+
+    /// Where a region ends.
+    pub fn end(&self, func: Func, region: Region) -> Place {
+        let ends = self.functions.get(func.index()).map_or(&[][..], |debug| &debug.ends);
+        ends.get(region.index()).copied().unwrap_or_default()
+    }
+}
+
+/// Prints a module and keeps the places.
+pub fn listing(module: &Module) -> Listing {
+    let room = |(_, function): (Func, &crate::module::Function)| Debug {
+        places: vec![Place::default(); function.insts.len()],
+        ends: vec![Place::default(); function.regions.len()],
+        ..Debug::default()
+    };
+    let hook = Listing {
+        text: String::new(),
+        buffers: vec![Place::default(); module.buffers.len()],
+        functions: module.functions.iter().map(room).collect(),
+    };
+    let (text, listing) = Printer::new(module, hook).module();
+    Listing { text, ..listing }
+}
+
+impl Hook for Listing {
+    fn mark(&mut self, line: Line, place: Place) {
+        match line {
+            Line::Buffer(buffer) => self.buffers[buffer.index()] = place,
+            Line::Head(func) => self.functions[func.index()].head = place,
+            Line::Inst(func, inst) => self.functions[func.index()].places[inst.index()] = place,
+            Line::End(func, region) => self.functions[func.index()].ends[region.index()] = place,
+            Line::Need(_) | Line::Arm(..) | Line::Close(..) => {}
+        }
+    }
+}
+
+/// Prints a module with a comment after each instruction that has something to say. What is said of an instruction
+/// that is not written is lost.
+pub fn annotated(module: &Module, note: impl Fn(Site) -> Option<String>) -> String {
+    Printer::new(module, Notes(note)).module().0
+}
+
+/// Adds notes.
+struct Notes<F>(F);
+
+impl<F: Fn(Site) -> Option<String>> Hook for Notes<F> {
+    fn after(&mut self, line: Line, out: &mut String) {
+        let Line::Inst(func, inst) = line else { return };
+        if let Some(note) = (self.0)(Site { func, inst }) {
+            // A comment ends with its line.
+            push(out, format_args!("  ; {}", note.replace(['\n', '\r'], " ")));
+        }
+    }
+}

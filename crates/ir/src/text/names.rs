@@ -1,0 +1,74 @@
+//! How a function's values and labels are written.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use super::lex::is_name;
+use crate::arena::{Handle, Inst, Value};
+use crate::limits::MAX_NAME;
+use crate::module::{Attr, Function};
+
+/// The names of a function that can be told apart. All else is written as its handle, which no name looks like.
+pub(super) struct Names<'f> {
+    values: Vec<&'f str>,
+    labels: Vec<Label<'f>>,
+}
+
+/// What stands for a label.
+#[derive(Clone, Copy)]
+enum Label<'f> {
+    /// Nothing: no jump needs it.
+    None,
+    Handle,
+    Name(&'f str),
+}
+
+impl<'f> Names<'f> {
+    pub fn new(function: &'f Function) -> Self {
+        let usable = |name: &str| is_name(name) && name.len() <= MAX_NAME;
+        let mut taken = HashSet::new();
+        let mut values = Vec::with_capacity(function.debug.values.len());
+        for name in &function.debug.values {
+            let name: &str = name;
+            values.push(if usable(name) && taken.insert(name) { name } else { "" });
+        }
+        let mut labels = vec![Label::None; function.insts.len()];
+        for (_, node) in function.insts() {
+            if let Attr::Target(inst) = node.attr
+                && let Some(label) = labels.get_mut(inst.index())
+            {
+                *label = Label::Handle;
+            }
+        }
+        taken.clear();
+        for (inst, name) in &function.debug.labels {
+            if usable(name)
+                && taken.insert(name)
+                && let Some(label) = labels.get_mut(inst.index())
+            {
+                *label = Label::Name(name);
+            }
+        }
+        Names { values, labels }
+    }
+
+    /// A value as the text writes it.
+    pub fn value(&self, value: Value) -> impl fmt::Display {
+        let name = self.values.get(value.index()).copied().unwrap_or("");
+        fmt::from_fn(move |f| if name.is_empty() { write!(f, "{value}") } else { write!(f, "%{name}") })
+    }
+
+    /// A label as a jump writes it.
+    pub fn target(&self, inst: Inst) -> impl fmt::Display {
+        let label = self.labels.get(inst.index()).copied().unwrap_or(Label::Handle);
+        fmt::from_fn(move |f| match label {
+            Label::Name(name) => write!(f, "^{name}"),
+            _ => write!(f, "{inst}"),
+        })
+    }
+
+    /// Whether a loop or block must or may say its label.
+    pub fn labelled(&self, inst: Inst) -> bool {
+        !matches!(self.labels.get(inst.index()), None | Some(Label::None))
+    }
+}

@@ -1,0 +1,269 @@
+//! Text to modules.
+//!
+//! One pass over the tokens, writing through [`Writer`] as the builder does. An error does not end the pass: the rest
+//! of its line is passed over, what the line would have defined counts as defined, and reading goes on, so several
+//! mistakes are reported at once and none because of another. Types are not checked here; the validator does that.
+
+mod body;
+mod control;
+pub(super) mod literal;
+mod near;
+mod read;
+
+use std::collections::HashMap;
+
+use self::body::Body;
+use self::read::{Parsed, Reader};
+use super::lex::{Kind, Token};
+use super::{Diagnostic, Line};
+use crate::arena::{Buffer, Func, Handle};
+use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_TEXT};
+use crate::module::{self, BufferDecl, Module, Place};
+use crate::types::{Access, Len, Need, Space, Type};
+use crate::write::Writer;
+
+/// Reads a module. All that is wrong with the text is reported, each mistake with its place.
+pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
+    source(text).map(|source| source.module)
+}
+
+/// A module and where its text has what [`Debug`](module::Debug) does not keep.
+pub(super) struct Source {
+    pub module: Module,
+    pub marks: HashMap<Line, Place>,
+}
+
+/// Reads a module with the places that formatting needs.
+pub(super) fn source(text: &str) -> Result<Source, Vec<Diagnostic>> {
+    if text.len() > MAX_TEXT {
+        let message = format!("a text of {} bytes; {MAX_TEXT} are allowed", text.len());
+        return Err(vec![Diagnostic::new("limit", Place::default(), message)]);
+    }
+    let mut parser = Parser::new(text);
+    parser.items();
+    if parser.read.errors.is_empty() {
+        Ok(Source { module: parser.module, marks: parser.marks })
+    } else {
+        Err(parser.read.errors)
+    }
+}
+
+/// What names stand for and where they were first given. What had an error in its definition is `None`: a use of it
+/// is no second error.
+type Names<'t, T> = HashMap<&'t str, (Option<T>, u32)>;
+
+/// A module that is being read.
+struct Parser<'t> {
+    read: Reader<'t>,
+    module: Module,
+    marks: HashMap<Line, Place>,
+    buffers: Names<'t, Buffer>,
+    functions: Names<'t, Func>,
+    /// Instructions of the functions so far.
+    insts: usize,
+}
+
+/// The words that begin what stands outside of functions.
+const ITEMS: &[&str] = &["need", "buffer", "fn", "kernel"];
+
+impl<'t> Parser<'t> {
+    fn new(text: &'t str) -> Self {
+        Parser {
+            read: Reader::new(text),
+            module: Module::default(),
+            marks: HashMap::new(),
+            buffers: HashMap::new(),
+            functions: HashMap::new(),
+            insts: 0,
+        }
+    }
+
+    fn items(&mut self) {
+        while self.read.token.kind != Kind::End {
+            let start = self.read.token.place.start;
+            if self.item().is_err() {
+                self.recover(start);
+            }
+        }
+    }
+
+    fn item(&mut self) -> Parsed<()> {
+        match self.read.word() {
+            Some("need") => self.need(),
+            Some("buffer") => self.buffer(),
+            Some("fn") => self.function(module::Kind::Function),
+            Some("kernel") => self.function(module::Kind::Kernel),
+            _ => Err(self.read.wrong("`need`, `buffer`, `fn` or `kernel`")),
+        }
+    }
+
+    /// Whether a line comes next that begins an item.
+    fn at_item(&self) -> bool {
+        self.read.token.fresh && self.read.word().is_some_and(|word| ITEMS.contains(&word))
+    }
+
+    /// Goes to the next line that begins an item.
+    fn recover(&mut self, start: u32) {
+        loop {
+            let token = self.read.token;
+            if token.kind == Kind::End || (self.at_item() && token.place.start != start) {
+                return;
+            }
+            self.read.advance();
+        }
+    }
+
+    /// Reports an item that stands after one of a later kind.
+    fn order(&mut self, late: bool, message: &str) {
+        if late {
+            let error = Diagnostic::new("syntax", self.read.token.place, message.into());
+            self.read.error(error.label("too late"));
+        }
+    }
+
+    fn need(&mut self) -> Parsed<()> {
+        let late = !self.module.buffers.is_empty() || !self.module.functions.is_empty();
+        self.order(late, "needs stand before buffers and functions");
+        let start = self.read.advance().place.start;
+        let token = self.read.token;
+        let need = self.read.expect_one("what is needed", Need::ALL, Need::word)?;
+        if self.module.needs.contains(&need) {
+            let error = Diagnostic::new("duplicate", token.place, format!("`{need}` is needed twice"));
+            return Err(self.read.error(error.label("said again")));
+        }
+        self.marks.insert(Line::Need(self.module.needs.len()), self.read.since(start));
+        self.module.needs.push(need);
+        Ok(())
+    }
+
+    fn buffer(&mut self) -> Parsed<()> {
+        self.order(!self.module.functions.is_empty(), "buffers stand before functions");
+        let start = self.read.advance().place.start;
+        let token = self.read.expect_kind(Kind::Word, "the buffer's name")?;
+        let name = self.read.slice(token);
+        self.read.check_name(token, name)?;
+        if let Some((_, first)) = self.buffers.get(name) {
+            return Err(self.read.duplicate("buffer", token, *first));
+        }
+        self.buffers.insert(name, (None, token.place.start));
+        if self.module.buffers.len() == MAX_BUFFERS {
+            return Err(self.read.limit(token.place, format!("more than {MAX_BUFFERS} buffers")));
+        }
+        self.read.expect(b':')?;
+        self.read.expect(b'[')?;
+        let elem = self.ty()?;
+        self.read.expect(b';')?;
+        let len = self.len()?;
+        self.read.expect(b']')?;
+        let space = self.read.expect_one("a space", Space::ALL, Space::word)?;
+        let access = self.read.expect_one("an access", Access::ALL, Access::word)?;
+        let place = self.read.since(start);
+        let decl = BufferDecl { name: name.into(), elem, len, space, access, place };
+        let buffer = self.module.buffers.push(decl);
+        self.buffers.insert(name, (Some(buffer), token.place.start));
+        Ok(())
+    }
+
+    fn ty(&mut self) -> Parsed<Type> {
+        self.read.expect_one("a type", Type::ALL, Type::word)
+    }
+
+    fn len(&mut self) -> Parsed<Len> {
+        if self.read.take(b'?') {
+            return Ok(Len::Launch);
+        }
+        let token = self.read.expect_kind(Kind::Number, "a number of elements or `?`")?;
+        let number = literal::number(self.read.slice(token), Type::U64);
+        let whole = |c: &crate::types::Const| matches!(c.ty(), Type::U32 | Type::U64);
+        match number.and_then(|c| Some(c).filter(whole).ok_or("it is no number of elements".into())) {
+            Ok(c) => Ok(Len::Fixed(c.bits())),
+            Err(why) => Err(self.bad_literal(token, why)),
+        }
+    }
+
+    fn function(&mut self, kind: module::Kind) -> Parsed<()> {
+        let start = self.read.advance().place.start;
+        let token = self.read.expect_kind(Kind::Word, "the function's name")?;
+        let name = self.read.slice(token);
+        self.read.check_name(token, name)?;
+        if self.module.functions.len() == MAX_FUNCTIONS {
+            return Err(self.read.limit(token.place, format!("more than {MAX_FUNCTIONS} functions")));
+        }
+        match self.functions.get(name) {
+            // The body may have errors of its own, so reading goes on.
+            Some((_, first)) => {
+                self.read.duplicate("function", token, *first);
+            }
+            None => {
+                self.functions.insert(name, (None, token.place.start));
+            }
+        }
+        let params = self.params()?;
+        let results = self.results()?;
+        self.read.expect(b'{')?;
+        let head = self.read.since(start);
+
+        let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
+        let mut body = Body::new(self, Writer::new(name, kind, &types, &results));
+        body.writer.debug().head = head;
+        body.define_params(&params);
+        let function = body.finish()?;
+        self.insts += function.insts().len();
+        let func = self.module.functions.push(function);
+        self.functions.entry(name).and_modify(|(known, _)| *known = Some(func));
+        Ok(())
+    }
+
+    fn params(&mut self) -> Parsed<Vec<(Token, Type)>> {
+        let mut params = Vec::new();
+        if !self.read.take(b'(') {
+            return Ok(params);
+        }
+        while !self.read.take(b')') {
+            if !params.is_empty() {
+                self.read.expect(b',')?;
+            }
+            let token = self.read.expect_kind(Kind::Value, "a parameter")?;
+            self.read.expect(b':')?;
+            params.push((token, self.ty()?));
+            self.few(params.len(), "parameters", token)?;
+        }
+        Ok(params)
+    }
+
+    fn results(&mut self) -> Parsed<Vec<Type>> {
+        if self.read.token.kind != Kind::Arrow {
+            return Ok(Vec::new());
+        }
+        let token = self.read.advance();
+        if !self.read.take(b'(') {
+            return Ok(vec![self.ty()?]);
+        }
+        let mut types = Vec::new();
+        while !self.read.take(b')') {
+            if !types.is_empty() {
+                self.read.expect(b',')?;
+            }
+            types.push(self.ty()?);
+            self.few(types.len(), "results", token)?;
+        }
+        Ok(types)
+    }
+
+    /// Holds a list to its limit.
+    fn few(&mut self, len: usize, what: &str, token: Token) -> Parsed<()> {
+        if len > MAX_ARGS {
+            return Err(self.read.limit(token.place, format!("more than {MAX_ARGS} {what}")));
+        }
+        Ok(())
+    }
+
+    fn bad_literal(&mut self, token: Token, why: String) -> read::Reported {
+        self.read.error(Diagnostic::new("literal", token.place, "bad literal".into()).label(why))
+    }
+
+    /// The handle that the function which is being read will have.
+    fn func(&self) -> Func {
+        Func::new(self.module.functions.len())
+    }
+}

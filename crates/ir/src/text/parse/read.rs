@@ -1,0 +1,215 @@
+//! The parser's hold on the text: the token it looks at, what it expected there, and the errors so far.
+
+use super::near;
+use crate::limits::MAX_NAME;
+use crate::module::Place;
+use crate::text::Diagnostic;
+use crate::text::lex::{Kind, Lexer, Token, is_name, is_number};
+
+/// Errors after which the rest of a text is not read.
+const MAX_ERRORS: usize = 20;
+
+/// How many of the names in reach are compared with one that is not known.
+const MAX_NEAR: usize = 4096;
+
+/// Proof that an error was reported; whoever gets it reports none of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported;
+
+/// What a step of the parser gives.
+pub type Parsed<T> = Result<T, Reported>;
+
+/// A text that is being read. Copies of its lexer and token are places to come back to.
+pub struct Reader<'t> {
+    pub text: &'t str,
+    pub lexer: Lexer<'t>,
+    /// The token that comes next.
+    pub token: Token,
+    /// The end of the token before.
+    pub last: u32,
+    pub errors: Vec<Diagnostic>,
+    /// Whether the rest of the text is not to be read.
+    done: bool,
+}
+
+impl<'t> Reader<'t> {
+    pub fn new(text: &'t str) -> Self {
+        let mut lexer = Lexer::new(text);
+        let token = lexer.token();
+        Reader { text, lexer, token, last: 0, errors: Vec::new(), done: false }
+    }
+
+    /// Goes to the next token.
+    pub fn advance(&mut self) -> Token {
+        let token = self.token;
+        self.last = token.place.end;
+        if !self.done {
+            self.token = self.lexer.token();
+        }
+        token
+    }
+
+    /// The text of a token.
+    pub fn slice(&self, token: Token) -> &'t str {
+        &self.text[token.place.range()]
+    }
+
+    /// The name that a token with a sigil gives.
+    pub fn name(&self, token: Token) -> &'t str {
+        &self.text[token.place.start as usize + 1..token.place.end as usize]
+    }
+
+    /// The next token's text, if it is a word.
+    pub fn word(&self) -> Option<&'t str> {
+        (self.token.kind == Kind::Word).then(|| self.slice(self.token))
+    }
+
+    /// Whether the next token is this mark.
+    pub fn at(&self, mark: u8) -> bool {
+        self.token.kind == Kind::Mark(mark)
+    }
+
+    /// Whether the next token is this word.
+    pub fn at_word(&self, word: &str) -> bool {
+        self.word() == Some(word)
+    }
+
+    /// Goes past a mark, if it comes next.
+    pub fn take(&mut self, mark: u8) -> bool {
+        let found = self.at(mark);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Goes past a mark that must come next.
+    pub fn expect(&mut self, mark: u8) -> Parsed<Token> {
+        if self.at(mark) { Ok(self.advance()) } else { Err(self.wrong(&format!("`{}`", mark as char))) }
+    }
+
+    /// Goes past a word that must come next.
+    pub fn expect_word(&mut self, word: &str) -> Parsed<Token> {
+        if self.at_word(word) { Ok(self.advance()) } else { Err(self.wrong(&format!("`{word}`"))) }
+    }
+
+    /// Goes past a token of a kind that must come next.
+    pub fn expect_kind(&mut self, kind: Kind, what: &str) -> Parsed<Token> {
+        if self.token.kind == kind { Ok(self.advance()) } else { Err(self.wrong(what)) }
+    }
+
+    /// Goes past a word that is one of an enum's.
+    pub fn expect_one<T: Copy>(
+        &mut self,
+        what: &str,
+        all: &[T],
+        word: impl Fn(T) -> &'static str,
+    ) -> Parsed<T> {
+        let found = self.word().and_then(|text| all.iter().copied().find(|value| word(*value) == text));
+        if let Some(value) = found {
+            self.advance();
+            return Ok(value);
+        }
+        let words: Vec<String> = all.iter().map(|value| format!("`{}`", word(*value))).collect();
+        Err(self.wrong(&format!("{what}: {}", words.join(", "))))
+    }
+
+    /// Where the text stands from a byte to the last token.
+    pub fn since(&self, start: u32) -> Place {
+        Place { start, end: self.last.max(start) }
+    }
+
+    /// Reports an error. The last that is kept says that there are more.
+    pub fn error(&mut self, error: Diagnostic) -> Reported {
+        if self.done {
+            return Reported;
+        }
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        } else {
+            let note = format!("there are more errors; these are the first {MAX_ERRORS}");
+            self.errors[MAX_ERRORS - 1].notes.push(note);
+            self.stop();
+        }
+        Reported
+    }
+
+    /// Reports that the next token is not what it should be.
+    pub fn wrong(&mut self, wanted: &str) -> Reported {
+        self.error(self.expected(wanted))
+    }
+
+    /// That the next token is not what it should be.
+    pub fn expected(&self, wanted: &str) -> Diagnostic {
+        let found = match self.token.kind {
+            Kind::End => "the end of the text".into(),
+            _ => quote(self.slice(self.token)),
+        };
+        let short = wanted.split(':').next().unwrap_or(wanted);
+        let message = format!("expected {wanted}, found {found}");
+        Diagnostic::new("syntax", self.token.place, message).label(format!("expected {short}"))
+    }
+
+    /// Reports that something is larger than it may be. Nothing after it is read.
+    pub fn limit(&mut self, place: Place, message: String) -> Reported {
+        self.error(Diagnostic::new("limit", place, message));
+        self.stop();
+        Reported
+    }
+
+    /// That a name stands for nothing, with the one that may have been meant.
+    pub fn unknown<'c>(
+        &self,
+        what: &str,
+        token: Token,
+        candidates: impl IntoIterator<Item = &'c str>,
+    ) -> Diagnostic {
+        let spelt = self.slice(token);
+        let (sigil, name) = spelt.split_at(usize::from(matches!(spelt.as_bytes(), [b'%' | b'@' | b'^', ..])));
+        let near =
+            if is_number(name) { None } else { near::nearest(name, candidates.into_iter().take(MAX_NEAR)) };
+        let mut error = Diagnostic::new("unknown", token.place, format!("unknown {what} {}", quote(spelt)));
+        error.label = "not known here".into();
+        error.notes.extend(near.map(|near| format!("did you mean `{sigil}{near}`?")));
+        error
+    }
+
+    /// Reports a name that is taken.
+    pub fn duplicate(&mut self, what: &str, token: Token, first: u32) -> Reported {
+        let message = format!("{what} {} is defined twice", quote(self.slice(token)));
+        let note = format!("it is first defined on line {}", self.line(first));
+        self.error(Diagnostic::new("duplicate", token.place, message).label("defined again").note(note))
+    }
+
+    /// Reports a name that no definition may give.
+    pub fn check_name(&mut self, token: Token, name: &str) -> Parsed<()> {
+        if name.len() > MAX_NAME {
+            let message = format!("a name of {} bytes; {MAX_NAME} are allowed", name.len());
+            return Err(self.error(Diagnostic::new("limit", token.place, message)));
+        }
+        if is_name(name) || (is_number(name) && token.kind != Kind::Word) {
+            return Ok(());
+        }
+        let message = format!("{} is no name", quote(self.slice(token)));
+        let note = "a name has letters, digits, `_` and `.`, and does not begin with a digit or a dot";
+        Err(self.error(Diagnostic::new("syntax", token.place, message).label("no name").note(note)))
+    }
+
+    /// The line of a byte, from 1.
+    pub fn line(&self, at: u32) -> usize {
+        1 + self.text.as_bytes()[..at as usize].iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    fn stop(&mut self) {
+        let end = self.text.len() as u32;
+        self.token = Token { kind: Kind::End, place: Place { start: end, end }, fresh: true };
+        self.done = true;
+    }
+}
+
+/// A piece of the text in quotes, short enough for a message.
+fn quote(text: &str) -> String {
+    const MOST: usize = 48;
+    let end = text.floor_char_boundary(MOST);
+    if end == text.len() { format!("`{text}`") } else { format!("`{}…`", &text[..end]) }
+}
