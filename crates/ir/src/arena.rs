@@ -133,6 +133,11 @@ impl<H: Handle, T> Arena<H, T> {
         self.items.iter().enumerate().map(|(k, item)| (H::new(k), item))
     }
 
+    /// All things with their handles, in order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (H, &mut T)> {
+        self.items.iter_mut().enumerate().map(|(k, item)| (H::new(k), item))
+    }
+
     /// All handles, in order.
     pub fn handles(&self) -> impl DoubleEndedIterator<Item = H> + ExactSizeIterator + use<H, T> {
         (0..self.items.len()).map(H::new)

@@ -1,0 +1,232 @@
+//! Programs from Rust: typed values, closures for regions, a method a row of the op table.
+//!
+//! A [`Val<u32>`](Val) is a value of type `u32`; Rust's types keep operands apart, so most mistakes do not compile
+//! and the validator finds the rest. Wherever a value is asked for, a Rust constant will do. Regions are closures
+//! that use the same body, and their results are tuples of values:
+//!
+//! ```
+//! use pelton_ir::builder::Builder;
+//! use pelton_ir::types::{Access, Len, Space};
+//!
+//! let mut m = Builder::new();
+//! let data = m.buffer::<u32>("data", Len::Launch, Space::Global, Access::ReadWrite);
+//! m.kernel("squares", |f| {
+//!     let at = f.group() * f.lanes() + f.lane();
+//!     f.when(at.lt(f.len(data)), || {
+//!         let x = f.load(data.at(at));
+//!         f.store(data.at(at), x * x);
+//!     });
+//! });
+//! let module = m.finish();
+//! assert_eq!(module.kernels().count(), 1);
+//! ```
+
+mod control;
+mod ops;
+mod vals;
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::arena::{Buffer, Func, Inst, Values};
+use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
+use crate::op::Op;
+use crate::types::{Access, Len, Need, Num, Scalar, Space, Type};
+use crate::write::{self, Writer};
+
+pub use control::{Label, Switch};
+pub use vals::{Types, Vals};
+
+/// A module in the making.
+#[derive(Default)]
+pub struct Builder {
+    module: Module,
+}
+
+impl Builder {
+    /// An empty module.
+    pub fn new() -> Self {
+        Builder::default()
+    }
+
+    /// Adds to a module that exists.
+    pub fn from(module: Module) -> Self {
+        Builder { module }
+    }
+
+    /// Asks something of the device.
+    pub fn need(&mut self, need: Need) {
+        if !self.module.needs.contains(&need) {
+            self.module.needs.push(need);
+        }
+    }
+
+    /// Declares a buffer of elements of type `T`.
+    pub fn buffer<T: Num>(
+        &mut self,
+        name: impl Into<String>,
+        len: Len,
+        space: Space,
+        access: Access,
+    ) -> Buf<T> {
+        let decl =
+            BufferDecl { name: name.into(), elem: T::TYPE, len, space, access, place: Place::default() };
+        Buf { buffer: self.module.buffers.push(decl), ty: PhantomData }
+    }
+
+    /// Writes a kernel.
+    pub fn kernel(&mut self, name: impl Into<String>, build: impl for<'b> FnOnce(&'b Body<'b>)) -> Func {
+        let body = Body::new(&self.module, Writer::new(name, Kind::Kernel, &[], &[]));
+        build(&body);
+        let function = body.writer.into_inner().finish();
+        self.module.functions.push(function)
+    }
+
+    /// Writes a function from parameters of types `P` to results of types `R`, which are types or tuples of them.
+    pub fn function<P: Types, R: Types>(
+        &mut self,
+        name: impl Into<String>,
+        build: impl for<'b> FnOnce(&'b Body<'b>, P::Vals<'b>) -> R::Vals<'b>,
+    ) -> Fn<P, R> {
+        let body = Body::new(&self.module, Writer::new(name, Kind::Function, P::types(), R::types()));
+        let params = body.writer.borrow().function().params;
+        let results = build(&body, P::Vals::of(&body, params));
+        body.end(Op::Return, results);
+        let function = body.writer.into_inner().finish();
+        Fn { func: self.module.functions.push(function), ty: PhantomData }
+    }
+
+    /// The module as it is; the validator says whether it is right.
+    pub fn finish(self) -> Module {
+        self.module
+    }
+}
+/// A buffer whose elements are of type `T`.
+pub struct Buf<T> {
+    buffer: Buffer,
+    ty: PhantomData<T>,
+}
+
+impl<T> Clone for Buf<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Buf<T> {}
+
+impl<T: Num> Buf<T> {
+    /// The element of that index.
+    pub fn at<'b>(self, index: impl Arg<'b, u32>) -> At<'b, T> {
+        At { buffer: self.buffer, index: index.operand(), ty: PhantomData }
+    }
+
+    /// Its handle in the module.
+    pub fn handle(self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// An element of a buffer.
+#[derive(Clone, Copy)]
+pub struct At<'b, T> {
+    buffer: Buffer,
+    index: Operand,
+    ty: PhantomData<&'b T>,
+}
+
+/// A function from `P` to `R`.
+pub struct Fn<P, R> {
+    func: Func,
+    ty: PhantomData<fn(P) -> R>,
+}
+
+impl<P, R> Clone for Fn<P, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P, R> Copy for Fn<P, R> {}
+
+impl<P, R> Fn<P, R> {
+    /// Its handle in the module.
+    pub fn handle(self) -> Func {
+        self.func
+    }
+}
+
+/// A value of type `T` in a body.
+pub struct Val<'b, T> {
+    body: &'b Body<'b>,
+    operand: Operand,
+    ty: PhantomData<T>,
+}
+
+impl<T> Clone for Val<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Val<'_, T> {}
+
+/// What can stand where a value of type `T` is asked for: a value, or a constant.
+pub trait Arg<'b, T> {
+    /// As an operand.
+    fn operand(self) -> Operand;
+}
+
+impl<'b, T: Scalar> Arg<'b, T> for Val<'b, T> {
+    fn operand(self) -> Operand {
+        self.operand
+    }
+}
+/// The body of a function in the making.
+pub struct Body<'m> {
+    module: &'m Module,
+    writer: RefCell<Writer>,
+}
+
+impl<'b> Body<'b> {
+    fn new(module: &'b Module, writer: Writer) -> Self {
+        Body { module, writer: RefCell::new(writer) }
+    }
+
+    /// A constant.
+    pub fn lit<T: Scalar>(&'b self, x: T) -> Val<'b, T> {
+        Val { body: self, operand: Operand::Const(x.constant()), ty: PhantomData }
+    }
+
+    fn val<T>(&'b self, values: Values, at: usize) -> Val<'b, T> {
+        Val { body: self, operand: Operand::Value(values.get(at)), ty: PhantomData }
+    }
+
+    /// Adds an instruction whose result types come from the table.
+    fn push(&self, op: Op, attr: Attr, args: Vec<Operand>) -> Values {
+        let mut writer = self.writer.borrow_mut();
+        let types: Vec<Type> = args.iter().map(|arg| writer.function().operand_ty(*arg)).collect();
+        let results = write::results(self.module, op, &attr, &types);
+        writer.push(op, attr, args, &results).1
+    }
+
+    /// Adds an instruction with regions.
+    fn nest(&self, op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> (Inst, Values) {
+        self.writer.borrow_mut().push(op, attr, args, results)
+    }
+
+    /// Writes one region of an instruction, ended by what the closure gives unless it has ended itself.
+    fn region<R: Vals<'b>>(&'b self, inst: Inst, params: &[Type], build: impl FnOnce(Values) -> R) {
+        let params = self.writer.borrow_mut().open(inst, params);
+        let results = build(params);
+        self.end(Op::Yield, results);
+        self.writer.borrow_mut().close();
+    }
+
+    /// Ends the open region, unless it has ended.
+    fn end(&self, op: Op, results: impl Vals<'b>) {
+        if !self.writer.borrow().ended() {
+            self.push(op, Attr::None, results.operands());
+        }
+    }
+}
