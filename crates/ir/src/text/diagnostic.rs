@@ -58,11 +58,17 @@ pub fn render(name: &str, text: &str, list: &[Diagnostic], color: bool) -> Strin
         let view = View::new(text, &breaks, diagnostic.place);
         let label = Some(diagnostic.label.as_str()).filter(|label| !label.is_empty());
         let annotation = AnnotationKind::Primary.span(view.span).label(label);
-        let title = Level::ERROR.primary_title(&*diagnostic.message).id(diagnostic.code);
-        let group = Group::with_title(title)
-            .element(Origin::path(name).line(view.line).char_column(view.column))
-            .element(Snippet::source(view.shown).line_start(view.line).annotation(annotation))
-            .elements(diagnostic.notes.iter().map(|note| Level::NOTE.message(note)));
+        let mut group =
+            Group::with_title(Level::ERROR.primary_title(&*diagnostic.message).id(diagnostic.code));
+        let mut snippet = Snippet::source(view.shown).line_start(view.line).annotation(annotation);
+        if view.clipped {
+            // The column in what is shown is not the column in the line.
+            group = group.element(Origin::path(name).line(view.line).char_column(view.column));
+        } else {
+            snippet = snippet.path(name);
+        }
+        let notes = diagnostic.notes.iter().map(|note| Level::NOTE.message(note));
+        let group = group.element(snippet).elements(notes);
         if !out.is_empty() {
             out.push('\n');
         }
@@ -82,6 +88,8 @@ struct View {
     line: usize,
     /// The column that the place begins in, in characters from 1.
     column: usize,
+    /// Whether the line is not shown whole.
+    clipped: bool,
 }
 
 impl View {
@@ -95,13 +103,14 @@ impl View {
         let (start, end) = ((start - first).min(line.len()), (end - first).min(line.len()));
         let column = 1 + line[..start].chars().count();
         let (shown, span) = clip(line, start..end);
-        View { shown, span, line: before + 1, column }
+        View { clipped: shown != line, shown, span, line: before + 1, column }
     }
 }
 
-/// A line, or as much of it around a span as a screen shows, and where the span is in it.
+/// A line, or as much of it around a span as a screen shows, and where the span is in it. The renderer fits lines
+/// to a screen itself, but in a time and memory that grow with the whole line.
 fn clip(line: &str, span: Range<usize>) -> (String, Range<usize>) {
-    const WHOLE: usize = 200;
+    const WHOLE: usize = 4096;
     const BEFORE: usize = 60;
     const AFTER: usize = 80;
     if line.len() <= WHOLE {

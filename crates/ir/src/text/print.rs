@@ -50,8 +50,8 @@ pub(super) trait Hook {
         push(out, format_args!("{len}"));
     }
 
-    /// Whether a region must be printed though it is empty. It follows another region, if not the head.
-    fn keeps(&self, _inst: (Func, Inst), _before: Option<Region>, _region: Region) -> bool {
+    /// Whether a region must be printed though it is empty.
+    fn keeps(&self, _func: Func, _region: Region) -> bool {
         false
     }
 }
@@ -217,7 +217,7 @@ impl<'m, H: Hook> Printer<'m, H> {
         let Some(next) = node.regions.get(k + 1).copied() else {
             return self.brace(scope, line, &[closed]);
         };
-        if let (Op::If, Some(absent)) = (node.op, self.absent(scope, inst, Some(closed.region), next)) {
+        if let (Op::If, Some(absent)) = (node.op, self.absent(scope, inst, next)) {
             return self.brace(scope, line, &[closed, absent]);
         }
         self.line(Line::Arm(scope.func, next), false, 1, |p| {
@@ -231,9 +231,8 @@ impl<'m, H: Hook> Printer<'m, H> {
     fn arm(&mut self, scope: Scope<'_>, inst: Inst, k: usize, stack: &mut Vec<Frame>) {
         let node = scope.function.inst(inst);
         let last = k + 1 >= node.regions.len();
-        let before = k.checked_sub(1).and_then(|k| node.regions.get(k).copied());
         let region = node.regions.get(k).copied();
-        let absent = region.filter(|_| last).and_then(|region| self.absent(scope, inst, before, region));
+        let absent = region.filter(|_| last).and_then(|region| self.absent(scope, inst, region));
         let Some(region) = region.filter(|_| absent.is_none()) else {
             self.depth -= 1;
             return self.brace(scope, Line::Close(scope.func, inst), absent.as_slice());
@@ -251,12 +250,12 @@ impl<'m, H: Hook> Printer<'m, H> {
     }
 
     /// A region that need not be printed, with its end.
-    fn absent(&self, scope: Scope<'_>, inst: Inst, before: Option<Region>, region: Region) -> Option<Closed> {
+    fn absent(&self, scope: Scope<'_>, inst: Inst, region: Region) -> Option<Closed> {
         let insts = &scope.function.region(region).insts;
         let empty = insts.len() == 1
             && implied(scope.function, insts, false)
             && scope.function.inst(inst).results.is_empty()
-            && !self.hook.keeps((scope.func, inst), before, region);
+            && !self.hook.keeps(scope.func, region);
         empty.then(|| Closed { region, implied: insts.first().copied() })
     }
 

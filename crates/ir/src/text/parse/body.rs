@@ -23,6 +23,8 @@ pub struct Body<'p, 't> {
     pub depth: usize,
     /// Whether a brace is missing and reading goes on outside of the function.
     pub lost: bool,
+    /// How many of the open regions have a head that was not understood.
+    orphans: usize,
 }
 
 /// A result as the text names it, and its type where the text says it.
@@ -33,7 +35,7 @@ pub type Start<'t> = (Lexer<'t>, Token);
 
 impl<'p, 't> Body<'p, 't> {
     pub fn new(p: &'p mut Parser<'t>, writer: Writer) -> Self {
-        Body { p, writer, values: HashMap::new(), labels: HashMap::new(), depth: 0, lost: false }
+        Body { p, writer, values: HashMap::new(), labels: HashMap::new(), depth: 0, lost: false, orphans: 0 }
     }
 
     /// Names the function's parameters.
@@ -150,7 +152,9 @@ impl<'p, 't> Body<'p, 't> {
             return;
         }
         self.depth += 1;
+        self.orphans += 1;
         self.statements();
+        self.orphans -= 1;
         self.depth -= 1;
         if self.brace(open).is_ok() && ["else", "do"].into_iter().any(|word| self.p.read.at_word(word)) {
             let start = self.start();
@@ -166,6 +170,10 @@ impl<'p, 't> Body<'p, 't> {
             return Err(self.p.read.wrong("an instruction"));
         };
         let Some(op) = Op::named(name) else {
+            if self.orphans > 0 && ["case", "default", "else", "do"].contains(&name) {
+                // It belongs to the head that was not understood.
+                return Err(Reported);
+            }
             let error = self.p.read.unknown("instruction", token, TABLE.iter().map(|row| row.name));
             return Err(self.p.read.error(error));
         };

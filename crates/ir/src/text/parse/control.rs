@@ -242,7 +242,11 @@ impl<'t> Body<'_, 't> {
             let token = self.p.read.expect_kind(Kind::Number, "a number")?;
             match literal::number(self.p.read.slice(token), Type::U32) {
                 Ok(c) if c.ty() == Type::U32 => list.push(c.bits() as u32),
-                Ok(c) => return Err(self.p.bad_literal(token, format!("a case is a u32, not {}", c.ty()))),
+                Ok(c) => {
+                    return Err(self
+                        .p
+                        .bad_literal(token, format!("is of type {}, but a case is a u32", c.ty())));
+                }
                 Err(why) => return Err(self.p.bad_literal(token, why)),
             }
             self.few_cases(list.len())?;

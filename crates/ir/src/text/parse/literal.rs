@@ -16,10 +16,10 @@ pub fn word(text: &str) -> Option<Const> {
     }
 }
 
-/// The constant that a number spells, or what is wrong with it. An integer without a type is of type `plain`.
+/// The constant that a number spells, or what is wrong: a clause about it. An integer without a type is of type `plain`.
 pub fn number(text: &str, plain: Type) -> Result<Const, String> {
     if text.len() > MAX_LITERAL {
-        return Err(format!("it is {} bytes long, more than {MAX_LITERAL}", text.len()));
+        return Err(format!("has {} bytes; {MAX_LITERAL} are allowed", text.len()));
     }
     if text == "-inf" {
         return Ok(f32::NEG_INFINITY.into());
@@ -43,10 +43,10 @@ pub fn number(text: &str, plain: Type) -> Result<Const, String> {
     };
     let (digits, radix) = if hex { (&digits[2..], 16) } else { (digits, 10) };
     if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
-        return Err("it is no number; one has the form 7, 0xff, -7i32, 7u64, 0.5 or 1e30".into());
+        return Err("is no number; one is written 7, 0xff, -7i32, 7u64, 0.5 or 1e30".into());
     }
     // The digits are digits, so what fails here is too large for 64 bits.
-    let size = u64::from_str_radix(digits, radix).map_err(|_| format!("it does not fit {ty}"))?;
+    let size = u64::from_str_radix(digits, radix).map_err(|_| format!("does not fit {ty}"))?;
     integer(negative, size, ty)
 }
 
@@ -54,18 +54,18 @@ fn integer(negative: bool, size: u64, ty: Type) -> Result<Const, String> {
     let most = match (ty, negative) {
         (Type::I32, true) => 1 << 31,
         (Type::I32, false) => (1 << 31) - 1,
-        (_, true) => return Err(format!("{ty} has no negative numbers; an i32 is written `-7i32`")),
+        (_, true) => return Err(format!("is negative, which {ty} is not; an i32 is written -7i32")),
         (Type::U64, false) => u64::MAX,
         (_, false) => u32::MAX.into(),
     };
     if size > most {
-        return Err(format!("it does not fit {ty}"));
+        return Err(format!("does not fit {ty}"));
     }
     Ok(Const::new(ty, if negative { size.wrapping_neg() } else { size }))
 }
 
 fn float(text: &str, digits: &str) -> Result<Const, String> {
-    let bad = || "it is no float; one has the form 0.5, 1e30 or -1.5e-7".to_string();
+    let bad = || "is no number; a float is written 0.5, 1e30 or -1.5e-7".to_string();
     let mut bytes = digits.bytes();
     let shaped = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
         && bytes.next().is_some_and(|byte| byte.is_ascii_digit())
@@ -75,7 +75,7 @@ fn float(text: &str, digits: &str) -> Result<Const, String> {
     }
     let value: f32 = text.parse().map_err(|_| bad())?;
     if value.is_infinite() {
-        return Err("it does not fit f32".into());
+        return Err("does not fit f32".into());
     }
     Ok(value.into())
 }
@@ -83,6 +83,6 @@ fn float(text: &str, digits: &str) -> Result<Const, String> {
 fn nan(bits: &str) -> Result<Const, String> {
     let hex = bits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let bits = u32::from_str_radix(bits, 16).ok().filter(|bits| hex && f32::from_bits(*bits).is_nan());
-    let bits = bits.ok_or("its bits are not those of a NaN")?;
+    let bits = bits.ok_or("has not the bits of a NaN")?;
     Ok(Const::new(Type::F32, bits.into()))
 }

@@ -102,12 +102,18 @@ impl<'t> Parser<'t> {
         self.read.token.fresh && self.read.word().is_some_and(|word| ITEMS.contains(&word))
     }
 
-    /// Goes to the next line that begins an item.
+    /// Goes to the next line after one with an error, or after the braces that it opens.
     fn recover(&mut self, start: u32) {
+        let mut open = 0usize;
         loop {
             let token = self.read.token;
-            if token.kind == Kind::End || (self.at_item() && token.place.start != start) {
-                return;
+            let passed = token.fresh && token.place.start != start;
+            match token.kind {
+                Kind::End => return,
+                _ if passed && (open == 0 || self.at_item()) => return,
+                Kind::Mark(b'{') => open += 1,
+                Kind::Mark(b'}') => open = open.saturating_sub(1),
+                _ => {}
             }
             self.read.advance();
         }
@@ -126,7 +132,7 @@ impl<'t> Parser<'t> {
         self.order(late, "needs stand before buffers and functions");
         let start = self.read.advance().place.start;
         let token = self.read.token;
-        let need = self.read.expect_one("what is needed", Need::ALL, Need::word)?;
+        let need = self.read.expect_one("a need", Need::ALL, Need::word)?;
         if self.module.needs.contains(&need) {
             let error = Diagnostic::new("duplicate", token.place, format!("`{need}` is needed twice"));
             return Err(self.read.error(error.label("said again")));
@@ -175,7 +181,7 @@ impl<'t> Parser<'t> {
         let token = self.read.expect_kind(Kind::Number, "a number of elements or `?`")?;
         let number = literal::number(self.read.slice(token), Type::U64);
         let whole = |c: &crate::types::Const| matches!(c.ty(), Type::U32 | Type::U64);
-        match number.and_then(|c| Some(c).filter(whole).ok_or("it is no number of elements".into())) {
+        match number.and_then(|c| Some(c).filter(whole).ok_or("is no number of elements".into())) {
             Ok(c) => Ok(Len::Fixed(c.bits())),
             Err(why) => Err(self.bad_literal(token, why)),
         }
@@ -259,7 +265,7 @@ impl<'t> Parser<'t> {
     }
 
     fn bad_literal(&mut self, token: Token, why: String) -> read::Reported {
-        self.read.error(Diagnostic::new("literal", token.place, "bad literal".into()).label(why))
+        self.read.error(Diagnostic::new("literal", token.place, format!("the literal {why}")))
     }
 
     /// The handle that the function which is being read will have.
