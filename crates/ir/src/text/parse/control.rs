@@ -200,10 +200,12 @@ impl<'t> Body<'_, 't> {
         let mut cases = Vec::new();
         let mut values = 0;
         let mut complete = false;
-        while !complete && self.p.read.word().is_some() && !self.p.at_item() {
+        while !self.at_end() {
             let from = self.start();
             let start = self.p.read.token.place.start;
-            let read = if self.p.read.at_word("default") {
+            let read = if complete {
+                Err(self.p.read.wrong("`}` after the default"))
+            } else if self.p.read.at_word("default") {
                 complete = true;
                 self.p.read.advance();
                 self.arm(inst, start)

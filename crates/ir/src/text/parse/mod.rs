@@ -6,6 +6,7 @@
 
 mod body;
 mod control;
+mod inst;
 pub(super) mod literal;
 mod near;
 mod read;

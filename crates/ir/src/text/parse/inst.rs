@@ -1,0 +1,252 @@
+//! One instruction: its results, its op, its operands, and the names it gives.
+
+use super::body::{Body, Named};
+use super::literal;
+use super::read::{Parsed, Reported};
+use crate::arena::{Buffer, Handle, Value};
+use crate::limits::{MAX_ARGS, MAX_INSTS};
+use crate::module::{Attr, Operand};
+use crate::op::{Form, Op, TABLE};
+use crate::text::Diagnostic;
+use crate::text::lex::{Kind, Token, is_number};
+use crate::types::{Const, Order, Scope, Type};
+use crate::write;
+
+impl Body<'_, '_> {
+    pub fn inst(&mut self) -> Parsed<()> {
+        let start = self.p.read.token.place.start;
+        let results = self.results()?;
+        let token = self.p.read.token;
+        let Some(name) = self.p.read.word() else {
+            return Err(self.p.read.wrong("an instruction"));
+        };
+        let Some(op) = Op::named(name) else {
+            if self.orphans > 0 && ["case", "default", "else", "do"].contains(&name) {
+                // It belongs to the head that was not understood.
+                return Err(Reported);
+            }
+            let error = self.p.read.unknown("instruction", token, TABLE.iter().map(|row| row.name));
+            return Err(self.p.read.error(error));
+        };
+        if self.p.insts + self.writer.function().insts().len() >= MAX_INSTS {
+            return Err(self.p.read.limit(token.place, format!("more than {MAX_INSTS} instructions")));
+        }
+        self.p.read.advance();
+        if op.nests() {
+            return self.nest(op, start, results);
+        }
+        let (attr, args) = self.rest(op)?;
+        let types: Vec<Type> = args.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
+        let types = write::results(&self.p.module, op, &attr, &types);
+        let types = self.agree(op, token, &results, types)?;
+        let (inst, values) = self.writer.push(op, attr, args, &types);
+        self.writer.place(inst, self.p.read.since(start));
+        for ((token, _), value) in results.into_iter().zip(values.iter()) {
+            self.define(token, value);
+        }
+        Ok(())
+    }
+
+    /// What stands before the `=`.
+    fn results(&mut self) -> Parsed<Vec<Named>> {
+        let mut results = Vec::new();
+        if self.p.read.token.kind != Kind::Value {
+            return Ok(results);
+        }
+        loop {
+            let token = self.p.read.expect_kind(Kind::Value, "a result")?;
+            let ty = if self.p.read.take(b':') { Some(self.p.ty()?) } else { None };
+            results.push((token, ty));
+            self.p.few(results.len(), "results", token)?;
+            if !self.p.read.take(b',') {
+                break;
+            }
+        }
+        self.p.read.expect(b'=')?;
+        Ok(results)
+    }
+
+    /// The types of an instruction's results: those that its row gives, or those that the text insists on.
+    fn agree(&mut self, op: Op, token: Token, named: &[Named], types: Vec<Type>) -> Parsed<Vec<Type>> {
+        let said: Option<Vec<Type>> = named.iter().map(|(_, ty)| *ty).collect();
+        if let Some(said) = said.filter(|said| !said.is_empty()) {
+            return Ok(said);
+        }
+        if named.len() == types.len() {
+            return Ok(types);
+        }
+        let count = |n: usize| if n == 1 { "1 result".to_string() } else { format!("{n} results") };
+        let message = format!(
+            "`{}` gives {}, but {} named",
+            op.row().name,
+            count(types.len()),
+            match named.len() {
+                0 => "none is".to_string(),
+                1 => "1 is".to_string(),
+                n => format!("{n} are"),
+            }
+        );
+        let error =
+            Diagnostic::new("syntax", token.place, message).label(format!("gives {}", count(types.len())));
+        Err(self.p.read.error(error))
+    }
+
+    /// What follows the name of an op that has no regions.
+    fn rest(&mut self, op: Op) -> Parsed<(Attr, Vec<Operand>)> {
+        let row = op.row();
+        let mut args = Vec::with_capacity(row.args.len());
+        let attr = match row.form {
+            Form::Plain => Attr::None,
+            Form::Typed => Attr::Type(self.p.ty()?),
+            Form::Buffer => Attr::Buffer(self.buffer()?),
+            Form::Place => Attr::Buffer(self.element(&mut args)?),
+            Form::Wide | Form::Atomic => {
+                let (order, scope) = self.ordering()?;
+                Attr::Atomic(self.element(&mut args)?, order, scope)
+            }
+            Form::Fence => {
+                let (order, scope) = self.ordering()?;
+                Attr::Fence(order, scope)
+            }
+            Form::Copy => {
+                let to = self.element(&mut args)?;
+                self.p.read.expect(b',')?;
+                Attr::Copy { to, from: self.element(&mut args)? }
+            }
+            Form::Control => return self.jump(op),
+        };
+        if args.is_empty() {
+            self.operands(&mut args, row.args.is_empty())?;
+        } else if self.p.read.take(b',') {
+            self.operand_list(&mut args)?;
+        }
+        Ok((attr, args))
+    }
+
+    fn ordering(&mut self) -> Parsed<(Order, Scope)> {
+        let order = self.p.read.expect_one("an order", Order::ALL, Order::word)?;
+        let scope = self.p.read.expect_one("a scope", Scope::ALL, Scope::word)?;
+        Ok((order, scope))
+    }
+
+    fn buffer(&mut self) -> Parsed<Buffer> {
+        let token = self.p.read.expect_kind(Kind::Buffer, "a buffer")?;
+        match self.p.buffers.get(self.p.read.name(token)) {
+            Some((known, _)) => Ok(known.unwrap_or(Buffer::new(0))),
+            None => {
+                let names = self.p.module.buffers.iter().map(|(_, buffer)| buffer.name.as_str());
+                let error = self.p.read.unknown("buffer", token, names);
+                Err(self.p.read.error(error))
+            }
+        }
+    }
+
+    /// `@b[%i]`
+    fn element(&mut self, args: &mut Vec<Operand>) -> Parsed<Buffer> {
+        let buffer = self.buffer()?;
+        self.p.read.expect(b'[')?;
+        args.push(self.operand()?);
+        self.p.read.expect(b']')?;
+        Ok(buffer)
+    }
+
+    /// Operands, if there are any. Where there need be none, a value may also be the next instruction's result.
+    pub fn operands(&mut self, args: &mut Vec<Operand>, optional: bool) -> Parsed<()> {
+        let begins = match self.p.read.token.kind {
+            Kind::Number => true,
+            Kind::Word => self.p.read.word().and_then(literal::word).is_some(),
+            Kind::Value => !optional || !self.assigns(),
+            _ => false,
+        };
+        if begins { self.operand_list(args) } else { Ok(()) }
+    }
+
+    pub fn operand_list(&mut self, args: &mut Vec<Operand>) -> Parsed<()> {
+        loop {
+            let token = self.p.read.token;
+            args.push(self.operand()?);
+            self.p.few(args.len(), "operands", token)?;
+            if !self.p.read.take(b',') {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the values that come next are results: `=` follows them.
+    fn assigns(&self) -> bool {
+        let (mut lexer, mut token) = self.start();
+        // Longer lists than these are errors either way.
+        for _ in 0..=MAX_ARGS {
+            if token.kind != Kind::Value {
+                return false;
+            }
+            token = lexer.token();
+            if token.kind == Kind::Mark(b':') {
+                lexer.token();
+                token = lexer.token();
+            }
+            match token.kind {
+                Kind::Mark(b',') => token = lexer.token(),
+                kind => return kind == Kind::Mark(b'='),
+            }
+        }
+        false
+    }
+
+    pub fn operand(&mut self) -> Parsed<Operand> {
+        let token = self.p.read.token;
+        match token.kind {
+            Kind::Value => Ok(self.value(token)),
+            Kind::Number => match literal::number(self.p.read.slice(token), Type::U32) {
+                Ok(c) => {
+                    self.p.read.advance();
+                    Ok(c.into())
+                }
+                Err(why) => Err(self.p.bad_literal(token, why)),
+            },
+            _ => match self.p.read.word().and_then(literal::word) {
+                Some(c) => {
+                    self.p.read.advance();
+                    Ok(c.into())
+                }
+                None => Err(self.p.read.wrong("a value or a constant")),
+            },
+        }
+    }
+
+    /// The value that a name stands for. An unknown one is reported once.
+    fn value(&mut self, token: Token) -> Operand {
+        let name = self.p.read.name(token);
+        self.p.read.advance();
+        let known = match self.values.get(name) {
+            Some((known, _)) => *known,
+            None => {
+                let names = &self.writer.function().debug.values;
+                let names = names.iter().rev().map(|name| &**name).filter(|name| !name.is_empty());
+                let error = self.p.read.unknown("value", token, names);
+                self.p.read.error(error);
+                self.values.insert(name, (None, token.place.start));
+                None
+            }
+        };
+        known.map_or(Operand::Const(Const::zero(Type::U32)), Operand::Value)
+    }
+
+    /// Gives a value its name.
+    pub fn define(&mut self, token: Token, value: Value) {
+        let name = self.p.read.name(token);
+        if self.p.read.check_name(token, name).is_err() {
+            return;
+        }
+        if let Some((known, first)) = self.values.insert(name, (Some(value), token.place.start)) {
+            self.values.insert(name, (known, first));
+            if known.is_some() {
+                self.p.read.duplicate("value", token, first);
+            }
+        } else if !is_number(name) {
+            let names = &mut self.writer.debug().values;
+            names.resize(names.len().max(value.index() + 1), Box::default());
+            names[value.index()] = name.into();
+        }
+    }
+}
