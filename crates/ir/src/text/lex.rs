@@ -143,7 +143,7 @@ impl<'t> Lexer<'t> {
         Kind::Word
     }
 
-    /// Everything that hangs together with a digit, right or wrong; [`literal`](super::parse) tells which.
+    /// Everything that hangs together with a digit, right or wrong; the parser tells which.
     fn number(&mut self) -> Kind {
         let bytes = self.text.as_bytes();
         let hex = self.text[self.at..].starts_with("0x");

@@ -1,6 +1,6 @@
 //! The text of modules: how people read and write the language.
 //!
-//! [`parse`] and [`print`] are inverse: `parse(&print(&m)) == m` for every module within the [limits](crate::limits)
+//! [`parse()`] and [`print()`] are inverse: `parse(&print(&m)) == m` for every module within the [limits](crate::limits)
 //! whose names can be told apart. Names of values and labels survive; where they are missing or taken twice, the
 //! handle stands in their place.
 //!

@@ -18,7 +18,7 @@ pub fn print(module: &Module) -> String {
     Printer::new(module, Plain).module().0
 }
 
-/// As [`print`] has it.
+/// As [`print()`] has it.
 impl fmt::Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&print(self))
