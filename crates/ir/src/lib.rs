@@ -4,6 +4,7 @@
 pub mod arena;
 pub mod builder;
 pub mod eval;
+pub mod interp;
 pub mod limits;
 pub mod module;
 pub mod op;

@@ -1,0 +1,298 @@
+//! Micro-ops: the flat code that a kernel is decoded into.
+//!
+//! A lane computes in a file of 64-bit registers. No function calls itself, so every function's registers have fixed
+//! numbers and no micro-op adds a frame's base. What cannot change during a launch (geometry, buffer lengths,
+//! constants) lies in registers that are filled before the first step, so reading it costs nothing.
+
+use crate::arena::Buffer;
+use crate::eval::Function;
+use crate::module::Site;
+use crate::op::Op;
+use crate::types::{Order, Scope};
+
+/// A register of a lane.
+pub(super) type Reg = u32;
+
+/// A place in the code; while a function is being decoded, a label of it.
+pub(super) type Pc = u32;
+
+/// The registers that come first in every program; the buffers' lengths follow them, then the constants.
+pub(super) mod fixed {
+    use super::Reg;
+    pub const LANE: Reg = 0;
+    pub const GROUP: Reg = 1;
+    pub const LANES: Reg = 2;
+    pub const GROUPS: Reg = 3;
+    pub const SUBGROUP: Reg = 4;
+    pub const SUBLANE: Reg = 5;
+    pub const SIZE: Reg = 6;
+    pub const ELECTED: Reg = 7;
+    /// Breaks the cycles of parallel moves.
+    pub const SCRATCH: Reg = 8;
+    pub const LENGTHS: Reg = 9;
+}
+
+/// The code of a kernel and of all it calls.
+#[derive(Debug, Default)]
+pub(super) struct Code {
+    pub steps: Vec<Step>,
+    /// The instruction that each step came from.
+    pub sites: Vec<Site>,
+}
+
+/// Which memory an access goes to, and how it is ordered. A plain access is a relaxed one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub buffer: Buffer,
+    pub order: Order,
+    pub scope: Scope,
+}
+
+/// A micro-op. Whatever is rare and large is boxed, to keep the others small.
+#[derive(Debug)]
+pub(super) enum Step {
+    Move {
+        dst: Reg,
+        src: Reg,
+    },
+    Pure {
+        f: Function,
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Pure3(Box<Pure3>),
+    Jump {
+        to: Pc,
+    },
+    /// Goes on if the condition holds, else jumps.
+    Branch {
+        c: Reg,
+        or: Pc,
+    },
+    /// A comparison whose result only decides the branch.
+    Compare {
+        f: Function,
+        a: Reg,
+        b: Reg,
+        or: Pc,
+    },
+    Switch(Box<Switch>),
+    Enter(Box<Enter>),
+    /// The back-edge of a counted loop: falls through when no iteration is left.
+    Next {
+        left: Reg,
+        i: Reg,
+        step: Reg,
+        body: Pc,
+    },
+    /// Leaves the place to return to in the callee's `link`.
+    Call {
+        to: Pc,
+        link: Reg,
+    },
+    Return {
+        link: Reg,
+    },
+    Load {
+        dst: Reg,
+        at: Reg,
+        how: How,
+    },
+    Store {
+        at: Reg,
+        value: Reg,
+        how: How,
+    },
+    LoadWide(Box<LoadWide>),
+    StoreWide(Box<StoreWide>),
+    Modify(Box<Modify>),
+    Cas(Box<Cas>),
+    Fence {
+        order: Order,
+        scope: Scope,
+    },
+    Sync(Box<Sync>),
+    Clock {
+        dst: Reg,
+    },
+    Backoff {
+        ns: Reg,
+    },
+    Trap {
+        code: Reg,
+    },
+    Fault {
+        code: Reg,
+    },
+    End,
+}
+
+const _: () = assert!(size_of::<Step>() == 24, "a step has outgrown its place in the cache");
+
+/// A pure op with three operands.
+#[derive(Debug)]
+pub(super) struct Pure3 {
+    pub f: Function,
+    pub dst: Reg,
+    pub args: [Reg; 3],
+}
+
+/// A choice by number.
+#[derive(Debug)]
+pub(super) struct Switch {
+    pub on: Reg,
+    /// Sorted by number.
+    pub cases: Vec<(u32, Pc)>,
+    pub default: Pc,
+}
+
+impl Switch {
+    /// Where a number leads.
+    pub fn find(&self, number: u32) -> Pc {
+        let found = self.cases.binary_search_by_key(&number, |(on, _)| *on);
+        found.map_or(self.default, |k| self.cases[k].1)
+    }
+}
+
+/// The start of a counted loop: computes how often it runs, and jumps if that is not at all.
+#[derive(Debug)]
+pub(super) struct Enter {
+    pub left: Reg,
+    pub i: Reg,
+    pub from: Reg,
+    pub to: Reg,
+    pub step: Reg,
+    pub signed: bool,
+    pub or: Pc,
+}
+
+/// A load of several elements into consecutive registers.
+#[derive(Debug)]
+pub(super) struct LoadWide {
+    pub dst: Reg,
+    pub count: u32,
+    pub at: Reg,
+    pub how: How,
+}
+
+/// A store of several elements.
+#[derive(Debug)]
+pub(super) struct StoreWide {
+    pub at: Reg,
+    pub values: Vec<Reg>,
+    pub how: How,
+}
+
+/// An atomic that stores a function of the old value and its operand.
+#[derive(Debug)]
+pub(super) struct Modify {
+    pub f: Function,
+    pub dst: Reg,
+    pub at: Reg,
+    pub value: Reg,
+    pub how: How,
+}
+
+/// An atomic that stores if the old value is the expected one.
+#[derive(Debug)]
+pub(super) struct Cas {
+    pub dst: Reg,
+    pub at: Reg,
+    pub expected: Reg,
+    pub desired: Reg,
+    pub how: How,
+}
+
+/// An op that lanes do together. `a` is the value, `from` the lane asked for.
+#[derive(Debug)]
+pub(super) struct Sync {
+    pub op: Op,
+    pub dst: Reg,
+    pub a: Reg,
+    pub from: Reg,
+    /// What a reduction combines with.
+    pub f: Option<Function>,
+}
+
+impl Sync {
+    /// Whether the whole group does it, and not a subgroup.
+    pub fn group(&self) -> bool {
+        matches!(self.op, Op::Barrier | Op::GroupBroadcast)
+    }
+}
+
+impl Step {
+    /// Visits the registers that it reads.
+    pub fn reads(&self, mut visit: impl FnMut(Reg)) {
+        let mut all = |regs: &[Reg]| regs.iter().copied().for_each(&mut visit);
+        match self {
+            Step::Move { src, .. } => all(&[*src]),
+            Step::Pure { a, b, .. } | Step::Compare { a, b, .. } => all(&[*a, *b]),
+            Step::Pure3(pure) => all(&pure.args),
+            Step::Branch { c, .. } => all(&[*c]),
+            Step::Switch(switch) => all(&[switch.on]),
+            Step::Enter(enter) => all(&[enter.from, enter.to, enter.step]),
+            Step::Next { left, i, step, .. } => all(&[*left, *i, *step]),
+            Step::Return { link } => all(&[*link]),
+            Step::Load { at, .. } => all(&[*at]),
+            Step::Store { at, value, .. } => all(&[*at, *value]),
+            Step::LoadWide(wide) => all(&[wide.at]),
+            Step::StoreWide(wide) => {
+                all(&[wide.at]);
+                all(&wide.values);
+            }
+            Step::Modify(modify) => all(&[modify.at, modify.value]),
+            Step::Cas(cas) => all(&[cas.at, cas.expected, cas.desired]),
+            Step::Sync(sync) => all(&[sync.a, sync.from]),
+            Step::Backoff { ns: reg } | Step::Trap { code: reg } | Step::Fault { code: reg } => all(&[*reg]),
+            Step::Jump { .. } | Step::Call { .. } | Step::Fence { .. } | Step::Clock { .. } | Step::End => {}
+        }
+    }
+
+    /// The registers that it writes: the first, and how many. Registers that no load ever fills are left out.
+    pub fn writes(&self) -> (Reg, u32) {
+        match self {
+            Step::Move { dst, .. }
+            | Step::Pure { dst, .. }
+            | Step::Load { dst, .. }
+            | Step::Clock { dst } => (*dst, 1),
+            Step::Pure3(pure) => (pure.dst, 1),
+            Step::LoadWide(wide) => (wide.dst, wide.count),
+            Step::Modify(modify) => (modify.dst, 1),
+            Step::Cas(cas) => (cas.dst, 1),
+            Step::Sync(sync) => (sync.dst, 1),
+            _ => (0, 0),
+        }
+    }
+
+    /// Whether something else than the next step may run after it.
+    pub fn leaves(&self) -> bool {
+        matches!(
+            self,
+            Step::Jump { .. }
+                | Step::Branch { .. }
+                | Step::Compare { .. }
+                | Step::Switch(_)
+                | Step::Enter(_)
+                | Step::Next { .. }
+                | Step::Call { .. }
+                | Step::Return { .. }
+                | Step::End
+        )
+    }
+
+    /// Visits the places it may jump to, a call's aside.
+    pub fn targets(&mut self, mut visit: impl FnMut(&mut Pc)) {
+        match self {
+            Step::Jump { to: pc } | Step::Branch { or: pc, .. } | Step::Compare { or: pc, .. } => visit(pc),
+            Step::Next { body, .. } => visit(body),
+            Step::Enter(enter) => visit(&mut enter.or),
+            Step::Switch(switch) => {
+                switch.cases.iter_mut().for_each(|(_, pc)| visit(pc));
+                visit(&mut switch.default);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A function's code in the making: registers, labels, and moves that happen at once.
+//!
+//! Registers are given by stack discipline: what a region defines is dead after it, so the next region takes the
+//! same registers again. Jumps name labels until the function is whole.
+
+use super::code::{Code, Pc, Reg, Step, fixed};
+use crate::arena::{Func, Inst};
+use crate::module::Site;
+
+/// How far back a move looks for the step that computed its source.
+const REACH: usize = 8;
+
+/// A move among others that happen at the same time.
+#[derive(Clone, Copy)]
+pub(super) struct Move {
+    pub dst: Reg,
+    pub src: Reg,
+    /// Whether nothing else reads the source.
+    pub last: bool,
+}
+
+/// Where code goes.
+pub(super) struct Emit<'c> {
+    code: &'c mut Code,
+    func: Func,
+    inst: Inst,
+    /// Where the function's code starts.
+    start: usize,
+    /// What each label stands for.
+    labels: Vec<Pc>,
+    /// Where a jump may arrive last: what lies before is not always what ran before.
+    bound: usize,
+    top: Reg,
+    high: Reg,
+}
+
+impl<'c> Emit<'c> {
+    /// Starts a function whose registers begin at `base`.
+    pub fn new(code: &'c mut Code, func: Func, inst: Inst, base: Reg) -> Self {
+        let start = code.steps.len();
+        Emit { code, func, inst, start, labels: Vec::new(), bound: start, top: base, high: base }
+    }
+
+    /// Says which instruction the following steps come from.
+    pub fn at(&mut self, inst: Inst) {
+        self.inst = inst;
+    }
+
+    /// Adds a step.
+    pub fn push(&mut self, step: Step) {
+        self.code.steps.push(step);
+        self.code.sites.push(Site { func: self.func, inst: self.inst });
+    }
+
+    /// Takes consecutive registers, and gives the first.
+    pub fn take(&mut self, count: usize) -> Reg {
+        let first = self.top;
+        self.top += count as Reg;
+        self.high = self.high.max(self.top);
+        first
+    }
+
+    /// The register that would be taken next.
+    pub fn top(&self) -> Reg {
+        self.top
+    }
+
+    /// Gives back all registers from that one on.
+    pub fn release(&mut self, top: Reg) {
+        self.top = top;
+    }
+
+    /// A new label.
+    pub fn label(&mut self) -> Pc {
+        self.labels.push(Pc::MAX);
+        self.labels.len() as Pc - 1
+    }
+
+    /// Sets a label here. A jump to it that stands just before is not needed.
+    pub fn bind(&mut self, label: Pc) {
+        while self.code.steps.len() > self.bound
+            && matches!(self.code.steps.last(), Some(Step::Jump { to }) if *to == label)
+        {
+            self.code.steps.pop();
+            self.code.sites.pop();
+        }
+        self.bound = self.code.steps.len();
+        self.labels[label as usize] = self.bound as Pc;
+    }
+
+    /// Does the moves as if all at once: every source is read before a destination that is one is written.
+    pub fn assign(&mut self, mut moves: Vec<Move>) {
+        moves.retain(|m| m.dst != m.src);
+        let mut k = 0;
+        while k < moves.len() {
+            let m = moves[k];
+            let free = moves.iter().all(|other| other.src != m.dst);
+            if free && m.last && self.rename(m.src, m.dst) {
+                moves.swap_remove(k);
+            } else {
+                k += 1;
+            }
+        }
+        while !moves.is_empty() {
+            match moves.iter().position(|m| moves.iter().all(|other| other.src != m.dst)) {
+                Some(ready) => {
+                    let Move { dst, src, .. } = moves.swap_remove(ready);
+                    self.push(Step::Move { dst, src });
+                }
+                // Only cycles are left. One scratch register will do: its cycle unwinds before another is broken.
+                None => {
+                    let held = moves[0].dst;
+                    self.push(Step::Move { dst: fixed::SCRATCH, src: held });
+                    moves.iter_mut().filter(|m| m.src == held).for_each(|m| m.src = fixed::SCRATCH);
+                }
+            }
+        }
+    }
+
+    /// Lets the step that computed `from` compute `to` instead, if it is near and nothing since minds.
+    fn rename(&mut self, from: Reg, to: Reg) -> bool {
+        let end = self.code.steps.len();
+        for step in self.code.steps[self.bound.max(end.saturating_sub(REACH))..].iter_mut().rev() {
+            if let Step::Pure { dst, .. } | Step::Load { dst, .. } = step
+                && *dst == from
+            {
+                *dst = to;
+                return true;
+            }
+            let mut clash = step.leaves();
+            step.reads(|reg| clash |= reg == to);
+            if clash {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Turns labels into places; gives the register after the last one used.
+    pub fn finish(self) -> Reg {
+        for step in &mut self.code.steps[self.start..] {
+            step.targets(|pc| *pc = self.labels[*pc as usize]);
+        }
+        self.high
+    }
+}

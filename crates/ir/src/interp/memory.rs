@@ -1,0 +1,158 @@
+//! Memory as real words: what host threads see while the kernel runs.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::code::{How, Reg, Step};
+use super::{Words, own};
+use crate::arena::{Buffer, Handle};
+use crate::module::BufferDecl;
+use crate::types::{Order, Scope};
+
+/// What a group's lanes load from and store to. A load out of range gives 0, anything else there does nothing.
+///
+/// Every access is handed the lane's registers, because one that the lane did before may still be under way.
+pub(super) trait Memory {
+    /// Whether each step is announced before it runs.
+    const WATCHES: bool = false;
+
+    /// The lane of the group that runs from now on.
+    fn enter(&mut self, _lane: u32) {}
+
+    /// The lane is about to run this step.
+    fn before(&mut self, _step: &Step, _regs: &mut [u64]) {}
+
+    /// How many elements a buffer has.
+    fn len(&self, buffer: Buffer) -> u32;
+
+    /// Loads an element into a register.
+    fn load(&mut self, regs: &mut [u64], dst: Reg, how: How, at: u32);
+
+    /// Stores an element.
+    fn store(&mut self, regs: &mut [u64], how: How, at: u32, value: u64);
+
+    /// Replaces an element by a function of it, or not, in one step. Gives the old value.
+    fn modify(&mut self, regs: &mut [u64], how: How, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64;
+
+    /// Orders the accesses around it.
+    fn fence(&mut self, regs: &mut [u64], order: Order, scope: Scope);
+
+    /// All lanes of the group have come to a barrier.
+    fn meet(&mut self) {}
+}
+
+/// The words of a launch's buffers, and a group's own.
+pub(super) struct Real<'a> {
+    bound: &'a [Words<'a>],
+    /// By buffer; those that are bound have none here.
+    shared: Vec<Own>,
+}
+
+/// The words of a shared buffer.
+enum Own {
+    W32(Box<[AtomicU32]>),
+    W64(Box<[AtomicU64]>),
+}
+
+impl<'a> Real<'a> {
+    /// The memory of one group; what is shared in it is zero.
+    pub fn new(bound: &'a [Words<'a>], buffers: &[BufferDecl]) -> Self {
+        Real { bound, shared: buffers.iter().map(Own::new).collect() }
+    }
+
+    fn words(&self, buffer: Buffer) -> Words<'_> {
+        match (self.bound[buffer.index()], &self.shared[buffer.index()]) {
+            (Words::None, Own::W32(words)) => Words::W32(words),
+            (Words::None, Own::W64(words)) => Words::W64(words),
+            (bound, _) => bound,
+        }
+    }
+}
+
+impl Own {
+    fn new(decl: &BufferDecl) -> Self {
+        let len = own(decl);
+        match decl.elem.bits() {
+            64 => Own::W64((0..len).map(|_| AtomicU64::new(0)).collect()),
+            _ => Own::W32((0..len).map(|_| AtomicU32::new(0)).collect()),
+        }
+    }
+}
+
+impl Words<'_> {
+    /// How many words there are.
+    pub(super) fn len(self) -> usize {
+        match self {
+            Words::None => 0,
+            Words::W32(words) => words.len(),
+            Words::W64(words) => words.len(),
+        }
+    }
+
+    /// The bits of a word, zero if there is none.
+    pub(super) fn load(self, at: usize, order: Ordering) -> u64 {
+        match self {
+            Words::None => 0,
+            Words::W32(words) => words.get(at).map_or(0, |word| word.load(order).into()),
+            Words::W64(words) => words.get(at).map_or(0, |word| word.load(order)),
+        }
+    }
+
+    /// Sets the bits of a word, if there is one.
+    pub(super) fn store(self, at: usize, value: u64, order: Ordering) {
+        match self {
+            Words::None => {}
+            Words::W32(words) => words.get(at).into_iter().for_each(|word| word.store(value as u32, order)),
+            Words::W64(words) => words.get(at).into_iter().for_each(|word| word.store(value, order)),
+        }
+    }
+}
+
+impl Memory for Real<'_> {
+    fn len(&self, buffer: Buffer) -> u32 {
+        self.words(buffer).len() as u32
+    }
+
+    fn load(&mut self, regs: &mut [u64], dst: Reg, how: How, at: u32) {
+        regs[dst as usize] = self.words(how.buffer).load(at as usize, acquire(how.order));
+    }
+
+    fn store(&mut self, _regs: &mut [u64], how: How, at: u32, value: u64) {
+        let order = if how.order.releases() { Ordering::Release } else { Ordering::Relaxed };
+        self.words(how.buffer).store(at as usize, value, order);
+    }
+
+    fn modify(&mut self, _regs: &mut [u64], how: How, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64 {
+        let both = match how.order {
+            Order::Relaxed => Ordering::Relaxed,
+            Order::Acquire => Ordering::Acquire,
+            Order::Release => Ordering::Release,
+            Order::AcqRel | Order::SeqCst => Ordering::AcqRel,
+        };
+        let (at, seen) = (at as usize, acquire(how.order));
+        match self.words(how.buffer) {
+            Words::W32(words) => words.get(at).map_or(0, |word| {
+                let old = word.fetch_update(both, seen, |old| f(old.into()).map(|new| new as u32));
+                old.unwrap_or_else(|old| old).into()
+            }),
+            Words::W64(words) => {
+                words.get(at).map_or(0, |word| word.fetch_update(both, seen, f).unwrap_or_else(|old| old))
+            }
+            Words::None => 0,
+        }
+    }
+
+    fn fence(&mut self, _regs: &mut [u64], order: Order, _scope: Scope) {
+        match order {
+            Order::Relaxed => {}
+            Order::Acquire => fence(Ordering::Acquire),
+            Order::Release => fence(Ordering::Release),
+            Order::AcqRel => fence(Ordering::AcqRel),
+            Order::SeqCst => fence(Ordering::SeqCst),
+        }
+    }
+}
+
+/// The acquiring half of an order.
+fn acquire(order: Order) -> Ordering {
+    if order.acquires() { Ordering::Acquire } else { Ordering::Relaxed }
+}

@@ -1,0 +1,210 @@
+//! Who runs when: groups on threads, or everything on one thread in an order that a seed decides.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::code::{Code, Pc};
+use super::group::Group;
+use super::lane::Clock;
+use super::memory::{Memory, Real};
+use super::random::Random;
+use super::{End, Fault, Launch, LaunchError, Report};
+use crate::module::{BufferDecl, Site};
+
+/// Steps that a lane does before the next one runs.
+const TURN: u64 = 512;
+
+/// Rounds of a thread in which nobody has anything to do before it sleeps.
+const PATIENCE: u32 = 64;
+
+/// The longest that a thread sleeps before it looks again.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Turns of a seeded schedule between two looks at the stop word and the clock.
+const LOOK: u64 = 64;
+
+/// All that the parts of a launch need to know.
+pub(super) struct Job<'a> {
+    pub code: &'a Code,
+    pub entry: Pc,
+    /// What a lane's registers hold at its start, but for its own numbers.
+    pub registers: &'a [u64],
+    pub buffers: &'a [BufferDecl],
+    pub launch: &'a Launch<'a>,
+    pub board: &'a Board<'a>,
+    /// How many groups are under way at once.
+    pub resident: usize,
+}
+
+/// What the threads of a launch tell each other.
+pub(super) struct Board<'a> {
+    stop: Option<&'a AtomicU32>,
+    until: Option<Instant>,
+    over: AtomicBool,
+    verdict: OnceLock<Verdict>,
+    fault: OnceLock<(u32, Site)>,
+    faults: AtomicU64,
+}
+
+/// How a launch ends before its lanes do, stop and deadline aside.
+enum Verdict {
+    Trap { code: u32, site: Site },
+    Diverged { site: Site },
+}
+
+impl<'a> Board<'a> {
+    pub fn new(launch: &Launch<'a>) -> Self {
+        Board {
+            stop: launch.stop,
+            until: launch.deadline.and_then(|deadline| Instant::now().checked_add(deadline)),
+            over: AtomicBool::new(false),
+            verdict: OnceLock::new(),
+            fault: OnceLock::new(),
+            faults: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the launch must end now. Nothing is read on the strength of it, so relaxed will do.
+    fn over(&self) -> bool {
+        let asked = || self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0);
+        let late = || self.until.is_some_and(|until| Instant::now() >= until);
+        if !self.over.load(Ordering::Relaxed) && !asked() && !late() {
+            return false;
+        }
+        self.over.store(true, Ordering::Relaxed);
+        true
+    }
+
+    pub fn fault(&self, code: u32, site: Site) {
+        self.fault.get_or_init(|| (code, site));
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn trap(&self, code: u32, site: Site) {
+        self.end(Verdict::Trap { code, site });
+    }
+
+    /// Lanes that should have met cannot.
+    pub fn diverge(&self, site: Site) {
+        self.end(Verdict::Diverged { site });
+    }
+
+    fn end(&self, verdict: Verdict) {
+        self.verdict.get_or_init(|| verdict);
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// What became of the launch.
+    pub fn report(self, outcome: Outcome) -> Result<Report, LaunchError> {
+        let end = match self.verdict.into_inner() {
+            Some(Verdict::Diverged { site }) => return Err(LaunchError::Diverged { site }),
+            Some(Verdict::Trap { code, site }) => End::Trapped { code, site },
+            None if outcome.whole => End::Done,
+            None => End::Stopped,
+        };
+        let count = self.faults.into_inner();
+        let fault = self.fault.into_inner().map(|(code, site)| Fault { code, site, count });
+        Ok(Report { end, fault, steps: outcome.steps })
+    }
+}
+
+/// What a thread did.
+pub(super) struct Outcome {
+    steps: u64,
+    /// Whether all its groups have ended.
+    whole: bool,
+}
+
+/// Runs the groups of a launch on `count` threads, of which the caller's is one.
+pub(super) fn threads(job: &Job<'_>, count: usize) -> Outcome {
+    let next = AtomicU32::new(0);
+    let count = count.min(job.launch.groups as usize);
+    let each = (job.resident / count).max(1);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let work = || worker(job, &next, each, start);
+        // If the system has no more threads, those that there are run all groups.
+        let others: Vec<_> =
+            (1..count).map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
+        let mut sum = work();
+        for other in others {
+            let Outcome { steps, whole } =
+                other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            sum.steps += steps;
+            sum.whole &= whole;
+        }
+        sum
+    })
+}
+
+/// Runs groups in rounds, a turn a lane, and starts one more each round. So a group that ends at once is gone before
+/// the next is there, and one that waits for a later group gets it.
+fn worker(job: &Job<'_>, next: &AtomicU32, most: usize, start: Instant) -> Outcome {
+    let mut groups: Vec<Group<Real<'_>>> = Vec::new();
+    let (mut steps, mut idle) = (0, 0);
+    loop {
+        if groups.len() < most
+            && let Some(index) = claim(next, job.launch.groups)
+        {
+            idle = 0;
+            groups.push(Group::new(job, index, Real::new(&job.launch.buffers, job.buffers)));
+        }
+        if groups.is_empty() {
+            return Outcome { steps, whole: true };
+        }
+        let (mut busy, mut rest_ns) = (false, u32::MAX);
+        for group in &mut groups {
+            if job.board.over() {
+                return Outcome { steps, whole: false };
+            }
+            let round = group.round(job, Clock::Real(start), TURN);
+            steps += round.steps;
+            busy |= round.busy;
+            rest_ns = rest_ns.min(round.rest_ns.unwrap_or(u32::MAX));
+        }
+        groups.retain(|group| !group.done());
+        idle = if busy { 0 } else { idle + 1 };
+        match idle {
+            0 => {}
+            1..PATIENCE => thread::yield_now(),
+            _ => thread::sleep(NAP.min(Duration::from_nanos(rest_ns.into()))),
+        }
+    }
+}
+
+/// The next group that nobody has started.
+fn claim(next: &AtomicU32, groups: u32) -> Option<u32> {
+    next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |index| (index < groups).then(|| index + 1)).ok()
+}
+
+/// Runs a launch on this thread: each time a lane drawn by lot does a number of steps drawn by lot, often one.
+pub(super) fn seeded<M: Memory>(job: &Job<'_>, seed: u64, memory: impl Fn(u32) -> M) -> Outcome {
+    let mut random = Random::new(seed);
+    let mut groups: Vec<Group<M>> = Vec::new();
+    let mut next = 0;
+    let (mut steps, mut turns) = (0, 0_u64);
+    loop {
+        while next < job.launch.groups && groups.len() < job.resident {
+            groups.push(Group::new(job, next, memory(next)));
+            next += 1;
+        }
+        if groups.is_empty() {
+            return Outcome { steps, whole: true };
+        }
+        if turns.is_multiple_of(LOOK) && job.board.over() || job.board.over.load(Ordering::Relaxed) {
+            return Outcome { steps, whole: false };
+        }
+        turns += 1;
+        let at = random.below(groups.len());
+        let group = &mut groups[at];
+        let Some(lane) = group.next(random.below(job.launch.lanes as usize)) else { continue };
+        let most = if random.one_in(4) { 64 } else { 2 };
+        let turn = 1 + random.below(most) as u64;
+        steps += group.turn(job, lane, Clock::Steps(steps), turn).1;
+        if group.done() {
+            groups.swap_remove(at);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Views: for each location, the oldest write that may still be read.
+//!
+//! A view is what a lane, a message or a fence knows. To learn is to join: of two bounds the newer holds.
+
+use std::cmp::Reverse;
+use std::rc::Rc;
+
+use crate::types::Scope;
+
+/// A word of memory.
+pub(super) type Location = u32;
+
+/// A place in a word's order of writes.
+pub(super) type Time = u64;
+
+/// A bound for each location, 0 where it says nothing. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct View {
+    /// In order of location.
+    bounds: Rc<Vec<(Location, Time)>>,
+}
+
+impl View {
+    /// The bound of a location.
+    pub fn get(&self, location: Location) -> Time {
+        self.bounds.binary_search_by_key(&location, |(l, _)| *l).map_or(0, |k| self.bounds[k].1)
+    }
+
+    /// Learns of a write.
+    pub fn raise(&mut self, location: Location, time: Time) {
+        match self.bounds.binary_search_by_key(&location, |(l, _)| *l) {
+            Ok(k) if self.bounds[k].1 >= time => {}
+            Ok(k) => Rc::make_mut(&mut self.bounds)[k].1 = time,
+            Err(k) => Rc::make_mut(&mut self.bounds).insert(k, (location, time)),
+        }
+    }
+
+    /// Learns all that the other knows.
+    pub fn join(&mut self, other: &View) {
+        if Rc::ptr_eq(&self.bounds, &other.bounds) || other.bounds.iter().all(|(l, t)| self.get(*l) >= *t) {
+            return;
+        }
+        if self.bounds.is_empty() {
+            self.bounds = Rc::clone(&other.bounds);
+            return;
+        }
+        // Two sorted runs, which a stable sort merges; of equal locations the newer comes first and stays.
+        let mut merged = [&self.bounds[..], &other.bounds[..]].concat();
+        merged.sort_by_key(|(location, time)| (*location, Reverse(*time)));
+        merged.dedup_by_key(|(location, _)| *location);
+        self.bounds = Rc::new(merged);
+    }
+}
+
+/// Two views: what holds within the group, and what holds beyond it.
+#[derive(Clone, Default)]
+pub(super) struct Scoped {
+    pub near: View,
+    pub wide: View,
+}
+
+impl Scoped {
+    /// The one that a scope means.
+    pub fn of(&self, scope: Scope) -> &View {
+        match scope {
+            Scope::Group => &self.near,
+            Scope::Device | Scope::System => &self.wide,
+        }
+    }
+
+    /// Sets what a release at a scope hands out.
+    pub fn release(&mut self, view: &View, scope: Scope) {
+        self.near = view.clone();
+        if scope != Scope::Group {
+            self.wide = view.clone();
+        }
+    }
+
+    /// Learns all that the other knows.
+    pub fn join(&mut self, other: &Scoped) {
+        self.near.join(&other.near);
+        self.wide.join(&other.wide);
+    }
+}
+
+/// What a write hands to those who acquire it.
+#[derive(Clone, Default)]
+pub(super) struct Gift {
+    /// To everyone.
+    wide: View,
+    /// To lanes of a group only.
+    near: Vec<(u32, View)>,
+}
+
+impl Gift {
+    /// What a lane of that group released.
+    pub fn new(group: u32, Scoped { near, wide }: Scoped) -> Self {
+        Gift { wide, near: vec![(group, near)] }
+    }
+
+    /// What a lane of that group may take at each scope. An edge needs both scopes to include the other lane.
+    pub fn take(&self, group: u32) -> Scoped {
+        let near =
+            self.near.iter().find(|(g, _)| *g == group).map(|(_, view)| view.clone()).unwrap_or_default();
+        let mut wide = self.wide.clone();
+        wide.join(&near);
+        Scoped { near, wide }
+    }
+
+    /// Hands on what another write hands out: a release sequence goes on through atomics that modify.
+    pub fn join(&mut self, other: &Gift) {
+        self.wide.join(&other.wide);
+        for (group, view) in &other.near {
+            match self.near.iter_mut().find(|(g, _)| g == group) {
+                Some((_, mine)) => mine.join(view),
+                None => self.near.push((*group, view.clone())),
+            }
+        }
+    }
+}
