@@ -5,7 +5,7 @@
 //! the order of the text, which [`Writer`](crate::write::Writer), the only way to make a function, keeps.
 //!
 //! **Equality.** `Module` is `Eq + Hash` by what it means: names of values and labels and the places they came from
-//! ([`Debug`]) take no part. Names of buffers and functions do; hosts bind buffers by name.
+//! ([`struct@Debug`]) take no part. Names of buffers and functions do; hosts bind buffers by name.
 //!
 //! **Scope.** A value is seen from its definition to the end of its region, nested regions included. The parameters
 //! of a `while` and the values of its test are seen in its body too.
