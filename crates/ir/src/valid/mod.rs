@@ -1,25 +1,101 @@
-//! The validator (placeholder until the real one lands).
+//! The validator: from any module to a [`Valid`] one, or to everything that is wrong with it.
+//!
+//! [`Valid`] is the only thing that later layers take, and [`validate`] the only way to make one; so what is checked
+//! here is checked nowhere else. The rules are one table, [`Rule`].
+//!
+//! **Two rounds.** The first walks needs, buffers and functions in the order of the text and holds each instruction
+//! to the rules of structure, types and memory. The second, [`uniform`], asks which lanes meet where; it runs only
+//! on modules that passed the first, since levels of a broken function mean nothing.
+//!
+//! **Nothing is trusted.** A [`Writer`](crate::write::Writer) makes modules with any handles in any place, and deep
+//! ones. The walk looks at no handle before it knows that there is such a thing, and at no region below the limit of
+//! depth.
+//!
+//! **One mistake, one error.** An instruction gives at most one error. What it would have computed is *unsure* from
+//! there on, and nothing that depends on an unsure type is held against it. Where two jumps give a loop the same
+//! wrong types, the first is told.
+//!
+//! **Linear.** Each instruction is looked at once a round, so a module is checked in time and memory linear in its
+//! size.
 
+mod build;
+mod declare;
+mod ends;
+mod error;
+mod flow;
+mod memory;
+mod rule;
+mod types;
+pub mod uniform;
+mod walk;
+mod why;
+
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+use crate::arena::{Func, Handle};
 use crate::module::Module;
 
+pub use error::{Error, Invalid, Note, Where};
+pub use rule::{Reach, Rule};
+pub use uniform::{Level, Uniformity};
+
 /// A module that the validator has accepted: the only thing that later layers take.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct Valid {
     module: Module,
+    uniformity: Vec<Uniformity>,
 }
 
-impl std::ops::Deref for Valid {
+impl Valid {
+    /// What is the same across lanes in a function. Of a function that is called from several places, what holds in
+    /// all of them.
+    pub fn uniformity(&self, func: Func) -> &Uniformity {
+        &self.uniformity[func.index()]
+    }
+
+    /// The module, to be changed and validated again.
+    pub fn into_module(self) -> Module {
+        self.module
+    }
+}
+
+impl Deref for Valid {
     type Target = Module;
     fn deref(&self) -> &Module {
         &self.module
     }
 }
 
-/// Why a module was refused.
-#[derive(Clone, Debug)]
-pub struct Invalid;
-
-/// Checks a module.
-pub fn validate(module: Module) -> Result<Valid, Invalid> {
-    Ok(Valid { module })
+// By the module alone: the rest follows from it.
+impl PartialEq for Valid {
+    fn eq(&self, other: &Self) -> bool {
+        self.module == other.module
+    }
 }
+
+impl Eq for Valid {}
+
+impl Hash for Valid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.module.hash(state);
+    }
+}
+
+/// Checks a module against every [`Rule`].
+pub fn validate(module: Module) -> Result<Valid, Invalid> {
+    let mut errors = error::Errors::default();
+    if declare::module(&module, &mut errors) {
+        let mut names = HashSet::new();
+        for func in module.functions.handles() {
+            declare::function(&module, func, &mut names, &mut errors);
+            walk::function(&module, func, &mut errors);
+        }
+    }
+    let uniformity = if errors.is_empty() { uniform::check(&module, &mut errors) } else { Vec::new() };
+    if errors.is_empty() { Ok(Valid { module, uniformity }) } else { Err(errors.of(module)) }
+}
+
+#[cfg(test)]
+mod tests;

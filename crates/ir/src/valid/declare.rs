@@ -1,0 +1,147 @@
+//! What stands outside of bodies: needs, buffers, heads of functions.
+
+use std::collections::HashSet;
+
+use super::Rule;
+use super::error::{Check, Errors, Where, fail};
+use crate::arena::Func;
+use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_INSTS, MAX_LEN, MAX_NAME, MAX_SHARED};
+use crate::module::{BufferDecl, Kind, Module};
+use crate::types::{Access, Len, Space, Type};
+
+/// Checks what is not a function. False if the module is too large to look further.
+pub(super) fn module(module: &Module, errors: &mut Errors) -> bool {
+    let size = size(module);
+    let fits = size.is_ok();
+    errors.keep(Where::Module, size);
+    if !fits {
+        return false;
+    }
+    for (k, need) in module.needs.iter().enumerate() {
+        if module.needs[..k].contains(need) {
+            errors.keep(Where::Module, fail(Rule::Need, format!("`need {need}` stands twice: remove one")));
+            break;
+        }
+    }
+    buffers(module, errors);
+    true
+}
+
+fn size(module: &Module) -> Check {
+    let insts: usize = module.functions.iter().map(|(_, f)| f.insts.len()).sum();
+    for (found, most, what) in [
+        (module.buffers.len(), MAX_BUFFERS, "buffers"),
+        (module.functions.len(), MAX_FUNCTIONS, "functions"),
+        (insts, MAX_INSTS, "instructions"),
+    ] {
+        if found > most {
+            return fail(Rule::Size, format!("the module has {found} {what}, and {most} is the most"));
+        }
+    }
+    Ok(())
+}
+
+fn buffers(module: &Module, errors: &mut Errors) {
+    let mut names = HashSet::new();
+    let mut shared = 0u64;
+    for (buffer, decl) in module.buffers.iter() {
+        let before = shared;
+        if let (Space::Shared, Len::Fixed(n @ ..=MAX_LEN)) = (decl.space, decl.len) {
+            shared += n * u64::from(decl.elem.bits().div_ceil(8));
+        }
+        let check = name(&decl.name)
+            .and_then(|()| match names.insert(decl.name.as_str()) {
+                true => Ok(()),
+                false => fail(Rule::Duplicate, format!("there is a buffer `@{}` already", decl.name)),
+            })
+            .and_then(|()| shape(decl))
+            .and_then(|()| match before <= MAX_SHARED && shared > MAX_SHARED {
+                true => {
+                    let most = format!(
+                        "the shared buffers up to here take {shared} bytes, and {MAX_SHARED} is the most"
+                    );
+                    fail(Rule::SharedSize, most)
+                }
+                false => Ok(()),
+            });
+        errors.keep(Where::Buffer(buffer), check);
+    }
+}
+
+/// What a declaration says of elements, length and access.
+fn shape(decl: &BufferDecl) -> Check {
+    let name = &decl.name;
+    if decl.elem == Type::Bool {
+        return fail(Rule::Element, format!("`@{name}` has elements of bool: use u32 with 0 and 1"));
+    }
+    match decl.len {
+        Len::Fixed(0) => return fail(Rule::Empty, format!("`@{name}` has no elements")),
+        Len::Fixed(n) if n > MAX_LEN => {
+            return fail(Rule::Length, format!("`@{name}` has {n} elements, and {MAX_LEN} is the most"));
+        }
+        Len::Launch if decl.space == Space::Shared => {
+            return fail(Rule::SharedLength, format!("`@{name}` is shared: write its length instead of `?`"));
+        }
+        _ => {}
+    }
+    if decl.space == Space::Shared && decl.access != Access::ReadWrite {
+        let found = decl.access;
+        return fail(Rule::SharedAccess, format!("`@{name}` is shared and `{found}`: write `read_write`"));
+    }
+    Ok(())
+}
+
+/// Checks the head of a function; `names` are those of the functions before it.
+pub(super) fn function<'m>(
+    module: &'m Module,
+    func: Func,
+    names: &mut HashSet<&'m str>,
+    errors: &mut Errors,
+) {
+    let function = &module.functions[func];
+    let check = name(&function.name).and_then(|()| {
+        if !names.insert(&function.name) {
+            return fail(Rule::Duplicate, format!("there is a function `{}` already", function.name));
+        }
+        let (params, results) = (function.params.len(), function.results.len());
+        if function.kind == Kind::Kernel && params + results > 0 {
+            let name = &function.name;
+            return fail(
+                Rule::Kernel,
+                format!("kernel `{name}` has parameters or results: pass values in a buffer"),
+            );
+        }
+        for (found, what) in [(params, "parameters"), (results, "results")] {
+            if found > MAX_ARGS {
+                return fail(
+                    Rule::Values,
+                    format!("the function has {found} {what}, and {MAX_ARGS} is the most"),
+                );
+            }
+        }
+        Ok(())
+    });
+    errors.keep(Where::Function(func), check);
+}
+
+/// Whether the text could spell a name.
+fn name(name: &str) -> Check {
+    let mut chars = name.chars();
+    let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let goes_on = chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+    if name.len() > MAX_NAME {
+        let (start, _) = name.split_at(name.floor_char_boundary(MAX_NAME / 2));
+        let found = name.len();
+        return fail(
+            Rule::Name,
+            format!("the name `{start}…` has {found} bytes, and {MAX_NAME} is the most"),
+        );
+    }
+    if !starts || !goes_on {
+        return fail(
+            Rule::Name,
+            format!("the text cannot spell the name {name:?}: use letters, digits, `_` and `.`"),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! What may be done to which buffer: access, space, order, scope, index.
+
+use super::Rule;
+use super::error::{Check, fail};
+use super::walk::Walk;
+use crate::arena::Buffer;
+use crate::module::{Attr, BufferDecl, Node, Operand, wide};
+use crate::op::{Form, Op};
+use crate::types::{Len, Order, Scope, Space};
+
+impl Walk<'_> {
+    /// Whether the buffers that an instruction names are declared.
+    pub fn buffers(&self, node: &Node) -> Check {
+        let (first, second) = match node.attr {
+            Attr::Buffer(b) | Attr::Atomic(b, ..) => (b, b),
+            Attr::Copy { to, from } => (to, from),
+            _ => return Ok(()),
+        };
+        match [first, second].into_iter().find(|b| self.module.buffers.get(*b).is_none()) {
+            Some(b) => fail(Rule::Buffer, format!("the module has no buffer `{b}`")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an instruction, whose types are right, may do this to its buffers.
+    pub fn memory(&self, node: &Node) -> Check {
+        let row = node.op.row();
+        match (row.form, &node.attr) {
+            (Form::Fence, Attr::Fence(Order::Relaxed, _)) => {
+                fail(Rule::FenceOrder, "a relaxed fence orders nothing: write `acq_rel`")
+            }
+            (Form::Place | Form::Wide | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
+                let decl = &self.module.buffers[*b];
+                // The row says it: what has a result loads, what has more operands than the index stores.
+                self.access(node, *b, !row.results.is_empty(), row.args.len() > 1)?;
+                if let Attr::Atomic(_, order, scope) = node.attr {
+                    atomic(node.op, decl, order, scope)?;
+                }
+                index(node, decl, node.args.first(), row.form == Form::Wide)
+            }
+            (Form::Copy, Attr::Copy { to, from }) => {
+                let (a, b) = (&self.module.buffers[*to], &self.module.buffers[*from]);
+                if a.elem != b.elem {
+                    let (to, from) = (a.elem, b.elem);
+                    return fail(Rule::Copy, format!("`async_load` copies {from} elements to {to} elements"));
+                }
+                self.access(node, *to, false, true)?;
+                self.access(node, *from, true, false)?;
+                index(node, a, node.args.first(), false)?;
+                index(node, b, node.args.get(1), false)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn access(&self, node: &Node, buffer: Buffer, reads: bool, writes: bool) -> Check {
+        let BufferDecl { name, access, .. } = &self.module.buffers[buffer];
+        let op = node.op.row().name;
+        if reads && !access.reads() {
+            return fail(
+                Rule::Read,
+                format!("`{op}` reads `@{name}`, which is `{access}`: declare it `read_write`"),
+            );
+        }
+        if writes && !access.writes() {
+            return fail(
+                Rule::Write,
+                format!("`{op}` writes `@{name}`, which is `{access}`: declare it `read_write`"),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether a buffer takes an atomic op, with that order and scope.
+fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> Check {
+    let name = op.row().name;
+    if op.modifies() && decl.space == Space::Host {
+        let buffer = &decl.name;
+        let hint = "each word there has one writer, who needs only `atomic_load` and `atomic_store`";
+        return fail(Rule::HostAtomic, format!("`{name}` on `@{buffer}`, a host buffer: {hint}"));
+    }
+    let allowed: &[Order] = match op {
+        Op::AtomicLoad => &[Order::Relaxed, Order::Acquire],
+        Op::AtomicStore => &[Order::Relaxed, Order::Release],
+        Op::LoadWide | Op::StoreWide => &[Order::Relaxed],
+        _ => &[Order::Relaxed, Order::Acquire, Order::Release, Order::AcqRel],
+    };
+    if !allowed.contains(&order) {
+        let words: Vec<String> = allowed.iter().map(|order| format!("`{order}`")).collect();
+        let fence = if matches!(order, Order::SeqCst) { "; only fences are `seq_cst`" } else { "" };
+        let text = format!("`{name}` cannot be `{order}`: write {}{fence}", words.join(" or "));
+        return fail(Rule::AtomicOrder, text);
+    }
+    if decl.space == Space::Shared && scope != Scope::Group {
+        let buffer = &decl.name;
+        let text =
+            format!("`@{buffer}` is shared, so only its group sees it: write `group` instead of `{scope}`");
+        return fail(Rule::SharedScope, text);
+    }
+    Ok(())
+}
+
+/// Whether an index, if it is a constant, is one of a buffer whose length is known.
+fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> Check {
+    let (Len::Fixed(len), Some(Operand::Const(c))) = (decl.len, at) else { return Ok(()) };
+    let name = &decl.name;
+    if c.bits() >= len {
+        let most = len.saturating_sub(1);
+        let text =
+            format!("`@{name}` has {len} elements, so the index {c} is out of range: the last is {most}");
+        return fail(Rule::Index, text);
+    }
+    let many = wide(decl.elem) as u64;
+    if whole && c.bits() / many * many + many > len {
+        let op = node.op.row().name;
+        let text =
+            format!("`{op}` at {c} reaches past the {len} elements of `@{name}`: it takes {many} at once");
+        return fail(Rule::Index, text);
+    }
+    Ok(())
+}

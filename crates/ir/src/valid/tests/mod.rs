@@ -1,0 +1,6 @@
+//! Tests of what no text can say: modules written by a program, and the laws of levels.
+
+mod garbage;
+mod lanes;
+mod random;
+mod rules;

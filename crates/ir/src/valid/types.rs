@@ -1,0 +1,205 @@
+//! Types against the op table.
+
+use super::Rule;
+use super::error::{Check, fail};
+use super::walk::{Walk, spell};
+use crate::module::{Attr, Function, Node, Operand, wide};
+use crate::op::{Form, Op, Pat};
+use crate::types::{Class, Const, Type};
+
+impl Walk<'_> {
+    /// Whether an instruction has the operands and results that its row gives it.
+    pub fn row(&self, node: &Node) -> Check {
+        let row = node.op.row();
+        let elem = self.elem(node);
+        // A wide access to a buffer whose elements are unsure could be either; its count is not judged.
+        let many = match row.form {
+            Form::Wide => elem.map(wide),
+            _ => Some(1),
+        };
+        let Some(many) = many else { return Ok(()) };
+        let fixed = row.args.len().min(1);
+        let wanted = fixed + row.args.len().saturating_sub(1) * many;
+        if node.args.len() != wanted {
+            return count(node, wanted);
+        }
+        let bound = self.bind(node);
+        self.operands(node, bound)?;
+        self.converts(node)?;
+        let results = row.results.len() * many;
+        self.results(node, results, |k| match (row.results[k / many], &node.attr) {
+            (Pat::Is(ty), _) => Some(ty),
+            (Pat::To, Attr::Type(ty)) => Some(*ty),
+            (Pat::To, _) => None,
+            (Pat::T, _) => bound,
+        })
+    }
+
+    /// Whether a nesting op has the operands that its row gives it, and others only if it carries them.
+    pub fn fixed(&self, node: &Node) -> Check {
+        let wanted = node.op.row().args.len();
+        let found = node.args.len();
+        if found < wanted || found > wanted && !node.op.loops() {
+            return count(node, wanted);
+        }
+        self.operands(node, self.bind(node))
+    }
+
+    /// What `T` stands for: the type of the buffer's elements, else of the first operand that is not a constant,
+    /// since a constant is what people write with the wrong suffix.
+    fn bind(&self, node: &Node) -> Option<Type> {
+        let row = node.op.row();
+        if matches!(row.form, Form::Place | Form::Wide | Form::Atomic) {
+            return self.elem(node);
+        }
+        let of = |constant: bool| {
+            let named = node.args.iter().zip(row.args).filter(|(_, (_, pat))| *pat == Pat::T);
+            let mut kind = named.filter(|(arg, _)| arg.constant().is_some() == constant);
+            kind.find_map(|(arg, _)| self.ty(*arg))
+        };
+        of(false).or_else(|| of(true))
+    }
+
+    /// The type of the elements of the buffer that is accessed; none if the buffer itself was refused.
+    fn elem(&self, node: &Node) -> Option<Type> {
+        let elem = self.module.buffers.get(node.buffer()?)?.elem;
+        (elem != Type::Bool).then_some(elem)
+    }
+
+    /// Whether each operand has the type of its pattern, and `T` is of the row's class.
+    fn operands(&self, node: &Node, bound: Option<Type>) -> Check {
+        let row = node.op.row();
+        let name = row.name;
+        let class = row.class.unwrap_or(Class::Any);
+        let wrong = bound.filter(|ty| !class.has(*ty));
+        if let (Some(ty), Form::Place | Form::Wide | Form::Atomic, Some(buffer)) =
+            (wrong, row.form, node.buffer())
+        {
+            let of = &self.module.buffers[buffer].name;
+            let text = format!("`{name}` works on {}, but the elements of `@{of}` are {ty}", list(class));
+            return fail(Rule::AtomicType, text);
+        }
+        for (k, (arg, found)) in node.args.iter().map(|arg| (arg, self.ty(*arg))).enumerate() {
+            let Some((what, pat)) = row.args.get(k).or(row.args.last()).filter(|_| self.judged(node, k))
+            else {
+                break;
+            };
+            let (wanted, found) = match (pat, found) {
+                (_, None) => continue,
+                (Pat::Is(ty), Some(found)) => (Some(*ty), found),
+                (_, Some(found)) => (bound, found),
+            };
+            if *pat == Pat::T && wrong.is_some() {
+                let text = format!("operand `{what}` of `{name}` is {found}, but {} is wanted", list(class));
+                return fail(Rule::Operand, text);
+            }
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+                let hint = hint(self.function, *arg, found, wanted);
+                let text = format!("operand `{what}` of `{name}` is {found}, but {wanted} is wanted{hint}");
+                return fail(Rule::Operand, text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the `k`-th operand is one of the row's: what a loop carries is not.
+    fn judged(&self, node: &Node, k: usize) -> bool {
+        !node.op.nests() || k < node.op.row().args.len()
+    }
+
+    /// Whether a conversion goes to a type that it can give.
+    fn converts(&self, node: &Node) -> Check {
+        match (node.op, &node.attr) {
+            (Op::Cast, Attr::Type(Type::Bool)) => {
+                let of = node.args.first().map_or_else(String::new, |arg| operand(self.function, *arg));
+                fail(Rule::Cast, format!("there is no cast to bool: compare with zero, `ne {of}, …`"))
+            }
+            (Op::Bitcast, Attr::Type(to)) if !Class::Word32.has(*to) => {
+                fail(Rule::Cast, format!("`bitcast` keeps 32 bits, so it cannot give {to}: `cast` converts"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the results are `wanted` in number and of these types, where they are known.
+    pub fn results(&self, node: &Node, wanted: usize, ty: impl Fn(usize) -> Option<Type>) -> Check {
+        let name = node.op.row().name;
+        if node.results.len() != wanted {
+            let (found, wanted) = (plural(node.results.len(), "name"), plural(wanted, "result"));
+            return fail(Rule::Result, format!("`{name}` gives {wanted}, but {found} stand before it"));
+        }
+        for (k, value) in node.results.iter().enumerate() {
+            let found = self.function.values.get(value).copied();
+            if let Some((wanted, found)) = ty(k).zip(found).filter(|(wanted, found)| wanted != found) {
+                let text = format!("result {} of `{name}` is {wanted}, but was declared {found}", k + 1);
+                return fail(Rule::Result, text);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn count(node: &Node, wanted: usize) -> Check {
+    let row = node.op.row();
+    let found = plural(node.args.len(), "operand");
+    let names: Vec<&str> = row.args.iter().map(|(name, _)| *name).collect();
+    let names = if names.is_empty() { "none".to_string() } else { format!("{wanted}: {}", names.join(", ")) };
+    fail(Rule::Count, format!("`{}` has {found}, but takes {names}", row.name))
+}
+
+/// What to write instead, if that is clear.
+pub(super) fn hint(function: &Function, found: Operand, ty: Type, wanted: Type) -> String {
+    match found {
+        Operand::Const(c) => respell(c, wanted).map_or_else(String::new, |c| format!(": write `{c}`")),
+        Operand::Value(value) if wanted == Type::Bool => {
+            format!(": write `ne {}, {}`", spell(function, value), Const::zero(ty))
+        }
+        Operand::Value(value) => format!(": write `cast {wanted} {}`", spell(function, value)),
+    }
+}
+
+/// The constant of another type that has the same value.
+fn respell(c: Const, wanted: Type) -> Option<Const> {
+    let value: f64 = match c.ty() {
+        Type::U32 | Type::Bool => c.bits() as f64,
+        Type::I32 => f64::from(c.bits() as u32 as i32),
+        Type::U64 => u32::try_from(c.bits()).ok()?.into(),
+        Type::F32 => f32::from_bits(c.bits() as u32).into(),
+    };
+    let is =
+        |least: f64, most: f64| (value.fract() == 0.0 && (least..=most).contains(&value)).then_some(value);
+    match wanted {
+        Type::U32 => is(0.0, u32::MAX.into()).map(|x| (x as u32).into()),
+        Type::I32 => is(i32::MIN.into(), i32::MAX.into()).map(|x| (x as i32).into()),
+        Type::U64 => is(0.0, u32::MAX.into()).map(|x| (x as u64).into()),
+        Type::F32 => (f64::from(value as f32) == value).then(|| (value as f32).into()),
+        Type::Bool => is(0.0, 1.0).map(|x| (x == 1.0).into()),
+    }
+}
+
+/// An operand as the text spells it.
+pub(super) fn operand(function: &Function, operand: Operand) -> String {
+    match operand {
+        Operand::Value(value) => spell(function, value),
+        Operand::Const(c) => c.to_string(),
+    }
+}
+
+/// A class as a list of its types.
+fn list(class: Class) -> String {
+    let words: Vec<&str> = class.types().iter().map(|ty| ty.word()).collect();
+    match words.split_last() {
+        Some((last, [])) => last.to_string(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// A number of things.
+pub(super) fn plural(n: usize, what: &str) -> String {
+    match n {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}

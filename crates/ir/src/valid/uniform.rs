@@ -1,0 +1,231 @@
+//! Which values are the same across lanes, and which lanes meet at an instruction.
+//!
+//! **Levels.** A value is uniform at a level if all lanes of one subgroup, or of one group, that compute it at the
+//! same time compute the same. Control is uniform at a level if of one subgroup, or of one group, all lanes meet the
+//! instruction at the same time or none does. *At the same time* means in the same iterations of the loops around
+//! it and in the same call.
+//!
+//! **Sources.** Constants, `group`, `lanes`, `groups`, `subgroup_size` and `len` are the same in a group, and so is
+//! what `group_broadcast` gives. `subgroup` and what `ballot`, `any`, `all`, `broadcast` and the reductions give is
+//! the same in a subgroup. `lane`, `sublane`, `elect`, `shuffle`, `clock`, atomics and loads differ; but a `load`
+//! from a `read` buffer that is not the host's is as uniform as its index, since nobody writes there. All else
+//! follows: see [`flow`](super::flow) and [`build`](super::build).
+//!
+//! **Calls.** What a call gives depends on that call alone. What is kept of the inside of a function holds in all
+//! its calls; nobody's call counts as uniform.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use super::error::{Error, Errors, Where};
+use super::flow::{CONTROL, Flow, LANE, Mask, Point, SUBGROUP, Summary, param};
+use super::walk::spell;
+use super::why::Why;
+use super::{Rule, build};
+use crate::arena::{Func, Handle, Inst, Value};
+use crate::module::{Attr, Function, Module, Node, Operand, Site};
+use crate::op::{Effect, Op};
+
+/// How far something is the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Each lane for itself.
+    Lane,
+    /// In all lanes of a subgroup.
+    Subgroup,
+    /// In all lanes of a group.
+    Group,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Level::Lane => "lane",
+            Level::Subgroup => "subgroup",
+            Level::Group => "group",
+        })
+    }
+}
+
+/// The levels of a function's values and of the control at its instructions.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Uniformity {
+    values: Vec<Level>,
+    control: Vec<Level>,
+}
+
+impl Uniformity {
+    /// How far a value is the same among the lanes that compute it.
+    pub fn level(&self, value: Value) -> Level {
+        self.values[value.index()]
+    }
+
+    /// How far an operand is the same.
+    pub fn operand(&self, operand: Operand) -> Level {
+        operand.value().map_or(Level::Group, |value| self.level(value))
+    }
+
+    /// Whose lanes meet an instruction together or not at all.
+    pub fn control(&self, inst: Inst) -> Level {
+        self.control[inst.index()]
+    }
+}
+
+/// What comes to a function with its calls, the least of all of them.
+#[derive(Clone)]
+pub(super) struct Context {
+    pub control: Entry,
+    pub params: Vec<Entry>,
+}
+
+/// How uniform one thing is that comes with calls, and the call that made it less than group.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub level: Level,
+    pub call: Option<Site>,
+}
+
+impl Entry {
+    fn lower(&mut self, level: Level, call: Site) {
+        if level < self.level {
+            *self = Entry { level, call: Some(call) };
+        }
+    }
+}
+
+impl Context {
+    fn new(function: &Function) -> Self {
+        let uniform = Entry { level: Level::Group, call: None };
+        Context { control: uniform, params: vec![uniform; function.params.len()] }
+    }
+
+    /// The sources that are of a level here.
+    pub fn sources(&self, level: Level) -> Mask {
+        let inside = match level {
+            Level::Lane => LANE,
+            Level::Subgroup => SUBGROUP,
+            Level::Group => 0,
+        };
+        let control = if self.control.level == level { CONTROL } else { 0 };
+        let params = self.params.iter().enumerate().filter(|(_, entry)| entry.level == level);
+        params.fold(inside | control, |mask, (k, _)| mask | param(k))
+    }
+
+    /// The level of each node of a function.
+    fn levels(&self, masks: &[Mask]) -> Vec<Level> {
+        let (lane, subgroup) = (self.sources(Level::Lane), self.sources(Level::Subgroup));
+        let level = |mask: &Mask| match mask {
+            mask if mask & lane != 0 => Level::Lane,
+            mask if mask & subgroup != 0 => Level::Subgroup,
+            _ => Level::Group,
+        };
+        masks.iter().map(level).collect()
+    }
+}
+
+/// Finds the levels of every function, and checks the ops that lanes meet at.
+pub(super) fn check(module: &Module, errors: &mut Errors) -> Vec<Uniformity> {
+    let mut summaries: Vec<Summary> = Vec::with_capacity(module.functions.len());
+    for (_, function) in module.functions.iter() {
+        let summary = build::flow(module, function, &summaries).summary(function);
+        summaries.push(summary);
+    }
+    let mut contexts: Vec<Context> = module.functions.iter().map(|(_, f)| Context::new(f)).collect();
+    let mut found = Vec::with_capacity(summaries.len());
+    // Callers stand behind what they call, so backwards every context is known when it is needed.
+    for (func, function) in module.functions.iter().rev() {
+        let summary = &summaries[func.index()];
+        let mut levels = contexts[func.index()].levels(&summary.masks);
+        let control = summary.control.iter().map(|point| levels[*point as usize]).collect();
+        levels.truncate(function.values.len());
+        let uniformity = Uniformity { values: levels, control };
+        enter(func, function, &uniformity, &mut contexts);
+        found.push(uniformity);
+    }
+    found.reverse();
+    for (func, context) in module.functions.handles().zip(&contexts) {
+        let uniformity = &found[func.index()];
+        let ways = [None, None];
+        let mut meeting = Meeting { module, func, uniformity, context, earlier: &summaries, ways };
+        meeting.check(errors);
+    }
+    found
+}
+
+/// Takes what a function's calls pass into the contexts of what they call.
+fn enter(func: Func, function: &Function, uniformity: &Uniformity, contexts: &mut [Context]) {
+    for (inst, node) in function.insts() {
+        let Attr::Call(callee) = node.attr else { continue };
+        let site = Site { func, inst };
+        let context = &mut contexts[callee.index()];
+        context.control.lower(uniformity.control(inst), site);
+        for (entry, arg) in context.params.iter_mut().zip(&node.args) {
+            entry.lower(uniformity.operand(*arg), site);
+        }
+    }
+}
+
+/// The check of the ops of a function at which lanes meet.
+struct Meeting<'m> {
+    module: &'m Module,
+    func: Func,
+    uniformity: &'m Uniformity,
+    context: &'m Context,
+    earlier: &'m [Summary],
+    /// Why something is not uniform in a subgroup or a group. Made when it is asked for; most functions never ask.
+    ways: [Option<(Flow, Why<'m>)>; 2],
+}
+
+impl Meeting<'_> {
+    fn check(&mut self, errors: &mut Errors) {
+        let mut blamed = HashSet::new();
+        for (inst, node) in self.module.functions[self.func].insts() {
+            let (rule, need) = match (node.op, node.op.effect()) {
+                (Op::Barrier | Op::GroupBroadcast, _) => (Rule::Barrier, Level::Group),
+                (_, Effect::Sync) => (Rule::Subgroup, Level::Subgroup),
+                _ => continue,
+            };
+            if self.uniformity.control(inst) < need {
+                let (flow, why) = self.why(need);
+                let point = flow.control[inst.index()];
+                // What parts lanes before one op does so before all that follow: it is told once.
+                if blamed.insert(why.parting(point)) {
+                    let name = node.op.row().name;
+                    let message =
+                        format!("`{name}` is for all lanes of a {need} at once, but some may not come here");
+                    let notes = why.notes(point);
+                    errors.push(Error { rule, message, site: self.site(inst), notes });
+                }
+            } else if let Some(value) = self.loose(node, need) {
+                let notes = self.why(need).1.notes(value.index() as Point);
+                let (name, value) = (node.op.row().name, spell(&self.module.functions[self.func], value));
+                let hint = if node.op == Op::Broadcast { ": `shuffle` takes any lane" } else { "" };
+                let message =
+                    format!("`from` of `{name}` is `{value}`, which differs among lanes of a {need}{hint}");
+                errors.push(Error { rule: Rule::From, message, site: self.site(inst), notes });
+            }
+        }
+    }
+
+    /// What a broadcast is from, if that is not the same for all.
+    fn loose(&self, node: &Node, need: Level) -> Option<Value> {
+        let from = match node.op {
+            Op::GroupBroadcast | Op::Broadcast => node.args[1].value()?,
+            _ => return None,
+        };
+        (self.uniformity.level(from) < need).then_some(from)
+    }
+
+    fn why(&mut self, need: Level) -> &(Flow, Why<'_>) {
+        let function = &self.module.functions[self.func];
+        self.ways[usize::from(need == Level::Group)].get_or_insert_with(|| {
+            let flow = build::flow(self.module, function, self.earlier);
+            let why = Why::new(self.func, function, &flow, self.context, need);
+            (flow, why)
+        })
+    }
+
+    fn site(&self, inst: Inst) -> Where {
+        Where::Inst(Site { func: self.func, inst })
+    }
+}

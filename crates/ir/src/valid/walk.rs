@@ -1,0 +1,310 @@
+//! The walk over a function in the order of the text: numbering, definitions, scopes, the shape of regions.
+//!
+//! The walk counts values, instructions and regions as it meets them and holds every handle against the count. So
+//! the arenas are in the order of the text, each thing is met once, and the walk ends.
+
+use std::collections::HashSet;
+
+use super::Rule;
+use super::ends::Goal;
+use super::error::{Check, Errors, Where, fail};
+use crate::arena::{Func, Handle, Inst, Region, Value, Values};
+use crate::limits::{MAX_ARGS, MAX_CASES, MAX_DEPTH};
+use crate::module::{Attr, Function, Module, Node, Operand, Site};
+use crate::op::{Form, Op, Pat};
+use crate::types::Type;
+
+/// Checks the body of a function.
+pub(super) fn function(module: &Module, func: Func, errors: &mut Errors) {
+    let function = &module.functions[func];
+    let mut walk = Walk {
+        module,
+        func,
+        function,
+        defs: vec![Def { home: None, sure: true }; function.values.len()],
+        open: vec![false; function.regions.len()],
+        frames: Vec::new(),
+        next: Next::default(),
+        muted: false,
+        told: HashSet::new(),
+        errors,
+    };
+    if let Err(Stop::Lost) = walk.body() {
+        let lost = "values, instructions or regions are not numbered in the order of the text";
+        walk.errors.keep(Where::Function(func), fail(Rule::Order, lost));
+    }
+}
+
+/// Why nothing more can be said about a function.
+enum Stop {
+    /// The numbering is broken.
+    Lost,
+    /// It is too deep, which was told.
+    Deep,
+}
+
+/// What is known of a value.
+#[derive(Clone, Copy)]
+struct Def {
+    /// The region it was defined in, once it was.
+    home: Option<Region>,
+    /// Whether its type is what its definition was meant to give.
+    sure: bool,
+}
+
+/// The handles that come next.
+#[derive(Default)]
+struct Next {
+    value: usize,
+    inst: usize,
+    region: usize,
+}
+
+/// An instruction whose region is being walked.
+pub(super) struct Frame {
+    pub inst: Inst,
+    /// Which of its regions.
+    pub region: usize,
+    /// Whether what goes to it is not to be judged, because the instruction itself was refused.
+    pub unsure: bool,
+}
+
+/// A function on its way through the checks.
+pub(super) struct Walk<'m> {
+    pub module: &'m Module,
+    pub func: Func,
+    pub function: &'m Function,
+    defs: Vec<Def>,
+    /// Which regions' values are seen.
+    open: Vec<bool>,
+    /// The instructions around the current one, outermost first.
+    pub frames: Vec<Frame>,
+    next: Next,
+    /// Whether errors are not to be told.
+    muted: bool,
+    /// What wrong types jumps gave to where; told once.
+    pub told: HashSet<(Goal, Vec<Option<Type>>)>,
+    errors: &'m mut Errors,
+}
+
+impl<'m> Walk<'m> {
+    fn body(&mut self) -> Result<(), Stop> {
+        let function = self.function;
+        self.count(function.params)?;
+        self.define(function.params, function.body, true);
+        self.region(function.body)?;
+        let met = (self.next.value, self.next.inst, self.next.region);
+        let all = (function.values.len(), function.insts.len(), function.regions.len());
+        if met == all { Ok(()) } else { Err(Stop::Lost) }
+    }
+
+    /// Counts values that are consecutive from the next on.
+    fn count(&mut self, values: Values) -> Result<(), Stop> {
+        let end = self.next.value + values.len();
+        if values != Values::new(self.next.value, values.len()) || end > self.defs.len() {
+            return Err(Stop::Lost);
+        }
+        self.next.value = end;
+        Ok(())
+    }
+
+    fn define(&mut self, values: Values, home: Region, sure: bool) {
+        for value in values.iter() {
+            self.defs[value.index()] = Def { home: Some(home), sure };
+        }
+    }
+
+    /// Walks a region and leaves it open.
+    fn region(&mut self, region: Region) -> Result<(), Stop> {
+        let block = self.function.regions.get(region).ok_or(Stop::Lost)?;
+        if region.index() != self.next.region {
+            return Err(Stop::Lost);
+        }
+        self.next.region += 1;
+        self.open[region.index()] = true;
+        let muted = self.muted;
+        let mut ended = None;
+        for inst in &block.insts {
+            if inst.index() != self.next.inst {
+                return Err(Stop::Lost);
+            }
+            self.next.inst += 1;
+            let node = self.function.insts.get(*inst).ok_or(Stop::Lost)?;
+            if let (Some(end), false) = (ended, self.muted) {
+                let text = format!("nothing runs after `{}`: remove what follows it", Op::row(end).name);
+                self.tell(*inst, fail(Rule::End, text));
+                // One error for all that follows; the writer adds another end, which nobody wrote.
+                self.muted = true;
+            }
+            self.inst(*inst, node, region)?;
+            ended = ended.or(node.op.ends().then_some(node.op));
+        }
+        self.muted = muted;
+        if ended.is_none() {
+            let last = block.insts.last().ok_or(Stop::Lost)?;
+            self.tell(*last, fail(Rule::End, "the region has no end after this"));
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, inst: Inst, node: &'m Node, home: Region) -> Result<(), Stop> {
+        self.count(node.results)?;
+        let check = self.check(node);
+        let refused = check.is_err();
+        self.tell(inst, check);
+        if !node.regions.is_empty() {
+            self.nested(inst, node, refused)?;
+        }
+        // A nesting op says the types of its results itself.
+        let sure = node.op.nests() || !refused && !self.guessed(node);
+        self.define(node.results, home, sure);
+        Ok(())
+    }
+
+    fn nested(&mut self, inst: Inst, node: &Node, refused: bool) -> Result<(), Stop> {
+        if self.frames.len() + 1 >= MAX_DEPTH {
+            let deep = format!("regions nest {MAX_DEPTH} deep here already, which is the most");
+            self.tell(inst, fail(Rule::Depth, deep));
+            return Err(Stop::Deep);
+        }
+        self.frames.push(Frame { inst, region: 0, unsure: refused });
+        for (k, region) in node.regions.iter().enumerate() {
+            let params = self.function.regions.get(*region).ok_or(Stop::Lost)?.params;
+            self.count(params)?;
+            self.define(params, *region, !refused);
+            // From the back: carried values stand last on both sides, and the counter meets the step.
+            for (param, init) in params.iter().rev().zip(node.args.iter().rev()) {
+                self.defs[param.index()].sure &= self.ty(*init).is_some();
+            }
+            if let Some(frame) = self.frames.last_mut() {
+                frame.region = k;
+            }
+            self.region(*region)?;
+            // The body of a `while` sees its test.
+            if node.op != Op::While {
+                self.open[region.index()] = false;
+            }
+        }
+        for region in &node.regions {
+            self.open[region.index()] = false;
+        }
+        self.frames.pop();
+        Ok(())
+    }
+
+    /// Keeps an error, unless nobody wants to hear it.
+    fn tell(&mut self, inst: Inst, check: Check) {
+        if !self.muted {
+            self.errors.keep(Where::Inst(Site { func: self.func, inst }), check);
+        }
+    }
+
+    /// Everything about one instruction but its regions' contents.
+    fn check(&mut self, node: &Node) -> Check {
+        self.attribute(node)?;
+        self.counts(node)?;
+        for arg in &node.args {
+            if let Operand::Value(value) = arg {
+                self.seen(*value)?;
+            }
+        }
+        if !node.op.nests() && !node.regions.is_empty() {
+            return fail(Rule::Regions, format!("`{}` has no regions", node.op.row().name));
+        }
+        match node.op {
+            op if op.ends() => self.end(node),
+            Op::Call => self.call(node),
+            op if op.nests() => self.shape(node),
+            _ => {
+                self.buffers(node)?;
+                self.row(node)?;
+                self.memory(node)
+            }
+        }
+    }
+
+    /// Whether the instruction names what its form asks for.
+    fn attribute(&self, node: &Node) -> Check {
+        let row = node.op.row();
+        let right = match (row.form, &node.attr) {
+            (Form::Plain, Attr::None)
+            | (Form::Typed, Attr::Type(_))
+            | (Form::Buffer | Form::Place, Attr::Buffer(_))
+            | (Form::Wide | Form::Atomic, Attr::Atomic(..))
+            | (Form::Fence, Attr::Fence(..))
+            | (Form::Copy, Attr::Copy { .. }) => true,
+            (Form::Control, attr) => match node.op {
+                Op::Switch => matches!(attr, Attr::Cases(_)),
+                Op::Break | Op::Continue => matches!(attr, Attr::Target(_)),
+                Op::Call => matches!(attr, Attr::Call(_)),
+                _ => *attr == Attr::None,
+            },
+            _ => false,
+        };
+        if right {
+            Ok(())
+        } else {
+            fail(Rule::Attribute, format!("`{}` cannot name {:?}", row.name, node.attr))
+        }
+    }
+
+    /// Whether there are no more operands, results and cases than there may be.
+    fn counts(&self, node: &Node) -> Check {
+        let row = node.op.row();
+        let free = node.args.len().saturating_sub(row.args.len());
+        for (found, what) in [(free, "operands"), (node.results.len(), "results")] {
+            if found > MAX_ARGS {
+                let text = format!("`{}` has {found} {what}, and {MAX_ARGS} is the most", row.name);
+                return fail(Rule::Values, text);
+            }
+        }
+        let Attr::Cases(cases) = &node.attr else { return Ok(()) };
+        let values = cases.iter().map(Vec::len).sum::<usize>().max(node.regions.len());
+        if values > MAX_CASES {
+            let text = format!("the `switch` has {values} cases, and {MAX_CASES} is the most");
+            return fail(Rule::Cases, text);
+        }
+        Ok(())
+    }
+
+    /// Whether a value is defined and seen here.
+    fn seen(&self, value: Value) -> Check {
+        let (rule, problem) = match self.defs.get(value.index()) {
+            None => (Rule::Undefined, "does not exist in this function"),
+            Some(Def { home: None, .. }) => (Rule::Undefined, "is used before it is defined"),
+            Some(Def { home: Some(home), .. }) if !self.open[home.index()] => {
+                (Rule::Scope, "is not seen here, since its region has ended: give it out with `yield`")
+            }
+            _ => return Ok(()),
+        };
+        fail(rule, format!("`{}` {problem}", self.name(value)))
+    }
+
+    /// Whether an instruction's result types were read off an operand that is unsure.
+    fn guessed(&self, node: &Node) -> bool {
+        let row = node.op.row();
+        let follows = row.form == Form::Plain && row.results.contains(&Pat::T);
+        follows && node.args.iter().any(|arg| self.ty(*arg).is_none())
+    }
+
+    /// The type of an operand that was seen; none if it is unsure.
+    pub fn ty(&self, operand: Operand) -> Option<Type> {
+        match operand {
+            Operand::Const(c) => Some(c.ty()),
+            Operand::Value(value) => {
+                let def = self.defs.get(value.index())?;
+                def.sure.then(|| self.function.values[value])
+            }
+        }
+    }
+
+    /// What the text calls a value.
+    pub fn name(&self, value: Value) -> String {
+        spell(self.function, value)
+    }
+}
+
+/// What the text calls a value.
+pub(super) fn spell(function: &Function, value: Value) -> String {
+    function.debug.value(value).map_or_else(|| value.to_string(), |name| format!("%{name}"))
+}
