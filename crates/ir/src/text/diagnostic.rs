@@ -20,12 +20,14 @@ pub struct Diagnostic {
     pub label: String,
     /// What else helps.
     pub notes: Vec<String>,
+    /// Other places that have to do with it, and how.
+    pub also: Vec<(Place, String)>,
 }
 
 impl Diagnostic {
     /// One without label and notes.
     pub fn new(code: &'static str, place: Place, message: String) -> Self {
-        Diagnostic { code, message, place, label: String::new(), notes: Vec::new() }
+        Diagnostic { code, message, place, label: String::new(), notes: Vec::new(), also: Vec::new() }
     }
 
     /// With what the diagram says beside the place.
@@ -55,24 +57,30 @@ pub fn render(name: &str, text: &str, list: &[Diagnostic], color: bool) -> Strin
         text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at).collect();
     let mut out = String::new();
     for diagnostic in list {
-        let view = View::new(text, &breaks, diagnostic.place);
+        let draw = |title, place, label| {
+            let view = View::new(text, &breaks, place);
+            let annotation = AnnotationKind::Primary.span(view.span).label(label);
+            let mut group = Group::with_title(title);
+            let mut snippet = Snippet::source(view.shown).line_start(view.line).annotation(annotation);
+            if view.clipped {
+                // The column in what is shown is not the column in the line.
+                group = group.element(Origin::path(name).line(view.line).char_column(view.column));
+            } else {
+                snippet = snippet.path(name);
+            }
+            group.element(snippet)
+        };
         let label = Some(diagnostic.label.as_str()).filter(|label| !label.is_empty());
-        let annotation = AnnotationKind::Primary.span(view.span).label(label);
-        let mut group =
-            Group::with_title(Level::ERROR.primary_title(&*diagnostic.message).id(diagnostic.code));
-        let mut snippet = Snippet::source(view.shown).line_start(view.line).annotation(annotation);
-        if view.clipped {
-            // The column in what is shown is not the column in the line.
-            group = group.element(Origin::path(name).line(view.line).char_column(view.column));
-        } else {
-            snippet = snippet.path(name);
-        }
+        let title = Level::ERROR.primary_title(&*diagnostic.message).id(diagnostic.code);
         let notes = diagnostic.notes.iter().map(|note| Level::NOTE.message(note));
-        let group = group.element(snippet).elements(notes);
+        let mut groups = vec![draw(title, diagnostic.place, label).elements(notes)];
+        for (place, how) in &diagnostic.also {
+            groups.push(draw(Level::NOTE.secondary_title(&**how), *place, None));
+        }
         if !out.is_empty() {
             out.push('\n');
         }
-        out += &renderer.render(&[group]);
+        out += &renderer.render(&groups);
         out.push('\n');
     }
     out

@@ -24,6 +24,7 @@ mod ends;
 mod error;
 mod flow;
 mod memory;
+mod report;
 mod rule;
 mod types;
 pub mod uniform;

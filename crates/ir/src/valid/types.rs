@@ -31,7 +31,7 @@ impl Walk<'_> {
             (Pat::Is(ty), _) => Some(ty),
             (Pat::To, Attr::Type(ty)) => Some(*ty),
             (Pat::To, _) => None,
-            (Pat::T, _) => bound,
+            (Pat::T, _) => bound.filter(|_| !self.guessed(node)),
         })
     }
 

@@ -281,7 +281,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether an instruction's result types were read off an operand that is unsure.
-    fn guessed(&self, node: &Node) -> bool {
+    pub fn guessed(&self, node: &Node) -> bool {
         let row = node.op.row();
         let follows = row.form == Form::Plain && row.results.contains(&Pat::T);
         follows && node.args.iter().any(|arg| self.ty(*arg).is_none())

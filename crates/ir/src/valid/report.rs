@@ -1,0 +1,52 @@
+//! Errors as diagrams over the text that the module came from, or over its listing.
+
+use super::error::{Invalid, Where};
+use crate::module::{Module, Place};
+use crate::text::{self, Diagnostic};
+
+impl Invalid {
+    /// The errors with their places in the text that the module came from.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.place(|site| source(&self.module, site))
+    }
+
+    /// Draws the errors over the text that the module came from; without one, over its listing. `name` is the
+    /// file's.
+    pub fn report(&self, name: &str, source: Option<&str>, color: bool) -> String {
+        if let Some(source) = source {
+            return text::render(name, source, &self.diagnostics(), color);
+        }
+        let listing = text::listing(&self.module);
+        let list = self.place(|site| match site {
+            Where::Module => Place::default(),
+            Where::Buffer(buffer) => listing.buffer(buffer),
+            Where::Function(func) => listing.head(func),
+            Where::Inst(site) => listing.inst(site),
+        });
+        text::render(name, &listing.text, &list, color)
+    }
+
+    fn place(&self, place: impl Fn(Where) -> Place) -> Vec<Diagnostic> {
+        let one = |error: &super::Error| {
+            let mut one = Diagnostic::new(error.rule.code(), place(error.site), error.message.clone());
+            one.also = error.notes.iter().map(|note| (place(note.site), note.message.clone())).collect();
+            one
+        };
+        let mut list: Vec<Diagnostic> = self.errors.iter().map(one).collect();
+        if let (Some(last), 1..) = (list.last_mut(), self.more) {
+            last.notes.push(format!("there are {} more errors; these are the first", self.more));
+        }
+        list
+    }
+}
+
+/// Where the text says it. A part that no text said is at the start.
+fn source(module: &Module, site: Where) -> Place {
+    let place = match site {
+        Where::Module => None,
+        Where::Buffer(buffer) => module.buffers.get(buffer).map(|decl| decl.place),
+        Where::Function(func) => module.functions.get(func).map(|function| function.debug.head),
+        Where::Inst(site) => module.functions.get(site.func).and_then(|f| f.debug.place(site.inst)),
+    };
+    place.unwrap_or_default()
+}
