@@ -112,7 +112,11 @@ impl Walk<'_> {
                     format!("the `{}` carries {}", op(inst), plural(wanted.len(), "value"))
                 }
             };
-            format!("`{name}` gives {}, but {takes}", plural(found.len(), "value"))
+            match found.len() {
+                // Most often nobody wrote this end.
+                0 => format!("this ends without values, but {takes}: end it with `{name}` and what it gives"),
+                n => format!("`{name}` gives {}, but {takes}", plural(n, "value")),
+            }
         } else {
             let differ = |k: &usize| wanted[*k].zip(found[*k]).is_some_and(|(wanted, found)| wanted != found);
             let Some(k) = (0..wanted.len()).find(differ) else { return Ok(()) };

@@ -49,7 +49,7 @@ rules! {
     Values       "too-many-values"  Rust "What an instruction takes or gives, a loop carries and a function takes or gives is no more than the limit.";
     Cases        "too-many-cases"   Rust "A `switch` has no more regions, and its cases no more values, than the limit.";
 
-    Need         "repeated-need"    Text "A module lists each need once.";
+    Need         "repeated-need"    Rust "A module lists each need once.";
     Name         "name"             Rust "Names of buffers and functions are of letters, digits, `_` and `.`, do not start with a digit or `.`, and are no longer than the limit.";
     Duplicate    "duplicate-name"   Rust "No two buffers and no two functions have the same name.";
     Element      "bool-element"     Text "The elements of a buffer are numbers: `bool` is not a type of memory.";
@@ -63,14 +63,14 @@ rules! {
     Order        "text-order"       Rust "Values, instructions and regions of a function are numbered in the order of the text.";
     Attribute    "attribute"        Rust "An instruction names what its form asks for and nothing else: a buffer, a type, an order, a target.";
     Regions      "regions"          Rust "An op has as many regions as its kind asks, and they have the parameters of its kind: a counter, carried values.";
-    Undefined    "undefined-value"  Rust "A value is defined before it is used.";
+    Undefined    "undefined-value"  Text "A value is defined before it is used.";
     Scope        "scope"            Text "A value is used within the region that defines it, or in a region inside that one. A `while` body also sees its test.";
     End          "region-end"       Text "The last instruction of a region, and no other, ends it.";
     Yield        "yield-in-body"    Text "`yield` ends a region of an instruction; a function's body ends in `return`.";
     Target       "jump-target"      Text "`break` and `continue` name a loop or block that encloses them.";
     Continue     "continue-target"  Text "`continue` names a loop, and stands in its body: a block does not repeat, and the test of a `while` only decides.";
     Case         "switch-case"      Text "Each case of a `switch` has values, and no value stands twice.";
-    Callee       "callee"           Text "A call names a function that is declared before, so that no function calls itself.";
+    Callee       "callee"           Rust "A call names a function that is declared before, so that no function calls itself.";
     CallKernel   "call-kernel"      Text "A kernel is launched, not called.";
 
     Count        "operand-count"    Text "An instruction has as many operands as its row of the op table.";

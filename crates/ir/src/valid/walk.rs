@@ -252,7 +252,9 @@ impl<'m> Walk<'m> {
     fn counts(&self, node: &Node) -> Check {
         let row = node.op.row();
         let free = node.args.len().saturating_sub(row.args.len());
-        for (found, what) in [(free, "operands"), (node.results.len(), "results")] {
+        let params = node.regions.iter().filter_map(|region| self.function.regions.get(*region));
+        let params = params.map(|block| block.params.len()).max().unwrap_or(0);
+        for (found, what) in [(free, "operands"), (params, "parameters"), (node.results.len(), "results")] {
             if found > MAX_ARGS {
                 let text = format!("`{}` has {found} {what}, and {MAX_ARGS} is the most", row.name);
                 return fail(Rule::Values, text);

@@ -2,5 +2,7 @@
 
 mod garbage;
 mod lanes;
+mod levels;
+mod program;
 mod random;
 mod rules;

@@ -1,1 +1,256 @@
+//! Each rule, broken once: one mistake is one error, and the error is of that rule.
 
+use std::collections::BTreeSet;
+
+use crate::arena::{Func, Handle};
+use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_CASES};
+use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
+use crate::op::Op;
+use crate::text;
+use crate::types::{Access, Len, Need, Space, Type};
+use crate::valid::{Invalid, Reach, Rule, validate};
+use crate::write::Writer;
+
+/// Texts that break one rule, and what the error says.
+const TEXTS: &[(Rule, &str, &str)] = &[
+    (Rule::Element, "buffer b: [bool; 4] global read", "use u32 with 0 and 1"),
+    (Rule::Empty, "buffer b: [u32; 0] global read", "no elements"),
+    (Rule::Length, "buffer b: [u32; 268435457] global read", "268435456 is the most"),
+    (Rule::SharedLength, "buffer b: [u32; ?] shared read_write", "write its length"),
+    (Rule::SharedAccess, "buffer b: [u32; 4] shared read", "write `read_write`"),
+    (
+        Rule::SharedSize,
+        "buffer a: [u32; 65536] shared read_write buffer b: [u64; 1] shared read_write",
+        "take 262152 bytes",
+    ),
+    (Rule::Kernel, "kernel k(%x: u32) { }", "pass values in a buffer"),
+    (Rule::Undefined, "kernel k { %r: u32 = if true { yield %r } else { yield 1 } }", "before it is defined"),
+    (
+        Rule::Scope,
+        "kernel k { if true { %x = lane } %y = add %x, 1 %z = add %y, 1.0 }",
+        "give it out with `yield`",
+    ),
+    (Rule::Scope, "kernel k { if true { %x = lane } else { %y = add %x, 1 } }", "`%x` is not seen here"),
+    (Rule::End, "fn f() -> u32 { return 1 %x = lane backoff 1.0 }", "nothing runs after `return`"),
+    (Rule::Yield, "kernel k { yield }", "write `return`"),
+    (Rule::Target, "kernel k { block ^a { } break ^a }", "`^a`, which is not around it"),
+    (Rule::Continue, "kernel k { block ^a { continue ^a } }", "does not repeat"),
+    (Rule::Continue, "kernel k { while ^a { continue ^a } do { } }", "stands in the body"),
+    (Rule::Case, "kernel k { switch 1 { case 1 { } case 2, 1 { } } }", "`case 1` stands twice"),
+    (Rule::CallKernel, "kernel a { } kernel k { call a() }", "is a kernel"),
+    (Rule::Count, "kernel k { %x = add 1 }", "has 1 operand, but takes 2: a, b"),
+    (Rule::Count, "kernel k { %x = lane 1 }", "takes none"),
+    (Rule::Count, "fn f(%x: u32) { } kernel k { call f() }", "no operands, but `f` has 1 parameter"),
+    (
+        Rule::Operand,
+        "fn f(%x: i32) -> i32 { %y = add 1, %x %z = mul %y, %x return %z }",
+        "operand `a` of `add` is u32, but i32 is wanted: write `1i32`",
+    ),
+    (
+        Rule::Operand,
+        "fn f(%x: f32) { %y = shl 1, %x }",
+        "`by` of `shl` is f32, but u32 is wanted: write `cast u32 %x`",
+    ),
+    (Rule::Operand, "kernel k { %x = rem 1.0, 2.0 }", "but u32, i32 or u64 is wanted"),
+    (Rule::Operand, "kernel k { %i = lane if %i { } }", "write `ne %i, 0`"),
+    (Rule::Operand, "kernel k { loop %i = 0u64 to 1u64 step 1u64 { } }", "u32 or i32 is wanted"),
+    (Rule::Operand, "fn f(%x: u64) { } kernel k { call f(7) }", "write `7u64`"),
+    (Rule::Result, "kernel k { %x: f32 = add 1, 2 %y = add %x, 1.0 }", "is u32, but was declared f32"),
+    (
+        Rule::Result,
+        "kernel k { %x: f32 = loop %i = 0 to 1 step 1 with %a = 1 { yield %a } }",
+        "it carries is u32",
+    ),
+    (Rule::Ends, "kernel k { %x: f32 = if true { yield 1 } else { yield 1 } }", "is f32: write `1.0`"),
+    (
+        Rule::Ends,
+        "kernel k { %x: f32 = block ^a { if true { break ^a 1u64 } yield 1.0 } }",
+        "value 1 of `break`",
+    ),
+    (Rule::Ends, "kernel k { forever ^a with %x = 1 { continue ^a } }", "the `forever` carries 1 value"),
+    (Rule::Ends, "fn f() -> u32 { }", "end it with `return`"),
+    (Rule::Test, "kernel k { while { } do { } }", "takes one bool"),
+    (Rule::Test, "kernel k { while { yield 1 } do { } }", "write `true`"),
+    (Rule::Cast, "kernel k { %x = cast bool 1 }", "`ne 1, …`"),
+    (Rule::Cast, "kernel k { %x = bitcast u64 1 }", "keeps 32 bits"),
+    (
+        Rule::Read,
+        "buffer b: [u32; 4] host write kernel k { %x = atomic_load relaxed system @b[0] }",
+        "is `write`",
+    ),
+    (Rule::Write, "buffer b: [u32; 4] global read kernel k { store @b[0], 1 }", "is `read`"),
+    (
+        Rule::Write,
+        "buffer b: [u32; 4] global read kernel k { %x = atomic_or relaxed group @b[0], 1 }",
+        "is `read`",
+    ),
+    (
+        Rule::AtomicType,
+        "buffer b: [f32; 4] global read_write kernel k { %x = atomic_add relaxed group @b[0], 1.0 }",
+        "of `@b` are f32",
+    ),
+    (
+        Rule::HostAtomic,
+        "buffer b: [u32; 4] host read_write kernel k { %x = atomic_add relaxed system @b[0], 1 }",
+        "one writer",
+    ),
+    (
+        Rule::AtomicOrder,
+        "buffer b: [u32; 4] host read kernel k { %x = atomic_load release system @b[0] }",
+        "write `relaxed` or `acquire`",
+    ),
+    (
+        Rule::AtomicOrder,
+        "buffer b: [u32; 4] host write kernel k { atomic_store acquire system @b[0], 1 }",
+        "`release`",
+    ),
+    (
+        Rule::AtomicOrder,
+        "buffer b: [u64; 4] host read kernel k { %x, %y = load_wide acquire system @b[0] }",
+        "write `relaxed`",
+    ),
+    (
+        Rule::AtomicOrder,
+        "buffer b: [u32; 4] global read_write kernel k { %x = atomic_add seq_cst device @b[0], 1 }",
+        "only fences",
+    ),
+    (Rule::FenceOrder, "kernel k { fence relaxed device }", "write `acq_rel`"),
+    (
+        Rule::SharedScope,
+        "buffer b: [u32; 4] shared read_write kernel k { %x = atomic_add relaxed device @b[0], 1 }",
+        "write `group`",
+    ),
+    (Rule::Index, "buffer b: [u32; 4] global read kernel k { %x = load @b[4] }", "the last is 3"),
+    (
+        Rule::Index,
+        "buffer b: [u32; 6] global read kernel k { %p, %q, %r, %s = load_wide relaxed group @b[5] }",
+        "4 at once",
+    ),
+    (
+        Rule::Copy,
+        "buffer a: [u32; 4] shared read_write buffer b: [f32; 4] global read kernel k { async_load @a[0], @b[0], 4, 0 }",
+        "copies f32 elements to u32",
+    ),
+    (Rule::Barrier, "kernel k { %i = lane %c = eq %i, 0 if %c { barrier barrier } }", "all lanes of a group"),
+    (Rule::Subgroup, "kernel k { %i = lane %c = eq %i, 0 if %c { %e = elect } }", "all lanes of a subgroup"),
+    (Rule::From, "kernel k { %i = subgroup %x = group_broadcast %i, %i }", "differs among lanes of a group"),
+    (Rule::From, "kernel k { %i = lane %x = broadcast %i, %i }", "`shuffle` takes any lane"),
+];
+
+fn refuse(module: Module) -> Invalid {
+    validate(module).expect_err("the module breaks a rule")
+}
+
+#[test]
+fn one_mistake_is_one_error() {
+    for (rule, source, part) in TEXTS {
+        let module = text::parse(source).unwrap_or_else(|e| panic!("{source}: {}", e[0]));
+        let invalid = refuse(module);
+        let report = invalid.report("text", Some(source), false);
+        let found: Vec<Rule> = invalid.errors.iter().map(|error| error.rule).collect();
+        assert_eq!(found, [*rule], "{report}");
+        assert!(report.contains(part), "no {part:?} in {report}");
+        assert_eq!(rule.reach(), Reach::Text, "{rule}");
+    }
+}
+
+/// A module with one kernel.
+fn kernel(write: impl FnOnce(&mut Writer)) -> Module {
+    let mut writer = Writer::new("k", Kind::Kernel, &[], &[]);
+    write(&mut writer);
+    let mut module = Module::default();
+    module.functions.push(writer.finish());
+    module
+}
+
+fn buffers(names: &[&str]) -> Module {
+    let mut module = Module::default();
+    for name in names {
+        module.buffers.push(BufferDecl {
+            name: name.to_string(),
+            elem: Type::U32,
+            len: Len::Fixed(1),
+            space: Space::Global,
+            access: Access::Read,
+            place: Place::default(),
+        });
+    }
+    module
+}
+
+fn push(op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> Module {
+    kernel(|w| {
+        w.push(op, attr, args, results);
+    })
+}
+
+/// Modules that break one rule in a way that no text can.
+fn modules() -> Vec<(Rule, Module)> {
+    let none = Vec::new;
+    let many: Vec<String> = (0..=MAX_BUFFERS).map(|k| format!("b{k}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let call = |func| push(Op::Call, Attr::Call(Func::new(func)), none(), &[]);
+    let cases = (0..MAX_CASES as u32).map(|k| vec![k]).collect();
+    let lost = kernel(|w| {
+        let (inst, _) = w.push(Op::If, Attr::None, vec![true.into()], &[]);
+        w.open(inst, &[]);
+        w.close();
+        w.push(Op::Barrier, Attr::None, none(), &[]);
+        w.open(inst, &[]);
+        w.close();
+    });
+    vec![
+        (Rule::Size, buffers(&many)),
+        (Rule::Values, push(Op::Yield, Attr::None, vec![1u32.into(); MAX_ARGS + 1], &[])),
+        (
+            Rule::Cases,
+            kernel(|w| {
+                let (inst, _) = w.push(Op::Switch, Attr::Cases(cases), vec![1u32.into()], &[]);
+                for _ in 0..=MAX_CASES {
+                    w.open(inst, &[]);
+                    w.close();
+                }
+            }),
+        ),
+        (Rule::Need, Module { needs: vec![Need::Subgroups; 2], ..Module::default() }),
+        (Rule::Name, buffers(&["a b"])),
+        (Rule::Name, buffers(&["x".repeat(65).as_str()])),
+        (Rule::Duplicate, buffers(&["a", "a"])),
+        (Rule::Order, lost),
+        (Rule::Attribute, push(Op::Load, Attr::Type(Type::U32), vec![0u32.into()], &[Type::U32])),
+        (Rule::Regions, push(Op::Block, Attr::None, none(), &[])),
+        (
+            Rule::Regions,
+            kernel(|w| {
+                let (inst, _) = w.push(Op::Barrier, Attr::None, none(), &[]);
+                w.open(inst, &[]);
+                w.close();
+            }),
+        ),
+        (Rule::Callee, call(0)),
+        (Rule::Callee, call(7)),
+        (Rule::Buffer, push(Op::Len, Attr::Buffer(Handle::new(3)), none(), &[Type::U32])),
+    ]
+}
+
+#[test]
+fn programs_are_held_to_the_same_rules() {
+    for (rule, module) in modules() {
+        let invalid = refuse(module);
+        let report = invalid.report("module", None, false);
+        let found: Vec<Rule> = invalid.errors.iter().map(|error| error.rule).collect();
+        assert_eq!(found, [rule], "{report}");
+        assert!(report.contains(rule.code()), "{report}");
+        assert_eq!(rule.reach(), Reach::Rust, "{rule}");
+    }
+}
+
+#[test]
+fn every_rule_is_broken_here() {
+    // Depth has its own tests beside the garbage.
+    let mut broken = BTreeSet::from([Rule::Depth]);
+    broken.extend(TEXTS.iter().map(|(rule, ..)| *rule));
+    broken.extend(modules().iter().map(|(rule, _)| *rule));
+    let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !broken.contains(rule)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
