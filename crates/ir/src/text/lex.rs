@@ -164,7 +164,7 @@ impl<'t> Lexer<'t> {
 }
 
 /// Whether a text can be the name of something: letters, digits, `_` and `.`, the first no digit and no dot.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let first = text.bytes().next();
     first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))

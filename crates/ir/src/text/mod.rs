@@ -34,6 +34,7 @@ mod spell;
 
 pub use diagnostic::{Diagnostic, render};
 pub use format::format;
+pub(crate) use lex::is_name;
 pub use listing::{Listing, annotated, listing};
 pub use parse::parse;
 pub use print::print;

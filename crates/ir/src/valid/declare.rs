@@ -7,6 +7,7 @@ use super::error::{Check, Errors, Where, fail};
 use crate::arena::Func;
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_INSTS, MAX_LEN, MAX_NAME, MAX_SHARED};
 use crate::module::{BufferDecl, Kind, Module};
+use crate::text::is_name;
 use crate::types::{Access, Len, Space, Type};
 
 /// Checks what is not a function. False if the module is too large to look further.
@@ -43,29 +44,35 @@ fn size(module: &Module) -> Check {
 
 fn buffers(module: &Module, errors: &mut Errors) {
     let mut names = HashSet::new();
-    let mut shared = 0u64;
+    let mut shared = 0;
     for (buffer, decl) in module.buffers.iter() {
-        let before = shared;
-        if let (Space::Shared, Len::Fixed(n @ ..=MAX_LEN)) = (decl.space, decl.len) {
-            shared += n * u64::from(decl.elem.bits().div_ceil(8));
-        }
         let check = name(&decl.name)
-            .and_then(|()| match names.insert(decl.name.as_str()) {
-                true => Ok(()),
-                false => fail(Rule::Duplicate, format!("there is a buffer `@{}` already", decl.name)),
-            })
+            .and_then(|()| fresh(&mut names, &decl.name, "buffer"))
             .and_then(|()| shape(decl))
-            .and_then(|()| match before <= MAX_SHARED && shared > MAX_SHARED {
-                true => {
-                    let most = format!(
-                        "the shared buffers up to here take {shared} bytes, and {MAX_SHARED} is the most"
-                    );
-                    fail(Rule::SharedSize, most)
-                }
-                false => Ok(()),
-            });
+            .and_then(|()| share(decl, &mut shared));
         errors.keep(Where::Buffer(buffer), check);
     }
+}
+
+/// Whether a name is not taken; it is now.
+fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> Check {
+    if names.insert(name) {
+        Ok(())
+    } else {
+        fail(Rule::Duplicate, format!("there is a {what} `{name}` already"))
+    }
+}
+
+/// Adds what a shared buffer takes. The one that takes too much is told, not those after it.
+fn share(decl: &BufferDecl, bytes: &mut u64) -> Check {
+    let (Space::Shared, Len::Fixed(len)) = (decl.space, decl.len) else { return Ok(()) };
+    let before = *bytes;
+    *bytes += len * u64::from(decl.elem.bits() / 8);
+    if before <= MAX_SHARED && *bytes > MAX_SHARED {
+        let text = format!("the shared buffers up to here take {bytes} bytes, and {MAX_SHARED} is the most");
+        return fail(Rule::SharedSize, text);
+    }
+    Ok(())
 }
 
 /// What a declaration says of elements, length and access.
@@ -100,9 +107,7 @@ pub(super) fn function<'m>(
 ) {
     let function = &module.functions[func];
     let check = name(&function.name).and_then(|()| {
-        if !names.insert(&function.name) {
-            return fail(Rule::Duplicate, format!("there is a function `{}` already", function.name));
-        }
+        fresh(names, &function.name, "function")?;
         let (params, results) = (function.params.len(), function.results.len());
         if function.kind == Kind::Kernel && params + results > 0 {
             let name = &function.name;
@@ -126,9 +131,6 @@ pub(super) fn function<'m>(
 
 /// Whether the text could spell a name.
 fn name(name: &str) -> Check {
-    let mut chars = name.chars();
-    let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    let goes_on = chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
     if name.len() > MAX_NAME {
         let (start, _) = name.split_at(name.floor_char_boundary(MAX_NAME / 2));
         let found = name.len();
@@ -137,7 +139,7 @@ fn name(name: &str) -> Check {
             format!("the name `{start}…` has {found} bytes, and {MAX_NAME} is the most"),
         );
     }
-    if !starts || !goes_on {
+    if !is_name(name) {
         return fail(
             Rule::Name,
             format!("the text cannot spell the name {name:?}: use letters, digits, `_` and `.`"),

@@ -6,7 +6,7 @@ use super::walk::Walk;
 use crate::arena::Buffer;
 use crate::module::{Attr, BufferDecl, Node, Operand, wide};
 use crate::op::{Form, Op};
-use crate::types::{Len, Order, Scope, Space};
+use crate::types::{Len, Order, Scope, Space, Type};
 
 impl Walk<'_> {
     /// Whether the buffers that an instruction names are declared.
@@ -40,9 +40,12 @@ impl Walk<'_> {
             }
             (Form::Copy, Attr::Copy { to, from }) => {
                 let (a, b) = (&self.module.buffers[*to], &self.module.buffers[*from]);
-                if a.elem != b.elem {
-                    let (to, from) = (a.elem, b.elem);
-                    return fail(Rule::Copy, format!("`async_load` copies {from} elements to {to} elements"));
+                let (to_elem, from_elem) = (a.elem, b.elem);
+                if to_elem != from_elem && ![to_elem, from_elem].contains(&Type::Bool) {
+                    return fail(
+                        Rule::Copy,
+                        format!("`async_load` copies {from_elem} elements to {to_elem} elements"),
+                    );
                 }
                 self.access(node, *to, false, true)?;
                 self.access(node, *from, true, false)?;
@@ -54,7 +57,11 @@ impl Walk<'_> {
     }
 
     fn access(&self, node: &Node, buffer: Buffer, reads: bool, writes: bool) -> Check {
-        let BufferDecl { name, access, .. } = &self.module.buffers[buffer];
+        let BufferDecl { name, access, space, .. } = &self.module.buffers[buffer];
+        // A shared buffer with another access was refused where it is declared.
+        if *space == Space::Shared {
+            return Ok(());
+        }
         let op = node.op.row().name;
         if reads && !access.reads() {
             return fail(

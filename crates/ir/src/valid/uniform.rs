@@ -9,7 +9,7 @@
 //! what `group_broadcast` gives. `subgroup` and what `ballot`, `any`, `all`, `broadcast` and the reductions give is
 //! the same in a subgroup. `lane`, `sublane`, `elect`, `shuffle`, `clock`, atomics and loads differ; but a `load`
 //! from a `read` buffer that is not the host's is as uniform as its index, since nobody writes there. All else
-//! follows: see [`flow`](super::flow) and [`build`](super::build).
+//! follows from these along the graph that `flow` describes and `build` makes.
 //!
 //! **Calls.** What a call gives depends on that call alone. What is kept of the inside of a function holds in all
 //! its calls; nobody's call counts as uniform.

@@ -19,39 +19,45 @@ enum Origin {
     Call(Site, Option<usize>),
 }
 
+impl Origin {
+    fn site(self) -> Site {
+        let (Origin::Inside(site) | Origin::Call(site, _)) = self;
+        site
+    }
+}
+
+/// What is to be said of the way back from a node.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    /// The condition at which lanes part, if the node is control.
+    condition: Option<Edge>,
+    /// The jump under that condition that takes some of them away.
+    jump: Option<Edge>,
+    /// What differs in the first place; none if the node is uniform enough.
+    origin: Option<Origin>,
+}
+
 /// The ways back from all nodes of a function that are less uniform than a level.
 pub(super) struct Why<'m> {
     func: Func,
     function: &'m Function,
     need: Level,
-    /// Where a way ends, by node.
-    origins: Vec<Option<Origin>>,
-    /// The first step of the way, by node.
-    steps: Vec<Option<Edge>>,
-    /// The first turn of the way, by node: where lanes part.
-    turns: Vec<Option<Edge>>,
-    /// The control that the body starts with.
-    entry: Point,
+    ways: Vec<Way>,
 }
 
 impl<'m> Why<'m> {
     /// Finds all ways at once, from the origins.
     pub fn new(func: Func, function: &'m Function, flow: &Flow, context: &Context, need: Level) -> Self {
-        let count = flow.points as usize;
-        let origins = origins(func, function, flow, context, need);
-        let entry = flow.entry(function);
-        let (steps, turns) = (vec![None; count], vec![None; count]);
-        let mut why = Why { func, function, need, origins, steps, turns, entry };
+        let ways = origins(func, function, flow, context, need);
+        let mut why = Why { func, function, need, ways };
         let next = Grouped::new(flow.points, &flow.edges, |edge| edge.from);
-        let known = |point: &Point| why.origins[*point as usize].is_some();
+        let known = |point: &Point| why.ways[*point as usize].origin.is_some();
         let mut queue: VecDeque<Point> = (0..flow.points).filter(known).collect();
         while let Some(from) = queue.pop_front() {
             for edge in next.of(from) {
                 let edge = flow.edges[*edge as usize];
-                let to = edge.to as usize;
-                if why.steps[to].is_none() && why.origins[to].is_none() {
-                    why.steps[to] = Some(edge);
-                    why.turns[to] = if why.parts(edge) { Some(edge) } else { why.turns[from as usize] };
+                if why.ways[edge.to as usize].origin.is_none() {
+                    why.ways[edge.to as usize] = why.step(edge);
                     queue.push_back(edge.to);
                 }
             }
@@ -59,52 +65,52 @@ impl<'m> Why<'m> {
         why
     }
 
+    /// The way over an edge and on from where it comes.
+    fn step(&self, edge: Edge) -> Way {
+        let on = self.ways[edge.from as usize];
+        match (self.is_value(edge.to), self.is_value(edge.from)) {
+            (true, _) => Way { origin: on.origin, ..Way::default() },
+            (false, true) => Way { condition: Some(edge), jump: None, origin: on.origin },
+            (false, false) => {
+                let jump = Some(edge).filter(|edge| self.function.insts[edge.why].op.ends());
+                Way { jump: on.jump.or(jump), ..on }
+            }
+        }
+    }
+
     /// Where the lanes part that do not all come to a stretch of control.
     pub fn parting(&self, point: Point) -> Option<Where> {
-        let call = match self.origins[self.entry as usize] {
-            Some(Origin::Call(site, _)) => Some(site),
-            _ => None,
-        };
-        let turn = self.turns[point as usize].map(|edge| Site { func: self.func, inst: edge.why });
-        turn.or(call).map(Where::Inst)
+        let way = self.ways[point as usize];
+        let condition = way.condition.map(|edge| Site { func: self.func, inst: edge.why });
+        condition.or(way.origin.map(Origin::site)).map(Where::Inst)
     }
 
     /// What lanes parted at on the way to a node, and what differed first.
     pub fn notes(&self, point: Point) -> Vec<Note> {
-        let mut notes = Vec::new();
-        let mut at = point;
-        let mut conditions = 0;
-        while let Some(edge) = self.steps[at as usize] {
-            // The first condition parts them; why it differs, the origin says.
-            if self.parts(edge) && conditions == 0 {
-                notes.push(self.turn(edge));
-                conditions += usize::from(self.is_value(edge.from));
-            }
-            at = edge.from;
-        }
-        notes.extend(self.origins[at as usize].map(|origin| self.origin(origin)));
-        notes
+        let way = self.ways[point as usize];
+        let jump = way.jump.filter(|_| way.condition.is_some()).map(|edge| self.jump(edge));
+        let condition = way.condition.map(|edge| self.condition(edge));
+        jump.into_iter().chain(condition).chain(way.origin.map(|origin| self.origin(origin))).collect()
     }
 
     fn is_value(&self, point: Point) -> bool {
         (point as usize) < self.function.values.len()
     }
 
-    /// Whether an edge is a condition or a jump.
-    fn parts(&self, edge: Edge) -> bool {
-        !self.is_value(edge.to) && (self.is_value(edge.from) || self.function.insts[edge.why].op.ends())
+    fn note(&self, edge: Edge, message: String) -> Note {
+        Note { message, site: Where::Inst(Site { func: self.func, inst: edge.why }) }
     }
 
-    fn turn(&self, edge: Edge) -> Note {
-        let (op, need) = (self.function.insts[edge.why].op, self.need);
-        let message = if self.is_value(edge.from) {
-            let value = spell(self.function, Handle::new(edge.from as usize));
-            let decides = if op == Op::Loop { "how often this loop runs" } else { "where lanes go here" };
-            format!("`{value}` decides {decides}, and differs among lanes of a {need}")
-        } else {
-            format!("some lanes may leave by this `{}`, and the others go on without them", op.row().name)
-        };
-        Note { message, site: Where::Inst(Site { func: self.func, inst: edge.why }) }
+    fn jump(&self, edge: Edge) -> Note {
+        let name = self.function.insts[edge.why].op.row().name;
+        self.note(edge, format!("some lanes may leave by this `{name}`, and the others go on without them"))
+    }
+
+    fn condition(&self, edge: Edge) -> Note {
+        let value = spell(self.function, Handle::new(edge.from as usize));
+        let loops = self.function.insts[edge.why].op == Op::Loop;
+        let decides = if loops { "how often this loop runs" } else { "where lanes go here" };
+        self.note(edge, format!("`{value}` decides {decides}, and differs among lanes of a {}", self.need))
     }
 
     fn origin(&self, origin: Origin) -> Note {
@@ -126,29 +132,23 @@ impl<'m> Why<'m> {
     }
 }
 
-/// The nodes that are less uniform than a level by themselves.
-fn origins(
-    func: Func,
-    function: &Function,
-    flow: &Flow,
-    context: &Context,
-    need: Level,
-) -> Vec<Option<Origin>> {
+/// The ways of nodes that are less uniform than a level by themselves.
+fn origins(func: Func, function: &Function, flow: &Flow, context: &Context, need: Level) -> Vec<Way> {
     let low = [Level::Lane, Level::Subgroup].into_iter().filter(|level| *level < need);
     let low: Mask = low.fold(0, |mask, level| mask | context.sources(level));
-    let mut origins = vec![None; flow.points as usize];
+    let mut ways = vec![Way::default(); flow.points as usize];
     for (point, mask, inst) in &flow.sources {
         if mask & low != 0 {
-            origins[*point as usize] = Some(Origin::Inside(Site { func, inst: *inst }));
+            ways[*point as usize].origin = Some(Origin::Inside(Site { func, inst: *inst }));
         }
     }
     let params = function.params.iter().zip(&context.params).enumerate();
     for (k, (value, entry)) in params.filter(|(k, _)| param(*k) & low != 0) {
-        origins[value.index()] = entry.call.map(|call| Origin::Call(call, Some(k)));
+        ways[value.index()].origin = entry.call.map(|call| Origin::Call(call, Some(k)));
     }
     if CONTROL & low != 0 {
         let call = context.control.call;
-        origins[flow.entry(function) as usize] = call.map(|call| Origin::Call(call, None));
+        ways[flow.entry(function) as usize].origin = call.map(|call| Origin::Call(call, None));
     }
-    origins
+    ways
 }

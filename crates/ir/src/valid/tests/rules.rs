@@ -13,11 +13,15 @@ use crate::write::Writer;
 
 /// Texts that break one rule, and what the error says.
 const TEXTS: &[(Rule, &str, &str)] = &[
-    (Rule::Element, "buffer b: [bool; 4] global read", "use u32 with 0 and 1"),
-    (Rule::Empty, "buffer b: [u32; 0] global read", "no elements"),
+    (
+        Rule::Element,
+        "buffer b: [bool; 4] global read kernel k { %x = load @b[0] %y = add %x, 1 }",
+        "use u32 with 0 and 1",
+    ),
+    (Rule::Empty, "buffer b: [u32; 0] global read kernel k { %x = load @b[0] }", "no elements"),
     (Rule::Length, "buffer b: [u32; 268435457] global read", "268435456 is the most"),
     (Rule::SharedLength, "buffer b: [u32; ?] shared read_write", "write its length"),
-    (Rule::SharedAccess, "buffer b: [u32; 4] shared read", "write `read_write`"),
+    (Rule::SharedAccess, "buffer b: [u32; 4] shared read kernel k { store @b[0], 1 }", "write `read_write`"),
     (
         Rule::SharedSize,
         "buffer a: [u32; 65536] shared read_write buffer b: [u64; 1] shared read_write",
