@@ -111,11 +111,12 @@ fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> Check {
 /// Whether an index, if it is a constant, is one of a buffer whose length is known.
 fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> Check {
     let (Len::Fixed(len), Some(Operand::Const(c))) = (decl.len, at) else { return Ok(()) };
+    // A buffer without elements was refused where it is declared.
+    let Some(last) = len.checked_sub(1) else { return Ok(()) };
     let name = &decl.name;
-    if c.bits() >= len {
-        let most = len.saturating_sub(1);
+    if c.bits() > last {
         let text =
-            format!("`@{name}` has {len} elements, so the index {c} is out of range: the last is {most}");
+            format!("`@{name}` has {len} elements, so the index {c} is out of range: the last is {last}");
         return fail(Rule::Index, text);
     }
     let many = wide(decl.elem) as u64;

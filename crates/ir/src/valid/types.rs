@@ -61,7 +61,7 @@ impl Walk<'_> {
     }
 
     /// The type of the elements of the buffer that is accessed; none if the buffer itself was refused.
-    fn elem(&self, node: &Node) -> Option<Type> {
+    pub fn elem(&self, node: &Node) -> Option<Type> {
         let elem = self.module.buffers.get(node.buffer()?)?.elem;
         (elem != Type::Bool).then_some(elem)
     }

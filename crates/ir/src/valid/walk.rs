@@ -282,11 +282,14 @@ impl<'m> Walk<'m> {
         fail(rule, format!("`{}` {problem}", self.name(value)))
     }
 
-    /// Whether an instruction's result types were read off an operand that is unsure.
+    /// Whether an instruction's result types were read off an operand or a buffer that is unsure.
     pub fn guessed(&self, node: &Node) -> bool {
         let row = node.op.row();
-        let follows = row.form == Form::Plain && row.results.contains(&Pat::T);
-        follows && node.args.iter().any(|arg| self.ty(*arg).is_none())
+        row.results.contains(&Pat::T)
+            && match row.form {
+                Form::Plain => node.args.iter().any(|arg| self.ty(*arg).is_none()),
+                _ => self.elem(node).is_none(),
+            }
     }
 
     /// The type of an operand that was seen; none if it is unsure.
