@@ -27,6 +27,7 @@ pub(super) enum Goal {
 impl Walk<'_> {
     /// Whether an end may stand here and gives what its goal takes.
     pub fn end(&mut self, node: &Node) -> Check {
+        self.results(node, 0, |_| None)?;
         let goal = self.goal(node)?;
         let (Goal::Results(inst) | Goal::Carried(inst) | Goal::Test(inst)) = goal else {
             return self.gives(node, goal);

@@ -126,7 +126,7 @@ impl Walk<'_> {
         let name = node.op.row().name;
         if node.results.len() != wanted {
             let (found, wanted) = (plural(node.results.len(), "name"), plural(wanted, "result"));
-            return fail(Rule::Result, format!("`{name}` gives {wanted}, but {found} stand before it"));
+            return fail(Rule::Result, format!("`{name}` gives {wanted}, but has {found} on its left"));
         }
         for (k, value) in node.results.iter().enumerate() {
             let found = self.function.values.get(value).copied();

@@ -123,7 +123,7 @@ impl<'m> Walk<'m> {
         self.next.region += 1;
         self.open[region.index()] = true;
         let muted = self.muted;
-        let mut ended = None;
+        let mut ended: Option<Op> = None;
         for inst in &block.insts {
             if inst.index() != self.next.inst {
                 return Err(Stop::Lost);
@@ -131,7 +131,7 @@ impl<'m> Walk<'m> {
             self.next.inst += 1;
             let node = self.function.insts.get(*inst).ok_or(Stop::Lost)?;
             if let (Some(end), false) = (ended, self.muted) {
-                let text = format!("nothing runs after `{}`: remove what follows it", Op::row(end).name);
+                let text = format!("nothing runs after `{}`: remove what follows it", end.row().name);
                 self.tell(*inst, fail(Rule::End, text));
                 // One error for all that follows; the writer adds another end, which nobody wrote.
                 self.muted = true;

@@ -130,3 +130,23 @@ fn a_function_is_judged_by_all_its_calls() {
     assert_eq!(check(&format!("{inside} call g() }}")).map(drop), Ok(()));
     assert_eq!(check(&format!("{inside} if %c {{ call g() }} }}")).map(drop), Err(vec![Rule::Barrier]));
 }
+
+/// The error leads from the barrier to the jump, to its condition, to what differs first.
+#[test]
+fn an_error_says_where_lanes_part() {
+    let source = "kernel k {
+        %g = group %u = eq %g, 0 %i = lane %c = eq %i, 0
+        if %c { return }
+        if %u { return }
+        barrier
+        barrier
+    }";
+    let module = text::parse(source).expect("the text is right");
+    let invalid = validate(module).expect_err("the barrier is not");
+    let found = invalid.diagnostics();
+    assert_eq!(found.len(), 1, "what parts lanes is told once");
+    let at = |place: crate::module::Place| &source[place.range()];
+    let also: Vec<&str> = found[0].also.iter().map(|(place, _)| at(*place)).collect();
+    assert_eq!((at(found[0].place), also), ("barrier", vec!["return", "if %c {", "%i = lane"]));
+    assert!(source[..found[0].also[0].0.start as usize].ends_with("if %c { "));
+}

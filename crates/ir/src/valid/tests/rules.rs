@@ -65,6 +65,7 @@ const TEXTS: &[(Rule, &str, &str)] = &[
         "kernel k { %x: f32 = loop %i = 0 to 1 step 1 with %a = 1 { yield %a } }",
         "it carries is u32",
     ),
+    (Rule::Result, "kernel k { block ^a { %x: u32 = break ^a } }", "but has 1 name on its left"),
     (Rule::Ends, "kernel k { %x: f32 = if true { yield 1 } else { yield 1 } }", "is f32: write `1.0`"),
     (
         Rule::Ends,
@@ -257,4 +258,15 @@ fn every_rule_is_broken_here() {
     broken.extend(modules().iter().map(|(rule, _)| *rule));
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !broken.contains(rule)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn errors_beyond_the_first_are_counted() {
+    let wrong: String = (0..80).map(|k| format!("%x{k} = add 1, 1.0 ")).collect();
+    let module = text::parse(&format!("kernel k {{ {wrong} }}")).expect("the text is right");
+    let invalid = refuse(module);
+    assert_eq!((invalid.errors.len(), invalid.more), (50, 30));
+    let places: Vec<u32> = invalid.diagnostics().iter().map(|found| found.place.start).collect();
+    assert!(places.is_sorted_by(|a, b| a < b), "errors come in the order of the text");
+    assert!(invalid.to_string().ends_with("(and 79 more)"));
 }
