@@ -324,7 +324,7 @@ pub fn wide(elem: Type) -> usize {
 impl Module {
     /// What `T` stands for in an instruction: the element type of its buffer, or else the type of the first operand
     /// that the row gives type `T`.
-    pub(crate) fn bound(&self, node: &Node, function: &Function) -> Option<Type> {
+    pub fn bound(&self, node: &Node, function: &Function) -> Option<Type> {
         let row = node.op.row();
         match row.form {
             Form::Place | Form::Wide | Form::Atomic => {
