@@ -8,6 +8,7 @@ pub mod interp;
 pub mod limits;
 pub mod module;
 pub mod op;
+pub mod pass;
 pub mod text;
 pub mod types;
 pub mod valid;

@@ -1,0 +1,270 @@
+//! Bounds: which accesses are proved to be in range, so that lowering need not check them.
+//!
+//! One walk over each function keeps what is known of every value: an interval, and the buffers whose length it
+//! is below or at most. It comes from constants, geometry, loop counters and pure ops where a value is defined,
+//! and from conditions where they hold: in the regions of an `if`, `switch` or `while`, and in what follows an
+//! `if` one side of which jumps away. A value never changes, so what a condition says of it holds until the
+//! region ends.
+//!
+//! **Law.** If [`Bounds::in_bounds`] says yes, the access is in range in every run. The walk does not look into
+//! memory, calls or carried values, so it often says nothing where a person would see it.
+
+mod fact;
+mod range;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::arena::{Buffer, Func, Inst, Region};
+use crate::module::{Attr, Function, Module, Node, Operand, Site, wide};
+use crate::op::{Effect, Form, Op};
+use crate::types::{Len, Type};
+use crate::valid::Valid;
+
+use super::shape::yielded;
+use fact::{Fact, Facts, bit};
+use range::Range;
+
+/// What is known of the geometry; nothing by default.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Geometry {
+    /// Lanes in a group.
+    pub lanes: Option<u32>,
+    /// Groups in the launch.
+    pub groups: Option<u32>,
+    /// Lanes in a subgroup.
+    pub subgroup: Option<u32>,
+}
+
+/// Why an access is in range.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Proof {
+    /// It touches no element after the `last`, and the buffer has at least `len`.
+    #[allow(missing_docs)]
+    Most { last: u64, len: u64 },
+    /// A condition holds its index below the buffer's length.
+    Guard,
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Proof::Most { last, len } => write!(f, "in range: at most {last} of {len}"),
+            Proof::Guard => f.write_str("in range: below len"),
+        }
+    }
+}
+
+/// The accesses of a module that are proved to be in range.
+pub struct Bounds {
+    proofs: HashMap<(Func, Inst), Proof>,
+}
+
+impl Bounds {
+    /// Looks at every function, knowing this of the geometry.
+    pub fn new(module: &Valid, known: Geometry) -> Bounds {
+        let mut proofs = HashMap::new();
+        for (func, function) in module.functions.iter() {
+            let facts = Facts::new(module, function);
+            let mut walk = Walk { module, function, known, facts, exits: HashMap::new(), proofs: Vec::new() };
+            walk.region(function.body);
+            proofs.extend(walk.proofs.into_iter().map(|(inst, proof)| ((func, inst), proof)));
+        }
+        Bounds { proofs }
+    }
+
+    /// Whether an access needs no check.
+    pub fn in_bounds(&self, site: Site) -> bool {
+        self.proof(site).is_some()
+    }
+
+    /// Why an access needs no check.
+    pub fn proof(&self, site: Site) -> Option<Proof> {
+        self.proofs.get(&(site.func, site.inst)).copied()
+    }
+}
+
+/// What can be proved of each access whatever the geometry, in words: notes for a printed module.
+pub fn proofs(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
+    let bounds = Bounds::new(module, Geometry::default());
+    move |site| bounds.proof(site).map(|proof| proof.to_string())
+}
+
+/// One function being looked at.
+struct Walk<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    known: Geometry,
+    facts: Facts<'a>,
+    /// What is known of the results of each open instruction, by the ways out seen so far.
+    exits: HashMap<Inst, Vec<Fact>>,
+    proofs: Vec<(Inst, Proof)>,
+}
+
+impl Walk<'_> {
+    fn region(&mut self, region: Region) {
+        for inst in &self.function.region(region).insts {
+            self.inst(*inst);
+        }
+    }
+
+    /// A region in which a condition holds, and whether it yields; what it yields are results of `inst`.
+    fn branch(&mut self, inst: Inst, region: Region, assume: impl FnOnce(&mut Facts<'_>)) -> bool {
+        let mark = self.facts.mark();
+        assume(&mut self.facts);
+        self.region(region);
+        let end = yielded(self.function, region);
+        if let Some(end) = end {
+            self.exit(inst, &self.function.inst(end).args);
+        }
+        self.facts.back(mark);
+        end.is_some()
+    }
+
+    /// A way out of an instruction with these results.
+    fn exit(&mut self, inst: Inst, args: &[Operand]) {
+        let facts: Vec<Fact> = args.iter().map(|arg| self.facts.get(*arg)).collect();
+        match self.exits.get_mut(&inst) {
+            Some(known) => known.iter_mut().zip(facts).for_each(|(known, fact)| *known = known.join(fact)),
+            None => drop(self.exits.insert(inst, facts)),
+        }
+    }
+
+    fn inst(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        match node.op {
+            Op::If => self.choice(inst, node),
+            Op::Switch => self.cases(inst, node),
+            Op::Block => drop(self.branch(inst, node.regions[0], |_| ())),
+            Op::Loop | Op::While | Op::Forever => self.repeat(inst, node),
+            Op::Break => {
+                if let Attr::Target(target) = node.attr {
+                    self.exit(target, &node.args);
+                }
+            }
+            op if op.effect() == Effect::Pure => {
+                let value = node.results.get(0);
+                let range = self.range(node).unwrap_or(Range::all(self.function.ty(value)));
+                let (below, upto) = self.facts.capped(node);
+                self.facts.define(value, Fact { range, below, upto });
+            }
+            _ => {
+                if let Some(proof) = self.prove(node) {
+                    self.proofs.push((inst, proof));
+                }
+            }
+        }
+        // What a loop carries is not looked into, so only its breaks are not enough.
+        if node.op.nests() && !matches!(node.op, Op::Loop | Op::While) {
+            for (value, fact) in node.results.iter().zip(self.exits.remove(&inst).unwrap_or_default()) {
+                self.facts.define(value, fact);
+            }
+        }
+    }
+
+    fn choice(&mut self, inst: Inst, node: &Node) {
+        let [then, other] = [true, false].map(|truth| {
+            let region = node.regions[usize::from(!truth)];
+            self.branch(inst, region, |facts| facts.assume(node.args[0], truth))
+        });
+        // If one side jumps away, what follows runs on the other's condition.
+        if then != other {
+            self.facts.assume(node.args[0], then);
+        }
+    }
+
+    fn cases(&mut self, inst: Inst, node: &Node) {
+        let Attr::Cases(cases) = &node.attr else { return };
+        for (at, region) in node.regions.iter().enumerate() {
+            let list = cases.get(at).map_or(&[][..], |list| list);
+            let ends = list.iter().min().zip(list.iter().max());
+            self.branch(inst, *region, |facts| {
+                if let Some((lo, hi)) = ends {
+                    facts.learn(node.args[0], Fact::of(Range::new((*lo).into(), (*hi).into())));
+                }
+            });
+        }
+    }
+
+    fn repeat(&mut self, inst: Inst, node: &Node) {
+        let mark = self.facts.mark();
+        if node.op == Op::Loop {
+            let [from, to] = [0, 1].map(|k| self.facts.get(node.args[k]));
+            let counter = self.function.region(node.regions[0]).params.get(0);
+            let (lo, hi) = (from.range.lo, to.range.hi - 1);
+            if lo <= hi {
+                let below = to.below | to.upto;
+                self.facts.define(counter, Fact { range: Range::new(lo, hi), below, upto: below });
+            }
+        }
+        self.region(node.regions[0]);
+        if node.op == Op::While {
+            if let Some(end) = yielded(self.function, node.regions[0]) {
+                self.facts.assume(self.function.inst(end).args[0], true);
+            }
+            self.region(node.regions[1]);
+        }
+        self.facts.back(mark);
+        if node.op != Op::Forever {
+            self.exits.remove(&inst);
+        }
+    }
+
+    /// The range of a pure op's result.
+    fn range(&self, node: &Node) -> Option<Range> {
+        let size = |known: Option<u32>, most: u32| match known {
+            Some(n) => Range::new(n.into(), n.into()),
+            None => Range::new(1, most.into()),
+        };
+        let (lanes, groups) = (size(self.known.lanes, u32::MAX), size(self.known.groups, u32::MAX));
+        let subgroup = size(self.known.subgroup, 32);
+        let under = |size: Range| Range::new(0, (size.hi - 1).max(0));
+        Some(match node.op {
+            Op::Lanes => lanes,
+            Op::Groups => groups,
+            Op::SubgroupSize => subgroup,
+            Op::Lane => under(lanes),
+            Op::Group => under(groups),
+            Op::Sublane => under(subgroup),
+            Op::Subgroup => Range::new(0, under(lanes).hi / subgroup.lo.max(1)),
+            Op::Len => return self.facts.length(node),
+            _ => {
+                let args: Vec<Range> = node.args.iter().map(|arg| self.facts.get(*arg).range).collect();
+                let ty = self.module.bound(node, self.function).unwrap_or(Type::F32);
+                range::of(node.op, ty, self.function.ty(node.results.get(0)), &args)
+            }
+        })
+    }
+
+    /// Why an access is in range, if it is one and that is known.
+    fn prove(&self, node: &Node) -> Option<Proof> {
+        let fact = |k: usize| node.args.get(k).map(|arg| self.facts.get(*arg));
+        match (node.op.row().form, &node.attr) {
+            (Form::Copy, Attr::Copy { to, from }) => {
+                let count = fact(2)?.range.hi;
+                self.fits(*from, fact(1)?.range.hi + count - 1)?;
+                self.fits(*to, fact(0)?.range.hi + count - 1)
+            }
+            (Form::Wide, Attr::Atomic(b, ..)) => {
+                let ahead = wide(self.module.buffers.get(*b)?.elem) as i128 - 1;
+                self.fits(*b, fact(0)?.range.hi | ahead)
+            }
+            (Form::Place | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
+                let fact = fact(0)?;
+                let guard = (fact.below & bit(*b) != 0).then_some(Proof::Guard);
+                self.fits(*b, fact.range.hi).or(guard)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a buffer surely has an element.
+    fn fits(&self, buffer: Buffer, last: i128) -> Option<Proof> {
+        let len = match self.module.buffers.get(buffer)?.len {
+            Len::Fixed(len) => len.into(),
+            Len::Launch => self.facts.len(buffer).range.lo,
+        };
+        let proof = Proof::Most { last: u64::try_from(last.max(0)).ok()?, len: u64::try_from(len).ok()? };
+        (last < len).then_some(proof)
+    }
+}

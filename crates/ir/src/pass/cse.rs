@@ -1,0 +1,168 @@
+//! Common subexpressions: what has been computed is not computed again.
+//!
+//! **Law.** A pure op gives way to an equal one that dominates it. In structured regions that is one that stands
+//! before it in its own region or one around it; the test of a `while` dominates its body too.
+//!
+//! A plain load gives way to an equal load if nothing between the two can have changed the word: no store to that
+//! buffer, and nothing that may order this lane against another or the host, be it an atomic, a fence, a barrier, a
+//! subgroup op, a call, time or a fault. Each buffer has a version that such a thing moves on, and a load is
+//! remembered with the version it saw. A loop's body may run after itself, so whatever it writes moves on before it
+//! too, and `while` and `forever` move every buffer on: a loop that polls keeps its load. Buffers that nobody writes
+//! have one version for ever.
+
+use std::collections::HashMap;
+
+use crate::arena::{Handle, Inst, Values};
+use crate::module::{Attr, Function, Module, Node, Operand};
+use crate::op::{Effect, Op};
+
+use super::algebra::mirror;
+use super::effect::{self, Set, Touch, frozen};
+use super::rewrite::{Copier, Rule, rewrite};
+use super::shape::Shape;
+
+/// Merges equal ops in every function.
+pub(super) fn apply(module: &mut Module) -> bool {
+    let quiet = effect::quiet(module);
+    super::each(module, |module, function| {
+        Some(rewrite(module, function, &mut Cse::new(module, function, &quiet)))
+    })
+}
+
+/// What makes two ops equal: the op, what it names and the kinds of its operands, and their numbers.
+type Key = [u64; 4];
+
+/// The results of an op, and the version of its buffer that it saw.
+type Seen = (Values, u64);
+
+struct Cse<'a> {
+    /// The ops that can be seen from here.
+    seen: HashMap<Key, Seen>,
+    /// What to put back at the end of each open region.
+    undo: Vec<(Key, Option<Seen>)>,
+    /// Where the open regions begin in `undo`.
+    marks: Vec<usize>,
+    /// When each buffer was last moved on by itself.
+    own: Vec<u64>,
+    /// When all were last moved on together.
+    all: u64,
+    /// How often anything moved on.
+    now: u64,
+    /// What each loop may touch.
+    touches: HashMap<Inst, Touch>,
+    quiet: &'a [bool],
+}
+
+impl<'a> Cse<'a> {
+    fn new(module: &Module, function: &Function, quiet: &'a [bool]) -> Self {
+        Cse {
+            seen: HashMap::new(),
+            undo: Vec::new(),
+            marks: Vec::new(),
+            own: vec![0; module.buffers.len()],
+            all: 0,
+            now: 0,
+            touches: effect::nested(module, function, &Shape::new(function).parent, quiet),
+            quiet,
+        }
+    }
+
+    /// Moves on whatever something may write.
+    fn advance(&mut self, module: &Module, touch: Touch) {
+        self.now += 1;
+        if touch.ordered || touch.waits {
+            self.all = self.now;
+        } else if touch.writes != Set::NONE {
+            for buffer in module.buffers.handles().filter(|b| touch.writes.has(*b)) {
+                self.own[buffer.index()] = self.now;
+            }
+        }
+    }
+
+    /// The version of the buffer that an instruction reads.
+    fn version(&self, module: &Module, node: &Node) -> u64 {
+        match node.buffer() {
+            Some(b) if node.op.effect() == Effect::Read && !frozen(module, b) => {
+                self.all.max(self.own[b.index()])
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl Rule for Cse<'_> {
+    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+        let (module, node) = (copy.module, copy.from.inst(inst));
+        if node.op.nests() {
+            match node.op {
+                Op::While | Op::Forever => self.advance(module, Touch::UNKNOWN),
+                Op::Loop => self.advance(module, self.touches[&inst]),
+                _ => {}
+            }
+            return false;
+        }
+        if !matches!(node.op.effect(), Effect::Pure | Effect::Read) {
+            self.advance(module, Touch::of(module, node, self.quiet));
+            return false;
+        }
+        let key = key(copy, node);
+        let version = self.version(module, node);
+        match self.seen.get(&key) {
+            Some((values, then)) if *then == version => {
+                let values = values.iter().map(Operand::Value).collect::<Vec<_>>();
+                copy.bind(node.results, &values);
+            }
+            _ => {
+                let Some(new) = copy.plain(inst) else { return true };
+                let results = copy.to.function().inst(new).results;
+                let old = self.seen.insert(key, (results, version));
+                self.undo.push((key, old));
+            }
+        }
+        true
+    }
+
+    fn enter(&mut self, copy: &mut Copier<'_>, inst: Inst, at: usize) {
+        if at == 0 || copy.from.inst(inst).op != Op::While {
+            self.marks.push(self.undo.len());
+        }
+    }
+
+    fn leave(&mut self, copy: &mut Copier<'_>, inst: Inst, at: usize) {
+        if at == 0 && copy.from.inst(inst).op == Op::While {
+            return;
+        }
+        let mark = self.marks.pop().unwrap_or(0);
+        for (key, old) in self.undo.drain(mark..).rev() {
+            match old {
+                Some(old) => self.seen.insert(key, old),
+                None => self.seen.remove(&key),
+            };
+        }
+    }
+}
+
+/// The key of an op; of two operands that may be exchanged, the same comes first in all equal ops.
+fn key(copy: &Copier<'_>, node: &Node) -> Key {
+    let mut args = [0, 1, 2].map(|k| node.args.get(k).map_or((0, 0), |arg| rank(copy.operand(*arg))));
+    let mut op = node.op;
+    if let Some(mirrored) = mirror(op).filter(|_| args[1] < args[0]) {
+        args.swap(0, 1);
+        op = mirrored;
+    }
+    let named = match node.attr {
+        Attr::Type(ty) => ty as u64 + 1,
+        Attr::Buffer(b) => b.index() as u64 + 1,
+        _ => 0,
+    };
+    let [(a, x), (b, y), (c, z)] = args;
+    [op as u64 | named << 32 | a << 8 | b << 16 | c << 24, x, y, z]
+}
+
+/// An operand's kind and number; 0 is the kind of none.
+fn rank(operand: Operand) -> (u64, u64) {
+    match operand {
+        Operand::Value(value) => (1, value.index() as u64),
+        Operand::Const(c) => (2 + c.ty() as u64, c.bits()),
+    }
+}

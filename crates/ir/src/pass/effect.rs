@@ -1,0 +1,149 @@
+//! What instructions may touch: the reads, the writes, and whatever keeps its order against both.
+//!
+//! A [`Touch`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
+//! fences, time, faults and calls of functions that have effects are *ordered*: no pass looks into them, and they
+//! stand against every access. Barriers and subgroup ops *wait*; what that means to an access, each pass says.
+
+use std::collections::HashMap;
+use std::ops::BitOr;
+
+use crate::arena::{Buffer, Handle, Inst};
+use crate::limits::MAX_BUFFERS;
+use crate::module::{Attr, Function, Module, Node};
+use crate::op::{Effect, Op};
+use crate::types::{Access, Space};
+
+/// A set of buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Set([u64; MAX_BUFFERS / 64]);
+
+impl Set {
+    /// No buffer.
+    pub const NONE: Set = Set([0; MAX_BUFFERS / 64]);
+
+    fn insert(&mut self, buffer: Buffer) {
+        self.0[buffer.index() / 64] |= 1 << (buffer.index() % 64);
+    }
+
+    /// Whether the buffer is in it.
+    pub fn has(self, buffer: Buffer) -> bool {
+        self.0[buffer.index() / 64] >> (buffer.index() % 64) & 1 == 1
+    }
+
+    /// Whether some buffer is in both.
+    pub fn meets(self, other: Set) -> bool {
+        self.0.iter().zip(other.0).any(|(a, b)| a & b != 0)
+    }
+}
+
+impl BitOr for Set {
+    type Output = Set;
+    fn bitor(self, other: Set) -> Set {
+        Set(std::array::from_fn(|k| self.0[k] | other.0[k]))
+    }
+}
+
+/// What an instruction, or a stretch of them, may touch.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Touch {
+    /// Buffers with a plain load.
+    pub reads: Set,
+    /// Buffers with a plain store.
+    pub writes: Set,
+    /// Whether there is anything that keeps its order against every access.
+    pub ordered: bool,
+    /// Whether there is anything that waits for other lanes.
+    pub waits: bool,
+}
+
+impl Touch {
+    /// What cannot be known.
+    pub const UNKNOWN: Touch = Touch { reads: Set::NONE, writes: Set::NONE, ordered: true, waits: true };
+
+    /// What an instruction itself may touch; `quiet` tells of the functions it may call.
+    pub fn of(module: &Module, node: &Node, quiet: &[bool]) -> Touch {
+        let mut touch = Touch::default();
+        match (node.op.effect(), &node.attr) {
+            (Effect::Read, Attr::Buffer(b)) if !frozen(module, *b) => touch.reads.insert(*b),
+            (Effect::Write, Attr::Buffer(b)) => touch.writes.insert(*b),
+            (Effect::Atomic | Effect::World, _) => touch.ordered = true,
+            (Effect::Sync, _) => touch.waits = true,
+            (Effect::Control, Attr::Call(callee)) => {
+                touch.ordered = !quiet.get(callee.index()).is_some_and(|quiet| *quiet);
+            }
+            _ => {}
+        }
+        touch
+    }
+
+    /// Whether it touches nothing; it may wait.
+    pub fn is_empty(self) -> bool {
+        self.reads == Set::NONE && self.writes == Set::NONE && !self.ordered
+    }
+
+    /// Whether the order of the two can be told from outside.
+    pub fn conflicts(self, other: Touch) -> bool {
+        let either = self.ordered && !other.is_empty() || other.ordered && !self.is_empty();
+        either || self.writes.meets(other.reads | other.writes) || self.reads.meets(other.writes)
+    }
+}
+
+impl BitOr for Touch {
+    type Output = Touch;
+    fn bitor(self, other: Touch) -> Touch {
+        Touch {
+            reads: self.reads | other.reads,
+            writes: self.writes | other.writes,
+            ordered: self.ordered || other.ordered,
+            waits: self.waits || other.waits,
+        }
+    }
+}
+
+/// Whether nobody writes the buffer during a launch.
+pub(super) fn frozen(module: &Module, buffer: Buffer) -> bool {
+    module.buffers.get(buffer).is_some_and(|b| b.access == Access::Read && b.space != Space::Host)
+}
+
+/// Which functions do nothing but give results: no effects, and they end. Calls name earlier functions, so one
+/// look at each in order is enough.
+pub(super) fn quiet(module: &Module) -> Vec<bool> {
+    let mut quiet: Vec<bool> = Vec::with_capacity(module.functions.len());
+    for (_, function) in module.functions.iter() {
+        let calm = function.insts().all(|(_, node)| !acts(node, &quiet));
+        quiet.push(calm);
+    }
+    quiet
+}
+
+/// Whether an instruction does more than give values and choose, or may not end.
+pub(super) fn acts(node: &Node, quiet: &[bool]) -> bool {
+    match (node.op.effect(), &node.attr) {
+        (Effect::Pure | Effect::Read, _) => false,
+        (Effect::Control, Attr::Call(callee)) => !quiet.get(callee.index()).is_some_and(|quiet| *quiet),
+        (Effect::Control, _) => matches!(node.op, Op::While | Op::Forever),
+        _ => true,
+    }
+}
+
+/// What each instruction that holds others may touch, all that it holds included.
+pub(super) fn nested(
+    module: &Module,
+    function: &Function,
+    parent: &[Option<Inst>],
+    quiet: &[bool],
+) -> HashMap<Inst, Touch> {
+    let mut touches: HashMap<Inst, Touch> = HashMap::new();
+    // What an instruction holds comes after it, so the last are whole first.
+    for (inst, node) in function.insts().rev() {
+        let touch = match node.op.nests() {
+            true => *touches.entry(inst).or_default(),
+            false => Touch::of(module, node, quiet),
+        };
+        if let Some(parent) = parent[inst.index()].filter(|_| touch != Touch::default()) {
+            let sum = touches.entry(parent).or_default();
+            *sum = *sum | touch;
+        }
+    }
+    touches
+}

@@ -1,0 +1,122 @@
+//! Loop invariants: what is the same in every iteration is computed once, before the loop.
+//!
+//! **Law.** A pure op, and a plain load of a buffer that nobody writes, whose operands come from outside a loop,
+//! moves to just before the outermost such loop. No op of the language traps, so computing what would not have been
+//! computed is safe, but it may be waste. So loads stay under an `if` or `switch`, and in a `forever` all ops do: the
+//! handlers of a service run one at a time, and what they compute should not hold registers for ever.
+//!
+//! **Level.** A value's level is in how many loops it is: an op that may move has the greatest level of its
+//! operands, everything else that of its place. Operands are visible from the op, so their loops are loops of the
+//! op too, and the level names one of them: the op leaves every loop that is deeper.
+
+use std::collections::HashMap;
+
+use crate::arena::{Handle, Inst, Value};
+use crate::module::{Function, Module, Node};
+use crate::op::{Effect, Op};
+
+use super::effect::frozen;
+use super::rewrite::{Copier, Rule, rewrite};
+use super::shape::Shape;
+
+/// Moves invariants out of the loops of every function.
+pub(super) fn apply(module: &mut Module) -> bool {
+    super::each(module, |module, function| {
+        let mut licm = Licm::new(module, function);
+        (!licm.before.is_empty()).then(|| rewrite(module, function, &mut licm))
+    })
+}
+
+struct Licm {
+    /// What moves before each loop.
+    before: HashMap<Inst, Vec<Inst>>,
+    /// Whether each instruction moves.
+    moved: Vec<bool>,
+}
+
+/// Where an instruction stands.
+#[derive(Clone, Copy, Default)]
+struct Depth {
+    /// In how many loops.
+    loops: u16,
+    /// The deepest of them that is a `forever`, counted from the outside; 0 if none is.
+    forever: u16,
+    /// The loop that pure ops here must not leave.
+    pure: u16,
+    /// The loop that loads here must not leave.
+    read: u16,
+}
+
+impl Licm {
+    fn new(module: &Module, function: &Function) -> Licm {
+        let count = function.insts().len();
+        let mut licm = Licm { before: HashMap::new(), moved: vec![false; count] };
+        let shape = Shape::new(function);
+        let mut depths = vec![Depth::default(); count];
+        let mut levels = vec![0u16; function.values().len()];
+        for (inst, node) in function.insts() {
+            let parent = shape.parent[inst.index()];
+            let depth = parent.map_or(Depth::default(), |p| inside(depths[p.index()], function.inst(p).op));
+            depths[inst.index()] = depth;
+            let level = level(module, node, depth, &levels);
+            if let Some(level) = level.filter(|level| *level < depth.loops) {
+                licm.moved[inst.index()] = true;
+                let home = home(function, &shape, &depths, inst, level);
+                licm.before.entry(home).or_default().push(inst);
+            }
+            for value in node.results.iter() {
+                levels[value.index()] = level.unwrap_or(depth.loops);
+            }
+            for region in &node.regions {
+                for value in function.region(*region).params.iter() {
+                    levels[value.index()] = depth.loops + 1;
+                }
+            }
+        }
+        licm
+    }
+}
+
+/// The depth of what stands in an op's regions.
+fn inside(depth: Depth, op: Op) -> Depth {
+    let loops = depth.loops + u16::from(op.loops());
+    match op {
+        Op::Forever => Depth { loops, forever: loops, ..depth },
+        Op::If | Op::Switch => Depth { pure: depth.pure.max(depth.forever), read: depth.loops, ..depth },
+        _ => Depth { loops, ..depth },
+    }
+}
+
+/// In how many loops an op must stay, if it may move.
+fn level(module: &Module, node: &Node, depth: Depth, levels: &[u16]) -> Option<u16> {
+    let floor = match (node.op.effect(), node.buffer()) {
+        (Effect::Pure, _) => depth.pure,
+        (Effect::Read, Some(b)) if frozen(module, b) => depth.read,
+        _ => return None,
+    };
+    let args = node.args.iter().filter_map(|arg| arg.value());
+    Some(args.map(|value: Value| levels[value.index()]).fold(floor, u16::max))
+}
+
+/// The loop before which something of that level goes.
+fn home(function: &Function, shape: &Shape, depths: &[Depth], inst: Inst, level: u16) -> Inst {
+    let mut at = inst;
+    while let Some(parent) = shape.parent[at.index()] {
+        at = parent;
+        if depths[at.index()].loops == level && function.inst(at).op.loops() {
+            break;
+        }
+    }
+    at
+}
+
+impl Rule for Licm {
+    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+        if copy.from.inst(inst).op.loops() {
+            for moved in self.before.remove(&inst).into_iter().flatten() {
+                copy.plain(moved);
+            }
+        }
+        self.moved[inst.index()]
+    }
+}

@@ -1,0 +1,306 @@
+//! The one walker: copies a function, with a rule that may put something else in the place of an instruction.
+//!
+//! Everything goes through a [`Writer`], so what comes out is numbered as the text shows it. Names and places go
+//! along; a name that is taken already is dropped. What would follow a jump in its region is not copied.
+//!
+//! An access whose index has become a constant out of range is no error of the program, which wrote no such
+//! constant, but the validator would refuse it. So its copy is what it does: nothing, with zeros as results.
+
+use std::collections::HashSet;
+
+use crate::arena::{Handle, Inst, Region, Value, Values};
+use crate::module::{Attr, Function, Module, Node, Operand, Place, wide};
+use crate::op::{Form, Op};
+use crate::types::{Const, Len, Type};
+use crate::write::Writer;
+
+/// What a pass does differently from copying.
+pub(super) trait Rule: Sized {
+    /// Puts something in the place of an instruction and says so, or leaves it to be copied.
+    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool;
+
+    /// The `at`-th region of an instruction has been opened.
+    fn enter(&mut self, _copy: &mut Copier<'_>, _inst: Inst, _at: usize) {}
+
+    /// It is about to be closed.
+    fn leave(&mut self, _copy: &mut Copier<'_>, _inst: Inst, _at: usize) {}
+}
+
+/// A function being copied.
+pub(super) struct Copier<'a> {
+    /// The module it belongs to.
+    pub module: &'a Module,
+    /// What is copied.
+    pub from: &'a Function,
+    /// What is written.
+    pub to: Writer,
+    /// What stands for each value of `from`.
+    values: Vec<Option<Operand>>,
+    /// What stands for each loop and block of `from`.
+    labels: Vec<Option<Inst>>,
+    /// The instruction that gives each value of `to`.
+    defs: Vec<Option<Inst>>,
+    /// The names that are taken, if another function is copied too, and whether it is being copied.
+    taken: (HashSet<&'a str>, bool),
+    /// Room for types.
+    types: Vec<Type>,
+}
+
+/// Copies a function under a rule.
+pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl Rule) -> Function {
+    let params: Vec<Type> = from.params.iter().map(|param| from.ty(param)).collect();
+    let mut copy = Copier {
+        module,
+        from,
+        to: Writer::new(from.name.clone(), from.kind, &params, &from.results),
+        values: vec![None; from.values().len()],
+        labels: vec![None; from.insts().len()],
+        defs: Vec::new(),
+        taken: Default::default(),
+        types: Vec::new(),
+    };
+    copy.to.debug().head = from.debug.head;
+    let params = copy.to.function().params;
+    copy.stand(from.params, params, |_| true);
+    copy.insts(rule, from.body);
+    let body = copy.to.function().body;
+    copy.end(from.body, body);
+    copy.to.finish()
+}
+
+impl<'a> Copier<'a> {
+    /// What stands for an operand.
+    pub fn operand(&self, operand: Operand) -> Operand {
+        match operand {
+            // Only what cannot be reached uses a value that nothing stands for.
+            Operand::Value(value) => {
+                self.values[value.index()].unwrap_or(Operand::Const(Const::zero(self.from.ty(value))))
+            }
+            Operand::Const(_) => operand,
+        }
+    }
+
+    /// What stands for each of some operands.
+    pub fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
+        operands.iter().map(|operand| self.operand(*operand)).collect()
+    }
+
+    /// Lets an operand stand for a value from here on.
+    pub fn set(&mut self, value: Value, operand: Operand) {
+        self.values[value.index()] = Some(operand);
+    }
+
+    /// Lets operands stand for values one by one.
+    pub fn bind(&mut self, values: Values, operands: &[Operand]) {
+        for (value, operand) in values.iter().zip(operands) {
+            self.set(value, *operand);
+        }
+    }
+
+    /// The instruction that gives what has been written, if one does.
+    pub fn def(&self, operand: Operand) -> Option<&Node> {
+        let inst = self.defs.get(operand.value()?.index()).copied().flatten()?;
+        Some(self.to.function().inst(inst))
+    }
+
+    /// Copies the instructions of a region, up to the first jump.
+    pub fn insts(&mut self, rule: &mut impl Rule, region: Region) {
+        for inst in &self.from.region(region).insts {
+            self.inst(rule, *inst);
+            if self.to.ended() {
+                break;
+            }
+        }
+    }
+
+    /// Copies the instructions of a region into the one that is open, up to but without its `end`, and gives what
+    /// that ends with. Without an `end` the region jumps elsewhere and gives nothing.
+    pub fn splice(&mut self, rule: &mut impl Rule, region: Region, end: Option<Inst>) -> Vec<Operand> {
+        for inst in &self.from.region(region).insts {
+            if Some(*inst) == end {
+                return self.operands(&self.from.inst(*inst).args);
+            }
+            self.inst(rule, *inst);
+            if self.to.ended() {
+                break;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Copies an instruction as the rule has it.
+    pub fn inst(&mut self, rule: &mut impl Rule, inst: Inst) {
+        if rule.inst(self, inst) {
+            return;
+        }
+        if self.from.inst(inst).op.nests() {
+            self.nest(rule, inst);
+        } else {
+            self.plain(inst);
+        }
+    }
+
+    /// Copies an instruction that has no regions, unless it turns out to do nothing.
+    pub fn plain(&mut self, inst: Inst) -> Option<Inst> {
+        let node = self.from.inst(inst);
+        let args = self.operands(&node.args);
+        if misses(self.module, node, &args) {
+            for value in node.results.iter() {
+                self.set(value, Operand::Const(Const::zero(self.from.ty(value))));
+            }
+            return None;
+        }
+        Some(self.write(inst, node.op, self.attr(node), args))
+    }
+
+    /// Copies an instruction with its regions.
+    fn nest(&mut self, rule: &mut impl Rule, inst: Inst) {
+        let node = self.from.inst(inst);
+        let new = self.write(inst, node.op, node.attr.clone(), self.operands(&node.args));
+        for at in 0..node.regions.len() {
+            self.open(new, node.regions[at], |_| true);
+            rule.enter(self, inst, at);
+            self.insts(rule, node.regions[at]);
+            rule.leave(self, inst, at);
+            self.close(node.regions[at]);
+        }
+    }
+
+    /// What an instruction names, as the copy has it.
+    pub fn attr(&self, node: &Node) -> Attr {
+        match node.attr {
+            Attr::Target(target) => Attr::Target(self.labels[target.index()].unwrap_or(target)),
+            ref attr => attr.clone(),
+        }
+    }
+
+    /// Writes an instruction in the place of another, with the same results.
+    pub fn write(&mut self, like: Inst, op: Op, attr: Attr, args: Vec<Operand>) -> Inst {
+        self.choose(like, op, attr, args, |_| true)
+    }
+
+    /// Writes an instruction in the place of another, with those of its results that are kept.
+    pub fn choose(
+        &mut self,
+        like: Inst,
+        op: Op,
+        attr: Attr,
+        args: Vec<Operand>,
+        keep: impl Fn(usize) -> bool,
+    ) -> Inst {
+        let old = self.from.inst(like).results;
+        let types = self.types(old, &keep);
+        let (inst, results) = self.push(like, op, attr, args, &types);
+        self.types = types;
+        self.stand(old, results, keep);
+        self.labels[like.index()] = Some(inst);
+        if let Some(name) = self.from.debug.label(like) {
+            self.to.debug().labels.push((inst, name.into()));
+        }
+        inst
+    }
+
+    /// Writes an instruction where another stood.
+    pub fn push(
+        &mut self,
+        like: Inst,
+        op: Op,
+        attr: Attr,
+        args: Vec<Operand>,
+        results: &[Type],
+    ) -> (Inst, Values) {
+        let (inst, results) = self.to.push(op, attr, args, results);
+        for value in results.iter() {
+            self.defs.resize(value.index(), None);
+            self.defs.push(Some(inst));
+        }
+        if let Some(place) = self.from.debug.place(like) {
+            self.to.place(inst, place);
+        }
+        (inst, results)
+    }
+
+    /// Opens a copy of a region, with those of its parameters that are kept.
+    pub fn open(&mut self, inst: Inst, region: Region, keep: impl Fn(usize) -> bool) {
+        let old = self.from.region(region).params;
+        let types = self.types(old, &keep);
+        let params = self.to.open(inst, &types);
+        self.types = types;
+        self.stand(old, params, keep);
+    }
+
+    /// Closes a copy of a region.
+    pub fn close(&mut self, region: Region) {
+        let closed = self.to.close();
+        self.end(region, closed);
+    }
+
+    /// Copies from another function of the module, with these operands for its parameters, while `body` runs.
+    pub fn within<R>(
+        &mut self,
+        callee: &'a Function,
+        args: &[Operand],
+        body: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let from = std::mem::replace(&mut self.from, callee);
+        if self.taken.0.is_empty() {
+            self.taken.0.extend(from.debug.values.iter().map(|name| &**name));
+        }
+        self.taken.1 = true;
+        let values = std::mem::replace(&mut self.values, vec![None; callee.values().len()]);
+        let labels = std::mem::replace(&mut self.labels, vec![None; callee.insts().len()]);
+        self.bind(callee.params, args);
+        let result = body(self);
+        self.taken.1 = false;
+        (self.from, self.values, self.labels) = (from, values, labels);
+        result
+    }
+
+    /// The types of those values that are kept.
+    fn types(&mut self, values: Values, keep: impl Fn(usize) -> bool) -> Vec<Type> {
+        let mut types = std::mem::take(&mut self.types);
+        types.clear();
+        types.extend(values.iter().enumerate().filter(|(k, _)| keep(*k)).map(|(_, v)| self.from.ty(v)));
+        types
+    }
+
+    /// Lets new values stand for those old ones that are kept, one by one.
+    fn stand(&mut self, old: Values, new: Values, keep: impl Fn(usize) -> bool) {
+        let kept = old.iter().enumerate().filter(|(k, _)| keep(*k));
+        for ((_, old), new) in kept.zip(new.iter()) {
+            self.set(old, new.into());
+            self.name(old, new);
+        }
+    }
+
+    /// Gives a value the name that another has, unless it is taken.
+    pub fn name(&mut self, old: Value, new: Value) {
+        let Some(name) = self.from.debug.value(old) else { return };
+        if !self.taken.1 || self.taken.0.insert(name) {
+            let names = &mut self.to.debug().values;
+            names.resize(names.len().max(new.index() + 1), "".into());
+            names[new.index()] = name.into();
+        }
+    }
+
+    /// Lets a region end where another did.
+    fn end(&mut self, old: Region, new: Region) {
+        if let Some(place) = self.from.debug.ends.get(old.index()) {
+            let ends = &mut self.to.debug().ends;
+            ends.resize(ends.len().max(new.index() + 1), Place::default());
+            ends[new.index()] = *place;
+        }
+    }
+}
+
+/// Whether an access has a constant index out of range of a buffer of known length.
+fn misses(module: &Module, node: &Node, args: &[Operand]) -> bool {
+    let form = node.op.row().form;
+    if !matches!(form, Form::Place | Form::Wide | Form::Atomic) {
+        return false;
+    }
+    let Some(decl) = node.buffer().and_then(|b| module.buffers.get(b)) else { return false };
+    let (Len::Fixed(len), Some(Operand::Const(at))) = (decl.len, args.first()) else { return false };
+    let ahead = if form == Form::Wide { wide(decl.elem) as u64 - 1 } else { 0 };
+    at.bits() | ahead >= len
+}

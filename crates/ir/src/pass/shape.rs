@@ -1,0 +1,54 @@
+//! Who holds whom: the regions of a function as a tree, and the jumps that name each loop and block.
+
+use std::collections::HashMap;
+
+use crate::arena::{Handle, Inst, Region};
+use crate::module::{Attr, Function};
+use crate::op::Op;
+
+/// The tree of a function's instructions.
+pub(super) struct Shape {
+    /// The instruction in whose region each stands, by index; none in the body.
+    pub parent: Vec<Option<Inst>>,
+    /// The `break`s and `continue`s that name each loop and block that they name.
+    jumps: HashMap<Inst, Vec<Inst>>,
+}
+
+impl Shape {
+    /// Looks at every instruction once.
+    pub fn new(function: &Function) -> Shape {
+        let count = function.insts().len();
+        let mut shape = Shape { parent: vec![None; count], jumps: HashMap::new() };
+        for (inst, node) in function.insts() {
+            for region in &node.regions {
+                for held in &function.region(*region).insts {
+                    shape.parent[held.index()] = Some(inst);
+                }
+            }
+            if let Attr::Target(target) = node.attr {
+                shape.jumps.entry(target).or_default().push(inst);
+            }
+        }
+        shape
+    }
+
+    /// The jumps that name an instruction.
+    pub fn jumps(&self, target: Inst) -> &[Inst] {
+        self.jumps.get(&target).map_or(&[], |jumps| jumps)
+    }
+
+    /// Those of them that are of this op.
+    pub fn by(&self, target: Inst, op: Op, function: &Function) -> impl Iterator<Item = Inst> {
+        self.jumps(target).iter().copied().filter(move |inst| function.inst(*inst).op == op)
+    }
+}
+
+/// The instruction that ends a region.
+pub(super) fn last(function: &Function, region: Region) -> Option<Inst> {
+    function.region(region).insts.last().copied()
+}
+
+/// The `yield` that ends a region, if it does not end in a jump.
+pub(super) fn yielded(function: &Function, region: Region) -> Option<Inst> {
+    last(function, region).filter(|inst| function.inst(*inst).op == Op::Yield)
+}
