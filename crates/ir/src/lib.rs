@@ -1,4 +1,74 @@
-//! The language of Pelton's kernels.
+//! The language of Pelton's kernels: a small typed compute IR.
+//!
+//! A program is a [`Module`](module::Module) of buffers and functions in SSA form with structured control flow. It
+//! can be written in Rust with the [`builder`], or as [`text`]; the [validator](valid) turns it into a
+//! [`Valid`](valid::Valid) module, the only thing that everything behind it takes: the [passes](pass), the reference
+//! [interpreter](interp), and the devices of `pelton-device`.
+//!
+//! From Rust to text to a result:
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//!
+//! use pelton_ir::builder::Builder;
+//! use pelton_ir::interp::{End, Launch, Program, Schedule, Words};
+//! use pelton_ir::types::{Access, Len, Space};
+//! use pelton_ir::{text, valid};
+//!
+//! // Every lane squares its element.
+//! let mut m = Builder::new();
+//! let data = m.buffer::<u32>("data", Len::Launch, Space::Global, Access::ReadWrite);
+//! m.kernel("squares", |f| {
+//!     let at = f.lane();
+//!     let x = f.load(data.at(at));
+//!     f.store(data.at(at), x * x);
+//! });
+//! let module = m.finish();
+//!
+//! // The text says the same, and reads back to an equal module.
+//! let printed = text::print(&module);
+//! assert_eq!(
+//!     printed,
+//!     "buffer data: [u32; ?] global read_write
+//!
+//! kernel squares {
+//!   %0 = lane
+//!   %1 = load @data[%0]
+//!   %2 = mul %1, %1
+//!   store @data[%0], %2
+//! }
+//! "
+//! );
+//! assert_eq!(text::parse(&printed).unwrap(), module);
+//!
+//! // Validated, it runs.
+//! let module = valid::validate(module).unwrap();
+//! let words: Vec<AtomicU32> = [1, 2, 3, 4].map(AtomicU32::new).into();
+//! let report = Program::new(&module, None)?.run(&Launch {
+//!     groups: 1,
+//!     lanes: 4,
+//!     subgroup: 32,
+//!     buffers: vec![Words::W32(&words)],
+//!     stop: None,
+//!     deadline: None,
+//!     schedule: Schedule::Threads(1),
+//! })?;
+//! assert_eq!(report.end, End::Done);
+//! assert_eq!(words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 4, 9, 16]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Themes
+//!
+//! **Facts are said once.** The [op table](op) makes the enum, the builder's methods, the type rules, printer, parser
+//! and manual; [`eval`] is the only arithmetic; [`limits`] has every bound.
+//!
+//! **Nothing is undefined.** Every operation has one result on every device, out-of-range accesses and division by
+//! zero included. `docs/ir.md` is the manual, `docs/memory.md` the memory model.
+//!
+//! **Bad input is an error.** No text and no module makes this crate panic, hang or run out of stack.
+//!
+//! Architecture invariant: this crate knows no device and has no unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod arena;
