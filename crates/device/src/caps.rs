@@ -1,0 +1,43 @@
+//! What a device can do, as plain data.
+
+use pelton_ir::types::Scope;
+
+/// Where rings can lie for a device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Placement {
+    /// In memory that its groups poll at home.
+    Near,
+    /// In host memory that one group polls for all.
+    Far,
+}
+
+/// What a device can do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caps {
+    /// How `open` calls it.
+    pub name: String,
+    /// What it is, for people.
+    pub about: String,
+    /// Whether a kernel may stay for ever.
+    pub persistent: bool,
+    /// The widest scope at which it keeps orders; the host takes part in `System`.
+    pub scope: Scope,
+    /// Lanes in a subgroup.
+    pub subgroup: u32,
+    /// Whether subgroups of a group progress independently of each other.
+    pub independent_subgroups: bool,
+    /// Lanes a group that suit it.
+    pub lanes: u32,
+    /// The most lanes a group may have.
+    pub max_lanes: u32,
+    /// Groups a launch that suit it.
+    pub groups: u32,
+    /// Groups that progress together; of a larger launch the rest start as others end.
+    pub resident: u32,
+    /// Bytes of shared memory a group may have.
+    pub shared_bytes: usize,
+    /// Where rings can lie, best first.
+    pub placements: Vec<Placement>,
+    /// Whether asynchronous copies run.
+    pub async_copies: bool,
+}

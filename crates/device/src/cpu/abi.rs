@@ -1,0 +1,167 @@
+//! What compiled code and the runtime share: the context a group runs with, and the calls it makes.
+//!
+//! Compiled code has the signature of [`Entry`]. It reads the context's fields by their offsets, runs the group, and
+//! returns an [`Exit`].
+
+use std::cell::Cell;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::event::Key;
+
+use super::run::Shared;
+
+/// A compiled kernel: runs one group.
+pub type Entry = unsafe extern "C" fn(*const Context) -> u32;
+
+/// How a group ended.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Exit {
+    Done = 0,
+    Stopped = 1,
+    Trapped = 2,
+}
+
+/// A bound buffer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Its first word.
+    pub start: *const u8,
+    /// How many words.
+    pub len: u64,
+}
+
+/// What a group runs with.
+#[repr(C)]
+pub struct Context {
+    /// The buffers in the order of the module; shared ones lie in the scratch.
+    pub buffers: *const Slot,
+    /// The group's own memory: sinks, homes, shared buffers.
+    pub scratch: *mut u8,
+    /// The launch's stop word.
+    pub stop: *const AtomicU32,
+    /// This group's number.
+    pub group: u32,
+    /// How many groups there are.
+    pub groups: u32,
+    /// The launch.
+    pub run: *const Shared,
+    /// Set while the group has announced that it is about to park.
+    pub parking: Cell<Option<Key>>,
+    /// How often it backed off without sleeping.
+    pub spins: Cell<u32>,
+}
+
+/// Offsets for compiled code.
+#[allow(missing_docs)]
+pub mod offset {
+    use super::{Context, Slot, offset_of};
+    pub const BUFFERS: i32 = offset_of!(Context, buffers) as i32;
+    pub const SCRATCH: i32 = offset_of!(Context, scratch) as i32;
+    pub const STOP: i32 = offset_of!(Context, stop) as i32;
+    pub const GROUP: i32 = offset_of!(Context, group) as i32;
+    pub const GROUPS: i32 = offset_of!(Context, groups) as i32;
+    pub const SLOT: i32 = size_of::<Slot>() as i32;
+    pub const SLOT_LEN: i32 = offset_of!(Slot, len) as i32;
+}
+
+/// A back-off up to this long only spins: somebody who asks for so little expects an answer at once.
+const SPIN_NS: u32 = 1_000;
+/// Up to this long it gives the core away; beyond, it parks.
+const YIELD_NS: u32 = 50_000;
+/// Every so many spins the core is given away all the same, so that more workers than cores do not collapse.
+const SPINS: u32 = 64;
+
+/// `backoff`.
+///
+/// # Safety
+/// Called by compiled code with the context it was given.
+pub unsafe extern "C" fn backoff(context: *const Context, ns: u32) {
+    // SAFETY: the context outlives the group's run, and only this thread uses its cells.
+    let context = unsafe { &*context };
+    // SAFETY: the launch outlives its groups.
+    let event = unsafe { &(*context.run).event };
+    let announced = context.parking.take();
+    if ns <= YIELD_NS {
+        if let Some(key) = announced {
+            event.cancel(key);
+        }
+        let spins = context.spins.get().wrapping_add(1);
+        context.spins.set(spins);
+        if ns <= SPIN_NS && spins % SPINS != 0 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+        return;
+    }
+    match announced {
+        // The kernel looks once more at what it waits for before it comes back to park.
+        None => context.parking.set(Some(event.announce())),
+        Some(key) => event.park(key, Some(Duration::from_nanos(ns.into()))),
+    }
+}
+
+/// `clock`.
+///
+/// # Safety
+/// Called by compiled code with the context it was given.
+pub unsafe extern "C" fn clock(context: *const Context) -> u64 {
+    // SAFETY: context and launch outlive the group's run.
+    let start: Instant = unsafe { (*(*context).run).start };
+    start.elapsed().as_nanos() as u64
+}
+
+/// `fault`.
+///
+/// # Safety
+/// Called by compiled code with the context it was given.
+pub unsafe extern "C" fn fault(context: *const Context, code: u32, inst: u32) {
+    // SAFETY: context and launch outlive the group's run.
+    unsafe { (*(*context).run).record(code, inst) }
+}
+
+/// `trap`.
+///
+/// # Safety
+/// Called by compiled code with the context it was given.
+pub unsafe extern "C" fn trap(context: *const Context, code: u32, inst: u32) {
+    // SAFETY: context and launch outlive the group's run.
+    unsafe { (*(*context).run).trap(code, inst) }
+}
+
+impl Context {
+    /// A context for the groups of a launch that one thread runs.
+    pub fn new(run: &Arc<Shared>, buffers: &[Slot], scratch: *mut u8) -> Self {
+        Context {
+            buffers: buffers.as_ptr(),
+            scratch,
+            stop: run.stop.word(),
+            group: 0,
+            groups: run.groups,
+            run: Arc::as_ptr(run),
+            parking: Cell::new(None),
+            spins: Cell::new(0),
+        }
+    }
+
+    /// Whether the launch was told to end.
+    pub fn stopped(&self) -> bool {
+        // SAFETY: the launch outlives its groups.
+        unsafe { (*self.stop).load(Ordering::Relaxed) != 0 }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Some(key) = self.parking.take() {
+            // SAFETY: the launch outlives its groups.
+            unsafe { (*self.run).event.cancel(key) }
+        }
+    }
+}

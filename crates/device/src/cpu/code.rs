@@ -1,0 +1,184 @@
+//! Compiled kernels: what Cranelift makes of them, kept by content.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Linkage, Module as _, default_libcall_names};
+use pelton_ir::arena::{Func, Handle};
+use pelton_ir::limits::MAX_INSTS;
+use pelton_ir::module::{Function, Module, Place, Site};
+use pelton_ir::op::Op;
+use pelton_ir::pass;
+use pelton_ir::valid::{Valid, validate};
+
+use crate::error::DeviceError;
+
+use super::abi::Entry;
+use super::lower::{Frame, lower};
+
+/// Bytes that a group may use beside its buffers.
+pub const MAX_FRAME: usize = 64 << 20;
+
+/// A compiled kernel.
+pub struct Code {
+    /// Runs one group.
+    pub entry: Entry,
+    /// The memory a group needs.
+    pub frame: Frame,
+    /// Where each instruction of the compiled function came from.
+    sites: Vec<Site>,
+    /// Owns the machine code; taken when it is freed.
+    module: Mutex<Option<JITModule>>,
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Code({} bytes a group)", self.frame.bytes)
+    }
+}
+
+impl Code {
+    /// Where a compiled instruction stands in the module that was handed in.
+    pub fn site(&self, inst: u32) -> Site {
+        self.sites[inst as usize]
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
+            // SAFETY: launches hold the code they run, so nobody runs it any more.
+            unsafe { module.free_memory() }
+        }
+    }
+}
+
+/// What a kernel is compiled from, and for.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    module: Module,
+    kernel: Func,
+    lanes: u32,
+}
+
+/// Compiles kernels, each once.
+pub struct Compiler {
+    isa: OwnedTargetIsa,
+    subgroup: u32,
+    cache: Mutex<HashMap<Key, Arc<Code>>>,
+}
+
+impl fmt::Debug for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Compiler({})", self.isa.triple())
+    }
+}
+
+fn codegen(error: impl fmt::Display) -> DeviceError {
+    DeviceError::Codegen(error.to_string())
+}
+
+impl Compiler {
+    /// For this machine.
+    pub fn new(subgroup: u32) -> Result<Self, DeviceError> {
+        let mut flags = settings::builder();
+        for (name, value) in
+            [("opt_level", "speed"), ("use_colocated_libcalls", "false"), ("is_pic", "false")]
+        {
+            flags.set(name, value).map_err(codegen)?;
+        }
+        flags
+            .set("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" })
+            .map_err(codegen)?;
+        let isa = cranelift_native::builder().map_err(codegen)?;
+        let isa = isa.finish(settings::Flags::new(flags)).map_err(codegen)?;
+        Ok(Compiler { isa, subgroup, cache: Mutex::default() })
+    }
+
+    /// Lanes in a subgroup.
+    pub fn subgroup(&self) -> u32 {
+        self.subgroup
+    }
+
+    /// The machine it compiles for.
+    pub fn target(&self) -> String {
+        self.isa.triple().to_string()
+    }
+
+    /// The compiled kernel, made now or before.
+    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<Code>, DeviceError> {
+        let key = Key { module: (**module).clone(), kernel, lanes };
+        let cache = || self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(code) = cache().get(&key) {
+            return Ok(code.clone());
+        }
+        let code = Arc::new(self.fresh(module, kernel, lanes)?);
+        Ok(cache().entry(key).or_insert(code).clone())
+    }
+
+    /// The kernel in Cranelift's IR, before its own optimiser.
+    pub fn clif(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<ir::Function, DeviceError> {
+        let (ready, kernel) = prepare(module, kernel)?;
+        Ok(lower(&ready, kernel, lanes, self.subgroup, &*self.isa).0)
+    }
+
+    fn fresh(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Code, DeviceError> {
+        let (ready, kernel) = prepare(module, kernel)?;
+        let (function, frame) = lower(&ready, kernel, lanes, self.subgroup, &*self.isa);
+        if frame.bytes > MAX_FRAME {
+            let (found, most) = (frame.bytes as u64, MAX_FRAME as u64);
+            return Err(DeviceError::Limit {
+                device: "cpu".into(),
+                what: "the memory a group needs",
+                found,
+                most,
+            });
+        }
+        let mut jit = JITModule::new(JITBuilder::with_isa(self.isa.clone(), default_libcall_names()));
+        let id = jit.declare_function("kernel", Linkage::Local, &function.signature).map_err(codegen)?;
+        let mut context = cranelift_codegen::Context::for_function(function);
+        jit.define_function(id, &mut context).map_err(|error| codegen(format!("{error:?}")))?;
+        jit.finalize_definitions().map_err(codegen)?;
+        let address = jit.get_finalized_function(id);
+        // SAFETY: the function was made with the signature of `Entry`.
+        let entry = unsafe { std::mem::transmute::<*const u8, Entry>(address) };
+        let sites = ready.functions[kernel].debug.places.iter().map(|place| unmark(*place)).collect();
+        Ok(Code { entry, frame, sites, module: Mutex::new(Some(jit)) })
+    }
+}
+
+/// Optimises and inlines, remembering where every instruction came from.
+fn prepare(module: &Valid, kernel: Func) -> Result<(Valid, Func), DeviceError> {
+    let mut marked = (**module).clone();
+    for (func, function) in marked.functions.iter_mut() {
+        mark(func, function);
+    }
+    let marked = validate(marked).map_err(|invalid| codegen(invalid.to_string()))?;
+    let ready = pass::optimize(&pass::inline::inline(&marked, MAX_INSTS).module);
+    let function = &ready.functions[kernel];
+    for (_, node) in function.insts() {
+        if node.op == Op::Call {
+            return Err(DeviceError::Codegen("calls expand to more than can be compiled".into()));
+        }
+        if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
+            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name });
+        }
+    }
+    Ok((ready, kernel))
+}
+
+/// Places go through the passes untouched, so for the time being they hold sites.
+fn mark(func: Func, function: &mut Function) {
+    let start = func.index() as u32;
+    let places = (0..function.insts().len()).map(|inst| Place { start, end: inst as u32 });
+    function.debug.places = places.collect();
+}
+
+fn unmark(place: Place) -> Site {
+    Site { func: Func::new(place.start as usize), inst: Handle::new(place.end as usize) }
+}

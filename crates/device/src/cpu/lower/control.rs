@@ -1,0 +1,338 @@
+//! Structured control flow and jumps.
+//!
+//! A loop, block, `if` or `switch` is a set of Cranelift blocks. What it carries and gives goes through block
+//! parameters where the values are of the scope itself, and through homes where lanes of the scope have their own. A
+//! jump from a narrower scope (a lane that breaks out of a block of the group) stores to the homes, marks the lane as
+//! gone until the target, and ends its turn.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
+use cranelift_frontend::Switch;
+use pelton_ir::arena::{Handle, Inst, Region, Value};
+use pelton_ir::module::{Attr, Operand};
+use pelton_ir::op::Op;
+use pelton_ir::types::Type;
+
+use super::super::plan::{Plan, Where};
+use super::{Lower, clif};
+
+/// What jumps to an instruction need to know.
+#[derive(Clone)]
+pub struct Target {
+    /// Where it runs.
+    at: Where,
+    /// Where `break` and the ends of regions go, with the results.
+    leave: ir::Block,
+    /// Where `continue` goes, with the carried values.
+    again: Option<ir::Block>,
+    /// The carried values, as parameters of the loop.
+    carried: Vec<Value>,
+    results: Vec<Value>,
+    /// A `while`'s body and way out, for the end of its test.
+    test: Option<(ir::Block, ir::Block)>,
+}
+
+/// Which way a jump goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Leave,
+    Again,
+}
+
+impl Lower<'_> {
+    /// An instruction with regions, in the scope. With plans, lanes meet in it.
+    pub fn nest(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+        let node = self.function.inst(inst);
+        let leave = self.builder.create_block();
+        let carried = match node.op {
+            op if op.loops() => {
+                let params = self.function.region(node.regions[0]).params;
+                params.iter().skip(usize::from(op == Op::Loop)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let target = Target {
+            at: self.scope.at,
+            leave,
+            again: None,
+            carried,
+            results: node.results.iter().collect(),
+            test: None,
+        };
+        self.targets[inst.index()] = Some(target);
+        match node.op {
+            Op::If => self.branch(inst, plans),
+            Op::Switch => self.switch(inst, plans),
+            Op::Block => self.region(node.regions[0], plans.map(|plans| &plans[0])),
+            Op::Loop => self.count(inst, plans),
+            _ => self.repeat(inst, plans),
+        }
+        let results: Vec<Value> = node.results.iter().collect();
+        self.arrive(leave, &results);
+        self.rejoin(inst);
+    }
+
+    /// The instructions of a region, or its plan.
+    fn region(&mut self, region: Region, plan: Option<&Plan>) {
+        match plan {
+            Some(plan) => self.plan(plan),
+            None => self.function.region(region).insts.iter().for_each(|inst| self.step(*inst)),
+        }
+    }
+
+    fn branch(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+        let node = self.function.inst(inst);
+        let sides = [self.builder.create_block(), self.builder.create_block()];
+        let condition = self.get(node.args[0]);
+        self.builder.ins().brif(condition, sides[0], &[], sides[1], &[]);
+        for (k, side) in sides.into_iter().enumerate() {
+            self.builder.switch_to_block(side);
+            self.region(node.regions[k], plans.map(|plans| &plans[k]));
+        }
+    }
+
+    fn switch(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+        let node = self.function.inst(inst);
+        let Attr::Cases(cases) = &node.attr else { unreachable!("a switch has cases") };
+        let on = self.get(node.args[0]);
+        let blocks: Vec<ir::Block> = node.regions.iter().map(|_| self.builder.create_block()).collect();
+        let mut switch = Switch::new();
+        for (case, block) in cases.iter().zip(&blocks) {
+            case.iter().for_each(|x| switch.set_entry(u128::from(*x), *block));
+        }
+        switch.emit(&mut self.builder, on, blocks[blocks.len() - 1]);
+        for (k, block) in blocks.into_iter().enumerate() {
+            self.builder.switch_to_block(block);
+            self.region(node.regions[k], plans.map(|plans| &plans[k]));
+        }
+    }
+
+    /// A counted loop: the number of turns is known before the first.
+    fn count(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+        let node = self.function.inst(inst);
+        let counter = self.function.region(node.regions[0]).params.get(0);
+        let (from, to, step) = (self.get(node.args[0]), self.get(node.args[1]), self.get(node.args[2]));
+        let signed = self.function.operand_ty(node.args[0]) == Type::I32;
+        let turns = self.turns_of((from, to, step), signed, self.constant(node.args[2]) == Some(1));
+        let (head, body, out, again) = self.loop_blocks(inst);
+        let at = self.builder.append_block_param(head, types::I32);
+        let left = self.builder.append_block_param(head, types::I32);
+        self.enter(inst, head, &[from, turns]);
+        let carried = self.carried(inst);
+        self.arrive(head, &carried);
+        self.builder.ins().brif(left, body, &[], out, &[]);
+        self.builder.switch_to_block(body);
+        self.set(counter, at);
+        self.region(node.regions[0], plans.map(|plans| &plans[0]));
+        self.arrive(again, &[]);
+        self.rejoin(inst);
+        let next = self.builder.ins().iadd(at, step);
+        let fewer = self.builder.ins().iadd_imm_s(left, -1);
+        self.back(again, head, &[next, fewer]);
+        self.out(inst, out);
+    }
+
+    /// ⌈(to − from) / step⌉, or none.
+    fn turns_of(
+        &mut self,
+        (from, to, step): (ir::Value, ir::Value, ir::Value),
+        signed: bool,
+        by_one: bool,
+    ) -> ir::Value {
+        let less = if signed { IntCC::SignedLessThan } else { IntCC::UnsignedLessThan };
+        let zero = self.int(types::I32, 0);
+        let some = self.builder.ins().icmp(less, from, to);
+        let distance = self.builder.ins().isub(to, from);
+        if by_one {
+            return self.builder.ins().select(some, distance, zero);
+        }
+        let forward = self.builder.ins().icmp(less, zero, step);
+        let any = self.builder.ins().band(some, forward);
+        let one = self.int(types::I32, 1);
+        let step = self.builder.ins().select(forward, step, one);
+        let before_last = self.builder.ins().iadd_imm_s(distance, -1);
+        let whole = self.builder.ins().udiv(before_last, step);
+        let turns = self.builder.ins().iadd_imm_u(whole, 1);
+        self.builder.ins().select(any, turns, zero)
+    }
+
+    /// `while` and `forever`, whose back-edges look at the stop word.
+    fn repeat(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+        let node = self.function.inst(inst);
+        let (head, body, out, again) = self.loop_blocks(inst);
+        self.enter(inst, head, &[]);
+        let carried = self.carried(inst);
+        self.arrive(head, &carried);
+        self.region(node.regions[0], plans.map(|plans| &plans[0]));
+        if node.op == Op::While {
+            self.builder.switch_to_block(body);
+            self.region(node.regions[1], plans.map(|plans| &plans[1]));
+        }
+        self.arrive(again, &[]);
+        self.rejoin(inst);
+        let stop = self.builder.ins().atomic_load(types::I32, super::trusted(), self.entry.stop);
+        let on = self.builder.create_block();
+        self.builder.ins().brif(stop, self.exits.stopped, &[], on, &[]);
+        self.builder.switch_to_block(on);
+        self.back(again, head, &[]);
+        if node.op == Op::While {
+            self.out(inst, out);
+        }
+    }
+
+    /// The blocks of a loop: its head, its body, the way out at the head, and the end of a turn.
+    fn loop_blocks(&mut self, inst: Inst) -> (ir::Block, ir::Block, ir::Block, ir::Block) {
+        let mut block = || self.builder.create_block();
+        let (head, body, out, again) = (block(), block(), block(), block());
+        let target = self.targets[inst.index()].as_mut().expect("the loop is open");
+        target.again = Some(again);
+        target.test = Some((body, out));
+        let carried = target.carried.clone();
+        for value in carried {
+            if self.own(value) {
+                self.builder.append_block_param(again, clif(self.function.ty(value)));
+            }
+        }
+        (head, body, out, again)
+    }
+
+    fn carried(&self, inst: Inst) -> Vec<Value> {
+        self.targets[inst.index()].as_ref().expect("the loop is open").carried.clone()
+    }
+
+    /// Goes to a loop's head for the first time.
+    fn enter(&mut self, inst: Inst, head: ir::Block, first: &[ir::Value]) {
+        let carried = self.carried(inst);
+        let init = self.function.inst(inst).carried();
+        let mut args: Vec<BlockArg> = first.iter().map(|x| (*x).into()).collect();
+        args.extend(self.pass(init, &carried));
+        self.builder.ins().jump(head, &args);
+    }
+
+    /// Goes back to a loop's head from the end of a turn.
+    fn back(&mut self, again: ir::Block, head: ir::Block, first: &[ir::Value]) {
+        let carried = self.builder.block_params(again).to_vec();
+        let args: Vec<BlockArg> = first.iter().chain(&carried).map(|x| (*x).into()).collect();
+        self.builder.ins().jump(head, &args);
+    }
+
+    /// Leaves a loop at its head: what it carries is what it gives.
+    fn out(&mut self, inst: Inst, out: ir::Block) {
+        self.builder.switch_to_block(out);
+        let target = self.targets[inst.index()].clone().expect("the loop is open");
+        let carried: Vec<Operand> = target.carried.iter().map(|value| Operand::Value(*value)).collect();
+        let args = self.pass(&carried, &target.results);
+        self.builder.ins().jump(target.leave, &args);
+    }
+
+    /// Whether a value made in the scope is passed by block parameter.
+    fn own(&self, value: Value) -> bool {
+        self.uniform.level(value) >= self.scope.level()
+    }
+
+    /// Continues at a block, with parameters for those values that are the scope's own.
+    fn arrive(&mut self, block: ir::Block, values: &[Value]) {
+        self.builder.switch_to_block(block);
+        for value in values {
+            if self.own(*value) {
+                let made = self.builder.append_block_param(block, clif(self.function.ty(*value)));
+                self.set(*value, made);
+            }
+        }
+    }
+
+    /// Passes operands to values of the same scope: arguments for the scope's own, copies for what lanes keep at home.
+    fn pass(&mut self, args: &[Operand], to: &[Value]) -> Vec<BlockArg> {
+        let mut own = Vec::new();
+        let mut kept = Vec::new();
+        for (arg, to) in args.iter().zip(to) {
+            if self.own(*to) {
+                own.push(self.get(*arg).into());
+            } else {
+                kept.push((*arg, *to));
+            }
+        }
+        if !kept.is_empty() {
+            self.each_lane(0, |lower| lower.send(&kept));
+        }
+        own
+    }
+
+    /// Stores a lane's operands in homes: all are read before the first is written.
+    fn send(&mut self, pairs: &[(Operand, Value)]) {
+        let values: Vec<ir::Value> = pairs.iter().map(|(arg, _)| self.get(*arg)).collect();
+        for ((_, to), value) in pairs.iter().zip(values) {
+            self.keep(*to, value);
+        }
+    }
+
+    /// The end of a region.
+    pub fn end(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        match (node.op, &node.attr) {
+            (Op::Return, _) if self.scope.alone || self.scope.at == Where::default() => {
+                self.builder.ins().jump(self.exits.done, &[]);
+            }
+            (Op::Return, _) => self.stray(None, &[]),
+            (Op::Break, Attr::Target(target)) => self.jump(*target, Way::Leave, &node.args),
+            (Op::Continue, Attr::Target(target)) => self.jump(*target, Way::Again, &node.args),
+            _ => self.finish(inst),
+        }
+        // What follows an end is never reached, but the builder wants a block to write in.
+        let after = self.builder.create_block();
+        self.builder.switch_to_block(after);
+    }
+
+    /// `yield`: what it does depends on whose region it ends.
+    fn finish(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        let (owner, at) = self.owner(inst);
+        match (self.function.inst(owner).op, at) {
+            (Op::While, 0) => {
+                let test = self.targets[owner.index()].as_ref().and_then(|target| target.test);
+                let (body, out) = test.expect("the loop is open");
+                let more = self.get(node.args[0]);
+                self.builder.ins().brif(more, body, &[], out, &[]);
+            }
+            (op, _) if op.loops() => self.jump(owner, Way::Again, &node.args),
+            _ => self.jump(owner, Way::Leave, &node.args),
+        }
+    }
+
+    /// The instruction whose region an end is in, and which region that is.
+    fn owner(&self, end: Inst) -> (Inst, usize) {
+        self.ends[end.index()].expect("a yield is in a region of an instruction")
+    }
+
+    fn jump(&mut self, inst: Inst, way: Way, args: &[Operand]) {
+        let target = self.targets[inst.index()].clone().expect("the target is open");
+        let (block, to) = match way {
+            Way::Leave => (Some(target.leave), &target.results),
+            Way::Again => (target.again, &target.carried),
+        };
+        if target.at == self.scope.at {
+            let args = self.pass(args, to);
+            self.builder.ins().jump(block.expect("only loops go on"), &args);
+        } else {
+            let pairs: Vec<(Operand, Value)> = args.iter().copied().zip(to.iter().copied()).collect();
+            self.stray(Some(inst), &pairs);
+        }
+    }
+
+    /// Leaves for a target of a wider scope, and ends this turn.
+    fn stray(&mut self, target: Option<Inst>, pairs: &[(Operand, Value)]) {
+        let turn = self.scope.turn.expect("a narrower scope is a loop");
+        let marks = self.split.is_some_and(|split| split.strays);
+        let go = |lower: &mut Self| {
+            lower.send(pairs);
+            if marks {
+                lower.leave(target);
+            }
+        };
+        match self.scope.lane {
+            Some(_) => go(self),
+            None => self.each_lane(0, go),
+        }
+        self.builder.ins().jump(turn, &[]);
+    }
+}

@@ -1,0 +1,346 @@
+//! From a validated kernel to Cranelift's IR.
+//!
+//! A function is made for groups of a fixed number of lanes; it runs one group. With one lane it is the kernel as it
+//! stands. With more it follows the [`Split`](super::plan::Split): code of the group, loops over subgroups, loops over
+//! lanes. `scope.rs` has those loops and the homes of values, `control.rs` structured control flow and jumps, `pure.rs`
+//! arithmetic, `memory.rs` accesses, `meet.rs` what lanes do together.
+//!
+//! Bounds cost a compare and a conditional move: an access out of range goes to a sink, zero for loads and never read
+//! for stores, so there is no branch to mispredict.
+
+mod control;
+mod meet;
+mod memory;
+mod pure;
+mod scope;
+
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, UserFuncName, types};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use pelton_ir::arena::{Func, Handle, Inst};
+use pelton_ir::module::{Function, Operand};
+use pelton_ir::op::{Effect, Form, Op};
+use pelton_ir::pass::bounds::{Bounds, Geometry};
+use pelton_ir::types::{Len, Space, Type};
+use pelton_ir::valid::{Level, Uniformity, Valid};
+
+use super::abi::{self, Exit, offset};
+use super::plan::{Split, Where};
+use control::Target;
+use scope::Scope;
+
+/// The memory a group needs beside its buffers.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Its size.
+    pub bytes: usize,
+    /// The part that must be zero when a group starts: loads' sink and shared buffers.
+    pub zero: std::ops::Range<usize>,
+}
+
+/// Where stores out of range go.
+const SINK: i32 = 16;
+/// The first byte behind the sinks.
+const HOMES: usize = 32;
+
+/// The Cranelift type of a type.
+fn clif(ty: Type) -> ir::Type {
+    match ty {
+        Type::U32 | Type::I32 => types::I32,
+        Type::U64 => types::I64,
+        Type::F32 => types::F32,
+        Type::Bool => types::I8,
+    }
+}
+
+/// Flags of accesses that are aligned and cannot trap.
+fn trusted() -> MemFlagsData {
+    MemFlagsData::trusted()
+}
+
+/// Lowers a kernel whose calls are all inlined.
+pub fn lower(
+    module: &Valid,
+    kernel: Func,
+    lanes: u32,
+    subgroup: u32,
+    isa: &dyn TargetIsa,
+) -> (ir::Function, Frame) {
+    let mut signature = Signature::new(CallConv::triple_default(isa.triple()));
+    signature.params.push(AbiParam::new(types::I64));
+    signature.returns.push(AbiParam::new(types::I32));
+    let mut function = ir::Function::with_name_signature(UserFuncName::user(0, 0), signature);
+    let mut context = FunctionBuilderContext::new();
+    let source = &module.functions[kernel];
+    let uniform = module.uniformity(kernel);
+    let split = (lanes > 1).then(|| Split::new(source, uniform));
+    let mut lower = Lower::new(
+        FunctionBuilder::new(&mut function, &mut context),
+        (module, kernel),
+        split.as_ref(),
+        (lanes, subgroup),
+    );
+    lower.body();
+    let frame = lower.frame.clone();
+    let Lower { builder, .. } = lower;
+    builder.finalize(isa.frontend_config());
+    (function, frame)
+}
+
+/// A function in the making.
+struct Lower<'a> {
+    builder: FunctionBuilder<'a>,
+    module: &'a Valid,
+    function: &'a Function,
+    kernel: Func,
+    uniform: &'a Uniformity,
+    bounds: Bounds,
+    /// None for one lane.
+    split: Option<&'a Split>,
+    lanes: u32,
+    subgroup: u32,
+    frame: Frame,
+    /// The pointers and numbers that the entry block reads from the context.
+    entry: Entry,
+    /// Start and length of each buffer.
+    buffers: Vec<(ir::Value, ir::Value)>,
+    /// Each value as last made; meaningful where it reaches.
+    made: Vec<Option<ir::Value>>,
+    /// The op that makes each value, if an instruction does.
+    ops: Vec<Option<Op>>,
+    /// Where in the scratch each value's home is.
+    homes: Vec<Option<i32>>,
+    /// What jumps can name.
+    targets: Vec<Option<Target>>,
+    /// For each end of a region, the instruction that the region belongs to, and which of its regions it is.
+    ends: Vec<Option<(Inst, usize)>>,
+    scope: Scope,
+    exits: Exits,
+}
+
+/// What the entry block reads from the context.
+struct Entry {
+    context: ir::Value,
+    scratch: ir::Value,
+    stop: ir::Value,
+    group: ir::Value,
+    groups: ir::Value,
+}
+
+/// The blocks that leave the function.
+struct Exits {
+    done: ir::Block,
+    stopped: ir::Block,
+    trapped: ir::Block,
+}
+
+impl<'a> Lower<'a> {
+    fn new(
+        mut builder: FunctionBuilder<'a>,
+        (module, kernel): (&'a Valid, Func),
+        split: Option<&'a Split>,
+        (lanes, subgroup): (u32, u32),
+    ) -> Self {
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        let context = builder.block_params(block)[0];
+        let mut field = |ty, at| builder.ins().load(ty, trusted().with_readonly(), context, at);
+        let entry = Entry {
+            context,
+            scratch: field(types::I64, offset::SCRATCH),
+            stop: field(types::I64, offset::STOP),
+            group: field(types::I32, offset::GROUP),
+            groups: field(types::I32, offset::GROUPS),
+        };
+        let mut exit = || builder.create_block();
+        let exits = Exits { done: exit(), stopped: exit(), trapped: exit() };
+        let function = &module.functions[kernel];
+        let mut ops = vec![None; function.values().len()];
+        let mut ends = vec![None; function.insts().len()];
+        for (inst, node) in function.insts() {
+            node.results.iter().for_each(|value| ops[value.index()] = Some(node.op));
+            for (k, region) in node.regions.iter().enumerate() {
+                let end = function.region(*region).insts.last().expect("a region has an end");
+                ends[end.index()] = Some((inst, k));
+            }
+        }
+        let mut lower = Lower {
+            builder,
+            module,
+            function,
+            kernel,
+            uniform: module.uniformity(kernel),
+            bounds: Bounds::new(
+                module,
+                Geometry { lanes: Some(lanes), subgroup: Some(subgroup), groups: None },
+            ),
+            split,
+            lanes,
+            subgroup,
+            frame: Frame { bytes: 0, zero: 0..0 },
+            entry,
+            buffers: Vec::new(),
+            made: vec![None; function.values().len()],
+            ops,
+            homes: vec![None; function.values().len()],
+            targets: (0..function.insts().len()).map(|_| None).collect(),
+            ends,
+            scope: Scope::group(),
+            exits,
+        };
+        lower.lay_out();
+        lower
+    }
+
+    /// Gives homes and shared buffers their places, and reads the buffer table.
+    fn lay_out(&mut self) {
+        let mut end = HOMES;
+        let mut take = |bytes: usize| {
+            let at = end;
+            end = (end + bytes).next_multiple_of(16);
+            at as i32
+        };
+        let mask = take(self.lanes as usize * 4);
+        self.scope.mask = mask;
+        for (value, ty) in self.function.values() {
+            let kept = self.split.is_some_and(|split| split.home[value.index()]) && !self.rebuilt(value);
+            let count = match self.uniform.level(value) {
+                Level::Group => 1,
+                Level::Subgroup => self.lanes.div_ceil(self.subgroup),
+                Level::Lane => self.lanes,
+            };
+            if kept {
+                self.homes[value.index()] = Some(take(count as usize * clif(ty).bytes() as usize));
+            }
+        }
+        let shared = take(0);
+        let module = self.module;
+        let table = self.builder.ins().load(
+            types::I64,
+            trusted().with_readonly(),
+            self.entry.context,
+            offset::BUFFERS,
+        );
+        for (at, (_, decl)) in module.buffers.iter().enumerate() {
+            let bytes = if decl.elem.bits() == 64 { 8 } else { 4 };
+            let slot = at as i32 * offset::SLOT;
+            let flags = trusted().with_readonly();
+            let pair = match (decl.space, decl.len) {
+                (Space::Shared, Len::Fixed(len)) => {
+                    let home = take(len as usize * bytes);
+                    let start = self.builder.ins().iadd_imm_s(self.entry.scratch, i64::from(home));
+                    (start, self.builder.ins().iconst(types::I32, len as i64))
+                }
+                (_, Len::Fixed(len)) => {
+                    let start = self.builder.ins().load(types::I64, flags, table, slot);
+                    (start, self.builder.ins().iconst(types::I32, len as i64))
+                }
+                (_, Len::Launch) => {
+                    let start = self.builder.ins().load(types::I64, flags, table, slot);
+                    (start, self.builder.ins().load(types::I32, flags, table, slot + offset::SLOT_LEN))
+                }
+            };
+            self.buffers.push(pair);
+        }
+        self.frame = Frame { bytes: end, zero: shared as usize..end };
+    }
+
+    /// The whole function.
+    fn body(&mut self) {
+        match self.split {
+            None => {
+                let insts = &self.function.region(self.function.body).insts;
+                let zero = self.int(types::I32, 0);
+                self.scope =
+                    Scope { at: Where { subgroups: None, lanes: Some(0) }, lane: Some(zero), ..self.scope };
+                self.scope.alone = true;
+                insts.iter().for_each(|inst| self.step(*inst));
+            }
+            Some(split) => {
+                if split.strays {
+                    self.clear_mask();
+                }
+                self.plan(&split.plan);
+            }
+        }
+        for (block, exit) in [
+            (self.exits.done, Exit::Done),
+            (self.exits.stopped, Exit::Stopped),
+            (self.exits.trapped, Exit::Trapped),
+        ] {
+            self.builder.switch_to_block(block);
+            let code = self.int(types::I32, exit as i64);
+            self.builder.ins().return_(&[code]);
+        }
+        self.builder.seal_all_blocks();
+    }
+
+    /// An instruction that every lane runs by itself, or that runs once.
+    fn step(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        let row = node.op.row();
+        match (node.op, row.form, row.effect) {
+            (op, ..) if op.nests() => self.nest(inst, None),
+            (op, ..) if op.ends() => self.end(inst),
+            (_, _, Effect::Sync) => self.alone(inst),
+            (_, Form::Place | Form::Wide | Form::Atomic | Form::Fence, _) => self.access(inst),
+            (Op::Backoff | Op::Clock | Op::Trap | Op::Fault, ..) => self.call(inst),
+            _ => {
+                let value = self.pure(inst);
+                self.set(node.results.get(0), value);
+            }
+        }
+    }
+
+    /// An instruction that the runtime does.
+    fn call(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        let mut signature = Signature::new(self.builder.func.signature.call_conv);
+        signature.params.push(AbiParam::new(types::I64));
+        let mut args = vec![self.entry.context];
+        for arg in &node.args {
+            signature.params.push(AbiParam::new(types::I32));
+            let arg = self.get(*arg);
+            args.push(arg);
+        }
+        let site = self.int(types::I32, inst.index() as i64);
+        let address = match node.op {
+            Op::Backoff => abi::backoff as *const () as usize,
+            Op::Clock => {
+                signature.returns.push(AbiParam::new(types::I64));
+                abi::clock as *const () as usize
+            }
+            op => {
+                signature.params.push(AbiParam::new(types::I32));
+                args.push(site);
+                if op == Op::Trap {
+                    abi::trap as *const () as usize
+                } else {
+                    abi::fault as *const () as usize
+                }
+            }
+        };
+        let signature = self.builder.import_signature(signature);
+        let address = self.int(types::I64, address as i64);
+        let call = self.builder.ins().call_indirect(signature, address, &args);
+        if let Some(value) = node.results.iter().next() {
+            let result = self.builder.inst_results(call)[0];
+            self.set(value, result);
+        }
+        if node.op == Op::Trap {
+            self.builder.ins().jump(self.exits.trapped, &[]);
+            let after = self.builder.create_block();
+            self.builder.switch_to_block(after);
+        }
+    }
+
+    fn int(&mut self, ty: ir::Type, x: i64) -> ir::Value {
+        self.builder.ins().iconst(ty, x)
+    }
+
+    /// The constant of an operand, if it is one.
+    fn constant(&self, operand: Operand) -> Option<u64> {
+        operand.constant().map(|c| c.bits())
+    }
+}

@@ -1,0 +1,293 @@
+//! Scopes: where code runs, the loops over subgroups and lanes, and where values are found.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
+use pelton_ir::arena::{Handle, Inst, Value};
+use pelton_ir::module::Operand;
+use pelton_ir::op::Op;
+use pelton_ir::types::Type;
+use pelton_ir::valid::Level;
+
+use super::super::plan::{Plan, Step, Where};
+use super::{Lower, clif, trusted};
+
+/// Where code runs.
+#[derive(Clone, Copy)]
+pub struct Scope {
+    /// The loops around it.
+    pub at: Where,
+    /// The group is this one lane.
+    pub alone: bool,
+    /// This lane's number, in a loop over lanes.
+    pub lane: Option<ir::Value>,
+    /// This subgroup's number, in a loop over subgroups.
+    pub subgroup: Option<ir::Value>,
+    /// The end of this turn of the innermost loop over lanes or subgroups.
+    pub turn: Option<ir::Block>,
+    /// Where the mask of lanes that left is.
+    pub mask: i32,
+}
+
+impl Scope {
+    /// Code of the group.
+    pub fn group() -> Self {
+        Scope { at: Where::default(), alone: false, lane: None, subgroup: None, turn: None, mask: 0 }
+    }
+
+    /// Whose code it is.
+    pub fn level(&self) -> Level {
+        match (self.at.lanes, self.at.subgroups) {
+            (Some(_), _) => Level::Lane,
+            (None, Some(_)) => Level::Subgroup,
+            (None, None) => Level::Group,
+        }
+    }
+}
+
+impl Lower<'_> {
+    /// The steps of a plan, in the scope.
+    pub fn plan(&mut self, plan: &Plan) {
+        for step in &plan.steps {
+            match step {
+                Step::Once(inst) => self.step(*inst),
+                Step::Meet(inst) => self.meet(*inst),
+                Step::Nest(inst, plans) => self.nest(*inst, Some(plans)),
+                Step::End(inst) => self.end(*inst),
+                Step::Lanes(id, insts) => {
+                    self.each_lane(*id, |lower| insts.iter().for_each(|inst| lower.step(*inst)))
+                }
+                Step::Subgroups(id, plan) => self.each_subgroup(*id, |lower| lower.plan(plan)),
+            }
+        }
+    }
+
+    /// The lanes of the scope: the first, and the one after the last.
+    pub fn bounds_of_lanes(&mut self) -> (ir::Value, ir::Value) {
+        let all = self.int(types::I32, self.lanes.into());
+        match self.scope.subgroup {
+            None => (self.int(types::I32, 0), all),
+            Some(subgroup) => {
+                let first = self.builder.ins().imul_imm_u(subgroup, i64::from(self.subgroup));
+                let next = self.builder.ins().iadd_imm_u(first, i64::from(self.subgroup));
+                (first, self.builder.ins().umin(next, all))
+            }
+        }
+    }
+
+    /// A loop over the lanes of the scope that are still there.
+    pub fn each_lane(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
+        let (first, end) = self.bounds_of_lanes();
+        let masked = self.split.is_some_and(|split| split.strays);
+        let mask = self.scope.mask;
+        self.turns(first, end, |lower, lane, turn| {
+            let outer = lower.scope;
+            lower.scope.at.lanes = Some(id);
+            lower.scope.lane = Some(lane);
+            lower.scope.turn = Some(turn);
+            if masked {
+                let gone = lower.load_at(types::I32, mask, lane);
+                let there = lower.builder.create_block();
+                lower.builder.ins().brif(gone, turn, &[], there, &[]);
+                lower.builder.switch_to_block(there);
+            }
+            body(lower);
+            lower.scope = outer;
+        });
+    }
+
+    /// A loop over the subgroups of the group.
+    fn each_subgroup(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
+        let first = self.int(types::I32, 0);
+        let end = self.int(types::I32, self.lanes.div_ceil(self.subgroup).into());
+        self.turns(first, end, |lower, subgroup, turn| {
+            let outer = lower.scope;
+            lower.scope.at.subgroups = Some(id);
+            lower.scope.subgroup = Some(subgroup);
+            lower.scope.turn = Some(turn);
+            body(lower);
+            lower.scope = outer;
+        });
+    }
+
+    /// A loop from `first` to `end`, which is not empty.
+    fn turns(
+        &mut self,
+        first: ir::Value,
+        end: ir::Value,
+        body: impl FnOnce(&mut Self, ir::Value, ir::Block),
+    ) {
+        let head = self.builder.create_block();
+        let turn = self.builder.create_block();
+        let after = self.builder.create_block();
+        let at = self.builder.append_block_param(head, types::I32);
+        self.builder.ins().jump(head, &[first.into()]);
+        self.builder.switch_to_block(head);
+        body(self, at, turn);
+        self.builder.ins().jump(turn, &[]);
+        self.builder.switch_to_block(turn);
+        let next = self.builder.ins().iadd_imm_u(at, 1);
+        let more = self.builder.ins().icmp(IntCC::UnsignedLessThan, next, end);
+        self.builder.ins().brif(more, head, &[BlockArg::Value(next)], after, &[]);
+        self.builder.switch_to_block(after);
+    }
+
+    /// Whether a value is made anew wherever it is used, instead of kept.
+    pub fn rebuilt(&self, value: Value) -> bool {
+        matches!(self.ops[value.index()], Some(Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect))
+    }
+
+    /// Makes such a value for a lane.
+    fn rebuild(&mut self, op: Op, lane: ir::Value) -> ir::Value {
+        let size = i64::from(self.subgroup);
+        let zero = self.int(types::I32, 0);
+        let size = self.int(types::I32, size);
+        match op {
+            Op::Lane => lane,
+            Op::Subgroup => self.builder.ins().udiv(lane, size),
+            Op::Sublane => self.builder.ins().urem(lane, size),
+            _ => {
+                let sublane = self.builder.ins().urem(lane, size);
+                self.builder.ins().icmp(IntCC::Equal, sublane, zero)
+            }
+        }
+    }
+
+    /// An operand, in the scope.
+    pub fn get(&mut self, operand: Operand) -> ir::Value {
+        match operand {
+            Operand::Const(c) => self.literal(c.ty(), c.bits()),
+            Operand::Value(value) => match self.scope.lane {
+                Some(lane) => self.at_lane(value, lane),
+                None => self.shared_by_scope(value),
+            },
+        }
+    }
+
+    /// A constant.
+    pub fn literal(&mut self, ty: Type, bits: u64) -> ir::Value {
+        match ty {
+            Type::F32 => self.builder.ins().f32const(f32::from_bits(bits as u32)),
+            Type::U64 => self.int(types::I64, bits as i64),
+            Type::Bool => self.int(types::I8, bits as i64),
+            Type::U32 | Type::I32 => self.int(types::I32, bits as i64),
+        }
+    }
+
+    /// A value that all lanes of the scope share.
+    fn shared_by_scope(&mut self, value: Value) -> ir::Value {
+        match (self.ops[value.index()], self.scope.subgroup) {
+            (Some(Op::Subgroup), Some(subgroup)) => subgroup,
+            _ if self.reaches(value) => self.made(value),
+            (_, subgroup) => {
+                let at = if self.uniform.level(value) == Level::Group { None } else { subgroup };
+                let at = at.unwrap_or_else(|| self.int(types::I32, 0));
+                self.load_home(value, at)
+            }
+        }
+    }
+
+    /// The value of a lane, which need not be the lane that runs.
+    pub fn at_lane(&mut self, value: Value, lane: ir::Value) -> ir::Value {
+        if let Some(op @ (Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect)) = self.ops[value.index()] {
+            return self.rebuild(op, lane);
+        }
+        if self.reaches(value) {
+            return self.made(value);
+        }
+        let at = match self.uniform.level(value) {
+            Level::Lane => lane,
+            Level::Subgroup => self.rebuild(Op::Subgroup, lane),
+            Level::Group => self.int(types::I32, 0),
+        };
+        self.load_home(value, at)
+    }
+
+    fn reaches(&self, value: Value) -> bool {
+        self.split.is_none_or(|split| {
+            split.made[value.index()].reaches(self.scope.at) && self.made[value.index()].is_some()
+        })
+    }
+
+    fn made(&self, value: Value) -> ir::Value {
+        self.made[value.index()].expect("a value is made before it is used")
+    }
+
+    /// Makes a value in the scope, and keeps it if it has a home.
+    pub fn set(&mut self, value: Value, made: ir::Value) {
+        self.made[value.index()] = Some(made);
+        if self.homes[value.index()].is_some() {
+            self.keep(value, made);
+        }
+    }
+
+    /// Stores the value of the scope's lane or subgroup in its home.
+    pub fn keep(&mut self, value: Value, made: ir::Value) {
+        let at = match (self.uniform.level(value), self.scope.lane, self.scope.subgroup) {
+            (Level::Lane, Some(lane), _) => lane,
+            (Level::Subgroup, Some(lane), _) => self.rebuild(Op::Subgroup, lane),
+            (Level::Subgroup, None, Some(subgroup)) => subgroup,
+            _ => self.int(types::I32, 0),
+        };
+        let home = self.homes[value.index()].expect("the value has a home");
+        self.store_at(home, at, made);
+    }
+
+    fn load_home(&mut self, value: Value, at: ir::Value) -> ir::Value {
+        let home = self.homes[value.index()].expect("a value out of reach has a home");
+        self.load_at(clif(self.function.ty(value)), home, at)
+    }
+
+    /// An element of an array in the scratch.
+    fn load_at(&mut self, ty: ir::Type, array: i32, at: ir::Value) -> ir::Value {
+        let address = self.element(ty, at);
+        self.builder.ins().load(ty, trusted(), address, array)
+    }
+
+    fn store_at(&mut self, array: i32, at: ir::Value, x: ir::Value) {
+        let address = self.element(self.builder.func.dfg.value_type(x), at);
+        self.builder.ins().store(trusted(), x, address, array);
+    }
+
+    fn element(&mut self, ty: ir::Type, at: ir::Value) -> ir::Value {
+        let at = self.builder.ins().uextend(types::I64, at);
+        let bytes = self.builder.ins().imul_imm_u(at, i64::from(ty.bytes()));
+        self.builder.ins().iadd(self.entry.scratch, bytes)
+    }
+
+    /// Nobody has left yet.
+    pub fn clear_mask(&mut self) {
+        let zero = self.int(types::I32, 0);
+        let mask = self.scope.mask;
+        let (first, end) = self.bounds_of_lanes();
+        self.turns(first, end, |lower, lane, _| lower.store_at(mask, lane, zero));
+    }
+
+    /// The lane that runs leaves, until the target is reached. Without a target, for good.
+    pub fn leave(&mut self, target: Option<Inst>) {
+        let id = self.mark(target);
+        let (mask, lane) = (self.scope.mask, self.scope.lane.expect("a lane runs"));
+        self.store_at(mask, lane, id);
+    }
+
+    /// Lanes that left for a target are there again.
+    pub fn rejoin(&mut self, target: Inst) {
+        if !self.split.is_some_and(|split| split.strays) || self.scope.lane.is_some() {
+            return;
+        }
+        let mask = self.scope.mask;
+        let (first, end) = self.bounds_of_lanes();
+        self.turns(first, end, |lower, lane, _| {
+            let id = lower.mark(Some(target));
+            let zero = lower.int(types::I32, 0);
+            let gone = lower.load_at(types::I32, mask, lane);
+            let back = lower.builder.ins().icmp(IntCC::Equal, gone, id);
+            let now = lower.builder.ins().select(back, zero, gone);
+            lower.store_at(mask, lane, now);
+        });
+    }
+
+    fn mark(&mut self, target: Option<Inst>) -> ir::Value {
+        let id = target.map_or(i64::from(u32::MAX), |inst| inst.index() as i64 + 1);
+        self.int(types::I32, id)
+    }
+}

@@ -1,0 +1,138 @@
+//! The CPU as a device: kernels compiled by Cranelift, groups on threads.
+//!
+//! A group runs on one thread. With several lanes it is split into loops over them ([`plan`]); with one it is straight
+//! code. Up to [`Caps::resident`] groups of a launch have a thread each and may wait for each other; larger launches share
+//! as many threads as the device was opened with. A group that says `backoff` spins, gives its core away, or parks,
+//! by how long it asks for; a kernel that polls asks for more the longer it has found nothing.
+//!
+//! There are no signal handlers: compiled code cannot fault. Indices are checked, divisors too, and `trap` stores its
+//! code and place and leaves.
+
+mod abi;
+mod code;
+mod lower;
+pub mod plan;
+mod pool;
+mod run;
+
+use std::sync::Arc;
+
+use pelton_ir::types::{Need, Scope};
+use pelton_ir::valid::Valid;
+
+use crate::caps::{Caps, Placement};
+use crate::error::DeviceError;
+use crate::launch;
+use crate::mapped::Width;
+use crate::memory::{Kind, Memory};
+use crate::watch::Watch;
+use crate::{Device, Kernel};
+
+use code::Compiler;
+use pool::Pool;
+use run::Loaded;
+
+/// Groups of one launch that get a thread each.
+const RESIDENT: u32 = 256;
+/// The most lanes a group may have.
+const MAX_LANES: u32 = 1024;
+
+/// The CPU.
+#[derive(Debug)]
+pub struct Cpu {
+    caps: Caps,
+    compiler: Compiler,
+    threads: u32,
+    pool: Arc<Pool>,
+    watch: Arc<Watch>,
+}
+
+impl Cpu {
+    /// The CPU with so many threads for large launches; as many as there are cores unless said.
+    pub fn new(threads: Option<u32>) -> Result<Self, DeviceError> {
+        Cpu::with_subgroup(threads, 32)
+    }
+
+    /// The same with another subgroup size, for tests of kernels that should not depend on it.
+    pub fn with_subgroup(threads: Option<u32>, subgroup: u32) -> Result<Self, DeviceError> {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let threads = threads.unwrap_or_else(cores);
+        let most = RESIDENT;
+        if threads > most {
+            let (found, most) = (threads.into(), most.into());
+            return Err(DeviceError::Limit {
+                device: "cpu".into(),
+                what: "the number of threads",
+                found,
+                most,
+            });
+        }
+        let compiler = Compiler::new(subgroup)?;
+        let caps = Caps {
+            name: "cpu".into(),
+            about: format!("{threads} threads, {}", compiler.target()),
+            persistent: true,
+            scope: Scope::System,
+            subgroup,
+            independent_subgroups: false,
+            lanes: 1,
+            max_lanes: MAX_LANES,
+            groups: threads,
+            resident: RESIDENT,
+            shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
+            placements: vec![Placement::Near, Placement::Far],
+            async_copies: false,
+        };
+        Ok(Cpu { caps, compiler, threads, pool: Arc::default(), watch: Arc::default() })
+    }
+
+    /// A kernel in Cranelift's IR, for people.
+    pub fn clif(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<String, DeviceError> {
+        let kernel = self.check(module, kernel, lanes)?;
+        Ok(self.compiler.clif(module, kernel, lanes)?.to_string())
+    }
+
+    fn check(
+        &self,
+        module: &Valid,
+        kernel: Option<&str>,
+        lanes: u32,
+    ) -> Result<pelton_ir::arena::Func, DeviceError> {
+        if module.needs.contains(&Need::Subgroups) && self.compiler.subgroup() < lanes {
+            return Err(DeviceError::Need { device: "cpu".into(), need: Need::Subgroups });
+        }
+        if lanes == 0 || lanes > MAX_LANES {
+            let (found, most) = (lanes.into(), MAX_LANES.into());
+            return Err(DeviceError::Limit {
+                device: "cpu".into(),
+                what: "the number of lanes, which is at least 1,",
+                found,
+                most,
+            });
+        }
+        launch::kernel(module, kernel)
+    }
+}
+
+impl Device for Cpu {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+        Memory::mapped(kind, width, len)
+    }
+
+    fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
+        let kernel = self.check(module, kernel, lanes)?;
+        let code = self.compiler.compile(module, kernel, lanes)?;
+        Ok(Arc::new(Loaded {
+            module: module.clone(),
+            code,
+            resident: RESIDENT,
+            threads: self.threads,
+            pool: self.pool.clone(),
+            watch: self.watch.clone(),
+        }))
+    }
+}

@@ -1,0 +1,254 @@
+//! Where code runs when a group has several lanes on one thread.
+//!
+//! A kernel without barriers could run as one loop over its lanes. Where lanes must meet, the loop is split: what lies
+//! between two meetings becomes a loop of its own, and values that live across the split are kept a lane each in
+//! memory, their *home*. A [`Plan`] is that split as a tree. There are three scopes: code that runs once a group, once
+//! a subgroup, and once a lane.
+//!
+//! - An instruction whose results are uniform and that has no effect runs *once* in its scope.
+//! - An instruction with regions in which lanes meet becomes control flow of the scope; the validator has made sure
+//!   that all lanes take the same way there.
+//! - Everything else runs in a loop over lanes, control flow included.
+//!
+//! Law: each instruction runs as often as the interpreter runs it, or is pure; the order of effects of one lane is
+//! kept; and between two meetings nothing promises an order among lanes, so one after the other is as good as any.
+
+use std::collections::HashSet;
+
+use pelton_ir::arena::{Handle, Inst, Region, Value};
+use pelton_ir::module::{Attr, Function};
+use pelton_ir::op::{Effect, Op};
+use pelton_ir::valid::{Level, Uniformity};
+
+/// The steps of a region or of a stretch of it, in one scope.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a plan.
+#[derive(Debug)]
+pub enum Step {
+    /// A pure instruction with uniform results.
+    Once(Inst),
+    /// The lanes of the scope meet.
+    Meet(Inst),
+    /// Control flow of the scope; a plan a region.
+    Nest(Inst, Vec<Plan>),
+    /// Every lane of the scope, one after the other. The number tells loops apart.
+    Lanes(u32, Vec<Inst>),
+    /// Every subgroup of the group, one after the other. The number tells loops apart.
+    Subgroups(u32, Plan),
+    /// The region's end, as control flow of the scope.
+    End(Inst),
+}
+
+/// Where an instruction runs or a value is made: the loops around it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Where {
+    /// The loop over subgroups.
+    pub subgroups: Option<u32>,
+    /// The loop over lanes.
+    pub lanes: Option<u32>,
+}
+
+impl Where {
+    /// Whether a value made here can be used there as it is.
+    pub fn reaches(self, there: Where) -> bool {
+        (self.subgroups.is_none() || self.subgroups == there.subgroups)
+            && (self.lanes.is_none() || self.lanes == there.lanes)
+    }
+}
+
+/// The plan of a kernel, and which values need a home.
+#[derive(Debug)]
+pub struct Split {
+    /// The steps.
+    pub plan: Plan,
+    /// Where each value is made.
+    pub made: Vec<Where>,
+    /// Whether each value is kept in memory.
+    pub home: Vec<bool>,
+    /// Whether a lane or subgroup can leave control flow of a wider scope by itself, and later loops must leave it out.
+    pub strays: bool,
+}
+
+impl Split {
+    /// Splits a kernel for groups of more than one lane.
+    pub fn new(function: &Function, uniform: &Uniformity) -> Self {
+        let mut splitter = Splitter { function, uniform, loops: 0 };
+        let plan = splitter.items(&function.region(function.body).insts, Level::Group);
+        let values = function.values().len();
+        let mut homes = Homes {
+            function,
+            uniform,
+            made: vec![Where::default(); values],
+            home: vec![false; values],
+            nests: vec![Where::default(); function.insts().len()],
+            strays: false,
+        };
+        homes.plan(&plan, Level::Group, Where::default());
+        let Homes { made, home, strays, .. } = homes;
+        // With one loop in all there is no later one.
+        Split { plan, made, home, strays: strays && splitter.loops > 1 }
+    }
+}
+
+/// Who must meet inside an instruction, if anyone.
+fn meets(function: &Function, inst: Inst) -> Option<Level> {
+    let node = function.inst(inst);
+    let own = match node.op {
+        Op::Barrier | Op::GroupBroadcast => Some(Level::Group),
+        op if op.effect() == Effect::Sync => Some(Level::Subgroup),
+        _ => None,
+    };
+    let inner = node.regions.iter().flat_map(|region| &function.region(*region).insts);
+    inner.filter_map(|inst| meets(function, *inst)).chain(own).max()
+}
+
+struct Splitter<'a> {
+    function: &'a Function,
+    uniform: &'a Uniformity,
+    loops: u32,
+}
+
+impl Splitter<'_> {
+    /// Plans instructions that follow each other in a scope.
+    fn items(&mut self, insts: &[Inst], scope: Level) -> Plan {
+        let mut plan = Plan::default();
+        let mut pending: Vec<Inst> = Vec::new();
+        // What the pending instructions will have made.
+        let mut held: HashSet<Value> = HashSet::new();
+        for &inst in insts {
+            let node = self.function.inst(inst);
+            let ready = !node.args.iter().filter_map(|arg| arg.value()).any(|value| held.contains(&value));
+            if ready && self.once(inst, scope) {
+                plan.steps.push(Step::Once(inst));
+                continue;
+            }
+            if !node.op.ends() && meets(self.function, inst) < Some(scope) {
+                pending.push(inst);
+                held.extend(node.results.iter());
+                continue;
+            }
+            self.flush(&mut plan, &mut pending);
+            held.clear();
+            plan.steps.push(match node.op {
+                op if op.ends() => Step::End(inst),
+                op if op.nests() => {
+                    Step::Nest(inst, node.regions.iter().map(|region| self.region(*region, scope)).collect())
+                }
+                _ => Step::Meet(inst),
+            });
+        }
+        self.flush(&mut plan, &mut pending);
+        plan
+    }
+
+    fn region(&mut self, region: Region, scope: Level) -> Plan {
+        self.items(&self.function.region(region).insts, scope)
+    }
+
+    /// Whether an instruction runs once in a scope. Order does not matter then, so it runs before what is pending.
+    fn once(&self, inst: Inst, scope: Level) -> bool {
+        let node = self.function.inst(inst);
+        let movable = node.op.effect() == Effect::Pure || node.op == Op::Load;
+        movable && node.results.iter().all(|value| self.uniform.level(value) >= scope)
+    }
+
+    /// Turns what is pending into a loop.
+    fn flush(&mut self, plan: &mut Plan, pending: &mut Vec<Inst>) {
+        if pending.is_empty() {
+            return;
+        }
+        let insts = std::mem::take(pending);
+        self.loops += 1;
+        let id = self.loops;
+        let met = insts.iter().any(|inst| meets(self.function, *inst).is_some());
+        plan.steps.push(match met {
+            true => Step::Subgroups(id, self.items(&insts, Level::Subgroup)),
+            false => Step::Lanes(id, insts),
+        });
+    }
+}
+
+/// Finds where values are made and which are used out of reach.
+struct Homes<'a> {
+    function: &'a Function,
+    uniform: &'a Uniformity,
+    made: Vec<Where>,
+    home: Vec<bool>,
+    /// Where each instruction that jumps can name runs.
+    nests: Vec<Where>,
+    strays: bool,
+}
+
+impl Homes<'_> {
+    fn plan(&mut self, plan: &Plan, scope: Level, at: Where) {
+        for step in &plan.steps {
+            match step {
+                Step::Once(inst) => self.own(*inst, at),
+                Step::Meet(inst) => self.meet(*inst, scope, at),
+                Step::Nest(inst, plans) => {
+                    self.own(*inst, at);
+                    self.exchange(*inst, scope);
+                    plans.iter().for_each(|plan| self.plan(plan, scope, at));
+                }
+                Step::Lanes(id, insts) => {
+                    let at = Where { lanes: Some(*id), ..at };
+                    insts.iter().for_each(|inst| self.run(*inst, at));
+                }
+                Step::Subgroups(id, plan) => {
+                    self.plan(plan, Level::Subgroup, Where { subgroups: Some(*id), lanes: None });
+                }
+                Step::End(inst) => self.own(*inst, at),
+            }
+        }
+    }
+
+    /// What an instruction uses and makes at a place.
+    fn own(&mut self, inst: Inst, at: Where) {
+        let node = self.function.inst(inst);
+        for value in node.args.iter().filter_map(|arg| arg.value()) {
+            self.home[value.index()] |= !self.made[value.index()].reaches(at);
+        }
+        let params = node.regions.iter().flat_map(|region| self.function.region(*region).params.iter());
+        for value in params.chain(node.results.iter()) {
+            self.made[value.index()] = at;
+        }
+        self.nests[inst.index()] = at;
+        self.strays |= match (node.op, &node.attr) {
+            (Op::Return, _) => at != Where::default(),
+            (_, Attr::Target(target)) => self.nests[target.index()] != at,
+            _ => false,
+        };
+    }
+
+    /// An instruction in a loop over lanes, regions and all.
+    fn run(&mut self, inst: Inst, at: Where) {
+        self.own(inst, at);
+        let function = self.function;
+        for region in &function.inst(inst).regions {
+            function.region(*region).insts.iter().for_each(|inst| self.run(*inst, at));
+        }
+    }
+
+    /// Lanes bring what differs among them in their homes, and find what differs there.
+    fn meet(&mut self, inst: Inst, scope: Level, at: Where) {
+        self.own(inst, at);
+        self.exchange(inst, scope);
+        for value in self.function.inst(inst).args.iter().filter_map(|arg| arg.value()) {
+            self.home[value.index()] |= self.uniform.level(value) < scope;
+        }
+    }
+
+    /// Results and parameters that differ within the scope live at home.
+    fn exchange(&mut self, inst: Inst, scope: Level) {
+        let node = self.function.inst(inst);
+        let params = node.regions.iter().flat_map(|region| self.function.region(*region).params.iter());
+        for value in params.chain(node.results.iter()) {
+            self.home[value.index()] |= self.uniform.level(value) < scope;
+        }
+    }
+}

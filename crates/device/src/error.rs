@@ -1,0 +1,83 @@
+//! What can go wrong with a device, and what may be done about it.
+
+use pelton_ir::module::{Place, Site};
+use pelton_ir::text;
+use pelton_ir::types::Need;
+use pelton_ir::valid::Valid;
+
+/// Whether trying again can help.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// The request is wrong: it will fail again.
+    Never,
+    /// The same call may succeed later.
+    Later,
+    /// The device is gone: open it again and load everything anew.
+    Reopen,
+}
+
+/// Why a device did not do what was asked.
+#[allow(missing_docs)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// No device of that name.
+    #[error("there is no device {name:?}: {why}")]
+    Absent { name: String, why: String },
+    /// The module needs what the device has not.
+    #[error("{device} does not have {need}, which the module needs")]
+    Need { device: String, need: Need },
+    /// An op that the device does not run.
+    #[error("{device} does not run {op}")]
+    Op { device: String, op: &'static str },
+    /// The module has no such kernel.
+    #[error("the module has no kernel {name:?}; it has {have}")]
+    Kernel { name: String, have: String },
+    /// A size beyond what the device takes.
+    #[error("{what} is {found}, and {device} takes at most {most}")]
+    Limit { device: String, what: &'static str, found: u64, most: u64 },
+    /// A buffer is bound wrongly.
+    #[error("buffer {name:?} {why}")]
+    Binding { name: String, why: String },
+    /// A kind of memory that the device has not.
+    #[error("{device} has no {what}")]
+    Memory { device: String, what: &'static str },
+    /// An access past the end of memory.
+    #[error("words {at}..{end} of memory of {len} words", end = at + count)]
+    Range { at: usize, count: usize, len: usize },
+    /// No memory left.
+    #[error("no memory for {bytes} bytes")]
+    Exhausted { bytes: u64 },
+    /// A kernel ended in a trap.
+    #[error("trap {code} in {instruction:?}")]
+    Fault { code: u32, site: Site, place: Option<Place>, instruction: String },
+    /// Code generation failed: a defect of Pelton.
+    #[error("code generation failed: {0}")]
+    Codegen(String),
+    /// A thread could not be started.
+    #[error("no thread could be started")]
+    Thread(#[source] std::io::Error),
+    /// The device is gone.
+    #[error("the device is lost: {0}")]
+    Lost(String),
+}
+
+impl DeviceError {
+    /// The trap of an instruction of a module.
+    pub(crate) fn fault(module: &Valid, code: u32, site: Site) -> Self {
+        let listing = text::listing(module);
+        let printed = listing.inst(site);
+        let instruction = listing.text.get(printed.range()).unwrap_or_default().to_string();
+        let place = module.functions[site.func].debug.place(site.inst);
+        DeviceError::Fault { code, site, place, instruction }
+    }
+
+    /// Whether trying again can help.
+    pub fn retry(&self) -> Retry {
+        match self {
+            DeviceError::Exhausted { .. } | DeviceError::Thread(_) => Retry::Later,
+            DeviceError::Lost(_) => Retry::Reopen,
+            _ => Retry::Never,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a launch is given and how it ends.
+
+use std::time::Duration;
+
+use pelton_ir::arena::{Buffer, Func};
+use pelton_ir::module::{Module, Site};
+use pelton_ir::types::{Len, Space};
+
+use crate::error::DeviceError;
+use crate::mapped::Width;
+use crate::memory::Memory;
+
+/// How a kernel is started.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// How many groups.
+    pub groups: u32,
+    /// Memory by buffer; shared buffers have none.
+    pub buffers: Vec<Option<Memory>>,
+    /// When it must have ended.
+    pub deadline: Option<Duration>,
+    /// How long it may run without [`Run::renew`](crate::Run::renew).
+    pub lease: Option<Duration>,
+}
+
+impl Launch {
+    /// So many groups, nothing bound, no end.
+    pub fn new(groups: u32) -> Self {
+        Launch { groups, ..Launch::default() }
+    }
+
+    /// Gives a buffer its memory.
+    pub fn bind(mut self, buffer: Buffer, memory: Memory) -> Self {
+        let at = pelton_ir::arena::Handle::index(buffer);
+        if self.buffers.len() <= at {
+            self.buffers.resize(at + 1, None);
+        }
+        self.buffers[at] = Some(memory);
+        self
+    }
+
+    /// Ends it after so long.
+    pub fn deadline(mut self, after: Duration) -> Self {
+        self.deadline = Some(after);
+        self
+    }
+
+    /// Ends it if it is not renewed for so long.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// The memory of each buffer of a module, or what is wrong with the bindings. Devices call it first.
+    pub fn bound(&self, module: &Module) -> Result<Vec<Option<&Memory>>, DeviceError> {
+        if self.groups == 0 {
+            let device = "every device".into();
+            return Err(DeviceError::Limit {
+                device,
+                what: "the number of groups, which is at least 1,",
+                found: 0,
+                most: u32::MAX.into(),
+            });
+        }
+        let memory = |at| self.buffers.get(at).and_then(Option::as_ref);
+        module
+            .buffers
+            .iter()
+            .enumerate()
+            .map(|(at, (_, decl))| {
+                let wrong = |why: String| DeviceError::Binding { name: decl.name.clone(), why };
+                let memory = match (decl.space, memory(at)) {
+                    (Space::Shared, None) => return Ok(None),
+                    (Space::Shared, Some(_)) => {
+                        return Err(wrong(
+                            "is shared: groups have their own, so nothing is bound to it".into(),
+                        ));
+                    }
+                    (_, None) => return Err(wrong("has no memory bound to it".into())),
+                    (_, Some(memory)) => memory,
+                };
+                let width = if decl.elem.bits() == 64 { Width::W64 } else { Width::W32 };
+                if memory.width() != width {
+                    return Err(wrong(format!(
+                        "holds {}, and the memory bound to it has other words",
+                        decl.elem
+                    )));
+                }
+                match decl.len {
+                    Len::Fixed(len) if len != memory.len() as u64 => {
+                        Err(wrong(format!("has {len} elements, and the memory bound to it {}", memory.len())))
+                    }
+                    Len::Launch if memory.len() > u32::MAX as usize => Err(wrong(format!(
+                        "is bound to {} words, more than an index can reach",
+                        memory.len()
+                    ))),
+                    _ => Ok(Some(memory)),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Why a launch ended that did not trap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Every lane returned.
+    Done,
+    /// It was asked to.
+    Stopped,
+    /// Its deadline passed.
+    Deadline,
+    /// Nobody renewed its lease.
+    Lease,
+}
+
+/// A fault that a kernel recorded and went on from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The first one's code.
+    pub code: u32,
+    /// Where the first one was.
+    pub site: Site,
+    /// How many there were.
+    pub count: u64,
+}
+
+/// How a launch ended. A trap is an error instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Why.
+    pub outcome: Outcome,
+    /// What was recorded on the way.
+    pub fault: Option<Fault>,
+}
+
+/// The kernel of that name, or the only one.
+pub fn kernel(module: &Module, name: Option<&str>) -> Result<Func, DeviceError> {
+    let have = || {
+        let names: Vec<&str> = module.kernels().map(|k| &*module.functions[k].name).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    };
+    let found = match name {
+        Some(name) => module.kernels().find(|k| module.functions[*k].name == name),
+        None => {
+            let mut all = module.kernels();
+            all.next().filter(|_| all.next().is_none())
+        }
+    };
+    found.ok_or_else(|| DeviceError::Kernel { name: name.unwrap_or("(the only one)").into(), have: have() })
+}

@@ -1,0 +1,96 @@
+//! Devices: what runs Pelton's kernels.
+//!
+//! A [`Device`] says what it can do ([`Caps`]), gives out [`Memory`], and loads a kernel of a validated module for a
+//! number of lanes a group. A [`Kernel`] is launched with memory bound to the module's buffers; a [`Run`] is a launch
+//! that is under way, perhaps for ever. Devices know nothing of rings, tasks or tenants.
+//!
+//! **Progress.** Up to [`Caps::resident`] groups of a launch progress independently, so they may wait for each other.
+//! Every launch can be stopped, has an optional deadline and an optional lease that the host renews, and ends in
+//! bounded time after any of them: the back-edges of `forever` and `while` look. Dropping a `Run` stops it and waits.
+//!
+//! **Waking.** A kernel that finds nothing to do says `backoff`, and a device may park it there. Who publishes words
+//! for a resident kernel calls [`Run::wake`] afterwards; it costs a fence and a load unless someone is parked.
+//!
+//! Architecture invariant: nothing here accepts a module that the validator did not hand out.
+
+pub mod caps;
+pub mod cpu;
+pub mod error;
+pub mod event;
+pub mod launch;
+pub mod mapped;
+pub mod memory;
+pub mod null;
+pub mod reference;
+mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pelton_ir::valid::Valid;
+
+pub use caps::{Caps, Placement};
+pub use error::{DeviceError, Retry};
+pub use launch::{Ended, Launch, Outcome};
+pub use mapped::Width;
+pub use memory::{Kind, Memory};
+
+/// Something that runs kernels.
+pub trait Device: fmt::Debug + Send + Sync {
+    /// What it can do.
+    fn caps(&self) -> &Caps;
+
+    /// Memory of `len` words, all zero.
+    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError>;
+
+    /// Compiles a kernel for groups of `lanes` lanes. Without a name, the module's only kernel.
+    fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError>;
+}
+
+/// A compiled kernel.
+pub trait Kernel: fmt::Debug + Send + Sync {
+    /// Starts it.
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError>;
+}
+
+/// A launch under way. Dropping it stops it and waits for its end.
+pub trait Run: fmt::Debug + Send + Sync {
+    /// Asks it to end; it does so in bounded time.
+    fn stop(&self);
+
+    /// Wakes what is parked in `backoff`. Called after publishing words for it.
+    fn wake(&self);
+
+    /// Extends the lease, if the launch has one.
+    fn renew(&self);
+
+    /// Waits for the end, at most so long. `None` while it runs.
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError>;
+}
+
+/// Opens a device by name: `cpu`, `cpu:2` (so many threads), `reference`, `null`, or `auto` for the best there is.
+pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
+    let (kind, count) = match name.split_once(':') {
+        Some((kind, count)) => match count.parse::<u32>() {
+            Ok(count) if count > 0 => (kind, Some(count)),
+            _ => {
+                return Err(DeviceError::Absent {
+                    name: name.into(),
+                    why: format!("{count:?} is not a number of threads"),
+                });
+            }
+        },
+        None => (name, None),
+    };
+    match kind {
+        "cpu" | "auto" => Ok(Arc::new(cpu::Cpu::new(count)?)),
+        "reference" => Ok(Arc::new(reference::Reference::new(count)?)),
+        "null" => Ok(Arc::new(null::Null::new(null::Faults::default()))),
+        "cuda" | "vulkan" => Err(DeviceError::Absent { name: name.into(), why: "not built yet".into() }),
+        _ => Err(DeviceError::Absent {
+            name: name.into(),
+            why: "devices are cpu, cpu:N, reference, null and auto".into(),
+        }),
+    }
+}

@@ -1,0 +1,140 @@
+//! Memory that host and kernels see as the same words, and the one cast that makes it atomics.
+//!
+//! A [`Mapped`] block is aligned, zeroed, and of one word width for its whole life, so every word is only ever an
+//! `AtomicU32` or only ever an `AtomicU64`. Compiled kernels access the same words with atomic or plain instructions
+//! of that width.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::error::DeviceError;
+
+/// Blocks start on a page, so that a driver can register them.
+const ALIGN: usize = 4096;
+
+/// The size of a word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Width {
+    /// 32 bits.
+    W32,
+    /// 64 bits.
+    W64,
+}
+
+impl Width {
+    /// In bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Width::W32 => 4,
+            Width::W64 => 8,
+        }
+    }
+}
+
+/// A block of words.
+#[derive(Debug)]
+pub struct Mapped {
+    start: NonNull<u8>,
+    layout: Layout,
+    width: Width,
+    len: usize,
+}
+
+// SAFETY: the block is owned, never moves, and is accessed only through atomics or by kernels under the language's
+// memory model.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// A block of `len` words, all zero.
+    pub fn new(width: Width, len: usize) -> Result<Self, DeviceError> {
+        let exhausted =
+            || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
+        let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?;
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| exhausted())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(exhausted)?;
+        Ok(Mapped { start, layout, width, len })
+    }
+
+    /// Its first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many words.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The size of its words.
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Its words, if they have 32 bits.
+    pub fn words32(&self) -> Option<&[AtomicU32]> {
+        // SAFETY: the block holds `len` initialised, aligned words of this width for as long as `self` lives, and
+        // they are accessed only as atomics of this width.
+        (self.width == Width::W32)
+            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
+    }
+
+    /// Its words, if they have 64 bits.
+    pub fn words64(&self) -> Option<&[AtomicU64]> {
+        // SAFETY: as in `words32`.
+        (self.width == Width::W64)
+            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// The Rust integers that are words.
+pub trait Word: Copy + private::Sealed {
+    /// Its width.
+    const WIDTH: Width;
+    /// Reads words from a block; the range is in bounds.
+    fn read(from: &Mapped, at: usize, into: &mut [Self]);
+    /// Writes words to a block; the range is in bounds.
+    fn write(to: &Mapped, at: usize, from: &[Self]);
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+}
+
+/// Implements `Word` over the atomics of a width.
+macro_rules! word {
+    ($t:ty, $width:ident, $words:ident) => {
+        impl Word for $t {
+            const WIDTH: Width = Width::$width;
+            fn read(from: &Mapped, at: usize, into: &mut [$t]) {
+                for (to, word) in into.iter_mut().zip(&from.$words().unwrap_or(&[])[at..]) {
+                    *to = word.load(Ordering::Relaxed);
+                }
+            }
+            fn write(to: &Mapped, at: usize, from: &[$t]) {
+                for (word, x) in to.$words().unwrap_or(&[])[at..].iter().zip(from) {
+                    word.store(*x, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+}
+word!(u32, W32, words32);
+word!(u64, W64, words64);

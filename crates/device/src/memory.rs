@@ -1,0 +1,213 @@
+//! Memory that a device gives out.
+//!
+//! Three kinds, by who reaches it how. *Host* memory is mapped: both sides see its words at any time. *Device* memory
+//! is the device's own; the host copies in and out, also while a kernel is resident. *Near* memory lies at the device
+//! and takes whole lines from the host, which never reads it back. A device may hand out mapped memory for more than
+//! it must: on the CPU everything is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::error::DeviceError;
+use crate::mapped::{Mapped, Width, Word};
+
+/// Who reaches memory, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Words that both sides see.
+    Host,
+    /// The device's own; copied in and out.
+    Device,
+    /// The device's own, written by the host a line at a time.
+    Near,
+}
+
+/// A line: what the host writes to near memory in one go.
+pub type Line = [u64; 8];
+
+/// What a device keeps behind a [`Memory`]. Ranges are checked before these are called.
+pub trait Store: fmt::Debug + Send + Sync {
+    /// The words themselves, where the host can reach them.
+    fn mapped(&self) -> Option<&Mapped>;
+    /// Copies words in.
+    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError>;
+    /// Copies words out.
+    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError>;
+    /// Writes a line; `at` counts words.
+    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError>;
+    /// Sends the lines on their way.
+    fn flush(&self);
+}
+
+/// Words of either width, to be read.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug)]
+pub enum Words<'a> {
+    W32(&'a [u32]),
+    W64(&'a [u64]),
+}
+
+/// Words of either width, to be written.
+#[allow(missing_docs)]
+#[derive(Debug)]
+pub enum WordsMut<'a> {
+    W32(&'a mut [u32]),
+    W64(&'a mut [u64]),
+}
+
+/// The widths as a type of slices, so that upload and download are one function each.
+pub trait Slice: Word {
+    /// As words to read.
+    fn words(slice: &[Self]) -> Words<'_>;
+    /// As words to write.
+    fn words_mut(slice: &mut [Self]) -> WordsMut<'_>;
+}
+
+impl Slice for u32 {
+    fn words(slice: &[u32]) -> Words<'_> {
+        Words::W32(slice)
+    }
+    fn words_mut(slice: &mut [u32]) -> WordsMut<'_> {
+        WordsMut::W32(slice)
+    }
+}
+
+impl Slice for u64 {
+    fn words(slice: &[u64]) -> Words<'_> {
+        Words::W64(slice)
+    }
+    fn words_mut(slice: &mut [u64]) -> WordsMut<'_> {
+        WordsMut::W64(slice)
+    }
+}
+
+/// A block of memory of a device. Clones are the same block.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    kind: Kind,
+    width: Width,
+    len: usize,
+    store: Arc<dyn Store>,
+}
+
+impl Memory {
+    /// For devices: memory over a store.
+    pub fn new(kind: Kind, width: Width, len: usize, store: Arc<dyn Store>) -> Self {
+        Memory { kind, width, len, store }
+    }
+
+    /// Mapped memory of a device that needs nothing else.
+    pub fn mapped(kind: Kind, width: Width, len: usize) -> Result<Self, DeviceError> {
+        Ok(Memory::new(kind, width, len, Arc::new(Mapped::new(width, len)?)))
+    }
+
+    /// Who reaches it, and how.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The size of its words.
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
+    /// How many words.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// For devices: what lies behind it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Its words, if the host can reach them and they have 32 bits.
+    pub fn words32(&self) -> Option<&[AtomicU32]> {
+        self.store.mapped()?.words32()
+    }
+
+    /// Its words, if the host can reach them and they have 64 bits.
+    pub fn words64(&self) -> Option<&[AtomicU64]> {
+        self.store.mapped()?.words64()
+    }
+
+    /// Copies words in.
+    pub fn upload<T: Slice>(&self, at: usize, words: &[T]) -> Result<(), DeviceError> {
+        self.check::<T>(at, words.len())?;
+        self.store.upload(at, T::words(words))
+    }
+
+    /// Copies words out.
+    pub fn download<T: Slice>(&self, at: usize, words: &mut [T]) -> Result<(), DeviceError> {
+        self.check::<T>(at, words.len())?;
+        self.store.download(at, T::words_mut(words))
+    }
+
+    /// Writes a line of near memory; `at` counts words. Seen by kernels after the next [`flush`](Memory::flush).
+    pub fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
+        if self.kind != Kind::Near {
+            return Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" });
+        }
+        self.check::<u64>(at, line.len())?;
+        self.store.put(at, line)
+    }
+
+    /// Sends the lines that were put on their way.
+    pub fn flush(&self) {
+        self.store.flush();
+    }
+
+    fn check<T: Word>(&self, at: usize, count: usize) -> Result<(), DeviceError> {
+        if T::WIDTH != self.width {
+            return Err(DeviceError::Memory { device: "this memory".into(), what: "words of that width" });
+        }
+        match at.checked_add(count) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(DeviceError::Range { at, count, len: self.len }),
+        }
+    }
+}
+
+/// Mapped memory is its own store: copies are loops over its words.
+impl Store for Mapped {
+    fn mapped(&self) -> Option<&Mapped> {
+        Some(self)
+    }
+
+    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+        match words {
+            Words::W32(words) => Word::write(self, at, words),
+            Words::W64(words) => Word::write(self, at, words),
+        }
+        Ok(())
+    }
+
+    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+        match words {
+            WordsMut::W32(words) => Word::read(self, at, words),
+            WordsMut::W64(words) => Word::read(self, at, words),
+        }
+        Ok(())
+    }
+
+    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
+        // The first word says that the line is there, so it goes last.
+        let words = &self.words64().unwrap_or(&[])[at..];
+        for (word, x) in words[1..].iter().zip(&line[1..]) {
+            word.store(*x, Ordering::Relaxed);
+        }
+        // Pairs with the acquire load of the line's first word by whoever polls it.
+        words[0].store(line[0], Ordering::Release);
+        Ok(())
+    }
+
+    fn flush(&self) {
+        fence(Ordering::Release);
+    }
+}

@@ -1,0 +1,145 @@
+//! A device that compiles everything and runs nothing, and fails when told to: for tests of what stands above.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use pelton_ir::module::Module;
+use pelton_ir::types::Scope;
+use pelton_ir::valid::Valid;
+
+use crate::caps::{Caps, Placement};
+use crate::error::DeviceError;
+use crate::launch::{Ended, Launch, Outcome};
+use crate::mapped::Width;
+use crate::memory::{Kind, Memory};
+use crate::{Device, Kernel, Run};
+
+/// Which calls fail, counted from the first; none by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The n-th allocation finds no memory.
+    pub alloc: Option<u32>,
+    /// The n-th load fails.
+    pub load: Option<u32>,
+    /// The n-th launch loses the device.
+    pub launch: Option<u32>,
+    /// A launch is found lost after so long.
+    pub lost_after: Option<Duration>,
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Null {
+    caps: Caps,
+    faults: Faults,
+    allocs: AtomicU32,
+    loads: AtomicU32,
+    launches: Arc<AtomicU32>,
+}
+
+impl Null {
+    /// A device that fails as told.
+    pub fn new(faults: Faults) -> Self {
+        let caps = Caps {
+            name: "null".into(),
+            about: "compiles everything, runs nothing".into(),
+            persistent: true,
+            scope: Scope::System,
+            subgroup: 32,
+            independent_subgroups: true,
+            lanes: 1,
+            max_lanes: 1024,
+            groups: 1,
+            resident: 1024,
+            shared_bytes: 1 << 18,
+            placements: vec![Placement::Near, Placement::Far],
+            async_copies: false,
+        };
+        Null { caps, faults, allocs: AtomicU32::new(0), loads: AtomicU32::new(0), launches: Arc::default() }
+    }
+}
+
+/// Counts a call and says whether it is the one that fails.
+fn due(count: &AtomicU32, fails: Option<u32>) -> bool {
+    Some(count.fetch_add(1, Ordering::Relaxed)) == fails
+}
+
+impl Device for Null {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+        if due(&self.allocs, self.faults.alloc) {
+            return Err(DeviceError::Exhausted { bytes: (len * width.bytes()) as u64 });
+        }
+        Memory::mapped(kind, width, len)
+    }
+
+    fn load(
+        &self,
+        module: &Valid,
+        kernel: Option<&str>,
+        _lanes: u32,
+    ) -> Result<Arc<dyn Kernel>, DeviceError> {
+        crate::launch::kernel(module, kernel)?;
+        if due(&self.loads, self.faults.load) {
+            return Err(DeviceError::Codegen("told to fail".into()));
+        }
+        let module: Module = (**module).clone();
+        Ok(Arc::new(Loaded { module, faults: self.faults, launches: self.launches.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct Loaded {
+    module: Module,
+    faults: Faults,
+    launches: Arc<AtomicU32>,
+}
+
+impl Kernel for Loaded {
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
+        launch.bound(&self.module)?;
+        if due(&self.launches, self.faults.launch) {
+            return Err(DeviceError::Lost("told to be".into()));
+        }
+        let lost = self.faults.lost_after.map(|after| Instant::now() + after);
+        Ok(Box::new(Idle { lost, stopped: Mutex::new(false) }))
+    }
+}
+
+/// A launch that does nothing until it is stopped.
+#[derive(Debug)]
+struct Idle {
+    lost: Option<Instant>,
+    stopped: Mutex<bool>,
+}
+
+impl Run for Idle {
+    fn stop(&self) {
+        *self.stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+    }
+
+    fn wake(&self) {}
+
+    fn renew(&self) {}
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if self.lost.is_some_and(|lost| lost <= Instant::now()) {
+                return Err(DeviceError::Lost("told to be".into()));
+            }
+            if *self.stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+                return Ok(Some(Ended { outcome: Outcome::Stopped, fault: None }));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}

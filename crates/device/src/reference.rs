@@ -1,0 +1,206 @@
+//! The reference interpreter as a device: slow, and right by definition.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use pelton_ir::interp::{End, LaunchError, LoadError, Program, Report, Schedule, Words};
+use pelton_ir::types::Scope;
+use pelton_ir::valid::Valid;
+
+use crate::caps::{Caps, Placement};
+use crate::error::DeviceError;
+use crate::launch::{Ended, Fault, Launch, Outcome};
+use crate::mapped::Width;
+use crate::memory::{Kind, Memory};
+use crate::watch::{Stop, Watch};
+use crate::{Device, Kernel, Run};
+
+/// Lanes in a subgroup.
+const SUBGROUP: u32 = 32;
+
+/// The interpreter.
+#[derive(Debug)]
+pub struct Reference {
+    caps: Caps,
+    threads: usize,
+    watch: Arc<Watch>,
+}
+
+impl Reference {
+    /// The interpreter on so many threads; as many as there are cores unless said.
+    pub fn new(threads: Option<u32>) -> Result<Self, DeviceError> {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let threads = threads.unwrap_or_else(cores);
+        let caps = Caps {
+            name: "reference".into(),
+            about: format!("the interpreter, {threads} threads"),
+            persistent: true,
+            scope: Scope::System,
+            subgroup: SUBGROUP,
+            independent_subgroups: true,
+            lanes: 32,
+            max_lanes: 1024,
+            groups: threads,
+            resident: u32::MAX,
+            shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
+            placements: vec![Placement::Near, Placement::Far],
+            async_copies: false,
+        };
+        Ok(Reference { caps, threads: threads as usize, watch: Arc::default() })
+    }
+}
+
+impl Device for Reference {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+        Memory::mapped(kind, width, len)
+    }
+
+    fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
+        crate::launch::kernel(module, kernel)?;
+        let program = Program::new(module, kernel).map_err(refused)?;
+        Ok(Arc::new(Loaded {
+            module: module.clone(),
+            program: Arc::new(program),
+            lanes,
+            threads: self.threads,
+            watch: self.watch.clone(),
+        }))
+    }
+}
+
+fn refused(error: LoadError) -> DeviceError {
+    DeviceError::Codegen(error.to_string())
+}
+
+#[derive(Debug)]
+struct Loaded {
+    module: Valid,
+    program: Arc<Program>,
+    lanes: u32,
+    threads: usize,
+    watch: Arc<Watch>,
+}
+
+impl Kernel for Loaded {
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
+        let bound = launch.bound(&self.module)?;
+        let memory: Vec<Option<Memory>> = bound.into_iter().map(|memory| memory.cloned()).collect();
+        let shared =
+            Arc::new(Shared { stop: Arc::default(), report: Mutex::new(None), ended: Condvar::new() });
+        let (threads, lanes, groups) = (self.threads, self.lanes, launch.groups);
+        let (program, ends) = (self.program.clone(), shared.clone());
+        let job = move || {
+            let buffers = memory.iter().map(words).collect();
+            let stop = Some(ends.stop.word());
+            let schedule = Schedule::Threads(threads);
+            let launch = pelton_ir::interp::Launch {
+                groups,
+                lanes,
+                subgroup: SUBGROUP,
+                buffers,
+                stop,
+                deadline: None,
+                schedule,
+            };
+            let report = program.run(&launch);
+            *ends.lock() = Some(report);
+            ends.ended.notify_all();
+        };
+        let thread = std::thread::Builder::new().name("pelton-reference".into()).spawn(job);
+        let thread = Mutex::new(Some(thread.map_err(DeviceError::Thread)?));
+        self.watch.add(&shared.stop, launch, || {});
+        let (watch, module) = (self.watch.clone(), self.module.clone());
+        Ok(Box::new(Launched { shared, thread, lease: launch.lease, watch, module }))
+    }
+}
+
+/// A buffer as the interpreter takes it.
+fn words(memory: &Option<Memory>) -> Words<'_> {
+    let Some(memory) = memory else { return Words::None };
+    match (memory.words32(), memory.words64()) {
+        (Some(words), _) => Words::W32(words),
+        (_, Some(words)) => Words::W64(words),
+        _ => Words::None,
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    stop: Arc<Stop>,
+    report: Mutex<Option<Result<Report, LaunchError>>>,
+    ended: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<Report, LaunchError>>> {
+        self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[derive(Debug)]
+struct Launched {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    lease: Option<Duration>,
+    watch: Arc<Watch>,
+    module: Valid,
+}
+
+impl Run for Launched {
+    fn stop(&self) {
+        self.shared.stop.set(Outcome::Stopped);
+    }
+
+    /// The interpreter does not park for long.
+    fn wake(&self) {}
+
+    fn renew(&self) {
+        self.watch.renew(&self.shared.stop, self.lease);
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut report = self.shared.lock();
+        while report.is_none() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            report = match left {
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => {
+                    let wait = self.shared.ended.wait_timeout(report, left);
+                    wait.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
+                None => self.shared.ended.wait(report).unwrap_or_else(|poisoned| poisoned.into_inner()),
+            };
+        }
+        let report = match report.as_ref() {
+            Some(Ok(report)) => report,
+            Some(Err(error)) => return Err(DeviceError::Codegen(error.to_string())),
+            None => return Ok(None),
+        };
+        let outcome = match &report.end {
+            End::Done => Outcome::Done,
+            End::Stopped => self.shared.stop.why().unwrap_or(Outcome::Stopped),
+            End::Trapped { code, site } => return Err(DeviceError::fault(&self.module, *code, *site)),
+        };
+        let fault = report.fault.as_ref().map(|fault| Fault {
+            code: fault.code,
+            site: fault.site,
+            count: fault.count,
+        });
+        Ok(Some(Ended { outcome, fault }))
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        self.stop();
+        let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
