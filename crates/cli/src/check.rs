@@ -1,0 +1,96 @@
+//! `pelton check`: everything that is wrong with some modules.
+
+use std::path::PathBuf;
+
+use pelton_ir::module::Module;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::source::Source;
+use crate::term::{Role, Term};
+use crate::{Status, json};
+
+/// Say whether modules are valid, and everything that is wrong if not
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton check add.pel           all errors, with diagrams
+  pelton check kernels/*.pel     several files; exit status 1 if any is wrong
+  pelton fmt - < a.pel | pelton check -
+  pelton check --json a.pel      one JSON object a line: file, code, message, label, notes, start, end")]
+pub struct Args {
+    /// Files to check; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Print errors as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    let mut bad = 0;
+    for path in &args.files {
+        let source = match Source::read(path) {
+            Ok(source) => source,
+            Err(error) => {
+                bad += 1;
+                unreadable(path, &error, args, term)?;
+                continue;
+            }
+        };
+        match source.validate() {
+            Ok(_) if args.json => {}
+            Ok(module) => {
+                term.line(format_args!(
+                    "{}: {}, {}",
+                    source.name,
+                    term.paint(Role::Good, "valid"),
+                    size(&module)
+                ))?;
+            }
+            Err(list) => {
+                bad += 1;
+                if args.json {
+                    for diagnostic in &list {
+                        term.line(json::diagnostic(&source, diagnostic))?;
+                    }
+                } else {
+                    term.note(source.render(&list, term.err_color).trim_end());
+                }
+            }
+        }
+    }
+    if bad == 0 {
+        return Ok(Status::Fine);
+    }
+    if args.files.len() > 1 && !args.json {
+        term.note(format_args!("{bad} of {} files are wrong", args.files.len()));
+    }
+    Ok(Status::Wrong)
+}
+
+fn unreadable(path: &std::path::Path, error: &Error, args: &Args, term: &Term) -> Result<(), Error> {
+    if args.json {
+        let file = path.display().to_string();
+        return term.line(json!({ "file": file, "code": "unreadable", "message": error.to_string() }));
+    }
+    term.error(error);
+    Ok(())
+}
+
+/// How large a module is, in words.
+fn size(module: &Module) -> String {
+    let insts: usize = module.functions.iter().map(|(_, function)| function.insts().len()).sum();
+    let kernels = module.kernels().count();
+    let parts = [
+        (kernels, "kernel"),
+        (module.functions.len() - kernels, "function"),
+        (module.buffers.len(), "buffer"),
+        (insts, "instruction"),
+    ];
+    let shown = parts.iter().filter(|(n, _)| *n > 0);
+    let words = shown.map(|(n, what)| format!("{n} {what}{}", if *n == 1 { "" } else { "s" }));
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "empty".into() } else { words.join(", ") }
+}

@@ -1,0 +1,28 @@
+//! `pelton completions`: what a shell must know to complete command lines.
+
+use clap::CommandFactory as _;
+use clap_complete::{Shell, generate};
+
+use crate::error::Error;
+use crate::term::Term;
+use crate::{Cli, Status};
+
+/// Print completions for a shell
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton completions bash > ~/.local/share/bash-completion/completions/pelton
+  pelton completions zsh > \"${fpath[1]}/_pelton\"
+  pelton completions fish > ~/.config/fish/completions/pelton.fish")]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    // Generated into memory, because the generator panics when its writer fails.
+    let mut script = Vec::new();
+    generate(args.shell, &mut Cli::command(), "pelton", &mut script);
+    term.text(&String::from_utf8_lossy(&script))?;
+    Ok(Status::Fine)
+}

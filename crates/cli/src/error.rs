@@ -1,0 +1,64 @@
+//! What stops a command.
+
+use std::io;
+use std::path::PathBuf;
+
+use pelton_filetest::bind::BindError;
+use pelton_filetest::file::FileError;
+use pelton_ir::interp;
+
+/// What stops a command.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody reads the output any more.
+    #[error("the reader of the output has gone")]
+    Pipe,
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[source] io::Error),
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A text or module is refused; these are the diagrams.
+    #[error("{0}")]
+    Report(String),
+    /// A buffer cannot be bound.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A name is not known.
+    #[error("there is no {kind} `{name}`; {hint}")]
+    Unknown {
+        /// What kind of thing it would be.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        hint: String,
+    },
+    /// The program cannot be loaded.
+    #[error("cannot load the module: {0}")]
+    Load(#[from] interp::LoadError),
+    /// It cannot be launched.
+    #[error("cannot launch: {0}")]
+    Launch(#[from] interp::LaunchError),
+    /// Ctrl-C cannot be listened for.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// A result is not what it must be.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        if error.kind() == io::ErrorKind::BrokenPipe { Error::Pipe } else { Error::Output(error) }
+    }
+}

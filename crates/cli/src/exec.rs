@@ -1,0 +1,289 @@
+//! `pelton exec`: runs a module once and shows what its buffers hold.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pelton_filetest::bind::{bind, find};
+use pelton_filetest::data::Data;
+use pelton_filetest::init::Init;
+use pelton_filetest::line::Geometry;
+use pelton_filetest::near::hint;
+use pelton_ir::interp::{End, Launch, Program, Report, Schedule, Words};
+use pelton_ir::module::{BufferDecl, Module, Place, Site};
+use pelton_ir::text::Diagnostic;
+use pelton_ir::valid::Valid;
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::source::Source;
+use crate::term::{Role, Term};
+use crate::{Status, json, stop};
+
+/// Elements of a buffer that are printed before the middle is left out.
+const SHOWN: usize = 32;
+
+/// Run a kernel once on the reference interpreter and print its buffers
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton exec add.pel --lanes 4 --buffer 'x=[1 2 3 4]' --buffer 'y=[7; 4]'
+  pelton exec hist.pel --groups 8 --lanes 64 --buffer data=random:1:100000 --out bins=bins.bin
+  pelton exec sum.pel --buffer data=@words.bin --json
+  pelton exec race.pel --seed 7          the same interleaving at every run
+  pelton exec poll.pel --deadline 500ms  stopped after half a second
+
+Buffers:
+  [1 2 0x10 0.5 nan]   these elements, in the language's own spelling
+  [7; 64]              an element 64 times
+  zero:N               zeros
+  iota:N               0 1 2 …
+  random:SEED:N        the same N at every run; floats in [0, 1)
+  @PATH                a file's words, least byte first
+  :N can be left out if the module fixes the length. Buffers of fixed length that are not given are zeros.")]
+pub struct Args {
+    /// The module; `-` is standard input
+    file: PathBuf,
+
+    /// The kernel, if the module has several
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+
+    /// Groups of the launch
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().groups)]
+    groups: u32,
+
+    /// Lanes in a group
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().lanes)]
+    lanes: u32,
+
+    /// Lanes in a subgroup, at most 32
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().subgroup)]
+    subgroup: u32,
+
+    /// Run on one thread in the order that this number gives, instead of on all cores
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+
+    /// Stop the kernel after this long: 10s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    deadline: Option<Duration>,
+
+    /// What a buffer starts with; may be given again
+    #[arg(long = "buffer", short, value_name = "NAME=INIT", value_parser = buffer)]
+    buffers: Vec<(String, Init)>,
+
+    /// Write a buffer's words to a file instead of printing it; may be given again
+    #[arg(long = "out", short, value_name = "NAME=FILE", value_parser = out)]
+    outs: Vec<(String, PathBuf)>,
+
+    /// Print one JSON object: kernel, end, fault, steps, seconds, buffers
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads `NAME=INIT`.
+fn buffer(text: &str) -> Result<(String, Init), String> {
+    let (name, init) = text.split_once('=').ok_or("write NAME=INIT, as in x=zero:64")?;
+    let name = name.strip_prefix('@').unwrap_or(name);
+    Ok((name.into(), init.parse().map_err(|error| format!("{error}"))?))
+}
+
+/// Reads `NAME=FILE`.
+fn out(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("write NAME=FILE, as in x=x.bin")?;
+    Ok((name.strip_prefix('@').unwrap_or(name).into(), path.into()))
+}
+
+/// Reads a time such as `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let scale = match &text[unit..] {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err("write a number and ms, s or m, as in 10s".into()),
+    };
+    let number: f64 = text[..unit].parse().map_err(|_| "it does not begin with a number")?;
+    Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
+}
+
+pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
+    let source = Source::read(&args.file)?;
+    let module = source.module(term.err_color)?;
+    known_kernel(&module, args.kernel.as_deref())?;
+    for (name, path) in &args.outs {
+        find(&module, name)?;
+        writable(path)?;
+    }
+    let stop = stop::word()?;
+    let data = bind(&module, &args.buffers)?;
+    let program = Program::new(&module, args.kernel.as_deref())?;
+    let schedule = match args.seed {
+        Some(seed) => Schedule::Seeded(seed),
+        None => Schedule::Threads(thread::available_parallelism().map_or(1, usize::from)),
+    };
+    let began = Instant::now();
+    let report = program.run(&Launch {
+        groups: args.groups,
+        lanes: args.lanes,
+        subgroup: args.subgroup,
+        buffers: data.iter().map(|data| data.as_ref().map_or(Words::None, Data::words)).collect(),
+        stop: Some(stop),
+        deadline: args.deadline,
+        schedule,
+    })?;
+    let took = began.elapsed();
+    if stop::pressed() {
+        term.note(format_args!("interrupted: the kernel was stopped after {:.1} s", took.as_secs_f64()));
+        return Ok(Status::Interrupted);
+    }
+    let results =
+        || module.buffers.iter().zip(&data).filter_map(|((_, decl), data)| Some((decl, data.as_ref()?)));
+    write(&args, results())?;
+    if args.json {
+        term.line(as_json(&args, &source, &module, &report, took, results()))?;
+    } else {
+        print(&args, term, results())?;
+        explain(&args, &source, &module, &report, took, term);
+    }
+    let well = report.end == End::Done && report.fault.is_none();
+    Ok(if well { Status::Fine } else { Status::Failed })
+}
+
+/// Refuses a kernel that the module does not have, and says which it has.
+fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), Error> {
+    let names: Vec<&str> = module.kernels().map(|func| module.functions[func].name.as_str()).collect();
+    match kernel {
+        Some(name) if !names.contains(&name) => {
+            Err(Error::Unknown { kind: "kernel", name: name.into(), hint: hint(name, &names) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a path that cannot be written before the kernel runs, not after.
+fn writable(path: &Path) -> Result<(), Error> {
+    let fail = |source| Error::Write { path: path.into(), source };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    fs::metadata(folder.unwrap_or(".".as_ref())).map_err(fail)?;
+    if path.is_dir() { Err(fail(std::io::ErrorKind::IsADirectory.into())) } else { Ok(()) }
+}
+
+/// A buffer's declaration with what it holds.
+type Bound<'a> = (&'a BufferDecl, &'a Data);
+
+/// Writes the buffers that `--out` names.
+fn write<'a>(args: &Args, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
+    for (decl, data) in results {
+        for (_, path) in args.outs.iter().filter(|(name, _)| *name == decl.name) {
+            let written = fs::File::create(path).and_then(|file| {
+                let mut file = BufWriter::new(file);
+                let size = Data::size(data.elem()) as usize;
+                data.iter().try_for_each(|c| file.write_all(&c.bits().to_le_bytes()[..size]))?;
+                file.flush()
+            });
+            written.map_err(|source| Error::Write { path: path.clone(), source })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a buffer is to be shown: the kernel may have written it, and `--out` does not take it.
+fn visible(args: &Args, decl: &BufferDecl) -> bool {
+    decl.access.writes() && !args.outs.iter().any(|(name, _)| *name == decl.name)
+}
+
+fn print<'a>(args: &Args, term: &Term, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
+    for (decl, data) in results.filter(|(decl, _)| visible(args, decl)) {
+        let name = term.paint(Role::Strong, &decl.name);
+        term.line(format_args!("{name}: [{}; {}] = {}", decl.elem, data.len(), data.show(SHOWN)))?;
+    }
+    Ok(())
+}
+
+/// Says how the launch ended, with a diagram of where if it did not end well.
+fn explain(args: &Args, source: &Source, module: &Valid, report: &Report, took: Duration, term: &Term) {
+    let mut list = Vec::new();
+    if let Some(fault) = &report.fault {
+        let times =
+            if fault.count > 1 { format!(", the first of {} faults", fault.count) } else { String::new() };
+        let message = format!("the kernel recorded fault {}{times}", fault.code);
+        list.push(diagnostic("fault", message, place(module, fault.site)));
+    }
+    if let End::Trapped { code, site } = report.end {
+        list.push(diagnostic("trap", format!("the kernel trapped with code {code}"), place(module, site)));
+    }
+    if !list.is_empty() {
+        term.note(source.render(&list, term.err_color).trim_end());
+    }
+    let end = match (report.end, args.deadline) {
+        (End::Done, _) => "done".into(),
+        (End::Stopped, Some(deadline)) => format!("stopped at the deadline of {deadline:?}"),
+        (End::Stopped, None) => "stopped".into(),
+        (End::Trapped { .. }, _) => "trapped".into(),
+    };
+    term.note(format_args!("{end}: {} steps in {:.3} s", report.steps, took.as_secs_f64()));
+}
+
+fn diagnostic(code: &'static str, message: String, place: Place) -> Diagnostic {
+    Diagnostic { code, message, place, label: "here".into(), notes: Vec::new() }
+}
+
+fn place(module: &Valid, site: Site) -> Place {
+    module.functions[site.func].debug.place(site.inst).unwrap_or_default()
+}
+
+fn as_json<'a>(
+    args: &Args,
+    source: &Source,
+    module: &Valid,
+    report: &Report,
+    took: Duration,
+    results: impl Iterator<Item = Bound<'a>>,
+) -> Value {
+    let at = |site| json::position(&source.text, place(module, site).start as usize);
+    let end = match report.end {
+        End::Done => json!({ "kind": "done" }),
+        End::Stopped => json!({ "kind": "stopped" }),
+        End::Trapped { code, site } => json!({ "kind": "trapped", "code": code, "place": at(site) }),
+    };
+    let fault = report
+        .fault
+        .as_ref()
+        .map(|fault| json!({ "code": fault.code, "count": fault.count, "place": at(fault.site) }));
+    let visible = results.filter(|(decl, _)| visible(args, decl));
+    let buffers: Map<String, Value> =
+        visible.map(|(decl, data)| (decl.name.clone(), json::buffer(data))).collect();
+    json!({
+        "kernel": args.kernel.as_deref().or_else(|| first(module)),
+        "end": end,
+        "fault": fault,
+        "steps": report.steps,
+        "seconds": took.as_secs_f64(),
+        "buffers": buffers,
+    })
+}
+
+/// The kernel that runs if none is named.
+fn first(module: &Module) -> Option<&str> {
+    module.kernels().next().map(|func| module.functions[func].name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+    use std::time::Duration;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "10", "s", "-1s", "1h", "1e400s", "nans", "infs", "1 é"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

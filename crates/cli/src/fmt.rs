@@ -1,0 +1,64 @@
+//! `pelton fmt`: the one way to write a module.
+
+use std::path::{Path, PathBuf};
+
+use pelton_filetest::replace::replace;
+use pelton_ir::text;
+
+use crate::Status;
+use crate::error::Error;
+use crate::source::{Source, is_stdin};
+use crate::term::Term;
+
+/// Rewrite files in the one standard form; comments stay
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton fmt a.pel b.pel         rewrites in place and prints the names of files that changed
+  pelton fmt --check *.pel       changes nothing; exit status 1 if a file would change
+  pelton fmt - < a.pel           from standard input to standard output")]
+pub struct Args {
+    /// Files to format; `-` is standard input, written to standard output
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Change nothing, print the names of files that would change
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    let mut status = Status::Fine;
+    for path in &args.files {
+        match one(path, args.check, term) {
+            Ok(Status::Fine) => {}
+            Ok(other) => status = other,
+            Err(Error::Pipe) => return Err(Error::Pipe),
+            Err(error) => {
+                term.error(&error);
+                status = Status::Wrong;
+            }
+        }
+    }
+    Ok(status)
+}
+
+fn one(path: &Path, check: bool, term: &Term) -> Result<Status, Error> {
+    let source = Source::read(path)?;
+    let formatted =
+        text::format(&source.text).map_err(|list| Error::Report(source.render(&list, term.err_color)))?;
+    let same = formatted == source.text;
+    match (check, is_stdin(path)) {
+        (false, true) => term.text(&formatted)?,
+        _ if same => {}
+        (true, _) => {
+            term.line(&source.name)?;
+            return Ok(Status::Wrong);
+        }
+        (false, false) => {
+            replace(path, &formatted).map_err(|cause| Error::Write { path: path.into(), source: cause })?;
+            term.line(&source.name)?;
+        }
+    }
+    Ok(Status::Fine)
+}

@@ -1,0 +1,65 @@
+//! Shapes of what `--json` prints.
+
+use pelton_filetest::data::{Data, spell};
+use pelton_ir::module::Place;
+use pelton_ir::text::Diagnostic;
+use pelton_ir::types::{Const, Type};
+use serde_json::{Value, json};
+
+use crate::source::Source;
+
+/// A diagnostic: `{"file", "code", "message", "label", "notes", "start", "end"}`.
+pub fn diagnostic(source: &Source, diagnostic: &Diagnostic) -> Value {
+    let Place { start, end } = diagnostic.place;
+    json!({
+        "file": source.name,
+        "code": diagnostic.code,
+        "message": diagnostic.message,
+        "label": diagnostic.label,
+        "notes": diagnostic.notes,
+        "start": position(&source.text, start as usize),
+        "end": position(&source.text, end as usize),
+    })
+}
+
+/// A place in a text: line and column from 1, the column in characters, and the byte from 0.
+pub fn position(text: &str, byte: usize) -> Value {
+    let byte = text.floor_char_boundary(byte.min(text.len()));
+    let before = &text[..byte];
+    let line = before.matches('\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    json!({ "line": line, "column": before[start..].chars().count() + 1, "byte": byte })
+}
+
+/// A buffer: `{"type", "len", "values"}`.
+pub fn buffer(data: &Data) -> Value {
+    json!({ "type": data.elem().word(), "len": data.len(), "values": data.iter().map(number).collect::<Vec<_>>() })
+}
+
+/// A number; a float that JSON has no number for is a string as the language spells it.
+fn number(c: Const) -> Value {
+    match c.ty() {
+        Type::U32 | Type::U64 => c.bits().into(),
+        Type::I32 => (c.bits() as u32 as i32).into(),
+        Type::Bool => (c.bits() == 1).into(),
+        Type::F32 => match f32::from_bits(c.bits() as u32) {
+            x if x.is_finite() => f64::from(x).into(),
+            _ => spell(c).into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::position;
+    use serde_json::json;
+
+    #[test]
+    fn columns_count_characters() {
+        let text = "a\néb";
+        assert_eq!(position(text, 0), json!({ "line": 1, "column": 1, "byte": 0 }));
+        assert_eq!(position(text, 4), json!({ "line": 2, "column": 2, "byte": 4 }));
+        assert_eq!(position(text, 3), json!({ "line": 2, "column": 1, "byte": 2 }));
+        assert_eq!(position(text, 99), json!({ "line": 2, "column": 3, "byte": 5 }));
+    }
+}

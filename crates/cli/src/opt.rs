@@ -1,0 +1,50 @@
+//! `pelton opt`: a module after optimisation.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
+use pelton_filetest::opt::{annotated, apply};
+use pelton_ir::pass::Pass;
+use pelton_ir::text;
+
+use crate::Status;
+use crate::error::Error;
+use crate::source::Source;
+use crate::term::Term;
+
+/// Print a module as the passes leave it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton opt a.pel                      the whole pipeline
+  pelton opt a.pel --pass fold --pass dce   these passes, in this order
+  pelton opt a.pel --proofs             with what the bounds analysis proved, as comments
+  diff <(pelton fmt - < a.pel) <(pelton opt a.pel)")]
+pub struct Args {
+    /// The file; `-` is standard input
+    file: PathBuf,
+
+    /// Run this pass instead of the pipeline; may be given again
+    #[arg(long = "pass", value_name = "NAME", value_parser = passes())]
+    passes: Vec<Pass>,
+
+    /// Add what the bounds analysis proved as comments
+    #[arg(long)]
+    proofs: bool,
+}
+
+/// Names of passes, which help and completions list.
+fn passes() -> impl clap::builder::TypedValueParser<Value = Pass> {
+    PossibleValuesParser::new(Pass::ALL.iter().map(|pass| pass.name())).map(|name| {
+        let found = Pass::ALL.iter().copied().find(|pass| pass.name() == name);
+        found.expect("only names of passes are let through")
+    })
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    let module = Source::read(&args.file)?.module(term.err_color)?;
+    let module = apply(&module, &args.passes);
+    term.text(&if args.proofs { annotated(&module) } else { text::print(&module) })?;
+    Ok(Status::Fine)
+}

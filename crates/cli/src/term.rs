@@ -1,0 +1,126 @@
+//! Where output goes, and whether it has colour.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::error::Error;
+
+/// When to colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What a stretch of output is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// A heading, or what matters most.
+    Strong,
+    /// Something that went well.
+    Good,
+    /// Something that went wrong.
+    Bad,
+    /// Something to pass over.
+    Faint,
+}
+
+/// Standard output and standard error.
+pub struct Term {
+    /// Whether standard output has colour.
+    pub out_color: bool,
+    /// Whether standard error has colour.
+    pub err_color: bool,
+}
+
+impl Term {
+    /// With colour as asked for.
+    pub fn new(color: Color) -> Self {
+        let (plain, kind) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+        let auto = |terminal| terminal && colours(plain.as_deref(), kind.as_deref());
+        let (out_color, err_color) = match color {
+            Color::Auto => (auto(io::stdout().is_terminal()), auto(io::stderr().is_terminal())),
+            Color::Always => (true, true),
+            Color::Never => (false, false),
+        };
+        Term { out_color, err_color }
+    }
+
+    /// Writes a line to standard output.
+    pub fn line(&self, text: impl Display) -> Result<(), Error> {
+        Ok(writeln!(io::stdout().lock(), "{text}")?)
+    }
+
+    /// Writes to standard output.
+    pub fn text(&self, text: &str) -> Result<(), Error> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Writes a line to standard error. There is nobody to tell if that fails.
+    pub fn note(&self, text: impl Display) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Writes an error to standard error; a report comes as it is.
+    pub fn error(&self, error: &Error) {
+        match error {
+            Error::Report(report) => self.note(report.trim_end()),
+            error => self.note(format!("{}: {error}", paint(self.err_color, Role::Bad, "error"))),
+        }
+    }
+
+    /// A text on standard output in its role.
+    pub fn paint(&self, role: Role, text: impl Display) -> String {
+        paint(self.out_color, role, text)
+    }
+
+    /// A progress bar on standard error, which shows only on a terminal.
+    pub fn bar(&self, len: u64, template: &str) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.progress_chars("━╸ "));
+        bar
+    }
+}
+
+/// Whether a terminal may have colour, by the variables `NO_COLOR` and `TERM`.
+fn colours(plain: Option<&OsStr>, kind: Option<&OsStr>) -> bool {
+    plain.is_none_or(OsStr::is_empty) && kind.is_none_or(|kind| kind != "dumb")
+}
+
+fn paint(color: bool, role: Role, text: impl Display) -> String {
+    if !color {
+        return text.to_string();
+    }
+    let style = match role {
+        Role::Strong => Style::new().bold(),
+        Role::Good => AnsiColor::Green.on_default().bold(),
+        Role::Bad => AnsiColor::Red.on_default().bold(),
+        Role::Faint => Style::new().dimmed(),
+    };
+    format!("{style}{text}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::colours;
+
+    #[test]
+    fn the_environment_can_turn_colour_off() {
+        assert!(colours(None, None));
+        assert!(colours(Some("".as_ref()), Some("xterm".as_ref())));
+        assert!(!colours(Some("1".as_ref()), Some("xterm".as_ref())));
+        assert!(!colours(None, Some("dumb".as_ref())));
+    }
+}

@@ -1,0 +1,112 @@
+//! `pelton test`: filetests, with totals.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use pelton_filetest::suite::{Bless, Suite, Test, targets};
+
+use crate::Status;
+use crate::error::Error;
+use crate::term::{Role, Term};
+
+/// Run filetests and say what they cover
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton test filetests          everything in a folder
+  pelton test filetests/run filetests/opt/fold.pel
+  pelton test --bless filetests/print   accept what comes out as what is expected
+
+A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to run
+it and what must come out:
+  ; run: lanes=4 x=[1 2 3 4] -> y=[2 4 6 8]")]
+pub struct Args {
+    /// Files, or folders with `.pel` files
+    #[arg(value_name = "PATH", default_value = "filetests")]
+    paths: Vec<PathBuf>,
+
+    /// Write what comes out into the files as what is expected
+    #[arg(long)]
+    bless: bool,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    let suite = Suite::load(&args.paths, targets())?;
+    let tests = suite.tests();
+    let bless = if args.bless { Bless::Yes } else { Bless::from_env() };
+    let (absent, present): (Vec<Test>, Vec<Test>) = tests.into_iter().partition(|test| test.absent.is_some());
+    let began = Instant::now();
+    let failures = all(&present, bless, term);
+    for test in &absent {
+        let why = test.absent.as_deref().unwrap_or_default();
+        term.line(format_args!("{} {}: {why}", term.paint(Role::Faint, "ignored"), test.name))?;
+    }
+    for (at, why) in &failures {
+        let Test { name, command, .. } = &present[*at];
+        term.line(format_args!("{} {command} {name}", term.paint(Role::Bad, "FAILED")))?;
+        for line in why.lines() {
+            term.line(format_args!("    {line}").to_string().trim_end())?;
+        }
+    }
+    let word =
+        if failures.is_empty() { term.paint(Role::Good, "ok") } else { term.paint(Role::Bad, "FAILED") };
+    term.line(format_args!(
+        "{word}: {} passed, {} failed, {} ignored in {:.1} s",
+        present.len() - failures.len(),
+        failures.len(),
+        absent.len(),
+        began.elapsed().as_secs_f64()
+    ))?;
+    term.line(suite.totals())?;
+    Ok(if failures.is_empty() { Status::Fine } else { Status::Wrong })
+}
+
+/// Runs tests on all cores; gives the failed ones in order, with why.
+fn all(tests: &[Test], bless: Bless, term: &Term) -> Vec<(usize, String)> {
+    let bar = term.bar(tests.len() as u64, "{bar:40} {pos}/{len} {msg}");
+    let next = AtomicUsize::new(0);
+    let (send, results) = mpsc::channel();
+    let mut failures = Vec::new();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(tests.len()) {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                while let Some((at, test)) = pick(tests, next) {
+                    if send.send((at, one(test, bless))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for (at, ended) in results {
+            if let Err(why) = ended {
+                failures.push((at, why));
+                bar.set_message(format!("{} failed", failures.len()));
+            }
+            bar.inc(1);
+        }
+    });
+    bar.finish_and_clear();
+    failures.sort();
+    failures
+}
+
+/// The next test that nobody has taken.
+fn pick<'t>(tests: &'t [Test], next: &AtomicUsize) -> Option<(usize, &'t Test)> {
+    // Relaxed: the number alone is shared.
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    tests.get(at).map(|test| (at, test))
+}
+
+/// Runs one test; a panic is a failure like others.
+fn one(test: &Test, bless: Bless) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(|| test.run(bless))) {
+        Ok(ended) => ended.map_err(|failure| failure.to_string()),
+        Err(_) => Err("it panicked".into()),
+    }
+}

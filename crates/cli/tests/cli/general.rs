@@ -1,0 +1,119 @@
+//! What holds for every command: help, completions, the op table, colour, pipes and exit statuses.
+
+use std::process::{Command, Stdio};
+
+use crate::{DOUBLE, Folder, pelton};
+
+const COMMANDS: [&str; 8] = ["demo", "check", "fmt", "opt", "exec", "test", "ops", "completions"];
+
+#[test]
+fn help_teaches_with_examples() {
+    let help = pelton(&["--help"]);
+    assert_eq!(help.code, Some(0));
+    assert!(help.out.contains("Exit status:"), "{}", help.out);
+    for name in COMMANDS {
+        assert!(help.out.contains(&format!("  {name} ")), "{name} is not listed");
+        let own = pelton(&[name, "--help"]);
+        assert_eq!(own.code, Some(0));
+        assert!(own.out.contains("Examples:\n  pelton "), "{name}: {}", own.out);
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_64() {
+    for args in [&["chekc"][..], &[], &["check"], &["exec", "a.pel", "--lanes", "many"], &["ops", "--colour"]]
+    {
+        let ran = pelton(args);
+        assert_eq!(ran.code, Some(64), "{args:?}: {}", ran.err);
+        assert!(ran.out.is_empty() && !ran.err.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = pelton(&["completions", shell]);
+        assert_eq!(ran.code, Some(0));
+        for name in COMMANDS {
+            assert!(ran.out.contains(name), "{shell} lacks {name}");
+        }
+    }
+}
+
+#[test]
+fn ops_are_shown_whole_or_one_by_one() {
+    let all = pelton(&["ops"]);
+    let one = pelton(&["ops", "atomic_cas"]);
+    let markdown = pelton(&["ops", "--markdown"]);
+    assert_eq!((all.code, one.code, markdown.code), (Some(0), Some(0), Some(0)));
+    for row in pelton_ir::op::TABLE {
+        assert!(all.out.contains(&format!("  {} (", row.name)), "{}", row.name);
+        assert!(markdown.out.contains(&format!("\n| `{}` | ", row.name)), "{}", row.name);
+    }
+    assert!(one.out.starts_with("atomic_cas (at: u32, expected: T, desired: T) -> T\n"), "{}", one.out);
+    let rows = markdown.out.lines().filter(|line| line.starts_with('|'));
+    for row in rows {
+        assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
+    }
+}
+
+#[test]
+fn an_unknown_op_gets_a_near_one() {
+    let ran = pelton(&["ops", "atomic_ad"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("no operation `atomic_ad`; did you mean atomic_add?"), "{}", ran.err);
+}
+
+#[test]
+fn colour_only_when_asked_for_or_on_a_terminal() {
+    let folder = Folder::new("colour");
+    let bad = folder.file("bad.pel", "kernel {");
+    assert!(!pelton(&["check", &bad]).err.contains('\x1b'));
+    assert!(pelton(&["check", &bad, "--color", "always"]).err.contains('\x1b'));
+    assert!(!pelton(&["ops"]).out.contains('\x1b'));
+    assert!(pelton(&["ops", "--color=always"]).out.contains('\x1b'));
+    assert!(!pelton(&["ops", "--color=never"]).out.contains('\x1b'));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = Folder::new("pipe");
+    let good = folder.file("good.pel", DOUBLE);
+    for args in
+        [vec!["ops"], vec!["completions", "bash"], vec!["opt", &good], vec!["check", &good], vec!["--help"]]
+    {
+        // The program starts only after the reader has left.
+        let mut child = Command::new("sh")
+            .args(["-c", "read line; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_pelton")])
+            .args(&args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the shell starts");
+        drop(child.stdout.take());
+        drop(child.stdin.take());
+        let output = child.wait_with_output().expect("the program ends");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn the_demo_counts_right() {
+    let ran = pelton(&["demo", "--values", "20000"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("kernel histogram {"), "{}", ran.out);
+    assert!(ran.out.contains("right: every bin is what Rust counts"), "{}", ran.out);
+    assert!(ran.err.is_empty(), "{}", ran.err);
+}
+
+#[test]
+fn the_demo_is_a_module_like_others() {
+    let text = pelton(&["demo", "--text"]);
+    let ran = crate::pelton_with(&["check", "-"], &text.out);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(crate::pelton_with(&["fmt", "--check", "-"], &text.out).code, Some(0));
+    assert_eq!(pelton(&["demo", "--values", "0"]).code, Some(64));
+}

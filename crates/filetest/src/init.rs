@@ -1,0 +1,340 @@
+//! What a buffer starts with, or must end with, said in a few words.
+//!
+//! | written | means |
+//! |---|---|
+//! | `[1 2 0x10 -3i32 0.5 nan]` | these elements; commas may stand between them |
+//! | `[7; 64]`, `[1 2 0; 62]` | an element followed by `; N` stands N times |
+//! | `zero`, `zero:N` | zeros |
+//! | `iota`, `iota:N` | 0 1 2 … |
+//! | `random:SEED`, `random:SEED:N` | the same N at every run: any bits of an integer, floats in [0, 1) |
+//! | `@PATH` | the file's words, least byte first |
+//!
+//! Constants are the language's own, and an integer without suffix takes the type of the buffer. `:N` may be left out
+//! if the module fixes the buffer's length.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use pelton_ir::limits::MAX_LEN;
+use pelton_ir::module::BufferDecl;
+use pelton_ir::text;
+use pelton_ir::types::{Const, Len, Type};
+
+use crate::data::{Data, OutOfMemory};
+
+/// The contents of a buffer before its type is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Init {
+    /// Constants, each with how often it stands.
+    List(Vec<(String, u64)>),
+    /// Zeros, as many as said or as the module fixes.
+    Zero(Option<u64>),
+    /// Each element is its own index.
+    Iota(Option<u64>),
+    /// From a seed, as many as said or as the module fixes.
+    Random(u64, Option<u64>),
+    /// The words of a file.
+    File(PathBuf),
+}
+
+/// Why contents do not fit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// It is none of the forms.
+    #[error("`{0}` is not what a buffer can hold: write [1 2 3], [7; 64], zero:N, iota:N or random:SEED:N")]
+    Syntax(String),
+    /// A number in it is not one.
+    #[error("`{0}` is not a number")]
+    Number(String),
+    /// An element is not a constant of the buffer's type.
+    #[error("`{word}` is not a constant of type {elem}: {why}")]
+    Element {
+        /// What was written.
+        word: String,
+        /// The buffer's element type.
+        elem: Type,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The length is bound at launch and nothing says it.
+    #[error("its length is bound at launch, so say how many, as in `zero:64`")]
+    Unsized,
+    /// The module fixes another length.
+    #[error("it has {declared} elements, and {given} are given")]
+    Length {
+        /// What the module says.
+        declared: u64,
+        /// What was given.
+        given: u64,
+    },
+    /// It is longer than any buffer may be.
+    #[error("{0} elements are more than the {MAX_LEN} that a buffer may have")]
+    TooLong(u64),
+    /// There is not so much memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not a whole number of elements.
+    #[error("{} has {bytes} bytes, which is not a whole number of {elem}", path.display())]
+    Ragged {
+        /// Which.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// The buffer's element type.
+        elem: Type,
+    },
+}
+
+impl FromStr for Init {
+    type Err = InitError;
+
+    fn from_str(text: &str) -> Result<Init, InitError> {
+        let syntax = || InitError::Syntax(text.into());
+        if let Some(path) = text.strip_prefix('@') {
+            return if path.is_empty() { Err(syntax()) } else { Ok(Init::File(path.into())) };
+        }
+        if let Some(inner) = text.strip_prefix('[') {
+            return list(inner.strip_suffix(']').ok_or_else(syntax)?);
+        }
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts.as_slice() {
+            ["zero"] => Ok(Init::Zero(None)),
+            ["zero", n] => Ok(Init::Zero(Some(number(n)?))),
+            ["iota"] => Ok(Init::Iota(None)),
+            ["iota", n] => Ok(Init::Iota(Some(number(n)?))),
+            ["random", seed] => Ok(Init::Random(number(seed)?, None)),
+            ["random", seed, n] => Ok(Init::Random(number(seed)?, Some(number(n)?))),
+            _ => Err(syntax()),
+        }
+    }
+}
+
+impl Init {
+    /// How many elements a buffer that is declared so gets.
+    pub fn len(&self, decl: &BufferDecl) -> Result<u64, InitError> {
+        let given = match self {
+            Init::List(items) => Some(items.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n))),
+            Init::Zero(n) | Init::Iota(n) | Init::Random(_, n) => *n,
+            Init::File(path) => Some(elements(path, decl.elem)?),
+        };
+        match (decl.len, given) {
+            (Len::Fixed(declared), Some(given)) if declared != given => {
+                Err(InitError::Length { declared, given })
+            }
+            (_, Some(len)) | (Len::Fixed(len), None) if len > MAX_LEN => Err(InitError::TooLong(len)),
+            (_, Some(len)) | (Len::Fixed(len), None) => Ok(len),
+            (Len::Launch, None) => Err(InitError::Unsized),
+        }
+    }
+
+    /// The words of a buffer that is declared so. Its length is checked before memory is taken.
+    pub fn data(&self, decl: &BufferDecl) -> Result<Data, InitError> {
+        let len = self.len(decl)?;
+        let elem = decl.elem;
+        match self {
+            Init::List(items) => {
+                let items = items.iter().map(|(word, n)| Ok((element(word, elem)?.bits(), *n)));
+                let items: Vec<(u64, u64)> = items.collect::<Result<_, InitError>>()?;
+                let mut bits = items.into_iter().flat_map(|(bits, n)| (0..n).map(move |_| bits));
+                Ok(Data::new(elem, len, |_| bits.next().unwrap_or(0))?)
+            }
+            Init::Zero(_) => Ok(Data::new(elem, len, |_| 0)?),
+            Init::Iota(_) => Ok(Data::new(elem, len, |k| count(k, elem))?),
+            Init::Random(seed, _) => Ok(Data::new(elem, len, |k| random(*seed, k, elem))?),
+            Init::File(path) => read(path, elem, len),
+        }
+    }
+}
+
+/// As it is written, but for white space.
+impl fmt::Display for Init {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tail = |n: &Option<u64>| n.map_or_else(String::new, |n| format!(":{n}"));
+        match self {
+            Init::List(items) => {
+                let item = |(word, n): &(String, u64)| match n {
+                    1 => word.clone(),
+                    n => format!("{word}; {n}"),
+                };
+                write!(f, "[{}]", items.iter().map(item).collect::<Vec<_>>().join(" "))
+            }
+            Init::Zero(n) => write!(f, "zero{}", tail(n)),
+            Init::Iota(n) => write!(f, "iota{}", tail(n)),
+            Init::Random(seed, n) => write!(f, "random:{seed}{}", tail(n)),
+            Init::File(path) => write!(f, "@{}", path.display()),
+        }
+    }
+}
+
+/// The items of a list, commas being white space.
+fn list(inner: &str) -> Result<Init, InitError> {
+    let spaced = inner.replace(',', " ").replace(';', " ; ");
+    let mut words = spaced.split_whitespace().peekable();
+    let mut items = Vec::new();
+    while let Some(word) = words.next() {
+        let times = if words.next_if_eq(&";").is_some() { number(words.next().unwrap_or(""))? } else { 1 };
+        if word == ";" {
+            return Err(InitError::Syntax(format!("[{inner}]")));
+        }
+        items.push((word.into(), times));
+    }
+    Ok(Init::List(items))
+}
+
+/// A count or a seed: an integer as the language writes it.
+fn number(text: &str) -> Result<u64, InitError> {
+    let constant = text::constant(&format!("{text}u64")).ok().filter(|_| plain(text));
+    constant.map(Const::bits).ok_or_else(|| InitError::Number(text.into()))
+}
+
+/// Whether a word is an integer that leaves its type open.
+fn plain(word: &str) -> bool {
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    let (digits, radix) = digits.strip_prefix("0x").map_or((digits, 10), |digits| (digits, 16));
+    digits.starts_with(|c: char| c.is_digit(radix)) && digits.chars().all(|c| c.is_digit(radix) || c == '_')
+}
+
+/// The constant of the buffer's type that was written.
+fn element(word: &str, elem: Type) -> Result<Const, InitError> {
+    let refuse = |why: String| InitError::Element { word: word.into(), elem, why };
+    let constant = match elem {
+        _ if !plain(word) => text::constant(word),
+        Type::F32 => text::constant(&format!("{word}.0")),
+        _ => text::constant(&format!("{word}{elem}")),
+    };
+    let constant = constant.map_err(refuse)?;
+    if constant.ty() != elem {
+        return Err(refuse(format!("it is of type {}", constant.ty())));
+    }
+    Ok(constant)
+}
+
+/// The bits of a number in a type.
+fn count(k: u64, elem: Type) -> u64 {
+    if elem == Type::F32 { (k as f32).to_bits().into() } else { k }
+}
+
+/// The `k`-th random element: the SplitMix64 sequence of the seed, so that any of them can be had by itself.
+fn random(seed: u64, k: u64, elem: Type) -> u64 {
+    let mut z = seed.wrapping_add((k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    match elem {
+        Type::U64 => z,
+        Type::F32 => ((z >> 40) as f32 / (1u64 << 24) as f32).to_bits().into(),
+        _ => z >> 32,
+    }
+}
+
+/// How many elements a file holds.
+fn elements(path: &Path, elem: Type) -> Result<u64, InitError> {
+    let fail = |source| InitError::Read { path: path.into(), source };
+    let meta = std::fs::metadata(path).map_err(fail)?;
+    if !meta.is_file() {
+        return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+    }
+    let (bytes, size) = (meta.len(), Data::size(elem));
+    if bytes % size != 0 {
+        return Err(InitError::Ragged { path: path.into(), bytes, elem });
+    }
+    Ok(bytes / size)
+}
+
+/// The first `len` elements of a file.
+fn read(path: &Path, elem: Type, len: u64) -> Result<Data, InitError> {
+    let fail = |source| InitError::Read { path: path.into(), source };
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(fail)?);
+    let size = Data::size(elem) as usize;
+    let mut failed = None;
+    let data = Data::new(elem, len, |_| {
+        let mut word = [0; 8];
+        if let (Err(error), None) = (file.read_exact(&mut word[..size]), &failed) {
+            failed = Some(error);
+        }
+        u64::from_le_bytes(word)
+    })?;
+    match failed {
+        Some(error) => Err(fail(error)),
+        None => Ok(data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pelton_ir::module::Place;
+    use pelton_ir::types::{Access, Space};
+
+    fn decl(elem: Type, len: Len) -> BufferDecl {
+        let place = Place::default();
+        BufferDecl { name: "b".into(), elem, len, space: Space::Global, access: Access::ReadWrite, place }
+    }
+
+    fn shown(text: &str, elem: Type, len: Len) -> String {
+        match text.parse::<Init>().and_then(|init| init.data(&decl(elem, len))) {
+            Ok(data) => data.show(16),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn lists_take_the_type_of_the_buffer() {
+        assert_eq!(shown("[1 0x10, 1_000]", Type::U32, Len::Launch), "[1 16 1000]");
+        assert_eq!(shown("[-1 2i32]", Type::I32, Len::Launch), "[-1 2]");
+        assert_eq!(shown("[1 -2 0.5 nan -inf]", Type::F32, Len::Launch), "[1.0 -2.0 0.5 nan -inf]");
+        assert_eq!(shown("[1 0; 3]", Type::U64, Len::Fixed(4)), "[1 0 0 0]");
+        assert_eq!(shown("[]", Type::U64, Len::Launch), "[]");
+    }
+
+    #[test]
+    fn rows_of_numbers() {
+        assert_eq!(shown("iota:3", Type::F32, Len::Launch), "[0.0 1.0 2.0]");
+        assert_eq!(shown("zero", Type::U32, Len::Fixed(2)), "[0 0]");
+        let two = shown("random:7:2", Type::U32, Len::Launch);
+        assert_eq!(two, shown("random:7", Type::U32, Len::Fixed(2)));
+        assert_ne!(two, shown("random:8:2", Type::U32, Len::Launch));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for (text, elem, len, why) in [
+            ("[1 2]", Type::U32, Len::Fixed(3), "it has 3 elements, and 2 are given"),
+            (
+                "zero",
+                Type::U32,
+                Len::Launch,
+                "its length is bound at launch, so say how many, as in `zero:64`",
+            ),
+            ("zero:-1", Type::U32, Len::Launch, "`-1` is not a number"),
+            ("[1; ]", Type::U32, Len::Launch, "`` is not a number"),
+            ("[1u64]", Type::U32, Len::Launch, "`1u64` is not a constant of type u32: it is of type u64"),
+        ] {
+            assert_eq!(shown(text, elem, len), why);
+        }
+        for (word, elem) in
+            [("-1", Type::U32), ("4294967296", Type::U32), ("0x10", Type::F32), ("true", Type::U32)]
+        {
+            let found = shown(&format!("[{word}]"), elem, Len::Launch);
+            assert!(found.starts_with(&format!("`{word}` is not a constant of type {elem}: ")), "{found}");
+        }
+        for text in ["[1; 18446744073709551615]", "zero:18446744073709551615", "iota:268435457"] {
+            assert!(shown(text, Type::U32, Len::Launch).contains("more than the 268435456"), "{text}");
+        }
+        for text in ["", "[1", "ones:3", "zero:1:2", "@", "[; 3]", "[1 ; 2 ; 3]"] {
+            assert!(text.parse::<Init>().is_err(), "{text}");
+        }
+    }
+}

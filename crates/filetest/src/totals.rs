@@ -1,0 +1,60 @@
+//! What a suite covers of the language.
+
+use std::fmt;
+
+use pelton_ir::op::{Op, TABLE};
+use pelton_ir::valid::Rule;
+
+use crate::command::Coverage;
+
+/// How much there is, and how much of the language it covers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Files.
+    pub files: usize,
+    /// Tests, those of absent devices included.
+    pub tests: usize,
+    /// What they cover.
+    pub coverage: Coverage,
+}
+
+impl Totals {
+    /// Rules of the validator that no `invalid` file breaks.
+    pub fn missing_rules(&self) -> Vec<Rule> {
+        Rule::ALL.iter().copied().filter(|rule| !self.coverage.rules.contains(rule)).collect()
+    }
+
+    /// Ops that can run and that no `run` file has.
+    pub fn missing_ops(&self) -> Vec<Op> {
+        runnable().filter(|op| !self.coverage.ops.contains(op)).collect()
+    }
+}
+
+/// The ops that some device runs: all but the asynchronous copies, which are refused by name.
+pub fn runnable() -> impl Iterator<Item = Op> {
+    TABLE.iter().map(|row| row.op).filter(|op| !matches!(op, Op::AsyncLoad | Op::AsyncWait))
+}
+
+/// One line, and what is missing.
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rules, ops) = (self.missing_rules(), self.missing_ops());
+        let (all_rules, all_ops) = (Rule::ALL.len(), runnable().count());
+        write!(
+            f,
+            "{} files, {} tests; {} of {all_rules} validator rules and {} of {all_ops} ops covered",
+            self.files,
+            self.tests,
+            all_rules - rules.len(),
+            all_ops - ops.len(),
+        )?;
+        let lists = [
+            ("rules", rules.iter().map(|rule| rule.code()).collect::<Vec<_>>()),
+            ("ops", ops.iter().map(|op| op.row().name).collect()),
+        ];
+        for (kind, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            write!(f, "\nno test for these {kind}: {}", list.join(", "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Runs everything in `filetests/`, one named test a file and device.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial, run};
+use pelton_filetest::suite::{Bless, Suite, targets};
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    let suite = match Suite::load(&[root], targets()) {
+        Ok(suite) => suite,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let bless = Bless::from_env();
+    let mut trials: Vec<Trial> = suite.tests().into_iter().map(|test| trial(test, bless)).collect();
+    let totals = suite.totals();
+    trials.push(Trial::test("coverage", move || {
+        let whole = totals.missing_rules().is_empty() && totals.missing_ops().is_empty();
+        if whole { Ok(()) } else { Err(Failed::from(totals.to_string())) }
+    }));
+    run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(test: pelton_filetest::suite::Test, bless: Bless) -> Trial {
+    let (name, kind, absent) = (test.name.clone(), test.command, test.absent.is_some());
+    let trial =
+        Trial::test(name, move || test.run(bless).map_err(|failure| Failed::from(failure.to_string())));
+    trial.with_kind(kind).with_ignored_flag(absent)
+}
