@@ -26,7 +26,7 @@ use crate::term::{Color, Term};
 #[command(name = "pelton", version, max_term_width = 100, after_help = AFTER)]
 struct Cli {
     /// Colour the output: auto, always or never; NO_COLOR makes auto never
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true)]
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true, display_order = 100)]
     color: Color,
 
     #[command(subcommand)]

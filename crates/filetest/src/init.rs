@@ -195,7 +195,7 @@ fn list(inner: &str) -> Result<Init, InitError> {
 
 /// A count or a seed: an integer as the language writes it.
 fn number(text: &str) -> Result<u64, InitError> {
-    let constant = text::constant(&format!("{text}u64")).ok().filter(|_| plain(text));
+    let constant = text::constant(text, Type::U64).ok().filter(|_| plain(text));
     constant.map(Const::bits).ok_or_else(|| InitError::Number(text.into()))
 }
 
@@ -210,9 +210,8 @@ fn plain(word: &str) -> bool {
 fn element(word: &str, elem: Type) -> Result<Const, InitError> {
     let refuse = |why: String| InitError::Element { word: word.into(), elem, why };
     let constant = match elem {
-        _ if !plain(word) => text::constant(word),
-        Type::F32 => text::constant(&format!("{word}.0")),
-        _ => text::constant(&format!("{word}{elem}")),
+        Type::F32 if plain(word) => text::constant(&format!("{word}.0"), elem),
+        _ => text::constant(word, elem),
     };
     let constant = constant.map_err(refuse)?;
     if constant.ty() != elem {

@@ -7,6 +7,9 @@ use pelton_ir::valid::Rule;
 
 use crate::command::Coverage;
 
+/// Names of what is missing that are listed.
+const LISTED: usize = 24;
+
 /// How much there is, and how much of the language it covers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
@@ -53,7 +56,9 @@ impl fmt::Display for Totals {
             ("ops", ops.iter().map(|op| op.row().name).collect()),
         ];
         for (kind, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
-            write!(f, "\nno test for these {kind}: {}", list.join(", "))?;
+            let more = list.len().saturating_sub(LISTED);
+            let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+            write!(f, "\nno test for these {kind}: {}{tail}", list[..list.len() - more].join(", "))?;
         }
         Ok(())
     }

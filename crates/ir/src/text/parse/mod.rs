@@ -11,6 +11,8 @@ pub(super) mod literal;
 mod near;
 mod read;
 
+pub use self::near::nearest;
+
 use std::collections::HashMap;
 
 use self::body::Body;
@@ -20,12 +22,17 @@ use super::{Diagnostic, Line};
 use crate::arena::{Buffer, Func, Handle};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_TEXT};
 use crate::module::{self, BufferDecl, Module, Place};
-use crate::types::{Access, Len, Need, Space, Type};
+use crate::types::{Access, Const, Len, Need, Space, Type};
 use crate::write::Writer;
 
 /// Reads a module. All that is wrong with the text is reported, each mistake with its place.
 pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
     source(text).map(|source| source.module)
+}
+
+/// The constant that a word spells, or what is wrong with it. An integer without a type is of the type `plain`.
+pub fn constant(word: &str, plain: Type) -> Result<Const, String> {
+    literal::word(word).map_or_else(|| literal::number(word, plain), Ok)
 }
 
 /// A module and where its text has what [`Debug`](module::Debug) does not keep.
