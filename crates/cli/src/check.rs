@@ -17,7 +17,7 @@ Examples:
   pelton check add.pel           all errors, with diagrams
   pelton check kernels/*.pel     several files; exit status 1 if any is wrong
   pelton fmt - < a.pel | pelton check -
-  pelton check --json a.pel      one JSON object a line: file, code, message, label, notes, start, end")]
+  pelton check --json a.pel      one JSON object a line: file, code, message, label, notes, start, end, also")]
 pub struct Args {
     /// Files to check; `-` is standard input
     #[arg(required = true, value_name = "FILE")]

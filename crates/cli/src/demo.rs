@@ -153,7 +153,7 @@ fn launch(
         schedule: Schedule::Threads(threads),
     };
     let len = data.len() as u64;
-    let bar = term.bar(len, "{bar:40} {human_pos}/{human_len} values, {per_sec}");
+    let bar = term.bar(len, "{bar:40} {human_pos} of {human_len} values");
     let report = thread::scope(|scope| {
         let kernel = scope.spawn(|| {
             let began = Instant::now();

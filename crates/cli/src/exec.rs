@@ -11,7 +11,7 @@ use pelton_filetest::data::Data;
 use pelton_filetest::init::Init;
 use pelton_filetest::line::Geometry;
 use pelton_filetest::near::hint;
-use pelton_ir::interp::{End, Launch, Program, Report, Schedule, Words};
+use pelton_ir::interp::{End, Launch, LoadError, Program, Report, Schedule, Words};
 use pelton_ir::module::{BufferDecl, Module, Place, Site};
 use pelton_ir::text::Diagnostic;
 use pelton_ir::valid::Valid;
@@ -120,7 +120,7 @@ pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
     }
     let stop = stop::word()?;
     let data = bind(&module, &args.buffers)?;
-    let program = Program::new(&module, args.kernel.as_deref())?;
+    let program = load(&source, &module, &args, term)?;
     let schedule = match args.seed {
         Some(seed) => Schedule::Seeded(seed),
         None => Schedule::Threads(thread::available_parallelism().map_or(1, usize::from)),
@@ -151,6 +151,17 @@ pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
     }
     let well = report.end == End::Done && report.fault.is_none();
     Ok(if well { Status::Fine } else { Status::Failed })
+}
+
+/// Loads the program; an op that the device lacks is shown where it stands.
+fn load(source: &Source, module: &Valid, args: &Args, term: &Term) -> Result<Program, Error> {
+    Program::new(module, args.kernel.as_deref()).map_err(|error| match error {
+        LoadError::Refused { site, .. } => {
+            let shown = Diagnostic::new("refused", place(module, site), error.to_string());
+            Error::Report(source.render(&[shown], term.err_color))
+        }
+        error => Error::Load(error),
+    })
 }
 
 /// Refuses a kernel that the module does not have, and says which it has.
@@ -211,10 +222,11 @@ fn explain(args: &Args, source: &Source, module: &Valid, report: &Report, took: 
         let times =
             if fault.count > 1 { format!(", the first of {} faults", fault.count) } else { String::new() };
         let message = format!("the kernel recorded fault {}{times}", fault.code);
-        list.push(diagnostic("fault", message, place(module, fault.site)));
+        list.push(Diagnostic::new("fault", place(module, fault.site), message).label("here"));
     }
     if let End::Trapped { code, site } = report.end {
-        list.push(diagnostic("trap", format!("the kernel trapped with code {code}"), place(module, site)));
+        let message = format!("the kernel trapped with code {code}");
+        list.push(Diagnostic::new("trap", place(module, site), message).label("here"));
     }
     if !list.is_empty() {
         term.note(source.render(&list, term.err_color).trim_end());
@@ -225,11 +237,7 @@ fn explain(args: &Args, source: &Source, module: &Valid, report: &Report, took: 
         (End::Stopped, None) => "stopped".into(),
         (End::Trapped { .. }, _) => "trapped".into(),
     };
-    term.note(format_args!("{end}: {} steps in {:.3} s", report.steps, took.as_secs_f64()));
-}
-
-fn diagnostic(code: &'static str, message: String, place: Place) -> Diagnostic {
-    Diagnostic { code, message, place, label: "here".into(), notes: Vec::new() }
+    term.note(format_args!("{end}: {} steps in {took:.1?}", report.steps));
 }
 
 fn place(module: &Valid, site: Site) -> Place {

@@ -8,17 +8,22 @@ use serde_json::{Value, json};
 
 use crate::source::Source;
 
-/// A diagnostic: `{"file", "code", "message", "label", "notes", "start", "end"}`.
+/// A diagnostic: `{"file", "code", "message", "label", "notes", "start", "end", "also"}`.
 pub fn diagnostic(source: &Source, diagnostic: &Diagnostic) -> Value {
+    let position = |byte: u32| position(&source.text, byte as usize);
     let Place { start, end } = diagnostic.place;
+    let also = diagnostic.also.iter().map(
+        |(place, how)| json!({ "message": how, "start": position(place.start), "end": position(place.end) }),
+    );
     json!({
         "file": source.name,
         "code": diagnostic.code,
         "message": diagnostic.message,
         "label": diagnostic.label,
         "notes": diagnostic.notes,
-        "start": position(&source.text, start as usize),
-        "end": position(&source.text, end as usize),
+        "start": position(start),
+        "end": position(end),
+        "also": also.collect::<Vec<_>>(),
     })
 }
 

@@ -51,12 +51,10 @@ pub enum InitError {
     #[error("`{0}` is not a number")]
     Number(String),
     /// An element is not a constant of the buffer's type.
-    #[error("`{word}` is not a constant of type {elem}: {why}")]
+    #[error("`{word}` {why}")]
     Element {
         /// What was written.
         word: String,
-        /// The buffer's element type.
-        elem: Type,
         /// What is wrong with it.
         why: String,
     },
@@ -64,7 +62,7 @@ pub enum InitError {
     #[error("its length is bound at launch, so say how many, as in `zero:64`")]
     Unsized,
     /// The module fixes another length.
-    #[error("it has {declared} elements, and {given} are given")]
+    #[error("its length is {declared}, but {given} elements are given")]
     Length {
         /// What the module says.
         declared: u64,
@@ -208,14 +206,14 @@ fn plain(word: &str) -> bool {
 
 /// The constant of the buffer's type that was written.
 fn element(word: &str, elem: Type) -> Result<Const, InitError> {
-    let refuse = |why: String| InitError::Element { word: word.into(), elem, why };
+    let refuse = |why: String| InitError::Element { word: word.into(), why };
     let constant = match elem {
         Type::F32 if plain(word) => text::constant(&format!("{word}.0"), elem),
         _ => text::constant(word, elem),
     };
     let constant = constant.map_err(refuse)?;
     if constant.ty() != elem {
-        return Err(refuse(format!("it is of type {}", constant.ty())));
+        return Err(refuse(format!("is of type {}, and the elements are of type {elem}", constant.ty())));
     }
     Ok(constant)
 }
@@ -310,7 +308,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         for (text, elem, len, why) in [
-            ("[1 2]", Type::U32, Len::Fixed(3), "it has 3 elements, and 2 are given"),
+            ("[1 2]", Type::U32, Len::Fixed(3), "its length is 3, but 2 elements are given"),
             (
                 "zero",
                 Type::U32,
@@ -319,7 +317,7 @@ mod tests {
             ),
             ("zero:-1", Type::U32, Len::Launch, "`-1` is not a number"),
             ("[1; ]", Type::U32, Len::Launch, "`` is not a number"),
-            ("[1u64]", Type::U32, Len::Launch, "`1u64` is not a constant of type u32: it is of type u64"),
+            ("[1u64]", Type::U32, Len::Launch, "`1u64` is of type u64, and the elements are of type u32"),
         ] {
             assert_eq!(shown(text, elem, len), why);
         }
@@ -327,7 +325,7 @@ mod tests {
             [("-1", Type::U32), ("4294967296", Type::U32), ("0x10", Type::F32), ("true", Type::U32)]
         {
             let found = shown(&format!("[{word}]"), elem, Len::Launch);
-            assert!(found.starts_with(&format!("`{word}` is not a constant of type {elem}: ")), "{found}");
+            assert!(found.starts_with(&format!("`{word}` ")), "{found}");
         }
         for text in ["[1; 18446744073709551615]", "zero:18446744073709551615", "iota:268435457"] {
             assert!(shown(text, Type::U32, Len::Launch).contains("more than the 268435456"), "{text}");

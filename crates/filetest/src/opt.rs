@@ -1,5 +1,6 @@
 //! `test opt`: the text after passes, with every `run` line run before and after.
 
+use pelton_ir::pass::bounds::{Bounds, Geometry};
 use pelton_ir::pass::{self, Pass};
 use pelton_ir::text;
 use pelton_ir::valid::Valid;
@@ -54,7 +55,8 @@ pub fn apply(module: &Valid, passes: &[Pass]) -> Valid {
     passes.iter().fold(module.clone(), |module, pass| pass.run(&module))
 }
 
-/// The text with what the bounds analysis proved of each access.
+/// The text, each access that is proved to be in range with its proof as a comment.
 pub fn annotated(module: &Valid) -> String {
-    text::annotated(module, |_| None)
+    let bounds = Bounds::new(module, Geometry::default());
+    text::annotated(module, |site| bounds.proof(site).map(|proof| proof.to_string()))
 }

@@ -61,13 +61,13 @@ fn wrong_expectations_fail() {
     let run = |name, tail| ends(name, &double("; test run", tail));
     assert_eq!(run("right", "; run: lanes=2 x=[1 2] -> x=[2 4]"), Ok(()));
     let why = run("element", "; run: lanes=2 x=[1 2] -> x=[2 5]").expect_err("it is wrong");
-    assert_eq!(why, "line 9: 2 threads: buffer `x` differs from element 1 on\n- [2 5]\n+ [2 4]");
+    assert_eq!(why, "line 10: 2 threads: buffer `x` differs from element 1 on\n- [2 5]\n+ [2 4]");
     let why = run("ending", "; run: -> trap=3").expect_err("it is wrong");
-    assert_eq!(why, "line 9: 2 threads: it must end as trap=3, and ended as done");
+    assert_eq!(why, "line 10: 2 threads: it must end as trap=3, and ended as done");
     let why = run("unknown", "; run: y=[1] -> done").expect_err("it is wrong");
     assert!(why.contains("no buffer `y`"), "{why}");
     let why = run("length", "; run: -> x=[1]").expect_err("it is wrong");
-    assert!(why.contains("it has 2 elements, and 1 are given"), "{why}");
+    assert!(why.contains("its length is 2, but 1 elements are given"), "{why}");
     let why = run("none", "").expect_err("it is wrong");
     assert!(why.contains("needs at least one `; run:` line"), "{why}");
 }
@@ -194,7 +194,6 @@ fn totals_count_what_is_covered() {
     let names: Vec<&str> = totals.coverage.ops.iter().map(|op| op.row().name).collect();
     assert_eq!(names, ["add", "lane", "load", "store", "return"]);
     assert!(totals.missing_ops().iter().any(|op| op.row().name == "sub"));
-    assert!(totals.to_string().contains("no test for these ops: sub, "), "{totals}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn json_is_one_object() {
     let found = parsed(&ran);
     assert_eq!(
         found["end"],
-        json!({ "kind": "trapped", "code": 7, "place": { "line": 9, "column": 7, "byte": 195 } })
+        json!({ "kind": "trapped", "code": 7, "place": { "line": 9, "column": 7, "byte": ENDS.find("trap") } })
     );
     assert_eq!(found["buffers"]["mark"]["values"], json!([-5]));
     let found = parsed(&exec(ENDS, &["--buffer", "how=[2]", "--json"]));
@@ -161,6 +161,17 @@ fn a_bad_module_is_refused() {
     let ran = exec("kernel main {\n  barier\n}\n", &[]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(ran.err.contains("<stdin>:2:3"), "{}", ran.err);
+}
+
+#[test]
+fn an_op_that_no_device_has_is_shown() {
+    let ran = exec("kernel main {\n  async_wait 1\n}\n", &[]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.err.contains("error[refused]: `async_wait`") && ran.err.contains("<stdin>:2:3"),
+        "{}",
+        ran.err
+    );
 }
 
 #[cfg(target_os = "linux")]
