@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use pelton_ir::module::Module;
 use pelton_ir::valid::Valid;
@@ -17,14 +16,11 @@ use crate::data::Data;
 use crate::failure::{Failure, Mishap};
 use crate::file::File;
 use crate::line::{self, Buffers, End, Ending};
-use crate::run::{launch, outcome, valid};
+use crate::run::{PATIENCE, launch, outcome, valid};
 use crate::target::{Outcome, Plan, Target};
 
 /// Runs the rounds of each `litmus` line.
 pub struct Litmus;
-
-/// When a round that has not ended is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Outcomes that a failure lists.
 const LISTED: usize = 16;

@@ -20,7 +20,7 @@ use crate::target::{Job, Outcome, Plan, Target};
 pub struct Run;
 
 /// When a launch that should end by itself is given up. Long enough for a slow machine; nothing waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// When a launch that never ends is stopped. Every launch of such a line takes this long.
 const STOP: Duration = Duration::from_millis(100);
