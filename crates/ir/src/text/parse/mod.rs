@@ -188,7 +188,7 @@ impl<'t> Parser<'t> {
         }
         let token = self.read.expect_kind(Kind::Number, "a number of elements or `?`")?;
         let number = literal::number(self.read.slice(token), Type::U64);
-        let whole = |c: &crate::types::Const| matches!(c.ty(), Type::U32 | Type::U64);
+        let whole = |c: &Const| matches!(c.ty(), Type::U32 | Type::U64);
         match number.and_then(|c| Some(c).filter(whole).ok_or("is no number of elements".into())) {
             Ok(c) => Ok(Len::Fixed(c.bits())),
             Err(why) => Err(self.bad_literal(token, why)),
