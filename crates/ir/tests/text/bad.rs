@@ -38,7 +38,10 @@ fn each_mistake_is_one_error() {
     one("switch 1 {\n  , \n  case 1 {\n  }\n}\nbarrier", "syntax", ",");
     one("switch 1 {\n  default {\n  }\n  case 1 {\n  }\n}\nbarrier", "syntax", "case");
     one(&format!("if 1 2 {{\n{}}}", "} else {\n".repeat(100_000)), "syntax", "2");
-    one("%w: u32 = while with %x = 1 {\n  %c = lt %x, 2\n  yield %c\n}\ntrap %w", "syntax", "trap");
+    one("%w: u32 = while with %x = 1 {\n  %c = lt %x, 2\n  yield %c\n}\ntrap %w", "syntax", "");
+    one("%i = lane\n%x = add %i %i\n%y = lane\ntrap %x", "syntax", "%i");
+    one("break\nbarrier", "syntax", "");
+    one("%x = 7\ntrap %x", "syntax", "7");
     one(&format!("%{} = lane", "x".repeat(65)), "limit", &format!("%{}", "x".repeat(65)));
     one(&format!("trap {}1", "1, ".repeat(64)), "limit", "1");
 }

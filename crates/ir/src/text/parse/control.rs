@@ -44,7 +44,14 @@ impl<'t> Body<'_, 't> {
             Some((Some(func), _)) => *func,
             // A function with an error in its head: this call is not a second one.
             Some((None, _)) if self.writer.function().name != name => Func::new(0),
-            _ => {
+            Some((None, _)) => {
+                let error = Diagnostic::new("unknown", token.place, format!("`{name}` calls itself"));
+                return Err(self
+                    .p
+                    .read
+                    .error(error.label("not whole yet").note("a loop does what it is to do")));
+            }
+            None => {
                 let names = self.p.module.functions.iter().map(|(_, function)| function.name.as_str());
                 let error = self.p.read.unknown("function", token, names);
                 return Err(self.p.read.error(error.note("a function stands before those that call it")));
@@ -104,7 +111,7 @@ impl<'t> Body<'_, 't> {
                 Ok(())
             }
             Op::While if self.p.read.at_word("do") => self.second(inst, end),
-            Op::While => Err(self.p.read.wrong("`do`")),
+            Op::While => Err(self.p.read.missing("`do`")),
             _ => Ok(()),
         }
     }

@@ -18,7 +18,11 @@ impl Body<'_, '_> {
         let results = self.results()?;
         let token = self.p.read.token;
         let Some(name) = self.p.read.word() else {
-            return Err(self.p.read.wrong("an instruction"));
+            let mut error = self.p.read.expected("an instruction");
+            if !results.is_empty() && matches!(token.kind, Kind::Number | Kind::Value) {
+                error = error.note("values and constants stand where they are used; nothing copies them");
+            }
+            return Err(self.p.read.error(error));
         };
         let Some(op) = Op::named(name) else {
             if self.orphans > 0 && ["case", "default", "else", "do"].contains(&name) {
@@ -52,6 +56,9 @@ impl Body<'_, '_> {
         let mut results = Vec::new();
         if self.p.read.token.kind != Kind::Value {
             return Ok(results);
+        }
+        if !self.p.read.token.fresh && !self.assigns() {
+            return Err(self.p.read.wrong("`,` or an instruction"));
         }
         loop {
             let token = self.p.read.expect_kind(Kind::Value, "a result")?;
@@ -152,13 +159,15 @@ impl Body<'_, '_> {
 
     /// Operands, if there are any. Where there need be none, a value may also be the next instruction's result.
     pub fn operands(&mut self, args: &mut Vec<Operand>, optional: bool) -> Parsed<()> {
-        let begins = match self.p.read.token.kind {
+        let Token { kind, fresh, .. } = self.p.read.token;
+        let begins = match kind {
             Kind::Number => true,
             Kind::Word => self.p.read.word().and_then(literal::word).is_some(),
-            Kind::Value => !optional || !self.assigns(),
+            Kind::Value => !(optional || fresh) || !self.assigns(),
             _ => false,
         };
-        if begins { self.operand_list(args) } else { Ok(()) }
+        // Where there are none at all, the validator says how many there should be.
+        if begins || !(optional || fresh || self.p.read.at(b'}')) { self.operand_list(args) } else { Ok(()) }
     }
 
     pub fn operand_list(&mut self, args: &mut Vec<Operand>) -> Parsed<()> {
@@ -209,7 +218,7 @@ impl Body<'_, '_> {
                     self.p.read.advance();
                     Ok(c.into())
                 }
-                None => Err(self.p.read.wrong("a value or a constant")),
+                None => Err(self.p.read.missing("a value or a constant")),
             },
         }
     }

@@ -187,11 +187,11 @@ impl<'t> Parser<'t> {
             return Ok(Len::Launch);
         }
         let token = self.read.expect_kind(Kind::Number, "a number of elements or `?`")?;
-        let number = literal::number(self.read.slice(token), Type::U64);
-        let whole = |c: &Const| matches!(c.ty(), Type::U32 | Type::U64);
-        match number.and_then(|c| Some(c).filter(whole).ok_or("is no number of elements".into())) {
-            Ok(c) => Ok(Len::Fixed(c.bits())),
-            Err(why) => Err(self.bad_literal(token, why)),
+        let text = self.read.slice(token);
+        match literal::number(text, Type::U64) {
+            Ok(c) if matches!(c.ty(), Type::U32 | Type::U64) => Ok(Len::Fixed(c.bits())),
+            Err(why) if !text.starts_with('-') => Err(self.bad_literal(token, why)),
+            _ => Err(self.bad_literal(token, "is no number of elements".into())),
         }
     }
 

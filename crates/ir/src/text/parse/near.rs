@@ -2,6 +2,10 @@
 
 /// The candidate nearest to a name, if it is near enough to be a slip. Of equally near ones the first.
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    // Every single letter is near every other.
+    if name.len() < 2 {
+        return None;
+    }
     let most = (name.len() / 3).clamp(1, 3);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
@@ -55,6 +59,7 @@ mod tests {
         assert_eq!(nearest("ad", names), Some("add"));
         assert_eq!(nearest("store", names), None);
         assert_eq!(nearest("", names), None);
+        assert_eq!(nearest("x", ["y"]), None);
         assert_eq!(nearest(&"x".repeat(5000), names), None);
     }
 }

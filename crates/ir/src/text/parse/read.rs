@@ -85,17 +85,17 @@ impl<'t> Reader<'t> {
 
     /// Goes past a mark that must come next.
     pub fn expect(&mut self, mark: u8) -> Parsed<Token> {
-        if self.at(mark) { Ok(self.advance()) } else { Err(self.wrong(&format!("`{}`", mark as char))) }
+        if self.at(mark) { Ok(self.advance()) } else { Err(self.missing(&format!("`{}`", mark as char))) }
     }
 
     /// Goes past a word that must come next.
     pub fn expect_word(&mut self, word: &str) -> Parsed<Token> {
-        if self.at_word(word) { Ok(self.advance()) } else { Err(self.wrong(&format!("`{word}`"))) }
+        if self.at_word(word) { Ok(self.advance()) } else { Err(self.missing(&format!("`{word}`"))) }
     }
 
     /// Goes past a token of a kind that must come next.
     pub fn expect_kind(&mut self, kind: Kind, what: &str) -> Parsed<Token> {
-        if self.token.kind == kind { Ok(self.advance()) } else { Err(self.wrong(what)) }
+        if self.token.kind == kind { Ok(self.advance()) } else { Err(self.missing(what)) }
     }
 
     /// Goes past a word that is one of an enum's.
@@ -111,7 +111,7 @@ impl<'t> Reader<'t> {
             return Ok(value);
         }
         let words: Vec<String> = all.iter().map(|value| format!("`{}`", word(*value))).collect();
-        Err(self.wrong(&format!("{what}: {}", words.join(", "))))
+        Err(self.missing(&format!("{what}: {}", words.join(", "))))
     }
 
     /// Where the text stands from a byte to the last token.
@@ -139,15 +139,22 @@ impl<'t> Reader<'t> {
         self.error(self.expected(wanted))
     }
 
+    /// Reports that something is not what it should be in the middle of a line. If the line has ended, that is where.
+    pub fn missing(&mut self, wanted: &str) -> Reported {
+        if !self.token.fresh || self.token.kind == Kind::End {
+            return self.wrong(wanted);
+        }
+        let end = Place { start: self.last, end: self.last };
+        self.error(expected(wanted, "the end of the line", end))
+    }
+
     /// That the next token is not what it should be.
     pub fn expected(&self, wanted: &str) -> Diagnostic {
         let found = match self.token.kind {
             Kind::End => "the end of the text".into(),
             _ => quote(self.slice(self.token)),
         };
-        let short = wanted.split(':').next().unwrap_or(wanted);
-        let message = format!("expected {wanted}, found {found}");
-        Diagnostic::new("syntax", self.token.place, message).label(format!("expected {short}"))
+        expected(wanted, &found, self.token.place)
     }
 
     /// Reports that something is larger than it may be. Nothing after it is read.
@@ -205,6 +212,13 @@ impl<'t> Reader<'t> {
         self.token = Token { kind: Kind::End, place: Place { start: end, end }, fresh: true };
         self.done = true;
     }
+}
+
+/// That something is not what it should be; the label leaves out what may follow a colon.
+fn expected(wanted: &str, found: &str, place: Place) -> Diagnostic {
+    let short = wanted.split(": ").next().unwrap_or(wanted);
+    let message = format!("expected {wanted}, found {found}");
+    Diagnostic::new("syntax", place, message).label(format!("expected {short}"))
 }
 
 /// A piece of the text in quotes, short enough for a message.
