@@ -5,6 +5,8 @@ use pelton_ir::text;
 use pelton_ir::types::Need;
 use pelton_ir::valid::Valid;
 
+use crate::launch::Fault;
+
 /// Whether trying again can help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
@@ -48,9 +50,9 @@ pub enum DeviceError {
     /// No memory left.
     #[error("no memory for {bytes} bytes")]
     Exhausted { bytes: u64 },
-    /// A kernel ended in a trap.
+    /// A kernel ended in a trap, perhaps after it had recorded a fault.
     #[error("trap {code} in {instruction:?}")]
-    Fault { code: u32, site: Site, place: Option<Place>, instruction: String },
+    Fault { code: u32, site: Site, place: Option<Place>, instruction: String, recorded: Option<Fault> },
     /// Code generation failed: a defect of Pelton.
     #[error("code generation failed: {0}")]
     Codegen(String),
@@ -64,12 +66,12 @@ pub enum DeviceError {
 
 impl DeviceError {
     /// The trap of an instruction of a module.
-    pub(crate) fn fault(module: &Valid, code: u32, site: Site) -> Self {
+    pub(crate) fn fault(module: &Valid, (code, site): (u32, Site), recorded: Option<Fault>) -> Self {
         let listing = text::listing(module);
         let printed = listing.inst(site);
         let instruction = listing.text.get(printed.range()).unwrap_or_default().to_string();
         let place = module.functions[site.func].debug.place(site.inst);
-        DeviceError::Fault { code, site, place, instruction }
+        DeviceError::Fault { code, site, place, instruction, recorded }
     }
 
     /// Whether trying again can help.

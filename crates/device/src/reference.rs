@@ -181,16 +181,18 @@ impl Run for Launched {
             Some(Err(error)) => return Err(DeviceError::Codegen(error.to_string())),
             None => return Ok(None),
         };
-        let outcome = match &report.end {
-            End::Done => Outcome::Done,
-            End::Stopped => self.shared.stop.why().unwrap_or(Outcome::Stopped),
-            End::Trapped { code, site } => return Err(DeviceError::fault(&self.module, *code, *site)),
-        };
         let fault = report.fault.as_ref().map(|fault| Fault {
             code: fault.code,
             site: fault.site,
             count: fault.count,
         });
+        let outcome = match &report.end {
+            End::Done => Outcome::Done,
+            End::Stopped => self.shared.stop.why().unwrap_or(Outcome::Stopped),
+            End::Trapped { code, site } => {
+                return Err(DeviceError::fault(&self.module, (*code, *site), fault));
+            }
+        };
         Ok(Some(Ended { outcome, fault }))
     }
 }

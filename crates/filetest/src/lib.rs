@@ -39,6 +39,7 @@
 pub mod bind;
 pub mod command;
 pub mod data;
+pub mod device;
 pub mod diff;
 pub mod failure;
 pub mod file;

@@ -113,7 +113,8 @@ fn rounds(module: &Valid, litmus: &line::Litmus, target: &dyn Target) -> Result<
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
-    match times.iter().position(|times| *times == 0) {
+    let demanded = if target.explores() { &times[..] } else { &[] };
+    match demanded.iter().position(|times| *times == 0) {
         Some(at) => Err(Mishap::Unseen {
             outcome: spelled(&litmus.seen[at]),
             rounds: litmus.rounds,

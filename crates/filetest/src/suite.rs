@@ -5,7 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pelton_ir::text;
+
 use crate::command::Context;
+use crate::device::Cpu;
 use crate::diff::diff;
 use crate::failure::Failure;
 use crate::file::{File, FileError, Task};
@@ -64,7 +67,7 @@ struct Work {
 
 /// Every device that tests are named after, whether it is there or not.
 pub fn targets() -> Vec<Arc<dyn Target>> {
-    vec![Arc::new(Reference)]
+    vec![Arc::new(Reference), Arc::new(Cpu)]
 }
 
 impl Suite {
@@ -113,9 +116,11 @@ impl Suite {
             Ok(Work { file: file.clone(), task: task.clone(), target: target.clone() })
         };
         if task.command.devices() {
+            let needs = text::parse(&file.source).map(|module| module.needs).unwrap_or_default();
             for target in &self.targets {
                 let name = format!("{}@{}", file.name, target.name());
-                tests.push(Test { name, command, absent: target.absent(), work: work(target) });
+                let absent = target.absent().or_else(|| target.lacks(&needs));
+                tests.push(Test { name, command, absent, work: work(target) });
             }
         } else {
             let target: Arc<dyn Target> = Arc::new(Reference);

@@ -3,10 +3,12 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use pelton_device::DeviceError;
 use pelton_ir::interp::{self, Launch, Program, Schedule, Words};
+use pelton_ir::types::Need;
 use pelton_ir::valid::Valid;
 
-use crate::data::Data;
+use crate::data::{Data, OutOfMemory};
 use crate::line::{End, Ending, Geometry};
 
 /// A launch to be made.
@@ -55,6 +57,12 @@ pub enum TargetError {
     /// It refuses the launch.
     #[error("cannot launch: {0}")]
     Launch(#[from] interp::LaunchError),
+    /// It failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Its results do not fit here.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
 }
 
 /// A device.
@@ -65,6 +73,16 @@ pub trait Target: Send + Sync {
     /// Why it cannot be used here, if it cannot; its tests are then ignored by name.
     fn absent(&self) -> Option<String> {
         None
+    }
+
+    /// What it lacks of what a module needs, if anything; such a test is ignored by name.
+    fn lacks(&self, _needs: &[Need]) -> Option<String> {
+        None
+    }
+
+    /// Whether its rounds show every outcome that the memory model allows, so that an outcome can be demanded.
+    fn explores(&self) -> bool {
+        false
     }
 
     /// Launches by a plan and shows each outcome until told to stop.
@@ -88,6 +106,10 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 impl Target for Reference {
     fn name(&self) -> &str {
         "reference"
+    }
+
+    fn explores(&self) -> bool {
+        true
     }
 
     fn run(

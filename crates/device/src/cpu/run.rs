@@ -243,16 +243,15 @@ impl Run for Launched {
         if let Some(bytes) = state.failed {
             return Err(DeviceError::Exhausted { bytes });
         }
+        let count = self.shared.faults.load(Ordering::Relaxed);
+        let fault = state.fault.map(|(code, inst)| Fault { code, site: self.code.site(inst), count });
         if let Some((code, inst)) = state.trap {
-            let site = self.code.site(inst);
-            return Err(DeviceError::fault(&self.module, code, site));
+            return Err(DeviceError::fault(&self.module, (code, self.code.site(inst)), fault));
         }
         let outcome = match state.cut {
             true => self.shared.stop.why().unwrap_or(Outcome::Stopped),
             false => Outcome::Done,
         };
-        let count = self.shared.faults.load(Ordering::Relaxed);
-        let fault = state.fault.map(|(code, inst)| Fault { code, site: self.code.site(inst), count });
         Ok(Some(Ended { outcome, fault }))
     }
 }

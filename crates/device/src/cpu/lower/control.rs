@@ -233,11 +233,14 @@ impl Lower<'_> {
     /// Continues at a block, with parameters for those values that are the scope's own.
     fn arrive(&mut self, block: ir::Block, values: &[Value]) {
         self.builder.switch_to_block(block);
-        for value in values {
-            if self.own(*value) {
-                let made = self.builder.append_block_param(block, clif(self.function.ty(*value)));
-                self.set(*value, made);
-            }
+        let own: Vec<Value> = values.iter().copied().filter(|value| self.own(*value)).collect();
+        // All parameters before the first instruction, which keeping one may be.
+        let made: Vec<ir::Value> = own
+            .iter()
+            .map(|value| self.builder.append_block_param(block, clif(self.function.ty(*value))))
+            .collect();
+        for (value, made) in own.into_iter().zip(made) {
+            self.set(value, made);
         }
     }
 

@@ -1,0 +1,116 @@
+//! Filetests on the devices of `pelton-device`.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use pelton_device::cpu::Cpu as Device;
+use pelton_device::launch::{Launch, Outcome as Why};
+use pelton_device::{Device as _, DeviceError, Kernel, Kind, Memory, Width};
+use pelton_ir::interp::Words;
+use pelton_ir::types::{Need, Space};
+
+use crate::data::Data;
+use crate::line::{End, Ending};
+use crate::target::{Job, Outcome, Plan, Target, TargetError};
+
+/// The CPU, its groups on real threads.
+pub struct Cpu;
+
+/// Threads for launches of more groups than can be resident.
+const THREADS: u32 = 2;
+
+/// Rounds of a litmus file on real threads: each is a launch, and they are not steered towards rare outcomes.
+const ROUNDS: u64 = 500;
+
+impl Target for Cpu {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn lacks(&self, needs: &[Need]) -> Option<String> {
+        needs.contains(&Need::Subgroups).then(|| format!("the CPU does not have {}", Need::Subgroups))
+    }
+
+    fn run(
+        &self,
+        job: &Job<'_>,
+        plan: Plan,
+        see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
+    ) -> Result<(), TargetError> {
+        let device = Device::with_subgroup(Some(THREADS), job.geometry.subgroup)?;
+        let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
+        let rounds = match plan {
+            Plan::Agree => 1,
+            Plan::Explore { rounds } => rounds.min(ROUNDS),
+        };
+        for round in 0..rounds {
+            if see(launch(&device, &*kernel, job, round)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Memory of a device with the words of a buffer.
+fn upload(device: &Device, space: Space, data: &Data) -> Result<Memory, DeviceError> {
+    let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
+    let (width, len) = match data.words() {
+        Words::W64(words) => (Width::W64, words.len()),
+        Words::W32(words) => (Width::W32, words.len()),
+        Words::None => (Width::W32, 0),
+    };
+    let memory = device.alloc(kind, width, len)?;
+    match data.words() {
+        Words::W32(words) => {
+            memory.upload(0, &words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<u32>>())?;
+        }
+        Words::W64(words) => {
+            memory.upload(0, &words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<u64>>())?;
+        }
+        Words::None => {}
+    }
+    Ok(memory)
+}
+
+/// What memory holds, as a buffer of the same kind as another.
+fn download(memory: &Memory, like: &Data) -> Result<Data, TargetError> {
+    let bits: Vec<u64> = match memory.width() {
+        Width::W32 => {
+            let mut words = vec![0u32; memory.len()];
+            memory.download(0, &mut words)?;
+            words.into_iter().map(u64::from).collect()
+        }
+        Width::W64 => {
+            let mut words = vec![0u64; memory.len()];
+            memory.download(0, &mut words)?;
+            words
+        }
+    };
+    Ok(Data::new(like.elem(), bits.len() as u64, |at| bits[at as usize])?)
+}
+
+fn launch(device: &Device, kernel: &dyn Kernel, job: &Job<'_>, round: u64) -> Result<Outcome, TargetError> {
+    let mut launch = Launch::new(job.geometry.groups).deadline(job.deadline);
+    for ((_, decl), data) in job.module.buffers.iter().zip(job.data) {
+        launch.buffers.push(data.as_ref().map(|data| upload(device, decl.space, data)).transpose()?);
+    }
+    let run = kernel.launch(&launch)?;
+    let ending = match run.wait(None) {
+        Ok(ended) => {
+            let ended = ended.expect("without a timeout it waits for the end");
+            let end = if ended.outcome == Why::Done { End::Done } else { End::Stopped };
+            Ending { end, fault: ended.fault.map(|fault| fault.code) }
+        }
+        Err(DeviceError::Fault { code, recorded, .. }) => {
+            Ending { end: End::Trap(code), fault: recorded.map(|fault| fault.code) }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let pairs = launch.buffers.iter().zip(job.data);
+    let data = pairs.map(|(memory, data)| match (memory, data) {
+        (Some(memory), Some(data)) => download(memory, data).map(Some),
+        _ => Ok(None),
+    });
+    Ok(Outcome { way: format!("round {round}"), ending, data: data.collect::<Result<_, TargetError>>()? })
+}
