@@ -38,7 +38,7 @@ Examples:
   pelton demo --text > histogram.pel && pelton check histogram.pel")]
 pub struct Args {
     /// How many values to count
-    #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+    #[arg(long, value_name = "N", default_value_t = 16_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
     values: u64,
 
     /// Print the kernel's whole text and do nothing else
