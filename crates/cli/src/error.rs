@@ -3,8 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use pelton_device::DeviceError;
 use pelton_filetest::bind::BindError;
 use pelton_filetest::file::FileError;
+use pelton_filetest::target::TargetError;
 use pelton_ir::interp;
 
 /// What stops a command.
@@ -49,6 +51,12 @@ pub enum Error {
     /// It cannot be launched.
     #[error("cannot launch: {0}")]
     Launch(#[from] interp::LaunchError),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Its memory could not be read.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// Ctrl-C cannot be listened for.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),

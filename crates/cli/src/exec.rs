@@ -3,21 +3,22 @@
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use pelton_device::DeviceError;
 use pelton_filetest::bind::{bind, find};
 use pelton_filetest::data::Data;
 use pelton_filetest::init::Init;
 use pelton_filetest::line::Geometry;
 use pelton_filetest::near::hint;
-use pelton_ir::interp::{End, Launch, LoadError, Program, Report, Schedule, Words};
+use pelton_ir::interp::{End, LoadError};
 use pelton_ir::module::{BufferDecl, Module, Place, Site};
 use pelton_ir::text::Diagnostic;
 use pelton_ir::valid::Valid;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::launch::{Job, Report, launch};
 use crate::source::Source;
 use crate::term::{Role, Term};
 use crate::{Status, json, stop};
@@ -25,13 +26,14 @@ use crate::{Status, json, stop};
 /// Elements of a buffer that are printed before the middle is left out.
 const SHOWN: usize = 32;
 
-/// Run a kernel once on the reference interpreter and print its buffers
+/// Run a kernel once and print its buffers
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   pelton exec add.pel --lanes 4 --buffer 'x=[1 2 3 4]' --buffer 'y=[7; 4]'
   pelton exec hist.pel --groups 8 --lanes 64 --buffer data=random:1:100000 --out bins=bins.bin
   pelton exec sum.pel --buffer data=@words.bin --json
+  pelton exec sum.pel --device reference --buffer data=iota:64
   pelton exec race.pel --seed 7          the same interleaving at every run
   pelton exec poll.pel --deadline 500ms  stopped after half a second
 
@@ -47,6 +49,10 @@ pub struct Args {
     /// The module; `-` is standard input
     file: PathBuf,
 
+    /// What to run it on; `pelton devices` lists what there is
+    #[arg(long, short, value_name = "NAME", default_value = "auto", conflicts_with = "seed")]
+    device: String,
+
     /// The kernel, if the module has several
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
@@ -59,11 +65,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = Geometry::default().lanes)]
     lanes: u32,
 
-    /// Lanes in a subgroup, at most 32
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().subgroup)]
+    /// Lanes in a subgroup, at most 32; with --seed, since devices have their own
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().subgroup, requires = "seed")]
     subgroup: u32,
 
-    /// Run on one thread in the order that this number gives, instead of on all cores
+    /// Run on the reference interpreter, on one thread, in the order that this number gives
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
 
@@ -79,7 +85,7 @@ pub struct Args {
     #[arg(long = "out", short, value_name = "NAME=FILE", value_parser = out)]
     outs: Vec<(String, PathBuf)>,
 
-    /// Print one JSON object: kernel, end, fault, steps, seconds, buffers
+    /// Print one JSON object: device, kernel, end, fault, steps, seconds, buffers
     #[arg(long)]
     json: bool,
 }
@@ -118,23 +124,18 @@ pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
         find(&module, name)?;
         writable(path)?;
     }
-    let stop = stop::word()?;
-    let data = bind(&module, &args.buffers)?;
-    let program = load(&source, &module, &args, term)?;
-    let schedule = match args.seed {
-        Some(seed) => Schedule::Seeded(seed),
-        None => Schedule::Threads(thread::available_parallelism().map_or(1, usize::from)),
-    };
+    let mut data = bind(&module, &args.buffers)?;
     let began = Instant::now();
-    let report = program.run(&Launch {
-        groups: args.groups,
-        lanes: args.lanes,
-        subgroup: args.subgroup,
-        buffers: data.iter().map(|data| data.as_ref().map_or(Words::None, Data::words)).collect(),
-        stop: Some(stop),
+    let report = launch(Job {
+        device: &args.device,
+        seed: args.seed,
+        module: &module,
+        kernel: args.kernel.as_deref(),
+        geometry: Geometry { groups: args.groups, lanes: args.lanes, subgroup: args.subgroup },
+        data: &mut data,
         deadline: args.deadline,
-        schedule,
-    })?;
+    });
+    let report = report.map_err(|error| refused(&source, &module, error, term))?;
     let took = began.elapsed();
     if stop::pressed() {
         term.note(format_args!("interrupted: the kernel was stopped after {:.1} s", took.as_secs_f64()));
@@ -153,15 +154,14 @@ pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
     Ok(if well { Status::Fine } else { Status::Failed })
 }
 
-/// Loads the program; an op that the device lacks is shown where it stands.
-fn load(source: &Source, module: &Valid, args: &Args, term: &Term) -> Result<Program, Error> {
-    Program::new(module, args.kernel.as_deref()).map_err(|error| match error {
-        LoadError::Refused { site, .. } => {
-            let shown = Diagnostic::new("refused", place(module, site), error.to_string());
-            Error::Report(source.render(&[shown], term.err_color))
-        }
-        error => Error::Load(error),
-    })
+/// An op that the device lacks is shown where it stands.
+fn refused(source: &Source, module: &Valid, error: Error, term: &Term) -> Error {
+    let site = match &error {
+        Error::Device(DeviceError::Op { site, .. }) | Error::Load(LoadError::Refused { site, .. }) => *site,
+        _ => return error,
+    };
+    let shown = Diagnostic::new("refused", place(module, site), error.to_string());
+    Error::Report(source.render(&[shown], term.err_color))
 }
 
 /// Refuses a kernel that the module does not have, and says which it has.
@@ -237,7 +237,8 @@ fn explain(args: &Args, source: &Source, module: &Valid, report: &Report, took: 
         (End::Stopped, None) => "stopped".into(),
         (End::Trapped { .. }, _) => "trapped".into(),
     };
-    term.note(format_args!("{end}: {} steps in {took:.1?}", report.steps));
+    let steps = report.steps.map(|steps| format!("{steps} steps in ")).unwrap_or_default();
+    term.note(format_args!("{end}: {steps}{took:.1?} on {}", report.device));
 }
 
 fn place(module: &Valid, site: Site) -> Place {
@@ -266,6 +267,7 @@ fn as_json<'a>(
     let buffers: Map<String, Value> =
         visible.map(|(decl, data)| (decl.name.clone(), json::buffer(data))).collect();
     json!({
+        "device": report.device,
         "kernel": args.kernel.as_deref().or_else(|| first(module)),
         "end": end,
         "fault": fault,

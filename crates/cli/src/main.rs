@@ -1,12 +1,16 @@
 //! `pelton`: the language's tools on the command line, one file a command.
 
+mod bench;
 mod check;
 mod completions;
 mod demo;
+mod devices;
+mod emit;
 mod error;
 mod exec;
 mod fmt;
 mod json;
+mod launch;
 mod ops;
 mod opt;
 mod source;
@@ -55,6 +59,9 @@ enum Command {
     Opt(opt::Args),
     Exec(exec::Args),
     Test(test::Args),
+    Emit(emit::Args),
+    Devices(devices::Args),
+    Bench(bench::Args),
     Ops(ops::Args),
     Completions(completions::Args),
 }
@@ -92,6 +99,9 @@ fn main() -> ExitCode {
         Command::Opt(args) => opt::run(&args, &term),
         Command::Exec(args) => exec::run(args, &term),
         Command::Test(args) => test::run(&args, &term),
+        Command::Emit(args) => emit::run(&args, &term),
+        Command::Devices(args) => devices::run(&args, &term),
+        Command::Bench(args) => bench::run(&args, &term),
         Command::Ops(args) => ops::run(&args, &term),
         Command::Completions(args) => completions::run(&args, &term),
     };

@@ -31,7 +31,7 @@ pub enum DeviceError {
     Need { device: String, need: Need },
     /// An op that the device does not run.
     #[error("{device} does not run {op}")]
-    Op { device: String, op: &'static str },
+    Op { device: String, op: &'static str, site: Site },
     /// The module has no such kernel.
     #[error("the module has no kernel {name:?}; it has {have}")]
     Kernel { name: String, have: String },

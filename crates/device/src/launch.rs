@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use pelton_ir::arena::{Buffer, Func};
-use pelton_ir::module::{Module, Site};
+pub use pelton_ir::interp::Fault;
+use pelton_ir::module::Module;
 use pelton_ir::types::{Len, Space};
 
 use crate::error::DeviceError;
@@ -112,17 +113,6 @@ pub enum Outcome {
     Deadline,
     /// Nobody renewed its lease.
     Lease,
-}
-
-/// A fault that a kernel recorded and went on from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fault {
-    /// The first one's code.
-    pub code: u32,
-    /// Where the first one was.
-    pub site: Site,
-    /// How many there were.
-    pub count: u64,
 }
 
 /// How a launch ended. A trap is an error instead.

@@ -9,7 +9,7 @@ use pelton_ir::valid::Valid;
 
 use crate::caps::{Caps, Placement};
 use crate::error::DeviceError;
-use crate::launch::{Ended, Fault, Launch, Outcome};
+use crate::launch::{Ended, Launch, Outcome};
 use crate::mapped::Width;
 use crate::memory::{Kind, Memory};
 use crate::watch::{Stop, Watch};
@@ -73,7 +73,12 @@ impl Device for Reference {
 }
 
 fn refused(error: LoadError) -> DeviceError {
-    DeviceError::Codegen(error.to_string())
+    match error {
+        LoadError::Refused { op, site } => {
+            DeviceError::Op { device: "reference".into(), op: op.row().name, site }
+        }
+        error => DeviceError::Codegen(error.to_string()),
+    }
 }
 
 #[derive(Debug)]
@@ -181,11 +186,7 @@ impl Run for Launched {
             Some(Err(error)) => return Err(DeviceError::Codegen(error.to_string())),
             None => return Ok(None),
         };
-        let fault = report.fault.as_ref().map(|fault| Fault {
-            code: fault.code,
-            site: fault.site,
-            count: fault.count,
-        });
+        let fault = report.fault;
         let outcome = match &report.end {
             End::Done => Outcome::Done,
             End::Stopped => self.shared.stop.why().unwrap_or(Outcome::Stopped),

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use pelton_device::cpu::Cpu as Device;
+use pelton_device::cpu;
 use pelton_device::launch::{Launch, Outcome as Why};
-use pelton_device::{Device as _, DeviceError, Kernel, Kind, Memory, Width};
+use pelton_device::{Device, DeviceError, Kernel, Kind, Memory, Width};
 use pelton_ir::interp::Words;
 use pelton_ir::types::{Need, Space};
 
@@ -37,7 +37,7 @@ impl Target for Cpu {
         plan: Plan,
         see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
     ) -> Result<(), TargetError> {
-        let device = Device::with_subgroup(Some(THREADS), job.geometry.subgroup)?;
+        let device = cpu::Cpu::with_subgroup(Some(THREADS), job.geometry.subgroup)?;
         let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
         let rounds = match plan {
             Plan::Agree => 1,
@@ -53,7 +53,7 @@ impl Target for Cpu {
 }
 
 /// Memory of a device with the words of a buffer.
-fn upload(device: &Device, space: Space, data: &Data) -> Result<Memory, DeviceError> {
+pub fn upload(device: &dyn Device, space: Space, data: &Data) -> Result<Memory, DeviceError> {
     let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
     let (width, len) = match data.words() {
         Words::W64(words) => (Width::W64, words.len()),
@@ -74,7 +74,7 @@ fn upload(device: &Device, space: Space, data: &Data) -> Result<Memory, DeviceEr
 }
 
 /// What memory holds, as a buffer of the same kind as another.
-fn download(memory: &Memory, like: &Data) -> Result<Data, TargetError> {
+pub fn download(memory: &Memory, like: &Data) -> Result<Data, TargetError> {
     let bits: Vec<u64> = match memory.width() {
         Width::W32 => {
             let mut words = vec![0u32; memory.len()];
@@ -90,7 +90,12 @@ fn download(memory: &Memory, like: &Data) -> Result<Data, TargetError> {
     Ok(Data::new(like.elem(), bits.len() as u64, |at| bits[at as usize])?)
 }
 
-fn launch(device: &Device, kernel: &dyn Kernel, job: &Job<'_>, round: u64) -> Result<Outcome, TargetError> {
+fn launch(
+    device: &dyn Device,
+    kernel: &dyn Kernel,
+    job: &Job<'_>,
+    round: u64,
+) -> Result<Outcome, TargetError> {
     let mut launch = Launch::new(job.geometry.groups).deadline(job.deadline);
     for ((_, decl), data) in job.module.buffers.iter().zip(job.data) {
         launch.buffers.push(data.as_ref().map(|data| upload(device, decl.space, data)).transpose()?);

@@ -161,12 +161,13 @@ fn prepare(module: &Valid, kernel: Func) -> Result<(Valid, Func), DeviceError> {
     let marked = validate(marked).map_err(|invalid| codegen(invalid.to_string()))?;
     let ready = pass::optimize(&pass::inline::inline(&marked, MAX_INSTS).module);
     let function = &ready.functions[kernel];
-    for (_, node) in function.insts() {
+    for (inst, node) in function.insts() {
         if node.op == Op::Call {
             return Err(DeviceError::Codegen("calls expand to more than can be compiled".into()));
         }
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
-            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name });
+            let site = unmark(function.debug.places[inst.index()]);
+            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name, site });
         }
     }
     Ok((ready, kernel))

@@ -1,0 +1,271 @@
+//! Kernels on the CPU device beside the interpreter and the same loops in Rust, one thread each.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pelton_device::{Device, Kernel, Kind, Launch, Memory, Width, open};
+use pelton_ir::pass::optimize;
+use pelton_ir::text;
+use pelton_ir::valid::{Valid, validate};
+
+use super::Row;
+use crate::error::Error;
+use crate::term::Term;
+
+/// Elements of the input: small enough for the second-level cache, so that code is measured and not memory.
+const ELEMENTS: usize = 1 << 16;
+/// Lanes a group.
+const LANES: u32 = 1024;
+/// How long a measurement lasts at least.
+const TIME: Duration = Duration::from_millis(300);
+
+/// A benchmark: a kernel over `input` and `output`, and the same in Rust.
+struct Case {
+    name: &'static str,
+    text: &'static str,
+    lanes: u32,
+    rust: fn(&[u32], &mut [u32]),
+}
+
+const CASES: [Case; 5] = [
+    Case { name: "map", text: include_str!("kernels/map.pel"), lanes: LANES, rust: map },
+    Case {
+        name: "hash, 64 dependent rounds",
+        text: include_str!("kernels/hash.pel"),
+        lanes: LANES,
+        rust: hash,
+    },
+    Case { name: "switch of 8", text: include_str!("kernels/switch.pel"), lanes: LANES, rust: switch },
+    Case {
+        name: "histogram, shared memory",
+        text: include_str!("kernels/histogram.pel"),
+        lanes: 64,
+        rust: histogram,
+    },
+    Case { name: "sum by subgroups", text: include_str!("kernels/sum.pel"), lanes: LANES, rust: sum },
+];
+
+fn map(input: &[u32], output: &mut [u32]) {
+    for (out, x) in output.iter_mut().zip(input) {
+        *out = (x.wrapping_mul(2_654_435_761) ^ (x >> 7)).wrapping_add(12_345);
+    }
+}
+
+fn hash(input: &[u32], output: &mut [u32]) {
+    for (out, x) in output.iter_mut().zip(input) {
+        let mut h = *x;
+        for round in 0..64 {
+            h = (h ^ round).wrapping_mul(0x9e37_79b1).rotate_left(13);
+        }
+        *out = h;
+    }
+}
+
+fn switch(input: &[u32], output: &mut [u32]) {
+    for (out, x) in output.iter_mut().zip(input) {
+        *out = match (x >> 9) & 7 {
+            0 => x.wrapping_add(1),
+            1 => x.wrapping_mul(3),
+            2 => x ^ 0x5555_5555,
+            3 => x.rotate_left(5),
+            4 => x.wrapping_sub(7),
+            5 => !x,
+            6 => x >> 3,
+            _ => x.count_ones(),
+        };
+    }
+}
+
+fn histogram(input: &[u32], output: &mut [u32]) {
+    output.fill(0);
+    for x in input {
+        output[(x >> 24) as usize] += 1;
+    }
+}
+
+fn sum(input: &[u32], output: &mut [u32]) {
+    for (chunk, out) in input.chunks(LANES as usize).zip(output.iter_mut()) {
+        *out = chunk.iter().fold(0u32, |sum, x| sum.wrapping_add(x.wrapping_mul(*x)));
+    }
+}
+
+/// Parses and validates a kernel of ours.
+pub fn module(name: &str, source: &str) -> Result<Valid, Error> {
+    let module =
+        text::parse(source).map_err(|list| Error::Report(text::render(name, source, &list, false)))?;
+    validate(module).map_err(|invalid| Error::Report(invalid.report(name, Some(source), false)))
+}
+
+/// A kernel with its memory, ready to be launched again and again.
+struct Ready {
+    kernel: Arc<dyn Kernel>,
+    launch: Launch,
+    output: Memory,
+    name: String,
+}
+
+impl Ready {
+    fn new(device: &Arc<dyn Device>, case: &Case, input: &[u32]) -> Result<Self, Error> {
+        let module = module(case.name, case.text)?;
+        let kernel = device.load(&module, None, case.lanes)?;
+        let memory = |words: &[u32]| -> Result<Memory, Error> {
+            let memory = device.alloc(Kind::Device, Width::W32, words.len())?;
+            memory.upload(0, words)?;
+            Ok(memory)
+        };
+        let output = memory(&vec![0; input.len()])?;
+        let mut launch = Launch::new(input.len() as u32 / LANES);
+        launch.buffers = vec![Some(memory(input)?), Some(output.clone())];
+        launch.buffers.resize(module.buffers.len(), None);
+        Ok(Ready { kernel, launch, output, name: device.caps().name.clone() })
+    }
+
+    fn run(&self) -> Result<(), Error> {
+        self.kernel.launch(&self.launch)?.wait(None)?;
+        Ok(())
+    }
+
+    /// Holds one launch against Rust.
+    fn verify(&self, case: &Case, input: &[u32]) -> Result<(), Error> {
+        let mut found = vec![0u32; input.len()];
+        self.output.upload(0, &found)?;
+        self.run()?;
+        self.output.download(0, &mut found)?;
+        let mut expect = vec![0u32; input.len()];
+        (case.rust)(input, &mut expect);
+        match expect.iter().zip(&found).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(at) => Err(Error::Wrong(format!("{} on {}: element {at} is wrong", case.name, self.name))),
+        }
+    }
+}
+
+/// Nanoseconds of one call, at its best of several stretches.
+pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    call()?;
+    let mut best = f64::INFINITY;
+    let began = Instant::now();
+    while began.elapsed() < TIME || best.is_infinite() {
+        let start = Instant::now();
+        let mut calls = 0;
+        while start.elapsed() < TIME / 20 || calls == 0 {
+            call()?;
+            calls += 1;
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(calls));
+    }
+    Ok(best)
+}
+
+pub fn run(term: &Term) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    let input: Vec<u32> =
+        (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
+    let (cpu, reference) = (open("cpu:1")?, open("reference:1")?);
+    let bar = term.bar(CASES.len() as u64 * 3, "{bar:40} {msg}");
+    for case in &CASES {
+        bar.set_message(case.name);
+        let mut output = vec![0; ELEMENTS];
+        let rust = time(|| {
+            (case.rust)(black_box(&input), black_box(&mut output));
+            Ok(())
+        })?;
+        bar.inc(1);
+        let measure = |device| -> Result<f64, Error> {
+            let ready = Ready::new(device, case, &input)?;
+            ready.verify(case, &input)?;
+            let ns = time(|| ready.run());
+            bar.inc(1);
+            ns
+        };
+        let (ours, slow) = (measure(&cpu)?, measure(&reference)?);
+        let each = |ns: f64| ns / ELEMENTS as f64;
+        let row = |device: &str, ns: f64, against: Option<(&str, f64)>| Row {
+            group: "device",
+            case: case.name.into(),
+            device: device.into(),
+            metric: "ns/elem",
+            value: each(ns),
+            spread: None,
+            against: against.map(|(name, ns)| (name.into(), each(ns))),
+        };
+        rows.push(row("rust", rust, None));
+        rows.push(row("cpu", ours, Some(("rust", rust))));
+        rows.push(row("reference", slow, Some(("cpu", ours))));
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+/// From text to code, step by step.
+pub fn compile(_term: &Term) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for count in [2_000u32, 20_000] {
+        let source = straight(count);
+        let parsed = module("generated", &source)?;
+        let case = |step: &str| format!("{step}, {count} instructions");
+        let mut row = |step: &str, ns: f64| {
+            let (group, metric, device) = ("compile", "ms", "cpu".to_string());
+            rows.push(Row {
+                group,
+                case: case(step),
+                device,
+                metric,
+                value: ns / 1e6,
+                spread: None,
+                against: None,
+            });
+        };
+        row("parse and validate", time(|| module("generated", &source).map(drop))?);
+        row(
+            "optimise",
+            time(|| {
+                black_box(optimize(&parsed));
+                Ok(())
+            })?,
+        );
+        // A device of its own each time, since it keeps what it compiled.
+        let mut best = f64::INFINITY;
+        let mut hit = f64::INFINITY;
+        for _ in 0..5 {
+            let device = open("cpu:1")?;
+            let start = Instant::now();
+            device.load(&parsed, None, 1)?;
+            best = best.min(start.elapsed().as_nanos() as f64);
+            let start = Instant::now();
+            device.load(&parsed, None, 1)?;
+            hit = hit.min(start.elapsed().as_nanos() as f64);
+        }
+        row("load, all of it", best);
+        row("load, from the cache", hit);
+    }
+    Ok(rows)
+}
+
+/// A kernel of so many instructions, in loops and branches, that nothing can fold away.
+fn straight(count: u32) -> String {
+    let mut text =
+        String::from("buffer data: [u32; ?] global read_write\nkernel main {\n  %x0 = load @data[0]\n");
+    for k in 0..count / 10 {
+        let (a, b) = (k * 10, (k + 1) * 10);
+        text += &format!(
+            "  %x{} = mul %x{a}, {}\n  %x{} = xor %x{}, {k}\n  %x{} = rotl %x{}, 7\n  %c{k} = gt %x{}, %x{a}\n",
+            a + 1,
+            2 * k + 3,
+            a + 2,
+            a + 1,
+            a + 3,
+            a + 2,
+            a + 3,
+        );
+        text += &format!(
+            "  %x{b}: u32 = if %c{k} {{\n    %y{k} = load @data[%x{}]\n    %z{k} = add %y{k}, %x{}\n    yield %z{k}\n  }} else {{\n    store @data[{k}], %x{}\n    yield %x{}\n  }}\n",
+            a + 3,
+            a + 2,
+            a + 3,
+            a + 1,
+        );
+    }
+    text + &format!("  store @data[0], %x{}\n}}\n", count / 10 * 10)
+}

@@ -1,0 +1,138 @@
+//! A host thread and a resident kernel that answer each other: what one exchange costs.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pelton_device::{Kind, Launch, Run, Width, open};
+
+use super::Row;
+use super::device::module;
+use crate::error::Error;
+use crate::term::Term;
+
+/// Exchanges that are measured.
+const ROUNDS: u32 = 100_000;
+/// How long an idle kernel is watched.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Waits for a word, giving the core away now and then.
+fn await_word(word: &std::sync::atomic::AtomicU32, wanted: u32) {
+    let mut spins = 0u32;
+    while word.load(Ordering::Acquire) != wanted {
+        spins += 1;
+        if spins.is_multiple_of(256) {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// The time this process has had on all cores, in seconds.
+fn used() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let user: f64 = fields.nth(11)?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    // The kernel counts in hundredths of a second on every Linux there is.
+    Some((user + system) / 100.0)
+}
+
+/// Exchanges words with the workers in turn; gives the sorted times in microseconds.
+fn exchange(
+    run: &dyn Run,
+    ask: &pelton_device::Memory,
+    answer: &pelton_device::Memory,
+    workers: u32,
+) -> Vec<f64> {
+    let (ask, answer) = (ask.words32().unwrap_or(&[]), answer.words32().unwrap_or(&[]));
+    let mut times = Vec::with_capacity(ROUNDS as usize);
+    for round in 1..=ROUNDS {
+        // Each worker has its words a cache line apart.
+        let at = (round % workers * 16) as usize;
+        let start = Instant::now();
+        ask[at].store(round, Ordering::Release);
+        run.wake();
+        await_word(&answer[at], round);
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// The same between two threads of Rust, for comparison.
+fn rust() -> Vec<f64> {
+    use std::sync::atomic::AtomicU32;
+    let words = [const { AtomicU32::new(0) }; 32];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                await_word(&words[0], round);
+                words[16].store(round, Ordering::Release);
+            }
+        });
+        let mut times = Vec::with_capacity(ROUNDS as usize);
+        for round in 1..=ROUNDS {
+            let start = Instant::now();
+            words[0].store(round, Ordering::Release);
+            await_word(&words[16], round);
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        times.sort_by(f64::total_cmp);
+        times
+    })
+}
+
+fn spread(times: &[f64]) -> [f64; 3] {
+    [50, 99, 0].map(|p| match p {
+        0 => times[times.len() * 999 / 1000],
+        p => times[times.len() * p / 100],
+    })
+}
+
+pub fn run(term: &Term) -> Result<Vec<Row>, Error> {
+    let module = module("echo", include_str!("kernels/echo.pel"))?;
+    let device = open("cpu")?;
+    let kernel = device.load(&module, None, 1)?;
+    let mut rows = Vec::new();
+    let mut row = |case: String, device: &str, metric, value, spread, against| {
+        rows.push(Row { group: "echo", case, device: device.into(), metric, value, spread, against });
+    };
+    let peer = rust();
+    let floor = spread(&peer)[0];
+    row("round trip, two threads of Rust".into(), "rust", "us", floor, Some(spread(&peer)), None);
+    for workers in [1, 8] {
+        term.note(format_args!("{workers} resident workers …"));
+        let words = || device.alloc(Kind::Host, Width::W32, 16 * 8);
+        let (ask, answer) = (words()?, words()?);
+        let mut launch = Launch::new(workers);
+        launch.buffers = vec![Some(ask.clone()), Some(answer.clone())];
+        let run = kernel.launch(&launch)?;
+        let began = Instant::now();
+        let times = exchange(&*run, &ask, &answer, workers);
+        let all = began.elapsed().as_secs_f64();
+        let against = Some(("rust".to_string(), floor));
+        row(
+            format!("round trip, workers {workers}"),
+            "cpu",
+            "us",
+            spread(&times)[0],
+            Some(spread(&times)),
+            against,
+        );
+        row(format!("{ROUNDS} rounds, workers {workers}"), "cpu", "s", all, None, None);
+        // Let the workers fall asleep first.
+        std::thread::sleep(Duration::from_millis(200));
+        let before = used();
+        std::thread::sleep(IDLE);
+        if let (Some(before), Some(after)) = (before, used()) {
+            let share = (after - before) / IDLE.as_secs_f64() * 100.0;
+            row(format!("idle, workers {workers}"), "cpu", "% core", share, None, None);
+        }
+        let start = Instant::now();
+        run.stop();
+        run.wait(None)?;
+        row(format!("stop, workers {workers}"), "cpu", "us", start.elapsed().as_secs_f64() * 1e6, None, None);
+    }
+    Ok(rows)
+}

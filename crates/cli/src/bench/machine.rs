@@ -1,0 +1,19 @@
+//! What machine a benchmark ran on.
+
+use std::fs;
+
+/// One line: system, cores, processor, build.
+pub fn about() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, model)| model.trim()));
+    let build = if cfg!(debug_assertions) { "debug build: figures mean little" } else { "release build" };
+    format!(
+        "{} {}, {cores} cores, {}, {build}",
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        model.unwrap_or("unknown processor")
+    )
+}

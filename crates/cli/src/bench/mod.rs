@@ -1,0 +1,59 @@
+//! `pelton bench`: figures as tables for people and rows for programs.
+//!
+//! Every row is measured against something that was measured in the same run: a limit or a peer. Every case checks its
+//! results, so that what is timed is what was meant.
+
+mod device;
+mod echo;
+mod machine;
+mod row;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::Status;
+use crate::error::Error;
+use crate::term::Term;
+
+pub use row::Row;
+
+/// What to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Group {
+    /// Kernels on the CPU device, beside the interpreter and the same loops in Rust
+    Device,
+    /// A host thread and a resident kernel that answer each other
+    Echo,
+    /// Parsing, validating, optimising and compiling
+    Compile,
+}
+
+/// Measure something, and print a table
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton bench device
+  pelton bench echo --json rows.jsonl
+  pelton bench compile")]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    group: Group,
+
+    /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    let machine = machine::about();
+    term.note(&machine);
+    let rows = match args.group {
+        Group::Device => device::run(term)?,
+        Group::Echo => echo::run(term)?,
+        Group::Compile => device::compile(term)?,
+    };
+    row::show(&rows, args.json.as_deref(), term)?;
+    Ok(Status::Fine)
+}

@@ -1,0 +1,108 @@
+//! `pelton devices`: what there is to run on, what it can do, and why something is not there.
+
+use pelton_device::{Caps, DeviceError, Placement, open};
+use serde_json::json;
+
+use crate::Status;
+use crate::error::Error;
+use crate::term::{Role, Term};
+
+/// Every device that Pelton knows of, best first.
+const NAMES: [&str; 4] = ["cuda", "vulkan", "cpu", "reference"];
+
+/// List the devices, with what they can do or why they are not there
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton devices
+  pelton devices --json
+  pelton exec sum.pel --device cpu:2 --buffer data=iota:64")]
+pub struct Args {
+    /// Print one JSON object a device
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    for name in NAMES {
+        let found = open(name).map(|device| device.caps().clone());
+        if args.json {
+            term.line(as_json(name, &found))?;
+        } else {
+            print(name, &found, term)?;
+        }
+    }
+    Ok(Status::Fine)
+}
+
+fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(), Error> {
+    let caps = match found {
+        Ok(caps) => caps,
+        Err(error) => {
+            let why = match error {
+                DeviceError::Absent { why, .. } => why.clone(),
+                error => error.to_string(),
+            };
+            return term.line(format_args!("{}  {}", term.paint(Role::Faint, format!("{name:<10}")), why));
+        }
+    };
+    term.line(format_args!("{}  {}", term.paint(Role::Strong, format!("{name:<10}")), caps.about))?;
+    let yes = |b| if b { "yes" } else { "no" };
+    let rows = [
+        ("kernels that stay", yes(caps.persistent).into()),
+        ("lanes a group", format!("{} suit it, at most {}", caps.lanes, caps.max_lanes)),
+        ("groups", format!("{} suit it, {}", caps.groups, resident(caps))),
+        (
+            "subgroups",
+            format!(
+                "{} lanes; independent of each other: {}",
+                caps.subgroup,
+                yes(caps.independent_subgroups)
+            ),
+        ),
+        ("orders reach", caps.scope.to_string()),
+        ("shared memory", format!("{} KiB a group", caps.shared_bytes / 1024)),
+        ("rings", placements(caps).join(", ")),
+    ];
+    for (what, value) in rows {
+        term.line(format_args!("            {what:<18} {value}"))?;
+    }
+    Ok(())
+}
+
+fn resident(caps: &Caps) -> String {
+    match caps.resident {
+        u32::MAX => "any number together".into(),
+        n => format!("{n} together"),
+    }
+}
+
+fn placements(caps: &Caps) -> Vec<&'static str> {
+    let word = |placement: &Placement| match placement {
+        Placement::Near => "near",
+        Placement::Far => "far",
+    };
+    caps.placements.iter().map(word).collect()
+}
+
+fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
+    match found {
+        Err(error) => json!({ "name": name, "there": false, "why": error.to_string() }),
+        Ok(caps) => json!({
+            "name": name,
+            "there": true,
+            "about": caps.about,
+            "persistent": caps.persistent,
+            "scope": caps.scope.word(),
+            "subgroup": caps.subgroup,
+            "independent_subgroups": caps.independent_subgroups,
+            "lanes": caps.lanes,
+            "max_lanes": caps.max_lanes,
+            "groups": caps.groups,
+            "resident": caps.resident,
+            "shared_bytes": caps.shared_bytes,
+            "placements": placements(caps),
+            "async_copies": caps.async_copies,
+        }),
+    }
+}

@@ -1,0 +1,104 @@
+//! A launch on whatever device was asked for.
+
+use std::time::Duration;
+
+use pelton_device::{Device, DeviceError, Launch, Outcome, open};
+use pelton_filetest::data::Data;
+use pelton_filetest::device::{download, upload};
+use pelton_filetest::line::Geometry;
+use pelton_ir::interp::{self, End, Fault, Program, Schedule, Words};
+use pelton_ir::valid::Valid;
+
+use crate::error::Error;
+use crate::stop;
+
+/// A launch to be made.
+pub struct Job<'a> {
+    /// The device's name.
+    pub device: &'a str,
+    /// An interleaving of the reference interpreter, instead of a device.
+    pub seed: Option<u64>,
+    /// The program.
+    pub module: &'a Valid,
+    /// The kernel, if the module has several.
+    pub kernel: Option<&'a str>,
+    /// Its lanes.
+    pub geometry: Geometry,
+    /// What the buffers start with, and then what they hold.
+    pub data: &'a mut [Option<Data>],
+    /// When it is stopped.
+    pub deadline: Option<Duration>,
+}
+
+/// What a launch gave.
+pub struct Report {
+    /// Which device it was.
+    pub device: String,
+    /// How it ended.
+    pub end: End,
+    /// What it recorded.
+    pub fault: Option<Fault>,
+    /// How many steps it took, where they are counted.
+    pub steps: Option<u64>,
+}
+
+/// How often Ctrl-C is looked for while a kernel runs.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Launches and waits for the end. Ctrl-C stops it.
+pub fn launch(job: Job<'_>) -> Result<Report, Error> {
+    stop::word()?;
+    match job.seed {
+        Some(seed) => seeded(job, seed),
+        None => {
+            let device = open(job.device)?;
+            on(&*device, job)
+        }
+    }
+}
+
+fn on(device: &dyn Device, job: Job<'_>) -> Result<Report, Error> {
+    let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
+    let mut launch = Launch::new(job.geometry.groups);
+    launch.deadline = job.deadline;
+    for ((_, decl), data) in job.module.buffers.iter().zip(&*job.data) {
+        launch.buffers.push(data.as_ref().map(|data| upload(device, decl.space, data)).transpose()?);
+    }
+    let run = kernel.launch(&launch)?;
+    let ended = loop {
+        match run.wait(Some(GLANCE)) {
+            Ok(None) if stop::pressed() => run.stop(),
+            Ok(None) => {}
+            Ok(Some(ended)) => break Ok(ended),
+            Err(error) => break Err(error),
+        }
+    };
+    let (end, fault) = match ended {
+        Ok(ended) if ended.outcome == Outcome::Done => (End::Done, ended.fault),
+        Ok(ended) => (End::Stopped, ended.fault),
+        Err(DeviceError::Fault { code, site, recorded, .. }) => (End::Trapped { code, site }, recorded),
+        Err(error) => return Err(error.into()),
+    };
+    for (memory, data) in launch.buffers.iter().zip(job.data) {
+        if let (Some(memory), Some(data)) = (memory, data) {
+            *data = download(memory, data)?;
+        }
+    }
+    Ok(Report { device: device.caps().name.clone(), end, fault, steps: None })
+}
+
+fn seeded(job: Job<'_>, seed: u64) -> Result<Report, Error> {
+    let program = Program::new(job.module, job.kernel)?;
+    let Geometry { groups, lanes, subgroup } = job.geometry;
+    let report = program.run(&interp::Launch {
+        groups,
+        lanes,
+        subgroup,
+        buffers: job.data.iter().map(|data| data.as_ref().map_or(Words::None, Data::words)).collect(),
+        stop: Some(stop::word()?),
+        deadline: job.deadline,
+        schedule: Schedule::Seeded(seed),
+    })?;
+    let device = format!("reference, seed {seed}");
+    Ok(Report { device, end: report.end, fault: report.fault, steps: Some(report.steps) })
+}
