@@ -30,6 +30,8 @@ pub struct Code {
     pub entry: Entry,
     /// The memory a group needs.
     pub frame: Frame,
+    /// Whether a group may wait for another: only loops that are not counted can.
+    pub waits: bool,
     /// Where each instruction of the compiled function came from.
     sites: Vec<Site>,
     /// Owns the machine code; taken when it is freed.
@@ -148,7 +150,9 @@ impl Compiler {
         // SAFETY: the function was made with the signature of `Entry`.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(address) };
         let sites = ready.functions[kernel].debug.places.iter().map(|place| unmark(*place)).collect();
-        Ok(Code { entry, frame, sites, module: Mutex::new(Some(jit)) })
+        let waits =
+            ready.functions[kernel].insts().any(|(_, node)| matches!(node.op, Op::While | Op::Forever));
+        Ok(Code { entry, frame, waits, sites, module: Mutex::new(Some(jit)) })
     }
 }
 

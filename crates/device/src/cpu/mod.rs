@@ -1,8 +1,8 @@
 //! The CPU as a device: kernels compiled by Cranelift, groups on threads.
 //!
 //! A group runs on one thread. With several lanes it is split into loops over them ([`plan`]); with one it is straight
-//! code. Up to [`Caps::resident`] groups of a launch have a thread each and may wait for each other; larger launches share
-//! as many threads as the device was opened with. A group that says `backoff` spins, gives its core away, or parks,
+//! code. Where groups may wait for each other (a kernel has loops that are not counted), up to [`Caps::resident`] of them
+//! have a thread each; all other launches share as many threads as the device was opened with. A group that says `backoff` spins, gives its core away, or parks,
 //! by how long it asks for; a kernel that polls asks for more the longer it has found nothing.
 //!
 //! There are no signal handlers: compiled code cannot fault. Indices are checked, divisors too, and `trap` stores its

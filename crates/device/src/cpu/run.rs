@@ -25,9 +25,9 @@ pub struct Loaded {
     pub module: Valid,
     /// What runs.
     pub code: Arc<Code>,
-    /// Groups that get a thread each; more than that share the device's.
+    /// Groups that get a thread each where they may wait for each other.
     pub resident: u32,
-    /// Threads for launches of more.
+    /// Threads for all other launches.
     pub threads: u32,
     /// The device's own.
     pub pool: Arc<Pool>,
@@ -120,8 +120,8 @@ impl Bound {
 impl Kernel for Loaded {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let bound = Arc::new(Bound::new(&launch.bound(&self.module)?)?);
-        let together = launch.groups <= self.resident;
-        let workers = if together { launch.groups } else { self.threads };
+        let together = self.code.waits && launch.groups <= self.resident;
+        let workers = if together { launch.groups } else { launch.groups.min(self.threads) };
         let shared = Arc::new(Shared {
             stop: Arc::default(),
             event: Event::default(),
