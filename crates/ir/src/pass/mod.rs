@@ -123,7 +123,11 @@ fn validated(module: Module, from: &Valid) -> Valid {
     match validate(module) {
         Ok(valid) => valid,
         Err(invalid) => {
-            debug_assert!(false, "a pass made a module invalid: {invalid:?}");
+            debug_assert!(
+                false,
+                "a pass made this of a valid module:\n{}",
+                invalid.report("pass", None, false)
+            );
             from.clone()
         }
     }
