@@ -117,7 +117,7 @@ plain "Time and faults" {
     Fault    fault   (code: u32) -> ()                     World "Records a fault and goes on; the launch reports the first.";
 }
 copy "Asynchronous copies" {
-    AsyncLoad async_load (to: u32, from: u32, count: u32, tag: u32) -> () World "`async_load @to[%i], @from[%j], %count, %tag`. Starts a copy of `count` elements between buffers of one element type.";
+    AsyncLoad async_load (to: u32, from: u32, count: u32, tag: u32) -> () World "`async_load @to[%i], @from[%j], %count, %tag`. Starts a copy of `count` elements between buffers of one element type; nothing is copied unless all are in range.";
 }
 plain "Asynchronous copies" {
     AsyncWait async_wait (tag: u32) -> ()                  World "Waits for this lane's copies of that tag.";
