@@ -101,9 +101,17 @@ impl Rule for Cse<'_> {
             }
             return false;
         }
-        if !matches!(node.op.effect(), Effect::Pure | Effect::Read) {
-            self.advance(module, Touch::of(module, node, self.quiet));
-            return false;
+        match (node.op.effect(), &node.attr) {
+            (Effect::Pure | Effect::Read, _) => {}
+            (Effect::Write, Attr::Buffer(b)) => {
+                self.now += 1;
+                self.own[b.index()] = self.now;
+                return false;
+            }
+            _ => {
+                self.advance(module, Touch::of(module, node, self.quiet));
+                return false;
+            }
         }
         let key = key(copy, node);
         let version = self.version(module, node);

@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use crate::arena::{Handle, Inst, Region, Value, Values};
+use crate::arena::{Buffer, Handle, Inst, Region, Value, Values};
 use crate::module::{Attr, Function, Module, Node, Operand, Place, wide};
 use crate::op::{Form, Op};
 use crate::types::{Const, Len, Type};
@@ -295,12 +295,17 @@ impl<'a> Copier<'a> {
 
 /// Whether an access has a constant index out of range of a buffer of known length.
 fn misses(module: &Module, node: &Node, args: &[Operand]) -> bool {
-    let form = node.op.row().form;
-    if !matches!(form, Form::Place | Form::Wide | Form::Atomic) {
-        return false;
+    let beyond = |buffer: Buffer, at: usize, ahead: u64| {
+        let Some(Len::Fixed(len)) = module.buffers.get(buffer).map(|b| b.len) else { return false };
+        args.get(at).and_then(|arg| arg.constant()).is_some_and(|at| at.bits() | ahead >= len)
+    };
+    match (node.op.row().form, &node.attr) {
+        (Form::Place | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => beyond(*b, 0, 0),
+        (Form::Wide, Attr::Atomic(b, ..)) => {
+            let elem = module.buffers.get(*b).map_or(Type::U32, |b| b.elem);
+            beyond(*b, 0, wide(elem) as u64 - 1)
+        }
+        (Form::Copy, Attr::Copy { to, from }) => beyond(*to, 0, 0) || beyond(*from, 1, 0),
+        _ => false,
     }
-    let Some(decl) = node.buffer().and_then(|b| module.buffers.get(b)) else { return false };
-    let (Len::Fixed(len), Some(Operand::Const(at))) = (decl.len, args.first()) else { return false };
-    let ahead = if form == Form::Wide { wide(decl.elem) as u64 - 1 } else { 0 };
-    at.bits() | ahead >= len
 }

@@ -15,6 +15,9 @@ use super::shape::{Shape, yielded};
 /// The most ops that one `if` may turn into, the selects included.
 const LIMIT: u32 = 6;
 
+/// The most results that it may have: with more, the selects would be more than the `if` and its two yields.
+const RESULTS: usize = 3;
+
 /// Turns the cheap `if`s of every function into selects.
 pub(super) fn apply(module: &mut Module) -> bool {
     super::each(module, |module, function| {
@@ -44,9 +47,10 @@ fn costs(function: &Function) -> Vec<u32> {
 
 /// What an instruction itself counts.
 fn cost(function: &Function, node: &Node) -> u32 {
+    let yields = || node.regions.iter().all(|region| yielded(function, *region).is_some());
     match node.op {
         Op::Yield => 0,
-        Op::If if node.regions.iter().all(|r| yielded(function, *r).is_some()) => node.results.len() as u32,
+        Op::If if node.results.len() <= RESULTS && yields() => node.results.len() as u32,
         Op::Div | Op::Rem | Op::Sqrt => LIMIT + 1,
         op if op.effect() == Effect::Pure => 1,
         _ => LIMIT + 1,
