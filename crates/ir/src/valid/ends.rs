@@ -113,10 +113,12 @@ impl Walk<'_> {
                     format!("the `{}` carries {}", op(inst), plural(wanted.len(), "value"))
                 }
             };
-            match found.len() {
+            match (node.op, found.len()) {
                 // Most often nobody wrote this end.
-                0 => format!("this ends without values, but {takes}: end it with `{name}` and what it gives"),
-                n => format!("`{name}` gives {}, but {takes}", plural(n, "value")),
+                (Op::Yield | Op::Return, 0) => {
+                    format!("this ends without values, but {takes}: end it with `{name}` and what it gives")
+                }
+                (_, n) => format!("`{name}` gives {}, but {takes}", plural(n, "value")),
             }
         } else {
             let differ = |k: &usize| wanted[*k].zip(found[*k]).is_some_and(|(wanted, found)| wanted != found);

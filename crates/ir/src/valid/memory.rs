@@ -2,6 +2,7 @@
 
 use super::Rule;
 use super::error::{Check, fail};
+use super::types::either;
 use super::walk::Walk;
 use crate::arena::Buffer;
 use crate::module::{Attr, BufferDecl, Node, Operand, wide};
@@ -44,7 +45,9 @@ impl Walk<'_> {
                 if to_elem != from_elem && ![to_elem, from_elem].contains(&Type::Bool) {
                     return fail(
                         Rule::Copy,
-                        format!("`async_load` copies {from_elem} elements to {to_elem} elements"),
+                        format!(
+                            "`async_load` copies {from_elem} elements to {to_elem} elements: both must be of one type"
+                        ),
                     );
                 }
                 self.access(node, *to, false, true)?;
@@ -96,7 +99,7 @@ fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> Check {
     if !allowed.contains(&order) {
         let words: Vec<String> = allowed.iter().map(|order| format!("`{order}`")).collect();
         let fence = if matches!(order, Order::SeqCst) { "; only fences are `seq_cst`" } else { "" };
-        let text = format!("`{name}` cannot be `{order}`: write {}{fence}", words.join(" or "));
+        let text = format!("`{name}` cannot be `{order}`: write {}{fence}", either(&words));
         return fail(Rule::AtomicOrder, text);
     }
     if decl.space == Space::Shared && scope != Scope::Group {

@@ -110,9 +110,11 @@ impl Walk<'_> {
     /// Whether a conversion goes to a type that it can give.
     fn converts(&self, node: &Node) -> Check {
         match (node.op, &node.attr) {
-            (Op::Cast, Attr::Type(Type::Bool)) => {
-                let of = node.args.first().map_or_else(String::new, |arg| operand(self.function, *arg));
-                fail(Rule::Cast, format!("there is no cast to bool: compare with zero, `ne {of}, …`"))
+            (op @ (Op::Cast | Op::Bitcast), Attr::Type(Type::Bool)) => {
+                let from = node.args.first().copied().and_then(|arg| Some((arg, self.ty(arg)?)));
+                let hint = from.map(|(arg, ty)| (operand(self.function, arg), Const::zero(ty)));
+                let hint = hint.map_or_else(String::new, |(of, zero)| format!(": write `ne {of}, {zero}`"));
+                fail(Rule::Cast, format!("there is no {} to bool{hint}", op.row().name))
             }
             (Op::Bitcast, Attr::Type(to)) if !Class::Word32.has(*to) => {
                 fail(Rule::Cast, format!("`bitcast` keeps 32 bits, so it cannot give {to}: `cast` converts"))
@@ -142,7 +144,9 @@ impl Walk<'_> {
 fn count(node: &Node, wanted: usize) -> Check {
     let row = node.op.row();
     let found = plural(node.args.len(), "operand");
-    let names: Vec<&str> = row.args.iter().map(|(name, _)| *name).collect();
+    // The last of a wide store's row stands for all its values.
+    let names = row.args.iter().chain(std::iter::repeat(row.args.last()).flatten()).take(wanted);
+    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
     let names = if names.is_empty() { "none".to_string() } else { format!("{wanted}: {}", names.join(", ")) };
     fail(Rule::Count, format!("`{}` has {found}, but takes {names}", row.name))
 }
@@ -188,6 +192,12 @@ pub(super) fn operand(function: &Function, operand: Operand) -> String {
 /// A class as a list of its types.
 fn list(class: Class) -> String {
     let words: Vec<&str> = class.types().iter().map(|ty| ty.word()).collect();
+    either(&words)
+}
+
+/// Words of which one will do.
+pub(super) fn either(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.split_last() {
         Some((last, [])) => last.to_string(),
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),

@@ -76,7 +76,7 @@ const TEXTS: &[(Rule, &str, &str)] = &[
     (Rule::Ends, "fn f() -> u32 { }", "end it with `return`"),
     (Rule::Test, "kernel k { while { } do { } }", "takes one bool"),
     (Rule::Test, "kernel k { while { yield 1 } do { } }", "write `true`"),
-    (Rule::Cast, "kernel k { %x = cast bool 1 }", "`ne 1, …`"),
+    (Rule::Cast, "kernel k { %x = cast bool 1 }", "write `ne 1, 0`"),
     (Rule::Cast, "kernel k { %x = bitcast u64 1 }", "keeps 32 bits"),
     (
         Rule::Read,
