@@ -3,7 +3,8 @@
 //! **Law.** A barrier goes if nothing that may run before it, back to the barriers that stay, conflicts with
 //! anything that may run after it, up to the next barriers as written. Two accesses conflict if they touch the
 //! same buffer and one writes; an atomic, a fence, time, a fault, a copy or a call that has effects conflicts
-//! with every access and with its like, since a barrier hands on what a lane has acquired or is about to release.
+//! with every access and with its like, since a barrier hands on what a lane has acquired or is about to release. So
+//! does a loop that might not end, since nobody comes past a barrier that some lane never comes to.
 //!
 //! **Proof.** Control at a barrier is the same for the whole group, so all its lanes meet the same barriers in
 //! the same order. Let x of one lane and y of another conflict, with barriers between them as written, of which B
@@ -163,9 +164,10 @@ impl Before<'_> {
                 let end = match node.op {
                     Op::Block => self.region(node.regions[0], past),
                     Op::Loop => past | self.region(node.regions[0], head),
+                    // Lanes that never leave it count too: the others wait for them.
                     Op::Forever => {
                         self.region(node.regions[0], head);
-                        none
+                        whole
                     }
                     _ => {
                         let tested = self.region(node.regions[0], head);

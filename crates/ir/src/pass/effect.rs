@@ -1,8 +1,9 @@
 //! What instructions may touch: the reads, the writes, and whatever keeps its order against both.
 //!
 //! A [`Touch`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
-//! fences, time, faults and calls of functions that have effects are *ordered*: no pass looks into them, and they
-//! stand against every access. Barriers and subgroup ops *wait*; what that means to an access, each pass says.
+//! fences, time, faults, loops that might not end and calls of functions that have effects are *ordered*: no pass
+//! looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what that means to an
+//! access, each pass says.
 
 use std::collections::HashMap;
 use std::ops::BitOr;
@@ -71,6 +72,8 @@ impl Touch {
             (Effect::Control, Attr::Call(callee)) => {
                 touch.ordered = !quiet.get(callee.index()).is_some_and(|quiet| *quiet);
             }
+            // It may never end, and then nobody comes past the next barrier.
+            _ if matches!(node.op, Op::While | Op::Forever) => touch.ordered = true,
             _ => {}
         }
         touch
@@ -136,10 +139,12 @@ pub(super) fn nested(
     let mut touches: HashMap<Inst, Touch> = HashMap::new();
     // What an instruction holds comes after it, so the last are whole first.
     for (inst, node) in function.insts().rev() {
-        let touch = match node.op.nests() {
-            true => *touches.entry(inst).or_default(),
-            false => Touch::of(module, node, quiet),
-        };
+        let mut touch = Touch::of(module, node, quiet);
+        if node.op.nests() {
+            let held = touches.entry(inst).or_default();
+            *held = *held | touch;
+            touch = *held;
+        }
         if let Some(parent) = parent[inst.index()].filter(|_| touch != Touch::default()) {
             let sum = touches.entry(parent).or_default();
             *sum = *sum | touch;
