@@ -31,7 +31,7 @@ pub(super) fn simplify(copy: &Copier<'_>, op: Op, ty: Type, attr: &Attr, args: &
         (Op::Cast | Op::Bitcast, &[a]) => convert(copy, op, ty, attr, a),
         (_, &[a]) => unary(copy, op, ty, a),
         (_, &[Operand::Const(a), b @ Operand::Value(_)]) => match mirror(op) {
-            Some(op) => Some(Same::Op(op, vec![b, Operand::Const(a)])),
+            Some(op) => right(copy, op, ty, b, a).or(Some(Same::Op(op, vec![b, Operand::Const(a)]))),
             None => left(op, ty, a),
         },
         (_, &[a, b]) if a == b && a.value().is_some() => equal(op, ty, a),
