@@ -250,19 +250,28 @@ impl Step {
         }
     }
 
-    /// The registers that it writes: the first, and how many. Registers that no load ever fills are left out.
-    pub fn writes(&self) -> (Reg, u32) {
+    /// Visits the registers that it writes: the first of some in a row, and how many.
+    pub fn writes(&self, mut visit: impl FnMut(Reg, u32)) {
         match self {
             Step::Move { dst, .. }
             | Step::Pure { dst, .. }
             | Step::Load { dst, .. }
-            | Step::Clock { dst } => (*dst, 1),
-            Step::Pure3(pure) => (pure.dst, 1),
-            Step::LoadWide(wide) => (wide.dst, wide.count),
-            Step::Modify(modify) => (modify.dst, 1),
-            Step::Cas(cas) => (cas.dst, 1),
-            Step::Sync(sync) => (sync.dst, 1),
-            _ => (0, 0),
+            | Step::Clock { dst } => visit(*dst, 1),
+            Step::Pure3(pure) => visit(pure.dst, 1),
+            Step::LoadWide(wide) => visit(wide.dst, wide.count),
+            Step::Modify(modify) => visit(modify.dst, 1),
+            Step::Cas(cas) => visit(cas.dst, 1),
+            Step::Sync(sync) => visit(sync.dst, 1),
+            Step::Enter(enter) => {
+                visit(enter.left, 1);
+                visit(enter.i, 1);
+            }
+            Step::Next { left, i, .. } => {
+                visit(*left, 1);
+                visit(*i, 1);
+            }
+            Step::Call { link, .. } => visit(*link, 1),
+            _ => {}
         }
     }
 

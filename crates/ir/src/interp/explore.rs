@@ -130,8 +130,8 @@ impl Memory for Explorer<'_> {
             step.reads(|reg| needed |= reg == load.reg);
             needed
         });
-        let (first, count) = step.writes();
-        self.deferred[self.lane].retain(|load| !(first..first + count).contains(&load.reg));
+        let deferred = &mut self.deferred[self.lane];
+        step.writes(|first, count| deferred.retain(|load| !(first..first + count).contains(&load.reg)));
     }
 
     fn len(&self, buffer: Buffer) -> u32 {

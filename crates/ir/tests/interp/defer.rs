@@ -79,11 +79,12 @@ fn a_register_that_is_used_again_is_not_filled_late() {
             f.store(out.at(k), wide[0] + wide[2]);
         });
         after(&|k| f.store(out.at(k), f.cast::<u32>(f.clock()) >> 31));
+        after(&|k| f.count((0, 2, 1), (), |_, i, ()| f.store(out.at(k), i)));
     });
     for seed in 0..300 {
         let mut expected: Vec<u32> = (0..20).collect();
         let out = words(&expected);
-        expected[..9].copy_from_slice(&[10, 10, 10, 10, 10, 10, 10, 18, 0]);
+        expected[..10].copy_from_slice(&[10, 10, 10, 10, 10, 10, 10, 18, 0, 1]);
         finish(&p, &Launch { schedule: Schedule::Explore(seed), ..launch(1, 1, &[Words::W32(&out)]) });
         assert_eq!(values(&out), expected, "seed {seed}");
     }

@@ -1,0 +1,71 @@
+//! Constants at which arithmetic is likely to be wrong.
+
+use pelton_ir::types::{Const, Type};
+
+use crate::choose::Choose;
+
+/// Edges of the integers, of which 32-bit types take the low half.
+const INTEGERS: &[u64] = &[
+    0,
+    1,
+    2,
+    3,
+    u64::MAX,
+    u64::MAX - 1,
+    5,
+    7,
+    31,
+    32,
+    33,
+    63,
+    64,
+    0x7fff_ffff,
+    0x8000_0000,
+    0x8000_0001,
+    0xffff,
+    0x0100_0001,
+    0x1_0000_0000,
+    0x7fff_ffff_ffff_ffff,
+    0x8000_0000_0000_0000,
+    0x5555_5555_5555_5555,
+];
+
+/// Edges of `f32`: zeros, ties, subnormals, ends of the integers, infinities, NaNs.
+const FLOATS: &[f32] = &[
+    0.0,
+    1.0,
+    -1.0,
+    -0.0,
+    0.5,
+    2.0,
+    1.5,
+    2.5,
+    -2.5,
+    f32::MIN_POSITIVE,
+    f32::from_bits(1),
+    f32::from_bits(0x807f_ffff),
+    f32::MAX,
+    f32::MIN,
+    f32::EPSILON,
+    16_777_216.0,
+    2_147_483_648.0,
+    -2_147_483_904.0,
+    4_294_967_296.0,
+    1.844_674_4e19,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+    f32::from_bits(0xffc0_1234),
+    f32::from_bits(0x7f80_0001),
+];
+
+/// A constant of a type: mostly an edge, sometimes any bits.
+pub fn constant(choose: &mut dyn Choose, ty: Type) -> Const {
+    let edges = if ty == Type::F32 { FLOATS.len() } else { INTEGERS.len() };
+    let at = if ty == Type::Bool { choose.below(2) } else { choose.below(edges + 3) };
+    match ty {
+        _ if at >= edges => Const::new(ty, choose.bits()),
+        Type::F32 => FLOATS[at].into(),
+        _ => Const::new(ty, INTEGERS[at]),
+    }
+}
