@@ -6,8 +6,8 @@
 //! a subgroup, and once a lane.
 //!
 //! - An instruction whose results are uniform and that has no effect runs *once* in its scope.
-//! - An instruction with regions in which lanes meet becomes control flow of the scope; the validator has made sure
-//!   that all lanes take the same way there.
+//! - An instruction with regions in which lanes meet, or which all lanes leave by one jump, becomes control flow of the
+//!   scope; the validator has made sure that all lanes take the same way there.
 //! - Everything else runs in a loop over lanes, control flow included.
 //!
 //! Law: each instruction runs as often as the interpreter runs it, or is pure; the order of effects of one lane is
@@ -127,7 +127,8 @@ impl Splitter<'_> {
                 plan.steps.push(Step::Once(inst));
                 continue;
             }
-            if !node.op.ends() && meets(self.function, inst) < Some(scope) {
+            let scoped = meets(self.function, inst) >= Some(scope) || self.jumps(inst, inst, scope);
+            if !node.op.ends() && !scoped {
                 pending.push(inst);
                 held.extend(node.results.iter());
                 continue;
@@ -155,6 +156,20 @@ impl Splitter<'_> {
         let node = self.function.inst(inst);
         let movable = node.op.effect() == Effect::Pure || node.op == Op::Load;
         movable && node.results.iter().all(|value| self.uniform.level(value) >= scope)
+    }
+
+    /// Whether all lanes of the scope together jump out of `outer`, somewhere in `inst`.
+    fn jumps(&self, outer: Inst, inst: Inst, scope: Level) -> bool {
+        let node = self.function.inst(inst);
+        let leaves = match (node.op, &node.attr) {
+            (Op::Return, _) => true,
+            // Instructions are numbered in the order of the text: what encloses another comes before it.
+            (_, Attr::Target(target)) => target.index() < outer.index(),
+            _ => false,
+        };
+        let inner = node.regions.iter().flat_map(|region| &self.function.region(*region).insts);
+        (leaves && self.uniform.control(inst) >= scope)
+            || inner.into_iter().any(|inst| self.jumps(outer, *inst, scope))
     }
 
     /// Turns what is pending into a loop.
