@@ -3,14 +3,12 @@
 //! Every group counts into a histogram of its own in shared memory, waits at a barrier, and adds it to the common
 //! one. Meanwhile it tells through a host buffer how far it is, which is what moves the progress bar.
 
-use std::sync::atomic::AtomicU32;
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pelton_filetest::data::Data;
-use pelton_filetest::init::Init;
+use pelton_device::{Device, Kernel, Kind, Launch, Memory, Outcome, Width, open};
 use pelton_ir::builder::Builder;
-use pelton_ir::interp::{End, Launch, Program, Report, Schedule, Words};
 use pelton_ir::module::Module;
 use pelton_ir::text;
 use pelton_ir::types::{Access, Len, Order, Scope, Space};
@@ -26,20 +24,28 @@ const LANES: u32 = 64;
 /// Values that a lane counts before the group says how far it is.
 const STRIDE: u32 = 64;
 
+/// How often the bar moves and Ctrl-C is looked for.
+const GLANCE: Duration = Duration::from_millis(20);
+
 /// Lines of the kernel's text that are shown.
 const EXCERPT: usize = 24;
 
-/// Count a few million values on the reference interpreter, and check the result
+/// Count millions of values on the best device, and check the result
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   pelton demo
-  pelton demo --values 20000000
+  pelton demo --values 60000000
+  pelton demo --device reference
   pelton demo --text > histogram.pel && pelton check histogram.pel")]
 pub struct Args {
     /// How many values to count
     #[arg(long, value_name = "N", default_value_t = 16_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
     values: u64,
+
+    /// What to run it on; `pelton devices` lists what there is
+    #[arg(long, short, value_name = "NAME", default_value = "auto")]
+    device: String,
 
     /// Print the kernel's whole text and do nothing else
     #[arg(long)]
@@ -87,37 +93,33 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         return Ok(Status::Fine);
     }
     excerpt(&printed, term)?;
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let groups = threads as u32 * 4;
+    let device = open(&args.device)?;
+    let caps = device.caps();
+    let groups = caps.groups * 4;
     term.line(format_args!(
-        "counting {} random values into {BINS} bins: {groups} groups of {LANES} lanes on {threads} threads",
-        args.values
+        "counting {} random values into {BINS} bins on {} ({}): {groups} groups of {LANES} lanes",
+        args.values, caps.name, caps.about
     ))?;
-    let decl = |name: &str| {
-        let buffer = module.buffer(name).expect("the module declares it");
-        &module.buffers[buffer]
-    };
-    let fail = |source| Error::Bind(pelton_filetest::bind::BindError::Init { name: "data".into(), source });
-    let data = Init::Random(1, Some(args.values)).data(decl("data")).map_err(fail)?;
-    let bins = Init::Zero(None).data(decl("bins")).map_err(fail)?;
-    let progress: Vec<AtomicU32> = (0..groups).map(|_| AtomicU32::new(0)).collect();
-    let (report, took) = launch(&module, &[&data, &bins], &progress, threads, term)?;
-    if stop::pressed() {
-        term.note("interrupted");
+    let mut seed = 1u64;
+    let values: Vec<u32> = (0..args.values).map(|_| next(&mut seed)).collect();
+    let demo = Demo::new(&*device, &module, &values, groups)?;
+    let Some(took) = demo.count(values.len() as u64, term)? else {
+        term.note("interrupted: the kernel was stopped, and nothing was checked");
         return Ok(Status::Interrupted);
-    }
-    if report.end != End::Done {
-        return Err(Error::Wrong(format!("the kernel did not end well: {:?}", report.end)));
-    }
-    verify(&data, &bins)?;
-    let rate = |n: u64| n as f64 / took / 1e6;
+    };
+    verify(&values, &demo.bins)?;
     term.line(format_args!(
-        "{}: every bin is what Rust counts; {took:.2} s, {:.1} million values/s, {:.0} million steps/s",
+        "{}: every bin is what Rust counts; {took:.3} s, {:.0} million values/s",
         term.paint(Role::Good, "right"),
-        rate(args.values),
-        rate(report.steps),
+        args.values as f64 / took / 1e6,
     ))?;
     Ok(Status::Fine)
+}
+
+/// The next value of a sequence that is the same at every run.
+fn next(state: &mut u64) -> u32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 32) as u32
 }
 
 /// The first lines of the kernel.
@@ -133,54 +135,61 @@ fn excerpt(printed: &str, term: &Term) -> Result<(), Error> {
     term.line("")
 }
 
-/// Runs the kernel while this thread watches the words by which its groups tell how far they are.
-fn launch(
-    module: &Valid,
-    [data, bins]: &[&Data; 2],
-    progress: &[AtomicU32],
-    threads: usize,
-    term: &Term,
-) -> Result<(Report, f64), Error> {
-    use std::sync::atomic::Ordering::Relaxed;
-    let program = Program::new(module, None)?;
-    let launch = Launch {
-        groups: progress.len() as u32,
-        lanes: LANES,
-        subgroup: 32,
-        buffers: vec![data.words(), bins.words(), Words::None, Words::W32(progress)],
-        stop: Some(stop::word()?),
-        deadline: None,
-        schedule: Schedule::Threads(threads),
-    };
-    let len = data.len() as u64;
-    let bar = term.bar(len, "{bar:40} {human_pos} of {human_len} values");
-    let report = thread::scope(|scope| {
-        let kernel = scope.spawn(|| {
-            let began = Instant::now();
-            program.run(&launch).map(|report| (report, began.elapsed().as_secs_f64()))
-        });
-        while !kernel.is_finished() {
+/// The kernel with its memory.
+struct Demo {
+    kernel: Arc<dyn Kernel>,
+    launch: Launch,
+    bins: Memory,
+    progress: Memory,
+}
+
+impl Demo {
+    fn new(device: &dyn Device, module: &Valid, values: &[u32], groups: u32) -> Result<Self, Error> {
+        let kernel = device.load(module, None, LANES)?;
+        let data = device.alloc(Kind::Device, Width::W32, values.len())?;
+        data.upload(0, values)?;
+        let bins = device.alloc(Kind::Device, Width::W32, BINS as usize)?;
+        let progress = device.alloc(Kind::Host, Width::W32, groups as usize)?;
+        let mut launch = Launch::new(groups);
+        launch.buffers = vec![Some(data), Some(bins.clone()), None, Some(progress.clone())];
+        Ok(Demo { kernel, launch, bins, progress })
+    }
+
+    /// Launches, and moves the bar by what the groups tell. Gives the seconds it took, or none if it was stopped.
+    fn count(&self, len: u64, term: &Term) -> Result<Option<f64>, Error> {
+        stop::word()?;
+        let bar = term.bar(len, "{bar:40} {human_pos}/{human_len} values, {per_sec}");
+        let began = Instant::now();
+        let run = self.kernel.launch(&self.launch)?;
+        let ended = loop {
+            if let Some(ended) = run.wait(Some(GLANCE))? {
+                break ended;
+            }
+            if stop::pressed() {
+                run.stop();
+            }
             // Relaxed, as in the kernel: a bar that is a little behind does no harm.
-            let furthest = progress.iter().map(|word| u64::from(word.load(Relaxed)).min(len));
-            bar.set_position(furthest.sum::<u64>() / progress.len() as u64);
-            thread::park_timeout(Duration::from_millis(50));
-        }
-        kernel.join()
-    });
-    bar.finish_and_clear();
-    Ok(report.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+            let words = self.progress.words32().unwrap_or(&[]);
+            let furthest = words.iter().map(|word| u64::from(word.load(Ordering::Relaxed)).min(len));
+            bar.set_position(furthest.sum::<u64>() / words.len().max(1) as u64);
+        };
+        bar.finish_and_clear();
+        Ok((ended.outcome == Outcome::Done && !stop::pressed()).then(|| began.elapsed().as_secs_f64()))
+    }
 }
 
 /// Counts again, in Rust.
-fn verify(data: &Data, bins: &Data) -> Result<(), Error> {
-    let mut expect = [0u64; BINS as usize];
-    for value in data.iter() {
-        expect[(value.bits() >> 24) as usize] += 1;
+fn verify(values: &[u32], bins: &Memory) -> Result<(), Error> {
+    let mut expect = [0u32; BINS as usize];
+    for value in values {
+        expect[(value >> 24) as usize] += 1;
     }
-    for (bin, (expect, found)) in expect.iter().zip(bins.iter()).enumerate() {
-        if *expect != found.bits() {
-            return Err(Error::Wrong(format!("bin {bin} holds {}, and Rust counts {expect}", found.bits())));
+    let mut found = [0u32; BINS as usize];
+    bins.download(0, &mut found)?;
+    match expect.iter().zip(&found).position(|(expect, found)| expect != found) {
+        None => Ok(()),
+        Some(bin) => {
+            Err(Error::Wrong(format!("bin {bin} holds {}, and Rust counts {}", found[bin], expect[bin])))
         }
     }
-    Ok(())
 }

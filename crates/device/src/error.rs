@@ -30,7 +30,7 @@ pub enum DeviceError {
     #[error("{device} does not have {need}, which the module needs")]
     Need { device: String, need: Need },
     /// An op that the device does not run.
-    #[error("{device} does not run {op}")]
+    #[error("`{op}` does not run on {device}")]
     Op { device: String, op: &'static str, site: Site },
     /// The module has no such kernel.
     #[error("the module has no kernel {name:?}; it has {have}")]

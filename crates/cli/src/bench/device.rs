@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton_device::{Device, Kernel, Kind, Launch, Memory, Width, open};
-use pelton_ir::pass::optimize;
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
 
@@ -158,13 +157,14 @@ pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     Ok(best)
 }
 
-pub fn run(term: &Term) -> Result<Vec<Row>, Error> {
+pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     let input: Vec<u32> =
         (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
     let (cpu, reference) = (open("cpu:1")?, open("reference:1")?);
-    let bar = term.bar(CASES.len() as u64 * 3, "{bar:40} {msg}");
-    for case in &CASES {
+    let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
+    let bar = term.bar(cases.len() as u64 * 3, "{bar:40} {msg}");
+    for case in cases {
         bar.set_message(case.name);
         let mut output = vec![0; ELEMENTS];
         let rust = time(|| {
@@ -196,76 +196,4 @@ pub fn run(term: &Term) -> Result<Vec<Row>, Error> {
     }
     bar.finish_and_clear();
     Ok(rows)
-}
-
-/// From text to code, step by step.
-pub fn compile(_term: &Term) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::new();
-    for count in [2_000u32, 20_000] {
-        let source = straight(count);
-        let parsed = module("generated", &source)?;
-        let case = |step: &str| format!("{step}, {count} instructions");
-        let mut row = |step: &str, ns: f64| {
-            let (group, metric, device) = ("compile", "ms", "cpu".to_string());
-            rows.push(Row {
-                group,
-                case: case(step),
-                device,
-                metric,
-                value: ns / 1e6,
-                spread: None,
-                against: None,
-            });
-        };
-        row("parse and validate", time(|| module("generated", &source).map(drop))?);
-        row(
-            "optimise",
-            time(|| {
-                black_box(optimize(&parsed));
-                Ok(())
-            })?,
-        );
-        // A device of its own each time, since it keeps what it compiled.
-        let mut best = f64::INFINITY;
-        let mut hit = f64::INFINITY;
-        for _ in 0..5 {
-            let device = open("cpu:1")?;
-            let start = Instant::now();
-            device.load(&parsed, None, 1)?;
-            best = best.min(start.elapsed().as_nanos() as f64);
-            let start = Instant::now();
-            device.load(&parsed, None, 1)?;
-            hit = hit.min(start.elapsed().as_nanos() as f64);
-        }
-        row("load, all of it", best);
-        row("load, from the cache", hit);
-    }
-    Ok(rows)
-}
-
-/// A kernel of so many instructions, in loops and branches, that nothing can fold away.
-fn straight(count: u32) -> String {
-    let mut text =
-        String::from("buffer data: [u32; ?] global read_write\nkernel main {\n  %x0 = load @data[0]\n");
-    for k in 0..count / 10 {
-        let (a, b) = (k * 10, (k + 1) * 10);
-        text += &format!(
-            "  %x{} = mul %x{a}, {}\n  %x{} = xor %x{}, {k}\n  %x{} = rotl %x{}, 7\n  %c{k} = gt %x{}, %x{a}\n",
-            a + 1,
-            2 * k + 3,
-            a + 2,
-            a + 1,
-            a + 3,
-            a + 2,
-            a + 3,
-        );
-        text += &format!(
-            "  %x{b}: u32 = if %c{k} {{\n    %y{k} = load @data[%x{}]\n    %z{k} = add %y{k}, %x{}\n    yield %z{k}\n  }} else {{\n    store @data[{k}], %x{}\n    yield %x{}\n  }}\n",
-            a + 3,
-            a + 2,
-            a + 3,
-            a + 1,
-        );
-    }
-    text + &format!("  store @data[0], %x{}\n}}\n", count / 10 * 10)
 }

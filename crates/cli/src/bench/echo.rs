@@ -90,7 +90,7 @@ fn spread(times: &[f64]) -> [f64; 3] {
     })
 }
 
-pub fn run(term: &Term) -> Result<Vec<Row>, Error> {
+pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     let module = module("echo", include_str!("kernels/echo.pel"))?;
     let device = open("cpu")?;
     let kernel = device.load(&module, None, 1)?;
@@ -134,5 +134,6 @@ pub fn run(term: &Term) -> Result<Vec<Row>, Error> {
         run.wait(None)?;
         row(format!("stop, workers {workers}"), "cpu", "us", start.elapsed().as_secs_f64() * 1e6, None, None);
     }
+    rows.retain(|row| row.case.contains(only));
     Ok(rows)
 }

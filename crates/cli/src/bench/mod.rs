@@ -3,6 +3,7 @@
 //! Every row is measured against something that was measured in the same run: a limit or a peer. Every case checks its
 //! results, so that what is timed is what was meant.
 
+mod compile;
 mod device;
 mod echo;
 mod machine;
@@ -35,11 +36,15 @@ enum Group {
 Examples:
   pelton bench device
   pelton bench echo --json rows.jsonl
-  pelton bench compile")]
+  pelton bench device --only hash")]
 pub struct Args {
     /// What to measure
     #[arg(value_enum)]
     group: Group,
+
+    /// Only the cases whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
 
     /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
     #[arg(long, value_name = "FILE")]
@@ -50,10 +55,13 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let machine = machine::about();
     term.note(&machine);
     let rows = match args.group {
-        Group::Device => device::run(term)?,
-        Group::Echo => echo::run(term)?,
-        Group::Compile => device::compile(term)?,
+        Group::Device => device::run(&args.only, term)?,
+        Group::Echo => echo::run(&args.only, term)?,
+        Group::Compile => compile::run(&args.only)?,
     };
+    if rows.is_empty() {
+        return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
+    }
     row::show(&rows, args.json.as_deref(), term)?;
     Ok(Status::Fine)
 }

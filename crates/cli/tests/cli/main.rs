@@ -1,6 +1,7 @@
 //! The built program, run as people run it.
 
 mod check;
+mod devices;
 mod exec;
 mod fmt;
 mod general;

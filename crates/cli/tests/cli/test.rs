@@ -8,8 +8,8 @@ fn failures_come_with_diffs_and_totals() {
     folder.file("good.pel", format!("; test run\n{DOUBLE}; run: lanes=2 x=[1 2] -> x=[2 4]\n"));
     let ran = pelton(&["test", &folder.path("")]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
-    assert!(ran.out.starts_with("ok: 1 passed, 0 failed, 0 ignored in "), "{}", ran.out);
-    assert!(ran.out.contains("\n1 files, 1 tests; 0 of "), "{}", ran.out);
+    assert!(ran.out.starts_with("ok: 2 passed, 0 failed, 0 ignored in "), "{}", ran.out);
+    assert!(ran.out.contains("\n1 files, 2 tests; 0 of "), "{}", ran.out);
     folder.file("wrong.pel", format!("; test run\n{DOUBLE}; run: lanes=2 x=[1 2] -> x=[2 5]\n"));
     folder.file("stale.pel", format!("; test print\n{DOUBLE}\n; output:\n;> kernel main {{\n"));
     let ran = pelton(&["test", &folder.path("")]);
@@ -17,7 +17,8 @@ fn failures_come_with_diffs_and_totals() {
     assert!(ran.out.contains("FAILED print stale.pel\n"), "{}", ran.out);
     assert!(ran.out.contains("\n    - kernel main {\n"), "{}", ran.out);
     assert!(ran.out.contains("FAILED run wrong.pel@reference\n    line 10: "), "{}", ran.out);
-    assert!(ran.out.contains("FAILED: 1 passed, 2 failed, 0 ignored in "), "{}", ran.out);
+    assert!(ran.out.contains("FAILED run wrong.pel@cpu\n    line 10: "), "{}", ran.out);
+    assert!(ran.out.contains("FAILED: 2 passed, 3 failed, 0 ignored in "), "{}", ran.out);
 }
 
 #[test]

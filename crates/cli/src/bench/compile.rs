@@ -1,0 +1,83 @@
+//! From text to code, step by step.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use pelton_device::open;
+use pelton_ir::pass::optimize;
+
+use super::Row;
+use super::device::{module, time};
+use crate::error::Error;
+
+/// Times each step for modules of two sizes.
+pub fn run(only: &str) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for count in [2_000u32, 20_000].into_iter().filter(|count| count.to_string() == only || only.is_empty()) {
+        let source = straight(count);
+        let parsed = module("generated", &source)?;
+        let case = |step: &str| format!("{step}, {count} instructions");
+        let mut row = |step: &str, ns: f64| {
+            let (group, metric, device) = ("compile", "ms", "cpu".to_string());
+            rows.push(Row {
+                group,
+                case: case(step),
+                device,
+                metric,
+                value: ns / 1e6,
+                spread: None,
+                against: None,
+            });
+        };
+        row("parse and validate", time(|| module("generated", &source).map(drop))?);
+        row(
+            "optimise",
+            time(|| {
+                black_box(optimize(&parsed));
+                Ok(())
+            })?,
+        );
+        // A device of its own each time, since it keeps what it compiled.
+        let mut best = f64::INFINITY;
+        let mut hit = f64::INFINITY;
+        for _ in 0..5 {
+            let device = open("cpu:1")?;
+            let start = Instant::now();
+            device.load(&parsed, None, 1)?;
+            best = best.min(start.elapsed().as_nanos() as f64);
+            let start = Instant::now();
+            device.load(&parsed, None, 1)?;
+            hit = hit.min(start.elapsed().as_nanos() as f64);
+        }
+        row("load, all of it", best);
+        row("load, from the cache", hit);
+    }
+    Ok(rows)
+}
+
+/// A kernel of so many instructions, in loops and branches, that nothing can fold away.
+fn straight(count: u32) -> String {
+    let mut text =
+        String::from("buffer data: [u32; ?] global read_write\nkernel main {\n  %x0 = load @data[0]\n");
+    for k in 0..count / 10 {
+        let (a, b) = (k * 10, (k + 1) * 10);
+        text += &format!(
+            "  %x{} = mul %x{a}, {}\n  %x{} = xor %x{}, {k}\n  %x{} = rotl %x{}, 7\n  %c{k} = gt %x{}, %x{a}\n",
+            a + 1,
+            2 * k + 3,
+            a + 2,
+            a + 1,
+            a + 3,
+            a + 2,
+            a + 3,
+        );
+        text += &format!(
+            "  %x{b}: u32 = if %c{k} {{\n    %y{k} = load @data[%x{}]\n    %z{k} = add %y{k}, %x{}\n    yield %z{k}\n  }} else {{\n    store @data[{k}], %x{}\n    yield %x{}\n  }}\n",
+            a + 3,
+            a + 2,
+            a + 3,
+            a + 1,
+        );
+    }
+    text + &format!("  store @data[0], %x{}\n}}\n", count / 10 * 10)
+}

@@ -1,0 +1,49 @@
+//! `pelton devices`, `pelton emit` and `pelton bench`.
+
+use serde_json::Value;
+
+use crate::{DOUBLE, Folder, pelton};
+
+#[test]
+fn every_device_is_listed_by_name() {
+    let ran = pelton(&["devices"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    for name in ["cuda", "vulkan", "cpu", "reference"] {
+        assert!(ran.out.lines().any(|line| line.starts_with(name)), "{}", ran.out);
+    }
+    let ran = pelton(&["devices", "--json"]);
+    let rows: Vec<Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let there = |name: &str| rows.iter().find(|row| row["name"] == name).map(|row| row["there"].clone());
+    assert_eq!(there("cpu"), Some(Value::Bool(true)));
+    assert!(rows.iter().all(|row| row["there"] == true || row["why"].is_string()), "{}", ran.out);
+}
+
+#[test]
+fn clif_is_for_a_number_of_lanes() {
+    let folder = Folder::new("emit");
+    let file = folder.file("double.pel", DOUBLE);
+    let one = pelton(&["emit", "--to", "clif", &file]);
+    assert_eq!(one.code, Some(0), "{}", one.err);
+    assert!(one.out.starts_with("function u0:0(i64) -> i32"), "{}", one.out);
+    let many = pelton(&["emit", "--to", "clif", &file, "--lanes", "8"]);
+    assert!(many.out.lines().count() > one.out.lines().count(), "eight lanes need a loop");
+    assert_eq!(pelton(&["emit", "--to", "clif", &file, "--lanes", "0"]).code, Some(1));
+    assert_eq!(pelton(&["emit", "--to", "ptx", &file]).code, Some(64));
+}
+
+#[test]
+fn benchmarks_write_rows() {
+    let folder = Folder::new("bench");
+    let path = folder.path("rows.jsonl");
+    let ran = pelton(&["bench", "compile", "--only", "2000", "--json", &path]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.starts_with("case "), "{}", ran.out);
+    let text = String::from_utf8(folder.read("rows.jsonl")).expect("it is text");
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).expect("it is JSON");
+        assert!(row["group"] == "compile" && row["value"].is_f64() && row["case"].is_string(), "{row}");
+    }
+    assert!(text.lines().count() >= 4, "{text}");
+    assert_eq!(pelton(&["bench", "device", "--only", "no such case"]).code, Some(1));
+}
