@@ -133,7 +133,7 @@ impl Lower<'_> {
     }
 
     /// ⌈(to − from) / step⌉, or none.
-    fn turns_of(
+    pub fn turns_of(
         &mut self,
         (from, to, step): (ir::Value, ir::Value, ir::Value),
         signed: bool,

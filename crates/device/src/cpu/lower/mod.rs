@@ -3,7 +3,7 @@
 //! A function is made for groups of a fixed number of lanes; it runs one group. With one lane it is the kernel as it
 //! stands. With more it follows the [`Split`](super::plan::Split): code of the group, loops over subgroups, loops over
 //! lanes. `scope.rs` has those loops and the homes of values, `control.rs` structured control flow and jumps, `pure.rs`
-//! arithmetic, `memory.rs` accesses, `meet.rs` what lanes do together.
+//! arithmetic, `memory.rs` accesses, `meet.rs` what lanes do together, `simd.rs` several lanes at once.
 //!
 //! Bounds cost a compare and a conditional move: an access out of range goes to a sink, zero for loads and never read
 //! for stores, so there is no branch to mispredict.
@@ -13,6 +13,7 @@ mod meet;
 mod memory;
 mod pure;
 mod scope;
+mod simd;
 
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, UserFuncName, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
@@ -40,8 +41,10 @@ pub struct Frame {
 
 /// Where stores out of range go.
 const SINK: i32 = 16;
-/// The first byte behind the sinks.
-const HOMES: usize = 32;
+/// Where vectors go that are not wholly in range.
+const SPILL: i32 = 32;
+/// The first byte behind those.
+const HOMES: usize = 96;
 
 /// The Cranelift type of a type.
 fn clif(ty: Type) -> ir::Type {
@@ -106,8 +109,8 @@ struct Lower<'a> {
     buffers: Vec<(ir::Value, ir::Value)>,
     /// Each value as last made; meaningful where it reaches.
     made: Vec<Option<ir::Value>>,
-    /// The op that makes each value, if an instruction does.
-    ops: Vec<Option<Op>>,
+    /// The instruction that gives each value, if one does.
+    defs: Vec<Option<Inst>>,
     /// Where in the scratch each value's home is.
     homes: Vec<Option<i32>>,
     /// What jumps can name.
@@ -156,10 +159,10 @@ impl<'a> Lower<'a> {
         let mut exit = || builder.create_block();
         let exits = Exits { done: exit(), stopped: exit(), trapped: exit() };
         let function = &module.functions[kernel];
-        let mut ops = vec![None; function.values().len()];
+        let mut defs = vec![None; function.values().len()];
         let mut ends = vec![None; function.insts().len()];
         for (inst, node) in function.insts() {
-            node.results.iter().for_each(|value| ops[value.index()] = Some(node.op));
+            node.results.iter().for_each(|value| defs[value.index()] = Some(inst));
             for (k, region) in node.regions.iter().enumerate() {
                 let end = function.region(*region).insts.last().expect("a region has an end");
                 ends[end.index()] = Some((inst, k));
@@ -182,7 +185,7 @@ impl<'a> Lower<'a> {
             entry,
             buffers: Vec::new(),
             made: vec![None; function.values().len()],
-            ops,
+            defs,
             homes: vec![None; function.values().len()],
             targets: (0..function.insts().len()).map(|_| None).collect(),
             ends,

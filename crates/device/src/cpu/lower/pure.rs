@@ -48,7 +48,7 @@ impl Lower<'_> {
         }
     }
 
-    fn integer(&mut self, op: Op, ty: Type, args: &[ir::Value]) -> ir::Value {
+    pub fn integer(&mut self, op: Op, ty: Type, args: &[ir::Value]) -> ir::Value {
         let signed = ty == Type::I32;
         let a = args[0];
         let b = args.get(1).copied().unwrap_or(a);
@@ -133,7 +133,7 @@ impl Lower<'_> {
         self.builder.ins().select(by_zero, zero, result)
     }
 
-    fn float(&mut self, op: Op, args: &[ir::Value]) -> ir::Value {
+    pub fn float(&mut self, op: Op, args: &[ir::Value]) -> ir::Value {
         let a = args[0];
         let b = args.get(1).copied().unwrap_or(a);
         let ins = self.builder.ins();

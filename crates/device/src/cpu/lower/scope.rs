@@ -53,9 +53,7 @@ impl Lower<'_> {
                 Step::Meet(inst) => self.meet(*inst),
                 Step::Nest(inst, plans) => self.nest(*inst, Some(plans)),
                 Step::End(inst) => self.end(*inst),
-                Step::Lanes(id, insts) => {
-                    self.each_lane(*id, |lower| insts.iter().for_each(|inst| lower.step(*inst)))
-                }
+                Step::Lanes(id, insts) => self.lanes(*id, insts),
                 Step::Subgroups(id, plan) => self.each_subgroup(*id, |lower| lower.plan(plan)),
             }
         }
@@ -131,9 +129,14 @@ impl Lower<'_> {
         self.builder.switch_to_block(after);
     }
 
+    /// The op that gives a value, if an instruction does.
+    pub fn op_of(&self, value: Value) -> Option<Op> {
+        self.defs[value.index()].map(|inst| self.function.inst(inst).op)
+    }
+
     /// Whether a value is made anew wherever it is used, instead of kept.
     pub fn rebuilt(&self, value: Value) -> bool {
-        matches!(self.ops[value.index()], Some(Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect))
+        matches!(self.op_of(value), Some(Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect))
     }
 
     /// Makes such a value for a lane.
@@ -175,7 +178,7 @@ impl Lower<'_> {
 
     /// A value that all lanes of the scope share.
     fn shared_by_scope(&mut self, value: Value) -> ir::Value {
-        match (self.ops[value.index()], self.scope.subgroup) {
+        match (self.op_of(value), self.scope.subgroup) {
             (Some(Op::Subgroup), Some(subgroup)) => subgroup,
             _ if self.reaches(value) => self.made(value),
             (_, subgroup) => {
@@ -188,7 +191,7 @@ impl Lower<'_> {
 
     /// The value of a lane, which need not be the lane that runs.
     pub fn at_lane(&mut self, value: Value, lane: ir::Value) -> ir::Value {
-        if let Some(op @ (Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect)) = self.ops[value.index()] {
+        if let Some(op @ (Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect)) = self.op_of(value) {
             return self.rebuild(op, lane);
         }
         if self.reaches(value) {
@@ -248,7 +251,7 @@ impl Lower<'_> {
         self.builder.ins().store(trusted(), x, address, array);
     }
 
-    fn element(&mut self, ty: ir::Type, at: ir::Value) -> ir::Value {
+    pub fn element(&mut self, ty: ir::Type, at: ir::Value) -> ir::Value {
         let at = self.builder.ins().uextend(types::I64, at);
         let bytes = self.builder.ins().imul_imm_u(at, i64::from(ty.bytes()));
         self.builder.ins().iadd(self.entry.scratch, bytes)
