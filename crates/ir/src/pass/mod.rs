@@ -71,7 +71,7 @@ passes! {
     Fold "fold" fold::apply, "Computes what is constant and simplifies what is equal to something simpler.";
     Cse "cse" cse::apply, "Merges ops that are equal to one before.";
     Licm "licm" licm::apply, "Moves what is the same in every iteration out of loops.";
-    Select "select" select::apply, "Turns an `if` between cheap values into a `select`.";
+    Select "select" select::apply, "Turns an `if` or `switch` between cheap values into `select`s.";
     Barrier "barrier" barrier::apply, "Removes barriers that order nothing.";
     Dce "dce" dce::apply, "Removes what nobody needs.";
 }
