@@ -12,8 +12,9 @@ use super::Row;
 use crate::error::Error;
 use crate::term::Term;
 
-/// Elements of the input: small enough for the second-level cache, so that code is measured and not memory.
-const ELEMENTS: usize = 1 << 16;
+/// Elements of the input: small enough for a cache, so that code is measured and not memory; many enough that what a
+/// launch costs does not count.
+const ELEMENTS: usize = 1 << 18;
 /// Lanes a group.
 const LANES: u32 = 1024;
 /// How long a measurement lasts at least.

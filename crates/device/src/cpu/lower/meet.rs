@@ -70,6 +70,9 @@ impl Lower<'_> {
         let node = self.function.inst(inst);
         let ty = self.function.operand_ty(node.args[0]);
         let (first, end) = self.bounds_of_lanes();
+        if let Some(result) = self.reduce_wide(inst, (first, end)) {
+            return self.set(node.results.get(0), result);
+        }
         let start = match node.op {
             Op::Ballot => self.int(types::I32, 0),
             Op::Any => self.int(types::I8, 0),
@@ -102,14 +105,19 @@ impl Lower<'_> {
         (sum, brought): (ir::Value, ir::Value),
         (lane, first): (ir::Value, ir::Value),
     ) -> ir::Value {
+        if op == Op::Ballot {
+            let bit = self.builder.ins().uextend(types::I32, brought);
+            let at = self.builder.ins().isub(lane, first);
+            let bit = self.builder.ins().ishl(bit, at);
+            return self.builder.ins().bor(sum, bit);
+        }
+        self.join_values(op, ty, sum, brought)
+    }
+
+    /// Two partial results of a reduction, or two vectors of them.
+    pub fn join_values(&mut self, op: Op, ty: Type, sum: ir::Value, brought: ir::Value) -> ir::Value {
         let signed = ty == Type::I32;
         match op {
-            Op::Ballot => {
-                let bit = self.builder.ins().uextend(types::I32, brought);
-                let at = self.builder.ins().isub(lane, first);
-                let bit = self.builder.ins().ishl(bit, at);
-                self.builder.ins().bor(sum, bit)
-            }
             Op::ReduceAdd => self.builder.ins().iadd(sum, brought),
             Op::Any | Op::ReduceOr => self.builder.ins().bor(sum, brought),
             Op::All | Op::ReduceAnd => self.builder.ins().band(sum, brought),

@@ -126,7 +126,7 @@ impl Lower<'_> {
             Op::Shl | Op::Shr | Op::Rotl | Op::Rotr => self.same(node.args[1]),
             Op::Div => ty == Type::F32,
             Op::Sqrt | Op::Floor | Op::Ceil | Op::Trunc | Op::Nearest => true,
-            Op::Bitcast => true,
+            Op::Bitcast | Op::Popcount => true,
             Op::Cast => matches!(
                 (ty, &node.attr),
                 (Type::U32 | Type::I32, Attr::Type(Type::U32 | Type::I32))
@@ -322,6 +322,7 @@ impl Lower<'_> {
                 (Op::Cast, _) => parts[0],
                 (Op::Bitcast, Attr::Type(to)) => self.vector_bitcast(ty, *to, parts[0]),
                 (Op::Not, _) => self.builder.ins().bnot(parts[0]),
+                (Op::Popcount, _) => self.vector_popcount(parts[0]),
                 (op, _) if ty == Type::F32 => self.float(op, &parts),
                 (op, _) => self.integer(op, ty, &parts),
             }
@@ -374,6 +375,65 @@ impl Lower<'_> {
             Type::F32 => self.builder.ins().bitcast(types::F32X4, MemFlagsData::new(), a),
             _ => a,
         }
+    }
+
+    /// Counts bits in pairs, then nibbles, then bytes, and adds the bytes up.
+    fn vector_popcount(&mut self, a: ir::Value) -> ir::Value {
+        let [pairs, nibbles, bytes, ones] =
+            [0x5555_5555, 0x3333_3333, 0x0f0f_0f0f, 0x0101_0101].map(|mask| {
+                let mask = self.int(types::I32, mask);
+                self.builder.ins().splat(types::I32X4, mask)
+            });
+        let half = self.builder.ins().ushr_imm_u(a, 1);
+        let odd = self.builder.ins().band(half, pairs);
+        let a = self.builder.ins().isub(a, odd);
+        let low = self.builder.ins().band(a, nibbles);
+        let high = self.builder.ins().ushr_imm_u(a, 2);
+        let high = self.builder.ins().band(high, nibbles);
+        let a = self.builder.ins().iadd(low, high);
+        let high = self.builder.ins().ushr_imm_u(a, 4);
+        let a = self.builder.ins().iadd(a, high);
+        let a = self.builder.ins().band(a, bytes);
+        let sum = self.builder.ins().imul(a, ones);
+        self.builder.ins().ushr_imm_u(sum, 24)
+    }
+
+    /// Four lanes at a time, the partial results of a reduction over homes; none where that does not go.
+    pub fn reduce_wide(&mut self, inst: Inst, (first, end): (ir::Value, ir::Value)) -> Option<ir::Value> {
+        let node = self.function.inst(inst);
+        let value = node.args[0].value()?;
+        let ty = self.function.ty(value);
+        let home = self.homes[value.index()]?;
+        let whole = self.lanes.is_multiple_of(4) && self.subgroup.is_multiple_of(4);
+        let by_lane = self.uniform.level(value) == Level::Lane && !self.rebuilt(value);
+        if !(whole && by_lane && ty.bits() == 32 && ty != Type::F32) {
+            return None;
+        }
+        let load = |lower: &mut Self, lane: ir::Value| {
+            let address = lower.element(types::I32, lane);
+            lower.builder.ins().load(types::I32X4, loose(), address, home)
+        };
+        let head = self.builder.create_block();
+        let turn = self.builder.create_block();
+        let after = self.builder.create_block();
+        let lane = self.builder.append_block_param(head, types::I32);
+        let sum = self.builder.append_block_param(head, types::I32X4);
+        let start = load(self, first);
+        let second = self.builder.ins().iadd_imm_u(first, 4);
+        self.builder.ins().jump(head, &[BlockArg::Value(second), BlockArg::Value(start)]);
+        self.builder.switch_to_block(head);
+        let more = self.builder.ins().icmp(IntCC::UnsignedLessThan, lane, end);
+        self.builder.ins().brif(more, turn, &[], after, &[]);
+        self.builder.switch_to_block(turn);
+        let brought = load(self, lane);
+        let joined = self.join_values(node.op, ty, sum, brought);
+        let next = self.builder.ins().iadd_imm_u(lane, 4);
+        self.builder.ins().jump(head, &[BlockArg::Value(next), BlockArg::Value(joined)]);
+        self.builder.switch_to_block(after);
+        let parts: Vec<ir::Value> = (0..4u8).map(|k| self.builder.ins().extractlane(sum, k)).collect();
+        let low = self.join_values(node.op, ty, parts[0], parts[1]);
+        let high = self.join_values(node.op, ty, parts[2], parts[3]);
+        Some(self.join_values(node.op, ty, low, high))
     }
 
     /// Where the sixteen elements of an access begin, and whether all of them are in range; none if that was proved.
