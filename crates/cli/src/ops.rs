@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use pelton_filetest::near::hint;
-use pelton_ir::op::{Form, Op, Pat, Row, TABLE};
+use pelton_ir::manual::{self, chapters, effect, signature};
+use pelton_ir::op::{Op, Row, TABLE};
 
 use crate::Status;
 use crate::error::Error;
@@ -34,22 +35,10 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
             })?;
             term.text(&one(op.row(), term))?;
         }
-        None if args.markdown => term.text(&markdown())?,
+        None if args.markdown => term.text(&manual::ops())?,
         None => term.text(&all(term))?,
     }
     Ok(Status::Fine)
-}
-
-/// Chapters in the order of the table, each with all its rows.
-fn chapters() -> Vec<(&'static str, Vec<&'static Row>)> {
-    let mut chapters: Vec<(&str, Vec<&Row>)> = Vec::new();
-    for row in TABLE {
-        match chapters.iter_mut().find(|(name, _)| *name == row.chapter) {
-            Some((_, rows)) => rows.push(row),
-            None => chapters.push((row.chapter, vec![row])),
-        }
-    }
-    chapters
 }
 
 fn all(term: &Term) -> String {
@@ -72,54 +61,5 @@ fn one(row: &Row, term: &Term) -> String {
         let _ = writeln!(text, "T is {}.", types.join(", "));
     }
     let _ = writeln!(text, "Effect: {}. Chapter: {}.", effect(row), row.chapter);
-    text
-}
-
-fn effect(row: &Row) -> String {
-    format!("{:?}", row.effect).to_lowercase()
-}
-
-fn pat(pat: &Pat) -> &'static str {
-    match pat {
-        Pat::T => "T",
-        Pat::To => "TYPE",
-        Pat::Is(ty) => ty.word(),
-    }
-}
-
-/// Operands and results with their types.
-fn signature(row: &Row) -> String {
-    let args: Vec<String> = row.args.iter().map(|(name, ty)| format!("{name}: {}", pat(ty))).collect();
-    let results: Vec<&str> = row.results.iter().map(pat).collect();
-    let dots = if row.form == Form::Wide { "…" } else { "" };
-    let mut text = format!("({}{})", args.join(", "), if results.is_empty() { dots } else { "" });
-    if !results.is_empty() {
-        let _ = write!(text, " -> {}{dots}", results.join(", "));
-    }
-    text
-}
-
-/// One table a chapter.
-fn markdown() -> String {
-    let mut text = String::new();
-    for (k, (chapter, rows)) in chapters().into_iter().enumerate() {
-        let gap = if k == 0 { "" } else { "\n" };
-        let _ = write!(text, "{gap}### {chapter}\n\n| op | operands and results | T | effect | meaning |\n");
-        text.push_str("|---|---|---|---|---|\n");
-        for row in rows {
-            let types = row.class.map_or_else(String::new, |class| {
-                class.types().iter().map(|ty| ty.word()).collect::<Vec<_>>().join(" ")
-            });
-            // A bar would end the cell.
-            let doc = row.doc.replace('|', "\\|");
-            let _ = writeln!(
-                text,
-                "| `{}` | `{}` | {types} | {} | {doc} |",
-                row.name,
-                signature(row),
-                effect(row)
-            );
-        }
-    }
     text
 }

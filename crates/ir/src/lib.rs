@@ -76,6 +76,7 @@ pub mod builder;
 pub mod eval;
 pub mod interp;
 pub mod limits;
+pub mod manual;
 pub mod module;
 pub mod op;
 pub mod pass;
