@@ -14,7 +14,7 @@ use crate::term::Term;
 
 /// Elements of the input: small enough for a cache, so that code is measured and not memory; many enough that what a
 /// launch costs does not count.
-const ELEMENTS: usize = 1 << 18;
+const ELEMENTS: usize = 1 << 20;
 /// Lanes a group.
 const LANES: u32 = 1024;
 /// How long a measurement lasts at least.
