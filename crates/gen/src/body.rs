@@ -41,8 +41,8 @@ type Statement = fn(&mut Body<'_, '_>) -> bool;
 /// All statements with their shares. The first can be made anywhere.
 const STATEMENTS: &[(usize, Statement)] = &[
     (28, |b| b.pure()),
-    (6, |b| b.load()),
-    (7, |b| b.store()),
+    (10, |b| b.load()),
+    (9, |b| b.store()),
     (5, |b| b.atomic()),
     (4, |b| b.sum()),
     (4, |b| b.wide()),
@@ -61,6 +61,9 @@ const STATEMENTS: &[(usize, Statement)] = &[
     (1, |b| b.world()),
     (3, |b| b.wild()),
 ];
+
+/// How far back an operand is looked for.
+const BACK: &[usize] = &[0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 6, 9];
 
 impl<'m, 'c> Body<'m, 'c> {
     /// An empty body with that control at its start.
@@ -136,10 +139,11 @@ impl<'m, 'c> Body<'m, 'c> {
         self.frames.last().map_or(Level::Lane, |frame| frame.control)
     }
 
-    /// An operand of a type that is at least so uniform: mostly a value that came not long ago.
+    /// An operand of a type that is at least so uniform: mostly a value that came not long ago, so that what comes at
+    /// last depends on much of what came before.
     pub fn operand(&mut self, ty: Type, least: Level) -> Given {
-        let back = self.make.choose.below(16);
-        let value = if back < 13 { self.scope.find(ty, least, back) } else { None };
+        let back = BACK.get(self.make.choose.below(BACK.len() + 4));
+        let value = back.and_then(|back| self.scope.find(ty, least, *back));
         value.unwrap_or_else(|| known(constant(self.make.choose, ty)))
     }
 

@@ -1,12 +1,11 @@
 //! A module with a launch: what a differential test runs, and what comes of it.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pelton_filetest::data::Data;
-use pelton_filetest::line::Geometry;
 use pelton_ir::interp::{End, Launch, LaunchError, LoadError, Program, Schedule, Words};
 use pelton_ir::module::{BufferDecl, Module};
-use pelton_ir::types::{Len, Space};
+use pelton_ir::types::{Const, Len, Space, Type};
 use pelton_ir::valid::Valid;
 
 use crate::choose::{Choose, Seed};
@@ -14,8 +13,22 @@ use crate::config::Config;
 use crate::constant::constant;
 use crate::make;
 
-/// When a launch is given up. A generated kernel ends long before, so one that does not has failed.
+/// When the launch of a generated kernel is given up. It ends long before, so one that does not has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The bits of a buffer's elements, each in a word.
+pub type Data = Vec<u64>;
+
+/// How many lanes a launch has and how they stand together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Geometry {
+    /// Groups.
+    pub groups: u32,
+    /// Lanes in a group.
+    pub lanes: u32,
+    /// Lanes in a subgroup.
+    pub subgroup: u32,
+}
 
 /// A module and what to launch it with.
 #[derive(Clone, Debug)]
@@ -26,6 +39,8 @@ pub struct Case {
     pub geometry: Geometry,
     /// Decides what the buffers hold.
     pub seed: u64,
+    /// When the launch is stopped.
+    pub deadline: Duration,
 }
 
 /// What came of a launch.
@@ -63,6 +78,13 @@ pub enum CaseError {
     Launch(#[from] LaunchError),
 }
 
+impl CaseError {
+    /// Whether lanes that must meet never did, which the validator should have seen.
+    pub fn diverged(&self) -> bool {
+        matches!(self, CaseError::Launch(LaunchError::Diverged { .. }))
+    }
+}
+
 impl Case {
     /// A case that choices decide.
     pub fn new(choose: &mut dyn Choose, config: &Config) -> Case {
@@ -71,7 +93,7 @@ impl Case {
         let subgroup = choose.pick(&[32, 4, 32, 1, 5]);
         let seed = choose.below(256) as u64;
         let module = make::module(choose, config);
-        Case { module, geometry: Geometry { groups, lanes, subgroup }, seed }
+        Case { module, geometry: Geometry { groups, lanes, subgroup }, seed, deadline: PATIENCE }
     }
 
     /// What the buffers start with, in the module's order.
@@ -97,15 +119,17 @@ impl Case {
             1 => seed.below(64) as u64,
             _ => constant(seed, decl.elem).bits(),
         };
-        Data::new(decl.elem, len, bits).ok()
+        Some((0..len).map(bits).map(|bits| Const::new(decl.elem, bits).bits()).collect())
     }
 
     /// Runs a module in the place of the case's own, which has the same buffers.
     pub fn run(&self, module: &Valid, schedule: Schedule) -> Result<Outcome, CaseError> {
-        let data = self.data();
+        let decls = self.module.buffers.iter().map(|(_, decl)| decl);
+        let memory: Vec<Memory> =
+            decls.zip(self.data()).map(|(decl, data)| Memory::new(decl, data)).collect();
         let Geometry { groups, lanes, subgroup } = self.geometry;
-        let buffers = data.iter().map(|data| data.as_ref().map_or(Words::None, Data::words)).collect();
-        let deadline = Some(PATIENCE);
+        let buffers = memory.iter().map(Memory::words).collect();
+        let deadline = Some(self.deadline);
         let launch = Launch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule };
         let report = Program::new(module, None)?.run(&launch)?;
         let end = match report.end {
@@ -114,7 +138,43 @@ impl Case {
             End::Trapped { code, .. } => Ended::Trapped(code),
         };
         let (faults, code) = report.fault.map_or((0, None), |fault| (fault.count, Some(fault.code)));
-        Ok(Outcome { end, faults, code, data })
+        Ok(Outcome { end, faults, code, data: memory.iter().map(Memory::data).collect() })
+    }
+}
+
+/// Words that a launch works on.
+enum Memory {
+    None,
+    W32(Vec<AtomicU32>),
+    W64(Vec<AtomicU64>),
+}
+
+impl Memory {
+    fn new(decl: &BufferDecl, data: Option<Data>) -> Self {
+        match data {
+            None => Memory::None,
+            Some(data) if decl.elem.bits() == 64 => {
+                Memory::W64(data.into_iter().map(AtomicU64::new).collect())
+            }
+            Some(data) => Memory::W32(data.into_iter().map(|bits| AtomicU32::new(bits as u32)).collect()),
+        }
+    }
+
+    fn words(&self) -> Words<'_> {
+        match self {
+            Memory::None => Words::None,
+            Memory::W32(words) => Words::W32(words),
+            Memory::W64(words) => Words::W64(words),
+        }
+    }
+
+    /// What it holds. Relaxed, since whoever asks has joined the launch.
+    fn data(&self) -> Option<Data> {
+        match self {
+            Memory::None => None,
+            Memory::W32(words) => Some(words.iter().map(|w| w.load(Ordering::Relaxed).into()).collect()),
+            Memory::W64(words) => Some(words.iter().map(|w| w.load(Ordering::Relaxed)).collect()),
+        }
     }
 }
 
@@ -133,9 +193,19 @@ impl Outcome {
         }
         module.buffers.iter().zip(self.data.iter().zip(&other.data)).find_map(|((_, decl), data)| {
             let (Some(this), Some(that)) = data else { return None };
-            let at = this.differs(that)?;
-            let (this, that) = (this.get(at), that.get(at));
-            Some(format!("`{}[{at}]` is {that}, not {this}", decl.name))
+            let (name, elem) = (&decl.name, decl.elem);
+            if this.len() != that.len() {
+                return Some(format!("`{name}` has {} elements, not {}", that.len(), this.len()));
+            }
+            let mut pairs = this.iter().zip(that).map(|(a, b)| (Const::new(elem, *a), Const::new(elem, *b)));
+            let (at, (this, that)) = pairs.by_ref().enumerate().find(|(_, (a, b))| !same(*a, *b))?;
+            Some(format!("`{name}[{at}]` is {that}, not {this}"))
         })
     }
+}
+
+/// Whether two elements are equal: by bits, but any NaN is any NaN.
+fn same(a: Const, b: Const) -> bool {
+    let nan = |c: Const| c.ty() == Type::F32 && f32::from_bits(c.bits() as u32).is_nan();
+    a == b || (nan(a) && nan(b))
 }

@@ -35,7 +35,7 @@ impl Config {
         depth: 6,
         width: 5,
         functions: 3,
-        buffers: 12,
+        buffers: 10,
         steps: 20_000,
         promise: Promise::Same,
     };

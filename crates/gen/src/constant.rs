@@ -4,13 +4,17 @@ use pelton_ir::types::{Const, Type};
 
 use crate::choose::Choose;
 
+/// How many at the start of each list are neutral or nearly so in some op: half of all constants are of these.
+const NEUTRAL: usize = 5;
+
 /// Edges of the integers, of which 32-bit types take the low half.
 const INTEGERS: &[u64] = &[
     0,
     1,
-    2,
-    3,
     u64::MAX,
+    2,
+    0x8000_0000,
+    3,
     u64::MAX - 1,
     5,
     7,
@@ -20,7 +24,6 @@ const INTEGERS: &[u64] = &[
     63,
     64,
     0x7fff_ffff,
-    0x8000_0000,
     0x8000_0001,
     0xffff,
     0x0100_0001,
@@ -36,8 +39,8 @@ const FLOATS: &[f32] = &[
     1.0,
     -1.0,
     -0.0,
-    0.5,
     2.0,
+    0.5,
     1.5,
     2.5,
     -2.5,
@@ -62,8 +65,10 @@ const FLOATS: &[f32] = &[
 /// A constant of a type: mostly an edge, sometimes any bits.
 pub fn constant(choose: &mut dyn Choose, ty: Type) -> Const {
     let edges = if ty == Type::F32 { FLOATS.len() } else { INTEGERS.len() };
-    let at = if ty == Type::Bool { choose.below(2) } else { choose.below(edges + 3) };
+    let lot = choose.below(2 * (edges + 3));
+    let at = if lot < edges + 3 { lot % NEUTRAL } else { lot - edges - 3 };
     match ty {
+        Type::Bool => Const::new(ty, at as u64),
         _ if at >= edges => Const::new(ty, choose.bits()),
         Type::F32 => FLOATS[at].into(),
         _ => Const::new(ty, INTEGERS[at]),

@@ -17,16 +17,14 @@ const CHOICES: usize = 1500;
 /// Tries of making a failure smaller.
 const SHRINKS: u32 = 20_000;
 
+/// How long that may take.
+const SHRINK_MS: u32 = 120_000;
+
 /// Tries a law on some cases. If one breaks it, it is made smaller and written as a filetest, and this panics.
-///
-/// The cases are the same at every run, so that what fails is what was changed. `PROPTEST_CASES` asks for another
-/// number of cases, and for others than these.
 pub fn hold(cases: u32, config: &Config, law: Law) {
-    let (bytes, why) = match search(cases, config, law) {
-        None => return,
-        Some(found) => found,
-    };
-    let case = Case::new(&mut Bytes(&bytes), config);
+    let made = |bytes: &[u8]| Case::new(&mut Bytes(bytes), config);
+    let Some((bytes, why)) = search(cases, CHOICES, |bytes| law(&made(bytes))) else { return };
+    let case = made(&bytes);
     let broken = match catch_unwind(|| law(&case)) {
         Ok(Err(broken)) => broken,
         Ok(Ok(())) => Broken::new("unsteady", format!("once, but not again: {why}")),
@@ -40,19 +38,28 @@ pub fn hold(cases: u32, config: &Config, law: Law) {
     }
 }
 
-/// The choices of the smallest case that breaks a law, and what was said about it.
-fn search(cases: u32, config: &Config, law: Law) -> Option<(Vec<u8>, String)> {
-    let asked = std::env::var_os("PROPTEST_CASES").is_some();
-    let mut proptest =
-        Proptest { max_shrink_iters: SHRINKS, failure_persistence: None, ..Proptest::default() };
-    if !asked {
-        proptest.cases = cases;
-        proptest.rng_seed = RngSeed::Fixed(1);
+/// The smallest list of at most `len` choices, of so many lists, for which something does not hold, and what was said
+/// about it.
+///
+/// The lists are the same at every run, so that what fails is what was changed. `PROPTEST_CASES` asks for another
+/// number of them, and for others than these.
+pub fn search(
+    cases: u32,
+    len: usize,
+    check: impl Fn(&[u8]) -> Result<(), Broken>,
+) -> Option<(Vec<u8>, String)> {
+    let mut config = Proptest {
+        max_shrink_iters: SHRINKS,
+        max_shrink_time: SHRINK_MS,
+        failure_persistence: None,
+        ..Proptest::default()
+    };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+        config.rng_seed = RngSeed::Fixed(1);
     }
-    let result = TestRunner::new(proptest).run(&Choices(CHOICES), |bytes| {
-        let case = Case::new(&mut Bytes(&bytes), config);
-        law(&case).map_err(|broken| TestCaseError::fail(broken.to_string()))
-    });
+    let result = TestRunner::new(config)
+        .run(&Choices(len), |bytes| check(&bytes).map_err(|broken| TestCaseError::fail(broken.to_string())));
     match result {
         Ok(()) => None,
         Err(TestError::Fail(why, bytes)) => Some((bytes, why.message().into())),

@@ -34,18 +34,18 @@ impl Body<'_, '_> {
     fn read(&mut self, op: Op) -> bool {
         let roles = match self.section {
             Some(_) => &[Role::Part, Role::Part, Role::Tally, Role::Input, Role::Own][..],
-            None => &[Role::Input, Role::Input, Role::Own, Role::Part],
+            None => &[Role::Input, Role::Own, Role::Own, Role::Part],
         };
         let role = self.make.choose.pick(roles);
         let class = if role == Role::Tally { Class::Int } else { Class::Num };
-        let elem = self.make.choose.pick(class.types());
-        let Some(stock) = self.stock(role, elem) else { return false };
+        let Some(stock) = self.stock(role, class.types()) else { return false };
         if self.access(stock) == Access::Write {
             return false;
         }
         let at = match role {
             Role::Own => Some(self.slot(stock)),
             Role::Part if self.section.is_none() => Some(self.slot(stock)),
+            Role::Part if !self.make.choose.one_in(3) => Some(self.neighbour()),
             _ => self.anywhere(stock, op == Op::LoadWide),
         };
         let Some(at) = at else { return false };
@@ -56,10 +56,14 @@ impl Body<'_, '_> {
 
     /// Stores to a slot of the lane's own.
     pub fn store(&mut self) -> bool {
-        let elem = self.make.choose.pick(Class::Num.types());
-        let Some(stock) = self.mine(elem) else { return false };
+        let Some(stock) = self.mine(Class::Num) else { return false };
+        self.put(stock)
+    }
+
+    /// Stores to a slot of the lane's own in a buffer.
+    fn put(&mut self, stock: Stock) -> bool {
         let op = if self.make.choose.one_in(4) { Op::AtomicStore } else { Op::Store };
-        let args = [self.slot(stock), self.any(elem)];
+        let args = [self.slot(stock), self.any(stock.elem)];
         let attr = self.attr(op, stock);
         self.push(op, attr, &args);
         true
@@ -79,8 +83,8 @@ impl Body<'_, '_> {
             Op::AtomicCas,
         ];
         let op = self.make.choose.pick(&ops);
-        let elem = self.bound(op.row());
-        let Some(stock) = self.mine(elem) else { return false };
+        let Some(stock) = self.mine(op.row().class.unwrap_or(Class::Num)) else { return false };
+        let elem = stock.elem;
         let decl = &self.make.module.buffers[stock.buffer];
         if decl.space == Space::Host || decl.access == Access::Write {
             return false;
@@ -97,9 +101,8 @@ impl Body<'_, '_> {
     /// Adds to a sum. Its old value depends on who came first, so nobody gets to see it.
     pub fn sum(&mut self) -> bool {
         let role = if self.make.choose.one_in(2) && self.section.is_none() { Role::Tally } else { Role::Sum };
-        let elem = self.make.choose.pick(Class::Int.types());
-        let Some(stock) = self.stock(role, elem) else { return false };
-        let op = self.make.choose.pick(stock.kind);
+        let Some(stock) = self.stock(role, Class::Int.types()) else { return false };
+        let (op, elem) = (self.make.choose.pick(stock.kind), stock.elem);
         let Some(at) = self.anywhere(stock, false) else { return false };
         let args = vec![at.operand, self.any(elem).operand];
         let attr = self.attr(op, stock);
@@ -112,10 +115,9 @@ impl Body<'_, '_> {
         if self.make.choose.one_in(2) {
             return self.read(Op::LoadWide);
         }
-        let elem = self.make.choose.pick(Class::Num.types());
-        let Some(stock) = self.mine(elem) else { return false };
+        let Some(stock) = self.mine(Class::Num) else { return false };
         let mut args = vec![self.slot(stock)];
-        args.extend((0..wide(elem)).map(|_| self.any(elem)));
+        args.extend((0..wide(stock.elem)).map(|_| self.any(stock.elem)));
         let attr = self.attr(Op::StoreWide, stock);
         self.push(Op::StoreWide, attr, &args);
         true
@@ -144,50 +146,58 @@ impl Body<'_, '_> {
         if self.control() < Level::Group || self.section.is_some() {
             return false;
         }
-        if self.make.choose.one_in(4) {
-            self.sum();
-        } else {
-            self.store();
-        }
+        // What is seen in the section is mostly written before it, and written again behind it.
+        let part = self.stock(Role::Part, Class::Num.types());
+        match part {
+            Some(part) if !self.make.choose.one_in(4) => self.put(part),
+            _ => self.sum(),
+        };
         self.push(Op::Barrier, Attr::None, &[]);
         self.section = Some(self.frames.len());
-        self.shares = true;
         for _ in 0..1 + self.make.choose.below(4) {
-            if !self.make.choose.one_in(2) {
-                self.load();
-            } else {
+            if self.make.choose.one_in(2) {
                 self.statement();
+            } else {
+                self.load();
             }
         }
         self.section = None;
         self.push(Op::Barrier, Attr::None, &[]);
+        if let Some(part) = part.filter(|_| self.make.choose.one_in(2)) {
+            self.put(part);
+        }
         true
     }
 
-    /// Stores the newest value of each type where the host finds it, and returns.
+    /// Stores the newest values of each type where the host finds them.
     pub fn keep(&mut self) {
         let flag = self.scope.find(Type::Bool, Level::Lane, 0);
         if let Some(flag) = flag {
             self.plain(Op::Cast, Attr::Type(Type::U32), &[flag]);
         }
         for elem in Class::Num.types() {
-            let value = self.scope.find(*elem, Level::Lane, 0);
-            let Some(stock) = value.and_then(|_| self.make.buffer(Role::Own, *elem)) else { continue };
-            let args = [self.own, value.unwrap_or(self.own)];
-            self.push(Op::Store, Attr::Buffer(stock.buffer), &args);
+            for k in 0..=self.make.choose.below(SLOTS as usize) {
+                let value = self.scope.find(*elem, Level::Lane, k);
+                let Some((value, stock)) = value.zip(self.make.buffer(Role::Own, &[*elem])) else { break };
+                let at = match k {
+                    0 => self.own,
+                    _ => self.plain(Op::Add, Attr::None, &[self.own, known(k as u32)]),
+                };
+                self.push(Op::Store, Attr::Buffer(stock.buffer), &[at, value]);
+            }
         }
     }
 
     /// A buffer for something.
-    pub fn stock(&mut self, role: Role, elem: Type) -> Option<Stock> {
+    pub fn stock(&mut self, role: Role, elems: &[Type]) -> Option<Stock> {
         self.shares |= matches!(role, Role::Part | Role::Tally);
-        self.make.buffer(role, elem)
+        self.make.buffer(role, elems)
     }
 
     /// A buffer in which the lane has slots that it may write now.
-    fn mine(&mut self, elem: Type) -> Option<Stock> {
+    fn mine(&mut self, class: Class) -> Option<Stock> {
         let part = self.make.choose.one_in(3) && self.section.is_none();
-        self.stock(if part { Role::Part } else { Role::Own }, elem)
+        self.stock(if part { Role::Part } else { Role::Own }, class.types())
     }
 
     /// What may be done with a buffer.
@@ -214,18 +224,27 @@ impl Body<'_, '_> {
         } else {
             self.own
         };
-        match self.make.choose.below(6) {
-            0..3 => base,
-            3 => {
+        match self.make.choose.below(8) {
+            0..5 => base,
+            5 => {
                 let by = 1 + self.make.choose.below(SLOTS as usize - 1) as u32;
                 self.plain(Op::Add, Attr::None, &[base, known(by)])
             }
             way => {
                 let any = self.any(Type::U32);
                 let by = self.plain(Op::And, Attr::None, &[any, known(SLOTS - 1)]);
-                self.plain(if way == 4 { Op::Add } else { Op::Or }, Attr::None, &[base, by])
+                self.plain(if way == 6 { Op::Add } else { Op::Or }, Attr::None, &[base, by])
             }
         }
+    }
+
+    /// The first slot of a lane nearby.
+    fn neighbour(&mut self) -> Given {
+        let lane = self.plain(Op::Lane, Attr::None, &[]);
+        let by = known(1 + self.make.choose.below(3) as u32);
+        let op = self.make.choose.pick(&[Op::Xor, Op::Add, Op::Sub]);
+        let other = self.plain(op, Attr::None, &[lane, by]);
+        self.plain(Op::Mul, Attr::None, &[other, known(SLOTS)])
     }
 
     /// Any index, in range or not; a constant is in range, as the validator wants. None if nothing is.

@@ -8,7 +8,7 @@ use pelton_ir::valid::Level;
 
 use crate::body::{Body, known};
 use crate::frame::{Frame, Slot, jumps};
-use crate::make::types;
+use crate::make::{Fill, types};
 use crate::scope::Given;
 
 impl Body<'_, '_> {
@@ -124,9 +124,15 @@ impl Body<'_, '_> {
             return self.give();
         }
         let jump = self.make.choose.pick(&jumps);
-        // A return that is not in doubt makes all that follows dead. One in a while is enough.
-        let sure = jump.op == Op::Return && self.frames[1..].iter().all(Frame::sure);
-        if sure && !self.make.choose.one_in(16) { self.give() } else { self.jump(jump.op, jump.to) }
+        // A return that is not in doubt makes all that follows dead. One in a while is enough, and in a long function
+        // none, since some condition turns out to be a constant.
+        let sure = || self.frames[1..].iter().all(Frame::sure);
+        let dead = match (jump.op, self.make.fill) {
+            (Op::Return, Fill::All) => true,
+            (Op::Return, Fill::Some) => sure() && !self.make.choose.one_in(16),
+            _ => false,
+        };
+        if dead { self.give() } else { self.jump(jump.op, jump.to) }
     }
 
     /// Yields what the innermost frame asks for.

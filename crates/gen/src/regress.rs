@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use pelton_ir::interp::Schedule;
 use pelton_ir::text;
+use pelton_ir::types::Const;
 use pelton_ir::valid::validate;
 
-use crate::case::{Case, Ended, Outcome};
+use crate::case::{Case, Data, Ended, Outcome};
 use crate::law::Broken;
 
 /// Where regressions are kept.
@@ -49,25 +50,27 @@ fn line(case: &Case) -> String {
     let geometry = case.geometry;
     let (groups, lanes, subgroup) = (geometry.groups, geometry.lanes, geometry.subgroup);
     let mut line = format!("groups={groups} lanes={lanes} subgroup={subgroup}");
-    let named = || case.module.buffers.iter().map(|(_, decl)| &decl.name);
-    for (name, data) in named().zip(case.data()) {
-        if let Some(data) = data {
-            let _ = write!(line, " {name}={}", data.show(usize::MAX));
-        }
-    }
+    line.push_str(&lists(case, &case.data()));
     line.push_str(" ->");
     let module = validate(case.module.clone()).ok();
     let Some(outcome) = module.and_then(|module| case.run(&module, Schedule::Seeded(1)).ok()) else {
         return line + " done";
     };
     if outcome.end == Ended::Done {
-        for (name, data) in named().zip(&outcome.data) {
-            if let Some(data) = data {
-                let _ = write!(line, " {name}={}", data.show(usize::MAX));
-            }
-        }
+        line.push_str(&lists(case, &outcome.data));
     }
     line + &ending(&outcome)
+}
+
+/// The contents of all buffers that a launch binds.
+fn lists(case: &Case, all: &[Option<Data>]) -> String {
+    let mut out = String::new();
+    for ((_, decl), data) in case.module.buffers.iter().zip(all) {
+        let Some(data) = data else { continue };
+        let words: Vec<String> = data.iter().map(|bits| Const::new(decl.elem, *bits).to_string()).collect();
+        let _ = write!(out, " {}=[{}]", decl.name, words.join(" "));
+    }
+    out
 }
 
 fn ending(outcome: &Outcome) -> String {

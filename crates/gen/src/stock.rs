@@ -59,17 +59,19 @@ const KINDS: &[&[Op]] = &[
 ];
 
 impl Make<'_> {
-    /// A buffer for something: one that there is, or a new one; none if there are too many others.
-    pub fn buffer(&mut self, role: Role, elem: Type) -> Option<Stock> {
-        let fits = |stock: &&Stock| (stock.role, stock.elem) == (role, elem);
+    /// A buffer for something, with elements of one of these types: mostly one that there is, so that accesses meet
+    /// in few places; none if there are too many others.
+    pub fn buffer(&mut self, role: Role, elems: &[Type]) -> Option<Stock> {
+        let fits = |stock: &&Stock| stock.role == role && elems.contains(&stock.elem);
         let known: Vec<Stock> = self.stock.iter().filter(fits).copied().collect();
         let full = self.stock.len() >= self.config.buffers;
-        if !known.is_empty() && (full || !self.choose.one_in(4)) {
+        if !known.is_empty() && (full || !self.choose.one_in(6)) {
             return Some(self.choose.pick(&known));
         }
         if full {
             return None;
         }
+        let elem = self.choose.pick(elems);
         let buffer = self.declare(role, elem);
         let kind = if matches!(role, Role::Sum | Role::Tally) { self.choose.pick(KINDS) } else { &[] };
         let stock = Stock { buffer, role, elem, kind };

@@ -27,9 +27,9 @@ impl Body<'_, '_> {
         let forms = [Form::Place, Form::Wide, Form::Atomic];
         let rows: Vec<_> = TABLE.iter().filter(|row| forms.contains(&row.form)).collect();
         let row = self.make.choose.pick(&rows);
-        let elem = self.bound(row);
+        let class = row.class.unwrap_or(Class::Num);
         let role = self.make.choose.pick(&[Role::Own, Role::Input, Role::Part, Role::Own]);
-        let Some(stock) = self.stock(role, elem) else { return false };
+        let Some(stock) = self.stock(role, class.types()) else { return false };
         let decl = &self.make.module.buffers[stock.buffer];
         let reads = row.results.is_empty() || decl.access.reads();
         let writes = row.args.len() == 1 || decl.access.writes();
@@ -38,19 +38,17 @@ impl Body<'_, '_> {
         }
         let Some(at) = self.anywhere(stock, row.form == Form::Wide) else { return false };
         let mut args = vec![at];
-        let values = if row.op == Op::StoreWide { wide(elem) } else { row.args.len() - 1 };
-        args.extend((0..values).map(|_| self.any(elem)));
+        let values = if row.op == Op::StoreWide { wide(stock.elem) } else { row.args.len() - 1 };
+        args.extend((0..values).map(|_| self.any(stock.elem)));
         let attr = self.attr(row.op, stock);
         self.push(row.op, attr, &args);
         true
     }
 
     fn copy(&mut self) -> bool {
-        let elem = self.make.choose.pick(Class::Num.types());
         let tag = known(1_u32);
-        let Some((to, from)) = self.stock(Role::Part, elem).zip(self.stock(Role::Input, elem)) else {
-            return false;
-        };
+        let Some(to) = self.stock(Role::Part, Class::Num.types()) else { return false };
+        let Some(from) = self.stock(Role::Input, &[to.elem]) else { return false };
         let Some((into, out)) = self.anywhere(to, false).zip(self.anywhere(from, false)) else {
             return false;
         };

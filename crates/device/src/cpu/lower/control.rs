@@ -273,6 +273,7 @@ impl Lower<'_> {
     pub fn end(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         match (node.op, &node.attr) {
+            (op, _) if op != Op::Yield && self.parted(inst) => self.part(inst),
             (Op::Return, _) if self.scope.alone || self.scope.at == Where::default() => {
                 self.builder.ins().jump(self.exits.done, &[]);
             }
@@ -284,6 +285,44 @@ impl Lower<'_> {
         // What follows an end is never reached, but the builder wants a block to write in.
         let after = self.builder.create_block();
         self.builder.switch_to_block(after);
+    }
+
+    /// Whether some lanes of the scope have left before a jump out of the innermost instruction, so that the others
+    /// cannot take the scope with them.
+    fn parted(&self, inst: Inst) -> bool {
+        let within = self.ends[inst.index()].is_some_and(|(owner, _)| match self.function.inst(inst).attr {
+            Attr::Target(target) => target != owner,
+            _ => true,
+        });
+        within && self.scope.lane.is_none() && self.uniform.control(inst) < self.scope.level()
+    }
+
+    /// Such a jump: the lanes that are left go, and the scope goes on behind the innermost instruction, where it finds
+    /// those that left for it. Nobody who is there uses its results, so they may be anything.
+    fn part(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        let (target, to) = match (node.op, &node.attr) {
+            (op, Attr::Target(target)) => {
+                let at = self.targets[target.index()].as_ref().expect("the target is open");
+                (Some(*target), if op == Op::Break { at.results.clone() } else { at.carried.clone() })
+            }
+            _ => (None, Vec::new()),
+        };
+        let pairs: Vec<(Operand, Value)> = node.args.iter().copied().zip(to).collect();
+        self.each_lane(0, |lower| lower.go(target, &pairs));
+        let owner = self.targets[self.owner(inst).0.index()].clone().expect("the owner is open");
+        let own: Vec<Value> = owner.results.iter().copied().filter(|value| self.own(*value)).collect();
+        let nothing: Vec<BlockArg> =
+            own.iter().map(|value| self.literal(self.function.ty(*value), 0).into()).collect();
+        self.builder.ins().jump(owner.leave, &nothing);
+    }
+
+    /// A lane leaves for a target.
+    fn go(&mut self, target: Option<Inst>, pairs: &[(Operand, Value)]) {
+        self.send(pairs);
+        if self.split.is_some_and(|split| split.strays) {
+            self.leave(target);
+        }
     }
 
     /// `yield`: what it does depends on whose region it ends.
@@ -325,16 +364,9 @@ impl Lower<'_> {
     /// Leaves for a target of a wider scope, and ends this turn.
     fn stray(&mut self, target: Option<Inst>, pairs: &[(Operand, Value)]) {
         let turn = self.scope.turn.expect("a narrower scope is a loop");
-        let marks = self.split.is_some_and(|split| split.strays);
-        let go = |lower: &mut Self| {
-            lower.send(pairs);
-            if marks {
-                lower.leave(target);
-            }
-        };
         match self.scope.lane {
-            Some(_) => go(self),
-            None => self.each_lane(0, go),
+            Some(_) => self.go(target, pairs),
+            None => self.each_lane(0, |lower| lower.go(target, pairs)),
         }
         self.builder.ins().jump(turn, &[]);
     }

@@ -137,12 +137,13 @@ impl Lower<'_> {
         }
     }
 
-    /// A counted loop that all lanes run equally often and leave at its end.
+    /// A counted loop that all lanes run equally often and leave at its end, and whose carried values are each lane's own.
     fn fits_loop(&self, node: &Node) -> bool {
-        let plain = |value: Value| self.function.ty(value) != Type::Bool;
+        let block = self.function.region(node.regions[0]);
+        let own = |value: Value| self.function.ty(value) != Type::Bool && !self.same(Operand::Value(value));
         node.args[..3].iter().all(|arg| self.same(*arg))
-            && node.results.iter().all(plain)
-            && self.function.region(node.regions[0]).insts.iter().all(|inst| self.fits(*inst))
+            && node.results.iter().chain(block.params.iter().skip(1)).all(own)
+            && block.insts.iter().all(|inst| self.fits(*inst))
     }
 
     /// Whether what an instruction makes can be kept where it must.

@@ -1,0 +1,83 @@
+//! The CPU does what the interpreter does, on generated modules.
+//!
+//! `PROPTEST_CASES=10000 cargo test -p pelton-device --test differ --release` looks longer.
+
+use pelton_device::cpu::Cpu;
+use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome as Why, Width};
+use pelton_gen::case::{Case, Ended, Outcome};
+use pelton_gen::config::Config;
+use pelton_gen::hold::hold;
+use pelton_gen::law::Broken;
+use pelton_ir::interp::Schedule;
+use pelton_ir::types::Space;
+use pelton_ir::valid::{Valid, validate};
+
+fn broken(why: impl ToString) -> Broken {
+    Broken::new("cpu", why.to_string())
+}
+
+/// A buffer's memory with what it starts with.
+fn upload(device: &Cpu, wide: bool, space: Space, data: &[u64]) -> Result<Memory, DeviceError> {
+    let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
+    let width = if wide { Width::W64 } else { Width::W32 };
+    let memory = device.alloc(kind, width, data.len())?;
+    if wide {
+        memory.upload(0, data)?;
+    } else {
+        memory.upload(0, &data.iter().map(|bits| *bits as u32).collect::<Vec<u32>>())?;
+    }
+    Ok(memory)
+}
+
+fn download(memory: &Memory) -> Result<Vec<u64>, DeviceError> {
+    if memory.width() == Width::W64 {
+        let mut words = vec![0u64; memory.len()];
+        memory.download(0, &mut words)?;
+        return Ok(words);
+    }
+    let mut words = vec![0u32; memory.len()];
+    memory.download(0, &mut words)?;
+    Ok(words.into_iter().map(u64::from).collect())
+}
+
+/// What comes of a case on the CPU.
+fn run(case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
+    let device = Cpu::with_subgroup(Some(2), case.geometry.subgroup)?;
+    let kernel = device.load(module, None, case.geometry.lanes)?;
+    let mut launch = Launch::new(case.geometry.groups).deadline(case.deadline);
+    for ((_, decl), data) in module.buffers.iter().zip(case.data()) {
+        let upload = |data: Vec<u64>| upload(&device, decl.elem.bits() == 64, decl.space, &data);
+        launch.buffers.push(data.map(upload).transpose()?);
+    }
+    let ended = kernel.launch(&launch)?.wait(None);
+    let (end, fault) = match ended {
+        Ok(ended) => {
+            let ended = ended.expect("without a timeout it waits for the end");
+            (if ended.outcome == Why::Done { Ended::Done } else { Ended::Stopped }, ended.fault)
+        }
+        Err(DeviceError::Fault { code, recorded, .. }) => (Ended::Trapped(code), recorded),
+        Err(error) => return Err(error),
+    };
+    let data = launch.buffers.iter().map(|memory| memory.as_ref().map(download).transpose());
+    Ok(Outcome {
+        end,
+        faults: fault.map_or(0, |fault| fault.count),
+        code: fault.map(|fault| fault.code),
+        data: data.collect::<Result<_, _>>()?,
+    })
+}
+
+fn same(case: &Case) -> Result<(), Broken> {
+    // Generated kernels may say that they need independent subgroups, but none makes use of them.
+    let mut module = case.module.clone();
+    module.needs.clear();
+    let module = validate(module).map_err(broken)?;
+    let expect = case.run(&module, Schedule::Threads(1)).map_err(broken)?;
+    let found = run(case, &module).map_err(broken)?;
+    expect.differs(&found, &case.module).map_or(Ok(()), |why| Err(broken(why)))
+}
+
+#[test]
+fn the_cpu_does_what_the_interpreter_does() {
+    hold(300, &Config::DEFAULT, same);
+}

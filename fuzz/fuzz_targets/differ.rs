@@ -1,0 +1,8 @@
+//! Any choices: a module that does the same under every schedule and after every pass.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Err(broken) = pelton_gen::fuzz::differ(bytes) {
+        panic!("{broken}");
+    }
+});
