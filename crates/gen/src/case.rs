@@ -115,7 +115,7 @@ impl Case {
             _ => lanes * 4,
         };
         let bits = |_| match seed.below(3) {
-            0 => seed.next(),
+            0 => seed.draw(),
             1 => seed.below(64) as u64,
             _ => constant(seed, decl.elem).bits(),
         };
