@@ -87,7 +87,10 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
         "cpu" | "auto" => Ok(Arc::new(cpu::Cpu::new(count)?)),
         "reference" => Ok(Arc::new(reference::Reference::new(count)?)),
         "null" => Ok(Arc::new(null::Null::new(null::Faults::default()))),
-        "cuda" | "vulkan" => Err(DeviceError::Absent { name: name.into(), why: "not built yet".into() }),
+        "cuda" | "vulkan" => Err(DeviceError::Absent {
+            name: name.into(),
+            why: "this version of Pelton has no such device yet".into(),
+        }),
         _ => Err(DeviceError::Absent {
             name: name.into(),
             why: "devices are cpu, cpu:N, reference, null and auto".into(),

@@ -274,3 +274,34 @@ fn near_memory_takes_lines() {
     assert!(host.put(0, &[0; 8]).is_err());
     assert!(host.upload(0, &[1u32]).is_err());
 }
+
+/// A kernel whose values must all be kept across a barrier, a lane each, in more memory than a group may have.
+#[test]
+fn the_memory_of_a_group_is_checked_at_load() {
+    let mut source = String::from("buffer data: [u64; ?] global read_write\nkernel main {\n  %lane = lane\n");
+    for k in 0..9000 {
+        source += &format!("  %i{k} = add %lane, {k}\n  %x{k} = atomic_load relaxed device @data[%i{k}]\n");
+    }
+    source += "  barrier\n";
+    for k in 0..9000 {
+        source += &format!("  store @data[%i{k}], %x{k}\n");
+    }
+    source += "}\n";
+    let device = open("cpu").unwrap();
+    let module = module(&source);
+    assert!(device.load(&module, None, 2).is_ok());
+    let error = device.load(&module, None, 1024).unwrap_err();
+    assert!(matches!(error, DeviceError::Limit { what: "the memory a group needs", .. }), "{error}");
+}
+
+#[test]
+fn a_kernel_is_compiled_once() {
+    let device = open("cpu").unwrap();
+    let (a, b) = (module(SUM), module(ECHO));
+    let code = |kernel: &Arc<dyn pelton_device::Kernel>| format!("{kernel:?}");
+    let first = device.load(&a, None, 4).unwrap();
+    assert_eq!(code(&first), code(&device.load(&module(SUM), None, 4).unwrap()));
+    // Another number of lanes and another module are other code, whatever was compiled before.
+    assert_ne!(code(&first), code(&device.load(&a, None, 33).unwrap()));
+    assert_ne!(code(&first), code(&device.load(&b, None, 4).unwrap()));
+}

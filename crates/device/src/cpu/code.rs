@@ -1,7 +1,7 @@
 //! Compiled kernels: what Cranelift makes of them, kept by content.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex};
 
 use cranelift_codegen::ir;
@@ -11,10 +11,11 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module as _, default_libcall_names};
 use pelton_ir::arena::{Func, Handle};
 use pelton_ir::limits::MAX_INSTS;
-use pelton_ir::module::{Function, Module, Place, Site};
+use pelton_ir::module::{Function, Place, Site};
 use pelton_ir::op::Op;
 use pelton_ir::pass;
 use pelton_ir::valid::{Valid, validate};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::error::DeviceError;
 
@@ -40,7 +41,7 @@ pub struct Code {
 
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Code({} bytes a group)", self.frame.bytes)
+        write!(f, "Code(at {:p}, {} bytes a group)", self.entry as *const (), self.frame.bytes)
     }
 }
 
@@ -60,19 +61,20 @@ impl Drop for Code {
     }
 }
 
-/// What a kernel is compiled from, and for.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    module: Module,
+/// A kernel that was compiled, and what from and for.
+struct Entered {
+    module: Valid,
     kernel: Func,
     lanes: u32,
+    code: Arc<Code>,
 }
 
 /// Compiles kernels, each once.
 pub struct Compiler {
     isa: OwnedTargetIsa,
     subgroup: u32,
-    cache: Mutex<HashMap<Key, Arc<Code>>>,
+    /// By a hash of the module; equality decides.
+    cache: Mutex<FxHashMap<u64, Vec<Entered>>>,
 }
 
 impl fmt::Debug for Compiler {
@@ -114,13 +116,19 @@ impl Compiler {
 
     /// The compiled kernel, made now or before.
     pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<Code>, DeviceError> {
-        let key = Key { module: (**module).clone(), kernel, lanes };
+        let hash = FxBuildHasher.hash_one((&**module, kernel, lanes));
         let cache = || self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(code) = cache().get(&key) {
-            return Ok(code.clone());
+        let same = |entered: &&Entered| {
+            (entered.kernel, entered.lanes) == (kernel, lanes) && entered.module == *module
+        };
+        if let Some(entered) = cache().get(&hash).and_then(|entered| entered.iter().find(same)) {
+            return Ok(entered.code.clone());
         }
+        // Two threads may compile the same kernel at once; each gets a right one.
         let code = Arc::new(self.fresh(module, kernel, lanes)?);
-        Ok(cache().entry(key).or_insert(code).clone())
+        let entered = Entered { module: module.clone(), kernel, lanes, code: code.clone() };
+        cache().entry(hash).or_default().push(entered);
+        Ok(code)
     }
 
     /// The kernel in Cranelift's IR, before its own optimiser.
