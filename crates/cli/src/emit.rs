@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use pelton_device::cpu::Cpu;
+use pelton_device::cpu::{Config, Cpu};
 
 use crate::Status;
 use crate::error::Error;
@@ -44,7 +44,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let source = Source::read(&args.file)?;
     let module = source.module(term.err_color)?;
     let text = match args.to {
-        To::Clif => Cpu::new(None)?.clif(&module, args.kernel.as_deref(), args.lanes)?,
+        To::Clif => Cpu::new(Config::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?,
     };
     term.text(&text)?;
     Ok(Status::Fine)

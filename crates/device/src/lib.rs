@@ -84,7 +84,9 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
         None => (name, None),
     };
     match kind {
-        "cpu" | "auto" => Ok(Arc::new(cpu::Cpu::new(count)?)),
+        "cpu" | "auto" => {
+            Ok(Arc::new(cpu::Cpu::new(cpu::Config { threads: count, ..cpu::Config::default() })?))
+        }
         "reference" => Ok(Arc::new(reference::Reference::new(count)?)),
         "null" => Ok(Arc::new(null::Null::new(null::Faults::default()))),
         "cuda" | "vulkan" => Err(DeviceError::Absent {

@@ -2,10 +2,10 @@
 //!
 //! `PROPTEST_CASES=10000 cargo test -p pelton-device --test differ --release` looks longer.
 
-use pelton_device::cpu::Cpu;
+use pelton_device::cpu::{Config, Cpu};
 use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome as Why, Width};
 use pelton_gen::case::{Case, Ended, Outcome};
-use pelton_gen::config::Config;
+use pelton_gen::config::Config as Make;
 use pelton_gen::hold::hold;
 use pelton_gen::law::Broken;
 use pelton_ir::interp::Schedule;
@@ -42,7 +42,8 @@ fn download(memory: &Memory) -> Result<Vec<u64>, DeviceError> {
 
 /// What comes of a case on the CPU.
 fn run(case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
-    let device = Cpu::with_subgroup(Some(2), case.geometry.subgroup)?;
+    let config = Config { threads: Some(2), subgroup: case.geometry.subgroup, ..Config::default() };
+    let device = Cpu::new(config)?;
     let kernel = device.load(module, None, case.geometry.lanes)?;
     let mut launch = Launch::new(case.geometry.groups).deadline(case.deadline);
     for ((_, decl), data) in module.buffers.iter().zip(case.data()) {
@@ -79,5 +80,5 @@ fn same(case: &Case) -> Result<(), Broken> {
 
 #[test]
 fn the_cpu_does_what_the_interpreter_does() {
-    hold(300, &Config::DEFAULT, same);
+    hold(300, &Make::DEFAULT, same);
 }

@@ -1,5 +1,6 @@
 //! How the CPU splits a group into loops over lanes, and where it takes sixteen at a time: held against the reference.
 
+use pelton_device::cpu::{Config, Cpu};
 use pelton_device::{Device, Kind, Launch, Memory, Width, open};
 use pelton_ir::text;
 use pelton_ir::types::{Len, Space};
@@ -36,13 +37,17 @@ fn run(device: &dyn Device, source: &str, lanes: u32, groups: u32, len: usize) -
 }
 
 fn agree(source: &str, lens: &[usize]) {
-    let (cpu, reference) = (open("cpu:2").unwrap(), open("reference:1").unwrap());
+    let reference = open("reference:1").unwrap();
+    let cpus =
+        [true, false].map(|simd| Cpu::new(Config { threads: Some(2), simd, ..Config::default() }).unwrap());
     for lanes in [1, 2, 15, 16, 17, 31, 32, 33, 48, 64] {
         for groups in [1, 3] {
             for len in lens {
                 let expect = run(&*reference, source, lanes, groups, *len);
-                let found = run(&*cpu, source, lanes, groups, *len);
-                assert_eq!(found, expect, "{groups} groups of {lanes} lanes over {len} words:\n{source}");
+                for cpu in &cpus {
+                    let found = run(cpu, source, lanes, groups, *len);
+                    assert_eq!(found, expect, "{groups} groups of {lanes} lanes over {len} words:\n{source}");
+                }
             }
         }
     }

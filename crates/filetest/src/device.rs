@@ -37,7 +37,11 @@ impl Target for Cpu {
         plan: Plan,
         see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
     ) -> Result<(), TargetError> {
-        let device = cpu::Cpu::with_subgroup(Some(THREADS), job.geometry.subgroup)?;
+        let device = cpu::Cpu::new(cpu::Config {
+            threads: Some(THREADS),
+            subgroup: job.geometry.subgroup,
+            ..cpu::Config::default()
+        })?;
         let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
         let rounds = match plan {
             Plan::Agree => 1,

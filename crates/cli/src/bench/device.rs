@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pelton_device::cpu::{Config, Cpu};
 use pelton_device::{Device, Kernel, Kind, Launch, Memory, Width, open};
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
@@ -162,9 +163,12 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     let input: Vec<u32> =
         (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
-    let (cpu, reference) = (open("cpu:1")?, open("reference:1")?);
+    let one = Config { threads: Some(1), ..Config::default() };
+    let cpu: Arc<dyn Device> = Arc::new(Cpu::new(one)?);
+    let scalar: Arc<dyn Device> = Arc::new(Cpu::new(Config { simd: false, ..one })?);
+    let reference = open("reference:1")?;
     let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
-    let bar = term.bar(cases.len() as u64 * 3, "{bar:40} {msg}");
+    let bar = term.bar(cases.len() as u64 * 4, "{bar:40} {msg}");
     for case in cases {
         bar.set_message(case.name);
         let mut output = vec![0; ELEMENTS];
@@ -180,7 +184,7 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
             bar.inc(1);
             ns
         };
-        let (ours, slow) = (measure(&cpu)?, measure(&reference)?);
+        let (ours, single, slow) = (measure(&cpu)?, measure(&scalar)?, measure(&reference)?);
         let each = |ns: f64| ns / ELEMENTS as f64;
         let row = |device: &str, ns: f64, against: Option<(&str, f64)>| Row {
             group: "device",
@@ -193,6 +197,7 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
         };
         rows.push(row("rust", rust, None));
         rows.push(row("cpu", ours, Some(("rust", rust))));
+        rows.push(row("cpu, no SIMD", single, Some(("cpu", ours))));
         rows.push(row("reference", slow, Some(("cpu", ours))));
     }
     bar.finish_and_clear();

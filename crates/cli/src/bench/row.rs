@@ -65,7 +65,7 @@ pub fn show(rows: &[Row], json: Option<&Path>, term: &Term) -> Result<(), Error>
 
 fn table(rows: &[Row], term: &Term) -> Result<(), Error> {
     let head =
-        format!("{:<34} {:<10} {:>12} {:<9} {:<24} {:>8}", "case", "device", "value", "", "against", "ratio");
+        format!("{:<38} {:<12} {:>10} {:<9} {:<24} {:>8}", "case", "device", "value", "", "against", "ratio");
     term.line(term.paint(Role::Strong, head.trim_end()))?;
     for row in rows {
         let against = row
@@ -78,7 +78,7 @@ fn table(rows: &[Row], term: &Term) -> Result<(), Error> {
             format!("  p50 {} p99 {} p99.9 {}", figure(p50), figure(p99), figure(p999))
         });
         let line = format!(
-            "{:<34} {:<10} {:>12} {:<9} {against:<24} {ratio:>8}{}",
+            "{:<38} {:<12} {:>10} {:<9} {against:<24} {ratio:>8}{}",
             row.case,
             row.device,
             figure(row.value),

@@ -20,7 +20,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::error::DeviceError;
 
 use super::abi::Entry;
-use super::lower::{Frame, lower};
+use super::lower::{Frame, Shape, lower};
 
 /// Bytes that a group may use beside its buffers.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -73,6 +73,7 @@ struct Entered {
 pub struct Compiler {
     isa: OwnedTargetIsa,
     subgroup: u32,
+    simd: bool,
     /// By a hash of the module; equality decides.
     cache: Mutex<FxHashMap<u64, Vec<Entered>>>,
 }
@@ -89,7 +90,7 @@ fn codegen(error: impl fmt::Display) -> DeviceError {
 
 impl Compiler {
     /// For this machine.
-    pub fn new(subgroup: u32) -> Result<Self, DeviceError> {
+    pub fn new(subgroup: u32, simd: bool) -> Result<Self, DeviceError> {
         let mut flags = settings::builder();
         for (name, value) in
             [("opt_level", "speed"), ("use_colocated_libcalls", "false"), ("is_pic", "false")]
@@ -101,12 +102,16 @@ impl Compiler {
             .map_err(codegen)?;
         let isa = cranelift_native::builder().map_err(codegen)?;
         let isa = isa.finish(settings::Flags::new(flags)).map_err(codegen)?;
-        Ok(Compiler { isa, subgroup, cache: Mutex::default() })
+        Ok(Compiler { isa, subgroup, simd, cache: Mutex::default() })
     }
 
     /// Lanes in a subgroup.
     pub fn subgroup(&self) -> u32 {
         self.subgroup
+    }
+
+    fn shape(&self, lanes: u32) -> Shape {
+        Shape { lanes, subgroup: self.subgroup, simd: self.simd }
     }
 
     /// The machine it compiles for.
@@ -134,12 +139,12 @@ impl Compiler {
     /// The kernel in Cranelift's IR, before its own optimiser.
     pub fn clif(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<ir::Function, DeviceError> {
         let (ready, kernel) = prepare(module, kernel)?;
-        Ok(lower(&ready, kernel, lanes, self.subgroup, &*self.isa).0)
+        Ok(lower(&ready, kernel, self.shape(lanes), &*self.isa).0)
     }
 
     fn fresh(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Code, DeviceError> {
         let (ready, kernel) = prepare(module, kernel)?;
-        let (function, frame) = lower(&ready, kernel, lanes, self.subgroup, &*self.isa);
+        let (function, frame) = lower(&ready, kernel, self.shape(lanes), &*self.isa);
         if frame.bytes > MAX_FRAME {
             let (found, most) = (frame.bytes as u64, MAX_FRAME as u64);
             return Err(DeviceError::Limit {

@@ -36,6 +36,8 @@ use run::Loaded;
 const RESIDENT: u32 = 256;
 /// The most lanes a group may have.
 const MAX_LANES: u32 = 1024;
+/// The most lanes a subgroup may have.
+const MAX_SUBGROUP: u32 = 32;
 
 /// The CPU.
 #[derive(Debug)]
@@ -47,27 +49,39 @@ pub struct Cpu {
     watch: Arc<Watch>,
 }
 
-impl Cpu {
-    /// The CPU with so many threads for large launches; as many as there are cores unless said.
-    pub fn new(threads: Option<u32>) -> Result<Self, DeviceError> {
-        Cpu::with_subgroup(threads, 32)
-    }
+/// How the CPU is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Threads for launches whose groups do not wait for each other; as many as there are cores unless said.
+    pub threads: Option<u32>,
+    /// Lanes in a subgroup.
+    pub subgroup: u32,
+    /// Whether lanes may be taken sixteen at a time.
+    pub simd: bool,
+}
 
-    /// The same with another subgroup size, for tests of kernels that should not depend on it.
-    pub fn with_subgroup(threads: Option<u32>, subgroup: u32) -> Result<Self, DeviceError> {
+impl Default for Config {
+    fn default() -> Self {
+        Config { threads: None, subgroup: 32, simd: true }
+    }
+}
+
+impl Cpu {
+    /// The CPU, used so.
+    pub fn new(config: Config) -> Result<Self, DeviceError> {
+        let Config { threads, subgroup, simd } = config;
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let threads = threads.unwrap_or_else(cores);
-        let most = RESIDENT;
-        if threads > most {
-            let (found, most) = (threads.into(), most.into());
-            return Err(DeviceError::Limit {
-                device: "cpu".into(),
-                what: "the number of threads",
-                found,
-                most,
-            });
+        let limit = |what, found: u32, most: u32| {
+            Err(DeviceError::Limit { device: "cpu".into(), what, found: found.into(), most: most.into() })
+        };
+        if threads == 0 || threads > RESIDENT {
+            return limit("the number of threads, which is at least 1,", threads, RESIDENT);
         }
-        let compiler = Compiler::new(subgroup)?;
+        if subgroup == 0 || subgroup > MAX_SUBGROUP {
+            return limit("the number of lanes in a subgroup, which is at least 1,", subgroup, MAX_SUBGROUP);
+        }
+        let compiler = Compiler::new(subgroup, simd)?;
         let caps = Caps {
             name: "cpu".into(),
             about: format!("{threads} threads, {}", compiler.target()),

@@ -39,6 +39,17 @@ pub struct Frame {
     pub zero: std::ops::Range<usize>,
 }
 
+/// What groups a function is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Lanes in a group.
+    pub lanes: u32,
+    /// Lanes in a subgroup.
+    pub subgroup: u32,
+    /// Whether lanes may be taken sixteen at a time.
+    pub simd: bool,
+}
+
 /// Where stores out of range go.
 const SINK: i32 = 16;
 /// Where vectors go that are not wholly in range.
@@ -62,13 +73,7 @@ fn trusted() -> MemFlagsData {
 }
 
 /// Lowers a kernel whose calls are all inlined.
-pub fn lower(
-    module: &Valid,
-    kernel: Func,
-    lanes: u32,
-    subgroup: u32,
-    isa: &dyn TargetIsa,
-) -> (ir::Function, Frame) {
+pub fn lower(module: &Valid, kernel: Func, shape: Shape, isa: &dyn TargetIsa) -> (ir::Function, Frame) {
     let mut signature = Signature::new(CallConv::triple_default(isa.triple()));
     signature.params.push(AbiParam::new(types::I64));
     signature.returns.push(AbiParam::new(types::I32));
@@ -76,12 +81,12 @@ pub fn lower(
     let mut context = FunctionBuilderContext::new();
     let source = &module.functions[kernel];
     let uniform = module.uniformity(kernel);
-    let split = (lanes > 1).then(|| Split::new(source, uniform));
+    let split = (shape.lanes > 1).then(|| Split::new(source, uniform));
     let mut lower = Lower::new(
         FunctionBuilder::new(&mut function, &mut context),
         (module, kernel),
         split.as_ref(),
-        (lanes, subgroup),
+        shape,
     );
     lower.body();
     let frame = lower.frame.clone();
@@ -102,6 +107,7 @@ struct Lower<'a> {
     split: Option<&'a Split>,
     lanes: u32,
     subgroup: u32,
+    simd: bool,
     frame: Frame,
     /// The pointers and numbers that the entry block reads from the context.
     entry: Entry,
@@ -142,7 +148,7 @@ impl<'a> Lower<'a> {
         mut builder: FunctionBuilder<'a>,
         (module, kernel): (&'a Valid, Func),
         split: Option<&'a Split>,
-        (lanes, subgroup): (u32, u32),
+        shape: Shape,
     ) -> Self {
         let block = builder.create_block();
         builder.append_block_params_for_function_params(block);
@@ -158,6 +164,7 @@ impl<'a> Lower<'a> {
         };
         let mut exit = || builder.create_block();
         let exits = Exits { done: exit(), stopped: exit(), trapped: exit() };
+        let Shape { lanes, subgroup, simd } = shape;
         let function = &module.functions[kernel];
         let mut defs = vec![None; function.values().len()];
         let mut ends = vec![None; function.insts().len()];
@@ -181,6 +188,7 @@ impl<'a> Lower<'a> {
             split,
             lanes,
             subgroup,
+            simd,
             frame: Frame { bytes: 0, zero: 0..0 },
             entry,
             buffers: Vec::new(),

@@ -41,7 +41,7 @@ fn vector_type(ty: Type) -> ir::Type {
 impl Lower<'_> {
     /// A loop over the lanes of the scope: by sixteen as far as that goes, else one by one.
     pub fn lanes(&mut self, id: u32, insts: &[Inst]) {
-        let wide = self.lanes >= WIDTH as u32 && !self.split.is_some_and(|split| split.strays);
+        let wide = self.simd && self.lanes >= WIDTH as u32 && !self.split.is_some_and(|split| split.strays);
         if !wide || !insts.iter().all(|inst| self.fits(*inst)) {
             return self.each_lane(id, |lower| insts.iter().for_each(|inst| lower.step(*inst)));
         }
@@ -407,7 +407,7 @@ impl Lower<'_> {
         let home = self.homes[value.index()]?;
         let whole = self.lanes.is_multiple_of(4) && self.subgroup.is_multiple_of(4);
         let by_lane = self.uniform.level(value) == Level::Lane && !self.rebuilt(value);
-        if !(whole && by_lane && ty.bits() == 32 && ty != Type::F32) {
+        if !(self.simd && whole && by_lane && ty.bits() == 32 && ty != Type::F32) {
             return None;
         }
         let load = |lower: &mut Self, lane: ir::Value| {
