@@ -34,6 +34,7 @@ mod why;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::arena::{Func, Handle};
 use crate::module::Module;
@@ -42,9 +43,12 @@ pub use error::{Error, Invalid, Note, Where};
 pub use rule::{Reach, Rule};
 pub use uniform::{Level, Uniformity};
 
-/// A module that the validator has accepted: the only thing that later layers take.
+/// A module that the validator has accepted: the only thing that later layers take. A clone is the same one.
 #[derive(Clone, Debug)]
-pub struct Valid {
+pub struct Valid(Arc<Accepted>);
+
+#[derive(Clone, Debug)]
+struct Accepted {
     module: Module,
     uniformity: Vec<Uniformity>,
 }
@@ -53,26 +57,26 @@ impl Valid {
     /// What is the same across lanes in a function. Of a function that is called from several places, what holds in
     /// all of them.
     pub fn uniformity(&self, func: Func) -> &Uniformity {
-        &self.uniformity[func.index()]
+        &self.0.uniformity[func.index()]
     }
 
     /// The module, to be changed and validated again.
     pub fn into_module(self) -> Module {
-        self.module
+        Arc::unwrap_or_clone(self.0).module
     }
 }
 
 impl Deref for Valid {
     type Target = Module;
     fn deref(&self) -> &Module {
-        &self.module
+        &self.0.module
     }
 }
 
 // By the module alone: the rest follows from it.
 impl PartialEq for Valid {
     fn eq(&self, other: &Self) -> bool {
-        self.module == other.module
+        Arc::ptr_eq(&self.0, &other.0) || self.0.module == other.0.module
     }
 }
 
@@ -80,7 +84,7 @@ impl Eq for Valid {}
 
 impl Hash for Valid {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.module.hash(state);
+        self.0.module.hash(state);
     }
 }
 
@@ -95,7 +99,11 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
         }
     }
     let uniformity = if errors.is_empty() { uniform::check(&module, &mut errors) } else { Vec::new() };
-    if errors.is_empty() { Ok(Valid { module, uniformity }) } else { Err(errors.of(module)) }
+    if errors.is_empty() {
+        Ok(Valid(Arc::new(Accepted { module, uniformity })))
+    } else {
+        Err(errors.of(module))
+    }
 }
 
 #[cfg(test)]
