@@ -1,7 +1,7 @@
 //! The reference interpreter as a device: slow, and right by definition.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pelton_ir::interp::{End, LaunchError, LoadError, Program, Report, Schedule, Words};
 use pelton_ir::types::Scope;
@@ -12,7 +12,7 @@ use crate::error::DeviceError;
 use crate::launch::{Ended, Launch, Outcome};
 use crate::mapped::Width;
 use crate::memory::{Kind, Memory};
-use crate::watch::{Stop, Watch};
+use crate::watch::{Stop, Watch, wait};
 use crate::{Device, Kernel, Run};
 
 /// Lanes in a subgroup.
@@ -168,19 +168,10 @@ impl Run for Launched {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut report = self.shared.lock();
-        while report.is_none() {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            report = match left {
-                Some(Duration::ZERO) => return Ok(None),
-                Some(left) => {
-                    let wait = self.shared.ended.wait_timeout(report, left);
-                    wait.unwrap_or_else(|poisoned| poisoned.into_inner()).0
-                }
-                None => self.shared.ended.wait(report).unwrap_or_else(|poisoned| poisoned.into_inner()),
-            };
-        }
+        let report = self.shared.lock();
+        let Some(report) = wait(&self.shared.ended, report, timeout, |report| report.is_none()) else {
+            return Ok(None);
+        };
         let report = match report.as_ref() {
             Some(Ok(report)) => report,
             Some(Err(error)) => return Err(DeviceError::Codegen(error.to_string())),

@@ -168,3 +168,20 @@ impl Drop for Watch {
         }
     }
 }
+
+/// Waits while something holds of what a lock guards, at most so long. None if it still holds then.
+pub fn wait<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    timeout: Option<Duration>,
+    holds: impl Fn(&mut T) -> bool,
+) -> Option<MutexGuard<'a, T>> {
+    match timeout {
+        Some(timeout) => {
+            let wait = changed.wait_timeout_while(guard, timeout, &holds);
+            let (mut guard, _) = wait.unwrap_or_else(|poisoned| poisoned.into_inner());
+            (!holds(&mut guard)).then_some(guard)
+        }
+        None => Some(changed.wait_while(guard, holds).unwrap_or_else(|poisoned| poisoned.into_inner())),
+    }
+}

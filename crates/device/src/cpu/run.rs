@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::launch::{Ended, Fault, Launch, Outcome};
 use crate::mapped::{Mapped, Width};
 use crate::memory::Memory;
-use crate::watch::{Stop, Watch};
+use crate::watch::{Stop, Watch, wait};
 use crate::{Kernel, Run};
 
 use super::abi::{Context, Exit, Slot};
@@ -227,19 +227,10 @@ impl Run for Launched {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut state = self.shared.lock();
-        while state.working > 0 {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state = match left {
-                Some(Duration::ZERO) => return Ok(None),
-                Some(left) => {
-                    let wait = self.shared.ended.wait_timeout(state, left);
-                    wait.unwrap_or_else(|poisoned| poisoned.into_inner()).0
-                }
-                None => self.shared.ended.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
-            };
-        }
+        let state = self.shared.lock();
+        let Some(state) = wait(&self.shared.ended, state, timeout, |state| state.working > 0) else {
+            return Ok(None);
+        };
         if let Some(bytes) = state.failed {
             return Err(DeviceError::Exhausted { bytes });
         }
