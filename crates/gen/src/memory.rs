@@ -212,7 +212,9 @@ impl Body<'_, '_> {
         }
         let order = self.make.choose.pick(orders(op));
         let shared = self.make.module.buffers[stock.buffer].space == Space::Shared;
-        let scope = if shared { Scope::Group } else { self.make.choose.pick(Scope::ALL) };
+        // Groups meet in global memory, and an access at scope `group` is atomic for one of them alone.
+        let scope =
+            if shared { Scope::Group } else { self.make.choose.pick(&[Scope::Device, Scope::System]) };
         Attr::Atomic(stock.buffer, order, scope)
     }
 
