@@ -43,6 +43,7 @@ const STATEMENTS: &[(usize, Statement)] = &[
     (28, |b| b.pure()),
     (10, |b| b.load()),
     (9, |b| b.store()),
+    (5, |b| b.update()),
     (5, |b| b.atomic()),
     (4, |b| b.sum()),
     (4, |b| b.wide()),

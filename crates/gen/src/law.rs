@@ -9,6 +9,7 @@ use pelton_ir::interp::{MAX_EXPLORED, Schedule};
 use pelton_ir::module::Module;
 use pelton_ir::pass::{self, Pass};
 use pelton_ir::text;
+use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
 use crate::case::{Case, Ended, Outcome};
@@ -119,7 +120,6 @@ pub fn schedules(case: &Case) -> Result<(), Broken> {
 
 /// The words that exploring a case takes.
 fn words(case: &Case) -> u64 {
-    use pelton_ir::types::{Len, Space};
     let bound: usize = case.data().iter().flatten().map(|data| data.len()).sum();
     let shared = case.module.buffers.iter().map(|(_, decl)| match (decl.space, decl.len) {
         (Space::Shared, Len::Fixed(len)) => len,

@@ -69,6 +69,21 @@ impl Body<'_, '_> {
         true
     }
 
+    /// Loads a slot of the lane's own, computes, and stores the result there.
+    pub fn update(&mut self) -> bool {
+        let Some(stock) = self.mine(Class::Num) else { return false };
+        if self.access(stock) == Access::Write {
+            return false;
+        }
+        let at = self.slot(stock);
+        let old = self.plain(Op::Load, Attr::Buffer(stock.buffer), &[at]);
+        let op = self.make.choose.pick(&[Op::Add, Op::Sub, Op::Mul, Op::Min]);
+        let by = self.any(stock.elem);
+        let new = self.plain(op, Attr::None, &[old, by]);
+        self.push(Op::Store, Attr::Buffer(stock.buffer), &[at, new]);
+        true
+    }
+
     /// Changes a slot of the lane's own and looks at what was there.
     pub fn atomic(&mut self) -> bool {
         let ops = [
@@ -146,27 +161,31 @@ impl Body<'_, '_> {
         if self.control() < Level::Group || self.section.is_some() {
             return false;
         }
-        // What is seen in the section is mostly written before it, and written again behind it.
         let part = self.stock(Role::Part, Class::Num.types());
-        match part {
-            Some(part) if !self.make.choose.one_in(4) => self.put(part),
-            _ => self.sum(),
-        };
-        self.push(Op::Barrier, Attr::None, &[]);
+        // Two in a row have nothing between them but what the first must not see of the second.
+        for _ in 0..1 + self.make.choose.below(2) {
+            match part {
+                Some(part) if !self.make.choose.one_in(4) => self.put(part),
+                _ => self.sum(),
+            };
+            self.push(Op::Barrier, Attr::None, &[]);
+            self.look();
+            self.push(Op::Barrier, Attr::None, &[]);
+        }
+        true
+    }
+
+    /// The inside of a section: mostly looks at what other lanes have.
+    fn look(&mut self) {
         self.section = Some(self.frames.len());
         for _ in 0..1 + self.make.choose.below(4) {
-            if self.make.choose.one_in(2) {
+            if self.make.choose.one_in(3) {
                 self.statement();
             } else {
                 self.load();
             }
         }
         self.section = None;
-        self.push(Op::Barrier, Attr::None, &[]);
-        if let Some(part) = part.filter(|_| self.make.choose.one_in(2)) {
-            self.put(part);
-        }
-        true
     }
 
     /// Stores the newest values of each type where the host finds them.
@@ -177,8 +196,8 @@ impl Body<'_, '_> {
         }
         for elem in Class::Num.types() {
             for k in 0..=self.make.choose.below(SLOTS as usize) {
-                let value = self.scope.find(*elem, Level::Lane, k);
-                let Some((value, stock)) = value.zip(self.make.buffer(Role::Own, &[*elem])) else { break };
+                let Some(value) = self.scope.find(*elem, Level::Lane, k) else { break };
+                let Some(stock) = self.make.buffer(Role::Own, &[*elem]) else { break };
                 let at = match k {
                     0 => self.own,
                     _ => self.plain(Op::Add, Attr::None, &[self.own, known(k as u32)]),
@@ -212,9 +231,13 @@ impl Body<'_, '_> {
         }
         let order = self.make.choose.pick(orders(op));
         let shared = self.make.module.buffers[stock.buffer].space == Space::Shared;
-        // Groups meet in global memory, and an access at scope `group` is atomic for one of them alone.
-        let scope =
-            if shared { Scope::Group } else { self.make.choose.pick(&[Scope::Device, Scope::System]) };
+        let scopes = match (shared, stock.role) {
+            (true, _) => &[Scope::Group][..],
+            // Groups meet in a sum, and an access at scope `group` is atomic for one of them alone.
+            (_, Role::Sum) => &[Scope::Device, Scope::System],
+            _ => Scope::ALL,
+        };
+        let scope = self.make.choose.pick(scopes);
         Attr::Atomic(stock.buffer, order, scope)
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use pelton_ir::arena::Handle;
 use pelton_ir::module::Attr;
 use pelton_ir::op::{Effect, Form, Op, Pat, Row, TABLE};
 use pelton_ir::types::{Class, Type};
@@ -103,7 +102,6 @@ impl Body<'_, '_> {
         self.define(values, &callee.results);
         self.steps = self.steps.saturating_add(callee.steps.saturating_mul(times));
         self.shares |= callee.shares;
-        debug_assert!(callee.func.index() < self.make.module.functions.len());
         true
     }
 

@@ -2,7 +2,7 @@
 
 use pelton_ir::module::{Attr, wide};
 use pelton_ir::op::{Form, Op, TABLE};
-use pelton_ir::types::{Access, Class, Space};
+use pelton_ir::types::{Class, Space};
 
 use crate::body::{Body, known};
 use crate::stock::Role;
@@ -52,7 +52,6 @@ impl Body<'_, '_> {
         let Some((into, out)) = self.anywhere(to, false).zip(self.anywhere(from, false)) else {
             return false;
         };
-        debug_assert_ne!(self.access(to), Access::Read);
         let attr = Attr::Copy { to: to.buffer, from: from.buffer };
         self.push(Op::AsyncLoad, attr, &[into, out, known(2_u32), tag]);
         self.push(Op::AsyncWait, Attr::None, &[tag]);

@@ -9,26 +9,26 @@ const WILD: Config = Config { promise: Promise::Nothing, ..Config::DEFAULT };
 
 #[test]
 fn what_is_made_is_valid() {
-    hold(500, &Config::DEFAULT, law::valid);
-    hold(500, &WILD, law::valid);
+    hold(400, &Config::DEFAULT, law::valid);
+    hold(400, &WILD, law::valid);
 }
 
 #[test]
 fn text_reads_back() {
-    hold(500, &WILD, law::text);
+    hold(400, &WILD, law::text);
 }
 
 #[test]
 fn passes_change_nothing_that_shows() {
-    hold(1000, &Config::DEFAULT, law::passes);
+    hold(700, &Config::DEFAULT, law::passes);
 }
 
 #[test]
 fn what_passes_make_is_valid_and_reads_back() {
-    hold(400, &WILD, law::accepted);
+    hold(250, &WILD, law::accepted);
 }
 
 #[test]
 fn schedules_agree() {
-    hold(1000, &Config::DEFAULT, law::schedules);
+    hold(700, &Config::DEFAULT, law::schedules);
 }
