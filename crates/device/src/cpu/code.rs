@@ -92,9 +92,13 @@ impl Compiler {
     /// For this machine.
     pub fn new(subgroup: u32, simd: bool) -> Result<Self, DeviceError> {
         let mut flags = settings::builder();
-        for (name, value) in
-            [("opt_level", "speed"), ("use_colocated_libcalls", "false"), ("is_pic", "false")]
-        {
+        for (name, value) in [
+            ("opt_level", "speed"),
+            ("use_colocated_libcalls", "false"),
+            ("is_pic", "false"),
+            ("unwind_info", "false"),
+            ("enable_probestack", "false"),
+        ] {
             flags.set(name, value).map_err(codegen)?;
         }
         flags
@@ -176,7 +180,10 @@ fn prepare(module: &Valid, kernel: Func) -> Result<(Valid, Func), DeviceError> {
         mark(func, function);
     }
     let marked = validate(marked).map_err(|invalid| codegen(invalid.to_string()))?;
-    let ready = pass::optimize(&pass::inline::inline(&marked, MAX_INSTS).module);
+    // The pipeline inlines a little by itself; only what it would leave needs more.
+    let calls = marked.functions[kernel].insts().any(|(_, node)| node.op == Op::Call);
+    let flat = if calls { pass::inline::inline(&marked, MAX_INSTS).module } else { marked };
+    let ready = pass::optimize(&flat);
     let function = &ready.functions[kernel];
     for (inst, node) in function.insts() {
         if node.op == Op::Call {

@@ -13,7 +13,7 @@ use pelton_ir::module::{Attr, Operand, Site, wide};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Order, Scope, Type};
 
-use super::{Lower, SINK, clif, trusted};
+use super::{Lower, clif, trusted};
 
 /// An address that may be used whatever the index was.
 struct Place {
@@ -96,7 +96,7 @@ impl Lower<'_> {
         let inside = self.builder.ins().icmp(IntCC::UnsignedLessThan, last, len);
         let sink = match sink {
             Sink::Load => self.entry.scratch,
-            Sink::Store => self.builder.ins().iadd_imm_u(self.entry.scratch, i64::from(SINK)),
+            Sink::Store => self.entry.sink,
         };
         Place { address: self.builder.ins().select(inside, address, sink), inside: Some(inside) }
     }

@@ -35,7 +35,7 @@ use scope::Scope;
 pub struct Frame {
     /// Its size.
     pub bytes: usize,
-    /// The part that must be zero when a group starts: loads' sink and shared buffers.
+    /// The part that must be zero when a group starts: shared buffers. The loads' sink is never written.
     pub zero: std::ops::Range<usize>,
 }
 
@@ -131,6 +131,8 @@ struct Lower<'a> {
 struct Entry {
     context: ir::Value,
     scratch: ir::Value,
+    /// Where stores out of range go.
+    sink: ir::Value,
     stop: ir::Value,
     group: ir::Value,
     groups: ir::Value,
@@ -155,13 +157,10 @@ impl<'a> Lower<'a> {
         builder.switch_to_block(block);
         let context = builder.block_params(block)[0];
         let mut field = |ty, at| builder.ins().load(ty, trusted().with_readonly(), context, at);
-        let entry = Entry {
-            context,
-            scratch: field(types::I64, offset::SCRATCH),
-            stop: field(types::I64, offset::STOP),
-            group: field(types::I32, offset::GROUP),
-            groups: field(types::I32, offset::GROUPS),
-        };
+        let [scratch, stop] = [offset::SCRATCH, offset::STOP].map(|at| field(types::I64, at));
+        let [group, groups] = [offset::GROUP, offset::GROUPS].map(|at| field(types::I32, at));
+        let sink = builder.ins().iadd_imm_u(scratch, i64::from(SINK));
+        let entry = Entry { context, scratch, sink, stop, group, groups };
         let mut exit = || builder.create_block();
         let exits = Exits { done: exit(), stopped: exit(), trapped: exit() };
         let Shape { lanes, subgroup, simd } = shape;

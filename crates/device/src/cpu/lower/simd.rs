@@ -17,7 +17,7 @@ use pelton_ir::op::{Effect, Op};
 use pelton_ir::types::{NAN, Type};
 use pelton_ir::valid::Level;
 
-use super::{Lower, SINK, SPILL, clif, trusted};
+use super::{Lower, SPILL, clif, trusted};
 
 /// Lanes at a time.
 const WIDTH: i64 = 16;
@@ -492,7 +492,7 @@ impl Lower<'_> {
         self.builder.ins().jump(join, &[]);
         self.builder.switch_to_block(slow);
         put(self, self.entry.scratch, SPILL);
-        let sink = self.builder.ins().iadd_imm_u(self.entry.scratch, i64::from(SINK));
+        let sink = self.entry.sink;
         self.one_by_one(first, |lower, index, spill| {
             let word = lower.builder.ins().load(types::I32, trusted(), spill, 0);
             let to = lower.element_of(buffer, index, sink);
