@@ -6,7 +6,7 @@
 //!
 //! **Progress.** Up to [`Caps::resident`] groups of a launch progress independently, so they may wait for each other.
 //! Every launch can be stopped, has an optional deadline and an optional lease that the host renews, and ends in
-//! bounded time after any of them: the back-edges of `forever` and `while` look. Dropping a `Run` stops it and waits.
+//! bounded time after any of them: the back-edges of loops look. Dropping a `Run` stops it and waits.
 //!
 //! **Waking.** A kernel that finds nothing to do says `backoff`, and a device may park it there. Who publishes words
 //! for a resident kernel calls [`Run::wake`] afterwards; it costs a fence and a load unless someone is parked.

@@ -305,3 +305,34 @@ fn a_kernel_is_compiled_once() {
     assert_ne!(code(&first), code(&device.load(&a, None, 33).unwrap()));
     assert_ne!(code(&first), code(&device.load(&b, None, 4).unwrap()));
 }
+
+/// Loops that would take for ever, counted or not, of one lane and of many.
+#[test]
+fn long_loops_can_be_stopped() {
+    let source = "
+buffer data: [u32; ?] global read_write
+kernel main {
+  %lane = lane
+  %n = sub 0, 1
+  %s: u32 = loop %i = 0 to %n step 1 with %a = %lane {
+    %t: u32 = loop %j = 0 to %n step 1 with %b = %a {
+      %c = mul %b, 5
+      %d = xor %c, %j
+      yield %d
+    }
+    yield %t
+  }
+  store @data[%lane], %s
+}
+";
+    for name in DEVICES {
+        let device = open(name).unwrap();
+        let module = module(source);
+        for lanes in [1, 3, 32] {
+            let kernel = device.load(&module, None, lanes).unwrap();
+            let buffers = memory(&device, &module, 32);
+            let run = kernel.launch(&launch(2, &buffers).deadline(Duration::from_millis(20))).unwrap();
+            assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Deadline, "{name}, {lanes} lanes");
+        }
+    }
+}

@@ -4,6 +4,8 @@
 //! parameters where the values are of the scope itself, and through homes where lanes of the scope have their own. A
 //! jump from a narrower scope (a lane that breaks out of a block of the group) stores to the homes, marks the lane as
 //! gone until the target, and ends its turn.
+//!
+//! The back-edge of every loop looks at the stop word, but for those that are brief.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
@@ -15,6 +17,9 @@ use pelton_ir::types::Type;
 
 use super::super::plan::{Plan, Where};
 use super::{Lower, clif};
+
+/// Turns of a loop that nobody needs to stop.
+const BRIEF: u32 = 4096;
 
 /// What jumps to an instruction need to know.
 #[derive(Clone)]
@@ -126,10 +131,35 @@ impl Lower<'_> {
         self.region(node.regions[0], plans.map(|plans| &plans[0]));
         self.arrive(again, &[]);
         self.rejoin(inst);
+        if !self.brief(inst) {
+            self.look_at_stop();
+        }
         let next = self.builder.ins().iadd(at, step);
         let fewer = self.builder.ins().iadd_imm_s(left, -1);
         self.back(again, head, &[next, fewer]);
         self.out(inst, out);
+    }
+
+    /// Whether a counted loop has so few turns, by its constants, that nobody needs to stop it. Such loops within each
+    /// other can still take long, so it must hold no other loop.
+    pub fn brief(&self, inst: Inst) -> bool {
+        let node = self.function.inst(inst);
+        let bound = |at: usize| self.constant(node.args[at]).map(|bits| bits as u32);
+        // The distance, whatever the sign of the bounds.
+        let few = match (bound(0), bound(1)) {
+            (Some(from), Some(to)) => to.wrapping_sub(from) <= BRIEF,
+            _ => false,
+        };
+        let body = &self.function.region(node.regions[0]).insts;
+        few && body.iter().all(|inst| self.function.inst(*inst).regions.is_empty())
+    }
+
+    /// Leaves the function if the launch was told to end.
+    pub fn look_at_stop(&mut self) {
+        let stop = self.builder.ins().atomic_load(types::I32, super::trusted(), self.entry.stop);
+        let on = self.builder.create_block();
+        self.builder.ins().brif(stop, self.exits.stopped, &[], on, &[]);
+        self.builder.switch_to_block(on);
     }
 
     /// ⌈(to − from) / step⌉, or none.
@@ -156,7 +186,7 @@ impl Lower<'_> {
         self.builder.ins().select(any, turns, zero)
     }
 
-    /// `while` and `forever`, whose back-edges look at the stop word.
+    /// `while` and `forever`.
     fn repeat(&mut self, inst: Inst, plans: Option<&[Plan]>) {
         let node = self.function.inst(inst);
         let (head, body, out, again) = self.loop_blocks(inst);
@@ -170,10 +200,7 @@ impl Lower<'_> {
         }
         self.arrive(again, &[]);
         self.rejoin(inst);
-        let stop = self.builder.ins().atomic_load(types::I32, super::trusted(), self.entry.stop);
-        let on = self.builder.create_block();
-        self.builder.ins().brif(stop, self.exits.stopped, &[], on, &[]);
-        self.builder.switch_to_block(on);
+        self.look_at_stop();
         self.back(again, head, &[]);
         if node.op == Op::While {
             self.out(inst, out);

@@ -288,6 +288,9 @@ impl Lower<'_> {
         self.set(block.params.get(0), at);
         let (end, inner) = block.insts.split_last().expect("a region has an end");
         inner.iter().for_each(|inst| self.vector(*inst, made));
+        if !self.brief(inst) {
+            self.look_at_stop();
+        }
         let next = self.builder.ins().iadd(at, step);
         let fewer = self.builder.ins().iadd_imm_s(left, -1);
         let mut args = vec![BlockArg::Value(next), BlockArg::Value(fewer)];
