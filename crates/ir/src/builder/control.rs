@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Arg, Body, Fn, Types, Val, Vals};
+use super::{Arg, Body, Callee, Types, Val, Vals};
 use crate::arena::{Inst, Values};
 use crate::module::Attr;
 use crate::op::Op;
@@ -94,7 +94,7 @@ impl<'b> Body<'b> {
     }
 
     /// Calls a function written before.
-    pub fn call<P: Types, R: Types>(&'b self, callee: Fn<P, R>, args: P::Vals<'b>) -> R::Vals<'b> {
+    pub fn call<P: Types, R: Types>(&'b self, callee: Callee<P, R>, args: P::Vals<'b>) -> R::Vals<'b> {
         let results = self.push(Op::Call, Attr::Call(callee.func), args.operands());
         R::Vals::of(self, results)
     }

@@ -87,13 +87,13 @@ impl Builder {
         &mut self,
         name: impl Into<String>,
         build: impl for<'b> FnOnce(&'b Body<'b>, P::Vals<'b>) -> R::Vals<'b>,
-    ) -> Fn<P, R> {
+    ) -> Callee<P, R> {
         let body = Body::new(&self.module, Writer::new(name, Kind::Function, P::types(), R::types()));
         let params = body.writer.borrow().function().params;
         let results = build(&body, P::Vals::of(&body, params));
         body.end(Op::Return, results);
         let function = body.writer.into_inner().finish();
-        Fn { func: self.module.functions.push(function), ty: PhantomData }
+        Callee { func: self.module.functions.push(function), ty: PhantomData }
     }
 
     /// The module as it is; the validator says whether it is right.
@@ -136,20 +136,20 @@ pub struct At<'b, T> {
 }
 
 /// A function from `P` to `R`.
-pub struct Fn<P, R> {
+pub struct Callee<P, R> {
     func: Func,
     ty: PhantomData<fn(P) -> R>,
 }
 
-impl<P, R> Clone for Fn<P, R> {
+impl<P, R> Clone for Callee<P, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P, R> Copy for Fn<P, R> {}
+impl<P, R> Copy for Callee<P, R> {}
 
-impl<P, R> Fn<P, R> {
+impl<P, R> Callee<P, R> {
     /// Its handle in the module.
     pub fn handle(self) -> Func {
         self.func
