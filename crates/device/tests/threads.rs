@@ -32,6 +32,11 @@ fn no_thread_outlives_its_device() {
         drop((device, kernel));
         assert!(ours() > 0, "the launch keeps what it needs");
         drop(run);
-        assert_eq!(ours(), 0, "{name} leaves no thread behind");
+        // The system may still list a thread for a moment after it was joined.
+        let began = std::time::Instant::now();
+        while ours() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(30), "{name} leaves no thread behind");
+            std::thread::yield_now();
+        }
     }
 }
