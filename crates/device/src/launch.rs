@@ -80,8 +80,7 @@ impl Launch {
                     (_, None) => return Err(wrong("has no memory bound to it".into())),
                     (_, Some(memory)) => memory,
                 };
-                let width = if decl.elem.bits() == 64 { Width::W64 } else { Width::W32 };
-                if memory.width() != width {
+                if memory.width() != Width::of(decl.elem) {
                     return Err(wrong(format!(
                         "holds {}, and the memory bound to it has other words",
                         decl.elem

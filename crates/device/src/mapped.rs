@@ -8,6 +8,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use pelton_ir::types::Type;
+
 use crate::error::DeviceError;
 
 /// Blocks start on a page, so that a driver can register them.
@@ -23,6 +25,11 @@ pub enum Width {
 }
 
 impl Width {
+    /// The width of a buffer's elements.
+    pub const fn of(elem: Type) -> Self {
+        if elem.bits() == 64 { Width::W64 } else { Width::W32 }
+    }
+
     /// In bytes.
     pub const fn bytes(self) -> usize {
         match self {

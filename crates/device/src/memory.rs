@@ -149,6 +149,26 @@ impl Memory {
         self.store.download(at, T::words_mut(words))
     }
 
+    /// Copies all words in, whatever their width: each is the low bits of its number.
+    pub fn set_bits(&self, bits: &[u64]) -> Result<(), DeviceError> {
+        match self.width {
+            Width::W32 => self.upload(0, &bits.iter().map(|bits| *bits as u32).collect::<Vec<u32>>()),
+            Width::W64 => self.upload(0, bits),
+        }
+    }
+
+    /// Copies all words out, whatever their width.
+    pub fn bits(&self) -> Result<Vec<u64>, DeviceError> {
+        if self.width == Width::W64 {
+            let mut words = vec![0u64; self.len];
+            self.download(0, &mut words)?;
+            return Ok(words);
+        }
+        let mut words = vec![0u32; self.len];
+        self.download(0, &mut words)?;
+        Ok(words.into_iter().map(u64::from).collect())
+    }
+
     /// Writes a line of near memory; `at` counts words. Seen by kernels after the next [`flush`](Memory::flush).
     pub fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
         if self.kind != Kind::Near {

@@ -9,6 +9,7 @@ use pelton_gen::config::Config as Make;
 use pelton_gen::hold::hold;
 use pelton_gen::law::Broken;
 use pelton_ir::interp::Schedule;
+use pelton_ir::module::BufferDecl;
 use pelton_ir::types::Space;
 use pelton_ir::valid::{Valid, validate};
 
@@ -17,27 +18,11 @@ fn broken(why: impl ToString) -> Broken {
 }
 
 /// A buffer's memory with what it starts with.
-fn upload(device: &Cpu, wide: bool, space: Space, data: &[u64]) -> Result<Memory, DeviceError> {
-    let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
-    let width = if wide { Width::W64 } else { Width::W32 };
-    let memory = device.alloc(kind, width, data.len())?;
-    if wide {
-        memory.upload(0, data)?;
-    } else {
-        memory.upload(0, &data.iter().map(|bits| *bits as u32).collect::<Vec<u32>>())?;
-    }
+fn upload(device: &Cpu, decl: &BufferDecl, data: &[u64]) -> Result<Memory, DeviceError> {
+    let kind = if decl.space == Space::Host { Kind::Host } else { Kind::Device };
+    let memory = device.alloc(kind, Width::of(decl.elem), data.len())?;
+    memory.set_bits(data)?;
     Ok(memory)
-}
-
-fn download(memory: &Memory) -> Result<Vec<u64>, DeviceError> {
-    if memory.width() == Width::W64 {
-        let mut words = vec![0u64; memory.len()];
-        memory.download(0, &mut words)?;
-        return Ok(words);
-    }
-    let mut words = vec![0u32; memory.len()];
-    memory.download(0, &mut words)?;
-    Ok(words.into_iter().map(u64::from).collect())
 }
 
 /// What comes of a case on the CPU.
@@ -47,7 +32,7 @@ fn run(case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
     let kernel = device.load(module, None, case.geometry.lanes)?;
     let mut launch = Launch::new(case.geometry.groups).deadline(case.deadline);
     for ((_, decl), data) in module.buffers.iter().zip(case.data()) {
-        let upload = |data: Vec<u64>| upload(&device, decl.elem.bits() == 64, decl.space, &data);
+        let upload = |data: Vec<u64>| upload(&device, decl, &data);
         launch.buffers.push(data.map(upload).transpose()?);
     }
     let ended = kernel.launch(&launch)?.wait(None);
@@ -59,7 +44,7 @@ fn run(case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
         Err(DeviceError::Fault { code, recorded, .. }) => (Ended::Trapped(code), recorded),
         Err(error) => return Err(error),
     };
-    let data = launch.buffers.iter().map(|memory| memory.as_ref().map(download).transpose());
+    let data = launch.buffers.iter().map(|memory| memory.as_ref().map(Memory::bits).transpose());
     Ok(Outcome {
         end,
         faults: fault.map_or(0, |fault| fault.count),

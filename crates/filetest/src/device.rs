@@ -1,13 +1,11 @@
 //! Filetests on the devices of `pelton-device`.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use pelton_device::cpu;
 use pelton_device::launch::{Launch, Outcome as Why};
 use pelton_device::{Device, DeviceError, Kernel, Kind, Memory, Width};
-use pelton_ir::interp::Words;
-use pelton_ir::types::{Need, Space};
+use pelton_ir::types::{Const, Need, Space};
 
 use crate::data::Data;
 use crate::line::{End, Ending};
@@ -59,38 +57,14 @@ impl Target for Cpu {
 /// Memory of a device with the words of a buffer.
 pub fn upload(device: &dyn Device, space: Space, data: &Data) -> Result<Memory, DeviceError> {
     let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
-    let (width, len) = match data.words() {
-        Words::W64(words) => (Width::W64, words.len()),
-        Words::W32(words) => (Width::W32, words.len()),
-        Words::None => (Width::W32, 0),
-    };
-    let memory = device.alloc(kind, width, len)?;
-    match data.words() {
-        Words::W32(words) => {
-            memory.upload(0, &words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<u32>>())?;
-        }
-        Words::W64(words) => {
-            memory.upload(0, &words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<u64>>())?;
-        }
-        Words::None => {}
-    }
+    let memory = device.alloc(kind, Width::of(data.elem()), data.len())?;
+    memory.set_bits(&data.iter().map(Const::bits).collect::<Vec<u64>>())?;
     Ok(memory)
 }
 
 /// What memory holds, as a buffer of the same kind as another.
 pub fn download(memory: &Memory, like: &Data) -> Result<Data, TargetError> {
-    let bits: Vec<u64> = match memory.width() {
-        Width::W32 => {
-            let mut words = vec![0u32; memory.len()];
-            memory.download(0, &mut words)?;
-            words.into_iter().map(u64::from).collect()
-        }
-        Width::W64 => {
-            let mut words = vec![0u64; memory.len()];
-            memory.download(0, &mut words)?;
-            words
-        }
-    };
+    let bits = memory.bits()?;
     Ok(Data::new(like.elem(), bits.len() as u64, |at| bits[at as usize])?)
 }
 
