@@ -72,12 +72,17 @@ impl Lower<'_> {
         }
     }
 
-    /// A loop over the lanes of the scope that are still there.
+    /// A loop over the lanes of the scope.
     pub fn each_lane(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
-        let (first, end) = self.bounds_of_lanes();
+        let bounds = self.bounds_of_lanes();
+        self.span(id, bounds, 1, body);
+    }
+
+    /// A loop over some lanes, so many at a time, without those that have left.
+    pub fn span(&mut self, id: u32, bounds: (ir::Value, ir::Value), by: i64, body: impl FnOnce(&mut Self)) {
         let masked = self.split.is_some_and(|split| split.strays);
         let mask = self.scope.mask;
-        self.turns(first, end, |lower, lane, turn| {
+        self.turns(bounds, by, |lower, lane, turn| {
             let outer = lower.scope;
             lower.scope.at.lanes = Some(id);
             lower.scope.lane = Some(lane);
@@ -97,7 +102,7 @@ impl Lower<'_> {
     fn each_subgroup(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
         let first = self.int(types::I32, 0);
         let end = self.int(types::I32, self.lanes.div_ceil(self.subgroup).into());
-        self.turns(first, end, |lower, subgroup, turn| {
+        self.turns((first, end), 1, |lower, subgroup, turn| {
             let outer = lower.scope;
             lower.scope.at.subgroups = Some(id);
             lower.scope.subgroup = Some(subgroup);
@@ -107,23 +112,24 @@ impl Lower<'_> {
         });
     }
 
-    /// A loop from `first` to `end`, which is not empty.
+    /// A loop from `first` to `end`, which may be empty.
     fn turns(
         &mut self,
-        first: ir::Value,
-        end: ir::Value,
+        (first, end): (ir::Value, ir::Value),
+        by: i64,
         body: impl FnOnce(&mut Self, ir::Value, ir::Block),
     ) {
         let head = self.builder.create_block();
         let turn = self.builder.create_block();
         let after = self.builder.create_block();
         let at = self.builder.append_block_param(head, types::I32);
-        self.builder.ins().jump(head, &[first.into()]);
+        let some = self.builder.ins().icmp(IntCC::UnsignedLessThan, first, end);
+        self.builder.ins().brif(some, head, &[BlockArg::Value(first)], after, &[]);
         self.builder.switch_to_block(head);
         body(self, at, turn);
         self.builder.ins().jump(turn, &[]);
         self.builder.switch_to_block(turn);
-        let next = self.builder.ins().iadd_imm_u(at, 1);
+        let next = self.builder.ins().iadd_imm_u(at, by);
         let more = self.builder.ins().icmp(IntCC::UnsignedLessThan, next, end);
         self.builder.ins().brif(more, head, &[BlockArg::Value(next)], after, &[]);
         self.builder.switch_to_block(after);
@@ -262,7 +268,7 @@ impl Lower<'_> {
         let zero = self.int(types::I32, 0);
         let mask = self.scope.mask;
         let (first, end) = self.bounds_of_lanes();
-        self.turns(first, end, |lower, lane, _| lower.store_at(mask, lane, zero));
+        self.turns((first, end), 1, |lower, lane, _| lower.store_at(mask, lane, zero));
     }
 
     /// The lane that runs leaves, until the target is reached. Without a target, for good.
@@ -279,7 +285,7 @@ impl Lower<'_> {
         }
         let mask = self.scope.mask;
         let (first, end) = self.bounds_of_lanes();
-        self.turns(first, end, |lower, lane, _| {
+        self.turns((first, end), 1, |lower, lane, _| {
             let id = lower.mark(Some(target));
             let zero = lower.int(types::I32, 0);
             let gone = lower.load_at(types::I32, mask, lane);

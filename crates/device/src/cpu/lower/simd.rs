@@ -56,29 +56,6 @@ impl Lower<'_> {
         self.span(id, (middle, end), 1, |lower| insts.iter().for_each(|inst| lower.step(*inst)));
     }
 
-    /// A loop over lanes that may be empty.
-    fn span(&mut self, id: u32, (first, end): (ir::Value, ir::Value), by: i64, body: impl FnOnce(&mut Self)) {
-        let head = self.builder.create_block();
-        let turn = self.builder.create_block();
-        let after = self.builder.create_block();
-        let lane = self.builder.append_block_param(head, types::I32);
-        let some = self.builder.ins().icmp(IntCC::UnsignedLessThan, first, end);
-        self.builder.ins().brif(some, head, &[BlockArg::Value(first)], after, &[]);
-        self.builder.switch_to_block(head);
-        let outer = self.scope;
-        self.scope.at.lanes = Some(id);
-        self.scope.lane = Some(lane);
-        self.scope.turn = Some(turn);
-        body(self);
-        self.scope = outer;
-        self.builder.ins().jump(turn, &[]);
-        self.builder.switch_to_block(turn);
-        let next = self.builder.ins().iadd_imm_u(lane, by);
-        let more = self.builder.ins().icmp(IntCC::UnsignedLessThan, next, end);
-        self.builder.ins().brif(more, head, &[BlockArg::Value(next)], after, &[]);
-        self.builder.switch_to_block(after);
-    }
-
     /// Whether a value is the same in all lanes of the scope around the loop.
     fn same(&self, operand: Operand) -> bool {
         operand.value().is_none_or(|value| self.uniform.level(value) >= self.around())
@@ -102,12 +79,12 @@ impl Lower<'_> {
     /// Whether an instruction can be done for sixteen lanes at once.
     fn fits(&self, inst: Inst) -> bool {
         let node = self.function.inst(inst);
-        let narrow = |ty: Type| ty.bits() <= 32;
-        let typed = node.results.iter().all(|value| narrow(self.function.ty(value)) && self.keeps(value))
-            && node.args.iter().all(|arg| narrow(self.function.operand_ty(*arg)) && self.finds(*arg));
         if self.single(node) {
             return true;
         }
+        let narrow = |ty: Type| ty.bits() <= 32;
+        let typed = node.results.iter().all(|value| narrow(self.function.ty(value)) && self.keeps(value))
+            && node.args.iter().all(|arg| narrow(self.function.operand_ty(*arg)) && self.finds(*arg));
         typed
             && match node.op {
                 Op::Load | Op::Store => node.args[0].value().is_some_and(|index| self.consecutive(index)),
