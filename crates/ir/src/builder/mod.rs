@@ -22,19 +22,21 @@
 //! ```
 
 mod control;
+mod graft;
 mod ops;
 mod vals;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use crate::arena::{Buffer, Func, Inst, Values};
+use crate::arena::{Buffer, Func, Handle, Inst, Value, Values};
 use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
 use crate::op::Op;
 use crate::types::{Access, Len, Need, Num, Scalar, Space, Type};
 use crate::write::{self, Writer};
 
 pub use control::{Label, Switch};
+pub use graft::GraftRule;
 pub use vals::{Types, Vals};
 
 /// A module in the making.
@@ -182,6 +184,17 @@ impl<'b, T: Scalar> Arg<'b, T> for Val<'b, T> {
         self.operand
     }
 }
+
+impl<T> Val<'_, T> {
+    /// Calls it so in the text. A value has one name, its first.
+    pub fn named(self, name: &str) -> Self {
+        if let Operand::Value(value) = self.operand {
+            self.body.name(value, name);
+        }
+        self
+    }
+}
+
 /// The body of a function in the making.
 pub struct Body<'m> {
     module: &'m Module,
@@ -200,6 +213,16 @@ impl<'b> Body<'b> {
 
     fn val<T>(&'b self, values: Values, at: usize) -> Val<'b, T> {
         Val { body: self, operand: Operand::Value(values.get(at)), ty: PhantomData }
+    }
+
+    /// Names a value that has no name.
+    fn name(&self, value: Value, name: &str) {
+        let mut writer = self.writer.borrow_mut();
+        let names = &mut writer.debug().values;
+        names.resize(names.len().max(value.index() + 1), "".into());
+        if names[value.index()].is_empty() {
+            names[value.index()] = name.into();
+        }
     }
 
     /// Adds an instruction whose result types come from the table.

@@ -1,0 +1,144 @@
+//! A function written elsewhere, copied into the body in the making.
+//!
+//! Its buffers and callees are those of another module, so a rule says what stands for each instruction that names
+//! one; every other instruction is copied as it is. What it returns are the operands that the graft gives.
+
+use super::{Body, Val};
+use crate::arena::{Handle, Inst, Region, Values};
+use crate::module::{Attr, Function, Node, Operand};
+use crate::op::Op;
+use crate::types::{Const, Scalar, Type};
+
+/// What a graft asks of each instruction that has no regions, with the operands that stand for its own. The rule
+/// writes something and gives what stands for the results, or nothing if the instruction is to be copied.
+pub type GraftRule<'r, 'b> = dyn FnMut(&'b Body<'b>, &Node, &[Operand]) -> Option<Vec<Operand>> + 'r;
+
+/// Writing by op, for code that copies code.
+impl<'b> Body<'b> {
+    /// Adds an instruction without regions; its result types come from the op table.
+    pub fn emit(&'b self, op: Op, attr: Attr, args: Vec<Operand>) -> Vec<Operand> {
+        self.push(op, attr, args).iter().map(Operand::from).collect()
+    }
+
+    /// An operand as a value of type `T`.
+    pub fn value<T: Scalar>(&'b self, operand: Operand) -> Val<'b, T> {
+        Val { body: self, operand, ty: std::marker::PhantomData }
+    }
+
+    /// Copies a function's body to this place, with `args` for its parameters, under a rule. Gives its results.
+    pub fn graft(
+        &'b self,
+        from: &Function,
+        args: &[Operand],
+        rule: &mut GraftRule<'_, 'b>,
+    ) -> Vec<Operand> {
+        let mut copy = Graft {
+            body: self,
+            from,
+            values: vec![None; from.values().len()],
+            labels: vec![None; from.insts().len()],
+            out: None,
+        };
+        copy.bind(from.params, args);
+        let insts = &from.region(from.body).insts;
+        let returns = from.insts().filter(|(_, node)| node.op == Op::Return).count();
+        if let Some(last) = insts.last()
+            && returns == 1
+            && from.inst(*last).op == Op::Return
+        {
+            // Nothing leaves early, so there is no block to leave.
+            for inst in &insts[..insts.len() - 1] {
+                copy.inst(*inst, rule);
+            }
+            return copy.operands(&from.inst(*last).args);
+        }
+        let (block, results) = self.nest(Op::Block, Attr::None, Vec::new(), &from.results);
+        copy.out = Some(block);
+        self.writer.borrow_mut().open(block, &[]);
+        copy.region(from.body, rule);
+        self.writer.borrow_mut().close();
+        results.iter().map(Operand::from).collect()
+    }
+}
+
+struct Graft<'b, 'f> {
+    body: &'b Body<'b>,
+    from: &'f Function,
+    /// What stands for each value.
+    values: Vec<Option<Operand>>,
+    /// What stands for each loop and block.
+    labels: Vec<Option<Inst>>,
+    /// The block that a return leaves.
+    out: Option<Inst>,
+}
+
+impl<'b> Graft<'b, '_> {
+    fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
+        let of = |operand: &Operand| match operand {
+            // Only what cannot be reached uses a value that nothing stands for.
+            Operand::Value(value) => self.values[value.index()]
+                .unwrap_or_else(|| Operand::Const(Const::zero(self.from.ty(*value)))),
+            Operand::Const(_) => *operand,
+        };
+        operands.iter().map(of).collect()
+    }
+
+    fn bind(&mut self, values: Values, operands: &[Operand]) {
+        for (value, operand) in values.iter().zip(operands) {
+            self.values[value.index()] = Some(*operand);
+            if let (Some(name), Operand::Value(new)) = (self.from.debug.value(value), operand) {
+                self.body.name(*new, name);
+            }
+        }
+    }
+
+    /// Copies the instructions of a region into the one that is open, up to the first jump.
+    fn region(&mut self, region: Region, rule: &mut GraftRule<'_, 'b>) {
+        for inst in &self.from.region(region).insts {
+            self.inst(*inst, rule);
+            if self.body.writer.borrow().ended() {
+                break;
+            }
+        }
+    }
+
+    fn inst(&mut self, inst: Inst, rule: &mut GraftRule<'_, 'b>) {
+        let from = self.from;
+        let node = from.inst(inst);
+        let args = self.operands(&node.args);
+        if node.op.nests() {
+            return self.nest(inst, args, rule);
+        }
+        if let Some(results) = rule(self.body, node, &args) {
+            return self.bind(node.results, &results);
+        }
+        let (op, attr) = match (node.op, &node.attr, self.out) {
+            (Op::Return, _, Some(out)) => (Op::Break, Attr::Target(out)),
+            (op, Attr::Target(target), _) => {
+                (op, Attr::Target(self.labels[target.index()].unwrap_or(*target)))
+            }
+            (op, attr, _) => (op, attr.clone()),
+        };
+        let results = self.body.emit(op, attr, args);
+        self.bind(node.results, &results);
+    }
+
+    fn nest(&mut self, inst: Inst, args: Vec<Operand>, rule: &mut GraftRule<'_, 'b>) {
+        let from = self.from;
+        let node = from.inst(inst);
+        let types = |values: Values| values.iter().map(|v| from.ty(v)).collect::<Vec<Type>>();
+        let (new, results) = self.body.nest(node.op, node.attr.clone(), args, &types(node.results));
+        self.labels[inst.index()] = Some(new);
+        if let Some(name) = from.debug.label(inst) {
+            self.body.writer.borrow_mut().debug().labels.push((new, name.into()));
+        }
+        for region in &node.regions {
+            let params = from.region(*region).params;
+            let opened = self.body.writer.borrow_mut().open(new, &types(params));
+            self.bind(params, &opened.iter().map(Operand::from).collect::<Vec<_>>());
+            self.region(*region, rule);
+            self.body.writer.borrow_mut().close();
+        }
+        self.bind(node.results, &results.iter().map(Operand::from).collect::<Vec<_>>());
+    }
+}
