@@ -1,0 +1,78 @@
+//! What is wrong with words that do not follow the protocol.
+
+use std::fmt;
+
+use super::{Opcode, fault, opcode, packed};
+
+/// Where malformed words were met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The slot of that number in a ring.
+    Slot(usize),
+    /// The control words.
+    Control,
+    /// A completion record.
+    Record,
+    /// The debug log.
+    Log,
+    /// The arguments of a window.
+    Window,
+    /// The IO queue, at the request of that number.
+    Request(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Slot(index) => write!(f, "slot {index}"),
+            Place::Control => f.write_str("control"),
+            Place::Record => f.write_str("completion record"),
+            Place::Log => f.write_str("debug log"),
+            Place::Window => f.write_str("window"),
+            Place::Request(index) => write!(f, "IO request {index}"),
+        }
+    }
+}
+
+/// Why words or values are not of the protocol.
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Bytes that end within a unit.
+    #[error("{what} is {bytes} bytes, not a whole number of {unit}-byte {units}")]
+    Bytes { what: &'static str, bytes: usize, unit: usize, units: &'static str },
+    /// A buffer that ends too soon.
+    #[error("{what} is {words} words long and ends before word {word} ({name})", name = .name.to_lowercase())]
+    Short { what: &'static str, words: usize, word: u32, name: &'static str },
+    /// A word with a value that it cannot have.
+    #[error("{place}: word {word} ({name}) is {value:#x}, {why}", name = .name.to_lowercase())]
+    Word { place: Place, word: u32, name: &'static str, value: u64, why: &'static str },
+    /// A control word of the other side.
+    #[error("control: word {word} ({name}) is not the host's to write", name = .name.to_lowercase())]
+    Writer { word: u32, name: &'static str },
+    /// An index past the end of a table.
+    #[error("there is no {what} {index}, only {count}")]
+    Index { what: &'static str, index: usize, count: usize },
+    /// A name that nothing has.
+    #[error("there is no {what} {found:?}", what = .what.to_lowercase())]
+    Name { what: &'static str, found: String },
+    /// An opcode that belongs to the protocol.
+    #[error("opcode {code:#x} is reserved, as are all of {all}", code = .0.code(), all = opcode::reserved())]
+    Reserved(Opcode),
+    /// A fault code that belongs to the protocol or does not fit.
+    #[error("fault code {0:#x} is not a handler's: theirs are {first:#x} to {last:#x}", first = fault::USER, last = fault::MAX)]
+    Fault(u32),
+    /// The wrong number of arguments.
+    #[error("{opcode} takes {takes} arguments, not {found}")]
+    Arity { opcode: Opcode, takes: usize, found: usize },
+    /// More than an argument area holds.
+    #[error("{what} takes {found} words, and there are {most}")]
+    Long { what: &'static str, found: usize, most: usize },
+    /// A packed slot against the rules.
+    #[error("packed slot: {0}")]
+    Packed(packed::Broken),
+    /// A format that cannot be read.
+    #[error("format {text:?}, byte {at}: {why}")]
+    Format { text: String, at: usize, why: &'static str },
+}

@@ -1,0 +1,98 @@
+//! Fault codes: why a task did not end well.
+
+use std::fmt;
+
+use super::Malformed;
+
+/// Why a task faulted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Code(u32);
+
+/// The first code that is a handler's own.
+pub const USER: u32 = 0x100;
+
+/// The greatest code: the inner index of a packed fault stands above it.
+pub const MAX: u32 = (1 << INNER_SHIFT) - 1;
+
+/// Where the inner index stands in the fault of a packed slot.
+pub const INNER_SHIFT: u32 = 24;
+
+macro_rules! faults {
+    ($($name:ident $code:literal $word:literal $text:literal;)*) => {
+        impl Code {
+            $(#[doc = $text] pub const $name: Code = Code($code);)*
+        }
+
+        /// The protocol's own codes: each with its name and meaning.
+        pub const TABLE: &[(Code, &str, &str)] = &[$((Code::$name, $word, $text),)*];
+    };
+}
+
+faults! {
+    UNKNOWN   1 "unknown opcode" "Nobody handles the opcode.";
+    REGION    2 "out of region"  "An access left the tenant's region. It gave zero or did nothing.";
+    DENIED    3 "denied"         "The tenant may not use the opcode.";
+    MALFORMED 4 "malformed"      "The slot is not what its opcode asks for. Nothing was done.";
+    ARGUMENTS 5 "arguments"      "The handler refuses its arguments.";
+    FUEL      6 "fuel"           "The handler ran for too long.";
+}
+
+impl Code {
+    /// A handler's own code, 0x100 to 0xffffff.
+    pub const fn user(code: u32) -> Result<Code, Malformed> {
+        if code < USER || code > MAX { Err(Malformed::Fault(code)) } else { Ok(Code(code)) }
+    }
+
+    /// Its number on the wire.
+    pub const fn code(self) -> u32 {
+        self.0
+    }
+
+    /// The code of that number: one of the protocol's, or a handler's own.
+    pub fn of(code: u32) -> Option<Code> {
+        match code {
+            USER..=MAX => Some(Code(code)),
+            _ => TABLE.iter().map(|row| row.0).find(|known| known.0 == code),
+        }
+    }
+}
+
+/// By name if it is the protocol's, else its number.
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match TABLE.iter().find(|row| row.0 == *self) {
+            Some(row) => f.pad(row.1),
+            None => f.pad(&format!("{:#x}", self.0)),
+        }
+    }
+}
+
+/// The value of a record whose status is FAULT.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fault {
+    /// Why.
+    pub code: Code,
+    /// Which operation of a packed slot faulted; 0 in other slots.
+    pub inner: u8,
+}
+
+impl Fault {
+    /// The word: the code in bits 0-23, the inner index in bits 24-31.
+    pub const fn word(self) -> u32 {
+        self.code.0 | (self.inner as u32) << INNER_SHIFT
+    }
+
+    /// The fault of a word, if its code is one.
+    pub fn of(word: u32) -> Option<Fault> {
+        Some(Fault { code: Code::of(word & MAX)?, inner: (word >> INNER_SHIFT) as u8 })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.inner {
+            0 => write!(f, "{}", self.code),
+            inner => write!(f, "{} in inner operation {inner}", self.code),
+        }
+    }
+}

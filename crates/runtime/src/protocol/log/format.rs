@@ -1,0 +1,92 @@
+//! Formats: how a debug record becomes text.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+use super::Record;
+use crate::protocol::Malformed;
+
+/// How a value is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Style {
+    Unsigned,
+    Hex,
+    Signed,
+    Float,
+}
+
+/// The placeholders and what they ask for.
+const STYLES: [(&str, Style); 4] =
+    [("{}", Style::Unsigned), ("{:x}", Style::Hex), ("{:i}", Style::Signed), ("{:f}", Style::Float)];
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Piece {
+    Text(String),
+    Value(Style),
+}
+
+/// A text with at most two places for values: `{}` unsigned, `{:x}` hexadecimal, `{:i}` as i32, `{:f}` as the bits
+/// of an f32. `{{` and `}}` are braces.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Format(Vec<Piece>);
+
+/// Values of a record.
+const VALUES: usize = 2;
+
+impl FromStr for Format {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Format, Malformed> {
+        let wrong = |at, why| Malformed::Format { text: text.into(), at, why };
+        let (mut pieces, mut plain, mut values) = (Vec::new(), String::new(), 0);
+        let mut at = 0;
+        while let Some(next) = text[at..].chars().next() {
+            let rest = &text[at..];
+            if rest.starts_with("{{") || rest.starts_with("}}") {
+                plain.push(next);
+                at += 2;
+            } else if let Some((word, style)) = STYLES.iter().find(|(word, _)| rest.starts_with(word)) {
+                values += 1;
+                if values > VALUES {
+                    return Err(wrong(at, "a record has two values"));
+                }
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                pieces.push(Piece::Value(*style));
+                at += word.len();
+            } else if next == '{' {
+                return Err(wrong(at, "a value is {}, {:x}, {:i} or {:f}, and a brace is {{"));
+            } else if next == '}' {
+                return Err(wrong(at, "a closing brace is }}"));
+            } else {
+                plain.push(next);
+                at += next.len_utf8();
+            }
+        }
+        pieces.push(Piece::Text(plain));
+        Ok(Format(pieces))
+    }
+}
+
+impl Format {
+    /// The text of a record.
+    pub fn render(&self, record: &Record) -> String {
+        let (mut text, mut values) = (String::new(), record.values.iter());
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Value(style) => show(&mut text, *style, values.next().copied().unwrap_or(0)),
+            }
+        }
+        text
+    }
+}
+
+fn show(text: &mut String, style: Style, value: u32) {
+    // Writing to a string cannot fail.
+    let _ = match style {
+        Style::Unsigned => write!(text, "{value}"),
+        Style::Hex => write!(text, "{value:x}"),
+        Style::Signed => write!(text, "{}", value as i32),
+        Style::Float => write!(text, "{}", f32::from_bits(value)),
+    };
+}

@@ -1,0 +1,118 @@
+//! The tables of the manual, made from the tables of the protocol.
+//!
+//! `docs/protocol.md` embeds them between markers, and a test holds it to what these functions give.
+
+use std::fmt::Write;
+
+use super::{Move, OPEN, Priority, Status, Word, control, fault, io, log, opcode, record, slot};
+
+/// The words of a layout, with what marks its rows.
+fn words<M: std::fmt::Debug>(table: &[Word<M>], mark: &str) -> String {
+    let mut text = format!("| word | name | {mark} | meaning |\n|---|---|---|---|\n");
+    for row in table {
+        let (first, name, mark, doc) =
+            (row.first, row.name, format!("{:?}", row.mark).to_lowercase(), row.doc);
+        let number = match row.count {
+            1 => first.to_string(),
+            OPEN => format!("{first}…"),
+            count => format!("{first}-{}", first + count - 1),
+        };
+        let _ = writeln!(text, "| {number} | `{name}` | {mark} | {doc} |");
+    }
+    text
+}
+
+/// Rows of numbered names.
+fn codes<'a>(head: &str, rows: impl Iterator<Item = (u32, &'a str, &'a str)>) -> String {
+    let mut text = format!("| value | {head} | meaning |\n|---|---|---|\n");
+    for (code, name, doc) in rows {
+        let _ = writeln!(text, "| {} | {name} | {doc} |", number(code));
+    }
+    text
+}
+
+/// A number, in the base people expect of it.
+fn number(code: u32) -> String {
+    if code < 16 { code.to_string() } else { format!("{code:#x}") }
+}
+
+/// The words of a slot.
+pub fn slot() -> String {
+    words(slot::TABLE, "in")
+}
+
+/// The statuses.
+pub fn statuses() -> String {
+    codes("status", Status::ALL.iter().map(|status| (status.code(), status.name(), status.doc())))
+}
+
+/// The moves between them.
+pub fn moves() -> String {
+    let mut text = String::from("| move | from | to | meaning |\n|---|---|---|---|\n");
+    for step in Move::ALL {
+        let from: Vec<&str> = step.from().iter().map(|status| status.name()).collect();
+        let _ = writeln!(text, "| {step} | {} | {} | {} |", from.join(", "), step.to(), step.doc());
+    }
+    text
+}
+
+/// The priorities.
+pub fn priorities() -> String {
+    codes("priority", Priority::ALL.iter().map(|level| (level.code(), level.name(), level.doc())))
+}
+
+/// The opcodes.
+pub fn opcodes() -> String {
+    let mut text = String::from("| value | name | arguments | effect |\n|---|---|---|---|\n");
+    for row in opcode::TABLE {
+        let (code, name, args) = (number(row.opcode.code()), row.name, row.args.join(", "));
+        let _ = writeln!(text, "| {code} | `{name}` | {args} | {} |", row.doc);
+    }
+    let _ = write!(text, "\nReserved: {}. All others are the user's.\n", opcode::reserved());
+    text
+}
+
+/// The fault codes.
+pub fn faults() -> String {
+    let mut text = codes("fault", fault::TABLE.iter().map(|(code, name, doc)| (code.code(), *name, *doc)));
+    let _ = writeln!(text, "| {:#x}-{:#x} | | A handler's own. |", fault::USER, fault::MAX);
+    text
+}
+
+/// The words of a completion record.
+pub fn record() -> String {
+    words(record::TABLE, "half")
+}
+
+/// The control words.
+pub fn control() -> String {
+    words(control::TABLE, "writer")
+}
+
+/// The words of the debug log.
+pub fn log() -> String {
+    words(log::TABLE, "of the")
+}
+
+/// The words of an IO request, and the numbers in them.
+pub fn io() -> String {
+    let ops = codes("operation", io::Op::ALL.iter().map(|op| (op.code(), op.name(), op.doc())));
+    let states = codes("state", io::State::ALL.iter().map(|state| (state.code(), state.name(), state.doc())));
+    format!("{}\n{ops}\n{states}", words(io::TABLE, "writer"))
+}
+
+/// Every part of the manual, by the name of its markers.
+pub fn parts() -> [(&'static str, String); 10] {
+    [
+        ("slot", slot()),
+        ("statuses", statuses()),
+        ("moves", moves()),
+        ("priorities", priorities()),
+        ("opcodes", opcodes()),
+        ("faults", faults()),
+        ("record", record()),
+        ("control", control()),
+        ("log", log()),
+        ("io", io()),
+    ]
+}

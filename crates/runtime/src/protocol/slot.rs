@@ -1,0 +1,158 @@
+//! The slot: sixteen words, one line of memory, one task.
+
+use pelton_device::memory::Line;
+
+use super::table::words;
+use super::{Opcode, Priority, Status};
+
+/// Words of a slot.
+pub const WORDS: usize = 16;
+
+/// Bytes of a slot, and what it is aligned to.
+pub const BYTES: usize = 64;
+
+/// Argument words of a slot.
+pub const ARGS: usize = 12;
+
+/// Bits of a generation.
+pub const GENERATION_BITS: u32 = 24;
+
+/// Where the generation stands in word 0 of a slot and of a completion record; the status is below.
+pub const GENERATION_SHIFT: u32 = 8;
+
+/// The greatest generation, and the mask of one.
+pub const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
+
+/// In which use of the layout a word has its meaning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// In both.
+    Both,
+    /// In drained batches.
+    Drained,
+    /// In live rings.
+    Live,
+}
+
+words! {
+    /// The words of a slot.
+    Use;
+    STATUS   0       Both    "The status in bits 0-7. Bits 8-31 are zero in a drained batch, and the generation in a live ring.";
+    OPCODE   1       Both    "What to do. In a live ring words 0 and 1 are stored as one unit of 8 bytes.";
+    TENANT   2       Drained "Whose task it is. In a live ring the owner of the ring is the tenant.";
+    CHECK    2       Live    "The xor of the other fifteen words, each rotated left by its number.";
+    PRIORITY 3       Both    "The priority, 0 to 4.";
+    ARG      4 [12]  Both    "The arguments.";
+}
+
+/// The generation of a position in a ring of 2^`log2` slots: how often the ring was gone round, modulo 2^24.
+#[inline]
+pub const fn generation(position: u64, log2: u32) -> u32 {
+    (position >> log2) as u32 & GENERATION_MASK
+}
+
+/// Word 0 of a slot, and the low word of a completion record.
+#[inline]
+pub const fn word0(status: Status, generation: u32) -> u32 {
+    status.code() | generation << GENERATION_SHIFT
+}
+
+/// The check of a slot: the xor of the other fifteen words, each rotated left by its number.
+///
+/// This is the definition; [`seal`] computes the same on lines.
+pub const fn check(words: &[u32; WORDS]) -> u32 {
+    let (mut sum, mut k) = (0, 0);
+    while k < WORDS {
+        if k != CHECK as usize {
+            sum ^= words[k].rotate_left(k as u32);
+        }
+        k += 1;
+    }
+    sum
+}
+
+/// The check of a line, whatever stands in its check word.
+///
+/// A word rotated by less than 32 is the xor of the two halves of the same word shifted in 64 bits. So all fifteen
+/// are shifted and summed in 64 bits, from the last to the first, and the halves are joined once.
+#[inline]
+pub fn line_check(line: &Line) -> u32 {
+    let low = u64::from(u32::MAX);
+    let mut sum = 0u64;
+    for (k, pair) in line.iter().enumerate().rev() {
+        let even = if k == CHECK as usize / 2 { 0 } else { pair & low };
+        sum = sum << 2 ^ even ^ (pair >> 32) << 1;
+    }
+    sum as u32 ^ (sum >> 32) as u32
+}
+
+/// Puts the check into a line whose other words are ready.
+#[inline]
+pub fn seal(line: &mut Line) {
+    line[1] = line[1] & !u64::from(u32::MAX) | u64::from(line_check(line));
+}
+
+/// Whether a line carries its own check.
+#[inline]
+pub fn sealed(line: &Line) -> bool {
+    line[1] as u32 == line_check(line)
+}
+
+/// A slot as words.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Slot(pub [u32; WORDS]);
+
+impl Slot {
+    /// A published slot of a live ring, sealed.
+    pub fn live(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Slot {
+        let mut words = [0; WORDS];
+        words[STATUS as usize] = word0(Status::Published, generation & GENERATION_MASK);
+        words[OPCODE as usize] = opcode.code();
+        words[PRIORITY as usize] = priority.code();
+        words[ARG as usize..].copy_from_slice(args);
+        words[CHECK as usize] = check(&words);
+        Slot(words)
+    }
+
+    /// The opcode.
+    pub const fn opcode(&self) -> Opcode {
+        Opcode::wire(self.0[OPCODE as usize])
+    }
+
+    /// The generation of a live slot.
+    pub const fn generation(&self) -> u32 {
+        self.0[STATUS as usize] >> GENERATION_SHIFT
+    }
+
+    /// The arguments.
+    pub fn args(&self) -> &[u32; ARGS] {
+        let [_, _, _, _, args @ ..] = &self.0;
+        args
+    }
+
+    /// Whether the check word of a live slot is right.
+    pub const fn sealed(&self) -> bool {
+        self.0[CHECK as usize] == check(&self.0)
+    }
+
+    /// The line of memory that holds it: element k has words 2k (low) and 2k + 1 (high).
+    #[inline]
+    pub fn line(&self) -> Line {
+        std::array::from_fn(|k| u64::from(self.0[2 * k]) | u64::from(self.0[2 * k + 1]) << 32)
+    }
+
+    /// Its bytes, little-endian.
+    pub fn bytes(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(self.0) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+impl From<Line> for Slot {
+    fn from(line: Line) -> Slot {
+        Slot(std::array::from_fn(|k| (line[k / 2] >> (k % 2 * 32)) as u32))
+    }
+}

@@ -1,0 +1,96 @@
+//! The status of a slot, and the moves between statuses.
+//!
+//! The moves are the law of drained batches and of the models that tests use. In a live ring nobody rewrites a status:
+//! the slot says that a task was published, the completion record how it ended, and what lies between is the
+//! device's own business.
+
+use super::table::codes;
+
+codes! {
+    /// How far a task has come.
+    Status {
+        Empty     0 "EMPTY"     "Nothing is there.";
+        Published 1 "PUBLISHED" "Ready to be taken.";
+        Claimed   2 "CLAIMED"   "Being run.";
+        Done      3 "DONE"      "Ended well.";
+        WaitIo    4 "WAIT_IO"   "Waits for data.";
+        Yield     5 "YIELD"     "Stepped back, to be taken up again.";
+        Requeue   6 "REQUEUE"   "To be taken again.";
+        Fault     7 "FAULT"     "Ended with a fault code.";
+        Cancelled 8 "CANCELLED" "Never ran. In completion records alone.";
+    }
+}
+
+impl Status {
+    /// Whether a task with this status has ended; only these stand in completion records.
+    pub const fn ended(self) -> bool {
+        matches!(self, Status::Done | Status::Fault | Status::Cancelled)
+    }
+
+    /// The status after a move.
+    pub fn step(self, step: Move) -> Result<Status, Transition> {
+        if step.from().contains(&self) { Ok(step.to()) } else { Err(Transition { from: self, step }) }
+    }
+}
+
+/// A move that a status does not allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a slot that is {from} has no move {step}")]
+pub struct Transition {
+    /// The status it has.
+    pub from: Status,
+    /// The move asked for.
+    pub step: Move,
+}
+
+macro_rules! moves {
+    ($($name:ident $word:literal $($from:ident)|+ => $to:ident $text:literal;)*) => {
+        /// A step from one status to another.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum Move { $(#[doc = $text] $name,)* }
+
+        impl Move {
+            /// Every move.
+            pub const ALL: &[Move] = &[$(Move::$name),*];
+
+            /// What it is called.
+            pub const fn name(self) -> &'static str {
+                match self { $(Move::$name => $word),* }
+            }
+
+            /// What it means.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Move::$name => $text),* }
+            }
+
+            /// The statuses it starts from.
+            pub const fn from(self) -> &'static [Status] {
+                match self { $(Move::$name => &[$(Status::$from),+]),* }
+            }
+
+            /// The status it leads to.
+            pub const fn to(self) -> Status {
+                match self { $(Move::$name => Status::$to),* }
+            }
+        }
+    };
+}
+
+moves! {
+    Publish "publish" Empty | Done                                    => Published "The host puts a task in.";
+    Claim   "claim"   Published | Yield | Requeue                     => Claimed   "A lane or group takes it.";
+    Done    "done"    Claimed                                         => Done      "It ended well.";
+    Wait    "wait"    Claimed                                         => WaitIo    "It asked for data.";
+    Resume  "resume"  WaitIo                                          => Requeue   "The data is there.";
+    Yield   "yield"   Claimed                                         => Yield     "It steps back.";
+    Requeue "requeue" Claimed                                         => Requeue   "It is to run again.";
+    Fault   "fault"   Published | Claimed | WaitIo | Yield | Requeue  => Fault     "It ended with a fault.";
+    Cancel  "cancel"  Published | WaitIo | Yield | Requeue            => Empty     "It is taken back; what runs cannot be.";
+    Reset   "reset"   Done | Fault                                    => Empty     "The host has seen how it ended.";
+}
+
+impl std::fmt::Display for Move {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}

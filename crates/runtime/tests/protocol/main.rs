@@ -1,0 +1,8 @@
+//! The wire protocol: layouts, codes and strict views.
+
+mod codes;
+mod golden;
+mod packed;
+mod slot;
+mod status;
+mod views;

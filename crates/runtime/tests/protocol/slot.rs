@@ -1,0 +1,109 @@
+//! Slots, lines, checks, generations, records.
+
+use pelton::protocol::record::End;
+use pelton::protocol::slot::{self, GENERATION_MASK};
+use pelton::protocol::{Code, Fault, Malformed, Opcode, Place, Priority, Record, Slot, Status};
+use proptest::prelude::*;
+
+/// The check again, bit by bit: bit b of word k is counted in bit (b + k) mod 32.
+fn by_bits(words: &[u32; 16]) -> u32 {
+    let mut sum = 0;
+    for (k, word) in words.iter().enumerate().filter(|(k, _)| *k != 2) {
+        for b in 0..32 {
+            sum ^= (word >> b & 1) << ((b + k) % 32);
+        }
+    }
+    sum
+}
+
+proptest! {
+    #[test]
+    fn the_check_of_a_line_is_that_of_its_words(words: [u32; 16]) {
+        let slot = Slot(words);
+        let mut line = slot.line();
+        prop_assert_eq!(slot::check(&words), by_bits(&words));
+        prop_assert_eq!(slot::line_check(&line), slot::check(&words));
+        slot::seal(&mut line);
+        prop_assert!(slot::sealed(&line) && Slot::from(line).sealed());
+        let sealed = Slot::from(line).0;
+        for k in (0..16).filter(|k| *k != 2) {
+            prop_assert_eq!(sealed[k], words[k]);
+        }
+    }
+
+    #[test]
+    fn one_wrong_bit_breaks_the_check(words: [u32; 16], bit in 0usize..512) {
+        let mut line = Slot(words).line();
+        slot::seal(&mut line);
+        line[bit / 64] ^= 1 << (bit % 64);
+        prop_assert!(!slot::sealed(&line));
+    }
+
+    #[test]
+    fn a_line_is_a_slot_and_bytes(words: [u32; 16]) {
+        let slot = Slot(words);
+        prop_assert_eq!(Slot::from(slot.line()), slot);
+        let bytes: Vec<u8> = slot.line().iter().flat_map(|pair| pair.to_le_bytes()).collect();
+        prop_assert_eq!(&slot.bytes()[..], &bytes[..]);
+    }
+
+    #[test]
+    fn records_are_read_back(value: u32, code in 1u32..0x1000, inner: u8, generation in 0..=GENERATION_MASK) {
+        let fault = Code::of(code).map(|code| End::Fault(Fault { code, inner }));
+        for end in [Some(End::Done(value)), fault, Some(End::Cancelled)].into_iter().flatten() {
+            let record = Record::new(end, generation);
+            prop_assert_eq!(record.end(), Ok(end));
+            prop_assert_eq!(record.generation(), generation);
+            prop_assert!(record.is(generation) && !record.is(generation ^ 1));
+        }
+    }
+}
+
+#[test]
+fn a_word_moved_to_another_place_breaks_the_check() {
+    let args = std::array::from_fn(|k| 0x1234_5678 + k as u32);
+    let slot = Slot::live(3, Opcode::ATOMIC_ADD, Priority::High, &args);
+    assert!(slot.sealed());
+    for k in 4..15 {
+        let mut moved = slot;
+        moved.0.swap(k, k + 1);
+        assert!(!moved.sealed(), "words {k} and {}", k + 1);
+    }
+}
+
+#[test]
+fn a_live_slot_says_what_it_was_made_of() {
+    let args = std::array::from_fn(|k| k as u32);
+    let slot = Slot::live(0xab_cdef, Opcode::wire(0x1234), Priority::Idle, &args);
+    assert_eq!(slot.0[0], 0xabcd_ef01);
+    assert_eq!(slot.0[1], 0x1234);
+    assert_eq!(slot.0[3], 4);
+    assert_eq!((slot.generation(), slot.opcode(), *slot.args()), (0xab_cdef, Opcode::wire(0x1234), args));
+}
+
+#[test]
+fn generations_count_laps_modulo_2_to_the_24() {
+    assert_eq!(slot::generation(4095, 12), 0);
+    assert_eq!(slot::generation(4096, 12), 1);
+    assert_eq!(slot::generation((1 << 36) - 1, 12), 0xff_ffff);
+    assert_eq!(slot::generation(1 << 36, 12), 0);
+    assert_eq!(slot::generation(u64::MAX, 0), 0xff_ffff);
+    assert_eq!(slot::word0(Status::Published, 0xff_ffff), 0xffff_ff01);
+}
+
+#[test]
+fn a_record_that_was_never_written_is_of_no_generation() {
+    assert!(!Record::default().is(0));
+    assert!(Record::new(End::Done(0), 0).is(0));
+}
+
+#[test]
+fn wrong_records_name_the_word() {
+    let wrong = |word, name, value, why| Malformed::Word { place: Place::Record, word, name, value, why };
+    let ended = "which is no status of a task that has ended";
+    assert_eq!(Record(1).end(), Err(wrong(0, "STATUS", 1, ended)));
+    assert_eq!(Record(9).end(), Err(wrong(0, "STATUS", 9, ended)));
+    assert_eq!(Record(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is no fault code")));
+    let text = Record(5 << 32 | 8).end().unwrap_err().to_string();
+    assert_eq!(text, "completion record: word 1 (value) is 0x5, and what was cancelled has no value");
+}
