@@ -9,9 +9,15 @@ use crate::module::{Attr, Function, Node, Operand};
 use crate::op::Op;
 use crate::types::{Const, Scalar, Type};
 
-/// What a graft asks of each instruction that has no regions, with the operands that stand for its own. The rule
-/// writes something and gives what stands for the results, or nothing if the instruction is to be copied.
-pub type GraftRule<'r, 'b> = dyn FnMut(&'b Body<'b>, &Node, &[Operand]) -> Option<Vec<Operand>> + 'r;
+/// What a graft does differently from copying. It writes to the body that the graft goes to.
+pub trait Rule {
+    /// Puts something in the place of an instruction that has no regions, and gives what stands for its results; or
+    /// leaves it to be copied. `args` are what stands for its operands.
+    fn inst(&mut self, node: &Node, args: &[Operand]) -> Option<Vec<Operand>>;
+
+    /// The `at`-th region of an instruction has been opened; `copy` is the instruction's copy.
+    fn enter(&mut self, _inst: Inst, _at: usize, _copy: Inst) {}
+}
 
 /// Writing by op, for code that copies code.
 impl<'b> Body<'b> {
@@ -26,12 +32,7 @@ impl<'b> Body<'b> {
     }
 
     /// Copies a function's body to this place, with `args` for its parameters, under a rule. Gives its results.
-    pub fn graft(
-        &'b self,
-        from: &Function,
-        args: &[Operand],
-        rule: &mut GraftRule<'_, 'b>,
-    ) -> Vec<Operand> {
+    pub fn graft(&'b self, from: &Function, args: &[Operand], rule: &mut impl Rule) -> Vec<Operand> {
         let mut copy = Graft {
             body: self,
             from,
@@ -72,7 +73,7 @@ struct Graft<'b, 'f> {
     out: Option<Inst>,
 }
 
-impl<'b> Graft<'b, '_> {
+impl Graft<'_, '_> {
     fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
         let of = |operand: &Operand| match operand {
             // Only what cannot be reached uses a value that nothing stands for.
@@ -93,7 +94,7 @@ impl<'b> Graft<'b, '_> {
     }
 
     /// Copies the instructions of a region into the one that is open, up to the first jump.
-    fn region(&mut self, region: Region, rule: &mut GraftRule<'_, 'b>) {
+    fn region(&mut self, region: Region, rule: &mut impl Rule) {
         for inst in &self.from.region(region).insts {
             self.inst(*inst, rule);
             if self.body.writer.borrow().ended() {
@@ -102,14 +103,14 @@ impl<'b> Graft<'b, '_> {
         }
     }
 
-    fn inst(&mut self, inst: Inst, rule: &mut GraftRule<'_, 'b>) {
+    fn inst(&mut self, inst: Inst, rule: &mut impl Rule) {
         let from = self.from;
         let node = from.inst(inst);
         let args = self.operands(&node.args);
         if node.op.nests() {
             return self.nest(inst, args, rule);
         }
-        if let Some(results) = rule(self.body, node, &args) {
+        if let Some(results) = rule.inst(node, &args) {
             return self.bind(node.results, &results);
         }
         let (op, attr) = match (node.op, &node.attr, self.out) {
@@ -123,7 +124,7 @@ impl<'b> Graft<'b, '_> {
         self.bind(node.results, &results);
     }
 
-    fn nest(&mut self, inst: Inst, args: Vec<Operand>, rule: &mut GraftRule<'_, 'b>) {
+    fn nest(&mut self, inst: Inst, args: Vec<Operand>, rule: &mut impl Rule) {
         let from = self.from;
         let node = from.inst(inst);
         let types = |values: Values| values.iter().map(|v| from.ty(v)).collect::<Vec<Type>>();
@@ -132,10 +133,11 @@ impl<'b> Graft<'b, '_> {
         if let Some(name) = from.debug.label(inst) {
             self.body.writer.borrow_mut().debug().labels.push((new, name.into()));
         }
-        for region in &node.regions {
+        for (at, region) in node.regions.iter().enumerate() {
             let params = from.region(*region).params;
             let opened = self.body.writer.borrow_mut().open(new, &types(params));
             self.bind(params, &opened.iter().map(Operand::from).collect::<Vec<_>>());
+            rule.enter(inst, at, new);
             self.region(*region, rule);
             self.body.writer.borrow_mut().close();
         }

@@ -32,11 +32,11 @@ use std::marker::PhantomData;
 use crate::arena::{Buffer, Func, Handle, Inst, Value, Values};
 use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
 use crate::op::Op;
-use crate::types::{Access, Len, Need, Num, Scalar, Space, Type};
+use crate::types::{Access, Const, Len, Need, Num, Scalar, Space, Type};
 use crate::write::{self, Writer};
 
 pub use control::{Label, Switch};
-pub use graft::GraftRule;
+pub use graft::Rule;
 pub use vals::{Types, Vals};
 
 /// A module in the making.
@@ -73,7 +73,13 @@ impl Builder {
     ) -> Buf<T> {
         let decl =
             BufferDecl { name: name.into(), elem: T::TYPE, len, space, access, place: Place::default() };
-        Buf { buffer: self.module.buffers.push(decl), ty: PhantomData }
+        Buf::of(self.module.buffers.push(decl))
+    }
+
+    /// Declares a buffer of any type, unless there is one of that name.
+    pub fn declare(&mut self, decl: BufferDecl) -> Buffer {
+        let found = self.module.buffers.iter().find(|(_, old)| old.name == decl.name).map(|(at, _)| at);
+        found.unwrap_or_else(|| self.module.buffers.push(decl))
     }
 
     /// Writes a kernel.
@@ -118,6 +124,11 @@ impl<T> Clone for Buf<T> {
 impl<T> Copy for Buf<T> {}
 
 impl<T: Num> Buf<T> {
+    /// A buffer of the module by its handle, which its maker says holds `T`.
+    pub fn of(buffer: Buffer) -> Self {
+        Buf { buffer, ty: PhantomData }
+    }
+
     /// The element of that index.
     pub fn at<'b>(self, index: impl Arg<'b, u32>) -> At<'b, T> {
         At { buffer: self.buffer, index: index.operand(), ty: PhantomData }
@@ -186,6 +197,11 @@ impl<'b, T: Scalar> Arg<'b, T> for Val<'b, T> {
 }
 
 impl<T> Val<'_, T> {
+    /// Its value, if it is a constant.
+    pub fn constant(self) -> Option<Const> {
+        self.operand.constant()
+    }
+
     /// Calls it so in the text. A value has one name, its first.
     pub fn named(self, name: &str) -> Self {
         if let Operand::Value(value) = self.operand {
@@ -209,6 +225,12 @@ impl<'b> Body<'b> {
     /// A constant.
     pub fn lit<T: Scalar>(&'b self, x: T) -> Val<'b, T> {
         Val { body: self, operand: Operand::Const(x.constant()), ty: PhantomData }
+    }
+
+    /// The buffer of that name, if the module declares one that holds `T`.
+    pub fn buffer<T: Num>(&self, name: &str) -> Option<Buf<T>> {
+        let found = self.module.buffers.iter().find(|(_, decl)| decl.name == name && decl.elem == T::TYPE);
+        found.map(|(buffer, _)| Buf::of(buffer))
     }
 
     fn val<T>(&'b self, values: Values, at: usize) -> Val<'b, T> {

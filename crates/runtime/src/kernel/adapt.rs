@@ -1,0 +1,242 @@
+//! A handler as the kernel calls it: its accesses become the tenant's own, checked; its loops burn fuel.
+//!
+//! The function that comes out takes the task's place in the window, where its words are, and its tenant. `arg` becomes
+//! loads of the slot. A region becomes the tenant's piece of that region's buffer: an index beyond the piece records fault 2 and
+//! the access goes nowhere, which in the language gives zero or does nothing. `fault` records a code unless one is there.
+//!
+//! A loop that is not brief takes a unit of fuel a turn and is left when there is none, with fault 6. All later loops of the task
+//! are then left at once, so the function runs to its end: lanes that must meet still do.
+
+use std::collections::HashMap;
+
+use pelton_ir::arena::{Buffer, Func, Inst};
+use pelton_ir::builder::{self, Body, Builder, Callee};
+use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand};
+use pelton_ir::op::Op;
+use pelton_ir::types::{Const, Order, Scope, Space};
+use pelton_ir::valid::{Level, Uniformity, Valid};
+
+use super::handler::{ARG, ARGS, OBSERVABLE, Width};
+use super::kit::{Kit, U32};
+use crate::protocol::{Code, slot};
+
+/// A handler as the kernel calls it: place in the window, where its words are, tenant.
+pub(super) type Adapted = Callee<(u32, u32, u32), u32>;
+
+/// What a handler's buffer is in the kernel.
+#[derive(Clone, Copy)]
+enum Named {
+    /// The arguments.
+    Arg,
+    /// A tenant's piece of a buffer; its place is in that column of the table.
+    Piece { buffer: Buffer, column: u32 },
+    /// Its own.
+    Own(Buffer),
+}
+
+/// How the words of a task are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Args {
+    /// In its slot, from word 4 on; the place is that of the slot's first 64 bits.
+    Slot,
+    /// Anywhere; the place is that of the first argument in words of 32 bits.
+    Word,
+}
+
+/// A handler that has been checked.
+pub(super) struct Checked {
+    /// Its module, without calls.
+    pub module: Valid,
+    /// Its function.
+    pub func: Func,
+    /// Who runs it.
+    pub width: Width,
+    /// Whether it was written by users.
+    pub fueled: bool,
+}
+
+impl Checked {
+    /// Writes it into a kernel.
+    pub fn adapt(&self, m: &mut Builder, kit: &Kit<'_>, name: &str, args: Args) -> Adapted {
+        let named = self.names(m, kit, name);
+        let function = &self.module.functions[self.func];
+        m.function::<(u32, u32, u32), u32>(name, |f, (index, at, tenant)| {
+            let (index, at, tenant) = (index.named("task"), at.named("at"), tenant.named("tenant"));
+            let task = Task { f, kit, index, at, tenant, args, width: self.width };
+            let levels = self.module.uniformity(self.func);
+            let mut rule = Rule { task, named: &named, function, levels, fueled: self.fueled };
+            let results = f.graft(function, &[], &mut rule);
+            f.value(results[0])
+        })
+    }
+
+    /// What its buffers are in the kernel. Shared ones are declared there once.
+    fn names(&self, m: &mut Builder, kit: &Kit<'_>, name: &str) -> HashMap<Buffer, Named> {
+        let columns = kit.layout.areas.len() as u32;
+        let named = |decl: &BufferDecl, m: &mut Builder| match (&*decl.name, decl.space) {
+            (ARG, _) => Named::Arg,
+            (_, Space::Shared) => {
+                let own = format!("{}.{}", name.trim_end_matches(".packed"), decl.name);
+                Named::Own(m.declare(BufferDecl { name: own, ..decl.clone() }))
+            }
+            (OBSERVABLE, _) => Named::Piece { buffer: kit.observables.handle(), column: columns },
+            (region, _) => {
+                let column = kit.layout.areas.iter().position(|area| area.region.name == region).unwrap_or(0);
+                Named::Piece { buffer: kit.areas[column], column: column as u32 }
+            }
+        };
+        self.module.buffers.iter().map(|(at, decl)| (at, named(decl, m))).collect()
+    }
+}
+
+/// The task that an adapted handler runs.
+#[derive(Clone, Copy)]
+struct Task<'b, 'k> {
+    f: &'b Body<'b>,
+    kit: &'k Kit<'k>,
+    index: U32<'b>,
+    at: U32<'b>,
+    tenant: U32<'b>,
+    args: Args,
+    width: Width,
+}
+
+impl<'b> Task<'b, '_> {
+    /// Records a fault, unless one is recorded.
+    fn fault(self, code: U32<'b>) {
+        let (f, at) = (self.f, self.kit.shared.faults.at(self.index));
+        match self.width {
+            Width::Lane => f.when(f.load(at).eq(0), || f.store(at, code)),
+            Width::Group => drop(f.atomic_cas(Order::Relaxed, Scope::Group, at, 0, code)),
+        }
+    }
+
+    /// An argument; 0 beyond the last.
+    fn arg(self, index: U32<'b>) -> U32<'b> {
+        let (f, source) = (self.f, self.kit.source);
+        let known = index.constant().map(|c| c.bits() as u32);
+        let half = |at: U32<'b>, odd: U32<'b>| f.cast::<u32>(source.load(f, at) >> (odd << 5));
+        match (self.args, known) {
+            (_, Some(ARGS..)) => f.lit(0),
+            (Args::Slot, Some(index)) => {
+                let word = slot::ARG + index;
+                half(self.at + word / 2, f.lit(word % 2))
+            }
+            _ => {
+                let word = match self.args {
+                    Args::Slot => (self.at << 1) + slot::ARG + index,
+                    Args::Word => self.at + index,
+                };
+                f.select(index.lt(ARGS), half(word >> 1, word & 1), 0)
+            }
+        }
+    }
+
+    /// A word of the table of pieces.
+    fn piece(self, column: u32, word: u32) -> U32<'b> {
+        let columns = self.kit.layout.areas.len() as u32 + 1;
+        self.f.load(self.kit.regions.at(self.tenant * (columns * 2) + (column * 2 + word)))
+    }
+
+    /// Where an element of a piece is in its buffer: nowhere, with a fault, if it is beyond the piece.
+    fn within(self, column: u32, index: U32<'b>) -> U32<'b> {
+        let inside = index.lt(self.piece(column, 1));
+        self.f.when(!inside, || self.fault(self.f.lit(Code::REGION.code())));
+        self.f.select(inside, self.piece(column, 0) + index, u32::MAX)
+    }
+}
+
+/// What a handler's instructions become.
+struct Rule<'b, 'k, 'h> {
+    task: Task<'b, 'k>,
+    named: &'h HashMap<Buffer, Named>,
+    function: &'h Function,
+    levels: &'h Uniformity,
+    fueled: bool,
+}
+
+impl Rule<'_, '_, '_> {
+    /// The scope that an access to a piece needs: with one group, a group's is all there is of the device.
+    fn scope(&self, scope: Scope) -> Scope {
+        if scope == Scope::Device && self.task.kit.layout.groups == 1 { Scope::Group } else { scope }
+    }
+}
+
+impl builder::Rule for Rule<'_, '_, '_> {
+    fn inst(&mut self, node: &Node, args: &[Operand]) -> Option<Vec<Operand>> {
+        let (f, task) = (self.task.f, self.task);
+        if node.op == Op::Fault {
+            task.fault(f.value(args[0]));
+            return Some(Vec::new());
+        }
+        match (node.op, self.named.get(&node.buffer()?)?) {
+            (Op::Len, Named::Arg) => Some(vec![ARGS.into()]),
+            (_, Named::Arg) => Some(vec![builder::Arg::operand(task.arg(f.value(args[0])))]),
+            (Op::Len, Named::Piece { column, .. }) => {
+                Some(vec![builder::Arg::operand(task.piece(*column, 1))])
+            }
+            (op, Named::Piece { buffer, column }) => {
+                let mut args = args.to_vec();
+                args[0] = builder::Arg::operand(task.within(*column, f.value(args[0])));
+                let attr = match node.attr {
+                    Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, self.scope(scope)),
+                    _ => Attr::Buffer(*buffer),
+                };
+                Some(f.emit(op, attr, args))
+            }
+            (op, Named::Own(buffer)) => {
+                let attr = match node.attr {
+                    Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, scope),
+                    _ => Attr::Buffer(*buffer),
+                };
+                Some(f.emit(op, attr, args.to_vec()))
+            }
+        }
+    }
+
+    fn enter(&mut self, inst: Inst, at: usize, copy: Inst) {
+        let node = self.function.inst(inst);
+        let body = usize::from(node.op == Op::While);
+        if !self.fueled || !node.op.loops() || at != body || brief(self.function, node) {
+            return;
+        }
+        let (f, task) = (self.task.f, self.task);
+        let fuel = task.kit.shared.fuel.at(task.index);
+        let first = self.function.region(node.regions[at]).insts[0];
+        // Lanes that go through the loop together leave it together: lane 0 keeps the account.
+        let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
+        let left = f.load(fuel);
+        let left = if together { f.group_broadcast(left, 0) } else { left };
+        f.when(left.eq(0), || {
+            task.fault(f.lit(Code::FUEL.code()));
+            let zeros =
+                node.results.iter().map(|v| Operand::Const(Const::zero(self.function.ty(v)))).collect();
+            f.emit(Op::Break, Attr::Target(copy), zeros);
+        });
+        match together {
+            true => f.when(f.lane().eq(0), || f.store(fuel, left - 1)),
+            false => f.store(fuel, left - 1),
+        }
+    }
+}
+
+/// Whether a loop is known to take few turns, and has no loop in it.
+fn brief(function: &Function, node: &Node) -> bool {
+    const TURNS: u64 = 256;
+    let bits = |at: usize| node.args.get(at).and_then(|arg| arg.constant()).map(|c| c.bits());
+    let few = match (node.op, bits(0), bits(1), bits(2)) {
+        (Op::Loop, Some(from), Some(to), Some(step)) => {
+            to.saturating_sub(from) <= TURNS.saturating_mul(step.max(1)) && to <= i32::MAX as u64
+        }
+        _ => false,
+    };
+    few && !node.regions.iter().any(|region| loops(function, *region))
+}
+
+/// Whether there is a loop in a region.
+fn loops(function: &Function, region: pelton_ir::arena::Region) -> bool {
+    function.region(region).insts.iter().any(|inst| {
+        let node = function.inst(*inst);
+        node.op.loops() || node.regions.iter().any(|region| loops(function, *region))
+    })
+}

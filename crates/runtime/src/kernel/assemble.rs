@@ -1,0 +1,255 @@
+//! From a `Spec` to a kernel: the one verb that can fail.
+
+use pelton_device::{Caps, Placement};
+use pelton_ir::builder::Builder;
+use pelton_ir::module::{Attr, BufferDecl, Module};
+use pelton_ir::op::{Effect, Op};
+use pelton_ir::pass::{self, inline::inline};
+use pelton_ir::types::{Access, Len, Space, Type};
+use pelton_ir::valid::{Valid, validate};
+
+use super::adapt::Checked;
+use super::dispatch::{self, Ready};
+use super::error::Refused;
+use super::fence::Fences;
+use super::handler::{ARG, ARGS, Handler, OBSERVABLE, Width};
+use super::kit::Kit;
+use super::layout::Layout;
+use super::spec::{Body, Io, Lifetime, Spec};
+use super::tenant::{Region, Tenant};
+use super::window::Runner;
+use super::{drain, far, near};
+use crate::protocol::log::Format;
+
+/// A kernel and where everything of it lies.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// The kernel: print it, check it, run it on any device that has what it needs.
+    pub module: Valid,
+    /// Where everything lies.
+    pub layout: Layout,
+}
+
+/// Writes the kernel that a `Spec` asks for, for a device that can do so much.
+pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
+    axes(spec, caps)?;
+    tenants(spec)?;
+    regions(spec)?;
+    for (id, format) in spec.formats.iter().enumerate() {
+        format.parse::<Format>().map_err(|why| Refused::Format { id: id + 1, why: why.to_string() })?;
+    }
+    let handlers = spec.handlers.iter().map(|h| ready(spec, h)).collect::<Result<Vec<_>, _>>()?;
+    distinct(spec)?;
+    let layout = Layout::new(spec, caps)?;
+    let mut m = Builder::new();
+    let kit = Kit::new(&mut m, spec, layout);
+    let table = dispatch::write(&mut m, &kit, &handlers);
+    let fences = Fences::write(&mut m, &kit);
+    let run = Runner { kit: &kit, table: &table, fences: &fences };
+    match (&kit.far, &kit.frontier, spec.lifetime) {
+        (_, Some(frontier), Lifetime::Drain) => drain::write(&mut m, run, frontier),
+        (Some(far), ..) => far::write(&mut m, run, far, caps.independent_subgroups),
+        _ => near::write(&mut m, run),
+    }
+    let layout = kit.layout.clone();
+    let module = validate(m.finish()).map_err(|e| Refused::Kernel(e.report("kernel", None, false)))?;
+    Ok(Assembled { module: pass::optimize(&module), layout })
+}
+
+/// What is named but does not work yet, or not here.
+fn axes(spec: &Spec, caps: &Caps) -> Result<(), Refused> {
+    let refuse = |axis, value, why| Err(Refused::Axis { axis, value, why });
+    match spec.io {
+        Io::Off => {}
+        Io::Polled => return refuse("io", "polled", "nothing serves requests of tasks yet"),
+        Io::OnMiss => return refuse("io", "on_miss", "tasks cannot wait for data yet"),
+    }
+    if spec.lifetime == Lifetime::Persistent && !caps.persistent {
+        return refuse(
+            "lifetime",
+            "persistent",
+            "the device cannot keep a kernel for ever; drain batches instead",
+        );
+    }
+    if spec.lifetime == Lifetime::Drain && spec.placement == Some(Placement::Near) {
+        return refuse("placement", "near", "a drained batch lies in device memory");
+    }
+    if spec.body == Body::Fused && spec.handlers.len() != 1 {
+        return refuse("body", "fused", "it runs the one handler there is, so there must be exactly one");
+    }
+    Ok(())
+}
+
+fn tenants(spec: &Spec) -> Result<(), Refused> {
+    for (at, tenant) in spec.tenants.iter().enumerate() {
+        let wrong = |why: String| Err(Refused::Tenant { id: tenant.id, why });
+        if tenant.id >= Tenant::MOST {
+            return wrong(format!("tenants are numbered below {}", Tenant::MOST));
+        }
+        if spec.tenants[..at].iter().any(|t| t.id == tenant.id || t.name == tenant.name) {
+            return wrong("it is named twice".into());
+        }
+        if let Some((name, _)) = tenant.sizes.iter().find(|(n, _)| !spec.regions.iter().any(|r| r.name == *n))
+        {
+            return wrong(format!("it says how large {name:?} is, and there is no such region"));
+        }
+    }
+    match spec.tenants.iter().map(|t| u64::from(t.producers)).sum::<u64>() {
+        0 => Err(Refused::Producers),
+        1..=1024 => Ok(()),
+        found => Err(Refused::Size { what: "the number of producers", found, most: 1024 }),
+    }
+}
+
+fn regions(spec: &Spec) -> Result<(), Refused> {
+    let wrong =
+        |region: &Region, why: &str| Err(Refused::Region { name: region.name.clone(), why: why.into() });
+    for (at, region) in spec.regions.iter().enumerate() {
+        let named = region.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && region.name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && region.name.len() <= 32;
+        if !named {
+            return wrong(
+                region,
+                "a name is up to 32 letters, digits and _, and does not start with a digit",
+            );
+        }
+        if [ARG, OBSERVABLE].contains(&&*region.name) {
+            return wrong(region, "the name is taken");
+        }
+        if spec.regions[..at].iter().any(|r| r.name == region.name) {
+            return wrong(region, "it is named twice");
+        }
+        if region.elem == Type::Bool {
+            return wrong(region, "memory does not hold bool");
+        }
+        if region.shared && region.access != Access::Read {
+            return wrong(region, "what tenants share can only be read");
+        }
+    }
+    match spec.regions.iter().find(|r| r.name == "data") {
+        Some(data) if data.elem != Type::U32 || data.access != Access::ReadWrite || data.shared => {
+            wrong(data, "data holds u32, is written, and every tenant has its own")
+        }
+        Some(_) => Ok(()),
+        None => Err(Refused::Region { name: "data".into(), why: "it always exists".into() }),
+    }
+}
+
+/// Refuses handlers that share an opcode or a name, or take what is not theirs.
+fn distinct(spec: &Spec) -> Result<(), Refused> {
+    for (at, handler) in spec.handlers.iter().enumerate() {
+        let wrong = |why: &str| Err(refused(handler, why));
+        if handler.op.reserved() {
+            return wrong("the opcode is reserved");
+        }
+        if spec.handlers[..at].iter().any(|h| h.op == handler.op) {
+            return wrong("another handler has the opcode");
+        }
+        let taken = spec.handlers[..at].iter().any(|h| h.name == handler.name)
+            || crate::protocol::Opcode::named(&handler.name).is_some()
+            || RESERVED.contains(&&*handler.name);
+        if taken {
+            return wrong("the name is taken");
+        }
+    }
+    Ok(())
+}
+
+/// Names of the kernel's own functions.
+const RESERVED: &[&str] = &[
+    "main", "dispatch", "packed", "arity", "printf", "retire", "follow", "check", "ready", "look", "pick",
+    "route",
+];
+
+fn refused(handler: &Handler, why: impl Into<String>) -> Refused {
+    Refused::Handler { name: handler.name.clone(), op: handler.op, why: why.into() }
+}
+
+/// Checks a handler.
+fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
+    let wrong = |why: String| Err(refused(handler, why));
+    if let Some(why) = &handler.error {
+        return wrong(why.clone());
+    }
+    let valid = match validate(handler.module.clone()) {
+        Ok(valid) => valid,
+        Err(invalid) => {
+            return wrong(format!("it is not valid\n{}", invalid.report(&handler.name, None, false)));
+        }
+    };
+    for (_, decl) in valid.buffers.iter() {
+        buffer(spec, decl).map_err(|why| refused(handler, format!("buffer {:?} {why}", decl.name)))?;
+    }
+    let named = |m: &Module| m.functions.iter().find(|(_, f)| f.name == handler.name).map(|(at, _)| at);
+    let Some(func) = named(&valid) else {
+        return wrong("it has no function of that name".into());
+    };
+    let function = &valid.functions[func];
+    if !function.params.is_empty() || function.results != [Type::U32] || valid.kernels().any(|k| k == func) {
+        return wrong("its function takes nothing and gives a u32".into());
+    }
+    let module = inline(&valid, usize::MAX).module;
+    let Some(func) = named(&module) else { return wrong("it has no function of that name".into()) };
+    let arity = ops(handler, &module, func)?;
+    Ok(Ready { handler, checked: Checked { module, func, width: handler.width, fueled: true }, arity })
+}
+
+/// Refuses buffers that are not a handler's to name.
+fn buffer(spec: &Spec, decl: &BufferDecl) -> Result<(), String> {
+    if decl.space == Space::Shared {
+        return Ok(());
+    }
+    if decl.space == Space::Host {
+        return Err("lies in host memory, which is not a handler's to reach".into());
+    }
+    if decl.name == ARG {
+        let right =
+            decl.elem == Type::U32 && decl.len == Len::Fixed(ARGS.into()) && decl.access == Access::Read;
+        return if right { Ok(()) } else { Err(format!("is `[u32; {ARGS}] global read`")) };
+    }
+    let (elem, access) = match spec.regions.iter().find(|r| r.name == decl.name) {
+        Some(region) => (region.elem, region.access),
+        None if decl.name == OBSERVABLE => (Type::U32, Access::ReadWrite),
+        None => return Err("is no region of the workspace".into()),
+    };
+    if decl.elem != elem || decl.len != Len::Launch {
+        return Err(format!("is `[{elem}; ?]`: how long a region is depends on the tenant"));
+    }
+    if access == Access::Read && decl.access != Access::Read {
+        return Err("is a region that is only read".into());
+    }
+    Ok(())
+}
+
+/// Refuses what a handler may not do; how many arguments it reads.
+fn ops(handler: &Handler, module: &Valid, func: pelton_ir::arena::Func) -> Result<u32, Refused> {
+    let mut arity = 0;
+    for (_, node) in module.functions[func].insts() {
+        let no = |why: &str| Err(refused(handler, format!("`{}` {why}", node.op.row().name)));
+        let lane = handler.width == Width::Lane;
+        match node.op {
+            Op::Backoff => return no("waits, and a handler never does"),
+            Op::AsyncLoad | Op::AsyncWait => return no("runs on no device yet"),
+            Op::Group | Op::Groups => return no("says where it runs, which is not a handler's to know"),
+            op if lane && op.row().effect == Effect::Sync => {
+                return no("needs lanes that run together: make the handler group-wide");
+            }
+            _ => {}
+        }
+        let arg = node.buffer().is_some_and(|b| module.buffers[b].name == ARG);
+        if arg && node.op != Op::Len {
+            let known = node.args.first().and_then(|arg| arg.constant()).map(|c| c.bits() as u32 + 1);
+            let wide = matches!(node.attr, Attr::Atomic(..));
+            if wide {
+                return no("does not read arguments; `load` does");
+            }
+            arity = arity.max(known.unwrap_or(ARGS).min(ARGS));
+        }
+        let region = node.buffer().is_some_and(|b| module.buffers[b].space == Space::Global);
+        if region && matches!(node.op, Op::LoadWide | Op::StoreWide) {
+            return no("cannot be kept within a tenant's region");
+        }
+    }
+    Ok(arity)
+}

@@ -1,0 +1,104 @@
+//! Which ring a group turns to next.
+//!
+//! Levels are looked through from the most urgent down, the producers of a level in turn. Every so many windows the
+//! level that has waited longest goes first instead. So a level with something to do is served at least once in `every ×
+//! levels` windows of each group, and each of its producers once in `producers` such turns.
+
+use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::types::{Order, Scope};
+
+use super::kit::{Kit, U32, state};
+use super::spec::Claim;
+use crate::protocol::control;
+
+/// No ring.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Writes the choice: the ring to turn to, or [`NONE`]. `ready` says whether a ring has something for this group.
+pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: Callee<u32, bool>) -> Callee<(), u32> {
+    let (levels, producers) = (kit.layout.levels, kit.layout.producers);
+    let look = m.function::<u32, u32>("look", |f, level| {
+        let first = f.load(kit.shared.cursor.at(level));
+        f.count((0u32, producers, 1u32), f.lit(NONE), |rings, k, none| {
+            let at = first + k;
+            let ring = level * producers + f.select(at.ge(producers), at - producers, at);
+            f.when(f.call(ready, ring), || rings.leave(ring));
+            none
+        })
+    });
+    m.function("pick", |f, ()| {
+        let Claim::Priority { every } = kit.spec.claim else {
+            return f.call(look, f.lit(0));
+        };
+        let turn = f.load(kit.shared.state.at(state::TURN));
+        let guard = (turn % every).eq(every - 1);
+        let (best, _) = f.count((0u32, levels, 1u32), (f.lit(NONE), f.lit(0)), |all, level, (best, age)| {
+            let found = f.call(look, level);
+            let some = found.ne(NONE);
+            f.when(some & !guard, || all.leave((found, age)));
+            let waited = turn - f.load(kit.shared.served.at(level));
+            let better = some & (best.eq(NONE) | waited.gt(age));
+            (f.select(better, found, best), f.select(better, waited, age))
+        });
+        if kit.counts() {
+            f.when(guard & best.ne(NONE), || kit.count(f, f.lit(control::STARVATION), f.lit(1)));
+        }
+        best
+    })
+}
+
+/// Notes that a ring has been served.
+pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, level: U32<'b>) {
+    let producers = kit.layout.producers;
+    let turn = f.load(kit.shared.state.at(state::TURN));
+    f.store(kit.shared.served.at(level), turn);
+    f.store(kit.shared.state.at(state::TURN), turn + 1);
+    let next = ring - level * producers + 1;
+    f.store(kit.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
+}
+
+/// The level of a ring.
+pub(super) fn level<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
+    if kit.layout.levels == 1 { f.lit(0) } else { ring / kit.layout.producers }
+}
+
+/// Takes credit for so many tasks of a tenant; what is left of it if there is not enough.
+pub(super) fn credit<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>, count: U32<'b>) -> U32<'b> {
+    let quota = kit.host_word(f, tenant + control::QUOTAS);
+    f.choose(
+        quota.eq(0),
+        || count,
+        || {
+            let claims = kit.control.at(tenant + control::CLAIMS);
+            let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
+            let room = f.cast::<i32>(quota - f.cast::<u32>(before));
+            let taken = f.min(f.cast::<u32>(f.max(room, 0i32)), count);
+            give(f, kit, tenant, count - taken);
+            taken
+        },
+    )
+}
+
+/// Gives credit back.
+pub(super) fn give<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>, count: U32<'b>) {
+    f.when(count.ne(0), || {
+        let claims = kit.control.at(tenant + control::CLAIMS);
+        f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
+    });
+}
+
+/// Whether a tenant may run anything now.
+pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> pelton_ir::builder::Val<'b, bool> {
+    let mask = kit.host_word(f, tenant + control::MASKS);
+    let quota = kit.host_word(f, tenant + control::QUOTAS);
+    let claims = f.atomic_load(Order::Relaxed, Scope::Device, kit.control.at(tenant + control::CLAIMS));
+    let room = f.cast::<i32>(quota - f.cast::<u32>(claims)).gt(0i32);
+    mask.ne(0) & (quota.eq(0) | room)
+}
+
+/// Backs off, for longer the longer there has been nothing to do: spins, gives its core away, sleeps.
+pub(super) fn rest<'b>(f: &'b Body<'b>, idle: U32<'b>) {
+    let over = f.min(idle - 2047, 1000u32);
+    let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);
+    f.backoff(f.select(idle.lt(1024u32), 0u32, short));
+}

@@ -1,0 +1,203 @@
+//! What runs in a slot: the handler of its opcode, the one handler there is, or what is built in.
+//!
+//! Every function here takes a *call*: the task's place in the window, where its words are, the number of its slot, its
+//! opcode, its tenant and what that tenant may do. It gives a status and a value. A status of 0 says that the task has
+//! not ended: it is group-wide and runs when the window's other tasks have, or it is a fence.
+
+use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::types::{Order, Scope};
+
+use super::adapt::{Adapted, Args, Checked};
+use super::handler::{Visible, Width};
+use super::kit::{Kit, U32, state};
+use super::{builtin, packed, print, spec};
+use crate::protocol::{Code, Opcode, Status, slot};
+
+/// Task, place of its words, slot number, opcode, tenant, mask.
+type Params = (u32, u32, u32, u32, u32, u32);
+
+/// Gives status and value.
+pub(super) type Call = Callee<Params, (u32, u32)>;
+
+/// An opcode and what runs for it.
+pub(super) struct Entry {
+    pub op: Opcode,
+    pub width: Width,
+    pub visible: Visible,
+    /// How many arguments it reads.
+    pub arity: u32,
+    /// Its counter.
+    pub counter: u32,
+    pub whole: Adapted,
+    /// The same for a task in a packed slot, if it can be in one.
+    pub inner: Option<Adapted>,
+}
+
+/// Everything that can run.
+pub(super) struct Table {
+    pub entries: Vec<Entry>,
+    pub call: Call,
+}
+
+/// A user's handler, ready to be written into the kernel.
+pub(super) struct Ready<'s> {
+    pub handler: &'s super::handler::Handler,
+    pub checked: Checked,
+    pub arity: u32,
+}
+
+/// Writes all handlers and the function that chooses among them.
+pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: &[Ready<'_>]) -> Table {
+    let fused = kit.spec.body == spec::Body::Fused;
+    let mut entries = Vec::new();
+    if !fused {
+        for (op, name, visible, checked) in builtin::functions() {
+            let arity = op.arity().unwrap_or(0);
+            entries.push(entry(m, kit, (op, name, visible, arity), &checked, true));
+        }
+    }
+    for Ready { handler, checked, arity } in ready {
+        let facts = (handler.op, &*handler.name, handler.visible, *arity);
+        entries.push(entry(m, kit, facts, checked, !fused));
+    }
+    let call = if fused { alone(m, kit, &entries[0]) } else { choose(m, kit, &entries) };
+    Table { entries, call }
+}
+
+fn entry(
+    m: &mut Builder,
+    kit: &Kit<'_>,
+    (op, name, visible, arity): (Opcode, &str, Visible, u32),
+    checked: &Checked,
+    packs: bool,
+) -> Entry {
+    let packs = packs && op.code() <= u8::MAX.into() && checked.width == Width::Lane;
+    let counter = kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
+    let whole = checked.adapt(m, kit, name, Args::Slot);
+    let inner = packs.then(|| checked.adapt(m, kit, &format!("{name}.packed"), Args::Word));
+    Entry { op, width: checked.width, visible, arity, counter, whole, inner }
+}
+
+/// Counts a task, and says whether others may look at what it wrote.
+pub(super) fn note<'b>(f: &'b Body<'b>, kit: &Kit<'_>, counter: u32, visible: Visible) {
+    if kit.counts() {
+        f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
+    }
+    if visible == Visible::Memory {
+        f.store(kit.shared.state.at(state::DIRTY), 1);
+    }
+}
+
+/// How a task ends whose handler gave this result: with its first fault, if there was one.
+pub(super) fn end<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>, result: U32<'b>) -> (U32<'b>, U32<'b>) {
+    let fault = f.load(kit.shared.faults.at(task));
+    let well = fault.eq(0);
+    let status = f.select(well, Status::Done.code(), Status::Fault.code());
+    (status, f.select(well, result, fault))
+}
+
+/// A task that ends at once.
+fn ends<'b>(f: &'b Body<'b>, status: Status, value: u32) -> (U32<'b>, U32<'b>) {
+    (f.lit(status.code()), f.lit(value))
+}
+
+/// Runs a handler, or puts its task aside until the whole group is there.
+fn run<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    entry: &Entry,
+    (task, at, tenant): (U32<'b>, U32<'b>, U32<'b>),
+) -> (U32<'b>, U32<'b>) {
+    note(f, kit, entry.counter, entry.visible);
+    match entry.width {
+        Width::Lane => {
+            let result = f.call(entry.whole, (task, at, tenant));
+            end(f, kit, task, result)
+        }
+        Width::Group => {
+            let wides = kit.shared.state.at(state::WIDES);
+            let place = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
+            f.store(kit.shared.wide.at(place), task);
+            ends(f, Status::Empty, 0)
+        }
+    }
+}
+
+/// Starts a task: no fault yet, all its fuel.
+fn start<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>) {
+    f.store(kit.shared.faults.at(task), 0);
+    if !kit.spec.handlers.is_empty() {
+        f.store(kit.shared.fuel.at(task), kit.spec.fuel);
+    }
+}
+
+/// What a tenant may do: bit i allows opcode i, the last bit all others.
+pub(super) fn allows<'b>(f: &'b Body<'b>, mask: U32<'b>, op: U32<'b>) -> pelton_ir::builder::Val<'b, bool> {
+    ((mask >> f.min(op, 31)) & 1).ne(0)
+}
+
+/// The one handler there is.
+fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &Entry) -> Call {
+    m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, _slot, op, tenant, mask)| {
+        start(f, kit, task);
+        let known = op.eq(entry.op.code());
+        f.choose(
+            known & allows(f, mask, op),
+            || run(f, kit, entry, (task, at, tenant)),
+            || {
+                let cancelled = op.eq(Opcode::CANCEL.code());
+                let code = f.select(known, Code::DENIED.code(), Code::UNKNOWN.code());
+                let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
+                (status, f.select(cancelled, 0, code))
+            },
+        )
+    })
+}
+
+/// The handler of the opcode.
+fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Call {
+    let print = print::write(m, kit);
+    let packed = packed::write(m, kit, entries);
+    let counter = |op| kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
+    m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, number, op, tenant, mask)| {
+        start(f, kit, task);
+        let cancel = op.eq(Opcode::CANCEL.code());
+        let may = cancel | allows(f, mask, op);
+        let dispatch = || {
+            let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
+            for entry in entries {
+                switch = switch.case([entry.op.code()], || run(f, kit, entry, (task, at, tenant)));
+            }
+            switch
+                .case([Opcode::PRINTF.code()], || {
+                    note(f, kit, counter(Opcode::PRINTF), Visible::Memory);
+                    let format = f.cast::<u32>(kit.source.load(f, at + slot::ARG / 2));
+                    f.choose(
+                        (format - 1).lt(u32::from(u16::MAX)),
+                        || (f.lit(Status::Done.code()), f.call(print, (at, number))),
+                        || ends(f, Status::Fault, Code::ARGUMENTS.code()),
+                    )
+                })
+                .case([Opcode::PACKED_SLOT.code()], || {
+                    note(f, kit, counter(Opcode::PACKED_SLOT), Visible::Memory);
+                    let result = f.call(packed, (task, at, tenant, mask));
+                    end(f, kit, task, result)
+                })
+                .case([Opcode::BATCH_FENCE.code()], || {
+                    note(f, kit, counter(Opcode::BATCH_FENCE), Visible::Memory);
+                    let count = f.cast::<u32>(kit.source.load(f, at + slot::ARG / 2));
+                    f.choose(
+                        count.gt(kit.layout.slots()),
+                        || ends(f, Status::Fault, Code::ARGUMENTS.code()),
+                        || {
+                            f.store(kit.shared.state.at(state::FENCED), 1);
+                            ends(f, Status::Empty, 0)
+                        },
+                    )
+                })
+                .case([Opcode::CANCEL.code()], || ends(f, Status::Cancelled, 0))
+                .default(|| ends(f, Status::Fault, Code::UNKNOWN.code()))
+        };
+        f.choose(may, dispatch, || ends(f, Status::Fault, Code::DENIED.code()))
+    })
+}

@@ -1,0 +1,135 @@
+//! Drained batches: one pass over slots that the host has filled.
+//!
+//! Groups claim windows from a count until there are none. Every slot says whose it is; what is not published, what belongs to a
+//! tenant that is disabled and what is beyond a tenant's credit is left as it is. SHUTDOWN ends the pass: windows that
+//! nobody has claimed by then are left.
+
+use pelton_ir::builder::{Body, Builder};
+use pelton_ir::types::{Order, Scope};
+
+use super::claim;
+use super::far::fetch;
+use super::kit::{Frontier, Kit, U32, U64};
+use super::tenant::Tenant;
+use super::window::{Runner, Window};
+use crate::protocol::{Code, Opcode, Status, control, slot};
+
+/// The words of [`Frontier::front`] that only drained batches have.
+pub(super) mod word {
+    /// The first slot that nobody has claimed.
+    pub const NEXT: u32 = 2;
+    /// Whether the pass has ended.
+    pub const ENDED: u32 = 3;
+}
+
+/// Writes the kernel.
+pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
+    let kit = run.kit;
+    let window = kit.layout.window;
+    m.kernel("main", |f| {
+        let all = f.cast::<u32>(f.load(kit.start.at(0)));
+        f.forever::<(), ()>((), |claims, ()| {
+            let first = f.choose(
+                f.lane().eq(0),
+                || {
+                    run.clear(f);
+                    let ended = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(word::ENDED));
+                    let next = frontier.front.at(word::NEXT);
+                    f.choose(
+                        ended.eq(0),
+                        || {
+                            f.cast::<u32>(f.atomic_add(
+                                Order::Relaxed,
+                                Scope::Device,
+                                next,
+                                u64::from(window),
+                            ))
+                        },
+                        || f.lit(u32::MAX),
+                    )
+                },
+                || f.lit(0),
+            );
+            let first = f.group_broadcast(first, 0).named("first");
+            f.when(first.ge(all), || claims.leave(()));
+            let count = f.min(all - first, window).named("count");
+            let (base, from) = (f.lit(0), f.cast::<u64>(first));
+            if kit.source.words.handle() != kit.slots.handle() {
+                fetch(f, kit, base, from, count);
+            }
+            let nobody = f.lit(0);
+            let window = Window {
+                ring: nobody,
+                level: nobody,
+                base,
+                first: from,
+                count,
+                tenant: nobody,
+                mask: nobody,
+            };
+            run.run(f, window);
+        });
+    });
+}
+
+/// Decides whether a slot is to be run, and by `call` with its tenant and mask if so.
+pub(super) fn guard<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    (word, at): (U64<'b>, U32<'b>),
+    call: impl FnOnce(U32<'b>, U32<'b>) -> (U32<'b>, U32<'b>),
+) -> (U32<'b>, U32<'b>) {
+    let owner = kit.source.load(f, at + slot::TENANT / 2);
+    let tenant = f.cast::<u32>(owner);
+    let left = || (f.lit(Status::Published.code()), f.lit(0));
+    let wrong = || (f.lit(Status::Fault.code()), f.lit(Code::MALFORMED.code()));
+    let published = f.cast::<u32>(word).eq(Status::Published.code());
+    f.choose(
+        published,
+        || {
+            f.choose(
+                tenant.lt(Tenant::MOST),
+                || {
+                    let mask = kit.host_word(f, tenant + control::MASKS);
+                    let may = f.choose(mask.ne(0), || claim::credit(f, kit, tenant, f.lit(1)), || f.lit(0));
+                    f.choose(
+                        may.ne(0),
+                        || admitted(f, kit, (word, owner), tenant, || call(tenant, mask)),
+                        left,
+                    )
+                },
+                wrong,
+            )
+        },
+        left,
+    )
+}
+
+/// Counts a slot that is run, and runs it unless it ends the pass.
+fn admitted<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    (word, owner): (U64<'b>, U64<'b>),
+    tenant: U32<'b>,
+    call: impl FnOnce() -> (U32<'b>, U32<'b>),
+) -> (U32<'b>, U32<'b>) {
+    if kit.counts() {
+        let row = f.group() * kit.layout.row();
+        let priority = f.min(f.cast::<u32>(owner >> 32), 4);
+        for counter in [f.lit(control::DONE_COUNT), tenant + control::CLAIMS, priority + control::LEVELS] {
+            f.atomic_add(Order::Relaxed, Scope::Group, kit.rows.at(row + counter), 1u64);
+        }
+    }
+    let (Some(frontier), ends) = (&kit.frontier, f.cast::<u32>(word >> 32).eq(Opcode::SHUTDOWN.code()))
+    else {
+        return call();
+    };
+    f.choose(
+        ends,
+        || {
+            f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(word::ENDED), 1u64);
+            (f.lit(Status::Done.code()), f.lit(0))
+        },
+        call,
+    )
+}

@@ -1,0 +1,37 @@
+//! Why a `Spec` cannot be assembled.
+
+use crate::protocol::Opcode;
+
+/// Why a `Spec` cannot be assembled.
+#[allow(missing_docs)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// A value of an axis that does not work here.
+    #[error("{axis} = {value}: {why}")]
+    Axis { axis: &'static str, value: &'static str, why: &'static str },
+    /// A number out of range.
+    #[error("{what} is {found}; it is at least 1 and at most {most}")]
+    Size { what: &'static str, found: u64, most: u64 },
+    /// Rings wrap by masking.
+    #[error("a ring has {found} slots, which is not a power of two")]
+    Slots { found: u32 },
+    /// Nobody could use it.
+    #[error("there are no producers: a tenant needs at least one")]
+    Producers,
+    /// A tenant that cannot be.
+    #[error("tenant {id}: {why}")]
+    Tenant { id: u32, why: String },
+    /// A region that cannot be.
+    #[error("region {name:?}: {why}")]
+    Region { name: String, why: String },
+    /// A handler that cannot be.
+    #[error("handler {name:?} ({op}): {why}")]
+    Handler { name: String, op: Opcode, why: String },
+    /// A format that PRINTF cannot say.
+    #[error("format {id}: {why}")]
+    Format { id: usize, why: String },
+    /// The kernel that came out is not valid: a defect of Pelton.
+    #[error("the assembled kernel is not valid:\n{0}")]
+    Kernel(String),
+}

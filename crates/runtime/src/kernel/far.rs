@@ -1,0 +1,200 @@
+//! Far rings: one group polls the host for everybody, the others claim windows in device memory.
+//!
+//! The first group to arrive is the router, whichever that is: a group that starts late finds the place taken. It moves each tail
+//! that a producer has stored into device memory, and the lane that acquired the tail is the one that releases it: a worker that
+//! acquires the tail there sees the slots behind it. It also keeps the host's control words in device memory, so that no
+//! worker looks at host memory but for slots.
+//!
+//! Where subgroups progress independently, each takes its share of the rings; elsewhere one lane polls them in turn.
+
+use pelton_ir::builder::{Body, Buf, Builder, Callee};
+use pelton_ir::types::{Need, Order, Scope};
+
+use super::claim::{self, NONE};
+use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
+use super::window::{Runner, Window};
+use crate::protocol::control;
+
+/// How many times the router looks at the rings before it looks at the control words again.
+const ROUNDS: u32 = 64;
+
+/// The words of [`Far::flags`].
+mod flag {
+    /// How many groups have arrived.
+    pub const ARRIVED: u32 = 0;
+    /// Whether to halt.
+    pub const HALT: u32 = 1;
+}
+
+/// Where the router puts a ring's tail.
+fn tail(ring: U32<'_>) -> U32<'_> {
+    ring * (2 * STRIDE)
+}
+
+/// Where the groups keep what they have claimed of it.
+fn claimed(ring: U32<'_>) -> U32<'_> {
+    ring * (2 * STRIDE) + STRIDE
+}
+
+/// Writes the kernel. `independent` says whether subgroups progress independently.
+pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, independent: bool) {
+    let kit = run.kit;
+    if independent {
+        m.need(Need::Subgroups);
+    }
+    let route = route(m, kit, far, independent);
+    let ready = ready(m, kit, far);
+    let pick = claim::write(m, kit, ready);
+    m.kernel("main", |f| {
+        let first = f.lane().eq(0);
+        let ticket = f.choose(
+            first,
+            || f.atomic_add(Order::Relaxed, Scope::Device, far.flags.at(flag::ARRIVED), 1),
+            || f.lit(0),
+        );
+        let ticket = f.group_broadcast(ticket, 0).named("ticket");
+        f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, far, pick));
+    });
+}
+
+/// The router: tails, control words, stop.
+fn route(m: &mut Builder, kit: &Kit<'_>, far: &Far, independent: bool) -> Callee<(), ()> {
+    let rings = kit.layout.rings.len() as u32;
+    m.function("route", |f, ()| {
+        let (first, step) = match independent {
+            true => (f.subgroup(), (f.lanes() + (f.subgroup_size() - 1)) / f.subgroup_size()),
+            false => (f.lit(0), f.lit(1)),
+        };
+        let polls = match independent {
+            true => f.sublane().eq(0),
+            false => f.lane().eq(0),
+        };
+        f.when(polls, || {
+            f.forever::<_, ()>((f.lit(0), f.lit(0)), |poll, (round, idle)| {
+                f.when((round % ROUNDS).eq(0) & first.eq(0), || mirror(f, kit, far.mirror));
+                let moved = f.count((first, f.lit(rings), step), f.lit(false), |_, ring, moved| {
+                    moved | forward(f, far, ring)
+                });
+                // Pairs with the host's release.
+                let stop = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN));
+                f.when(stop.ne(0), || {
+                    f.atomic_store(Order::Release, Scope::Device, far.flags.at(flag::HALT), 1);
+                    poll.leave(());
+                });
+                let idle = f.select(moved, 0, idle + 1);
+                f.when(!moved, || claim::rest(f, idle));
+                (round + 1, idle)
+            });
+        });
+    })
+}
+
+/// Moves a tail into device memory, and says whether it had moved.
+fn forward<'b>(f: &'b Body<'b>, far: &Far, ring: U32<'b>) -> pelton_ir::builder::Val<'b, bool> {
+    // Pairs with the producer's release of the tail: the slots behind it are seen.
+    let now = f.atomic_load(Order::Acquire, Scope::System, far.tails.at(ring * STRIDE));
+    let there = far.route.at(tail(ring));
+    let moved = now.ne(f.atomic_load(Order::Relaxed, Scope::Device, there));
+    f.when(moved, || f.atomic_store(Order::Release, Scope::Device, there, now));
+    moved
+}
+
+/// Copies the host's control words.
+fn mirror<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: Buf<u32>) {
+    f.count((0u32, control::OBSERVABLES, 1u32), (), |_, word, ()| {
+        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(word));
+        f.atomic_store(Order::Relaxed, Scope::Device, mirror.at(word), value);
+    });
+}
+
+/// Whether a ring has something that nobody has claimed.
+fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
+    m.function("ready", |f, ring| {
+        let end = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(tail(ring)));
+        let from = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)));
+        f.choose(end.ne(from), || claim::open(f, kit, f.load(kit.rings.at(ring))), || f.lit(false))
+    })
+}
+
+/// A worker: claims windows, fetches their slots, runs them.
+fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) {
+    let kit = run.kit;
+    f.forever::<_, ()>(f.lit(0), |serve, idle| {
+        let (ring, first, count, halt) = f.choose(
+            f.lane().eq(0),
+            || {
+                // Pairs with the router's release.
+                let halt = f.atomic_load(Order::Acquire, Scope::Device, far.flags.at(flag::HALT));
+                run.clear(f);
+                let (ring, first, count) = f.choose(
+                    halt.eq(0),
+                    || {
+                        let ring = f.call(pick, ());
+                        let none = || (ring, f.lit(0u64), f.lit(0));
+                        f.choose(ring.eq(NONE), none, || take(f, kit, far, ring))
+                    },
+                    || (f.lit(NONE), f.lit(0u64), f.lit(0)),
+                );
+                (ring, first, count, halt)
+            },
+            || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0)),
+        );
+        let halt = f.group_broadcast(halt, 0);
+        f.when(halt.ne(0), || serve.leave(()));
+        let ring = f.group_broadcast(ring, 0).named("ring");
+        let first = f.group_broadcast(first, 0).named("first");
+        let count = f.group_broadcast(count, 0).named("count");
+        f.choose(
+            count.eq(0),
+            || {
+                claim::rest(f, idle);
+                idle + 1
+            },
+            || {
+                let tenant = f.load(kit.rings.at(ring));
+                let level = claim::level(f, kit, ring);
+                let base = ring * kit.layout.slots();
+                fetch(f, kit, base, first, count);
+                let mask = kit.host_word(f, tenant + control::MASKS);
+                run.run(f, Window { ring, level, base, first, count, tenant, mask });
+                f.when(f.lane().eq(0), || claim::served(f, kit, ring, level));
+                f.lit(0)
+            },
+        )
+    });
+}
+
+/// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
+fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b>, U64<'b>, U32<'b>) {
+    let workers = u64::from(kit.layout.groups - 1);
+    let tenant = f.load(kit.rings.at(ring));
+    let claims = far.route.at(claimed(ring));
+    let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
+    // Pairs with the router's release: what lies between the claim and this tail is seen.
+    let left = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring))) - from;
+    // A few tasks are spread, many are taken at once.
+    let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
+    let wanted = f.cast::<u32>(f.min(fair, left));
+    let count = claim::credit(f, kit, tenant, wanted);
+    let to = from + f.cast::<u64>(count);
+    let found = f.choose(
+        count.eq(0),
+        || from + 1u64,
+        || f.atomic_cas(Order::Relaxed, Scope::Device, claims, from, to),
+    );
+    let won = found.eq(from);
+    f.when(!won & kit.host_word(f, tenant + control::QUOTAS).ne(0), || claim::give(f, kit, tenant, count));
+    (ring, from, f.select(won, count, 0))
+}
+
+/// Copies the slots of a window: neighbouring lanes take neighbouring pieces of 16 bytes.
+pub(super) fn fetch<'b>(f: &'b Body<'b>, kit: &Kit<'_>, base: U32<'b>, first: U64<'b>, count: U32<'b>) {
+    const PIECES: u32 = LINE / 2;
+    f.count((f.lane(), count * PIECES, f.lanes()), (), |_, piece, ()| {
+        let position = first + f.cast::<u64>(piece / PIECES);
+        let from = (base + kit.slot(f, position)) * LINE + (piece % PIECES) * 2;
+        let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, kit.slots.at(from));
+        f.store_wide(Order::Relaxed, Scope::Group, kit.source.words.at(piece * 2), pair);
+    });
+    f.barrier();
+}

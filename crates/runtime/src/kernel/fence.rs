@@ -1,0 +1,152 @@
+//! Batch fences: never waited for by a lane.
+//!
+//! Where a group works through its own stripe, everything before a fence has ended once the window's records are posted, so the
+//! fence is *retired* right then. Where windows of a ring may end in any order, a fence is put aside: every window notes in
+//! `marks`, at its first position, where it ends, cut at fences, which have marks of their own. Marks follow each other, so whoever
+//! follows them from the frontier on finds up to where everything has ended, and retires the fences it meets.
+//!
+//! One group at a time does so. A group that has made marks adds one to the ring's count of news, and if the count was zero it
+//! is the one. Before it leaves it takes off what it has seen; if more has come meanwhile, it goes round again. The adds acquire and
+//! release, so the marks of all whose news it took off were seen.
+
+use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::types::{Order, Scope};
+
+use super::kit::{Frontier, Kit, LINE, STRIDE, U32, U64, state};
+use super::window::{Window, post};
+use crate::protocol::{Status, control, slot};
+
+/// The bit of a mark that says that it is a fence's.
+const FENCE: u64 = 1 << 63;
+
+/// How fences are retired.
+pub(super) struct Fences {
+    /// Position, number of the slot, tenant.
+    retire: Callee<(u64, u32, u32), ()>,
+    /// Ring and tenant, where windows may end in any order.
+    follow: Option<Callee<(u32, u32), ()>>,
+}
+
+impl Fences {
+    /// Writes the functions.
+    pub fn write(m: &mut Builder, kit: &Kit<'_>) -> Self {
+        let retire = retire(m, kit);
+        let follow = kit.frontier.as_ref().map(|frontier| follow(m, kit, frontier, retire));
+        Fences { retire, follow }
+    }
+
+    /// What comes after the records of a window.
+    pub fn after<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
+        if kit.spec.body == super::spec::Body::Fused {
+            return;
+        }
+        // Every lane's records are posted.
+        f.barrier();
+        f.when(f.lane().eq(0), || match (&kit.frontier, self.follow) {
+            (Some(frontier), Some(follow)) => {
+                mark(f, kit, frontier, window);
+                let news = frontier.front.at(window.ring * STRIDE + 1);
+                let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
+                f.when(before.eq(0), || f.call(follow, (window.ring, window.tenant)));
+            }
+            _ => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
+                each(f, kit, window, |position, number| {
+                    f.call(self.retire, (position, number, window.tenant))
+                });
+            }),
+        });
+    }
+}
+
+/// Goes through the fences of a window, in order.
+fn each<'b>(f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>, body: impl FnOnce(U64<'b>, U32<'b>)) {
+    f.count((f.lit(0), window.count, f.lit(1)), (), |_, task, ()| {
+        let low = f.cast::<u32>(f.load(kit.shared.records.at(task)));
+        f.when(low.eq(0), || {
+            let position = window.first + f.cast::<u64>(task);
+            body(position, window.base + kit.slot(f, position));
+        });
+    });
+}
+
+/// Notes where a window ends, and its fences.
+fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, frontier: &Frontier, window: Window<'b>) {
+    let set = |position: U64<'b>, mark: U64<'b>| {
+        let at = window.base + kit.slot(f, position);
+        f.atomic_store(Order::Relaxed, Scope::Device, frontier.marks.at(at), mark);
+    };
+    let last = window.first + f.cast::<u64>(window.count);
+    let fenced = f.load(kit.shared.state.at(state::FENCED)).ne(0);
+    let from = f.choose(
+        fenced,
+        || {
+            f.count((f.lit(0), window.count, f.lit(1)), window.first, |_, task, from| {
+                let low = f.cast::<u32>(f.load(kit.shared.records.at(task)));
+                let position = window.first + f.cast::<u64>(task);
+                f.choose(
+                    low.eq(0),
+                    || {
+                        f.when(from.ne(position), || set(from, position));
+                        let next = position + 1u64;
+                        set(position, next | FENCE);
+                        next
+                    },
+                    || from,
+                )
+            })
+        },
+        || window.first,
+    );
+    f.when(from.ne(last), || set(from, last));
+}
+
+/// Retires a fence: the epoch rises, the tenant's first observable has its tag, and it has ended.
+fn retire(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u64, u32, u32), ()> {
+    m.function("retire", |f, (position, number, tenant)| {
+        let word = |k: u32| match kit.drains() {
+            true => f.load(kit.slots.at(number * LINE + k)),
+            false => f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(number * LINE + k)),
+        };
+        let tenant = if kit.drains() { f.cast(word(slot::TENANT / 2)) } else { tenant };
+        let tag = f.cast::<u32>(word(slot::ARG / 2) >> 32);
+        // What ended before is seen by whoever sees the epoch.
+        f.fence(Order::AcqRel, Scope::System);
+        let before = f.atomic_add(Order::Relaxed, Scope::Device, kit.control.at(control::EPOCH), 1u64);
+        let column = kit.layout.areas.len() as u32;
+        let piece = tenant * ((column + 1) * 2) + column * 2;
+        let (first, len) = (f.load(kit.regions.at(piece)), f.load(kit.regions.at(piece + 1)));
+        f.when(len.ne(0), || f.atomic_store(Order::Relaxed, Scope::System, kit.observables.at(first), tag));
+        f.fence(Order::AcqRel, Scope::System);
+        let low = f.cast::<u64>(kit.generation(f, position) | Status::Done.code());
+        post(f, kit, number, low | (before + 1u64) << 32);
+    })
+}
+
+/// Follows the marks of a ring from its frontier on, while there is news.
+fn follow(
+    m: &mut Builder,
+    kit: &Kit<'_>,
+    frontier: &Frontier,
+    retire: Callee<(u64, u32, u32), ()>,
+) -> Callee<(u32, u32), ()> {
+    let slots = kit.layout.slots();
+    m.function("follow", |f, (ring, tenant)| {
+        let front = frontier.front.at(ring * STRIDE);
+        let news = frontier.front.at(ring * STRIDE + 1);
+        f.forever::<_, ()>(f.lit(1u64), |rounds, seen| {
+            let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
+            let to = f.forever::<_, U64<'_>>(from, |steps, at| {
+                let number = ring * slots + kit.slot(f, at);
+                let mark = f.atomic_load(Order::Relaxed, Scope::Device, frontier.marks.at(number));
+                let end = mark & !FENCE;
+                f.when(end.le(at), || steps.leave(at));
+                f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
+                end
+            });
+            f.atomic_store(Order::Relaxed, Scope::Device, front, to);
+            let before = f.atomic_sub(Order::AcqRel, Scope::Device, news, seen);
+            f.when(before.eq(seen), || rounds.leave(()));
+            before - seen
+        });
+    })
+}

@@ -1,0 +1,282 @@
+//! The buffers of a kernel in the making, and the small sums that all its parts share.
+
+use pelton_device::{Kind, Placement};
+use pelton_ir::arena::Buffer;
+use pelton_ir::builder::{Body, Buf, Builder, Val};
+use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
+
+use super::layout::{Area, Bound, Layout, word};
+use super::spec::{Lifetime, Report, Spec, Telemetry};
+use crate::protocol::{Status, control, log, slot};
+
+/// A value of 32 bits.
+pub(super) type U32<'b> = Val<'b, u32>;
+/// A value of 64 bits.
+pub(super) type U64<'b> = Val<'b, u64>;
+
+/// Words of 64 bits in a slot.
+pub(super) const LINE: u32 = (slot::WORDS / 2) as u32;
+
+/// Words between words that different sides or groups write.
+pub(super) const STRIDE: u32 = 16;
+
+/// Where the slots of a window are read, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub words: Buf<u64>,
+    /// Whether the host may write them meanwhile.
+    pub live: bool,
+}
+
+impl Source {
+    /// A word of 64 bits.
+    pub fn load<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
+        match self.live {
+            true => f.atomic_load(Order::Relaxed, Scope::System, self.words.at(at)),
+            false => f.load(self.words.at(at)),
+        }
+    }
+}
+
+/// Words that belong to a group.
+pub(super) struct Shared {
+    /// The position of the next task of each ring's own stripe.
+    pub heads: Buf<u64>,
+    /// Whether the line at the head of a ring has failed its check: 0 no, 1 seen, 2 counted.
+    pub suspect: Buf<u32>,
+    /// The window in which each level was last served.
+    pub served: Buf<u32>,
+    /// The producer from which each level is looked through.
+    pub cursor: Buf<u32>,
+    /// The completion records of a window.
+    pub records: Buf<u64>,
+    /// The first fault of each task of a window.
+    pub faults: Buf<u32>,
+    /// What is left of each task's fuel.
+    pub fuel: Buf<u32>,
+    /// The group-wide tasks of a window.
+    pub wide: Buf<u32>,
+    /// Tasks by opcode since the last window.
+    pub tally: Buf<u32>,
+    /// Single words, see below.
+    pub state: Buf<u32>,
+}
+
+/// The words of [`Shared::state`].
+pub(super) mod state {
+    /// The first task of the window that is not ready.
+    pub const LIMIT: u32 = 0;
+    /// How many group-wide tasks there are.
+    pub const WIDES: u32 = 1;
+    /// Whether there is a fence.
+    pub const FENCED: u32 = 2;
+    /// Whether others may look at what a task wrote.
+    pub const DIRTY: u32 = 3;
+    /// How many windows the group has served.
+    pub const TURN: u32 = 4;
+    /// How many there are.
+    pub const WORDS: u32 = 5;
+}
+
+/// What only far rings have.
+pub(super) struct Far {
+    /// The tails that producers write, sixteen words apart.
+    pub tails: Buf<u64>,
+    /// Tails and claims in device memory.
+    pub route: Buf<u64>,
+    /// How many groups have arrived, and whether to halt.
+    pub flags: Buf<u32>,
+    /// The host's control words in device memory.
+    pub mirror: Buf<u32>,
+}
+
+/// What rings have whose windows may end in any order.
+pub(super) struct Frontier {
+    /// Where a window, or a fence, that begins at a position ends.
+    pub marks: Buf<u64>,
+    /// Two words a ring: up to where all tasks have ended, and how many groups have news of it.
+    pub front: Buf<u64>,
+}
+
+/// The buffers of a kernel.
+pub(super) struct Kit<'s> {
+    pub spec: &'s Spec,
+    pub layout: Layout,
+    pub slots: Buf<u64>,
+    /// Where a task's words are read.
+    pub source: Source,
+    /// Completion records, unless nobody wants them.
+    pub done: Option<Buf<u64>>,
+    /// The host's control words.
+    pub host: Buf<u32>,
+    /// Counters that all groups add to.
+    pub control: Buf<u64>,
+    /// Counters of each group's own.
+    pub rows: Buf<u64>,
+    /// Where each stripe's positions start.
+    pub start: Buf<u64>,
+    /// Each ring's tenant.
+    pub rings: Buf<u32>,
+    /// First element and number of elements, by tenant and column.
+    pub regions: Buf<u32>,
+    pub observables: Buf<u32>,
+    pub log: Buf<u32>,
+    /// The buffers of the workspace, in the order of the layout.
+    pub areas: Vec<Buffer>,
+    pub shared: Shared,
+    pub far: Option<Far>,
+    pub frontier: Option<Frontier>,
+}
+
+/// Declares buffers and keeps a list of what the host binds.
+struct Declare<'m> {
+    m: &'m mut Builder,
+    bound: Vec<Bound>,
+}
+
+impl Declare<'_> {
+    fn buffer<T: Num>(&mut self, name: &str, len: u32, space: Space, access: Access) -> Buf<T> {
+        let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
+        let len = len.max(1);
+        self.bound.push(Bound { name: name.into(), kind, width: word(T::TYPE), len: len as usize });
+        self.m.buffer(name, Len::Launch, space, access)
+    }
+
+    /// Words that lanes write.
+    fn global<T: Num>(&mut self, name: &str, len: u32) -> Buf<T> {
+        self.buffer(name, len, Space::Global, Access::ReadWrite)
+    }
+
+    /// Words that are there when the kernel starts.
+    fn table<T: Num>(&mut self, name: &str, len: u32) -> Buf<T> {
+        self.buffer(name, len, Space::Global, Access::Read)
+    }
+
+    fn area(&mut self, area: &Area) -> Buffer {
+        let (name, len) = (format!("region.{}", area.region.name), area.total);
+        let access = area.region.access;
+        match area.region.elem {
+            Type::I32 => self.buffer::<i32>(&name, len, Space::Global, access).handle(),
+            Type::U64 => self.buffer::<u64>(&name, len, Space::Global, access).handle(),
+            Type::F32 => self.buffer::<f32>(&name, len, Space::Global, access).handle(),
+            Type::U32 | Type::Bool => self.buffer::<u32>(&name, len, Space::Global, access).handle(),
+        }
+    }
+
+    fn shared<T: Num>(&mut self, name: &str, len: u32) -> Buf<T> {
+        self.m.buffer(name, Len::Fixed(len.max(1).into()), Space::Shared, Access::ReadWrite)
+    }
+}
+
+impl<'s> Kit<'s> {
+    /// Declares what a kernel needs.
+    pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout) -> Self {
+        let drain = spec.lifetime == Lifetime::Drain;
+        let far = !drain && layout.placement == Placement::Far;
+        let (rings, window) = (layout.rings.len() as u32, layout.window);
+        let all = layout.all() * layout.slots();
+        let mut d = Declare { m, bound: Vec::new() };
+        let (space, access) =
+            if drain { (Space::Global, Access::ReadWrite) } else { (Space::Host, Access::Read) };
+        let slots = d.buffer("slots", all * LINE, space, access);
+        let done = (!drain || spec.report == Report::Full).then(|| {
+            let space = if drain { Space::Global } else { Space::Host };
+            d.buffer("done", all, space, Access::Write)
+        });
+        let host = d.buffer(
+            "host",
+            control::OBSERVABLES,
+            if drain { Space::Global } else { Space::Host },
+            Access::Read,
+        );
+        let far = far.then(|| Far {
+            tails: d.buffer("tails", rings * STRIDE, Space::Host, Access::Read),
+            route: d.global("route", rings * 2 * STRIDE),
+            flags: d.global("flags", 2),
+            mirror: d.global("mirror", control::OBSERVABLES),
+        });
+        let frontier = (drain || far.is_some())
+            .then(|| Frontier { marks: d.global("marks", all), front: d.global("front", rings * STRIDE) });
+        let columns = layout.areas.len() as u32 + 1;
+        let kit = Kit {
+            spec,
+            slots,
+            source: match far.is_some() || drain && layout.lanes > 1 {
+                true => Source { words: d.shared("window", window * LINE), live: false },
+                false => Source { words: slots, live: !drain },
+            },
+            done,
+            host,
+            control: d.global("control", control::OBSERVABLES),
+            rows: d.global("rows", layout.groups * layout.row()),
+            start: d.table("start", layout.all()),
+            rings: d.table("rings", rings),
+            regions: d.table("regions", super::tenant::Tenant::MOST * columns * 2),
+            observables: d.global("observables", layout.observed()),
+            log: d.global("log", log::WORDS as u32),
+            areas: layout.areas.iter().map(|area| d.area(area)).collect(),
+            shared: Shared {
+                heads: d.shared("heads", rings),
+                suspect: d.shared("suspect", rings),
+                served: d.shared("served", layout.levels),
+                cursor: d.shared("cursor", layout.levels),
+                records: d.shared("records", window),
+                faults: d.shared("faults", window),
+                fuel: d.shared("fuel", window),
+                wide: d.shared("wide", window),
+                tally: d.shared("tally", layout.ops.len() as u32),
+                state: d.shared("state", state::WORDS),
+            },
+            far,
+            frontier,
+            layout: layout.clone(),
+        };
+        layout.buffers = d.bound;
+        Kit { layout, ..kit }
+    }
+
+    /// Whether anything is counted.
+    pub fn counts(&self) -> bool {
+        self.spec.telemetry != Telemetry::Off
+    }
+
+    /// Whether batches are drained.
+    pub fn drains(&self) -> bool {
+        self.spec.lifetime == Lifetime::Drain
+    }
+
+    /// A control word of the host, as it is now.
+    pub fn host_word<'b>(&self, f: &'b Body<'b>, at: U32<'b>) -> U32<'b> {
+        match &self.far {
+            Some(far) => f.atomic_load(Order::Relaxed, Scope::Device, far.mirror.at(at)),
+            None if self.drains() => f.load(self.host.at(at)),
+            None => f.atomic_load(Order::Relaxed, Scope::System, self.host.at(at)),
+        }
+    }
+
+    /// The number of a position's slot in its stripe.
+    pub fn slot<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        f.cast::<u32>(position) & (self.layout.slots() - 1)
+    }
+
+    /// The generation of a position, in its place in a word.
+    pub fn generation<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        // A drained batch has no laps.
+        if self.drains() {
+            return f.lit(0);
+        }
+        f.cast::<u32>(position >> self.layout.log2) << slot::GENERATION_SHIFT
+    }
+
+    /// Word 0 of a slot that is ready at a position.
+    pub fn ready<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        self.generation(f, position) | Status::Published.code()
+    }
+
+    /// Adds to a counter of this group's own: nobody else writes it.
+    pub fn count<'b>(&self, f: &'b Body<'b>, counter: U32<'b>, by: U32<'b>) {
+        let at = f.group() * self.layout.row() + counter;
+        let old = f.atomic_load(Order::Relaxed, Scope::System, self.rows.at(at));
+        f.atomic_store(Order::Relaxed, Scope::System, self.rows.at(at), old + f.cast::<u64>(by));
+    }
+}

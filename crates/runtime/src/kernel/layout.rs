@@ -1,0 +1,231 @@
+//! Where everything of an assembled kernel lies: rings, stripes, regions, counters, buffers.
+//!
+//! The numbers are worked out once, from the `Spec` and what the device can do; the kernel is written from them and the
+//! host reads and writes by them.
+
+use pelton_device::{Caps, Kind, Placement, mapped::Width as Word};
+use pelton_ir::types::Type;
+
+use super::error::Refused;
+use super::spec::{Claim, Geometry, Lifetime, Spec};
+use super::tenant::{Region, Tenant, TenantId};
+use crate::protocol::{Opcode, control, slot};
+
+/// A ring: whose, and how urgent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// Its owner.
+    pub tenant: TenantId,
+    /// Which producer writes it, counted over the session.
+    pub producer: u32,
+    /// Its level, from the most urgent down; 0 where there is one.
+    pub level: u32,
+}
+
+/// A region of the workspace: one buffer, a piece for each tenant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Area {
+    /// The region.
+    pub region: Region,
+    /// Elements in all.
+    pub total: u32,
+    /// First element and number of elements, by tenant.
+    pub pieces: Vec<(u32, u32)>,
+}
+
+/// A buffer that the host binds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// Its name in the module.
+    pub name: String,
+    /// The memory it wants.
+    pub kind: Kind,
+    /// The size of its words.
+    pub width: Word,
+    /// How many.
+    pub len: usize,
+}
+
+/// Where everything lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Where rings lie.
+    pub placement: Placement,
+    /// Lanes of a group.
+    pub lanes: u32,
+    /// Groups that are launched, the router included.
+    pub groups: u32,
+    /// Slots of a stripe, as a power of two.
+    pub log2: u32,
+    /// The most tasks that a group takes at once.
+    pub window: u32,
+    /// Rings, the most urgent level first.
+    pub rings: Vec<Ring>,
+    /// Levels of priority.
+    pub levels: u32,
+    /// Producers in all.
+    pub producers: u32,
+    /// Stripes of a ring: a group each in near rings, one in far rings.
+    pub stripes: u32,
+    /// The workspace.
+    pub areas: Vec<Area>,
+    /// First observable and number of observables, by tenant.
+    pub observables: Vec<(u32, u32)>,
+    /// Opcodes that are counted, in the order of their counters.
+    pub ops: Vec<Opcode>,
+    /// What the host binds, in the order of the module.
+    pub buffers: Vec<Bound>,
+}
+
+/// Pieces of the workspace start at a multiple of this many bytes.
+pub const ALIGN: u32 = 64;
+
+impl Layout {
+    /// Works out where everything lies; buffers come as the kernel is written.
+    pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
+        let Geometry { slots, window, .. } = spec.geometry;
+        let (lanes, groups) = size(spec, caps)?;
+        let placement = match spec.placement.or_else(|| caps.placements.first().copied()) {
+            Some(placement) if caps.placements.contains(&placement) => placement,
+            Some(Placement::Near) => {
+                return Err(Refused::Axis {
+                    axis: "placement",
+                    value: "near",
+                    why: "the device has no such memory",
+                });
+            }
+            _ => Placement::Far,
+        };
+        let levels = spec.claim.levels();
+        let owners: Vec<TenantId> =
+            spec.tenants.iter().flat_map(|t| std::iter::repeat_n(t.id, t.producers as usize)).collect();
+        let rings = (0..levels)
+            .flat_map(|level| {
+                owners.iter().enumerate().map(move |(at, &tenant)| Ring {
+                    tenant,
+                    producer: at as u32,
+                    level,
+                })
+            })
+            .collect::<Vec<_>>();
+        let stripes = if placement == Placement::Near { groups } else { 1 };
+        let words = rings.len() as u64 * u64::from(stripes) * u64::from(slots) * (slot::WORDS / 2) as u64;
+        if words > u64::from(u32::MAX) {
+            return Err(Refused::Size {
+                what: "the words of all rings",
+                found: words,
+                most: u32::MAX.into(),
+            });
+        }
+        Ok(Layout {
+            placement,
+            lanes,
+            groups,
+            log2: slots.ilog2(),
+            window,
+            levels,
+            producers: owners.len() as u32,
+            rings,
+            stripes,
+            areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
+            observables: observables(&spec.tenants),
+            ops: ops(spec),
+            buffers: Vec::new(),
+        })
+    }
+
+    /// Slots of a stripe.
+    pub fn slots(&self) -> u32 {
+        1 << self.log2
+    }
+
+    /// Stripes of all rings.
+    pub fn all(&self) -> u32 {
+        self.rings.len() as u32 * self.stripes
+    }
+
+    /// Counters of a group: the control words, then one an opcode.
+    pub fn row(&self) -> u32 {
+        control::OBSERVABLES + self.ops.len() as u32
+    }
+
+    /// Observables of all tenants.
+    pub fn observed(&self) -> u32 {
+        self.observables.iter().map(|(at, len)| at + len).max().unwrap_or(0)
+    }
+
+    /// The region of that name.
+    pub fn area(&self, name: &str) -> Option<&Area> {
+        self.areas.iter().find(|area| area.region.name == name)
+    }
+}
+
+/// Lanes and groups.
+fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32), Refused> {
+    let Geometry { slots, lanes, groups, window } = spec.geometry;
+    let limit = |what, found: u32, least: u32, most: u32| {
+        let (found, most) = (u64::from(found), u64::from(most));
+        if found < least.into() || found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
+    };
+    limit("the number of slots", slots, 1, Geometry::MAX_SLOTS)?;
+    if !slots.is_power_of_two() {
+        return Err(Refused::Slots { found: slots });
+    }
+    limit("the window", window, 1, Geometry::MAX_WINDOW.min(slots))?;
+    limit("the share of the device in percent", spec.share, 1, 100)?;
+    let lanes = lanes.unwrap_or(caps.lanes);
+    limit("the number of lanes", lanes, 1, caps.max_lanes)?;
+    let persistent = spec.lifetime == Lifetime::Persistent;
+    let part = |groups: u32| ((u64::from(groups) * u64::from(spec.share) / 100) as u32).max(1);
+    let most = if persistent { part(caps.resident) } else { u32::MAX };
+    // A router of its own is one more group, where groups suit the cores.
+    let suits = part(caps.groups);
+    let far =
+        persistent && spec.placement.or_else(|| caps.placements.first().copied()) == Some(Placement::Far);
+    let groups = groups.unwrap_or(suits).saturating_add(u32::from(far && !caps.independent_subgroups));
+    limit("the number of groups", groups, 1 + u32::from(far), most)?;
+    if let Claim::Priority { every } = spec.claim {
+        limit("every how many windows the longest unserved level comes", every, 1, 1 << 16)?;
+    }
+    Ok((lanes, groups))
+}
+
+fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {
+    let step = ALIGN / (region.elem.bits() / 8).max(1);
+    let mut pieces = vec![(0, 0); Tenant::MOST as usize];
+    let mut total = 0u64;
+    for tenant in tenants.iter().filter(|t| t.id < Tenant::MOST) {
+        let len = tenant.len(region);
+        let at = if region.shared { 0 } else { total };
+        pieces[tenant.id as usize] = (at as u32, len);
+        total = total.max(at + u64::from(len).next_multiple_of(step.into()));
+    }
+    if total > u64::from(u32::MAX) {
+        return Err(Refused::Size { what: "the elements of a region", found: total, most: u32::MAX.into() });
+    }
+    Ok(Area { region: region.clone(), total: (total as u32).max(1), pieces })
+}
+
+fn observables(tenants: &[Tenant]) -> Vec<(u32, u32)> {
+    let mut pieces = vec![(0, 0); Tenant::MOST as usize];
+    let mut total = 0u32;
+    for tenant in tenants.iter().filter(|t| t.id < Tenant::MOST) {
+        pieces[tenant.id as usize] = (total, tenant.observables);
+        total = total.saturating_add(tenant.observables);
+    }
+    pieces
+}
+
+/// The opcodes that are counted.
+fn ops(spec: &Spec) -> Vec<Opcode> {
+    let own = spec.handlers.iter().map(|h| h.op);
+    match spec.body {
+        super::spec::Body::Fused => own.collect(),
+        super::spec::Body::Dispatch => super::builtin::OPS.iter().copied().chain(own).collect(),
+    }
+}
+
+/// The bits that a value of memory has.
+pub(super) fn word(elem: Type) -> Word {
+    Word::of(elem)
+}

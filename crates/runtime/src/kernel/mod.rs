@@ -1,0 +1,33 @@
+//! The megakernel: from a [`Spec`] to a module that every device runs.
+//!
+//! [`assemble`] writes the kernel from parts: handlers made safe ([`handler`]), a switch over their opcodes, windows of tasks
+//! with their completion records, fences, and one of three outer loops: near rings, far rings, drained batches. What comes
+//! out is a module of the language like any other.
+
+pub mod handler;
+pub mod layout;
+pub mod spec;
+pub mod tenant;
+
+mod adapt;
+mod assemble;
+mod builtin;
+mod claim;
+mod dispatch;
+mod drain;
+mod error;
+mod far;
+mod fence;
+mod kit;
+mod near;
+mod packed;
+mod print;
+mod window;
+
+pub use assemble::{Assembled, assemble};
+pub use builtin::LATER;
+pub use error::Refused;
+pub use handler::{Class, Draft, Handler, Slot, Visible, Width};
+pub use layout::Layout;
+pub use spec::{Body, Claim, Geometry, Io, Lifetime, Report, Spec, Telemetry};
+pub use tenant::{Region, Tenant, TenantId};

@@ -1,0 +1,159 @@
+//! Near rings: every group polls a stripe of its own in each ring, so nobody claims anything.
+//!
+//! A line is taken when its generation is the one expected and its check holds; nothing is inferred from a neighbour. A line
+//! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it.
+
+use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::types::{Order, Scope};
+
+use super::claim::{self, NONE};
+use super::kit::{Kit, LINE, U32, U64, state};
+use super::window::{Runner, Window};
+use crate::protocol::{control, slot};
+
+/// The ring of a group that is to stop.
+const STOP: u32 = u32::MAX - 1;
+
+/// Writes the kernel.
+pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
+    let kit = run.kit;
+    let check = check(m, kit);
+    let ready = ready(m, kit, check);
+    let pick = claim::write(m, kit, ready);
+    m.kernel("main", |f| {
+        let rings = kit.layout.rings.len() as u32;
+        f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
+            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(f, kit, ring))));
+        });
+        f.barrier();
+        f.forever::<_, ()>(f.lit(0), |serve, idle| {
+            let (ring, head) = f.choose(f.lane().eq(0), || turn(f, run, pick), || (f.lit(NONE), f.lit(0u64)));
+            let ring = f.group_broadcast(ring, 0).named("ring");
+            let head = f.group_broadcast(head, 0).named("head");
+            f.when(ring.eq(STOP), || serve.leave(()));
+            f.choose(
+                ring.eq(NONE),
+                || {
+                    claim::rest(f, idle);
+                    idle + 1
+                },
+                || {
+                    let count = take(f, run, check, ring, head);
+                    f.select(count.eq(0), idle + 1, 0)
+                },
+            )
+        });
+    });
+}
+
+/// A group's stripe of a ring.
+fn stripe<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
+    ring * kit.layout.stripes + f.group()
+}
+
+/// The next ring and the position of its next task, chosen by one lane for its group.
+fn turn<'b>(f: &'b Body<'b>, run: Runner<'_>, pick: Callee<(), u32>) -> (U32<'b>, U64<'b>) {
+    let kit = run.kit;
+    // Pairs with the host's release: what it wrote before it asked is seen.
+    let stop = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN));
+    f.choose(
+        stop.ne(0),
+        || (f.lit(STOP), f.lit(0u64)),
+        || {
+            let ring = f.call(pick, ());
+            f.store(kit.shared.state.at(state::LIMIT), kit.layout.window);
+            (ring, f.load(kit.shared.heads.at(ring)))
+        },
+    )
+}
+
+/// Takes what is ready of a stripe and runs it; how many tasks that were.
+fn take<'b>(
+    f: &'b Body<'b>,
+    run: Runner<'_>,
+    check: Callee<u32, bool>,
+    ring: U32<'b>,
+    first: U64<'b>,
+) -> U32<'b> {
+    let kit = run.kit;
+    let base = stripe(f, kit, ring) * kit.layout.slots();
+    let limit = kit.shared.state.at(state::LIMIT);
+    f.count((f.lane(), f.lit(kit.layout.window), f.lanes()), (), |look, task, ()| {
+        let position = first + f.cast::<u64>(task);
+        let at = (base + kit.slot(f, position)) * LINE;
+        // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
+        let word = f.atomic_load(Order::Acquire, Scope::System, kit.slots.at(at));
+        let fresh = f.cast::<u32>(word).eq(kit.ready(f, position));
+        let whole = f.choose(fresh, || f.call(check, at), || f.lit(false));
+        f.when(!whole, || {
+            f.atomic_min(Order::Relaxed, Scope::Group, limit, task);
+            look.leave(());
+        });
+    });
+    f.barrier();
+    let tenant = f.load(kit.rings.at(ring));
+    let count = f.choose(
+        f.lane().eq(0),
+        || {
+            run.clear(f);
+            let ready = f.load(limit);
+            // The head was fresh a moment ago, so its check has failed.
+            let suspect = kit.shared.suspect.at(ring);
+            f.when(ready.eq(0), || f.store(suspect, f.max(f.load(suspect), 1)));
+            claim::credit(f, kit, tenant, ready)
+        },
+        || f.lit(0),
+    );
+    let count = f.group_broadcast(count, 0).named("count");
+    f.when(count.ne(0), || {
+        let level = claim::level(f, kit, ring);
+        let mask = kit.host_word(f, tenant + control::MASKS);
+        run.run(f, Window { ring, level, base, first, count, tenant, mask });
+        f.when(f.lane().eq(0), || {
+            f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
+            f.store(kit.shared.suspect.at(ring), 0);
+            claim::served(f, kit, ring, level);
+        });
+    });
+    count
+}
+
+/// Whether a ring has something for this group. A head that has failed its check must hold it now.
+fn ready(m: &mut Builder, kit: &Kit<'_>, check: Callee<u32, bool>) -> Callee<u32, bool> {
+    m.function("ready", |f, ring| {
+        let head = f.load(kit.shared.heads.at(ring));
+        let at = (stripe(f, kit, ring) * kit.layout.slots() + kit.slot(f, head)) * LINE;
+        let word = f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(at));
+        let fresh = f.cast::<u32>(word).eq(kit.ready(f, head));
+        f.choose(
+            fresh,
+            || {
+                let suspect = kit.shared.suspect.at(ring);
+                let before = f.load(suspect);
+                let whole = f.choose(before.eq(0), || f.lit(true), || f.call(check, at));
+                f.when(before.eq(1) & !whole, || {
+                    kit.count(f, f.lit(control::CHECKS), f.lit(1));
+                    f.store(suspect, 2);
+                });
+                whole & claim::open(f, kit, f.load(kit.rings.at(ring)))
+            },
+            || f.lit(false),
+        )
+    })
+}
+
+/// Whether a line is whole: its check is the xor of the other words, each rotated by its number.
+fn check(m: &mut Builder, kit: &Kit<'_>) -> Callee<u32, bool> {
+    m.function("check", |f, at| {
+        let words: Vec<U64<'_>> = (0..LINE).map(|k| kit.source.load(f, at + k)).collect();
+        let (mut even, mut odd) = (f.lit(0), f.lit(0));
+        for (k, word) in words.iter().enumerate().rev() {
+            let low = if k == slot::CHECK as usize / 2 { f.lit(0) } else { f.cast::<u32>(*word) };
+            even = f.rotl(even, 2) ^ low;
+            odd = f.rotl(odd, 2) ^ f.cast::<u32>(*word >> 32);
+        }
+        let sum = even ^ f.rotl(odd, 1);
+        let whole: Val<'_, bool> = sum.eq(f.cast::<u32>(words[slot::CHECK as usize / 2]));
+        whole
+    })
+}

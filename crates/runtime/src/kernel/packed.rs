@@ -1,0 +1,100 @@
+//! Packed slots: several small tasks in one.
+//!
+//! The slot is checked whole before the first task in it runs; then they run in order, and the first fault ends it. The
+//! rules are those of [`protocol::packed`](crate::protocol::packed), held equal by a test over every packing.
+
+use pelton_ir::builder::{Body, Builder, Callee, Val};
+
+use super::dispatch::{Entry, allows, note};
+use super::kit::{Kit, U32};
+use crate::protocol::{Code, fault, packed, slot};
+
+/// Writes the function: task, place of its words, tenant, mask; the last result. What goes wrong is in the task's fault.
+pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Callee<(u32, u32, u32, u32), u32> {
+    let arity = arity(m, entries);
+    m.function("packed", |f, (task, at, tenant, mask)| {
+        let byte = |k| byte(f, kit, at, k);
+        let (count, area) = (byte(f.lit(0)), byte(f.lit(1)));
+        // The arguments start at the word after the pairs.
+        let first = (count * 2 + 5) >> 2;
+        let shape = count.ge(1) & count.le(packed::MOST as u32) & (first + area).le(slot::ARGS as u32);
+        let whole = f.choose(
+            shape,
+            || {
+                f.count((f.lit(0), count, f.lit(1)), f.lit(true), |check, k, well| {
+                    let offset = byte(k * 2 + 3);
+                    let needs = f.call(arity, byte(k * 2 + 2));
+                    let fits = needs.ne(u32::MAX) & (offset + needs).le(area);
+                    f.when(!fits, || check.leave(f.lit(false)));
+                    well
+                })
+            },
+            || f.lit(false),
+        );
+        f.choose(
+            whole,
+            || {
+                f.count((f.lit(0), count, f.lit(1)), f.lit(0), |run, k, _| {
+                    let op = byte(k * 2 + 2);
+                    let args = (at << 1) + slot::ARG + first + byte(k * 2 + 3);
+                    let result = inner(f, kit, entries, (task, op, args, tenant, mask));
+                    let code = f.load(kit.shared.faults.at(task));
+                    f.when(code.ne(0), || {
+                        f.store(kit.shared.faults.at(task), code | k << fault::INNER_SHIFT);
+                        run.leave(result);
+                    });
+                    result
+                })
+            },
+            || {
+                f.store(kit.shared.faults.at(task), Code::MALFORMED.code());
+                f.lit(0)
+            },
+        )
+    })
+}
+
+/// How many arguments an opcode takes in a packed slot; none of those that cannot be in one.
+fn arity(m: &mut Builder, entries: &[Entry]) -> Callee<u32, u32> {
+    m.function("arity", |f, op| {
+        let mut switch = f.switch::<U32<'_>>(op);
+        for entry in entries.iter().filter(|entry| entry.inner.is_some()) {
+            switch = switch.case([entry.op.code()], || f.lit(entry.arity));
+        }
+        switch.default(|| f.lit(u32::MAX))
+    })
+}
+
+/// Runs one task of a packed slot.
+fn inner<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    entries: &[Entry],
+    (task, op, args, tenant, mask): (U32<'b>, U32<'b>, U32<'b>, U32<'b>, U32<'b>),
+) -> U32<'b> {
+    let may: Val<'b, bool> = allows(f, mask, op);
+    f.choose(
+        may,
+        || {
+            let mut switch = f.switch::<U32<'b>>(op);
+            for entry in entries {
+                let Some(inner) = entry.inner else { continue };
+                switch = switch.case([entry.op.code()], || {
+                    note(f, kit, entry.counter, entry.visible);
+                    f.call(inner, (task, args, tenant))
+                });
+            }
+            switch.default(|| f.lit(0))
+        },
+        || {
+            f.store(kit.shared.faults.at(task), Code::DENIED.code());
+            f.lit(0)
+        },
+    )
+}
+
+/// A byte of the argument words of a slot.
+fn byte<'b>(f: &'b Body<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
+    let word = kit.source.load(f, at + slot::ARG / 2 + (k >> 3));
+    f.cast::<u32>(word >> ((k & 7) << 3)) & 0xff
+}

@@ -1,0 +1,47 @@
+//! PRINTF: a record for the host to read, or one more that was lost.
+//!
+//! A record is taken by moving the cursor, so that no two lanes write one, and only while the host has read the one that it
+//! overwrites. Its first word comes last and carries the lap: a host that reads meanwhile takes only what is whole.
+
+use pelton_ir::builder::{Builder, Callee};
+use pelton_ir::types::{Order, Scope};
+
+use super::kit::{Kit, U32};
+use crate::protocol::{control, log, slot};
+
+/// How often a lane tries to move the cursor before it counts its record as lost.
+const TRIES: u32 = 64;
+
+/// Writes the function: place of the task's words and slot number; 1 if the record is there, 0 if it was lost.
+pub(super) fn write(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
+    m.function("printf", |f, (at, number)| {
+        let first = kit.source.load(f, at + slot::ARG / 2);
+        let second = kit.source.load(f, at + slot::ARG / 2 + 1);
+        let read = kit.host_word(f, f.lit(control::LOG_READ));
+        let written = f.count((0u32, TRIES, 1u32), f.lit(0), |tries, _, none| {
+            let cursor = f.atomic_load(Order::Relaxed, Scope::Device, kit.log.at(log::CURSOR));
+            f.when((cursor - read).ge(log::CAPACITY), || tries.leave(none));
+            let old =
+                f.atomic_cas(Order::Relaxed, Scope::Device, kit.log.at(log::CURSOR), cursor, cursor + 1);
+            f.when(old.eq(cursor), || {
+                let record = (cursor & (log::CAPACITY - 1)) * log::RECORD_WORDS + log::RECORDS;
+                let word = |k: u32, value: U32<'_>| {
+                    f.atomic_store(Order::Relaxed, Scope::System, kit.log.at(record + k), value);
+                };
+                word(log::A1, f.cast(first >> 32));
+                word(log::A2, f.cast(second));
+                word(log::SLOT, number);
+                let lap = (cursor / log::CAPACITY) << log::LAP_SHIFT;
+                let head = lap | f.cast::<u32>(first);
+                // Whoever sees the lap sees the rest.
+                f.atomic_store(Order::Release, Scope::System, kit.log.at(record), head);
+                tries.leave(f.lit(1));
+            });
+            none
+        });
+        f.when(written.eq(0), || {
+            f.atomic_add(Order::Relaxed, Scope::Device, kit.control.at(control::LOG_LOST), 1u64);
+        });
+        written
+    })
+}

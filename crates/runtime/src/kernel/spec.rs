@@ -1,0 +1,297 @@
+//! What megakernel is wanted, as plain data.
+//!
+//! A [`Spec`] is a value: it can be cloned, compared, hashed, printed and read back. Each way in which kernels differ is
+//! an axis of it, never another function. Nothing is checked here; [`assemble`](super::assemble) refuses what cannot be, by
+//! name.
+
+use std::time::Duration;
+
+use pelton_device::Placement;
+
+use super::handler::{Handler, Slot};
+use super::tenant::{Region, Tenant};
+use crate::protocol::Opcode;
+
+/// How many slots, lanes and groups. What is left open suits the device.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Geometry {
+    /// Slots of a ring, a power of two.
+    pub slots: u32,
+    /// Lanes of a group.
+    pub lanes: Option<u32>,
+    /// Groups.
+    pub groups: Option<u32>,
+    /// The most tasks that a group takes at once.
+    pub window: u32,
+}
+
+impl Geometry {
+    /// The most slots a ring may have.
+    pub const MAX_SLOTS: u32 = 1 << 24;
+    /// The most tasks a group may take at once.
+    pub const MAX_WINDOW: u32 = 256;
+
+    /// Rings of so many slots.
+    pub fn new(slots: u32) -> Self {
+        Geometry { slots, lanes: None, groups: None, window: Self::MAX_WINDOW.min(slots) }
+    }
+
+    /// Groups of so many lanes.
+    pub fn lanes(self, lanes: u32) -> Self {
+        Geometry { lanes: Some(lanes), ..self }
+    }
+
+    /// So many groups.
+    pub fn groups(self, groups: u32) -> Self {
+        Geometry { groups: Some(groups), ..self }
+    }
+
+    /// At most so many tasks at once.
+    pub fn window(self, window: u32) -> Self {
+        Geometry { window, ..self }
+    }
+}
+
+impl Default for Geometry {
+    /// Rings of 4,096 slots.
+    fn default() -> Self {
+        Geometry::new(4096)
+    }
+}
+
+/// How long the kernel stays.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Lifetime {
+    /// Until it is stopped; it is fed while it runs.
+    #[default]
+    Persistent,
+    /// One pass over a batch.
+    Drain,
+}
+
+/// Which tasks come first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Claim {
+    /// Windows in ring order, rings in turn.
+    #[default]
+    Owned,
+    /// A ring a level a producer, the most urgent first; every so many windows the level that has waited longest.
+    #[allow(missing_docs)]
+    Priority { every: u32 },
+}
+
+impl Claim {
+    /// By priority, with every eighth window for the level that has waited longest.
+    pub const PRIORITY: Claim = Claim::Priority { every: 8 };
+
+    /// How many rings a producer has.
+    pub fn levels(self) -> u32 {
+        match self {
+            Claim::Owned => 1,
+            Claim::Priority { .. } => crate::protocol::Priority::ALL.len() as u32,
+        }
+    }
+}
+
+/// What runs in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Body {
+    /// The handler of its opcode, or what is built in.
+    #[default]
+    Dispatch,
+    /// The one handler there is.
+    Fused,
+}
+
+/// How tasks ask the host for data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Io {
+    /// They do not.
+    #[default]
+    Off,
+    /// The kernel looks for answers as it goes.
+    Polled,
+    /// A task that misses waits aside.
+    OnMiss,
+}
+
+/// What comes back from a drained batch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Report {
+    /// Every slot's status and result.
+    #[default]
+    Full,
+    /// The control words alone.
+    Control,
+}
+
+/// What the kernel counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Telemetry {
+    /// Tasks by opcode, tenant and priority; latency of one task in 1,024.
+    #[default]
+    Sampled,
+    /// The same, and the latency of every task that is waited for.
+    Full,
+    /// Nothing.
+    Off,
+}
+
+/// What megakernel is wanted.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Spec {
+    /// Slots, lanes, groups.
+    pub geometry: Geometry,
+    /// How long it stays.
+    pub lifetime: Lifetime,
+    /// Where its rings lie; what suits the device unless said.
+    pub placement: Option<Placement>,
+    /// Which tasks come first.
+    pub claim: Claim,
+    /// What runs in a slot.
+    pub body: Body,
+    /// How tasks ask the host for data.
+    pub io: Io,
+    /// What comes back from a drained batch.
+    pub report: Report,
+    /// What it counts.
+    pub telemetry: Telemetry,
+    /// How much of the device it may take, in percent of the groups that are resident at once.
+    pub share: u32,
+    /// How long it may run without a sign of life from its host.
+    pub lease: Duration,
+    /// How many turns all loops of one task may take together; the task ends as a fault then.
+    pub fuel: u32,
+    /// The workspace. `data` is always there.
+    pub regions: Vec<Region>,
+    /// Who uses it. Tenant 0 is there unless others are named.
+    pub tenants: Vec<Tenant>,
+    /// What tasks can do beyond what is built in.
+    pub handlers: Vec<Handler>,
+    /// What PRINTF says, by format id.
+    pub formats: Vec<String>,
+}
+
+/// The least of everything: persistent, in ring order, with what is built in.
+impl Default for Spec {
+    fn default() -> Self {
+        Spec::new(Geometry::default())
+    }
+}
+
+/// One setter an axis.
+impl Spec {
+    /// A kernel of this geometry; everything else as by default.
+    pub fn new(geometry: Geometry) -> Self {
+        Spec {
+            geometry,
+            lifetime: Lifetime::default(),
+            placement: None,
+            claim: Claim::default(),
+            body: Body::default(),
+            io: Io::default(),
+            report: Report::default(),
+            telemetry: Telemetry::default(),
+            share: 100,
+            lease: Duration::from_secs(10),
+            fuel: 1 << 20,
+            regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
+            tenants: vec![Tenant::new(0)],
+            handlers: Vec::new(),
+            formats: Vec::new(),
+        }
+    }
+
+    /// Sets how long it stays.
+    pub fn lifetime(self, lifetime: Lifetime) -> Self {
+        Spec { lifetime, ..self }
+    }
+
+    /// Sets where its rings lie.
+    pub fn placement(self, placement: Placement) -> Self {
+        Spec { placement: Some(placement), ..self }
+    }
+
+    /// Sets which tasks come first.
+    pub fn claim(self, claim: Claim) -> Self {
+        Spec { claim, ..self }
+    }
+
+    /// Sets what runs in a slot.
+    pub fn body(self, body: Body) -> Self {
+        Spec { body, ..self }
+    }
+
+    /// Sets how tasks ask the host for data.
+    pub fn io(self, io: Io) -> Self {
+        Spec { io, ..self }
+    }
+
+    /// Sets what comes back from a drained batch.
+    pub fn report(self, report: Report) -> Self {
+        Spec { report, ..self }
+    }
+
+    /// Sets what it counts.
+    pub fn telemetry(self, telemetry: Telemetry) -> Self {
+        Spec { telemetry, ..self }
+    }
+
+    /// Sets how much of the device it may take, in percent.
+    pub fn share(self, share: u32) -> Self {
+        Spec { share, ..self }
+    }
+
+    /// Sets how long it may run without a sign of life from its host.
+    pub fn lease(self, lease: Duration) -> Self {
+        Spec { lease, ..self }
+    }
+
+    /// Sets how many turns all loops of one task may take together.
+    pub fn fuel(self, fuel: u32) -> Self {
+        Spec { fuel, ..self }
+    }
+
+    /// Adds a region to the workspace, or changes the one of that name. Handlers written from here on can name it.
+    pub fn region(mut self, region: Region) -> Self {
+        match self.regions.iter_mut().find(|r| r.name == region.name) {
+            Some(old) => *old = region,
+            None => self.regions.push(region),
+        }
+        self
+    }
+
+    /// Adds a tenant, or changes the one of that number.
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        match self.tenants.iter_mut().find(|t| t.id == tenant.id) {
+            Some(old) => *old = tenant,
+            None => self.tenants.push(tenant),
+        }
+        self
+    }
+
+    /// Gives tenant 0 so many producers.
+    pub fn producers(self, producers: u32) -> Self {
+        let tenant = self.tenants.iter().find(|t| t.id == 0).cloned().unwrap_or_else(|| Tenant::new(0));
+        self.tenant(tenant.producers(producers))
+    }
+
+    /// Adds an opcode that a lane runs. The closure runs now and leaves a function of the language; what is wrong with it
+    /// is said by [`assemble`](super::assemble).
+    pub fn handler(self, op: Opcode, build: impl for<'b> FnOnce(Slot<'b>)) -> Self {
+        let handler = Handler::new(op, &self.regions, build);
+        self.with(handler)
+    }
+
+    /// Adds a handler that was made before.
+    pub fn with(mut self, handler: Handler) -> Self {
+        self.handlers.push(handler);
+        self
+    }
+
+    /// Adds what PRINTF says for the next format id, from 0 on.
+    pub fn format(mut self, format: impl Into<String>) -> Self {
+        self.formats.push(format.into());
+        self
+    }
+}

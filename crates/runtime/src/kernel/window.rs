@@ -1,0 +1,183 @@
+//! A window of tasks, from the first handler to the last record.
+//!
+//! All lanes of the group come here together. Lane-wide tasks are dealt out to the lanes; group-wide ones are collected on
+//! the way and run afterwards by all lanes, one by one. Then come the counters, one fence for everything that others may
+//! look at, and the records: a host that sees a record sees all that the window wrote and counted. Fences come last.
+
+use pelton_ir::builder::{Body, Val};
+use pelton_ir::types::{Order, Scope};
+
+use super::dispatch::{Table, end};
+use super::fence::Fences;
+use super::handler::Width;
+use super::kit::{Kit, LINE, U32, U64, state};
+use crate::protocol::{Status, control, slot};
+
+/// Tasks that a group has taken: consecutive positions of one stripe.
+#[derive(Clone, Copy)]
+pub(super) struct Window<'b> {
+    pub ring: U32<'b>,
+    /// Its level, where there are several.
+    pub level: U32<'b>,
+    /// The number of the stripe's first slot among all slots.
+    pub base: U32<'b>,
+    /// The first position.
+    pub first: U64<'b>,
+    /// How many, the same in all lanes.
+    pub count: U32<'b>,
+    /// Whose they are. In a drained batch every slot says itself.
+    pub tenant: U32<'b>,
+    /// What that tenant may do.
+    pub mask: U32<'b>,
+}
+
+/// What windows of a kernel are run with.
+#[derive(Clone, Copy)]
+pub(super) struct Runner<'k> {
+    pub kit: &'k Kit<'k>,
+    pub table: &'k Table,
+    pub fences: &'k Fences,
+}
+
+/// Where a task of a window is.
+struct Place<'b> {
+    position: U64<'b>,
+    /// The number of its slot among all slots.
+    number: U32<'b>,
+    /// Its first word, where words are read.
+    at: U32<'b>,
+}
+
+/// The status of what a drained batch leaves as it is.
+const LEFT: u32 = Status::Published.code();
+
+impl<'k> Runner<'k> {
+    /// Makes ready for a window. One lane does; a barrier follows before [`run`](Runner::run).
+    pub fn clear<'b>(self, f: &'b Body<'b>) {
+        for word in [state::WIDES, state::FENCED, state::DIRTY] {
+            f.store(self.kit.shared.state.at(word), 0);
+        }
+    }
+
+    /// Runs a window.
+    pub fn run<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+        let kit = self.kit;
+        self.each(f, window, |task| {
+            let place = self.place(f, window, task);
+            let word = kit.source.load(f, place.at);
+            let op = f.cast::<u32>(word >> 32);
+            let call =
+                |tenant, mask| f.call(self.table.call, (task, place.at, place.number, op, tenant, mask));
+            let (status, value) = match kit.drains() {
+                true => super::drain::guard(f, kit, (word, place.at), call),
+                false => call(window.tenant, window.mask),
+            };
+            self.record(f, task, place.position, (status, value));
+        });
+        if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
+            self.wide(f, window);
+        }
+        f.barrier();
+        if kit.counts() {
+            self.count(f, window);
+            f.barrier();
+        }
+        f.when(f.load(kit.shared.state.at(state::DIRTY)).ne(0), || f.fence(Order::AcqRel, Scope::System));
+        self.each(f, window, |task| self.post(f, window, task));
+        self.fences.after(f, kit, window);
+    }
+
+    /// Deals the tasks of a window out to the lanes.
+    fn each<'b>(self, f: &'b Body<'b>, window: Window<'b>, body: impl FnOnce(U32<'b>)) {
+        f.count((f.lane(), window.count, f.lanes()), (), |_, task, ()| body(task.named("task")));
+    }
+
+    fn place<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) -> Place<'b> {
+        let position = window.first + f.cast::<u64>(task);
+        let number = window.base + self.kit.slot(f, position);
+        let copied = self.kit.source.words.handle() != self.kit.slots.handle();
+        let at = if copied { task } else { number } * LINE;
+        Place { position, number, at }
+    }
+
+    /// Notes how a task ended; status 0 says that it has not.
+    fn record<'b>(
+        self,
+        f: &'b Body<'b>,
+        task: U32<'b>,
+        position: U64<'b>,
+        (status, value): (U32<'b>, U32<'b>),
+    ) {
+        let generation = f.select(status.eq(0), 0, self.kit.generation(f, position));
+        let low = f.cast::<u64>(status | generation);
+        f.store(self.kit.shared.records.at(task), low | f.cast::<u64>(value) << 32);
+    }
+
+    /// Runs the group-wide tasks, one by one.
+    fn wide<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+        let kit = self.kit;
+        f.barrier();
+        let wides = f.group_broadcast(f.load(kit.shared.state.at(state::WIDES)), 0);
+        f.count((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
+            let task = f.group_broadcast(f.load(kit.shared.wide.at(k)), 0);
+            let place = self.place(f, window, task);
+            let op = f.group_broadcast(f.cast::<u32>(kit.source.load(f, place.at) >> 32), 0);
+            let tenant = match kit.drains() {
+                true => f.group_broadcast(f.cast::<u32>(kit.source.load(f, place.at + slot::TENANT / 2)), 0),
+                false => window.tenant,
+            };
+            let mut switch = f.switch::<U32<'b>>(op);
+            for entry in self.table.entries.iter().filter(|entry| entry.width == Width::Group) {
+                switch = switch.case([entry.op.code()], || f.call(entry.whole, (task, place.at, tenant)));
+            }
+            let result = switch.default(|| f.lit(0));
+            f.barrier();
+            f.when(f.lane().eq(0), || self.record(f, task, place.position, end(f, kit, task, result)));
+        });
+    }
+
+    /// Counts a window: by opcode, and by tenant and level where one window has one of each.
+    fn count<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+        let kit = self.kit;
+        let ops = kit.layout.ops.len() as u32;
+        f.count((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
+            let tally = f.load(kit.shared.tally.at(op));
+            f.when(tally.ne(0), || {
+                kit.count(f, op + control::OBSERVABLES, tally);
+                f.store(kit.shared.tally.at(op), 0);
+            });
+        });
+        if kit.drains() {
+            return;
+        }
+        f.when(f.lane().eq(0), || {
+            kit.count(f, f.lit(control::DONE_COUNT), window.count);
+            kit.count(f, window.tenant + control::CLAIMS, window.count);
+            kit.count(f, window.level + control::LEVELS, window.count);
+        });
+    }
+
+    /// Posts the record of a task that has ended.
+    fn post<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) {
+        let kit = self.kit;
+        let record = f.load(kit.shared.records.at(task));
+        let number = self.place(f, window, task).number;
+        let status = f.cast::<u32>(record) & 0xff;
+        let ended: Val<'b, bool> = if kit.drains() { status.gt(LEFT) } else { status.ne(0) };
+        f.when(ended, || post(f, kit, number, record));
+    }
+}
+
+/// Posts a record: to the host, or into the batch.
+pub(super) fn post<'b>(f: &'b Body<'b>, kit: &Kit<'_>, number: U32<'b>, record: U64<'b>) {
+    if kit.drains() {
+        let at = kit.slots.at(number * LINE);
+        let status = record & 0xffu64;
+        f.store(at, f.load(at) & !0xffff_ffffu64 | status);
+        if let Some(done) = kit.done {
+            f.store(done.at(number), record);
+        }
+    } else if let Some(done) = kit.done {
+        f.atomic_store(Order::Relaxed, Scope::System, done.at(number), record);
+    }
+}
