@@ -51,9 +51,6 @@ pub enum Malformed {
     /// A control word of the other side.
     #[error("control: word {word} ({name}) is not the host's to write", name = .name.to_lowercase())]
     Writer { word: u32, name: &'static str },
-    /// An index past the end of a table.
-    #[error("there is no {what} {index}, only {count}")]
-    Index { what: &'static str, index: usize, count: usize },
     /// A name that nothing has.
     #[error("there is no {what} {found:?}", what = .what.to_lowercase())]
     Name { what: &'static str, found: String },
