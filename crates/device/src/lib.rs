@@ -22,6 +22,7 @@ pub mod mapped;
 pub mod memory;
 pub mod null;
 pub mod reference;
+pub mod view;
 mod watch;
 
 use std::fmt;
@@ -35,6 +36,7 @@ pub use error::{DeviceError, Retry};
 pub use launch::{Ended, Launch, Outcome};
 pub use mapped::Width;
 pub use memory::{Kind, Memory};
+pub use view::{View, View32, View64};
 
 /// Something that runs kernels.
 pub trait Device: fmt::Debug + Send + Sync {

@@ -1,0 +1,145 @@
+//! A ring as the host sees it: publishing, completions, reuse.
+//!
+//! One source serves mapped memory, plain atomics and loom: a ring is generic over its [`Words`]. Positions are 64-bit counts
+//! that never wrap; position p lies in slot p mod capacity, and its generation is the lap, p / capacity. So only this lap's or the
+//! last lap's words can be met, and nothing is ever cleared.
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | publish | producer | words 1-7 of the line, then word 0 with release; far: the tail with release, once a batch |
+//! | take | device | word 0 with acquire and the check (near); the tail with acquire (far); then the line |
+//! | complete | device | effects, a fence, then the record |
+//! | see | waiter | the record with acquire: the effects are seen |
+//! | give up | ticket | `taken` at its first position, with release: all reads of the records are over |
+//! | reuse | producer | `taken` with acquire, and every record of the last lap is there: the slot may be written |
+//!
+//! A slot is written anew only after its record was posted, so after the device has read it, and after its ticket gave it up, so after
+//! the host has read the record, which the next lap overwrites. A record that nobody has read holds its slot: back-pressure, never
+//! loss.
+//!
+//! Cancelling is a request: the line is written again with the opcode CANCEL, check first, so that the device either takes the old
+//! line, or the new one, or sees a check that does not match and looks again. The record alone says which it was.
+
+mod words;
+
+pub use words::{Home, Lines, Words};
+
+use std::sync::atomic::Ordering;
+
+use pelton_device::memory::Line;
+
+use crate::protocol::slot::{self, generation};
+use crate::protocol::{Opcode, Record, Status};
+
+/// The host's side of a stripe.
+#[derive(Debug)]
+pub struct Ring<L, W> {
+    /// The slots of all stripes.
+    pub lines: L,
+    /// The records of all stripes.
+    pub done: W,
+    /// What tickets have given up: at a span's first slot, how many, and whether all were seen to have ended.
+    pub taken: W,
+    /// Where the tail is, if this is a far ring.
+    pub tail: Option<(W, usize)>,
+    /// The number of its first slot.
+    pub first: usize,
+    /// Slots, as a power of two.
+    pub log2: u32,
+}
+
+/// Says in `taken` that every record was seen.
+const SEEN: u64 = 1 << 32;
+
+impl<L: Lines, W: Words> Ring<L, W> {
+    /// Slots of the ring.
+    pub fn capacity(&self) -> u64 {
+        1 << self.log2
+    }
+
+    #[inline]
+    fn slot(&self, position: u64) -> usize {
+        self.first + (position & (self.capacity() - 1)) as usize
+    }
+
+    /// Publishes a task. `line` has its opcode, priority and arguments; the rest is filled in.
+    #[inline]
+    pub fn publish(&self, position: u64, mut line: Line) {
+        let word = slot::word0(Status::Published, generation(position, self.log2));
+        line[0] = line[0] & !u64::from(u32::MAX) | u64::from(word);
+        slot::seal(&mut line);
+        self.lines.put(self.slot(position), &line);
+    }
+
+    /// Shows what was published below `tail` to a far kernel; near ones look at the lines themselves.
+    #[inline]
+    pub fn commit(&self, tail: u64) {
+        match &self.tail {
+            // Pairs with the router's acquire.
+            Some((tails, at)) => tails.store(*at, tail, Ordering::Release),
+            None => self.lines.flush(),
+        }
+    }
+
+    /// Asks that a task be not run; `line` is what was published for it.
+    pub fn cancel(&self, position: u64, mut line: Line) {
+        line[0] = line[0] & u64::from(u32::MAX) | u64::from(Opcode::CANCEL.code()) << 32;
+        let word = slot::word0(Status::Published, generation(position, self.log2));
+        line[0] = line[0] & !u64::from(u32::MAX) | u64::from(word);
+        slot::seal(&mut line);
+        self.lines.patch(self.slot(position), &line);
+    }
+
+    /// How a task ended, if it has.
+    #[inline]
+    pub fn ended(&self, position: u64) -> Option<Record> {
+        // Pairs with the fence before the record: what the task wrote is seen.
+        let record = Record(self.done.load(self.slot(position), Ordering::Acquire));
+        record.is(generation(position, self.log2)).then_some(record)
+    }
+
+    /// The first of these positions that has not ended.
+    #[inline]
+    pub fn frontier(&self, from: u64, to: u64) -> u64 {
+        let mut at = from;
+        while at < to && self.ended(at).is_some() {
+            at += 1;
+        }
+        at
+    }
+
+    /// Gives up what was published at these positions: nobody will look at their records again. `seen` says that all
+    /// have ended.
+    #[inline]
+    pub fn give_up(&self, position: u64, count: u32, seen: bool) {
+        let word = u64::from(count) | if seen { SEEN } else { 0 };
+        // Pairs with the acquire in `reclaim`: reads of the records come before their reuse.
+        self.taken.store(self.slot(position), word, Ordering::Release);
+    }
+
+    /// The first position that still holds its slot, from `free` on; called by the producer alone. `seen` is how far it
+    /// knows that tasks have ended.
+    #[inline]
+    pub fn reclaim(&self, free: u64, tail: u64, seen: &mut u64) -> u64 {
+        let mut free = free;
+        while free < tail {
+            let slot = self.slot(free);
+            // Pairs with the release in `give_up`.
+            let word = self.taken.load(slot, Ordering::Acquire);
+            let end = free + (word & (SEEN - 1));
+            if word == 0 {
+                break;
+            }
+            if word & SEEN == 0 {
+                *seen = self.frontier((*seen).max(free), end);
+                if *seen < end {
+                    break;
+                }
+            }
+            // Only the producer looks at a word that it has cleared, until the next lap's ticket writes it.
+            self.taken.store(slot, 0, Ordering::Relaxed);
+            free = end;
+        }
+        free
+    }
+}

@@ -1,0 +1,106 @@
+//! What rings are made of: words of 64 bits, and lines of eight.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pelton_device::memory::Line;
+use pelton_device::{Memory, View64};
+
+use crate::protocol::slot;
+
+/// Words of 64 bits that both sides see.
+pub trait Words {
+    /// Loads a word.
+    fn load(&self, at: usize, order: Ordering) -> u64;
+    /// Stores a word.
+    fn store(&self, at: usize, value: u64, order: Ordering);
+}
+
+/// Slots that the host writes.
+pub trait Lines {
+    /// Writes a line so that whoever acquires its first word sees the rest.
+    fn put(&self, slot: usize, line: &Line);
+    /// Writes the first two words of a line anew, the second first.
+    fn patch(&self, slot: usize, line: &Line);
+    /// Sends the lines on their way.
+    fn flush(&self);
+}
+
+/// 64-bit words in a slot.
+const WORDS: usize = slot::WORDS / 2;
+
+impl<W: Words> Lines for W {
+    #[inline]
+    fn put(&self, slot: usize, line: &Line) {
+        for (k, word) in line.iter().enumerate().skip(1) {
+            self.store(slot * WORDS + k, *word, Ordering::Relaxed);
+        }
+        // Pairs with the acquire load of word 0 by the group whose stripe it is.
+        self.store(slot * WORDS, line[0], Ordering::Release);
+    }
+
+    fn patch(&self, slot: usize, line: &Line) {
+        self.store(slot * WORDS + 1, line[1], Ordering::Relaxed);
+        self.store(slot * WORDS, line[0], Ordering::Release);
+    }
+
+    fn flush(&self) {}
+}
+
+impl Words for [AtomicU64] {
+    #[inline]
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self[at].load(order)
+    }
+
+    #[inline]
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self[at].store(value, order);
+    }
+}
+
+impl Words for View64 {
+    #[inline]
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        Words::load(&**self, at, order)
+    }
+
+    #[inline]
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        Words::store(&**self, at, value, order);
+    }
+}
+
+/// Where the slots of a session lie.
+#[derive(Clone, Debug)]
+pub enum Home {
+    /// In memory that the host maps.
+    Mapped(View64),
+    /// At the device, which takes whole lines.
+    Near(Memory),
+}
+
+impl Lines for Home {
+    #[inline]
+    fn put(&self, slot: usize, line: &Line) {
+        match self {
+            Home::Mapped(words) => words.put(slot, line),
+            // The slot is one of the memory's own, so there is nothing to go wrong.
+            Home::Near(memory) => drop(memory.put(slot * WORDS, line)),
+        }
+    }
+
+    fn patch(&self, slot: usize, line: &Line) {
+        match self {
+            Home::Mapped(words) => words.patch(slot, line),
+            Home::Near(memory) => drop(memory.put(slot * WORDS, line)),
+        }
+    }
+
+    #[inline]
+    fn flush(&self) {
+        match self {
+            Home::Mapped(_) => {}
+            Home::Near(memory) => memory.flush(),
+        }
+    }
+}
