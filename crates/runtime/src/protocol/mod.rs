@@ -11,6 +11,7 @@
 //!
 //! Reading is strict: what no writer of the protocol can have written is [`Malformed`], and the error names the word.
 
+mod check;
 mod error;
 mod table;
 

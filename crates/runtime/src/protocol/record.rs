@@ -1,6 +1,6 @@
 //! The completion record: how a task ended, in one 64-bit store.
 
-use super::slot::{GENERATION_MASK, GENERATION_SHIFT, word0};
+use super::slot::{GENERATION_SHIFT, word0};
 use super::table::words;
 use super::{Fault, Malformed, Place, Status};
 
@@ -44,7 +44,7 @@ impl Record {
             End::Fault(fault) => (Status::Fault, fault.word()),
             End::Cancelled => (Status::Cancelled, 0),
         };
-        Record(word0(status, generation & GENERATION_MASK) as u64 | (value as u64) << 32)
+        Record(word0(status, generation) as u64 | (value as u64) << 32)
     }
 
     /// Whether it is of this generation, which says that the task has ended.

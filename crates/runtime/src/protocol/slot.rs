@@ -2,6 +2,7 @@
 
 use pelton_device::memory::Line;
 
+pub use super::check::{check, line_check, seal, sealed};
 use super::table::words;
 use super::{Opcode, Priority, Status};
 
@@ -48,54 +49,25 @@ words! {
 /// The generation of a position in a ring of 2^`log2` slots: how often the ring was gone round, modulo 2^24.
 #[inline]
 pub const fn generation(position: u64, log2: u32) -> u32 {
-    (position >> log2) as u32 & GENERATION_MASK
+    position.unbounded_shr(log2) as u32 & GENERATION_MASK
 }
 
-/// Word 0 of a slot, and the low word of a completion record.
+/// Word 0 of a slot, and the low word of a completion record. Only 24 bits of the generation count.
 #[inline]
 pub const fn word0(status: Status, generation: u32) -> u32 {
     status.code() | generation << GENERATION_SHIFT
 }
 
-/// The check of a slot: the xor of the other fifteen words, each rotated left by its number.
-///
-/// This is the definition; [`seal`] computes the same on lines.
-pub const fn check(words: &[u32; WORDS]) -> u32 {
-    let (mut sum, mut k) = (0, 0);
-    while k < WORDS {
-        if k != CHECK as usize {
-            sum ^= words[k].rotate_left(k as u32);
-        }
-        k += 1;
-    }
-    sum
-}
-
-/// The check of a line, whatever stands in its check word.
-///
-/// A word rotated by less than 32 is the xor of the two halves of the same word shifted in 64 bits. So all fifteen
-/// are shifted and summed in 64 bits, from the last to the first, and the halves are joined once.
+/// The line of a published slot of a live ring, sealed.
 #[inline]
-pub fn line_check(line: &Line) -> u32 {
-    let low = u64::from(u32::MAX);
-    let mut sum = 0u64;
-    for (k, pair) in line.iter().enumerate().rev() {
-        let even = if k == CHECK as usize / 2 { 0 } else { pair & low };
-        sum = sum << 2 ^ even ^ (pair >> 32) << 1;
-    }
-    sum as u32 ^ (sum >> 32) as u32
-}
-
-/// Puts the check into a line whose other words are ready.
-#[inline]
-pub fn seal(line: &mut Line) {
-    line[1] = line[1] & !u64::from(u32::MAX) | u64::from(line_check(line));
-}
-
-/// Whether a line carries its own check.
-#[inline]
-pub fn sealed(line: &Line) -> bool {
-    line[1] as u32 == line_check(line)
+pub fn live(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Line {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let word0 = word0(Status::Published, generation);
+    let args = |k: usize| pair(args[2 * k], args[2 * k + 1]);
+    let head = [pair(word0, opcode.code()), pair(0, priority.code())];
+    let mut line = [head[0], head[1], args(0), args(1), args(2), args(3), args(4), args(5)];
+    seal(&mut line);
+    line
 }
 
 /// A slot as words.
@@ -103,17 +75,6 @@ pub fn sealed(line: &Line) -> bool {
 pub struct Slot(pub [u32; WORDS]);
 
 impl Slot {
-    /// A published slot of a live ring, sealed.
-    pub fn live(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Slot {
-        let mut words = [0; WORDS];
-        words[STATUS as usize] = word0(Status::Published, generation & GENERATION_MASK);
-        words[OPCODE as usize] = opcode.code();
-        words[PRIORITY as usize] = priority.code();
-        words[ARG as usize..].copy_from_slice(args);
-        words[CHECK as usize] = check(&words);
-        Slot(words)
-    }
-
     /// The opcode.
     pub const fn opcode(&self) -> Opcode {
         Opcode::wire(self.0[OPCODE as usize])

@@ -62,7 +62,7 @@ proptest! {
 #[test]
 fn a_word_moved_to_another_place_breaks_the_check() {
     let args = std::array::from_fn(|k| 0x1234_5678 + k as u32);
-    let slot = Slot::live(3, Opcode::ATOMIC_ADD, Priority::High, &args);
+    let slot = Slot::from(slot::live(3, Opcode::ATOMIC_ADD, Priority::High, &args));
     assert!(slot.sealed());
     for k in 4..15 {
         let mut moved = slot;
@@ -74,7 +74,7 @@ fn a_word_moved_to_another_place_breaks_the_check() {
 #[test]
 fn a_live_slot_says_what_it_was_made_of() {
     let args = std::array::from_fn(|k| k as u32);
-    let slot = Slot::live(0xab_cdef, Opcode::wire(0x1234), Priority::Idle, &args);
+    let slot = Slot::from(slot::live(0xab_cdef, Opcode::wire(0x1234), Priority::Idle, &args));
     assert_eq!(slot.0[0], 0xabcd_ef01);
     assert_eq!(slot.0[1], 0x1234);
     assert_eq!(slot.0[3], 4);
@@ -88,7 +88,9 @@ fn generations_count_laps_modulo_2_to_the_24() {
     assert_eq!(slot::generation((1 << 36) - 1, 12), 0xff_ffff);
     assert_eq!(slot::generation(1 << 36, 12), 0);
     assert_eq!(slot::generation(u64::MAX, 0), 0xff_ffff);
+    assert_eq!(slot::generation(u64::MAX, 64), 0);
     assert_eq!(slot::word0(Status::Published, 0xff_ffff), 0xffff_ff01);
+    assert_eq!(slot::word0(Status::Done, 0x100_0002), 0x0000_0203);
 }
 
 #[test]
