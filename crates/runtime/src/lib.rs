@@ -1,7 +1,26 @@
 //! Pelton: a kernel that is launched once and fed for ever.
 //!
-//! What a host and a kernel say to each other is the [`protocol`]: slots, completions, control words, the debug log,
-//! all as data.
+//! Host threads publish small tasks into rings; a kernel resident on a device claims them, runs the handler of their
+//! opcode, and posts the result microseconds later. The modules are in the order in which a task passes them.
+
+pub mod protocol;
 
 pub mod kernel;
-pub mod protocol;
+
+pub mod ring;
+pub mod task;
+
+pub mod session;
+pub mod telemetry;
+
+mod deadline;
+mod error;
+
+pub use deadline::Deadline;
+pub use error::{Error, SubmitError, TaskError};
+pub use kernel::{Claim, Geometry, Handler, Region, Spec, Tenant, TenantId};
+pub use pelton_device as device;
+pub use pelton_ir as ir;
+pub use protocol::{Opcode, Priority};
+pub use session::{Patience, Producer, Session, Span, Ticket};
+pub use task::Task;

@@ -26,10 +26,9 @@ pub use words::{Home, Lines, Words};
 
 use std::sync::atomic::Ordering;
 
-use pelton_device::memory::Line;
-
 use crate::protocol::slot::{self, generation};
-use crate::protocol::{Opcode, Record, Status};
+use crate::protocol::{Opcode, Record};
+use crate::task::Task;
 
 /// The host's side of a stripe.
 #[derive(Debug)]
@@ -62,12 +61,10 @@ impl<L: Lines, W: Words> Ring<L, W> {
         self.first + (position & (self.capacity() - 1)) as usize
     }
 
-    /// Publishes a task. `line` has its opcode, priority and arguments; the rest is filled in.
+    /// Publishes a task.
     #[inline]
-    pub fn publish(&self, position: u64, mut line: Line) {
-        let word = slot::word0(Status::Published, generation(position, self.log2));
-        line[0] = line[0] & !u64::from(u32::MAX) | u64::from(word);
-        slot::seal(&mut line);
+    pub fn publish(&self, position: u64, task: &Task) {
+        let line = slot::live(generation(position, self.log2), task.op, task.priority, &task.args);
         self.lines.put(self.slot(position), &line);
     }
 
@@ -81,11 +78,10 @@ impl<L: Lines, W: Words> Ring<L, W> {
         }
     }
 
-    /// Asks that a task be not run; `line` is what was published for it.
-    pub fn cancel(&self, position: u64, mut line: Line) {
+    /// Asks that a task be not run. Who holds its ticket may: its slot is written by nobody else until it is given up.
+    pub fn cancel(&self, position: u64) {
+        let mut line = self.lines.line(self.slot(position));
         line[0] = line[0] & u64::from(u32::MAX) | u64::from(Opcode::CANCEL.code()) << 32;
-        let word = slot::word0(Status::Published, generation(position, self.log2));
-        line[0] = line[0] & !u64::from(u32::MAX) | u64::from(word);
         slot::seal(&mut line);
         self.lines.patch(self.slot(position), &line);
     }

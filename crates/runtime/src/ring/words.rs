@@ -21,6 +21,8 @@ pub trait Lines {
     fn put(&self, slot: usize, line: &Line);
     /// Writes the first two words of a line anew, the second first.
     fn patch(&self, slot: usize, line: &Line);
+    /// What was last written to a slot.
+    fn line(&self, slot: usize) -> Line;
     /// Sends the lines on their way.
     fn flush(&self);
 }
@@ -41,6 +43,10 @@ impl<W: Words> Lines for W {
     fn patch(&self, slot: usize, line: &Line) {
         self.store(slot * WORDS + 1, line[1], Ordering::Relaxed);
         self.store(slot * WORDS, line[0], Ordering::Release);
+    }
+
+    fn line(&self, slot: usize) -> Line {
+        std::array::from_fn(|k| self.load(slot * WORDS + k, Ordering::Relaxed))
     }
 
     fn flush(&self) {}
@@ -75,8 +81,13 @@ impl Words for View64 {
 pub enum Home {
     /// In memory that the host maps.
     Mapped(View64),
-    /// At the device, which takes whole lines.
-    Near(Memory),
+    /// At the device, which takes whole lines and is never read; so the host keeps a copy.
+    Near {
+        /// The slots.
+        memory: Memory,
+        /// The copy.
+        copy: View64,
+    },
 }
 
 impl Lines for Home {
@@ -84,15 +95,25 @@ impl Lines for Home {
     fn put(&self, slot: usize, line: &Line) {
         match self {
             Home::Mapped(words) => words.put(slot, line),
-            // The slot is one of the memory's own, so there is nothing to go wrong.
-            Home::Near(memory) => drop(memory.put(slot * WORDS, line)),
+            Home::Near { memory, copy } => {
+                copy.put(slot, line);
+                // The slot is one of the memory's own, so there is nothing to go wrong.
+                drop(memory.put(slot * WORDS, line));
+            }
         }
     }
 
     fn patch(&self, slot: usize, line: &Line) {
         match self {
             Home::Mapped(words) => words.patch(slot, line),
-            Home::Near(memory) => drop(memory.put(slot * WORDS, line)),
+            Home::Near { .. } => self.put(slot, line),
+        }
+    }
+
+    fn line(&self, slot: usize) -> Line {
+        match self {
+            Home::Mapped(words) => words.line(slot),
+            Home::Near { copy, .. } => copy.line(slot),
         }
     }
 
@@ -100,7 +121,7 @@ impl Lines for Home {
     fn flush(&self) {
         match self {
             Home::Mapped(_) => {}
-            Home::Near(memory) => memory.flush(),
+            Home::Near { memory, .. } => memory.flush(),
         }
     }
 }

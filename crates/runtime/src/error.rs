@@ -1,0 +1,104 @@
+//! What can go wrong between a `Spec` and a result.
+
+use pelton_device::DeviceError;
+
+use crate::kernel::{Refused, TenantId};
+use crate::protocol::{Fault, Malformed, Opcode, Priority};
+
+/// Why a session could not be launched, used or stopped.
+#[allow(missing_docs)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The `Spec` cannot be assembled.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The device did not do what was asked.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Words that are not of the protocol.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// No such tenant.
+    #[error("there is no tenant {0} in this session")]
+    Tenant(TenantId),
+    /// All producers of a tenant are in use.
+    #[error("tenant {tenant} has {count} producers, and all are in use")]
+    Producers { tenant: TenantId, count: u32 },
+    /// No such region.
+    #[error("there is no region {0:?}")]
+    Region(String),
+    /// A region of another type.
+    #[error("region {name:?} holds {holds}")]
+    Type { name: String, holds: pelton_ir::types::Type },
+    /// Beyond the end of a tenant's region.
+    #[error("elements {at}..{end} of region {name:?}, which has {len}", end = at + count)]
+    Range { name: String, at: usize, count: usize, len: usize },
+    /// The host cannot reach the words of that region.
+    #[error("region {0:?} is not mapped: copy it in and out")]
+    Mapped(String),
+    /// Not everything ended in time.
+    #[error("{left} tasks had not ended by the deadline")]
+    Late { left: u64 },
+    /// The session has ended.
+    #[error("the session has ended")]
+    Ended,
+    /// A thread could not be started.
+    #[error("no thread could be started")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a task was not taken. Nothing of it is visible to the kernel.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// There is no room: results wait to be taken, or the kernel is behind.
+    #[error("the ring is full: {room} of {wanted} slots are free")]
+    Full { room: u64, wanted: u64 },
+    /// More tasks at once than a ring can ever hold.
+    #[error("{wanted} tasks at once, and a ring has {slots} slots")]
+    Large { wanted: u64, slots: u64 },
+    /// An opcode that is not for producers.
+    #[error("{0} cannot be submitted to a session")]
+    Opcode(Opcode),
+    /// An opcode that does not run yet.
+    #[error("{0} does not run yet")]
+    Later(Opcode),
+    /// A priority in a session without priorities.
+    #[error("priority {0}: the session serves its rings in turn; ask for claim = priority")]
+    Priority(Priority),
+    /// Tasks of several priorities at once.
+    #[error("tasks that are submitted at once have one priority, not {0} and {1}")]
+    Mixed(Priority, Priority),
+    /// A fence that would have to reach beyond its own stripe.
+    #[error(
+        "a fence over {count} tasks, of which only the last {within} are in one stripe: submit them at once"
+    )]
+    Fence { count: u32, within: u64 },
+    /// The session has ended.
+    #[error("the session has ended")]
+    Ended,
+}
+
+/// Why a task has no result.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// It ended with a fault.
+    #[error("{0}")]
+    Fault(Fault),
+    /// It was cancelled, and never ran.
+    #[error("cancelled")]
+    Cancelled,
+    /// The session was stopped before it ran.
+    #[error("the session was stopped before it ran")]
+    Stopped,
+    /// The device was lost before it ended.
+    #[error("the device was lost")]
+    Lost,
+    /// It has not ended yet; it may be waited for again.
+    #[error("it has not ended yet")]
+    Late,
+}

@@ -1,0 +1,119 @@
+//! From a `Spec` to a running kernel: memory, tables, start.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use pelton_device::{Device, Launch, Memory, Placement, View64};
+
+use super::core::{Core, Memories, Stripe};
+use crate::error::Error;
+use crate::kernel::{Assembled, Layout, Lifetime, Refused, Spec, Tenant, assemble};
+use crate::protocol::control;
+use crate::ring::{Home, Ring};
+
+/// Assembles, allocates, fills in and starts.
+pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Core, Error> {
+    if spec.lifetime != Lifetime::Persistent {
+        let (axis, value, why) = ("lifetime", "drain", "a session is persistent; `Drain` runs batches");
+        return Err(Refused::Axis { axis, value, why }.into());
+    }
+    let Assembled { module, layout } = assemble(spec, device.caps())?;
+    let kernel = device.load(&module, None, layout.lanes)?;
+    let memories = memories(device, &layout)?;
+    fill(spec, &layout, &memories, start)?;
+    let mut launch = Launch::new(layout.groups).lease(spec.lease);
+    for (name, memory) in &memories.0 {
+        if let Some((buffer, _)) = module.buffers.iter().find(|(_, decl)| decl.name == *name) {
+            launch = launch.bind(buffer, memory.clone());
+        }
+    }
+    let need = |name: &str| memories.get(name).ok_or_else(|| Error::Region(name.into()));
+    let host = need("host")?.view32().ok_or_else(|| Error::Mapped("host".into()))?;
+    let stripes = stripes(&layout, &memories, start)?;
+    let run = kernel.launch(&launch)?;
+    Ok(Core::new(spec.clone(), layout, stripes, memories, host, run))
+}
+
+/// Memory for every buffer that the layout has. The optimiser may have dropped a buffer; its memory is harmless.
+pub(crate) fn memories(device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, Error> {
+    let one = |b: &crate::kernel::layout::Bound| Ok((b.name.clone(), device.alloc(b.kind, b.width, b.len)?));
+    Ok(Memories(layout.buffers.iter().map(one).collect::<Result<_, Error>>()?))
+}
+
+/// Puts in what the kernel finds when it starts.
+pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, start: u64) -> Result<(), Error> {
+    let put32 = |name: &str, words: &[u32]| match memories.get(name) {
+        Some(memory) => memory.upload(0, &words[..words.len().min(memory.len())]).map_err(Error::from),
+        None => Ok(()),
+    };
+    let put64 = |name: &str, words: &[u64]| match memories.get(name) {
+        Some(memory) => memory.upload(0, &words[..words.len().min(memory.len())]).map_err(Error::from),
+        None => Ok(()),
+    };
+    let mut host = vec![0u32; control::OBSERVABLES as usize];
+    host[control::TENANT_BASE as usize] = control::MASKS;
+    for tenant in &spec.tenants {
+        host[(control::MASKS + tenant.id) as usize] = tenant.mask;
+        host[(control::QUOTAS + tenant.id) as usize] = tenant.quota;
+    }
+    put32("host", &host)?;
+    put32("rings", &layout.rings.iter().map(|ring| ring.tenant).collect::<Vec<_>>())?;
+    put32("regions", &pieces(layout))?;
+    put64("start", &vec![start; layout.all() as usize])?;
+    // A line of sixteen words a ring: tails, claims, frontiers.
+    let lines = |every: usize| -> Vec<u64> {
+        let words = layout.rings.len() * every;
+        (0..words).map(|k| if k % 16 == 0 { start } else { 0 }).collect()
+    };
+    put64("tails", &lines(16))?;
+    put64("route", &lines(32))?;
+    put64("front", &lines(16))
+}
+
+/// First element and number of elements of every piece, by tenant and column; the last column is the observables.
+fn pieces(layout: &Layout) -> Vec<u32> {
+    let mut words = Vec::new();
+    for tenant in 0..Tenant::MOST as usize {
+        let areas = layout.areas.iter().map(|area| area.pieces[tenant]);
+        for (first, len) in areas.chain([layout.observables[tenant]]) {
+            words.extend([first, len]);
+        }
+    }
+    words
+}
+
+fn stripes(layout: &Layout, memories: &Memories, start: u64) -> Result<Vec<Stripe>, Error> {
+    let memory = |name: &str| memories.get(name).ok_or_else(|| Error::Region(name.into()));
+    let view = |name: &str| -> Result<View64, Error> {
+        memory(name)?.view64().ok_or_else(|| Error::Mapped(name.into()))
+    };
+    let own = |len: usize| -> Result<View64, Error> {
+        let memory = Memory::mapped(pelton_device::Kind::Host, pelton_device::Width::W64, len)?;
+        memory.view64().ok_or_else(|| Error::Mapped("taken".into()))
+    };
+    let slots = memory("slots")?;
+    let home = match slots.view64() {
+        Some(view) => Home::Mapped(view),
+        None => Home::Near { memory: slots.clone(), copy: own(slots.len())? },
+    };
+    let done = view("done")?;
+    let taken = own(done.len())?;
+    let tails = if layout.placement == Placement::Far { Some(view("tails")?) } else { None };
+    let stripe = |at: usize| Stripe {
+        ring: Ring {
+            lines: home.clone(),
+            done: done.clone(),
+            taken: taken.clone(),
+            tail: tails.clone().map(|tails| (tails, at * 16)),
+            first: at << layout.log2,
+            log2: layout.log2,
+        },
+        tail: AtomicU64::new(start),
+        free: AtomicU64::new(start),
+        start,
+        waiting: AtomicUsize::new(0),
+        waiters: OnceLock::new(),
+    };
+    Ok((0..layout.all() as usize).map(stripe).collect())
+}

@@ -1,0 +1,205 @@
+//! A live kernel: launched once, fed while it runs, stopped when told to.
+//!
+//! [`Session::launch`] assembles the kernel of a [`Spec`](crate::kernel::Spec), gives it its memory and starts it. Threads take a
+//! [`Producer`] each and submit tasks; a [`Ticket`] says how a task ended. Between submit and done nothing allocates and nothing
+//! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record.
+//!
+//! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish what it has taken and says what it left; tickets of
+//! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
+
+mod core;
+mod launch;
+mod producer;
+mod reaper;
+mod ticket;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pelton_device::{Device, Ended};
+
+pub(crate) use self::core::Core;
+use self::core::State;
+use crate::deadline::{Deadline, Pause};
+use crate::error::Error;
+use crate::kernel::layout::Layout;
+use crate::kernel::{Spec, TenantId};
+use crate::protocol::control;
+
+pub use producer::{Patience, Producer};
+pub use ticket::{Ends, Span, Ticket};
+
+/// What a stop left.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stopped {
+    /// Tasks that were published and never ran, by ring, in the order of the layout.
+    pub left: Vec<u64>,
+    /// Whether the kernel had to be told by the device, because it did not come back in time.
+    pub forced: bool,
+}
+
+impl Stopped {
+    /// Tasks that never ran.
+    pub fn total(&self) -> u64 {
+        self.left.iter().sum()
+    }
+}
+
+/// A live kernel. It can be used from any thread.
+#[derive(Debug)]
+pub struct Session {
+    core: Arc<Core>,
+    reaper: Option<JoinHandle<()>>,
+    /// How long a stop waits for the kernel before it uses the device's own.
+    grace: Duration,
+}
+
+impl Session {
+    /// Launches the kernel of a `Spec` on a device.
+    pub fn launch(device: &Arc<dyn Device>, spec: &Spec) -> Result<Session, Error> {
+        Session::launch_at(device, spec, 0)
+    }
+
+    /// The same, with every stripe's positions counted from `start`: a session that goes on where another ended.
+    pub fn launch_at(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Session, Error> {
+        let core = Arc::new(launch::launch(device, spec, start)?);
+        let shared = core.clone();
+        let reaper = std::thread::Builder::new()
+            .name("pelton-reaper".into())
+            .spawn(move || reaper::run(&shared))
+            .map_err(Error::Thread)?;
+        Ok(Session { core, reaper: Some(reaper), grace: Duration::from_millis(500) })
+    }
+
+    /// Sets how long a stop waits for what the kernel has taken.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// What it was launched with.
+    pub fn spec(&self) -> &Spec {
+        &self.core.spec
+    }
+
+    /// Where everything of its kernel lies.
+    pub fn layout(&self) -> &Layout {
+        &self.core.layout
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// A producer of a tenant that nobody uses. It goes back when it is dropped.
+    pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
+        if self.core.state() != State::Running {
+            return Err(Error::Ended);
+        }
+        let of = |index: &u32| self.core.layout.rings[*index as usize].tenant == tenant;
+        let count = (0..self.core.layout.producers).filter(of).count() as u32;
+        if !self.core.spec.tenants.iter().any(|t| t.id == tenant) {
+            return Err(Error::Tenant(tenant));
+        }
+        let mut idle = self.core.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match idle.iter().rposition(of) {
+            Some(at) => Ok(Producer::new(self.core.clone(), idle.remove(at))),
+            None => Err(Error::Producers { tenant, count }),
+        }
+    }
+
+    /// Sets what a tenant may do: bit i allows opcode i, bit 31 all from 31 on; 0 disables it.
+    pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
+        self.set(tenant, control::MASKS, mask)
+    }
+
+    /// Sets after how many tasks in all a tenant needs new credit; 0 is no limit.
+    pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
+        self.set(tenant, control::QUOTAS, quota)
+    }
+
+    fn set(&self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {
+        if !self.core.spec.tenants.iter().any(|t| t.id == tenant) {
+            return Err(Error::Tenant(tenant));
+        }
+        self.core.host[(table + tenant) as usize].store(value, Ordering::Release);
+        self.core.run.wake();
+        Ok(())
+    }
+
+    /// Waits until all that was published before has ended.
+    pub fn quiesce(&self, deadline: Deadline) -> Result<(), Error> {
+        let tails: Vec<u64> = self.core.stripes.iter().map(|s| s.tail.load(Ordering::Acquire)).collect();
+        let mut pause = Pause::default();
+        let mut from: Vec<u64> = self.core.stripes.iter().map(|s| s.free.load(Ordering::Acquire)).collect();
+        loop {
+            let mut left = 0;
+            for ((stripe, from), to) in self.core.stripes.iter().zip(&mut from).zip(&tails) {
+                // Slots that were given up have ended, and may hold the next lap.
+                *from = stripe.ring.frontier((*from).max(stripe.free.load(Ordering::Acquire)), *to);
+                left += to.saturating_sub(*from);
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            if self.core.state() != State::Running {
+                return Err(Error::Ended);
+            }
+            if pause.slow() {
+                self.core.watch();
+                if deadline.passed() {
+                    return Err(Error::Late { left });
+                }
+            }
+            pause.turn();
+        }
+    }
+
+    /// Stops the kernel: it takes nothing new, finishes what it has taken, and ends. After a grace the device's own stop is
+    /// used. Says what was left.
+    pub fn stop(mut self) -> Result<Stopped, Error> {
+        self.close()
+    }
+
+    fn close(&mut self) -> Result<Stopped, Error> {
+        let core = &self.core;
+        // Pairs with the kernel's acquire.
+        core.host[control::SHUTDOWN as usize].store(1, Ordering::Release);
+        core.run.wake();
+        let (ended, forced) = match core.run.wait(Some(self.grace)) {
+            Ok(None) => {
+                core.run.stop();
+                (core.run.wait(None), true)
+            }
+            ended => (ended, false),
+        };
+        core.end(if ended.is_ok() { State::Stopped } else { State::Lost });
+        core.closing.store(1, Ordering::Release);
+        core.event.wake();
+        if let Some(reaper) = self.reaper.take() {
+            // It does not panic; if it did, there would be nothing left to do for it.
+            drop(reaper.join());
+        }
+        let left = |at: usize| {
+            let stripe = &core.stripes[at];
+            let (from, to) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
+            (from..to).filter(|position| stripe.ring.ended(*position).is_none()).count() as u64
+        };
+        let stripes = core.layout.stripes as usize;
+        let left =
+            (0..core.layout.rings.len()).map(|ring| (0..stripes).map(|k| left(ring * stripes + k)).sum());
+        let left = left.collect();
+        ended.map(|_: Option<Ended>| Stopped { left, forced }).map_err(Error::from)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.reaper.is_some() {
+            // There is nobody to tell.
+            drop(self.close());
+        }
+    }
+}

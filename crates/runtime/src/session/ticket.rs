@@ -1,0 +1,260 @@
+//! What a producer gets for a task: a ticket that can be waited for, polled and awaited.
+//!
+//! A ticket holds its slots until it is dropped. Whoever drops one has taken the results, or does not want them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use super::core::{Core, Stripe};
+use crate::deadline::{Deadline, Pause};
+use crate::error::TaskError;
+
+/// Tasks at consecutive positions of a stripe, held until dropped.
+struct Hold {
+    core: Arc<Core>,
+    stripe: u32,
+    first: u64,
+    count: u32,
+    /// Up to where tasks are known to have ended.
+    seen: u64,
+    /// When it was published, if its latency is measured; 0 if not.
+    stamp: u64,
+    /// Whether it was looked at before all had ended.
+    early: bool,
+    /// Whether a waker is registered.
+    registered: bool,
+}
+
+impl Hold {
+    fn stripe(&self) -> &Stripe {
+        &self.core.stripes[self.stripe as usize]
+    }
+
+    fn end(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+
+    /// Whether all have ended, or never will.
+    #[inline]
+    fn poll(&mut self) -> bool {
+        let end = self.end();
+        while self.seen < end {
+            let stripe = &self.core.stripes[self.stripe as usize];
+            if self.core.ended(stripe, self.seen).is_none() {
+                self.early = true;
+                return false;
+            }
+            self.seen += 1;
+        }
+        if self.stamp != 0 {
+            if self.early {
+                self.core.latency.record(self.core.now() - self.stamp);
+            }
+            self.stamp = 0;
+        }
+        true
+    }
+
+    fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
+        let mut pause = Pause::default();
+        while !self.poll() {
+            if pause.slow() {
+                self.core.watch();
+                if deadline.passed() && !self.poll() {
+                    return Err(TaskError::Late);
+                }
+            }
+            if deadline == Deadline::Now {
+                return Err(TaskError::Late);
+            }
+            pause.turn();
+        }
+        Ok(())
+    }
+
+    /// Registers a waker, and says whether all have ended meanwhile.
+    fn poll_with(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.poll() {
+            return Poll::Ready(());
+        }
+        let stripe = &self.core.stripes[self.stripe as usize];
+        let place = stripe.place(self.first);
+        let waiters = stripe.waiters();
+        waiters.wakers[place].register(cx.waker());
+        // Pairs with the reaper's acquire: who sees the span finds the waker.
+        if waiters.spans[place].swap(self.count, Ordering::AcqRel) == 0 {
+            stripe.waiting.fetch_add(1, Ordering::Relaxed);
+            self.core.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        self.registered = true;
+        self.core.event.wake();
+        if self.poll() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn unregister(&mut self) {
+        if std::mem::take(&mut self.registered) {
+            let stripe = self.stripe();
+            let waiters = stripe.waiters();
+            let place = stripe.place(self.first);
+            if waiters.spans[place].swap(0, Ordering::AcqRel) != 0 {
+                stripe.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.core.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            waiters.wakers[place].take();
+        }
+    }
+
+    fn result(&self, position: u64) -> Result<u32, TaskError> {
+        self.core.ended(self.stripe(), position).unwrap_or(Err(TaskError::Late))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.unregister();
+        let seen = self.seen == self.end() && self.core.state() == super::core::State::Running;
+        self.stripe().ring.give_up(self.first, self.count, seen);
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stripe {} positions {}..{}", self.stripe, self.first, self.end())
+    }
+}
+
+/// A task that was submitted. Every ticket ends: with a result, a fault, cancelled, stopped or lost.
+#[must_use = "a ticket that is dropped gives its result up"]
+#[derive(Debug)]
+pub struct Ticket(Hold);
+
+impl Ticket {
+    pub(super) fn new(core: &Arc<Core>, stripe: u32, position: u64, stamp: u64) -> Self {
+        Ticket(Hold::new(core, stripe, position, 1, stamp))
+    }
+
+    /// The result, if it has ended.
+    pub fn poll(&mut self) -> Option<Result<u32, TaskError>> {
+        if self.0.poll() { Some(self.0.result(self.0.first)) } else { None }
+    }
+
+    /// Waits for the result. If the deadline passes the task is [`Late`](TaskError::Late), and may be waited for again.
+    pub fn wait(&mut self, deadline: Deadline) -> Result<u32, TaskError> {
+        self.0.wait(deadline)?;
+        self.0.result(self.0.first)
+    }
+
+    /// Asks that it be not run. What becomes of it is said by the ticket: [`Cancelled`](TaskError::Cancelled), or how it
+    /// ended.
+    pub fn cancel(&mut self) {
+        if !self.0.poll() {
+            self.0.stripe().ring.cancel(self.0.first);
+        }
+    }
+
+    /// Its stripe and position, for people.
+    pub fn place(&self) -> (u32, u64) {
+        (self.0.stripe, self.0.first)
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<u32, TaskError>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_with(cx).map(|()| self.0.result(self.0.first))
+    }
+}
+
+/// How the tasks of a span ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// With a result.
+    pub done: u32,
+    /// With a fault.
+    pub faults: u32,
+    /// Cancelled.
+    pub cancelled: u32,
+    /// Never run, because the session ended.
+    pub left: u32,
+}
+
+/// Tasks that were submitted at once.
+#[must_use = "a span that is dropped gives its results up"]
+#[derive(Debug)]
+pub struct Span(Hold);
+
+impl Span {
+    pub(super) fn new(core: &Arc<Core>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+        Span(Hold::new(core, stripe, first, count, stamp))
+    }
+
+    /// How many tasks.
+    pub fn len(&self) -> usize {
+        self.0.count as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.count == 0
+    }
+
+    /// Whether all have ended.
+    pub fn poll(&mut self) -> bool {
+        self.0.poll()
+    }
+
+    /// Waits until all have ended, and says how.
+    pub fn wait(&mut self, deadline: Deadline) -> Result<Ends, TaskError> {
+        self.0.wait(deadline)?;
+        Ok(self.ends())
+    }
+
+    /// The result of a task, in the order in which they were submitted; `None` past the last.
+    pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
+        (index < self.len()).then(|| self.0.result(self.0.first + index as u64))
+    }
+
+    /// All results, in order.
+    pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
+        (0..self.0.count).map(|k| self.0.result(self.0.first + u64::from(k)))
+    }
+
+    /// Asks that those that have not ended be not run.
+    pub fn cancel(&mut self) {
+        for position in self.0.first..self.0.end() {
+            if self.0.stripe().ring.ended(position).is_none() {
+                self.0.stripe().ring.cancel(position);
+            }
+        }
+    }
+
+    fn ends(&self) -> Ends {
+        let mut ends = Ends::default();
+        for result in self.results() {
+            match result {
+                Ok(_) => ends.done += 1,
+                Err(TaskError::Fault(_)) => ends.faults += 1,
+                Err(TaskError::Cancelled) => ends.cancelled += 1,
+                Err(_) => ends.left += 1,
+            }
+        }
+        ends
+    }
+}
+
+impl Future for Span {
+    type Output = Ends;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ends> {
+        self.0.poll_with(cx).map(|()| self.ends())
+    }
+}
+
+impl Hold {
+    fn new(core: &Arc<Core>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+        Hold { core: core.clone(), stripe, first, count, seen: first, stamp, early: false, registered: false }
+    }
+}

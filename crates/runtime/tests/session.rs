@@ -1,0 +1,62 @@
+//! Sessions from launch to stop, on every device that is here.
+
+use std::sync::Arc;
+
+use pelton::device::{Device, Placement, open};
+use pelton::kernel::Lifetime;
+use pelton::{Claim, Deadline, Geometry, Opcode, Patience, Priority, Session, Spec, Task};
+
+fn devices() -> Vec<Arc<dyn Device>> {
+    ["cpu", "reference"].map(|name| open(name).unwrap()).to_vec()
+}
+
+fn add() -> Opcode {
+    Opcode::user(8).unwrap()
+}
+
+fn spec() -> Spec {
+    Spec::new(Geometry::new(64)).handler(add(), |slot| {
+        let (at, by) = (slot.arg(0), slot.arg(1));
+        let sum = slot.atomic_add(at, by);
+        slot.finish(sum);
+    })
+}
+
+fn shapes() -> Vec<Spec> {
+    let mut all = Vec::new();
+    for placement in [Placement::Near, Placement::Far] {
+        for claim in [Claim::Owned, Claim::PRIORITY] {
+            for lanes in [1, 8] {
+                let spec = spec().placement(placement).claim(claim);
+                all.push(Spec { geometry: spec.geometry.clone().lanes(lanes), ..spec });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn a_task_comes_back() {
+    for device in devices() {
+        for spec in shapes() {
+            let what =
+                format!("{} {:?} {:?} {:?}", device.caps().name, spec.placement, spec.claim, spec.geometry);
+            let session = Session::launch(&device, &spec).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let mut producer = session.producer(0).unwrap();
+            for k in 0..200 {
+                let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
+                assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(k * 5), "{what}");
+            }
+            let mut span = producer.submit_all((0..64).map(|_| Task::new(add()).args([4, 1]))).unwrap();
+            let ends = span.wait(Deadline::after_ms(20_000)).unwrap();
+            assert_eq!(ends.done, 64, "{what}");
+            let mut results: Vec<u32> = span.results().map(|r| r.unwrap()).collect();
+            results.sort();
+            assert_eq!(results, (0..64).collect::<Vec<_>>(), "{what}");
+            drop((span, producer));
+            session.quiesce(Deadline::after_ms(1000)).unwrap();
+            assert_eq!(session.stop().unwrap().total(), 0, "{what}");
+        }
+    }
+    let _ = (Lifetime::Drain, Patience::None, Priority::High);
+}
