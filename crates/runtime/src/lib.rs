@@ -12,6 +12,7 @@ pub mod task;
 
 pub mod session;
 pub mod telemetry;
+pub mod workspace;
 
 mod deadline;
 mod error;
@@ -24,3 +25,4 @@ pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};
 pub use session::{Patience, Producer, Session, Span, Ticket};
 pub use task::Task;
+pub use telemetry::Snapshot;

@@ -60,3 +60,29 @@ fn a_task_comes_back() {
     }
     let _ = (Lifetime::Drain, Patience::None, Priority::High);
 }
+
+#[test]
+fn what_it_prints_and_counts() {
+    for device in devices() {
+        let spec = spec().format("sum {} of {:x}");
+        let session = Session::launch(&device, &spec).unwrap();
+        let mut producer = session.producer(0).unwrap();
+        let mut span = producer
+            .submit_all([
+                Task::new(Opcode::PRINTF).args([1, 7, 255]),
+                Task::new(add()).args([0, 3]),
+                Task::new(Opcode::BATCH_FENCE).args([2, 9]),
+            ])
+            .unwrap();
+        assert_eq!(span.wait(Deadline::after_ms(20_000)).unwrap().done, 3);
+        assert_eq!(session.log().unwrap(), ["sum 7 of ff"]);
+        assert_eq!(session.log().unwrap(), [""; 0]);
+        assert_eq!(session.epoch().unwrap(), 1);
+        let snapshot = session.snapshot().unwrap();
+        assert_eq!(snapshot.done, 3, "{snapshot}");
+        assert_eq!(snapshot.occupancy.done, 3, "{snapshot}");
+        let of = |name: &str| snapshot.opcodes.iter().find(|c| c.name == name).unwrap().count;
+        assert_eq!((of("op8"), of("PRINTF"), of("BATCH_FENCE"), of("NOP")), (1, 1, 1, 0));
+        assert_eq!(session.view::<u32>(0, "data").unwrap().read(0, 2).unwrap(), [3, 0]);
+    }
+}

@@ -111,7 +111,8 @@ impl Handler {
     /// Sets what the opcode is called.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
-        if let Some(f) = self.module.functions.iter().map(|(f, _)| f).last() {
+        let last = self.module.functions.iter().map(|(f, _)| f).next_back();
+        if let Some(f) = last {
             self.module.functions[f].name.clone_from(&name);
         }
         Handler { name, ..self }

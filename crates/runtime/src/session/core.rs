@@ -13,7 +13,7 @@ use crate::kernel::{Layout, Spec, Telemetry};
 use crate::protocol::record::End;
 use crate::protocol::{Record, control};
 use crate::ring::{Home, Ring};
-use crate::telemetry::Latency;
+use crate::telemetry::{Latency, Printer};
 
 /// How a session stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,10 +99,10 @@ pub(crate) struct Core {
     pub closing: AtomicU32,
     pub born: Instant,
     pub latency: Latency,
+    pub printer: Printer,
 }
 
 impl Core {
-    #[allow(clippy::too_many_arguments)]
     pub fn new(
         spec: Spec,
         layout: Layout,
@@ -113,6 +113,7 @@ impl Core {
     ) -> Self {
         Core {
             idle: Mutex::new((0..layout.producers).rev().collect()),
+            printer: Printer::new(&spec.formats),
             spec,
             layout,
             stripes,

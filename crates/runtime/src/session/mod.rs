@@ -20,13 +20,15 @@ use std::time::Duration;
 
 use pelton_device::{Device, Ended};
 
-pub(crate) use self::core::Core;
 use self::core::State;
+pub(crate) use self::core::{Core, Memories, outcome};
 use crate::deadline::{Deadline, Pause};
 use crate::error::Error;
 use crate::kernel::layout::Layout;
 use crate::kernel::{Spec, TenantId};
 use crate::protocol::control;
+use crate::telemetry::{self, Snapshot};
+use crate::workspace::{self, Element, Piece, View};
 
 pub use producer::{Patience, Producer};
 pub use ticket::{Ends, Span, Ticket};
@@ -89,8 +91,36 @@ impl Session {
         &self.core.layout
     }
 
-    pub(crate) fn core(&self) -> &Core {
-        &self.core
+    /// How it stands.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        telemetry::snapshot(&self.core)
+    }
+
+    /// A tenant's piece of a region of the workspace, or with the name `observable` its observables.
+    pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, Error> {
+        workspace::view(&self.core.memories, &self.core.layout, tenant, region)
+    }
+
+    /// Where a tenant's piece of a region is, and what it holds.
+    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, Error> {
+        workspace::piece(&self.core.layout, tenant, region)
+    }
+
+    /// How many fences have passed.
+    pub fn epoch(&self) -> Result<u64, Error> {
+        let mut word = [0u64];
+        let memory = self.core.memories.get("control").ok_or_else(|| Error::Region("control".into()))?;
+        memory.download(control::EPOCH as usize, &mut word)?;
+        Ok(word[0])
+    }
+
+    /// What tasks have printed since the last call, in order.
+    pub fn log(&self) -> Result<Vec<String>, Error> {
+        let mut at = self.core.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (lines, end) = telemetry::read(&self.core.printer, &self.core.memories, *at)?;
+        *at = end;
+        self.core.host[control::LOG_READ as usize].store(end, Ordering::Release);
+        Ok(lines)
     }
 
     /// A producer of a tenant that nobody uses. It goes back when it is dropped.

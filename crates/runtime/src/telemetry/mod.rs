@@ -1,5 +1,10 @@
-//! What can be seen of a session from outside.
+//! What can be seen of a session from outside: counters, queues, latencies, and what it prints.
 
 mod latency;
+mod print;
+mod snapshot;
 
 pub use latency::Latency;
+pub(crate) use print::{Printer, read};
+pub use snapshot::{Count, Occupancy, Quantiles, Snapshot};
+pub(crate) use snapshot::{counters, opcodes, priorities, snapshot, tenants};

@@ -1,0 +1,207 @@
+//! How a session stands, at one moment.
+//!
+//! The kernel counts once a window, each group in words of its own, before it posts the window's records: whoever has seen a
+//! task's record finds the task counted. The rest is what the host knows of its rings.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::kernel::layout::Layout;
+use crate::kernel::{Spec, Tenant};
+use crate::protocol::{Priority, control};
+use crate::session::{Core, Memories};
+
+/// Something counted, by name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Count {
+    /// Of what.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// Latencies of tasks that were waited for, from publishing to being seen, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Quantiles {
+    /// How many were measured.
+    pub samples: u64,
+    /// Half were faster.
+    pub p50_ns: u64,
+    /// 99 of 100 were faster.
+    pub p99_ns: u64,
+    /// 999 of 1,000 were faster.
+    pub p999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// How many slots of all rings stand how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Occupancy {
+    /// Free.
+    pub empty: u64,
+    /// Published, and not known to have ended: waiting or being run.
+    pub published: u64,
+    /// Ended well, and held by a ticket.
+    pub done: u64,
+    /// Ended with a fault, and held.
+    pub fault: u64,
+    /// Cancelled, and held.
+    pub cancelled: u64,
+}
+
+/// How a session stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Snapshot {
+    /// How long it has run.
+    pub uptime: Duration,
+    /// Slots by status.
+    pub occupancy: Occupancy,
+    /// Tasks that ended.
+    pub done: u64,
+    /// Tasks run, by opcode; those in packed slots too.
+    pub opcodes: Vec<Count>,
+    /// Tasks taken, by tenant.
+    pub tenants: Vec<Count>,
+    /// Tasks taken, by priority.
+    pub priorities: Vec<Count>,
+    /// Windows that went to the level that had waited longest.
+    pub guarded: u64,
+    /// Tasks published that have not ended, by ring.
+    pub depth: Vec<u64>,
+    /// Fences passed.
+    pub epoch: u64,
+    /// Debug records that found no room.
+    pub lost: u64,
+    /// Lines whose check failed.
+    pub checks: u64,
+    /// Latencies.
+    pub latency: Quantiles,
+}
+
+/// The counters of a kernel, summed over its groups.
+pub(crate) fn counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>, Error> {
+    let row = layout.row() as usize;
+    let mut sums = vec![0u64; row];
+    let download = |name: &str, len: usize| -> Result<Vec<u64>, Error> {
+        let memory = memories.get(name).ok_or_else(|| Error::Region(name.into()))?;
+        let mut words = vec![0u64; len.min(memory.len())];
+        memory.download(0, &mut words)?;
+        Ok(words)
+    };
+    for group in download("rows", row * layout.groups as usize)?.chunks(row) {
+        for (sum, word) in sums.iter_mut().zip(group) {
+            *sum += word;
+        }
+    }
+    let shared = download("control", control::OBSERVABLES as usize)?;
+    for word in [control::EPOCH, control::LOG_LOST] {
+        sums[word as usize] += shared[word as usize];
+    }
+    Ok(sums)
+}
+
+/// Names for the counters of opcodes.
+pub(crate) fn opcodes(spec: &Spec, layout: &Layout, counters: &[u64]) -> Vec<Count> {
+    let name = |op: &crate::protocol::Opcode| {
+        let handler = spec.handlers.iter().find(|h| h.op == *op);
+        handler.map_or_else(|| op.to_string(), |h| h.name.clone())
+    };
+    let counts = counters[control::OBSERVABLES as usize..].iter();
+    layout.ops.iter().zip(counts).map(|(op, count)| Count { name: name(op), count: *count }).collect()
+}
+
+/// Names for the counters of tenants.
+pub(crate) fn tenants(spec: &Spec, counters: &[u64]) -> Vec<Count> {
+    let count =
+        |t: &Tenant| Count { name: t.name.clone(), count: counters[(control::CLAIMS + t.id) as usize] };
+    spec.tenants.iter().map(count).collect()
+}
+
+/// Names for the counters of priorities; a session without them counts all as ordinary.
+pub(crate) fn priorities(layout: &Layout, counters: &[u64]) -> Vec<Count> {
+    let at = |level: usize| counters[control::LEVELS as usize + level];
+    if layout.levels == 1 {
+        return vec![Count { name: Priority::Normal.to_string(), count: at(0) }];
+    }
+    Priority::ALL.iter().enumerate().map(|(k, p)| Count { name: p.to_string(), count: at(k) }).collect()
+}
+
+/// Takes a snapshot of a session.
+pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
+    let mut occupancy = Occupancy::default();
+    let mut depth = Vec::with_capacity(core.layout.rings.len());
+    for stripes in core.stripes.chunks(core.layout.stripes as usize) {
+        let before = occupancy.published;
+        for stripe in stripes {
+            let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
+            occupancy.empty += stripe.ring.capacity() - (tail - free).min(stripe.ring.capacity());
+            for position in free..tail {
+                use crate::error::TaskError::{Cancelled, Fault};
+                match stripe.ring.ended(position).map(crate::session::outcome) {
+                    None => occupancy.published += 1,
+                    Some(Err(Fault(_))) => occupancy.fault += 1,
+                    Some(Err(Cancelled)) => occupancy.cancelled += 1,
+                    Some(_) => occupancy.done += 1,
+                }
+            }
+        }
+        depth.push(occupancy.published - before);
+    }
+    let counters = counters(&core.layout, &core.memories)?;
+    let latency = core.latency.histogram();
+    Ok(Snapshot {
+        uptime: core.born.elapsed(),
+        occupancy,
+        done: counters[control::DONE_COUNT as usize],
+        opcodes: opcodes(&core.spec, &core.layout, &counters),
+        tenants: tenants(&core.spec, &counters),
+        priorities: priorities(&core.layout, &counters),
+        guarded: counters[control::STARVATION as usize],
+        depth,
+        epoch: counters[control::EPOCH as usize],
+        lost: counters[control::LOG_LOST as usize],
+        checks: counters[control::CHECKS as usize],
+        latency: Quantiles {
+            samples: latency.len(),
+            p50_ns: latency.value_at_quantile(0.5),
+            p99_ns: latency.value_at_quantile(0.99),
+            p999_ns: latency.value_at_quantile(0.999),
+            max_ns: latency.max(),
+        },
+    })
+}
+
+/// For people.
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, what: &str, counts: &[Count]| {
+            write!(f, "{what:<11}")?;
+            let some = counts.iter().filter(|c| c.count > 0);
+            let text: Vec<String> = some.map(|c| format!("{} {}", c.name, c.count)).collect();
+            writeln!(f, "{}", if text.is_empty() { "none".into() } else { text.join(", ") })
+        };
+        writeln!(f, "{:<11}{} tasks in {:.3} s", "done", self.done, self.uptime.as_secs_f64())?;
+        let Occupancy { empty, published, done, fault, cancelled } = self.occupancy;
+        write!(f, "{:<11}{empty} empty, {published} published, ", "slots")?;
+        writeln!(f, "{done} done, {fault} fault, {cancelled} cancelled")?;
+        list(f, "opcodes", &self.opcodes)?;
+        list(f, "tenants", &self.tenants)?;
+        list(f, "priorities", &self.priorities)?;
+        if self.latency.samples > 0 {
+            let Quantiles { samples, p50_ns, p99_ns, p999_ns, max_ns } = self.latency;
+            let us = |ns: u64| ns as f64 / 1e3;
+            write!(f, "{:<11}p50 {:.2} us, p99 {:.2} us, ", "latency", us(p50_ns), us(p99_ns))?;
+            writeln!(f, "p99.9 {:.2} us, max {:.2} us ({samples} samples)", us(p999_ns), us(max_ns))?;
+        }
+        write!(
+            f,
+            "{:<11}epoch {}, {} records lost, {} checks failed",
+            "also", self.epoch, self.lost, self.checks
+        )
+    }
+}

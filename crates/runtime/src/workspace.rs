@@ -1,0 +1,162 @@
+//! A tenant's memory as the host sees it.
+//!
+//! Regions are typed and every tenant has its own piece, so a [`View`] is a piece of one type. It is copied in and out; where
+//! the device's memory is mapped its words can also be reached in place. What a task wrote is seen by a copy that begins after
+//! its ticket is done.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use pelton_device::Memory;
+use pelton_ir::types::{Num, Type};
+
+use crate::error::Error;
+use crate::kernel::handler::OBSERVABLE;
+use crate::kernel::{Layout, TenantId};
+use crate::session::Memories;
+
+/// The types of regions, and how their values are words.
+pub trait Element: Num + Copy {
+    /// As the bits of a word.
+    fn bits(self) -> u64;
+    /// From the bits of a word.
+    fn of(bits: u64) -> Self;
+}
+
+macro_rules! elements {
+    ($($t:ty: |$x:ident| $bits:expr, |$b:ident| $of:expr;)*) => {$(
+        impl Element for $t {
+            fn bits(self) -> u64 {
+                let $x = self;
+                $bits
+            }
+            fn of($b: u64) -> Self {
+                $of
+            }
+        }
+    )*};
+}
+
+elements! {
+    u32: |x| x.into(), |b| b as u32;
+    i32: |x| u64::from(x as u32), |b| b as u32 as i32;
+    u64: |x| x, |b| b;
+    f32: |x| x.to_bits().into(), |b| f32::from_bits(b as u32);
+}
+
+/// A tenant's piece of a region.
+#[derive(Clone, Debug)]
+pub struct View<'s, T> {
+    memory: &'s Memory,
+    name: String,
+    first: usize,
+    len: usize,
+    ty: PhantomData<T>,
+}
+
+/// A tenant's piece of a region, or its observables.
+pub(crate) fn view<'s, T: Element>(
+    memories: &'s Memories,
+    layout: &Layout,
+    tenant: TenantId,
+    name: &str,
+) -> Result<View<'s, T>, Error> {
+    let piece = piece(layout, tenant, name)?;
+    if piece.elem != T::TYPE {
+        return Err(Error::Type { name: name.into(), holds: piece.elem });
+    }
+    let memory = memories.get(&piece.buffer).ok_or_else(|| Error::Region(name.into()))?;
+    Ok(View { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
+}
+
+/// Where a tenant's piece of a region is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The buffer that holds it.
+    pub buffer: String,
+    /// What it holds.
+    pub elem: Type,
+    /// Its first element there.
+    pub first: usize,
+    /// How many elements it has.
+    pub len: usize,
+}
+
+/// Where a tenant's piece of a region is; `observable` is the piece that LOAD_U32 and fences write.
+pub(crate) fn piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<Piece, Error> {
+    let at = tenant as usize;
+    if at >= layout.observables.len() || !layout.rings.iter().any(|ring| ring.tenant == tenant) {
+        return Err(Error::Tenant(tenant));
+    }
+    let (buffer, elem, (first, len)) = match layout.area(name) {
+        Some(area) => (format!("region.{name}"), area.region.elem, area.pieces[at]),
+        None if name == OBSERVABLE => ("observables".into(), Type::U32, layout.observables[at]),
+        None => return Err(Error::Region(name.into())),
+    };
+    Ok(Piece { buffer, elem, first: first as usize, len: len as usize })
+}
+
+impl<'s, T: Element> View<'s, T> {
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn check(&self, at: usize, count: usize) -> Result<usize, Error> {
+        match at.checked_add(count) {
+            Some(end) if end <= self.len => Ok(self.first + at),
+            _ => Err(Error::Range { name: self.name.clone(), at, count, len: self.len }),
+        }
+    }
+
+    /// Copies elements in.
+    pub fn write(&self, at: usize, values: &[T]) -> Result<(), Error> {
+        let first = self.check(at, values.len())?;
+        match T::TYPE {
+            Type::U64 => self.memory.upload(first, &values.iter().map(|x| x.bits()).collect::<Vec<u64>>())?,
+            _ => self.memory.upload(first, &values.iter().map(|x| x.bits() as u32).collect::<Vec<u32>>())?,
+        }
+        Ok(())
+    }
+
+    /// Copies elements out.
+    pub fn read(&self, at: usize, count: usize) -> Result<Vec<T>, Error> {
+        let first = self.check(at, count)?;
+        if T::TYPE == Type::U64 {
+            let mut words = vec![0u64; count];
+            self.memory.download(first, &mut words)?;
+            return Ok(words.into_iter().map(T::of).collect());
+        }
+        let mut words = vec![0u32; count];
+        self.memory.download(first, &mut words)?;
+        Ok(words.into_iter().map(|word| T::of(word.into())).collect())
+    }
+
+    /// Copies everything out.
+    pub fn all(&self) -> Result<Vec<T>, Error> {
+        self.read(0, self.len)
+    }
+}
+
+/// Words in place, where the device's memory is mapped.
+impl<'s> View<'s, u32> {
+    /// The words themselves.
+    pub fn words(&self) -> Result<&'s [AtomicU32], Error> {
+        let words = self.memory.words32().ok_or_else(|| Error::Mapped(self.name.clone()))?;
+        Ok(&words[self.first..self.first + self.len])
+    }
+}
+
+/// Words in place, where the device's memory is mapped.
+impl<'s> View<'s, u64> {
+    /// The words themselves.
+    pub fn words(&self) -> Result<&'s [AtomicU64], Error> {
+        let words = self.memory.words64().ok_or_else(|| Error::Mapped(self.name.clone()))?;
+        Ok(&words[self.first..self.first + self.len])
+    }
+}
