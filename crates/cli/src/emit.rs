@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
 use pelton_device::cpu::{Config, Cpu};
+use pelton_ir::emit::ptx;
 
 use crate::Status;
 use crate::error::Error;
@@ -15,6 +18,8 @@ use crate::term::Term;
 enum To {
     /// Cranelift's IR, as the CPU device compiles it
     Clif,
+    /// PTX, as the CUDA device hands it to the driver
+    Ptx,
 }
 
 /// Print what a device compiles a kernel to
@@ -22,7 +27,8 @@ enum To {
 #[command(after_help = "\
 Examples:
   pelton emit --to clif sum.pel
-  pelton emit --to clif sum.pel --lanes 64 --kernel sum")]
+  pelton emit --to clif sum.pel --lanes 64 --kernel sum
+  pelton emit --to ptx sum.pel --lanes 256 --target sm_80 | ptxas -arch sm_80 -o sum.cubin -")]
 pub struct Args {
     /// The module; `-` is standard input
     file: PathBuf,
@@ -38,6 +44,18 @@ pub struct Args {
     /// Lanes in a group, for which the code is made
     #[arg(long, value_name = "N", default_value_t = 1)]
     lanes: u32,
+
+    /// The GPU that PTX is for
+    #[arg(long, value_name = "NAME", value_parser = targets(), default_value = "sm_90")]
+    target: ptx::Target,
+}
+
+/// Names of GPUs, which help and completions list.
+fn targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
+    PossibleValuesParser::new(ptx::Target::ALL.iter().map(|target| target.name())).map(|name| {
+        let found = ptx::Target::ALL.iter().copied().find(|target| target.name() == name);
+        found.expect("only names of targets are let through")
+    })
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
@@ -45,6 +63,10 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let module = source.module(term.err_color)?;
     let text = match args.to {
         To::Clif => Cpu::new(Config::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?,
+        To::Ptx => {
+            let config = ptx::Config { target: args.target, lanes: args.lanes };
+            ptx::emit(&module, args.kernel.as_deref(), &config)?.text
+        }
     };
     term.text(&text)?;
     Ok(Status::Fine)

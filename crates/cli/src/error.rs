@@ -7,6 +7,7 @@ use pelton_device::DeviceError;
 use pelton_filetest::bind::BindError;
 use pelton_filetest::file::FileError;
 use pelton_filetest::target::TargetError;
+use pelton_ir::emit::EmitError;
 use pelton_ir::interp;
 
 /// What stops a command.
@@ -54,6 +55,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The kernel cannot be emitted.
+    #[error(transparent)]
+    Emit(#[from] EmitError),
     /// Its memory could not be read.
     #[error(transparent)]
     Target(#[from] TargetError),

@@ -73,6 +73,7 @@
 
 pub mod arena;
 pub mod builder;
+pub mod emit;
 pub mod eval;
 pub mod interp;
 pub mod limits;

@@ -1,0 +1,94 @@
+//! Emitters: a kernel as text in the language of a device.
+//!
+//! An emitter takes a [`Valid`] module and gives text and what a driver must know to launch it; it touches no device.
+//! What all of them start with is a [`Flat`] kernel: optimised, without calls, and with the instruction of the given
+//! module that each of its own came from.
+
+pub mod ptx;
+
+use crate::arena::{Func, Handle, Inst};
+use crate::limits::MAX_INSTS;
+use crate::module::{Function, Place, Site};
+use crate::op::Op;
+use crate::pass;
+use crate::valid::{Uniformity, Valid, validate};
+
+/// Why a kernel cannot be emitted.
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmitError {
+    #[error("the module has no kernel `{name}`")]
+    Missing { name: String },
+    #[error("the module has {count} kernels, so one must be named")]
+    Unnamed { count: usize },
+    #[error("`{}` cannot be emitted", op.row().name)]
+    Op { op: Op, site: Site },
+    #[error("calls expand to more than can be emitted")]
+    Calls,
+    #[error("a group has 1 to {most} lanes, not {lanes}")]
+    Lanes { lanes: u32, most: u32 },
+    #[error("the module has {count} buffers to bind, and {most} is the most")]
+    Buffers { count: usize, most: usize },
+}
+
+/// A kernel ready to be emitted.
+#[derive(Clone, Debug)]
+pub struct Flat {
+    /// The module that holds it, optimised.
+    pub module: Valid,
+    /// The kernel.
+    pub kernel: Func,
+    /// Where each of its instructions stands in the module that was given.
+    pub sites: Vec<Site>,
+}
+
+impl Flat {
+    /// Inlines and optimises a kernel: the one of that name, or the only one.
+    pub fn new(module: &Valid, kernel: Option<&str>) -> Result<Flat, EmitError> {
+        let kernel = find(module, kernel)?;
+        // Places go through the passes untouched, so for the time being they hold sites.
+        let mut marked = (**module).clone();
+        for (func, function) in marked.functions.iter_mut() {
+            let start = func.index() as u32;
+            let places = (0..function.insts().len()).map(|inst| Place { start, end: inst as u32 });
+            function.debug.places = places.collect();
+        }
+        let marked = validate(marked).expect("places take no part in any rule");
+        let calls = marked.functions[kernel].insts().any(|(_, node)| node.op == Op::Call);
+        let flat = if calls { pass::inline::inline(&marked, MAX_INSTS).module } else { marked };
+        let module = pass::optimize(&flat);
+        let places = &module.functions[kernel].debug.places;
+        let site = |place: &Place| Site {
+            func: Func::new(place.start as usize),
+            inst: Inst::new(place.end as usize),
+        };
+        let sites = places.iter().map(site).collect();
+        let flat = Flat { module, kernel, sites };
+        let calls = flat.function().insts().any(|(_, node)| node.op == Op::Call);
+        if calls { Err(EmitError::Calls) } else { Ok(flat) }
+    }
+
+    /// The kernel's function.
+    pub fn function(&self) -> &Function {
+        &self.module.functions[self.kernel]
+    }
+
+    /// What is the same across lanes in it.
+    pub fn uniformity(&self) -> &Uniformity {
+        self.module.uniformity(self.kernel)
+    }
+}
+
+fn find(module: &Valid, name: Option<&str>) -> Result<Func, EmitError> {
+    let mut kernels = module.kernels();
+    match name {
+        Some(name) => kernels
+            .find(|func| module.functions[*func].name == name)
+            .ok_or_else(|| EmitError::Missing { name: name.into() }),
+        None => match (kernels.next(), kernels.count()) {
+            (Some(only), 0) => Ok(only),
+            (first, more) => Err(EmitError::Unnamed { count: more + usize::from(first.is_some()) }),
+        },
+    }
+}

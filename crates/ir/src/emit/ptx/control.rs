@@ -1,0 +1,219 @@
+//! Choices, blocks and jumps.
+
+use crate::arena::{Inst, Region, Value};
+use crate::module::{Attr, Operand};
+use crate::op::{Effect, Op};
+use crate::types::Order;
+use crate::valid::Level;
+
+use super::live::carried;
+use super::lower::Lower;
+use super::write::{Label, Reg, When};
+use crate::arena::Handle;
+
+/// Instructions of an `if` that are rather run under a predicate than branched around.
+const FEW: usize = 3;
+
+/// Values that are tried one after the other; more are halved first.
+const ROW: usize = 3;
+
+/// What jumps to an instruction need to know.
+#[derive(Clone)]
+pub(super) struct Frame {
+    /// Where `break` goes, with the results.
+    pub leave: Label,
+    /// Where `continue` goes, with the carried values.
+    pub again: Option<Label>,
+    pub carried: Vec<Value>,
+    pub results: Vec<Value>,
+}
+
+impl Lower<'_> {
+    /// The instructions of a region.
+    pub fn region(&mut self, region: Region) {
+        let function = self.function;
+        function.region(region).insts.iter().for_each(|inst| self.inst(*inst));
+    }
+
+    /// A region of an instruction.
+    pub fn within(&mut self, inst: Inst, at: usize) {
+        self.owners.push((inst, at));
+        self.region(self.function.inst(inst).regions[at]);
+        self.owners.pop();
+    }
+
+    /// Whether a region comes to its end rather than jumping away.
+    pub fn falls(&self, inst: Inst, at: usize) -> bool {
+        let block = self.function.region(self.function.inst(inst).regions[at]);
+        block.insts.last().is_some_and(|last| self.function.inst(*last).op == Op::Yield)
+    }
+
+    /// Whether a region does nothing.
+    fn idle(&self, inst: Inst, at: usize) -> bool {
+        let block = self.function.region(self.function.inst(inst).regions[at]);
+        let node = block.insts.first().map(|first| self.function.inst(*first));
+        node.is_some_and(|node| node.op == Op::Yield && node.args.is_empty())
+    }
+
+    /// Whether a whole warp takes the same way at an instruction that chooses by an operand.
+    fn together(&self, inst: Inst, on: Operand) -> bool {
+        self.uniform.control(inst).min(self.uniform.operand(on)) >= Level::Subgroup
+    }
+
+    /// An instruction with regions.
+    pub fn nest(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        if node.op == Op::If && self.predicated(inst) {
+            return;
+        }
+        let leave = self.out.label("end");
+        let again = node.op.loops().then(|| self.out.label("again"));
+        let carried = if node.op.loops() { carried(self.function, inst).collect() } else { Vec::new() };
+        let results = node.results.iter().collect();
+        self.frames[inst.index()] = Some(Frame { leave, again, carried, results });
+        match node.op {
+            Op::If => self.choice(inst, leave),
+            Op::Switch => self.switch(inst, leave),
+            Op::Block => self.within(inst, 0),
+            Op::Loop => self.count(inst),
+            _ => self.repeat(inst),
+        }
+        self.frames[inst.index()] = None;
+        self.out.place(leave);
+    }
+
+    fn choice(&mut self, inst: Inst, leave: Label) {
+        let on = self.function.inst(inst).args[0];
+        let (c, uniform) = (self.held(on), self.together(inst, on));
+        match (self.idle(inst, 0), self.idle(inst, 1)) {
+            (true, _) => {
+                self.out.branch(When::If(c), leave, uniform);
+                self.within(inst, 1);
+            }
+            (_, true) => {
+                self.out.branch(When::Unless(c), leave, uniform);
+                self.within(inst, 0);
+            }
+            _ => {
+                let other = self.out.label("else");
+                self.out.branch(When::Unless(c), other, uniform);
+                self.within(inst, 0);
+                if self.falls(inst, 0) {
+                    self.out.branch(When::Always, leave, true);
+                }
+                self.out.place(other);
+                self.within(inst, 1);
+            }
+        }
+    }
+
+    /// An `if` without results that holds a few cheap instructions, or a jump: no branch around them.
+    fn predicated(&mut self, inst: Inst) -> bool {
+        let function = self.function;
+        let node = function.inst(inst);
+        let block = &function.region(node.regions[0]).insts;
+        if !node.results.is_empty() || !self.idle(inst, 1) || block.len() > FEW || self.when != When::Always {
+            return false;
+        }
+        let (last, others) = block.split_last().expect("a region has an end");
+        let last_node = function.inst(*last);
+        let jumps = last_node.op != Op::Yield;
+        let cheap = |inst: &Inst| {
+            let node = function.inst(*inst);
+            let quick = node.op.effect() == Effect::Pure && !matches!(node.op, Op::Div | Op::Rem | Op::Sqrt);
+            let relaxed = !matches!(node.attr, Attr::Atomic(_, order, _) if order != Order::Relaxed);
+            let writes = matches!(node.op, Op::Store | Op::AtomicStore | Op::StoreWide) || node.op.modifies();
+            quick || writes && relaxed
+        };
+        if !others.iter().all(cheap) || (others.is_empty() && !jumps) {
+            return false;
+        }
+        let on = node.args[0];
+        let (c, uniform) = (self.held(on), self.together(inst, on));
+        self.when = When::If(c);
+        others.iter().for_each(|inst| self.inst(*inst));
+        self.when = When::Always;
+        if jumps {
+            self.jump(*last, When::If(c), uniform);
+        }
+        true
+    }
+
+    fn switch(&mut self, inst: Inst, leave: Label) {
+        let function = self.function;
+        let node = function.inst(inst);
+        let Attr::Cases(cases) = &node.attr else { return };
+        let (on, uniform) = (self.held(node.args[0]), self.together(inst, node.args[0]));
+        let labels: Vec<Label> = node.regions.iter().map(|_| self.out.label("case")).collect();
+        let mut values: Vec<(u32, Label)> = Vec::new();
+        for (case, label) in cases.iter().zip(&labels) {
+            values.extend(case.iter().map(|value| (*value, *label)));
+        }
+        values.sort_unstable_by_key(|(value, _)| *value);
+        let last = labels.len() - 1;
+        self.search(on, &values, labels[last], uniform);
+        for (k, label) in labels.iter().enumerate() {
+            self.out.place(*label);
+            self.within(inst, k);
+            if k < last && self.falls(inst, k) {
+                self.out.branch(When::Always, leave, true);
+            }
+        }
+    }
+
+    /// Branches by a value to its label.
+    fn search(&mut self, on: Reg, values: &[(u32, Label)], other: Label, uniform: bool) {
+        let p = self.truth();
+        if values.len() <= ROW {
+            for (value, label) in values {
+                self.out.line(format_args!("setp.eq.u32 {p}, {on}, {value}"));
+                self.out.branch(When::If(p), *label, uniform);
+            }
+            return self.out.branch(When::Always, other, true);
+        }
+        let (low, high) = values.split_at(values.len() / 2);
+        let upper = self.out.label("from");
+        self.out.line(format_args!("setp.ge.u32 {p}, {on}, {}", high[0].0));
+        self.out.branch(When::If(p), upper, uniform);
+        self.search(on, low, other, uniform);
+        self.out.place(upper);
+        self.search(on, high, other, uniform);
+    }
+
+    /// The end of a region.
+    pub fn end(&mut self, inst: Inst) {
+        let node = self.function.inst(inst);
+        if node.op != Op::Yield {
+            return self.jump(inst, When::Always, false);
+        }
+        let Some((owner, at)) = self.owners.last().copied() else { return };
+        let frame = self.frames[owner.index()].clone();
+        match (self.function.inst(owner).op, frame) {
+            (Op::While, _) if at == 0 => self.test(node.args[0]),
+            (op, Some(frame)) if op.loops() => self.moves(When::Always, &frame.carried, &node.args),
+            (_, Some(frame)) => self.moves(When::Always, &frame.results, &node.args),
+            _ => {}
+        }
+    }
+
+    /// `break`, `continue` and `return`.
+    fn jump(&mut self, inst: Inst, when: When, uniform: bool) {
+        let node = self.function.inst(inst);
+        let uniform = uniform || when == When::Always;
+        let frame = match node.attr {
+            Attr::Target(target) => self.frames[target.index()].clone(),
+            _ => None,
+        };
+        match (node.op, frame) {
+            (Op::Break, Some(frame)) => {
+                self.moves(when, &frame.results, &node.args);
+                self.out.branch(when, frame.leave, uniform);
+            }
+            (Op::Continue, Some(Frame { again: Some(again), carried, .. })) => {
+                self.moves(when, &carried, &node.args);
+                self.out.branch(when, again, uniform);
+            }
+            _ => self.out.line(format_args!("{when}exit")),
+        }
+    }
+}

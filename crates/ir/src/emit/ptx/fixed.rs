@@ -1,0 +1,175 @@
+//! What is set at a kernel's start: who a lane is, where buffers lie, until when to run.
+//!
+//! The body asks for it and is given a register; [`Lower::start`], which is written last, sets what was asked for.
+
+use crate::arena::{Buffer, Handle};
+use crate::types::Len;
+
+use super::HEAD;
+use super::lower::{Lower, WARP};
+use super::write::{Kind, Reg};
+
+/// Looks between two readings of the clock.
+pub(super) const LOOKS: u32 = 16;
+
+/// Offsets of the launch record in bytes.
+pub(super) mod launch {
+    pub const RECORD: u32 = 8;
+    pub const LEASE: u32 = 16;
+    pub const LIMIT: u32 = 24;
+}
+
+const _: () = assert!(HEAD * 8 == launch::LIMIT as usize + 8);
+
+/// Offsets of the end record in bytes.
+pub(super) mod record {
+    pub const TRAP: u32 = 0;
+    pub const FAULT: u32 = 12;
+    pub const FAULTS: u32 = 20;
+    pub const STOPPED: u32 = 24;
+    pub const STOP: u32 = 28;
+}
+
+/// Something that is set at the start. What one needs stands before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Fixed {
+    /// A lane's number in its group.
+    Lane,
+    /// A lane's number in its warp.
+    Sublane,
+    /// A warp's number in its group.
+    Subgroup,
+    /// The group's number.
+    Group,
+    /// How many groups there are.
+    Groups,
+    /// The lanes of the warp, as bits.
+    Mask,
+    /// How many lanes the warp has.
+    Present,
+    /// The address of a buffer that is bound.
+    Base(Buffer),
+    /// The length of a buffer that is bound.
+    Len(Buffer),
+    /// The address of the end record.
+    Record,
+    /// What was last read of the stop word.
+    Stop,
+    /// Looks until the clock is read.
+    Looks,
+    /// Until when to run.
+    Limit,
+    /// Where shared memory begins.
+    Shared,
+    /// Where the next broadcast of the group goes through.
+    Slot,
+}
+
+impl Fixed {
+    fn kind(self) -> Kind {
+        match self {
+            Fixed::Base(_) | Fixed::Record | Fixed::Limit => Kind::Long,
+            _ => Kind::Word,
+        }
+    }
+
+    /// What must be set before.
+    fn needs(self) -> Option<Fixed> {
+        match self {
+            Fixed::Sublane | Fixed::Subgroup | Fixed::Mask | Fixed::Present => Some(Fixed::Lane),
+            Fixed::Stop => Some(Fixed::Record),
+            _ => None,
+        }
+    }
+}
+
+impl Lower<'_> {
+    /// The register of something that is set at the start.
+    pub fn fixed(&mut self, what: Fixed) -> Reg {
+        if let Some(needs) = what.needs() {
+            self.fixed(needs);
+        }
+        *self.start.entry(what).or_insert_with(|| self.out.reg(what.kind()))
+    }
+
+    /// Whether every warp of the group is whole.
+    pub fn whole(&self) -> bool {
+        self.config.lanes.is_multiple_of(WARP)
+    }
+
+    /// The lanes of this warp, as bits.
+    pub fn mask(&mut self) -> String {
+        match self.config.lanes {
+            lanes if lanes.is_multiple_of(WARP) => "0xffffffff".into(),
+            lanes if lanes < WARP => format!("{:#x}", (1 << lanes) - 1),
+            _ => self.fixed(Fixed::Mask).to_string(),
+        }
+    }
+
+    /// How many lanes this warp has.
+    pub fn present(&mut self) -> String {
+        match self.config.lanes {
+            lanes if lanes.is_multiple_of(WARP) => WARP.to_string(),
+            lanes if lanes < WARP => lanes.to_string(),
+            _ => self.fixed(Fixed::Present).to_string(),
+        }
+    }
+
+    /// The length of a buffer.
+    pub fn len(&mut self, buffer: Buffer) -> String {
+        match self.flat.module.buffers[buffer].len {
+            Len::Fixed(len) => len.to_string(),
+            Len::Launch => self.fixed(Fixed::Len(buffer)).to_string(),
+        }
+    }
+
+    /// Sets all that was asked for.
+    pub fn start(&mut self) {
+        for (what, to) in self.start.clone() {
+            self.set(what, to);
+        }
+    }
+
+    fn set(&mut self, what: Fixed, to: Reg) {
+        let lanes = self.config.lanes;
+        let (last, some) = (lanes & !(WARP - 1), lanes % WARP);
+        match what {
+            Fixed::Lane => self.out.line(format_args!("mov.u32 {to}, %tid.x")),
+            Fixed::Sublane => {
+                let lane = self.fixed(Fixed::Lane);
+                self.out.line(format_args!("and.b32 {to}, {lane}, {}", WARP - 1));
+            }
+            Fixed::Subgroup => {
+                let lane = self.fixed(Fixed::Lane);
+                self.out.line(format_args!("shr.u32 {to}, {lane}, {}", WARP.ilog2()));
+            }
+            Fixed::Group => self.out.line(format_args!("mov.u32 {to}, %ctaid.x")),
+            Fixed::Groups => self.out.line(format_args!("mov.u32 {to}, %nctaid.x")),
+            Fixed::Mask | Fixed::Present => {
+                let (lane, p) = (self.fixed(Fixed::Lane), self.truth());
+                let (whole, part) =
+                    if what == Fixed::Mask { (u32::MAX, (1 << some) - 1) } else { (WARP, some) };
+                self.out.line(format_args!("setp.lt.u32 {p}, {lane}, {last}"));
+                self.out.line(format_args!("selp.b32 {to}, {whole:#x}, {part:#x}, {p}"));
+            }
+            Fixed::Base(buffer) => {
+                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", self.words[buffer.index()]));
+                self.out.line(format_args!("cvta.to.global.u64 {to}, {to}"));
+            }
+            Fixed::Len(buffer) => {
+                self.out.line(format_args!("ld.param.u32 {to}, [launch+{}]", self.words[buffer.index()] + 8));
+            }
+            Fixed::Record => {
+                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", launch::RECORD));
+                self.out.line(format_args!("cvta.to.global.u64 {to}, {to}"));
+            }
+            Fixed::Stop => {
+                let record = self.fixed(Fixed::Record);
+                self.out.line(format_args!("ld.relaxed.gpu.global.u32 {to}, [{record}+{}]", record::STOP));
+            }
+            Fixed::Looks => self.out.line(format_args!("mov.b32 {to}, {LOOKS}")),
+            Fixed::Limit => self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", launch::LIMIT)),
+            Fixed::Shared | Fixed::Slot => self.out.line(format_args!("mov.u32 {to}, memory")),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Who may have left before an op: where lanes that meet must count who came.
+//!
+//! Lanes leave at traps and where loops look at the stop word. One may have left before an op if such a place comes
+//! before it in the text and not on another branch, or if one loop holds both.
+
+use crate::arena::{Handle, Inst, Region};
+use crate::module::{Function, Node};
+use crate::op::{Effect, Op};
+use crate::valid::{Level, Uniformity};
+
+/// Turns of a counted loop that nobody needs to stop.
+const BRIEF: u32 = 4096;
+
+/// Turns between two looks: of a loop that only computes, and of one whose turns may take long.
+const TURNS: (u32, u32) = (256, 4);
+
+/// Waits that a loop can have hundreds of between two looks.
+const SHORT_NS: u64 = 2_000;
+
+/// Who may have left.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Left {
+    /// A lane, or a whole warp.
+    pub any: bool,
+    /// A lane by itself, out of a warp that goes on.
+    pub alone: bool,
+}
+
+impl Left {
+    fn or(self, other: Left) -> Left {
+        Left { any: self.any | other.any, alone: self.alone | other.alone }
+    }
+}
+
+/// What is known of leaving in a function.
+pub(super) struct Leave {
+    /// By instruction: who may have left before it.
+    left: Vec<Left>,
+    /// By instruction: turns of this loop between two looks; none for brief loops and other ops.
+    turns: Vec<Option<u32>>,
+    /// Whether there is an op of warps.
+    pub warps: bool,
+}
+
+impl Leave {
+    pub fn new(function: &Function, uniform: &Uniformity) -> Leave {
+        let count = function.insts().len();
+        let mut inside = vec![Left::default(); count];
+        let mut long = vec![false; count];
+        let mut turns = vec![None; count];
+        for (inst, node) in function.insts().rev() {
+            let at = inst.index();
+            let held = node.regions.iter().flat_map(|region| &function.region(*region).insts);
+            for other in held {
+                inside[at] = inside[at].or(inside[other.index()]);
+                long[at] |= long[other.index()];
+            }
+            if node.op.loops() && !brief(function, inst) {
+                turns[at] = Some(if long[at] { TURNS.1 } else { TURNS.0 });
+                let alone = level(function, uniform, inst) == Level::Lane;
+                inside[at] = inside[at].or(Left { any: true, alone });
+            }
+            if node.op == Op::Trap {
+                inside[at] = Left { any: true, alone: uniform.control(inst) == Level::Lane };
+            }
+            long[at] |= node.op.loops() || waits(node);
+        }
+        let warps = function.insts().any(|(_, node)| warp(node.op));
+        let mut walk = Walk { function, inside: &inside, left: vec![Left::default(); count] };
+        walk.region(function.body, Left::default());
+        Leave { left: walk.left, turns, warps }
+    }
+
+    /// Who may have left before an instruction.
+    pub fn before(&self, inst: Inst) -> Left {
+        self.left[inst.index()]
+    }
+
+    /// Turns of a loop between two looks, if it looks.
+    pub fn turns(&self, inst: Inst) -> Option<u32> {
+        self.turns[inst.index()]
+    }
+}
+
+/// Whether an op may take long by itself.
+fn waits(node: &Node) -> bool {
+    match node.op {
+        Op::Barrier | Op::GroupBroadcast => true,
+        Op::Backoff => node.args[0].constant().is_none_or(|ns| ns.bits() > SHORT_NS),
+        _ => false,
+    }
+}
+
+/// Whether an op is done by the lanes of a warp together.
+pub(super) fn warp(op: Op) -> bool {
+    op.effect() == Effect::Sync && !matches!(op, Op::Barrier | Op::GroupBroadcast | Op::Elect)
+}
+
+/// Whose lanes turn a loop together.
+pub(super) fn level(function: &Function, uniform: &Uniformity, inst: Inst) -> Level {
+    let body = function.region(function.inst(inst).regions[0]);
+    body.insts.first().map_or(Level::Lane, |first| uniform.control(*first))
+}
+
+/// Whether a counted loop has few turns by its constants and holds nothing that could make them long.
+fn brief(function: &Function, inst: Inst) -> bool {
+    let node = function.inst(inst);
+    let bound = |at: usize| node.args[at].constant().map(|c| c.bits() as u32);
+    node.op == Op::Loop
+        // The distance, whatever the sign of the bounds.
+        && bound(0).zip(bound(1)).is_some_and(|(from, to)| to.wrapping_sub(from) <= BRIEF)
+        && function.region(node.regions[0]).insts.iter().all(|inst| function.inst(*inst).regions.is_empty())
+}
+
+struct Walk<'a> {
+    function: &'a Function,
+    /// By instruction: who may leave in it.
+    inside: &'a [Left],
+    left: Vec<Left>,
+}
+
+impl Walk<'_> {
+    fn region(&mut self, region: Region, mut before: Left) {
+        let function = self.function;
+        for inst in &function.region(region).insts {
+            let (node, inside) = (function.inst(*inst), self.inside[inst.index()]);
+            self.left[inst.index()] = before;
+            let within = if node.op.loops() { before.or(inside) } else { before };
+            node.regions.iter().for_each(|region| self.region(*region, within));
+            before = before.or(inside);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Loads, stores, atomics and fences.
+//!
+//! An access that is not proved to be in range runs under a predicate, with its result zero before. A wide one is in
+//! range if its 16 bytes are, so both its place and the length are counted in such pieces.
+
+use crate::arena::{Buffer, Handle, Inst};
+use crate::module::{Attr, Node, Site, wide};
+use crate::op::{Form, Op};
+use crate::types::{Access, Len, Order, Scope, Space, Type};
+
+use super::fixed::Fixed;
+use super::lower::Lower;
+use super::write::{Kind, Reg, When, bits, number};
+
+/// The largest offset that an address is written with.
+const OFFSET: u64 = 1 << 30;
+
+impl Lower<'_> {
+    /// An access to a buffer.
+    pub fn access(&mut self, inst: Inst, node: &Node) {
+        let (buffer, order, scope) = match node.attr {
+            Attr::Atomic(buffer, order, scope) => (buffer, order, scope),
+            _ => (node.buffer().expect("an access names a buffer"), Order::Relaxed, Scope::Group),
+        };
+        let decl = &self.flat.module.buffers[buffer];
+        let (elem, space) = (decl.elem, decl.space);
+        let guard = self.guard(inst, node, buffer);
+        let address = self.address(node, buffer);
+        let zero = guard != When::Always;
+        if zero {
+            for value in node.results.iter() {
+                let to = self.reg(value);
+                let zero = if elem == Type::F32 { "0f00000000" } else { "0" };
+                self.out.line(format_args!("mov.{} {to}, {zero}", to.kind.words().1));
+            }
+        }
+        let place = place(space);
+        match node.op {
+            Op::Load | Op::Store => {
+                let how = match (space, decl.access, node.op) {
+                    (Space::Host, ..) => ".relaxed.sys.global",
+                    (Space::Shared, ..) => ".shared",
+                    (Space::Global, Access::Read, Op::Load) => ".global.nc",
+                    _ => ".global",
+                };
+                self.move_word(node, guard, how, elem, &address);
+            }
+            Op::LoadWide | Op::StoreWide => {
+                let how = format!(".relaxed{}{place}", reach(scope));
+                self.move_wide(node, guard, &how, elem, &address);
+            }
+            Op::AtomicLoad if order.acquires() && !self.live[node.results.get(0).index()] => {
+                self.out.line(format_args!("fence.acq_rel{}", reach(scope)));
+            }
+            Op::AtomicLoad | Op::AtomicStore => {
+                let how = format!(".{order}{}{place}", reach(scope));
+                self.move_word(node, guard, &how, elem, &address);
+            }
+            _ => self.modify(node, guard, (order, scope, place), elem, &address),
+        }
+    }
+
+    /// When the access runs: if it is in range, and if an `if` around it that became a predicate holds.
+    fn guard(&mut self, inst: Inst, node: &Node, buffer: Buffer) -> When {
+        if self.bounds.in_bounds(Site { func: self.flat.kernel, inst }) {
+            return self.when;
+        }
+        let decl = &self.flat.module.buffers[buffer];
+        let step = wide(decl.elem) as u64;
+        let pieces = node.op.row().form == Form::Wide;
+        let index = self.held(node.args[0]);
+        let (at, len) = match (pieces, decl.len) {
+            (false, _) => (index, self.len(buffer)),
+            (true, Len::Fixed(len)) => (self.piece(index, step), (len / step).to_string()),
+            (true, Len::Launch) => {
+                let (at, len) = (self.piece(index, step), self.word());
+                let words = self.len(buffer);
+                self.out.line(format_args!("shr.u32 {len}, {words}, {}", step.ilog2()));
+                (at, len.to_string())
+            }
+        };
+        let p = self.truth();
+        self.out.line(format_args!("setp.lt.u32 {p}, {at}, {len}"));
+        match self.when {
+            When::If(other) => self.out.line(format_args!("and.pred {p}, {p}, {other}")),
+            When::Always | When::Unless(_) => {}
+        }
+        When::If(p)
+    }
+
+    /// The number of the 16 bytes that hold an element.
+    fn piece(&mut self, index: Reg, step: u64) -> Reg {
+        let piece = self.word();
+        self.out.line(format_args!("shr.u32 {piece}, {index}, {}", step.ilog2()));
+        piece
+    }
+
+    /// The address of the element, or of the 16 bytes that hold it.
+    fn address(&mut self, node: &Node, buffer: Buffer) -> String {
+        let decl = &self.flat.module.buffers[buffer];
+        let (shared, elem) = (decl.space == Space::Shared, decl.elem);
+        let bytes = u64::from(elem.bits() / 8);
+        let pieces = node.op.row().form == Form::Wide;
+        let first = if shared { u64::from(self.offsets[buffer.index()]) } else { 0 };
+        let base = self.fixed(if shared { Fixed::Shared } else { Fixed::Base(buffer) });
+        if let Some(at) = self.constant(node.args[0]) {
+            let at = at * bytes;
+            let offset = first + if pieces { at & !15 } else { at };
+            if offset < OFFSET {
+                return plus(base, offset);
+            }
+        }
+        let mut index = self.held(node.args[0]);
+        if pieces {
+            let start = self.word();
+            self.out.line(format_args!("and.b32 {start}, {index}, {}", -(wide(elem) as i64)));
+            index = start;
+        }
+        let at = self.out.reg(base.kind);
+        match base.kind {
+            Kind::Long => self.out.line(format_args!("mad.wide.u32 {at}, {index}, {bytes}, {base}")),
+            _ => self.out.line(format_args!("mad.lo.u32 {at}, {index}, {bytes}, {base}")),
+        }
+        plus(at, first)
+    }
+
+    /// A load or store of one element.
+    fn move_word(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &str) {
+        let ty = number(elem);
+        match node.args.get(1) {
+            None => {
+                let to = self.result(node);
+                self.out.line(format_args!("{when}ld{how}.{ty} {to}, [{address}]"));
+            }
+            Some(value) => {
+                let value = self.arg(*value);
+                self.out.line(format_args!("{when}st{how}.{ty} [{address}], {value}"));
+            }
+        }
+    }
+
+    /// A load or store of 16 bytes.
+    fn move_wide(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &str) {
+        let shape = format!("v{}.{}", wide(elem), number(elem));
+        if node.op == Op::LoadWide {
+            let to: Vec<String> = node.results.iter().map(|value| self.reg(value).to_string()).collect();
+            self.out.line(format_args!("{when}ld{how}.{shape} {{{}}}, [{address}]", to.join(", ")));
+        } else {
+            let from: Vec<String> = node.args[1..].iter().map(|value| self.arg(*value)).collect();
+            self.out.line(format_args!("{when}st{how}.{shape} [{address}], {{{}}}", from.join(", ")));
+        }
+    }
+
+    /// An atomic that modifies.
+    fn modify(
+        &mut self,
+        node: &Node,
+        when: When,
+        (order, scope, place): (Order, Scope, &str),
+        elem: Type,
+        address: &str,
+    ) {
+        let to = self.result(node);
+        let reach = reach(scope);
+        let unused = !self.live[node.results.get(0).index()];
+        // Without its value the acquire would go as well.
+        let fenced = unused && order.acquires();
+        let order = match (fenced, order) {
+            (true, Order::AcqRel) => Order::Release,
+            (true, _) => Order::Relaxed,
+            (false, order) => order,
+        };
+        let mut values: Vec<String> = node.args[1..].iter().map(|value| self.arg(*value)).collect();
+        let op = match node.op {
+            Op::AtomicSub => {
+                let (negative, value) = (self.out.reg(to.kind), self.held(node.args[1]));
+                let ty = if elem == Type::U64 { "s64" } else { "s32" };
+                self.out.line(format_args!("neg.{ty} {negative}, {value}"));
+                values = vec![negative.to_string()];
+                format!("add.{}", unsigned(elem))
+            }
+            Op::AtomicAdd => format!("add.{}", unsigned(elem)),
+            Op::AtomicMin => format!("min.{}", number(elem)),
+            Op::AtomicMax => format!("max.{}", number(elem)),
+            Op::AtomicAnd => format!("and.{}", bits(elem)),
+            Op::AtomicOr => format!("or.{}", bits(elem)),
+            Op::AtomicXor => format!("xor.{}", bits(elem)),
+            Op::AtomicCas => format!("cas.{}", bits(elem)),
+            _ => format!("exch.{}", bits(elem)),
+        };
+        let values = values.join(", ");
+        self.out.line(format_args!("{when}atom.{order}{reach}{place}.{op} {to}, [{address}], {values}"));
+        if fenced {
+            self.out.line(format_args!("fence.acq_rel{reach}"));
+        }
+    }
+
+    /// A fence.
+    pub fn fence(&mut self, node: &Node) {
+        let Attr::Fence(order, scope) = node.attr else { return };
+        let order = if order == Order::SeqCst { "sc" } else { "acq_rel" };
+        self.out.line(format_args!("fence.{order}{}", reach(scope)));
+    }
+}
+
+/// An address with an offset.
+pub(super) fn plus(base: Reg, offset: u64) -> String {
+    if offset == 0 { base.to_string() } else { format!("{base}+{offset}") }
+}
+
+/// The type in which integers are added whatever their sign.
+fn unsigned(elem: Type) -> &'static str {
+    if elem == Type::U64 { "u64" } else { "u32" }
+}
+
+fn place(space: Space) -> &'static str {
+    if space == Space::Shared { ".shared" } else { ".global" }
+}
+
+fn reach(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Group => ".cta",
+        Scope::Device => ".gpu",
+        Scope::System => ".sys",
+    }
+}

@@ -1,0 +1,208 @@
+//! PTX, for NVIDIA's GPUs.
+//!
+//! A kernel becomes one `.entry`. A lane is a thread, a subgroup a warp, a group a block. Values are registers, one
+//! each; what loops carry and regions give is moved. Regions become labels and branches, which are `.uni` where the
+//! validator proved that a warp goes one way. ptxas does the rest: it allocates registers and schedules.
+//!
+//! # The launch record
+//!
+//! The one parameter `launch` is a record by value of 64-bit words:
+//!
+//! | word | is |
+//! |---|---|
+//! | 0 | 0 |
+//! | 1 | the address of the *end record* in device memory |
+//! | 2 | the address of the lease word in host memory, or 0 |
+//! | 3 | until when the kernel may run, by the GPU's clock in nanoseconds; all ones is for ever |
+//! | 4 + 2k, 5 + 2k | the address and the length of the k-th of [`Ptx::params`] |
+//!
+//! Addresses of buffers are multiples of 16, lengths count elements and are below 2³², and a length that the module
+//! declares is the one that is given. The lease word is 64 bits that the host writes: until when the kernel may run,
+//! 0 for ever.
+//!
+//! The end record is 32-bit words, all zero before the launch:
+//!
+//! | word | is |
+//! |---|---|
+//! | 0, 1, 2 | whether a lane trapped; the code and the site of the first trap |
+//! | 3, 4, 5 | the code and the site of the first fault; how many there were |
+//! | 6 | whether a lane left because it was told to |
+//! | 7 | *stop*: whoever sees it set leaves. The host sets it by a copy, a trap sets it too |
+//!
+//! A site is an index into [`Ptx::sites`].
+//!
+//! # How a launch ends
+//!
+//! **Where lanes look.** At the back-edge of every loop but brief ones, every few turns, a lane tests what it last read of the stop
+//! word and reads it again: the load is under way while the next turns run, so nobody waits for it. A loop of plain
+//! arithmetic has hundreds of turns between two looks, one that waits or meets others has few. A loop that counts by
+//! one is cut into stretches instead, so that its turns cost nothing more. Now and then a look also reads the clock;
+//! only when the limit has passed does it read the lease across the bus.
+//!
+//! **Leaving is `exit`.** PTX lets barriers and warp ops go on without threads that have exited. So nobody waits for
+//! a lane that left; but those who meet without it must not go on with what they got, as they would not have met. They
+//! find out by counting: a barrier that someone may have left before it counts who came (`bar.red.popc`), a warp op in a warp
+//! that a lane may have left alone asks who is there. Whoever misses somebody exits as well. Where nobody can have left, by the
+//! shape of the program, nothing is counted.
+//!
+//! **A warp leaves as one** where it runs as one: in a loop that all lanes of a warp turn together they vote, as long as
+//! there is a warp op that could miss some of them. `trap` of PTX is not used: it would cost the process its context.
+//!
+//! # Memory
+//!
+//! Orders and scopes are PTX's own. Plain accesses to host buffers are relaxed ones of the system, as they must not be
+//! cached; plain loads of buffers that nobody writes go through the read-only cache. ptxas deletes a load whose value
+//! is not used, whatever its order; so an acquire whose value is not used is emitted as a fence.
+
+mod control;
+mod fixed;
+mod group;
+mod leave;
+mod live;
+mod lower;
+mod memory;
+mod moves;
+mod pure;
+mod repeat;
+mod write;
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{EmitError, Flat};
+use crate::arena::Buffer;
+use crate::module::Site;
+use crate::op::Op;
+use crate::types::Space;
+use crate::valid::Valid;
+
+/// The most lanes that a group has.
+pub const MAX_LANES: u32 = 1024;
+
+/// The most buffers that a launch record has room for.
+pub const MAX_PARAMS: usize = 250;
+
+/// Bytes of shared memory that a kernel can have without asking for them at launch.
+const STATIC: u32 = 48 << 10;
+
+/// A generation of GPUs, the least that a text runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)]
+pub enum Target {
+    Sm80,
+    Sm90,
+    Sm100,
+}
+
+impl Target {
+    /// Every target, the oldest first.
+    pub const ALL: &[Target] = &[Target::Sm80, Target::Sm90, Target::Sm100];
+
+    /// What PTX calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Target::Sm80 => "sm_80",
+            Target::Sm90 => "sm_90",
+            Target::Sm100 => "sm_100",
+        }
+    }
+
+    /// The first version of PTX that has what is emitted for it.
+    const fn version(self) -> &'static str {
+        match self {
+            Target::Sm80 | Target::Sm90 => "8.0",
+            Target::Sm100 => "8.6",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Target {
+    type Err = ();
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Target::ALL.iter().copied().find(|target| target.name() == name).ok_or(())
+    }
+}
+
+/// What to emit for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Config {
+    /// The GPU.
+    pub target: Target,
+    /// Lanes in a group.
+    pub lanes: u32,
+}
+
+/// A kernel in PTX, and what its launch must know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ptx {
+    /// The module, for ptxas or the driver.
+    pub text: String,
+    /// What the entry is called.
+    pub entry: String,
+    /// Bytes of shared memory that a group takes.
+    pub shared: u32,
+    /// Those of them that the launch must ask for; the others come with the module.
+    pub dynamic: u32,
+    /// The buffers of the launch record, in order.
+    pub params: Vec<Param>,
+    /// The instructions that sites in the end record stand for.
+    pub sites: Vec<Site>,
+}
+
+/// A buffer in the launch record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Param {
+    /// Which.
+    pub buffer: Buffer,
+    /// The word that holds its address; the next holds its length.
+    pub word: u32,
+}
+
+impl Ptx {
+    /// Bytes of the launch record.
+    pub fn record(&self) -> usize {
+        size(self.params.len())
+    }
+}
+
+/// Words of the launch record before the buffers.
+const HEAD: usize = 4;
+
+fn size(params: usize) -> usize {
+    8 * (HEAD + 2 * params)
+}
+
+/// Emits a kernel: the one of that name, or the only one.
+pub fn emit(module: &Valid, kernel: Option<&str>, config: &Config) -> Result<Ptx, EmitError> {
+    if !(1..=MAX_LANES).contains(&config.lanes) {
+        return Err(EmitError::Lanes { lanes: config.lanes, most: MAX_LANES });
+    }
+    let flat = Flat::new(module, kernel)?;
+    for (inst, node) in flat.function().insts() {
+        if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
+            let site = flat.sites[crate::arena::Handle::index(inst)];
+            return Err(EmitError::Op { op: node.op, site });
+        }
+    }
+    let bound = module.buffers.iter().filter(|(_, decl)| decl.space != Space::Shared);
+    let params: Vec<Param> =
+        bound.enumerate().map(|(k, (buffer, _))| Param { buffer, word: (HEAD + 2 * k) as u32 }).collect();
+    if params.len() > MAX_PARAMS {
+        return Err(EmitError::Buffers { count: params.len(), most: MAX_PARAMS });
+    }
+    let lowered = lower::lower(&flat, *config, &params);
+    Ok(Ptx {
+        text: lowered.text,
+        entry: lowered.entry,
+        shared: lowered.shared,
+        dynamic: if lowered.shared > STATIC { lowered.shared } else { 0 },
+        params,
+        sites: flat.sites,
+    })
+}

@@ -1,0 +1,233 @@
+//! Loops, and the looks at the stop word at their back-edges.
+
+use crate::arena::{Inst, Value};
+use crate::module::Operand;
+use crate::op::Op;
+use crate::types::Type;
+use crate::valid::Level;
+
+use super::fixed::{Fixed, LOOKS, launch, record};
+use super::leave::level;
+use super::lower::Lower;
+use super::write::{Kind, Label, Reg, When, number};
+use crate::arena::Handle;
+
+/// A loop being written.
+struct Cycle {
+    inst: Inst,
+    head: Label,
+    again: Label,
+    /// Where it goes when it ends by itself.
+    out: Label,
+    /// Whether a warp turns it as one.
+    uniform: bool,
+}
+
+impl Lower<'_> {
+    fn cycle(&mut self, inst: Inst) -> Cycle {
+        let frame = self.frames[inst.index()].clone().expect("the loop is open");
+        let uniform = level(self.function, self.uniform, inst) >= Level::Subgroup;
+        let again = frame.again.expect("it is a loop");
+        let (head, out) = (self.out.label("loop"), self.out.label("out"));
+        self.moves(When::Always, &frame.carried, self.function.inst(inst).carried());
+        Cycle { inst, head, again, out, uniform }
+    }
+
+    /// The end of a loop that ends by itself: what it carries is what it gives.
+    fn over(&mut self, cycle: &Cycle) {
+        let frame = self.frames[cycle.inst.index()].clone().expect("the loop is open");
+        let carried: Vec<Operand> = frame.carried.iter().map(|value| Operand::Value(*value)).collect();
+        self.out.place(cycle.out);
+        self.moves(When::Always, &frame.results, &carried);
+    }
+
+    /// A counted loop.
+    pub fn count(&mut self, inst: Inst) {
+        let function = self.function;
+        let node = function.inst(inst);
+        let cycle = self.cycle(inst);
+        let counter = function.region(node.regions[0]).params.get(0);
+        let ty = function.operand_ty(node.args[0]);
+        let bound = |at: usize| {
+            let wide = |bits: u64| if ty == Type::I32 { i64::from(bits as u32 as i32) } else { bits as i64 };
+            self.constant(node.args[at]).map(wide)
+        };
+        let (from, to, step) = (bound(0), bound(1), bound(2));
+        let some = from.zip(to).map(|(from, to)| from < to);
+        if some == Some(false) || step.is_some_and(|step| step <= 0) {
+            return self.over(&cycle);
+        }
+        self.enter(&cycle, some == Some(true), step.is_some());
+        self.moves(When::Always, &[counter], &node.args[..1]);
+        if step == Some(1) {
+            self.by_one(&cycle, counter, ty);
+        } else {
+            self.by_step(&cycle, counter);
+        }
+        self.over(&cycle);
+    }
+
+    /// Passes a counted loop by that has no turns, as far as that is not known.
+    fn enter(&mut self, cycle: &Cycle, some: bool, forward: bool) {
+        let node = self.function.inst(cycle.inst);
+        let ty = number(self.function.operand_ty(node.args[0]));
+        if !some {
+            let (p, from, to) = (self.truth(), self.held(node.args[0]), self.arg(node.args[1]));
+            self.out.line(format_args!("setp.ge.{ty} {p}, {from}, {to}"));
+            self.out.branch(When::If(p), cycle.out, cycle.uniform);
+        }
+        if !forward {
+            let (p, step) = (self.truth(), self.held(node.args[2]));
+            self.out.line(format_args!("setp.le.{ty} {p}, {step}, 0"));
+            self.out.branch(When::If(p), cycle.out, cycle.uniform);
+        }
+    }
+
+    /// The turns of a loop that counts by one, in stretches between looks.
+    fn by_one(&mut self, cycle: &Cycle, counter: Value, ty: Type) {
+        let node = self.function.inst(cycle.inst);
+        let (i, to) = (self.reg(counter), self.arg(node.args[1]));
+        let turns = self.leave.turns(cycle.inst);
+        let bound = turns.map(|turns| (self.word(), turns));
+        let stretch = |lower: &mut Self| {
+            if let Some((bound, turns)) = bound {
+                lower.out.line(format_args!("sub.u32 {bound}, {to}, {i}"));
+                lower.out.line(format_args!("min.u32 {bound}, {bound}, {turns}"));
+                lower.out.line(format_args!("add.u32 {bound}, {bound}, {i}"));
+            }
+        };
+        stretch(self);
+        self.out.head(cycle.head);
+        self.within(cycle.inst, 0);
+        if !self.turns_back(cycle) {
+            return;
+        }
+        let p = self.truth();
+        self.out.line(format_args!("add.u32 {i}, {i}, 1"));
+        let limit = bound.map_or(to.clone(), |(bound, _)| bound.to_string());
+        self.out.line(format_args!("setp.ne.u32 {p}, {i}, {limit}"));
+        self.out.branch(When::If(p), cycle.head, cycle.uniform);
+        if bound.is_some() {
+            let q = self.truth();
+            self.out.line(format_args!("setp.ge.{} {q}, {i}, {to}", number(ty)));
+            self.out.branch(When::If(q), cycle.out, cycle.uniform);
+            self.look(cycle, stretch);
+        }
+    }
+
+    /// The turns of any other counted loop, by the distance that is left: the counter itself could wrap.
+    fn by_step(&mut self, cycle: &Cycle, counter: Value) {
+        let node = self.function.inst(cycle.inst);
+        let (i, left) = (self.reg(counter), self.word());
+        let (to, step) = (self.arg(node.args[1]), self.arg(node.args[2]));
+        self.out.line(format_args!("sub.u32 {left}, {to}, {i}"));
+        let tick = self.tick(cycle);
+        self.out.head(cycle.head);
+        self.within(cycle.inst, 0);
+        if !self.turns_back(cycle) {
+            return;
+        }
+        let p = self.truth();
+        self.out.line(format_args!("setp.le.u32 {p}, {left}, {step}"));
+        self.out.branch(When::If(p), cycle.out, cycle.uniform);
+        self.out.line(format_args!("sub.u32 {left}, {left}, {step}"));
+        self.out.line(format_args!("add.u32 {i}, {i}, {step}"));
+        self.back(cycle, tick);
+    }
+
+    /// `while` and `forever`.
+    pub fn repeat(&mut self, inst: Inst) {
+        let op = self.function.inst(inst).op;
+        let cycle = self.cycle(inst);
+        let tick = self.tick(&cycle);
+        self.out.head(cycle.head);
+        if op == Op::While {
+            self.tests.push((cycle.out, cycle.uniform));
+            self.within(inst, 0);
+            self.tests.pop();
+            self.within(inst, 1);
+        } else {
+            self.within(inst, 0);
+        }
+        if self.turns_back(&cycle) {
+            self.back(&cycle, tick);
+        }
+        if op == Op::While {
+            self.over(&cycle);
+        }
+    }
+
+    /// The end of a `while`'s test.
+    pub fn test(&mut self, on: Operand) {
+        let (out, uniform) = *self.tests.last().expect("the loop is open");
+        let c = self.held(on);
+        self.out.branch(When::Unless(c), out, uniform);
+    }
+
+    /// Whether a turn can be followed by another; if so, it ends here.
+    fn turns_back(&mut self, cycle: &Cycle) -> bool {
+        let last = self.function.inst(cycle.inst).regions.len() - 1;
+        self.out.place(cycle.again);
+        self.out.reached(cycle.again) || self.falls(cycle.inst, last)
+    }
+
+    /// A count of turns until the next look, if the loop looks.
+    fn tick(&mut self, cycle: &Cycle) -> Option<(Reg, u32)> {
+        let turns = self.leave.turns(cycle.inst)?;
+        let tick = self.word();
+        self.out.line(format_args!("mov.b32 {tick}, {turns}"));
+        Some((tick, turns))
+    }
+
+    /// The back-edge.
+    fn back(&mut self, cycle: &Cycle, tick: Option<(Reg, u32)>) {
+        let Some((tick, turns)) = tick else {
+            return self.out.branch(When::Always, cycle.head, true);
+        };
+        let p = self.truth();
+        self.out.line(format_args!("add.s32 {tick}, {tick}, -1"));
+        self.out.line(format_args!("setp.ne.s32 {p}, {tick}, 0"));
+        self.out.branch(When::If(p), cycle.head, cycle.uniform);
+        self.look(cycle, |lower| lower.out.line(format_args!("mov.b32 {tick}, {turns}")));
+    }
+
+    /// A look: leaves if the stop word was set when it was last read, reads it again, and now and then the clock.
+    fn look(&mut self, cycle: &Cycle, next: impl Fn(&mut Self)) {
+        let (stop, looks) = (self.fixed(Fixed::Stop), self.fixed(Fixed::Looks));
+        let (limit, at) = (self.fixed(Fixed::Limit), self.fixed(Fixed::Record));
+        let (told, more, early) = (self.truth(), self.truth(), self.truth());
+        let votes = cycle.uniform && self.leave.warps;
+        next(self);
+        self.out.line(format_args!("setp.ne.u32 {told}, {stop}, 0"));
+        if votes {
+            let mask = self.mask();
+            self.out.line(format_args!("vote.sync.any.pred {told}, {told}, {mask}"));
+        }
+        self.out.branch(When::If(told), self.stopped, votes);
+        self.out.line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{at}+{}]", record::STOP));
+        self.out.line(format_args!("add.s32 {looks}, {looks}, -1"));
+        self.out.line(format_args!("setp.ne.s32 {more}, {looks}, 0"));
+        self.out.branch(When::If(more), cycle.head, false);
+        let now = self.out.reg(Kind::Long);
+        self.out.line(format_args!("mov.b32 {looks}, {LOOKS}"));
+        self.out.line(format_args!("mov.u64 {now}, %globaltimer"));
+        self.out.line(format_args!("setp.lt.u64 {early}, {now}, {limit}"));
+        self.out.branch(When::If(early), cycle.head, false);
+        self.lease(now, limit, early);
+        self.out.branch(When::If(early), cycle.head, false);
+        self.out.line(format_args!("st.relaxed.gpu.global.u32 [{at}+{}], 1", record::STOP));
+        self.out.line(format_args!("mov.b32 {stop}, 1"));
+        self.out.branch(When::Always, cycle.head, false);
+    }
+
+    /// Reads the lease, if there is one, and says whether it lasts.
+    fn lease(&mut self, now: Reg, limit: Reg, lasts: Reg) {
+        let (lease, some, none) = (self.out.reg(Kind::Long), self.truth(), self.truth());
+        self.out.line(format_args!("ld.param.u64 {lease}, [launch+{}]", launch::LEASE));
+        self.out.line(format_args!("setp.ne.u64 {some}, {lease}, 0"));
+        self.out.line(format_args!("@{some} ld.relaxed.sys.global.u64 {limit}, [{lease}]"));
+        self.out.line(format_args!("setp.eq.u64 {none}, {limit}, 0"));
+        self.out.line(format_args!("selp.b64 {limit}, -1, {limit}, {none}"));
+        self.out.line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
+    }
+}

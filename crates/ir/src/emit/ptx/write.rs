@@ -1,0 +1,173 @@
+//! The text as it grows: lines, registers, labels.
+
+use std::fmt;
+
+use crate::types::{Const, Type};
+
+/// The kinds of registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// 32 bits.
+    Word,
+    /// 64 bits.
+    Long,
+    /// A float.
+    Float,
+    /// A predicate.
+    Truth,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Word, Kind::Long, Kind::Float, Kind::Truth];
+
+    /// What values of a type live in.
+    pub fn of(ty: Type) -> Kind {
+        match ty {
+            Type::U32 | Type::I32 => Kind::Word,
+            Type::U64 => Kind::Long,
+            Type::F32 => Kind::Float,
+            Type::Bool => Kind::Truth,
+        }
+    }
+
+    /// How its registers begin, and the type that they and moves between them have.
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Word => ("%r", "b32"),
+            Kind::Long => ("%rd", "b64"),
+            Kind::Float => ("%f", "f32"),
+            Kind::Truth => ("%p", "pred"),
+        }
+    }
+}
+
+/// A register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reg {
+    pub kind: Kind,
+    at: u32,
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.kind.words().0, self.at)
+    }
+}
+
+/// A place to branch to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Label {
+    word: &'static str,
+    at: u32,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${}{}", self.word, self.at)
+    }
+}
+
+/// When an instruction runs: always, or where a predicate holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum When {
+    Always,
+    If(Reg),
+    Unless(Reg),
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            When::Always => Ok(()),
+            When::If(p) => write!(f, "@{p} "),
+            When::Unless(p) => write!(f, "@!{p} "),
+        }
+    }
+}
+
+/// What is written so far.
+#[derive(Default)]
+pub(super) struct Out {
+    pub text: String,
+    regs: [u32; 4],
+    /// By label: whether something branches there.
+    labels: Vec<bool>,
+}
+
+impl Out {
+    /// A register that nobody has.
+    pub fn reg(&mut self, kind: Kind) -> Reg {
+        let count = &mut self.regs[kind as usize];
+        *count += 1;
+        Reg { kind, at: *count - 1 }
+    }
+
+    /// A label that stands nowhere yet.
+    pub fn label(&mut self, word: &'static str) -> Label {
+        self.labels.push(false);
+        Label { word, at: self.labels.len() as u32 - 1 }
+    }
+
+    /// One instruction.
+    pub fn line(&mut self, text: fmt::Arguments<'_>) {
+        use fmt::Write as _;
+        writeln!(self.text, "    {text};").expect("a string takes all that is written");
+    }
+
+    /// A branch, taken by all lanes of a warp or none if it is `uniform`.
+    pub fn branch(&mut self, when: When, to: Label, uniform: bool) {
+        self.labels[to.at as usize] = true;
+        self.line(format_args!("{when}bra{} {to}", if uniform { ".uni" } else { "" }));
+    }
+
+    /// Whether something branches there.
+    pub fn reached(&self, label: Label) -> bool {
+        self.labels[label.at as usize]
+    }
+
+    /// Puts a label that is branched back to later here.
+    pub fn head(&mut self, label: Label) {
+        self.text.push_str(&format!("{label}:\n"));
+    }
+
+    /// Puts a label here if something branched to it.
+    pub fn place(&mut self, label: Label) {
+        if self.reached(label) {
+            self.head(label);
+        }
+    }
+
+    /// Declares every register.
+    pub fn declare(&self) -> String {
+        let declare = |kind: Kind| match (kind.words(), self.regs[kind as usize]) {
+            (_, 0) => String::new(),
+            ((name, ty), count) => format!("    .reg .{ty} {name}<{count}>;\n"),
+        };
+        Kind::ALL.map(declare).concat()
+    }
+}
+
+/// A number as PTX writes it.
+pub(super) fn literal(c: Const) -> String {
+    match c.ty() {
+        Type::I32 => (c.bits() as u32 as i32).to_string(),
+        Type::F32 => format!("0f{:08X}", c.bits()),
+        _ if c.bits() > i64::MAX as u64 => format!("{:#x}", c.bits()),
+        _ => c.bits().to_string(),
+    }
+}
+
+/// The type of integer and float arithmetic.
+pub(super) fn number(ty: Type) -> &'static str {
+    match ty {
+        Type::U32 | Type::Bool => "u32",
+        Type::I32 => "s32",
+        Type::U64 => "u64",
+        Type::F32 => "f32",
+    }
+}
+
+/// The type of as many bits.
+pub(super) fn bits(ty: Type) -> &'static str {
+    if ty == Type::U64 { "b64" } else { "b32" }
+}
