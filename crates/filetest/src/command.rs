@@ -62,6 +62,7 @@ pub const ALL: &[&dyn Command] = &[
     &crate::opt::Opt,
     &crate::run::Run,
     &crate::litmus::Litmus,
+    &crate::emit::Emit,
 ];
 
 /// The command that a `test` line calls so.

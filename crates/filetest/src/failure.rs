@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use pelton_ir::emit::EmitError;
+
 use crate::bind::BindError;
 use crate::file::FileError;
 use crate::init::InitError;
@@ -25,6 +27,9 @@ pub enum Failure {
     /// It is valid and should not be.
     #[error("the module is valid, and a `test invalid` file must not be")]
     Valid,
+    /// A kernel cannot be emitted.
+    #[error(transparent)]
+    Emit(EmitError),
     /// What was printed is not what the file says.
     #[error("the output is another (- expected, + found); BLESS=1 accepts it\n{0}")]
     Output(String),

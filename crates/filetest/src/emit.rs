@@ -1,0 +1,57 @@
+//! `test emit ptx`: the kernels of a module in the language of a device.
+
+use pelton_ir::emit::ptx::{self, Config, Ptx, Target};
+
+use crate::command::{Command, Context, Printed};
+use crate::failure::Failure;
+use crate::near::hint;
+use crate::run::valid;
+
+/// Emits every kernel. The `test` line may say for how many lanes and for which GPU: `lanes=64`, `target=sm_80`.
+pub struct Emit;
+
+impl Command for Emit {
+    fn name(&self) -> &'static str {
+        "emit"
+    }
+
+    fn prints(&self) -> bool {
+        true
+    }
+
+    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
+        let module = valid(context.file)?;
+        let kernels = kernels(&module, config(context.args)?)?;
+        let texts: Vec<&str> = kernels.iter().map(|kernel| kernel.text.as_str()).collect();
+        Ok(Some(texts.join("\n")))
+    }
+}
+
+/// Every kernel of a module in PTX.
+pub fn kernels(module: &pelton_ir::valid::Valid, config: Config) -> Result<Vec<Ptx>, Failure> {
+    let names = module.kernels().map(|kernel| &*module.functions[kernel].name);
+    names.map(|name| ptx::emit(module, Some(name), &config).map_err(Failure::Emit)).collect()
+}
+
+/// What a `test emit` line asks for.
+pub fn config(args: &[String]) -> Result<Config, Failure> {
+    let mut config = Config { target: Target::Sm90, lanes: 1 };
+    let wrong = |arg: &str| {
+        let hint = hint(arg, &["ptx", "lanes=N", "target=sm_80", "target=sm_90", "target=sm_100"]);
+        Failure::Argument { command: "emit", arg: arg.into(), hint }
+    };
+    if args.first().is_none_or(|to| to != "ptx") {
+        return Err(wrong(args.first().map_or("", |arg| arg)));
+    }
+    for arg in &args[1..] {
+        let read = match arg.split_once('=') {
+            Some(("lanes", lanes)) => lanes.parse().map(|lanes| config.lanes = lanes).is_ok(),
+            Some(("target", target)) => target.parse().map(|target| config.target = target).is_ok(),
+            _ => false,
+        };
+        if !read {
+            return Err(wrong(arg));
+        }
+    }
+    Ok(config)
+}

@@ -1,0 +1,113 @@
+//! Assembles every kernel of `filetests/emit` and `filetests/run` for every target. A kernel that spills fails.
+//!
+//! What registers they take is in `filetests/emit/registers.txt`: a difference is printed, and `BLESS=1` accepts it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use libtest_mimic::{Arguments, Failed, Trial, run};
+use pelton_filetest::diff::diff;
+use pelton_filetest::emit::{config, kernels};
+use pelton_filetest::file::File;
+use pelton_filetest::ptxas::{assemble, find};
+use pelton_filetest::suite::Bless;
+use pelton_ir::emit::ptx::{Config, Target};
+use pelton_ir::text;
+use pelton_ir::valid::validate;
+
+/// Registers by kernel, a number a target.
+type Table = BTreeMap<String, Vec<u32>>;
+
+/// Lanes that kernels are assembled for which do not say it.
+const LANES: u32 = 64;
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    let table: Arc<Mutex<Table>> = Arc::default();
+    let mut trials = Vec::new();
+    for folder in ["emit/ptx", "run"] {
+        for path in files(&root.join(folder)) {
+            let stem = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let (name, table) = (format!("{folder}/{stem}"), table.clone());
+            let test = {
+                let name = name.clone();
+                move || whole(&name, &path, &table).map_err(Failed::from)
+            };
+            trials.push(Trial::test(name, test).with_kind("ptxas").with_ignored_flag(find().is_none()));
+        }
+    }
+    let conclusion = run(&Arguments::from_args(), trials);
+    let found = table.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Err(why) = record(&root.join("emit/registers.txt"), &found, conclusion.num_filtered_out == 0) {
+        eprintln!("{why}");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("the folder can be read").path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "pel")).collect();
+    paths.sort();
+    paths
+}
+
+/// Assembles the kernels of a file for every target.
+fn whole(name: &str, path: &Path, table: &Mutex<Table>) -> Result<(), String> {
+    let file = File::load(path, name.into()).map_err(|error| error.to_string())?;
+    let emits = file.tests.iter().find(|task| task.command.name() == "emit");
+    let lanes = match emits {
+        Some(task) => config(&task.args).map_err(|error| error.to_string())?.lanes,
+        None => LANES,
+    };
+    let module = text::parse(&file.source).map_err(|_| "it does not parse")?;
+    let module = validate(module).map_err(|invalid| invalid.to_string())?;
+    for target in Target::ALL {
+        let kernels =
+            kernels(&module, Config { target: *target, lanes }).map_err(|error| error.to_string())?;
+        for kernel in kernels {
+            let usage = assemble(&kernel.text, *target).map_err(|why| format!("{}: {why}", kernel.entry))?;
+            if usage.spills > 0 {
+                return Err(format!("{} spills {} bytes on {target}", kernel.entry, usage.spills));
+            }
+            let row = format!("{name} {}", kernel.entry);
+            let mut table = table.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            table.entry(row).or_default().push(usage.registers);
+        }
+    }
+    Ok(())
+}
+
+/// Holds what was found against the record, or makes it the record.
+fn record(path: &Path, found: &Table, whole: bool) -> Result<(), String> {
+    if found.is_empty() || !whole {
+        return Ok(());
+    }
+    let targets: Vec<&str> = Target::ALL.iter().map(|target| target.name()).collect();
+    let mut text = format!("registers of a lane: {}\n", targets.join(" "));
+    for (row, numbers) in found {
+        let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        text.push_str(&format!("{row} {}\n", numbers.join(" ")));
+    }
+    let before = fs::read_to_string(path).unwrap_or_default();
+    if before == text {
+        return Ok(());
+    }
+    match Bless::from_env() {
+        Bless::Yes => {
+            fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        }
+        Bless::No => {
+            println!(
+                "registers differ (- recorded, + found); BLESS=1 accepts them\n{}",
+                diff(&before, &text)
+            );
+            Ok(())
+        }
+    }
+}
