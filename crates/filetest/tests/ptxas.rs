@@ -1,4 +1,5 @@
-//! Assembles every kernel of `filetests/emit` and `filetests/run` for every target. A kernel that spills fails.
+//! Assembles every kernel of `filetests/emit` and `filetests/run` for every target, and generated ones. A kernel that
+//! spills fails.
 //!
 //! What registers they take is in `filetests/emit/registers.txt`: a difference is printed, and `BLESS=1` accepts it.
 
@@ -14,12 +15,19 @@ use pelton_filetest::emit::{config, kernels};
 use pelton_filetest::file::File;
 use pelton_filetest::ptxas::{assemble, find};
 use pelton_filetest::suite::Bless;
-use pelton_ir::emit::ptx::{Config, Target};
+use pelton_gen::case::Case;
+use pelton_gen::config::Config as Make;
+use pelton_gen::hold::hold;
+use pelton_gen::law::Broken;
+use pelton_ir::emit::ptx::{Config, Target, emit};
 use pelton_ir::text;
 use pelton_ir::valid::validate;
 
 /// Registers by kernel, a number a target.
 type Table = BTreeMap<String, Vec<u32>>;
+
+/// Generated modules that are assembled; `PROPTEST_CASES` asks for more.
+const CASES: u32 = 60;
 
 /// Lanes that kernels are assembled for which do not say it.
 const LANES: u32 = 64;
@@ -39,6 +47,11 @@ fn main() -> ExitCode {
             trials.push(Trial::test(name, test).with_kind("ptxas").with_ignored_flag(find().is_none()));
         }
     }
+    let generated = || {
+        hold(CASES, &Make::DEFAULT, assembles);
+        Ok(())
+    };
+    trials.push(Trial::test("generated", generated).with_kind("ptxas").with_ignored_flag(find().is_none()));
     let conclusion = run(&Arguments::from_args(), trials);
     let found = table.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Err(why) = record(&root.join("emit/registers.txt"), &found, conclusion.num_filtered_out == 0) {
@@ -81,6 +94,15 @@ fn whole(name: &str, path: &Path, table: &Mutex<Table>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Every valid module can be emitted and assembled.
+fn assembles(case: &Case) -> Result<(), Broken> {
+    let broken = |why: String| Broken::new("assembles", why);
+    let module = validate(case.module.clone()).map_err(|invalid| broken(invalid.to_string()))?;
+    let config = Config { target: Target::Sm90, lanes: case.geometry.lanes };
+    let kernel = emit(&module, None, &config).map_err(|error| broken(error.to_string()))?;
+    assemble(&kernel.text, config.target).map(drop).map_err(broken)
 }
 
 /// Holds what was found against the record, or makes it the record.

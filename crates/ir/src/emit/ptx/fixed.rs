@@ -3,7 +3,6 @@
 //! The body asks for it and is given a register; [`Lower::start`], which is written last, sets what was asked for.
 
 use crate::arena::{Buffer, Handle};
-use crate::types::Len;
 
 use super::HEAD;
 use super::lower::{Lower, WARP};
@@ -53,8 +52,6 @@ pub(super) enum Fixed {
     Len(Buffer),
     /// The address of the end record.
     Record,
-    /// What was last read of the stop word.
-    Stop,
     /// Looks until the clock is read.
     Looks,
     /// Until when to run.
@@ -77,7 +74,6 @@ impl Fixed {
     fn needs(self) -> Option<Fixed> {
         match self {
             Fixed::Sublane | Fixed::Subgroup | Fixed::Mask | Fixed::Present => Some(Fixed::Lane),
-            Fixed::Stop => Some(Fixed::Record),
             _ => None,
         }
     }
@@ -112,14 +108,6 @@ impl Lower<'_> {
             lanes if lanes.is_multiple_of(WARP) => WARP.to_string(),
             lanes if lanes < WARP => lanes.to_string(),
             _ => self.fixed(Fixed::Present).to_string(),
-        }
-    }
-
-    /// The length of a buffer.
-    pub fn len(&mut self, buffer: Buffer) -> String {
-        match self.flat.module.buffers[buffer].len {
-            Len::Fixed(len) => len.to_string(),
-            Len::Launch => self.fixed(Fixed::Len(buffer)).to_string(),
         }
     }
 
@@ -162,10 +150,6 @@ impl Lower<'_> {
             Fixed::Record => {
                 self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", launch::RECORD));
                 self.out.line(format_args!("cvta.to.global.u64 {to}, {to}"));
-            }
-            Fixed::Stop => {
-                let record = self.fixed(Fixed::Record);
-                self.out.line(format_args!("ld.relaxed.gpu.global.u32 {to}, [{record}+{}]", record::STOP));
             }
             Fixed::Looks => self.out.line(format_args!("mov.b32 {to}, {LOOKS}")),
             Fixed::Limit => self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", launch::LIMIT)),

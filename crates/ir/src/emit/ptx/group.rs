@@ -44,7 +44,7 @@ impl Lower<'_> {
             return self.out.line(format_args!("bar.sync 0"));
         }
         let (came, p, lanes) = (self.word(), self.truth(), self.config.lanes);
-        self.out.line(format_args!("bar.red.popc.u32 {came}, 0, 1"));
+        self.out.line(format_args!("barrier.red.popc.u32 {came}, 0, 1"));
         self.out.line(format_args!("setp.ne.u32 {p}, {came}, {lanes}"));
         self.out.line(format_args!("@{p} exit"));
     }

@@ -246,26 +246,30 @@ impl Lower<'_> {
         Lowered { text, entry, shared: self.shared }
     }
 
-    /// Makes shared memory zero.
+    /// Makes shared memory zero, 16 bytes a lane at a time.
     fn clear(&mut self) {
         if self.shared == self.scratch {
             return;
         }
-        let (lane, shared, bytes) = (self.fixed(Fixed::Lane), self.fixed(Fixed::Shared), self.shared);
-        let (at, more, left) = (self.word(), self.out.label("clear"), self.truth());
-        let done = self.out.label("cleared");
+        let (lane, shared) = (self.fixed(Fixed::Lane), self.fixed(Fixed::Shared));
+        let (bytes, step) = (self.shared, self.config.lanes * 16);
+        let (at, to, left) = (self.word(), self.word(), self.truth());
+        let (more, done) = (self.out.label("clear"), self.out.label("cleared"));
         self.out.line(format_args!("shl.b32 {at}, {lane}, 4"));
-        if bytes < self.config.lanes * 16 {
+        if bytes < step {
             self.out.line(format_args!("setp.ge.u32 {left}, {at}, {bytes}"));
             self.out.branch(When::If(left), done, false);
         }
-        let to = self.word();
-        self.out.head(more);
+        if bytes > step {
+            self.out.head(more);
+        }
         self.out.line(format_args!("add.u32 {to}, {shared}, {at}"));
         self.out.line(format_args!("st.shared.v4.b32 [{to}], {{0, 0, 0, 0}}"));
-        self.out.line(format_args!("add.u32 {at}, {at}, {}", self.config.lanes * 16));
-        self.out.line(format_args!("setp.lt.u32 {left}, {at}, {bytes}"));
-        self.out.branch(When::If(left), more, false);
+        if bytes > step {
+            self.out.line(format_args!("add.u32 {at}, {at}, {step}"));
+            self.out.line(format_args!("setp.lt.u32 {left}, {at}, {bytes}"));
+            self.out.branch(When::If(left), more, false);
+        }
         self.out.place(done);
         self.out.line(format_args!("bar.sync 0"));
     }

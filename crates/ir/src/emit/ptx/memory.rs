@@ -4,13 +4,13 @@
 //! range if its 16 bytes are, so both its place and the length are counted in such pieces.
 
 use crate::arena::{Buffer, Handle, Inst};
-use crate::module::{Attr, Node, Site, wide};
+use crate::module::{Attr, Node, Operand, Site, wide};
 use crate::op::{Form, Op};
-use crate::types::{Access, Len, Order, Scope, Space, Type};
+use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 
 use super::fixed::Fixed;
 use super::lower::Lower;
-use super::write::{Kind, Reg, When, bits, number};
+use super::write::{Kind, Reg, When, bits, literal, number};
 
 /// The largest offset that an address is written with.
 const OFFSET: u64 = 1 << 30;
@@ -66,32 +66,40 @@ impl Lower<'_> {
             return self.when;
         }
         let decl = &self.flat.module.buffers[buffer];
-        let step = wide(decl.elem) as u64;
-        let pieces = node.op.row().form == Form::Wide;
-        let index = self.held(node.args[0]);
-        let (at, len) = match (pieces, decl.len) {
-            (false, _) => (index, self.len(buffer)),
-            (true, Len::Fixed(len)) => (self.piece(index, step), (len / step).to_string()),
-            (true, Len::Launch) => {
-                let (at, len) = (self.piece(index, step), self.word());
-                let words = self.len(buffer);
-                self.out.line(format_args!("shr.u32 {len}, {words}, {}", step.ilog2()));
-                (at, len.to_string())
-            }
-        };
+        let pieces = if node.op.row().form == Form::Wide { wide(decl.elem).ilog2() } else { 0 };
         let p = self.truth();
-        self.out.line(format_args!("setp.lt.u32 {p}, {at}, {len}"));
-        match self.when {
-            When::If(other) => self.out.line(format_args!("and.pred {p}, {p}, {other}")),
-            When::Always | When::Unless(_) => {}
+        match (self.constant(node.args[0]), decl.len) {
+            (Some(at), Len::Launch) => {
+                let len = self.fixed(Fixed::Len(buffer));
+                let last = (at | ((1 << pieces) - 1)) as u32;
+                self.out.line(format_args!("setp.gt.u32 {p}, {len}, {last}"));
+            }
+            (_, len) => {
+                let at = self.held(node.args[0]);
+                let at = self.piece(at, pieces);
+                let len = match len {
+                    Len::Fixed(len) => (len >> pieces).to_string(),
+                    Len::Launch => {
+                        let len = self.fixed(Fixed::Len(buffer));
+                        self.piece(len, pieces).to_string()
+                    }
+                };
+                self.out.line(format_args!("setp.lt.u32 {p}, {at}, {len}"));
+            }
+        }
+        if let When::If(other) = self.when {
+            self.out.line(format_args!("and.pred {p}, {p}, {other}"));
         }
         When::If(p)
     }
 
-    /// The number of the 16 bytes that hold an element.
-    fn piece(&mut self, index: Reg, step: u64) -> Reg {
+    /// How many pieces of so many elements, by their logarithm, lie before an element.
+    fn piece(&mut self, at: Reg, log: u32) -> Reg {
+        if log == 0 {
+            return at;
+        }
         let piece = self.word();
-        self.out.line(format_args!("shr.u32 {piece}, {index}, {}", step.ilog2()));
+        self.out.line(format_args!("shr.u32 {piece}, {at}, {log}"));
         piece
     }
 
@@ -173,10 +181,7 @@ impl Lower<'_> {
         let mut values: Vec<String> = node.args[1..].iter().map(|value| self.arg(*value)).collect();
         let op = match node.op {
             Op::AtomicSub => {
-                let (negative, value) = (self.out.reg(to.kind), self.held(node.args[1]));
-                let ty = if elem == Type::U64 { "s64" } else { "s32" };
-                self.out.line(format_args!("neg.{ty} {negative}, {value}"));
-                values = vec![negative.to_string()];
+                values = vec![self.negative(node.args[1], elem)];
                 format!("add.{}", unsigned(elem))
             }
             Op::AtomicAdd => format!("add.{}", unsigned(elem)),
@@ -193,6 +198,18 @@ impl Lower<'_> {
         if fenced {
             self.out.line(format_args!("fence.acq_rel{reach}"));
         }
+    }
+
+    /// What to add to subtract an operand.
+    fn negative(&mut self, operand: Operand, elem: Type) -> String {
+        if let Some(bits) = self.constant(operand) {
+            return literal(Const::new(elem, bits.wrapping_neg()));
+        }
+        let value = self.held(operand);
+        let negative = self.out.reg(value.kind);
+        let ty = if elem == Type::U64 { "s64" } else { "s32" };
+        self.out.line(format_args!("neg.{ty} {negative}, {value}"));
+        negative.to_string()
     }
 
     /// A fence.

@@ -33,15 +33,15 @@
 //!
 //! # How a launch ends
 //!
-//! **Where lanes look.** At the back-edge of every loop but brief ones, every few turns, a lane tests what it last read of the stop
-//! word and reads it again: the load is under way while the next turns run, so nobody waits for it. A loop of plain
-//! arithmetic has hundreds of turns between two looks, one that waits or meets others has few. A loop that counts by
-//! one is cut into stretches instead, so that its turns cost nothing more. Now and then a look also reads the clock;
-//! only when the limit has passed does it read the lease across the bus.
+//! **Where lanes look.** At the back-edge of every loop but brief ones, every few turns, a lane reads the stop word: a
+//! load from the GPU's own memory. A loop of plain arithmetic has hundreds of turns between two looks, one that waits
+//! or meets others has few. A loop that counts by one is cut into stretches instead, so that its turns cost nothing
+//! more. Now and then a look also reads the clock; only when the limit has passed does it read the lease across the
+//! bus, and if that has run out too it sets the stop word.
 //!
 //! **Leaving is `exit`.** PTX lets barriers and warp ops go on without threads that have exited. So nobody waits for
 //! a lane that left; but those who meet without it must not go on with what they got, as they would not have met. They
-//! find out by counting: a barrier that someone may have left before it counts who came (`bar.red.popc`), a warp op in a warp
+//! find out by counting: a barrier that someone may have left before it counts who came (`barrier.red.popc`), a warp op in a warp
 //! that a lane may have left alone asks who is there. Whoever misses somebody exits as well. Where nobody can have left, by the
 //! shape of the program, nothing is counted.
 //!

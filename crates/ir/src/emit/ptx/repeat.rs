@@ -191,32 +191,31 @@ impl Lower<'_> {
         self.look(cycle, |lower| lower.out.line(format_args!("mov.b32 {tick}, {turns}")));
     }
 
-    /// A look: leaves if the stop word was set when it was last read, reads it again, and now and then the clock.
+    /// A look: leaves if the stop word is set, and now and then reads the clock.
     fn look(&mut self, cycle: &Cycle, next: impl Fn(&mut Self)) {
-        let (stop, looks) = (self.fixed(Fixed::Stop), self.fixed(Fixed::Looks));
-        let (limit, at) = (self.fixed(Fixed::Limit), self.fixed(Fixed::Record));
-        let (told, more, early) = (self.truth(), self.truth(), self.truth());
+        let (at, looks, limit) =
+            (self.fixed(Fixed::Record), self.fixed(Fixed::Looks), self.fixed(Fixed::Limit));
+        let (stop, told, more, lasts) = (self.word(), self.truth(), self.truth(), self.truth());
         let votes = cycle.uniform && self.leave.warps;
         next(self);
+        self.out.line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{at}+{}]", record::STOP));
         self.out.line(format_args!("setp.ne.u32 {told}, {stop}, 0"));
         if votes {
             let mask = self.mask();
             self.out.line(format_args!("vote.sync.any.pred {told}, {told}, {mask}"));
         }
         self.out.branch(When::If(told), self.stopped, votes);
-        self.out.line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{at}+{}]", record::STOP));
         self.out.line(format_args!("add.s32 {looks}, {looks}, -1"));
         self.out.line(format_args!("setp.ne.s32 {more}, {looks}, 0"));
         self.out.branch(When::If(more), cycle.head, false);
         let now = self.out.reg(Kind::Long);
         self.out.line(format_args!("mov.b32 {looks}, {LOOKS}"));
         self.out.line(format_args!("mov.u64 {now}, %globaltimer"));
-        self.out.line(format_args!("setp.lt.u64 {early}, {now}, {limit}"));
-        self.out.branch(When::If(early), cycle.head, false);
-        self.lease(now, limit, early);
-        self.out.branch(When::If(early), cycle.head, false);
-        self.out.line(format_args!("st.relaxed.gpu.global.u32 [{at}+{}], 1", record::STOP));
-        self.out.line(format_args!("mov.b32 {stop}, 1"));
+        self.out.line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
+        self.out.branch(When::If(lasts), cycle.head, false);
+        self.lease(now, limit, lasts);
+        // The next look finds it, and there lanes leave in the right company.
+        self.out.line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{at}+{}], 1", record::STOP));
         self.out.branch(When::Always, cycle.head, false);
     }
 
