@@ -1,14 +1,11 @@
 //! `pelton devices`: what there is to run on, what it can do, and why something is not there.
 
-use pelton_device::{Caps, DeviceError, Placement, open};
+use pelton_device::{Caps, DeviceError, Placement, names, open};
 use serde_json::json;
 
 use crate::Status;
 use crate::error::Error;
 use crate::term::{Role, Term};
-
-/// Every device that Pelton knows of, best first.
-const NAMES: [&str; 4] = ["cuda", "vulkan", "cpu", "reference"];
 
 /// List the devices, with what they can do or why they are not there
 #[derive(clap::Args)]
@@ -24,7 +21,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    for name in NAMES {
+    for name in names() {
+        let name = name.as_str();
         let found = open(name).map(|device| device.caps().clone());
         if args.json {
             term.line(as_json(name, &found))?;
@@ -100,6 +98,8 @@ fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
             "max_lanes": caps.max_lanes,
             "groups": caps.groups,
             "resident": caps.resident,
+            "units": caps.units,
+            "memory_bytes": caps.memory_bytes,
             "shared_bytes": caps.shared_bytes,
             "placements": placements(caps),
             "async_copies": caps.async_copies,

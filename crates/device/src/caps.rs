@@ -34,6 +34,10 @@ pub struct Caps {
     pub groups: u32,
     /// Groups that progress together; of a larger launch the rest start as others end.
     pub resident: u32,
+    /// What its groups are spread over: cores or multiprocessors.
+    pub units: u32,
+    /// Bytes of memory of its own; none if it works in the host's.
+    pub memory_bytes: Option<u64>,
     /// Bytes of shared memory a group may have.
     pub shared_bytes: usize,
     /// Where rings can lie, best first.

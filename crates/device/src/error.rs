@@ -56,6 +56,12 @@ pub enum DeviceError {
     /// Code generation failed: a defect of Pelton.
     #[error("code generation failed: {0}")]
     Codegen(String),
+    /// The driver refused a call.
+    #[error("{call} gives {status}")]
+    Driver { call: &'static str, status: String },
+    /// What others do with the device stands in the way.
+    #[error("the device is busy: {what}")]
+    Busy { what: &'static str },
     /// A thread could not be started.
     #[error("no thread could be started")]
     Thread(#[source] std::io::Error),
@@ -77,7 +83,7 @@ impl DeviceError {
     /// Whether trying again can help.
     pub fn retry(&self) -> Retry {
         match self {
-            DeviceError::Exhausted { .. } | DeviceError::Thread(_) => Retry::Later,
+            DeviceError::Exhausted { .. } | DeviceError::Busy { .. } | DeviceError::Thread(_) => Retry::Later,
             DeviceError::Lost(_) => Retry::Reopen,
             _ => Retry::Never,
         }

@@ -15,6 +15,8 @@
 
 pub mod caps;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod error;
 pub mod event;
 pub mod launch;
@@ -52,6 +54,9 @@ pub trait Device: fmt::Debug + Send + Sync {
 
 /// A compiled kernel.
 pub trait Kernel: fmt::Debug + Send + Sync {
+    /// How many of its groups progress together.
+    fn resident(&self) -> u32;
+
     /// Starts it.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError>;
 }
@@ -71,33 +76,52 @@ pub trait Run: fmt::Debug + Send + Sync {
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError>;
 }
 
-/// Opens a device by name: `cpu`, `cpu:2` (so many threads), `reference`, `null`, or `auto` for the best there is.
+/// The devices that may be there, best first, as [`open`] calls them: each GPU has a name of its own.
+pub fn names() -> Vec<String> {
+    let mut names = gpus();
+    names.extend(["vulkan", "cpu", "reference"].map(String::from));
+    names
+}
+
+/// The GPUs of NVIDIA, or one name for all that are not there.
+fn gpus() -> Vec<String> {
+    #[cfg(feature = "cuda")]
+    if let Ok(count @ 1..) = cuda::count() {
+        return (0..count).map(|ordinal| format!("cuda:{ordinal}")).collect();
+    }
+    vec!["cuda".into()]
+}
+
+/// Opens a device by name: `cuda`, `cuda:1` (the second GPU), `cpu`, `cpu:2` (so many threads), `reference`, `null`, or
+/// `auto` for the best there is.
 pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
-    let (kind, count) = match name.split_once(':') {
-        Some((kind, count)) => match count.parse::<u32>() {
-            Ok(count) if count > 0 => (kind, Some(count)),
-            _ => {
-                return Err(DeviceError::Absent {
-                    name: name.into(),
-                    why: format!("{count:?} is not a number of threads"),
-                });
-            }
-        },
+    let absent = |why: &str| DeviceError::Absent { name: name.into(), why: why.into() };
+    let (kind, number) = match name.split_once(':') {
+        Some((kind, number)) => {
+            let wrong = || absent(&format!("{number:?} is not a number"));
+            (kind, Some(number.parse::<u32>().map_err(|_| wrong())?))
+        }
         None => (name, None),
     };
     match kind {
-        "cpu" | "auto" => {
-            Ok(Arc::new(cpu::Cpu::new(cpu::Config { threads: count, ..cpu::Config::default() })?))
-        }
-        "reference" => Ok(Arc::new(reference::Reference::new(count)?)),
+        "auto" => open("cuda").or_else(|_| open("cpu")),
+        "cuda" => gpu(number.unwrap_or(0)),
+        "cpu" | "reference" if number == Some(0) => Err(absent("0 is not a number of threads")),
+        "cpu" => Ok(Arc::new(cpu::Cpu::new(cpu::Config { threads: number, ..cpu::Config::default() })?)),
+        "reference" => Ok(Arc::new(reference::Reference::new(number)?)),
         "null" => Ok(Arc::new(null::Null::new(null::Faults::default()))),
-        "cuda" | "vulkan" => Err(DeviceError::Absent {
-            name: name.into(),
-            why: "this version of Pelton has no such device yet".into(),
-        }),
-        _ => Err(DeviceError::Absent {
-            name: name.into(),
-            why: "devices are cpu, cpu:N, reference, null and auto".into(),
-        }),
+        "vulkan" => Err(absent("this version of Pelton has no such device yet")),
+        _ => Err(absent("devices are cuda, cuda:N, cpu, cpu:N, reference, null and auto")),
     }
+}
+
+#[cfg(feature = "cuda")]
+fn gpu(ordinal: u32) -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(Arc::new(cuda::Cuda::new(cuda::Config { ordinal, ..cuda::Config::default() })?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu(_ordinal: u32) -> Result<Arc<dyn Device>, DeviceError> {
+    let why = "Pelton was built without the feature `cuda`".into();
+    Err(DeviceError::Absent { name: "cuda".into(), why })
 }

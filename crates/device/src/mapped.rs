@@ -60,7 +60,9 @@ impl Mapped {
         let exhausted =
             || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?;
-        let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| exhausted())?;
+        // Whole pages, so that a driver that registers them registers nobody else's words.
+        let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(exhausted)?;
+        let layout = Layout::from_size_align(whole, ALIGN).map_err(|_| exhausted())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(exhausted)?;
         Ok(Mapped { start, layout, width, len })
@@ -69,6 +71,11 @@ impl Mapped {
     /// Its first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// The bytes that it takes: whole pages.
+    pub fn bytes(&self) -> usize {
+        self.layout.size()
     }
 
     /// How many words.

@@ -30,6 +30,10 @@ pub type Line = [u64; 8];
 pub trait Store: fmt::Debug + Send + Sync {
     /// The words themselves, where the host can reach them.
     fn mapped(&self) -> Option<&Mapped>;
+    /// Where the device that gave it out finds it. The number says which device asks; others get nothing.
+    fn address(&self, _device: u64) -> Option<u64> {
+        None
+    }
     /// Copies words in.
     fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError>;
     /// Copies words out.

@@ -29,6 +29,9 @@ pub struct Faults {
     pub lost_after: Option<Duration>,
 }
 
+/// Groups that progress together.
+const RESIDENT: u32 = 1024;
+
 /// The device.
 #[derive(Debug)]
 pub struct Null {
@@ -52,7 +55,9 @@ impl Null {
             lanes: 1,
             max_lanes: 1024,
             groups: 1,
-            resident: 1024,
+            resident: RESIDENT,
+            units: 1,
+            memory_bytes: None,
             shared_bytes: 1 << 18,
             placements: vec![Placement::Near, Placement::Far],
             async_copies: false,
@@ -101,6 +106,10 @@ struct Loaded {
 }
 
 impl Kernel for Loaded {
+    fn resident(&self) -> u32 {
+        RESIDENT
+    }
+
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         launch.bound(&self.module)?;
         if due(&self.launches, self.faults.launch) {

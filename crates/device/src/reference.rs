@@ -42,6 +42,8 @@ impl Reference {
             max_lanes: 1024,
             groups: threads,
             resident: u32::MAX,
+            units: threads,
+            memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             placements: vec![Placement::Near, Placement::Far],
             async_copies: false,
@@ -91,6 +93,10 @@ struct Loaded {
 }
 
 impl Kernel for Loaded {
+    fn resident(&self) -> u32 {
+        u32::MAX
+    }
+
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let bound = launch.bound(&self.module)?;
         let memory: Vec<Option<Memory>> = bound.into_iter().map(|memory| memory.cloned()).collect();

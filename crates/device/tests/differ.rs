@@ -1,38 +1,36 @@
-//! The CPU does what the interpreter does, on generated modules.
+//! Devices do what the interpreter does, on generated modules; devices that are not there are ignored.
 //!
 //! `PROPTEST_CASES=10000 cargo test -p pelton-device --test differ --release` looks longer.
 
-use pelton_device::cpu::{Config, Cpu};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use libtest_mimic::{Arguments, Trial, run};
+use pelton_device::cpu::{self, Cpu};
 use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome as Why, Width};
 use pelton_gen::case::{Case, Ended, Outcome};
 use pelton_gen::config::Config as Make;
 use pelton_gen::hold::hold;
-use pelton_gen::law::Broken;
+use pelton_gen::law::{Broken, Law};
 use pelton_ir::interp::Schedule;
 use pelton_ir::module::BufferDecl;
 use pelton_ir::types::Space;
 use pelton_ir::valid::{Valid, validate};
 
-fn broken(why: impl ToString) -> Broken {
-    Broken::new("cpu", why.to_string())
-}
-
 /// A buffer's memory with what it starts with.
-fn upload(device: &Cpu, decl: &BufferDecl, data: &[u64]) -> Result<Memory, DeviceError> {
+fn upload(device: &dyn Device, decl: &BufferDecl, data: &[u64]) -> Result<Memory, DeviceError> {
     let kind = if decl.space == Space::Host { Kind::Host } else { Kind::Device };
     let memory = device.alloc(kind, Width::of(decl.elem), data.len())?;
     memory.set_bits(data)?;
     Ok(memory)
 }
 
-/// What comes of a case on the CPU.
-fn run(case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
-    let config = Config { threads: Some(2), subgroup: case.geometry.subgroup, ..Config::default() };
-    let device = Cpu::new(config)?;
+/// What comes of a case on a device.
+fn outcome(device: &dyn Device, case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
     let kernel = device.load(module, None, case.geometry.lanes)?;
     let mut launch = Launch::new(case.geometry.groups).deadline(case.deadline);
     for ((_, decl), data) in module.buffers.iter().zip(case.data()) {
-        let upload = |data: Vec<u64>| upload(&device, decl, &data);
+        let upload = |data: Vec<u64>| upload(device, decl, &data);
         launch.buffers.push(data.map(upload).transpose()?);
     }
     let ended = kernel.launch(&launch)?.wait(None);
@@ -53,17 +51,57 @@ fn run(case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
     })
 }
 
-fn same(case: &Case) -> Result<(), Broken> {
+/// Holds a device against the interpreter.
+fn same(law: &'static str, device: &dyn Device, case: &Case) -> Result<(), Broken> {
+    let broken = |why: String| Broken::new(law, why);
     // Generated kernels may say that they need independent subgroups, but none makes use of them.
     let mut module = case.module.clone();
     module.needs.clear();
-    let module = validate(module).map_err(broken)?;
-    let expect = case.run(&module, Schedule::Threads(1)).map_err(broken)?;
-    let found = run(case, &module).map_err(broken)?;
+    let module = validate(module).map_err(|error| broken(error.to_string()))?;
+    let expect = case.run(&module, Schedule::Threads(1)).map_err(|error| broken(error.to_string()))?;
+    let found = outcome(device, case, &module).map_err(|error| broken(error.to_string()))?;
     expect.differs(&found, &case.module).map_or(Ok(()), |why| Err(broken(why)))
 }
 
-#[test]
-fn the_cpu_does_what_the_interpreter_does() {
-    hold(300, &Make::DEFAULT, same);
+fn cpu(case: &Case) -> Result<(), Broken> {
+    let config = cpu::Config { threads: Some(2), subgroup: case.geometry.subgroup, ..cpu::Config::default() };
+    let device = Cpu::new(config).map_err(|error| Broken::new("cpu", error.to_string()))?;
+    same("cpu", &device, case)
+}
+
+/// The GPU, opened once. What is compiled for it is not kept: no case comes again.
+#[cfg(feature = "cuda")]
+fn gpu() -> Result<&'static dyn Device, &'static DeviceError> {
+    use pelton_device::cuda::{Config, Cuda};
+    static GPU: OnceLock<Result<Cuda, DeviceError>> = OnceLock::new();
+    let open = || Cuda::new(Config { cache: None, ..Config::default() });
+    GPU.get_or_init(open).as_ref().map(|gpu| gpu as &dyn Device)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu() -> Result<&'static dyn Device, &'static DeviceError> {
+    static ABSENT: OnceLock<DeviceError> = OnceLock::new();
+    let absent = || DeviceError::Absent { name: "cuda".into(), why: "it is not built".into() };
+    Err(ABSENT.get_or_init(absent))
+}
+
+fn cuda(case: &Case) -> Result<(), Broken> {
+    let device = gpu().map_err(|error| Broken::new("cuda", error.to_string()))?;
+    let mut case = case.clone();
+    case.geometry.subgroup = device.caps().subgroup;
+    same("cuda", device, &case)
+}
+
+fn main() -> ExitCode {
+    let trial = |name: &str, law: Law| {
+        Trial::test(name, move || {
+            hold(300, &Make::DEFAULT, law);
+            Ok(())
+        })
+    };
+    let all = vec![
+        trial("the_cpu_does_what_the_interpreter_does", cpu),
+        trial("cuda_does_what_the_interpreter_does", cuda).with_ignored_flag(gpu().is_err()),
+    ];
+    run(&Arguments::from_args(), all).exit_code()
 }

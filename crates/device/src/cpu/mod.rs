@@ -93,6 +93,8 @@ impl Cpu {
             max_lanes: MAX_LANES,
             groups: threads,
             resident: RESIDENT,
+            units: threads,
+            memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             placements: vec![Placement::Near, Placement::Far],
             async_copies: false,

@@ -118,6 +118,10 @@ impl Bound {
 }
 
 impl Kernel for Loaded {
+    fn resident(&self) -> u32 {
+        self.resident
+    }
+
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let bound = Arc::new(Bound::new(&launch.bound(&self.module)?)?);
         let together = self.code.waits && launch.groups <= self.resident;

@@ -1,0 +1,120 @@
+//! The device's clock against the host's, so that a kernel can tell by itself that its host is gone.
+//!
+//! A kernel may run until a moment of *its* clock, which the host moves on. The two clocks are compared once, when the
+//! device is opened, by a kernel that stores the time: it was read between the host's looks before and after, so the
+//! shortest of a few tries is right within microseconds. From then on they may drift apart, which is allowed for.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::error::DeviceError;
+use crate::mapped::{Mapped, Width};
+
+use super::context::Context;
+use super::current::{Current, Function, Shape, Stream};
+use super::grave::Grave;
+use super::link;
+use super::pinned::Pinned;
+use super::raw::Status;
+
+/// Stores the device's clock.
+const PTX: &str = "\
+.version 7.0
+.target sm_80
+.address_size 64
+
+.visible .entry pelton_clock(.param .u64 to)
+{
+	.reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [to];
+	cvta.to.global.u64 %rd2, %rd1;
+	mov.u64 %rd3, %globaltimer;
+	st.global.u64 [%rd2], %rd3;
+	ret;
+}
+";
+
+/// Tries, of which the shortest counts.
+const TRIES: u32 = 8;
+
+/// How much longer than the host a kernel waits. The host ends what is overdue; a kernel ends itself only if the host
+/// did not, because it is gone.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The clocks drift apart by less than one part in so many, as a power of two: about 240 in a million.
+const DRIFT: u32 = 12;
+
+/// What both clocks showed at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    host: Instant,
+    device_ns: u64,
+}
+
+impl Clock {
+    /// Compares the clocks.
+    pub fn new(context: &Context, folder: Option<&std::path::Path>) -> Result<Self, DeviceError> {
+        let cubin = link::cubin(context, PTX, folder)?;
+        let alone = context.alone()?;
+        let current = context.enter()?;
+        let module = current.load(&cubin)?;
+        let compared =
+            current.function(module, "pelton_clock").map_err(DeviceError::from).and_then(|kernel| {
+                let page = Pinned::new(current, Mapped::new(Width::W64, 1)?)?;
+                let stream = current.stream()?;
+                let compared = compare(current, kernel, &page, stream);
+                Grave::Stream(stream).free(current);
+                Grave::Host(page).free(current);
+                Ok(compared?)
+            });
+        Grave::Module(module).free(current);
+        drop(alone);
+        compared
+    }
+
+    /// The device's time in a while, with what the clocks may have drifted since they were compared, and then some.
+    pub fn after(&self, wait: Duration) -> u64 {
+        self.at(self.host.elapsed(), wait)
+    }
+
+    fn at(&self, elapsed: Duration, wait: Duration) -> u64 {
+        let wait = elapsed.saturating_add(elapsed / (1 << DRIFT)).saturating_add(wait).saturating_add(GRACE);
+        let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        // The greatest number means no end.
+        self.device_ns.saturating_add(wait_ns).min(u64::MAX - 1)
+    }
+}
+
+fn compare(current: Current, kernel: Function, page: &Pinned, stream: Stream) -> Result<Clock, Status> {
+    let mut best: Option<(Duration, Clock)> = None;
+    for _ in 0..TRIES {
+        let before = Instant::now();
+        // SAFETY: the kernel takes one word, an address that is its own until the stream is waited for.
+        unsafe { current.launch(kernel, 1, Shape { lanes: 1, shared: 0 }, &mut [page.at], stream) }?;
+        current.synchronize(stream)?;
+        let took = before.elapsed();
+        let device_ns = page.block.words64().map_or(0, |words| words[0].load(Ordering::Relaxed));
+        if best.as_ref().is_none_or(|(shortest, _)| took < *shortest) {
+            best = Some((took, Clock { host: before + took / 2, device_ns }));
+        }
+    }
+    Ok(best.map_or(Clock { host: Instant::now(), device_ns: 0 }, |(_, clock)| clock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_lie_in_the_future_of_both_clocks() {
+        let clock = Clock { host: Instant::now(), device_ns: 1_000_000_000 };
+        let second = Duration::from_secs(1);
+        assert_eq!(clock.at(Duration::ZERO, second), 2_100_000_000);
+        // A day later the clocks may be apart by some twenty seconds.
+        let day = Duration::from_secs(86_400);
+        let after = clock.at(day, second) - 1_000_000_000 - day.as_nanos() as u64;
+        assert!((20_000_000_000..25_000_000_000).contains(&after), "{after}");
+        // No end is not a moment.
+        assert_eq!(clock.at(Duration::MAX, Duration::MAX), u64::MAX - 1);
+    }
+}

@@ -1,0 +1,248 @@
+//! The driver's calls on the context that a thread has made current, each with its status checked.
+//!
+//! Nothing here owns anything: handles and addresses are plain values, and who frees them stands in the files beside.
+//! What blocks while a kernel is resident says so.
+
+use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
+
+use cudarc::driver::sys::{self, CUctx_st, CUevent_st, CUfunc_st, CUmod_st, CUresult, CUstream_st};
+
+use super::raw::{Driver, Gpu, Handle, Status, check};
+
+/// A context.
+pub type Context = Handle<CUctx_st>;
+/// A stream.
+pub type Stream = Handle<CUstream_st>;
+/// An event.
+pub type Event = Handle<CUevent_st>;
+/// A loaded module.
+pub type Module = Handle<CUmod_st>;
+/// A kernel of a loaded module.
+pub type Function = Handle<CUfunc_st>;
+
+/// What a group is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Its lanes.
+    pub lanes: u32,
+    /// Bytes of shared memory that it asks for at launch.
+    pub shared: u32,
+}
+
+/// That this thread has a context current. It is asked for anew by every function that calls the driver, since others
+/// may have made another one current meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Current {
+    driver: Driver,
+    /// Not for other threads.
+    _here: PhantomData<*mut ()>,
+}
+
+impl Gpu {
+    /// The one context that all of this process share, kept until [`Gpu::release`].
+    pub fn retain(self) -> Result<Context, Status> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle.
+        let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, self.number) };
+        check("cuDevicePrimaryCtxRetain", result)?;
+        Ok(Handle(context))
+    }
+
+    /// Gives the context back.
+    pub fn release(self) -> Result<(), Status> {
+        // SAFETY: what was retained is released once.
+        let result = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.number) };
+        check("cuDevicePrimaryCtxRelease", result)
+    }
+
+    /// Makes a context current in this thread.
+    pub fn enter(self, context: Context) -> Result<Current, Status> {
+        // SAFETY: the context is retained by whoever has its handle.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context.0) })?;
+        Ok(Current { driver: self.driver(), _here: PhantomData })
+    }
+}
+
+impl Current {
+    /// Memory of the device.
+    pub fn alloc(self, bytes: usize) -> Result<u64, Status> {
+        let mut at = 0;
+        // SAFETY: the driver writes one address.
+        check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, bytes) })?;
+        Ok(at)
+    }
+
+    /// Frees memory of the device. May block while a kernel is resident.
+    pub fn free(self, at: u64) -> Result<(), Status> {
+        // SAFETY: an address that was not given out is refused.
+        check("cuMemFree", unsafe { sys::cuMemFree_v2(at) })
+    }
+
+    /// Makes memory of the host reachable for the device; where it finds it.
+    ///
+    /// # Safety
+    ///
+    /// The range must be allocated, and stay so until it is unregistered.
+    pub unsafe fn register(self, start: *mut u8, bytes: usize) -> Result<u64, Status> {
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the caller's promise.
+        check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, flags) })?;
+        let mut at = 0;
+        // SAFETY: the driver writes one address; the range is registered.
+        let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut at, start.cast(), 0) };
+        check("cuMemHostGetDevicePointer", result).map(|()| at)
+    }
+
+    /// Takes memory of the host back. Blocks while a kernel is resident.
+    pub fn unregister(self, start: *mut u8) -> Result<(), Status> {
+        // SAFETY: an address that is not registered is refused.
+        check("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(start.cast()) })
+    }
+
+    /// Starts a copy to the device.
+    ///
+    /// # Safety
+    ///
+    /// The source must be readable, and the target allocated, until the stream is synchronised.
+    pub unsafe fn copy_in(self, to: u64, from: *const u8, bytes: usize, on: Stream) -> Result<(), Status> {
+        // SAFETY: the caller's promise.
+        check("cuMemcpyHtoDAsync", unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, on.0) })
+    }
+
+    /// Starts a copy from the device.
+    ///
+    /// # Safety
+    ///
+    /// The target must be writable, and the source allocated, until the stream is synchronised.
+    pub unsafe fn copy_out(self, to: *mut u8, from: u64, bytes: usize, on: Stream) -> Result<(), Status> {
+        // SAFETY: the caller's promise.
+        check("cuMemcpyDtoHAsync", unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, on.0) })
+    }
+
+    /// A stream that waits for no other.
+    pub fn stream(self) -> Result<Stream, Status> {
+        let mut stream = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the driver writes one handle.
+        check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut stream, flags) })?;
+        Ok(Handle(stream))
+    }
+
+    /// Waits for all that a stream was given.
+    pub fn synchronize(self, stream: Stream) -> Result<(), Status> {
+        // SAFETY: the handle is of a stream that was not destroyed.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
+    }
+
+    /// Ends a stream. May block while a kernel is resident.
+    pub fn end_stream(self, stream: Stream) -> Result<(), Status> {
+        // SAFETY: the handle is of a stream that was not destroyed.
+        check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.0) })
+    }
+
+    /// An event.
+    pub fn event(self) -> Result<Event, Status> {
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the driver writes one handle.
+        check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
+        Ok(Handle(event))
+    }
+
+    /// Puts an event behind what a stream was given so far.
+    pub fn record(self, event: Event, stream: Stream) -> Result<(), Status> {
+        // SAFETY: the handles are of what was not destroyed.
+        check("cuEventRecord", unsafe { sys::cuEventRecord(event.0, stream.0) })
+    }
+
+    /// Whether all before an event is done.
+    pub fn passed(self, event: Event) -> Result<bool, Status> {
+        // SAFETY: the handle is of an event that was not destroyed.
+        match unsafe { sys::cuEventQuery(event.0) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => check("cuEventQuery", result).map(|()| true),
+        }
+    }
+
+    /// Ends an event.
+    pub fn end_event(self, event: Event) -> Result<(), Status> {
+        // SAFETY: the handle is of an event that was not destroyed.
+        check("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(event.0) })
+    }
+
+    /// Loads a cubin. Blocks while a kernel is resident.
+    pub fn load(self, cubin: &[u8]) -> Result<Module, Status> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the image is a cubin that the driver's linker made, or one with its checksum; it says its own length.
+        check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) })?;
+        Ok(Handle(module))
+    }
+
+    /// Frees a module. May block while a kernel is resident.
+    pub fn unload(self, module: Module) -> Result<(), Status> {
+        // SAFETY: the handle is of a module that was not unloaded.
+        check("cuModuleUnload", unsafe { sys::cuModuleUnload(module.0) })
+    }
+
+    /// A kernel of a module, loaded to be launched at any time. Blocks while another is resident.
+    pub fn function(self, module: Module, name: &str) -> Result<Function, Status> {
+        let name = CString::new(name).unwrap_or_default();
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the handle is of a loaded module, and the name ends in zero.
+        let result = unsafe { sys::cuModuleGetFunction(&mut function, module.0, name.as_ptr()) };
+        check("cuModuleGetFunction", result)?;
+        if self.driver.version >= 12_040 {
+            // SAFETY: the handle was given right above; drivers of this version have the call.
+            check("cuFuncLoad", unsafe { sys::cuFuncLoad(function) })?;
+        }
+        Ok(Handle(function))
+    }
+
+    /// Lets a kernel ask for so many bytes of shared memory when it is launched.
+    pub fn allow(self, function: Function, bytes: u32) -> Result<(), Status> {
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the handle is of a kernel of a loaded module.
+        let result = unsafe { sys::cuFuncSetAttribute(function.0, which, bytes as i32) };
+        check("cuFuncSetAttribute", result)
+    }
+
+    /// How many groups of so many lanes, that ask for so many bytes, a multiprocessor holds at once.
+    pub fn occupancy(self, function: Function, shape: Shape) -> Result<u32, Status> {
+        let mut groups = 0;
+        // SAFETY: the handle is of a kernel of a loaded module.
+        let result = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut groups,
+                function.0,
+                shape.lanes as i32,
+                shape.shared as usize,
+            )
+        };
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
+        Ok(groups.max(0) as u32)
+    }
+
+    /// Starts a kernel whose one parameter is these words.
+    ///
+    /// # Safety
+    ///
+    /// The kernel must take as many bytes, and what the words point at must live until it has ended.
+    pub unsafe fn launch(
+        self,
+        function: Function,
+        groups: u32,
+        shape: Shape,
+        words: &mut [u64],
+        on: Stream,
+    ) -> Result<(), Status> {
+        let mut parameters: [*mut c_void; 1] = [words.as_mut_ptr().cast()];
+        let none = std::ptr::null_mut();
+        let list = parameters.as_mut_ptr();
+        // SAFETY: the caller's promise; the driver copies the parameters before it returns.
+        let result = unsafe {
+            sys::cuLaunchKernel(function.0, groups, 1, 1, shape.lanes, 1, 1, shape.shared, on.0, list, none)
+        };
+        check("cuLaunchKernel", result)
+    }
+}

@@ -1,0 +1,32 @@
+//! What is freed only when no kernel is resident.
+
+use super::current::{Current, Event, Module, Stream};
+use super::pinned::Pinned;
+
+/// Something that nobody uses any more.
+#[derive(Debug)]
+pub enum Grave {
+    /// Memory of the device.
+    Device(u64),
+    /// Memory of the host that the device reaches.
+    Host(Pinned),
+    /// Code.
+    Module(Module),
+    /// A stream.
+    Stream(Stream),
+    /// An event.
+    Event(Event),
+}
+
+impl Grave {
+    /// Frees it. Nobody can be told if that fails: the device is lost, and this with it.
+    pub fn free(self, current: Current) {
+        let _ = match self {
+            Grave::Device(at) => current.free(at),
+            Grave::Host(pinned) => pinned.free(current),
+            Grave::Module(module) => current.unload(module),
+            Grave::Stream(stream) => current.end_stream(stream),
+            Grave::Event(event) => current.end_event(event),
+        };
+    }
+}

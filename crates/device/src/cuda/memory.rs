@@ -1,0 +1,165 @@
+//! Memory of an open device: the host's, which both sides see, and the device's own, which is copied.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::DeviceError;
+use crate::mapped::{Mapped, Width};
+use crate::memory::{Kind, Line, Memory, Store, Words, WordsMut};
+
+use super::context::Context;
+use super::grave::Grave;
+use super::pinned::Pinned;
+
+/// Memory of a kind, all zero.
+pub fn alloc(context: &Arc<Context>, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    let store: Arc<dyn Store> = match kind {
+        Kind::Host => {
+            let block = Mapped::new(width, len)?;
+            let pinned = Pinned::new(context.enter()?, block)?;
+            Arc::new(Host { context: context.clone(), pinned: Some(pinned) })
+        }
+        Kind::Device => Arc::new(Own::new(context, width, len)?),
+        Kind::Near => {
+            return Err(DeviceError::Memory { device: context.info.open.clone(), what: "near memory" });
+        }
+    };
+    Ok(Memory::new(kind, width, len, store))
+}
+
+/// Memory of the host that the device reaches.
+struct Host {
+    context: Arc<Context>,
+    /// There until it is dropped.
+    pinned: Option<Pinned>,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Host({:#x})", self.pinned.as_ref().map_or(0, |pinned| pinned.at))
+    }
+}
+
+impl Host {
+    fn block(&self) -> Result<&Mapped, DeviceError> {
+        let gone = || DeviceError::Memory { device: "this memory".into(), what: "words any more" };
+        self.mapped().ok_or_else(gone)
+    }
+}
+
+impl Store for Host {
+    fn mapped(&self) -> Option<&Mapped> {
+        self.pinned.as_ref().map(|pinned| &*pinned.block)
+    }
+
+    fn address(&self, device: u64) -> Option<u64> {
+        self.pinned.as_ref().filter(|_| self.context.id == device).map(|pinned| pinned.at)
+    }
+
+    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+        self.block()?.upload(at, words)
+    }
+
+    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+        self.block()?.download(at, words)
+    }
+
+    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
+        self.block()?.put(at, line)
+    }
+
+    fn flush(&self) {
+        if let Some(block) = self.mapped() {
+            block.flush();
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(pinned) = self.pinned.take() {
+            self.context.bury(Grave::Host(pinned));
+        }
+    }
+}
+
+/// Memory of the device.
+struct Own {
+    context: Arc<Context>,
+    at: u64,
+    width: Width,
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Own({:#x})", self.at)
+    }
+}
+
+impl Own {
+    fn new(context: &Arc<Context>, width: Width, len: usize) -> Result<Self, DeviceError> {
+        let exhausted =
+            || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
+        let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?.max(1);
+        let at = context.enter()?.alloc(bytes).map_err(|status| status.of(bytes))?;
+        // From here on it is freed if anything fails.
+        let own = Own { context: context.clone(), at, width };
+        context.clear(at, bytes)?;
+        Ok(own)
+    }
+
+    /// Where a word lies.
+    fn word(&self, at: usize) -> u64 {
+        self.at + (at * self.width.bytes()) as u64
+    }
+}
+
+impl Store for Own {
+    fn mapped(&self) -> Option<&Mapped> {
+        None
+    }
+
+    fn address(&self, device: u64) -> Option<u64> {
+        (self.context.id == device).then_some(self.at)
+    }
+
+    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+        let (start, bytes) = match words {
+            Words::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
+            Words::W64(words) => (words.as_ptr().cast(), size_of_val(words)),
+        };
+        let (current, on) = (self.context.enter()?, self.context.copies);
+        if bytes > 0 {
+            // SAFETY: the words are borrowed and the range lies in this memory until the copy is waited for.
+            let copied = unsafe { current.copy_in(self.word(at), start, bytes, on) };
+            current.synchronize(on).and(copied)?;
+        }
+        Ok(())
+    }
+
+    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+        let (start, bytes) = match words {
+            WordsMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
+            WordsMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),
+        };
+        let (current, on) = (self.context.enter()?, self.context.copies);
+        if bytes > 0 {
+            // SAFETY: the words are borrowed and the range lies in this memory until the copy is waited for.
+            let copied = unsafe { current.copy_out(start, self.word(at), bytes, on) };
+            current.synchronize(on).and(copied)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, _at: usize, _line: &Line) -> Result<(), DeviceError> {
+        Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" })
+    }
+
+    fn flush(&self) {}
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.context.bury(Grave::Device(self.at));
+    }
+}

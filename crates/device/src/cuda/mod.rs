@@ -1,0 +1,130 @@
+//! NVIDIA GPUs as devices: kernels as PTX that the driver compiles, launched once and fed while they run.
+//!
+//! The files, from the driver up: [`raw`] and [`current`] are its calls, each checked; [`context`] is an open device with
+//! its [`gate`] and what waits to be freed ([`grave`]); [`pinned`] and [`memory`] are memory; [`link`], [`cache`] and
+//! [`code`] make machine code; [`berth`], [`clock`] and [`run`] are launches.
+//!
+//! **While a kernel is resident** the driver loads no code and frees no memory: such a call would wait for the kernel's
+//! end, for ever perhaps, and hold up all others. So code is loaded before; [`Device::load`] waits a moment for launches
+//! to end and then is refused as busy, which [`DeviceError::retry`] says may pass. Memory that is dropped meanwhile is
+//! freed when the last launch has ended. Everything else goes through at any time: allocation, copies, launches.
+//!
+//! **Ends.** A kernel looks at one word in the device's memory, at the back-edges of its loops. The host's stop is a
+//! copy to that word by the copy engine, which passes kernels by. Deadlines and leases are watched by the host as on
+//! other devices; the kernel also knows its last moment by its own clock and a word of the host's that moves it on, so
+//! it ends if the host is gone.
+//!
+//! **A lost device** is lost for this process: the driver gives the same error to every later call, and a new context
+//! does not help. [`DeviceError::Lost`] then means another process.
+//!
+//! Near memory, which the host writes through the bus, will be a file beside [`memory`]; until then there is none.
+
+mod berth;
+pub mod cache;
+mod clock;
+mod code;
+mod context;
+mod current;
+mod gate;
+mod grave;
+mod info;
+mod link;
+mod memory;
+mod pinned;
+mod raw;
+mod run;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pelton_ir::valid::Valid;
+
+use crate::caps::Caps;
+use crate::error::DeviceError;
+use crate::launch;
+use crate::mapped::Width;
+use crate::memory::{Kind, Memory};
+use crate::watch::Watch;
+use crate::{Device, Kernel};
+
+use code::Compiler;
+use context::Context;
+use raw::Driver;
+use run::Loaded;
+
+/// A GPU.
+#[derive(Debug)]
+pub struct Cuda {
+    caps: Caps,
+    context: Arc<Context>,
+    compiler: Compiler,
+    watch: Arc<Watch>,
+}
+
+/// How a GPU is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Which one, counted from 0.
+    pub ordinal: u32,
+    /// Where compiled code is kept; nowhere if none.
+    pub cache: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { ordinal: 0, cache: cache::folder() }
+    }
+}
+
+/// How many GPUs there are; why there are none, if the driver cannot be asked.
+pub fn count() -> Result<u32, DeviceError> {
+    let absent = |why: String| DeviceError::Absent { name: "cuda".into(), why };
+    let driver = Driver::open().map_err(absent)?;
+    driver.count().map_err(|status| absent(status.to_string()))
+}
+
+impl Cuda {
+    /// A GPU, used so.
+    pub fn new(config: Config) -> Result<Self, DeviceError> {
+        let Config { ordinal, cache } = config;
+        let absent = |why: String| DeviceError::Absent { name: format!("cuda:{ordinal}"), why };
+        let driver = Driver::open().map_err(absent)?;
+        let count = driver.count().map_err(|status| absent(status.to_string()))?;
+        if ordinal >= count {
+            return Err(absent(match count {
+                0 => "the NVIDIA driver finds no GPU".into(),
+                1 => "there is one GPU, cuda:0".into(),
+                _ => format!("there are {count} GPUs, from cuda:0 to cuda:{}", count - 1),
+            }));
+        }
+        let context = Context::open(driver, ordinal, cache.as_deref())?;
+        let caps = context.info.caps();
+        let compiler = Compiler::new(context.clone(), cache);
+        Ok(Cuda { caps, context, compiler, watch: Arc::default() })
+    }
+}
+
+impl Device for Cuda {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+        memory::alloc(&self.context, kind, width, len)
+    }
+
+    fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
+        if lanes == 0 || lanes > self.caps.max_lanes {
+            return Err(DeviceError::Limit {
+                device: self.caps.name.clone(),
+                what: "the number of lanes, which is at least 1,",
+                found: lanes.into(),
+                most: self.caps.max_lanes.into(),
+            });
+        }
+        let kernel = launch::kernel(module, kernel)?;
+        let code = self.compiler.compile(module, kernel, lanes)?;
+        let (context, watch) = (self.context.clone(), self.watch.clone());
+        Ok(Arc::new(Loaded { context, code, watch }))
+    }
+}

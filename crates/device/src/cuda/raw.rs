@@ -1,0 +1,212 @@
+//! The driver's library: whether it is there, and what it says of its devices before a context exists.
+//!
+//! The library is loaded at run time. A call into a library that is not there would panic, so every call is a method
+//! of a value that only [`Driver::open`] makes, or of one that it leads to.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+
+use crate::error::DeviceError;
+
+/// The oldest driver that is used: every call and every PTX that is emitted is known to it.
+const OLDEST: i32 = 12_000;
+
+/// What a call of the driver gave instead of success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{call} gives {result:?}")]
+pub struct Status {
+    /// The call.
+    pub call: &'static str,
+    /// Its result.
+    pub result: CUresult,
+}
+
+impl Status {
+    /// Whether every later call of this process will give the same: the context is gone.
+    pub fn lost(self) -> bool {
+        use CUresult::*;
+        matches!(
+            self.result,
+            CUDA_ERROR_DEINITIALIZED
+                | CUDA_ERROR_DEVICE_UNAVAILABLE
+                | CUDA_ERROR_ECC_UNCORRECTABLE
+                | CUDA_ERROR_NVLINK_UNCORRECTABLE
+                | CUDA_ERROR_CONTAINED
+                | CUDA_ERROR_ILLEGAL_ADDRESS
+                | CUDA_ERROR_LAUNCH_TIMEOUT
+                | CUDA_ERROR_CONTEXT_IS_DESTROYED
+                | CUDA_ERROR_ASSERT
+                | CUDA_ERROR_HARDWARE_STACK_ERROR
+                | CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | CUDA_ERROR_MISALIGNED_ADDRESS
+                | CUDA_ERROR_INVALID_ADDRESS_SPACE
+                | CUDA_ERROR_INVALID_PC
+                | CUDA_ERROR_LAUNCH_FAILED
+                | CUDA_ERROR_TENSOR_MEMORY_LEAK
+                | CUDA_ERROR_MPS_CLIENT_TERMINATED
+                | CUDA_ERROR_EXTERNAL_DEVICE
+                | CUDA_ERROR_UNKNOWN
+        )
+    }
+
+    /// As an error about memory of so many bytes, if there was none left.
+    pub fn of(self, bytes: usize) -> DeviceError {
+        match self.result {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::Exhausted { bytes: bytes as u64 },
+            _ => self.into(),
+        }
+    }
+}
+
+impl From<Status> for DeviceError {
+    fn from(status: Status) -> Self {
+        match status.lost() {
+            true => DeviceError::Lost(status.to_string()),
+            false => DeviceError::Driver { call: status.call, status: format!("{:?}", status.result) },
+        }
+    }
+}
+
+/// A result as an error, unless it is success.
+pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), Status> {
+    match result {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        result => Err(Status { call, result }),
+    }
+}
+
+/// What the driver calls something by. It may be used from any thread.
+#[derive(Debug)]
+pub struct Handle<T>(pub *mut T);
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+// SAFETY: the driver's handles are names, not places, and its calls are thread-safe.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Handle<T> {}
+
+/// The library, loaded and initialised.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// The newest CUDA that it knows: 1000 × major + 10 × minor.
+    pub version: i32,
+}
+
+/// A device, by the driver's number.
+#[derive(Clone, Copy, Debug)]
+pub struct Gpu {
+    driver: Driver,
+    pub(super) number: c_int,
+}
+
+impl Driver {
+    /// Loads the library. Why there is none, otherwise.
+    pub fn open() -> Result<Driver, String> {
+        // SAFETY: loading the library runs its initialisers, which are NVIDIA's own.
+        if !unsafe { sys::is_culib_present() } {
+            return Err("there is no NVIDIA driver here: libcuda cannot be loaded".into());
+        }
+        let mut version = 0;
+        // SAFETY: the library is there, and writes one number.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })
+            .map_err(|status| status.to_string())?;
+        if version < OLDEST {
+            let show = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+            let (found, oldest) = (show(version), show(OLDEST));
+            return Err(format!("the NVIDIA driver knows CUDA {found}, and {oldest} or newer is needed"));
+        }
+        // SAFETY: the library is there.
+        check("cuInit", unsafe { sys::cuInit(0) }).map_err(|status| status.to_string())?;
+        Ok(Driver { version })
+    }
+
+    /// How many devices there are.
+    pub fn count(self) -> Result<u32, Status> {
+        let mut count = 0;
+        // SAFETY: the driver writes one number.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+        Ok(count.max(0) as u32)
+    }
+
+    /// One of them.
+    pub fn gpu(self, ordinal: u32) -> Result<Gpu, Status> {
+        let mut number = 0;
+        let ordinal = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: the driver writes one number.
+        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut number, ordinal) })?;
+        Ok(Gpu { driver: self, number })
+    }
+}
+
+impl Gpu {
+    /// The driver that knows it.
+    pub fn driver(self) -> Driver {
+        self.driver
+    }
+
+    /// A number that describes it.
+    pub fn attribute(self, which: Attribute) -> Result<u32, Status> {
+        let mut value = 0;
+        // SAFETY: the driver writes one number.
+        let result = unsafe { sys::cuDeviceGetAttribute(&mut value, which, self.number) };
+        check("cuDeviceGetAttribute", result)?;
+        Ok(value.max(0) as u32)
+    }
+
+    /// Its memory in bytes.
+    pub fn memory(self) -> Result<usize, Status> {
+        let mut bytes = 0;
+        // SAFETY: the driver writes one number.
+        check("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.number) })?;
+        Ok(bytes)
+    }
+
+    /// What it is called.
+    pub fn name(self) -> Result<String, Status> {
+        self.text("cuDeviceGetName", sys::cuDeviceGetName)
+    }
+
+    /// Where it sits on PCIe.
+    pub fn bus(self) -> Result<String, Status> {
+        self.text("cuDeviceGetPCIBusId", sys::cuDeviceGetPCIBusId)
+    }
+
+    fn text(
+        self,
+        call: &'static str,
+        ask: unsafe fn(*mut c_char, c_int, c_int) -> CUresult,
+    ) -> Result<String, Status> {
+        let mut text = [0u8; 256];
+        // SAFETY: the driver writes a text that ends in zero and is no longer than it is told.
+        check(call, unsafe { ask(text.as_mut_ptr().cast(), text.len() as c_int, self.number) })?;
+        let end = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+        Ok(end.to_string_lossy().into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Retry;
+
+    #[test]
+    fn a_status_names_its_call_and_says_what_may_be_done() {
+        let error = |result| DeviceError::from(Status { call: "cuLaunchKernel", result });
+        let lost = error(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(lost.retry(), Retry::Reopen);
+        assert_eq!(lost.to_string(), "the device is lost: cuLaunchKernel gives CUDA_ERROR_ILLEGAL_ADDRESS");
+        let wrong = error(CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(wrong.retry(), Retry::Never);
+        assert_eq!(wrong.to_string(), "cuLaunchKernel gives CUDA_ERROR_INVALID_VALUE");
+        let full = Status { call: "cuMemAlloc", result: CUresult::CUDA_ERROR_OUT_OF_MEMORY };
+        assert!(matches!(full.of(64), DeviceError::Exhausted { bytes: 64 }));
+    }
+}

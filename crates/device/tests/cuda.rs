@@ -1,0 +1,212 @@
+//! What is particular to NVIDIA's GPUs. Where there is none all are ignored but those that say so.
+
+#[macro_use]
+mod common;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial, run};
+use pelton_device::cuda::{self, Config, Cuda};
+use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome, Retry, Width, names, open};
+
+use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
+
+const TESTS: &[Test] = named![
+    a_device_says_what_it_is,
+    memory_goes_while_a_kernel_stays,
+    code_is_not_loaded_while_a_kernel_stays,
+    more_groups_than_fit_are_refused_if_they_may_wait,
+    code_is_kept_on_disk,
+    faults_are_told_with_their_place,
+    launches_follow_each_other_in_one_place,
+];
+
+fn main() -> ExitCode {
+    let mut all: Vec<Trial> = TESTS.iter().map(|test| trial(*test, "cuda")).collect();
+    all.push(Trial::test("no_gpu_is_an_ordinary_answer", || {
+        no_gpu_is_an_ordinary_answer();
+        Ok(())
+    }));
+    run(&Arguments::from_args(), all).exit_code()
+}
+
+/// Whatever this machine has: an answer, never a panic, and the same from all who ask.
+fn no_gpu_is_an_ordinary_answer() {
+    let count = cuda::count();
+    for name in ["cuda", "cuda:0", "cuda:4294967295"] {
+        match (open(name), &count) {
+            (Ok(_), count) => assert!(matches!(count, Ok(1..))),
+            (Err(DeviceError::Absent { why, .. }), _) => assert!(!why.is_empty()),
+            (Err(error), count) => assert!(matches!(count, Ok(1..)), "{error}"),
+        }
+    }
+    assert!(matches!(open("cuda:4294967295"), Err(DeviceError::Absent { .. })));
+    assert!(open("cuda:x").unwrap_err().to_string().contains("not a number"));
+    assert!(names().iter().any(|name| name.starts_with("cuda")));
+    assert!(open("auto").is_ok());
+}
+
+fn a_device_says_what_it_is(name: &str) {
+    let device = open(name).unwrap();
+    let caps = device.caps();
+    assert!(caps.units > 0 && caps.resident >= caps.units && caps.memory_bytes > Some(1 << 30));
+    assert!(caps.about.contains("multiprocessors") && caps.about.contains("PCIe"), "{}", caps.about);
+    let near = device.alloc(Kind::Near, Width::W64, 8).unwrap_err();
+    assert!(near.to_string().contains("near memory"), "{near}");
+    let much = device.alloc(Kind::Device, Width::W64, 1 << 50).unwrap_err();
+    assert_eq!(much.retry(), Retry::Later, "{much}");
+    assert_eq!(device.alloc(Kind::Device, Width::W32, 0).unwrap().len(), 0);
+    let foreign = Memory::mapped(Kind::Host, Width::W32, 1).unwrap();
+    let kernel = device.load(&module(ECHO), None, 1).unwrap();
+    let error = kernel.launch(&launch(1, &[Some(foreign.clone()), Some(foreign)])).unwrap_err();
+    assert!(error.to_string().contains("another device"), "{error}");
+}
+
+/// An echo under way, with what it is asked and answers by.
+fn echo(device: &Arc<dyn Device>) -> (Box<dyn pelton_device::Run>, Vec<Option<Memory>>) {
+    let module = module(ECHO);
+    let kernel = device.load(&module, None, 1).unwrap();
+    let buffers = memory(device, &module, 1);
+    (kernel.launch(&launch(1, &buffers)).unwrap(), buffers)
+}
+
+/// Sends a word and waits for its echo.
+fn round_trip(buffers: &[Option<Memory>], word: u32) {
+    let words = |at: usize| buffers[at].as_ref().unwrap().words32().unwrap();
+    words(0)[0].store(word, Ordering::Release);
+    while words(1)[0].load(Ordering::Acquire) != word {
+        std::thread::yield_now();
+    }
+}
+
+fn memory_goes_while_a_kernel_stays(name: &str) {
+    let device = open(name).unwrap();
+    let (run, buffers) = echo(&device);
+    round_trip(&buffers, 1);
+    for round in 0..20u64 {
+        // Longer than what is cleared or copied in one go.
+        let own = device.alloc(Kind::Device, Width::W64, (1 << 18) + 3).unwrap();
+        let host = device.alloc(Kind::Host, Width::W32, 1000).unwrap();
+        assert!(own.bits().unwrap().iter().all(|word| *word == 0), "memory that comes again is cleared");
+        own.upload(1 << 18, &[round, round + 1, round + 2]).unwrap();
+        let mut back = [0u64; 3];
+        own.download(1 << 18, &mut back).unwrap();
+        assert_eq!(back, [round, round + 1, round + 2]);
+        host.upload(1, &[7u32]).unwrap();
+        drop((own, host));
+        round_trip(&buffers, round as u32 + 2);
+    }
+    run.stop();
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+}
+
+fn code_is_not_loaded_while_a_kernel_stays(name: &str) {
+    let device = open(name).unwrap();
+    let sum = device.load(&module(SUM), None, 32).unwrap();
+    let (run, buffers) = echo(&device);
+    round_trip(&buffers, 1);
+    let error = device.load(&module(SUM), None, 64).unwrap_err();
+    assert_eq!(error.retry(), Retry::Later, "{error}");
+    // What was loaded before is launched beside it.
+    let data = memory(&device, &module(SUM), 32);
+    sum.launch(&launch(1, &data)).unwrap().wait(None).unwrap().unwrap();
+    assert!(device.load(&module(SUM), None, 32).is_ok(), "what is in use is found");
+    round_trip(&buffers, 2);
+    drop(run);
+    assert!(device.load(&module(SUM), None, 64).is_ok());
+}
+
+fn more_groups_than_fit_are_refused_if_they_may_wait(name: &str) {
+    let device = open(name).unwrap();
+    let module = module(ECHO);
+    let kernel = device.load(&module, None, 256).unwrap();
+    let (buffers, most) = (memory(&device, &module, 1), kernel.resident());
+    let error = kernel.launch(&launch(most + 1, &buffers)).unwrap_err();
+    assert!(matches!(error, DeviceError::Limit { most: m, .. } if m == u64::from(most)), "{error}");
+    // All that fit are there at once, can be stopped, and leave no room for more of their kind.
+    let run = kernel.launch(&launch(most, &buffers)).unwrap();
+    let busy = kernel.launch(&launch(1, &buffers)).unwrap_err();
+    assert_eq!(busy.retry(), Retry::Later, "{busy}");
+    assert_eq!(run.wait(Some(Duration::from_millis(50))).unwrap(), None);
+    run.stop();
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+}
+
+fn code_is_kept_on_disk(_: &str) {
+    let folder = std::env::temp_dir().join(format!("pelton-cuda-{}", std::process::id()));
+    let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
+    let load = || {
+        let device = Cuda::new(Config { cache: Some(folder.clone()), ..Config::default() }).unwrap();
+        device.load(&module(SUM), None, 32).map(drop)
+    };
+    load().unwrap();
+    let first = files();
+    assert!(first > 0);
+    load().unwrap();
+    assert_eq!(files(), first);
+    // Whatever happens to the files, code is right.
+    for file in std::fs::read_dir(&folder).unwrap() {
+        std::fs::write(file.unwrap().path(), b"not code").unwrap();
+    }
+    load().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn faults_are_told_with_their_place(name: &str) {
+    let source = "
+buffer data: [u32; 4] global read_write
+kernel main {
+  %lane = lane
+  %odd = and %lane, 1
+  %is = ne %odd, 0
+  if %is {
+    fault 9
+  }
+  store @data[%lane], %lane
+}
+";
+    let (device, module) = (open(name).unwrap(), module(source));
+    let buffers = memory(&device, &module, 4);
+    let kernel = device.load(&module, None, 64).unwrap();
+    let ended = kernel.launch(&launch(2, &buffers)).unwrap().wait(None).unwrap().unwrap();
+    let fault = ended.fault.unwrap();
+    assert_eq!((ended.outcome, fault.code, fault.count), (Outcome::Done, 9, 64));
+    let place = module.functions[fault.site.func].debug.place(fault.site.inst).unwrap();
+    assert_eq!(&source[place.range()], "fault 9");
+    assert_eq!(words(&buffers[0]), [0, 1, 2, 3]);
+}
+
+/// A stop that comes when a launch has just ended must not reach the next.
+fn launches_follow_each_other_in_one_place(name: &str) {
+    let source = "
+buffer data: [u32; 1] global read_write
+kernel main {
+  %end: u32 = while with %i = 0 {
+    %more = lt %i, 100000
+    yield %more
+  } do {
+    %next = add %i, 1
+    yield %next
+  }
+  %one = div %end, 100000
+  %old = atomic_add relaxed device @data[0], %one
+}
+";
+    let (device, module) = (open(name).unwrap(), module(source));
+    let buffers = memory(&device, &module, 1);
+    let kernel = device.load(&module, None, 1).unwrap();
+    let start = || kernel.launch(&Launch { buffers: buffers.clone(), ..Launch::new(1) }).unwrap();
+    let mut done = 0;
+    for _ in 0..200 {
+        let stopped = start();
+        stopped.stop();
+        done += u32::from(stopped.wait(None).unwrap().unwrap().outcome == Outcome::Done);
+        drop(stopped);
+        assert_eq!(start().wait(None).unwrap().unwrap().outcome, Outcome::Done);
+        done += 1;
+    }
+    assert_eq!(words(&buffers[0]), [done]);
+}
