@@ -3,11 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
+use pelton_filetest::near::hint;
 use pelton_filetest::suite::{Bless, Suite, Test, targets};
+use pelton_filetest::target::Target;
 
 use crate::Status;
 use crate::error::Error;
@@ -19,6 +21,7 @@ use crate::term::{Role, Term};
 Examples:
   pelton test filetests          everything in a folder
   pelton test filetests/run filetests/opt/fold.pel
+  pelton test filetests/run --device cuda
   pelton test --bless filetests/print   accept what comes out as what is expected
 
 A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to run
@@ -29,13 +32,17 @@ pub struct Args {
     #[arg(value_name = "PATH", default_value = "filetests")]
     paths: Vec<PathBuf>,
 
+    /// Run on this device alone; may be given again
+    #[arg(long = "device", short, value_name = "NAME")]
+    devices: Vec<String>,
+
     /// Write what comes out into the files as what is expected
     #[arg(long)]
     bless: bool,
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let suite = Suite::load(&args.paths, targets())?;
+    let suite = Suite::load(&args.paths, chosen(&args.devices)?)?;
     let tests = suite.tests();
     let bless = if args.bless { Bless::Yes } else { Bless::from_env() };
     let (absent, present): (Vec<Test>, Vec<Test>) = tests.into_iter().partition(|test| test.absent.is_some());
@@ -63,6 +70,17 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     ))?;
     term.line(suite.totals())?;
     Ok(if failures.is_empty() { Status::Fine } else { Status::Wrong })
+}
+
+/// The devices of those names; all of them if none is named.
+fn chosen(names: &[String]) -> Result<Vec<Arc<dyn Target>>, Error> {
+    let all = targets();
+    let known: Vec<&str> = all.iter().map(|target| target.name()).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(Error::Unknown { kind: "device", name: name.clone(), hint: hint(name, &known) });
+    }
+    let asked = |target: &Arc<dyn Target>| names.is_empty() || names.iter().any(|name| name == target.name());
+    Ok(all.into_iter().filter(asked).collect())
 }
 
 /// Runs tests on all cores; gives the failed ones in order, with why.

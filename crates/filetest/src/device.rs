@@ -1,14 +1,15 @@
 //! Filetests on the devices of `pelton-device`.
 
 use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
 
 use pelton_device::cpu;
 use pelton_device::launch::{Launch, Outcome as Why};
-use pelton_device::{Device, DeviceError, Kernel, Kind, Memory, Width};
+use pelton_device::{Device, DeviceError, Kernel, Kind, Memory, Width, open};
 use pelton_ir::types::{Const, Need, Space};
 
 use crate::data::Data;
-use crate::line::{End, Ending};
+use crate::line::{End, Ending, Geometry};
 use crate::target::{Job, Outcome, Plan, Target, TargetError};
 
 /// The CPU, its groups on real threads.
@@ -41,17 +42,63 @@ impl Target for Cpu {
             ..cpu::Config::default()
         })?;
         let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
-        let rounds = match plan {
-            Plan::Agree => 1,
-            Plan::Explore { rounds } => rounds.min(ROUNDS),
-        };
-        for round in 0..rounds {
-            if see(launch(&device, &*kernel, job, round)?).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        rounds(&device, &*kernel, job, plan, see)
     }
+}
+
+/// The first GPU of NVIDIA, if there is one.
+pub struct Cuda;
+
+/// Opened once for all tests.
+fn cuda() -> Result<&'static dyn Device, &'static DeviceError> {
+    static DEVICE: OnceLock<Result<Arc<dyn Device>, DeviceError>> = OnceLock::new();
+    DEVICE.get_or_init(|| open("cuda")).as_ref().map(|device| &**device)
+}
+
+impl Target for Cuda {
+    fn name(&self) -> &str {
+        "cuda"
+    }
+
+    fn absent(&self) -> Option<String> {
+        cuda().err().map(DeviceError::to_string)
+    }
+
+    fn suits(&self, geometry: Geometry) -> bool {
+        cuda().map_or(true, |device| device.caps().subgroup == geometry.subgroup)
+    }
+
+    fn run(
+        &self,
+        job: &Job<'_>,
+        plan: Plan,
+        see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
+    ) -> Result<(), TargetError> {
+        // A test that is ignored here can still be asked for by name.
+        let device = cuda().map_err(|error| TargetError::Absent(error.to_string()))?;
+        let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
+        rounds(device, &*kernel, job, plan, see)
+    }
+}
+
+/// Launches as often as a plan asks for.
+fn rounds(
+    device: &dyn Device,
+    kernel: &dyn Kernel,
+    job: &Job<'_>,
+    plan: Plan,
+    see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
+) -> Result<(), TargetError> {
+    let rounds = match plan {
+        Plan::Agree => 1,
+        Plan::Explore { rounds } => rounds.min(ROUNDS),
+    };
+    for round in 0..rounds {
+        if see(launch(device, kernel, job, round)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Memory of a device with the words of a buffer.

@@ -48,7 +48,7 @@ impl Command for Litmus {
         }
         twin(file)?;
         let module = valid(file)?;
-        for litmus in &file.litmus {
+        for litmus in file.litmus.iter().filter(|line| context.target.suits(line.setup.geometry)) {
             rounds(&module, litmus, context.target)
                 .map_err(|why| Failure::Line { line: litmus.line, why })?;
         }

@@ -67,7 +67,7 @@ pub fn valid(file: &File) -> Result<Valid, Failure> {
 
 /// Runs each line, and holds every outcome against what the line says.
 pub fn lines(module: &Valid, runs: &[line::Run], target: &dyn Target) -> Result<(), Failure> {
-    for run in runs {
+    for run in runs.iter().filter(|run| target.suits(run.setup.geometry)) {
         one(module, run, target).map_err(|why| Failure::Line { line: run.line, why })?;
     }
     Ok(())

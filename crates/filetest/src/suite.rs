@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pelton_ir::text;
 
 use crate::command::Context;
-use crate::device::Cpu;
+use crate::device::{Cpu, Cuda};
 use crate::diff::diff;
 use crate::failure::Failure;
 use crate::file::{File, FileError, Task};
@@ -67,7 +67,7 @@ struct Work {
 
 /// Every device that tests are named after, whether it is there or not.
 pub fn targets() -> Vec<Arc<dyn Target>> {
-    vec![Arc::new(Reference), Arc::new(Cpu)]
+    vec![Arc::new(Reference), Arc::new(Cpu), Arc::new(Cuda)]
 }
 
 impl Suite {
@@ -119,7 +119,8 @@ impl Suite {
             let needs = text::parse(&file.source).map(|module| module.needs).unwrap_or_default();
             for target in &self.targets {
                 let name = format!("{}@{}", file.name, target.name());
-                let absent = target.absent().or_else(|| target.lacks(&needs));
+                let absent =
+                    target.absent().or_else(|| target.lacks(&needs)).or_else(|| unsuited(file, &**target));
                 tests.push(Test { name, command, absent, work: work(target) });
             }
         } else {
@@ -147,6 +148,15 @@ impl Entry {
         let file = File::load(path, name.clone()).map(Arc::new).map_err(Arc::new);
         Entry { name, file }
     }
+}
+
+/// Why no line of a file can run on a device, if none can.
+fn unsuited(file: &File, target: &dyn Target) -> Option<String> {
+    let runs = file.runs.iter().map(|run| &run.setup);
+    let mut setups = runs.chain(file.litmus.iter().map(|litmus| &litmus.setup)).peekable();
+    setups.peek()?;
+    let none = !setups.any(|setup| target.suits(setup.geometry));
+    none.then(|| format!("no line has lanes as {} has them", target.name()))
 }
 
 /// Adds the `.pel` files below a folder in the order of their names. Links to folders are not followed.

@@ -57,6 +57,9 @@ pub enum TargetError {
     /// It refuses the launch.
     #[error("cannot launch: {0}")]
     Launch(#[from] interp::LaunchError),
+    /// It is not there.
+    #[error("{0}")]
+    Absent(String),
     /// It failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -78,6 +81,12 @@ pub trait Target: Send + Sync {
     /// What it lacks of what a module needs, if anything; such a test is ignored by name.
     fn lacks(&self, _needs: &[Need]) -> Option<String> {
         None
+    }
+
+    /// Whether it has lanes of that kind; lines that ask for others are left out, and a file without any that it has is
+    /// ignored by name.
+    fn suits(&self, _geometry: Geometry) -> bool {
+        true
     }
 
     /// Whether its rounds show every outcome that the memory model allows, so that an outcome can be demanded.

@@ -1,14 +1,13 @@
 //! Runs everything in `filetests/`, one named test a file and device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
 use pelton_filetest::suite::{Bless, Suite, targets};
 
 fn main() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
-    let suite = match Suite::load(&[root], targets()) {
+    let suite = match Suite::load(&[root().join("filetests")], targets()) {
         Ok(suite) => suite,
         Err(error) => {
             eprintln!("{error}");
@@ -23,6 +22,14 @@ fn main() -> ExitCode {
         if whole { Ok(()) } else { Err(Failed::from(totals.to_string())) }
     }));
     run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The repository: the one named by `PELTON_ROOT`, the one this was built in, or the folder this runs in, if it was
+/// built elsewhere.
+fn root() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let here = || if built.exists() { built.clone() } else { PathBuf::from(".") };
+    std::env::var_os("PELTON_ROOT").map_or_else(here, PathBuf::from)
 }
 
 fn trial(test: pelton_filetest::suite::Test, bless: Bless) -> Trial {
