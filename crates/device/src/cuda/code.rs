@@ -181,3 +181,39 @@ fn waits(module: &pelton_ir::module::Module, kernel: Func) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pelton_ir::text;
+
+    #[test]
+    fn a_kernel_waits_if_what_it_calls_does() {
+        let source = "
+buffer data: [u32; 1] global read_write
+fn counted() {
+  loop %i = 0 to 4 step 1 {
+    store @data[0], %i
+  }
+}
+fn waiting() {
+  forever ^l {
+    break ^l
+  }
+}
+fn between() {
+  call waiting()
+}
+kernel ends {
+  call counted()
+}
+kernel stays {
+  call counted()
+  call between()
+}
+";
+        let module = text::parse(source).expect("it is right");
+        let found: Vec<bool> = module.kernels().map(|kernel| waits(&module, kernel)).collect();
+        assert_eq!(found, [false, true]);
+    }
+}

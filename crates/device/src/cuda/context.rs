@@ -123,8 +123,10 @@ impl Context {
 
     /// Nobody else, for calls that would wait for every kernel to end.
     pub fn alone(&self) -> Result<Alone<'_>, DeviceError> {
-        let alone = self.gate.alone(PATIENCE);
-        alone.ok_or(DeviceError::Busy { what: "it loads no code while a kernel is resident" })
+        let busy = DeviceError::Busy { what: "it loads no code while a kernel is resident" };
+        let alone = self.gate.alone(PATIENCE).ok_or(busy)?;
+        self.free();
+        Ok(alone)
     }
 
     /// Frees something, now or when no kernel is resident any more.
@@ -138,7 +140,13 @@ impl Context {
         if lock(&self.graves).is_empty() {
             return;
         }
-        let Some(_alone) = self.gate.alone(Duration::ZERO) else { return };
+        if let Some(_alone) = self.gate.alone(Duration::ZERO) {
+            self.free();
+        }
+    }
+
+    /// Frees what was given up. The caller is alone.
+    fn free(&self) {
         let graves = std::mem::take(&mut *lock(&self.graves));
         // A context that cannot be entered is lost, and what it held with it.
         if let Ok(current) = self.enter() {
@@ -179,8 +187,7 @@ impl Drop for Context {
         if let Ok(current) = self.enter() {
             let berths = std::mem::take(&mut *lock(&self.berths));
             berths.into_iter().flat_map(Berth::end).for_each(|grave| grave.free(current));
-            let graves = std::mem::take(&mut *lock(&self.graves));
-            graves.into_iter().for_each(|grave| grave.free(current));
+            self.free();
             if let Some(zeros) = lock(&self.zeros).take() {
                 Grave::Host(zeros).free(current);
             }
