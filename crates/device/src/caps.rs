@@ -32,7 +32,8 @@ pub struct Caps {
     pub max_lanes: u32,
     /// Groups a launch that suit it.
     pub groups: u32,
-    /// Groups that progress together; of a larger launch the rest start as others end.
+    /// Groups that progress together, if they have the lanes that suit it; of a larger launch the rest start as others
+    /// end. A kernel knows [its own](crate::Kernel::resident).
     pub resident: u32,
     /// What its groups are spread over: cores or multiprocessors.
     pub units: u32,

@@ -4,7 +4,7 @@
 //! number of lanes a group. A [`Kernel`] is launched with memory bound to the module's buffers; a [`Run`] is a launch
 //! that is under way, perhaps for ever. Devices know nothing of rings, tasks or tenants.
 //!
-//! **Progress.** Up to [`Caps::resident`] groups of a launch progress independently, so they may wait for each other.
+//! **Progress.** Up to [`Kernel::resident`] groups of a launch progress independently, so they may wait for each other.
 //! Every launch can be stopped, has an optional deadline and an optional lease that the host renews, and ends in
 //! bounded time after any of them: the back-edges of loops look. Dropping a `Run` stops it and waits.
 //!
@@ -54,7 +54,7 @@ pub trait Device: fmt::Debug + Send + Sync {
 
 /// A compiled kernel.
 pub trait Kernel: fmt::Debug + Send + Sync {
-    /// How many of its groups progress together.
+    /// How many of its groups progress together. Where groups may wait for each other, a device may refuse more.
     fn resident(&self) -> u32;
 
     /// Starts it.

@@ -1,8 +1,8 @@
 //! NVIDIA GPUs as devices: kernels as PTX that the driver compiles, launched once and fed while they run.
 //!
-//! The files, from the driver up: [`raw`] and [`current`] are its calls, each checked; [`context`] is an open device with
-//! its [`gate`] and what waits to be freed ([`grave`]); [`pinned`] and [`memory`] are memory; [`link`], [`cache`] and
-//! [`code`] make machine code; [`berth`], [`clock`] and [`run`] are launches.
+//! The files, from the driver up: `raw` and `current` are its calls, each checked; `context` is an open device with
+//! its `gate` and what waits to be freed (`grave`); `pinned` and `memory` are memory; `link`, `cache` and
+//! `code` make machine code; `berth`, `clock` and `run` are launches.
 //!
 //! **While a kernel is resident** the driver loads no code and frees no memory: such a call would wait for the kernel's
 //! end, for ever perhaps, and hold up all others. So code is loaded before; [`Device::load`] waits a moment for launches
@@ -17,7 +17,7 @@
 //! **A lost device** is lost for this process: the driver gives the same error to every later call, and a new context
 //! does not help. [`DeviceError::Lost`] then means another process.
 //!
-//! Near memory, which the host writes through the bus, will be a file beside [`memory`]; until then there is none.
+//! Near memory, which the host writes through the bus, will be a file beside `memory`; until then there is none.
 
 mod berth;
 pub mod cache;
