@@ -99,10 +99,10 @@ impl Berth {
         }
     }
 
-    /// The first words of what the kernel is launched with: where it is told to leave, its record, until when it may
-    /// run and where that is extended.
+    /// The first words of what the kernel is launched with, as the emitter has them: nothing, its record, where its
+    /// last moment is moved on, and that moment.
     pub fn words(&self, until_ns: u64) -> [u64; 4] {
-        [self.record + STOP, self.record, self.page.at + (8 * UNTIL) as u64, until_ns]
+        [0, self.record, self.page.at + (8 * UNTIL) as u64, until_ns]
     }
 
     fn place(&self, at: usize) -> *mut u8 {
