@@ -41,6 +41,8 @@ pub struct Caps {
     pub memory_bytes: Option<u64>,
     /// Bytes of shared memory a group may have.
     pub shared_bytes: usize,
+    /// Whether [`wake`](crate::Run::wake) ends a `backoff`. Where it does not, kernels must not back off for long.
+    pub wakes: bool,
     /// Where rings can lie, best first.
     pub placements: Vec<Placement>,
     /// Whether asynchronous copies run.

@@ -59,6 +59,7 @@ impl Null {
             units: 1,
             memory_bytes: None,
             shared_bytes: 1 << 18,
+            wakes: true,
             placements: vec![Placement::Near, Placement::Far],
             async_copies: false,
         };

@@ -45,6 +45,7 @@ impl Reference {
             units: threads,
             memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
+            wakes: true,
             placements: vec![Placement::Near, Placement::Far],
             async_copies: false,
         };

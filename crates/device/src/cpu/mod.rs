@@ -96,6 +96,7 @@ impl Cpu {
             units: threads,
             memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
+            wakes: true,
             placements: vec![Placement::Near, Placement::Far],
             async_copies: false,
         };

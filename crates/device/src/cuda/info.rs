@@ -104,6 +104,7 @@ impl Info {
             units: self.units,
             memory_bytes: Some(self.memory as u64),
             shared_bytes: self.shared as usize,
+            wakes: false,
             placements: vec![Placement::Far],
             async_copies: false,
         }

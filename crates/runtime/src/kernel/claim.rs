@@ -96,9 +96,16 @@ pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> pelto
     mask.ne(0) & (quota.eq(0) | room)
 }
 
-/// Backs off, for longer the longer there has been nothing to do: spins, gives its core away, sleeps.
-pub(super) fn rest<'b>(f: &'b Body<'b>, idle: U32<'b>) {
-    let over = f.min(idle - 2047, 1000u32);
-    let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);
-    f.backoff(f.select(idle.lt(1024u32), 0u32, short));
+/// Backs off, for longer the longer there has been nothing to do.
+pub(super) fn rest<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
+    let ns = if kit.layout.wakes {
+        // Spins, gives its core away, sleeps until it is woken.
+        let over = f.min(idle - 2047, 1000u32);
+        let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);
+        f.select(idle.lt(1024u32), 0u32, short)
+    } else {
+        // Nobody can wake it, so it never sleeps for longer than a task may wait.
+        f.select(idle.lt(1u32 << 14), 40u32, 2000u32)
+    };
+    f.backoff(ns);
 }

@@ -82,7 +82,7 @@ fn route(m: &mut Builder, kit: &Kit<'_>, far: &Far, independent: bool) -> Callee
                     poll.leave(());
                 });
                 let idle = f.select(moved, 0, idle + 1);
-                f.when(!moved, || claim::rest(f, idle));
+                f.when(!moved, || claim::rest(f, kit, idle));
                 (round + 1, idle)
             });
         });
@@ -147,7 +147,7 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
         f.choose(
             count.eq(0),
             || {
-                claim::rest(f, idle);
+                claim::rest(f, kit, idle);
                 idle + 1
             },
             || {

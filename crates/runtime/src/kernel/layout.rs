@@ -73,6 +73,8 @@ pub struct Layout {
     pub observables: Vec<(u32, u32)>,
     /// Opcodes that are counted, in the order of their counters.
     pub ops: Vec<Opcode>,
+    /// Whether the device can be woken from a `backoff`.
+    pub wakes: bool,
     /// What the host binds, in the order of the module.
     pub buffers: Vec<Bound>,
 }
@@ -130,6 +132,7 @@ impl Layout {
             areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
             observables: observables(&spec.tenants),
             ops: ops(spec),
+            wakes: caps.wakes,
             buffers: Vec::new(),
         })
     }

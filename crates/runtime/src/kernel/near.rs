@@ -34,7 +34,7 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
             f.choose(
                 ring.eq(NONE),
                 || {
-                    claim::rest(f, idle);
+                    claim::rest(f, kit, idle);
                     idle + 1
                 },
                 || {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use pelton_device::{Device, Launch, Memory, Placement, View64};
+use pelton_device::{Device, Kernel, Launch, Memory, Placement, View64};
 
 use super::core::{Core, Memories, Stripe};
 use crate::error::Error;
@@ -18,8 +18,7 @@ pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Resul
         let (axis, value, why) = ("lifetime", "drain", "a session is persistent; `Drain` runs batches");
         return Err(Refused::Axis { axis, value, why }.into());
     }
-    let Assembled { module, layout } = assemble(spec, device.caps())?;
-    let kernel = device.load(&module, None, layout.lanes)?;
+    let (Assembled { module, layout }, kernel) = load(device, spec)?;
     let memories = memories(device, &layout)?;
     fill(spec, &layout, &memories, start)?;
     let mut launch = Launch::new(layout.groups).lease(spec.lease);
@@ -33,6 +32,20 @@ pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Resul
     let stripes = stripes(&layout, &memories, start)?;
     let run = kernel.launch(&launch)?;
     Ok(Core::new(spec.clone(), layout, stripes, memories, host, run))
+}
+
+/// Assembles and loads. If the kernel turns out so large that fewer groups than suit the device fit, it gets those.
+fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Kernel>), Error> {
+    let made = assemble(spec, device.caps())?;
+    let kernel = device.load(&made.module, None, made.layout.lanes)?;
+    let fit = (u64::from(kernel.resident()) * u64::from(spec.share) / 100) as u32;
+    if spec.geometry.groups.is_some() || made.layout.groups <= fit {
+        return Ok((made, kernel));
+    }
+    let smaller = Spec { geometry: spec.geometry.clone().groups(fit), ..spec.clone() };
+    let made = assemble(&smaller, device.caps())?;
+    let kernel = device.load(&made.module, None, made.layout.lanes)?;
+    Ok((made, kernel))
 }
 
 /// Memory for every buffer that the layout has. The optimiser may have dropped a buffer; its memory is harmless.
