@@ -9,12 +9,11 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module as _, default_libcall_names};
-use pelton_ir::arena::{Func, Handle};
-use pelton_ir::limits::MAX_INSTS;
-use pelton_ir::module::{Function, Place, Site};
+use pelton_ir::arena::Func;
+use pelton_ir::emit::Flat;
+use pelton_ir::module::Site;
 use pelton_ir::op::Op;
-use pelton_ir::pass;
-use pelton_ir::valid::{Valid, validate};
+use pelton_ir::valid::Valid;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::error::DeviceError;
@@ -142,13 +141,14 @@ impl Compiler {
 
     /// The kernel in Cranelift's IR, before its own optimiser.
     pub fn clif(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<ir::Function, DeviceError> {
-        let (ready, kernel) = prepare(module, kernel)?;
-        Ok(lower(&ready, kernel, self.shape(lanes), &*self.isa).0)
+        let flat = prepare(module, kernel)?;
+        Ok(lower(&flat.module, kernel, self.shape(lanes), &*self.isa).0)
     }
 
     fn fresh(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Code, DeviceError> {
-        let (ready, kernel) = prepare(module, kernel)?;
-        let (function, frame) = lower(&ready, kernel, self.shape(lanes), &*self.isa);
+        let flat = prepare(module, kernel)?;
+        let waits = flat.function().insts().any(|(_, node)| matches!(node.op, Op::While | Op::Forever));
+        let (function, frame) = lower(&flat.module, kernel, self.shape(lanes), &*self.isa);
         if frame.bytes > MAX_FRAME {
             let (found, most) = (frame.bytes as u64, MAX_FRAME as u64);
             return Err(DeviceError::Limit {
@@ -166,44 +166,17 @@ impl Compiler {
         let address = jit.get_finalized_function(id);
         // SAFETY: the function was made with the signature of `Entry`.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(address) };
-        let sites = ready.functions[kernel].debug.places.iter().map(|place| unmark(*place)).collect();
-        let waits =
-            ready.functions[kernel].insts().any(|(_, node)| matches!(node.op, Op::While | Op::Forever));
-        Ok(Code { entry, frame, waits, sites, module: Mutex::new(Some(jit)) })
+        Ok(Code { entry, frame, waits, sites: flat.sites, module: Mutex::new(Some(jit)) })
     }
 }
 
-/// Optimises and inlines, remembering where every instruction came from.
-fn prepare(module: &Valid, kernel: Func) -> Result<(Valid, Func), DeviceError> {
-    let mut marked = (**module).clone();
-    for (func, function) in marked.functions.iter_mut() {
-        mark(func, function);
-    }
-    let marked = validate(marked).map_err(|invalid| codegen(invalid.to_string()))?;
-    // The pipeline inlines a little by itself; only what it would leave needs more.
-    let calls = marked.functions[kernel].insts().any(|(_, node)| node.op == Op::Call);
-    let flat = if calls { pass::inline::inline(&marked, MAX_INSTS).module } else { marked };
-    let ready = pass::optimize(&flat);
-    let function = &ready.functions[kernel];
-    for (inst, node) in function.insts() {
-        if node.op == Op::Call {
-            return Err(DeviceError::Codegen("calls expand to more than can be compiled".into()));
-        }
+/// Optimises and inlines, and refuses what does not run here.
+fn prepare(module: &Valid, kernel: Func) -> Result<Flat, DeviceError> {
+    let flat = Flat::new(module, kernel).map_err(codegen)?;
+    for ((_, node), site) in flat.function().insts().zip(&flat.sites) {
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
-            let site = unmark(function.debug.places[inst.index()]);
-            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name, site });
+            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name, site: *site });
         }
     }
-    Ok((ready, kernel))
-}
-
-/// Places go through the passes untouched, so for the time being they hold sites.
-fn mark(func: Func, function: &mut Function) {
-    let start = func.index() as u32;
-    let places = (0..function.insts().len()).map(|inst| Place { start, end: inst as u32 });
-    function.debug.places = places.collect();
-}
-
-fn unmark(place: Place) -> Site {
-    Site { func: Func::new(place.start as usize), inst: Handle::new(place.end as usize) }
+    Ok(flat)
 }

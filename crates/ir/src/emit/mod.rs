@@ -1,8 +1,8 @@
 //! Emitters: a kernel as text in the language of a device.
 //!
 //! An emitter takes a [`Valid`] module and gives text and what a driver must know to launch it; it touches no device.
-//! What all of them start with is a [`Flat`] kernel: optimised, without calls, and with the instruction of the given
-//! module that each of its own came from.
+//! What all of them start with, and other compilers too, is a [`Flat`] kernel: optimised, without calls, and with the
+//! instruction of the given module that each of its own came from.
 
 pub mod ptx;
 
@@ -44,9 +44,8 @@ pub struct Flat {
 }
 
 impl Flat {
-    /// Inlines and optimises a kernel: the one of that name, or the only one.
-    pub fn new(module: &Valid, kernel: Option<&str>) -> Result<Flat, EmitError> {
-        let kernel = find(module, kernel)?;
+    /// Inlines and optimises a kernel.
+    pub fn new(module: &Valid, kernel: Func) -> Result<Flat, EmitError> {
         // Places go through the passes untouched, so for the time being they hold sites.
         let mut marked = (**module).clone();
         for (func, function) in marked.functions.iter_mut() {
@@ -55,6 +54,7 @@ impl Flat {
             function.debug.places = places.collect();
         }
         let marked = validate(marked).expect("places take no part in any rule");
+        // The pipeline inlines a little by itself; only what it would leave needs more.
         let calls = marked.functions[kernel].insts().any(|(_, node)| node.op == Op::Call);
         let flat = if calls { pass::inline::inline(&marked, MAX_INSTS).module } else { marked };
         let module = pass::optimize(&flat);
@@ -80,7 +80,8 @@ impl Flat {
     }
 }
 
-fn find(module: &Valid, name: Option<&str>) -> Result<Func, EmitError> {
+/// The kernel of that name, or the only one.
+pub fn kernel(module: &Valid, name: Option<&str>) -> Result<Func, EmitError> {
     let mut kernels = module.kernels();
     match name {
         Some(name) => kernels

@@ -4,29 +4,22 @@
 
 use crate::arena::{Buffer, Handle};
 
-use super::HEAD;
+use super::abi::launch;
 use super::lower::{Lower, WARP};
+use super::memory::plus;
 use super::write::{Kind, Reg};
 
 /// Looks between two readings of the clock.
 pub(super) const LOOKS: u32 = 16;
 
-/// Offsets of the launch record in bytes.
-pub(super) mod launch {
-    pub const RECORD: u32 = 8;
-    pub const LEASE: u32 = 16;
-    pub const LIMIT: u32 = 24;
+/// The offset of a word of the launch record in bytes.
+pub(super) fn given(word: usize) -> usize {
+    8 * word
 }
 
-const _: () = assert!(HEAD * 8 == launch::LIMIT as usize + 8);
-
-/// Offsets of the end record in bytes.
-pub(super) mod record {
-    pub const TRAP: u32 = 0;
-    pub const FAULT: u32 = 12;
-    pub const FAULTS: u32 = 20;
-    pub const STOPPED: u32 = 24;
-    pub const STOP: u32 = 28;
+/// The place of a word of the end record.
+pub(super) fn noted(record: Reg, word: usize) -> String {
+    plus(record, 4 * word as u64)
 }
 
 /// Something that is set at the start. What one needs stands before it.
@@ -148,11 +141,13 @@ impl Lower<'_> {
                 self.out.line(format_args!("ld.param.u32 {to}, [launch+{}]", self.words[buffer.index()] + 8));
             }
             Fixed::Record => {
-                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", launch::RECORD));
+                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", given(launch::RECORD)));
                 self.out.line(format_args!("cvta.to.global.u64 {to}, {to}"));
             }
             Fixed::Looks => self.out.line(format_args!("mov.b32 {to}, {LOOKS}")),
-            Fixed::Limit => self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", launch::LIMIT)),
+            Fixed::Limit => {
+                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", given(launch::LIMIT)))
+            }
             Fixed::Shared | Fixed::Slot => self.out.line(format_args!("mov.u32 {to}, memory")),
         }
     }

@@ -5,9 +5,9 @@ use crate::module::{Node, Operand};
 use crate::op::Op;
 use crate::types::Type;
 
-use super::fixed::{Fixed, record};
+use super::abi::record;
+use super::fixed::{Fixed, noted};
 use super::lower::{Lower, WARP};
-use super::memory::plus;
 use super::write::{Kind, Reg, When, number};
 
 /// Waits up to this long are not worth a sleep.
@@ -218,28 +218,27 @@ impl Lower<'_> {
     /// Records a trap if it is the first, tells all to leave, and leaves.
     fn trap(&mut self, inst: Inst, code: Operand) {
         let (at, old, first, code) = (self.fixed(Fixed::Record), self.word(), self.truth(), self.arg(code));
-        self.out.line(format_args!(
-            "atom.relaxed.gpu.global.cas.b32 {old}, [{}], 0, 1",
-            plus(at, record::TRAP.into())
-        ));
+        let (trap, stop) = (noted(at, record::TRAP), noted(at, record::STOP));
+        self.out.line(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{trap}], 0, 1"));
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
-        self.note(first, record::TRAP + 4, &code, inst);
-        self.out.line(format_args!("st.relaxed.gpu.global.u32 [{at}+{}], 1", record::STOP));
+        self.note(first, record::TRAP_CODE, &code, inst);
+        self.out.line(format_args!("st.relaxed.gpu.global.u32 [{stop}], 1"));
         self.out.line(format_args!("exit"));
     }
 
     /// Counts a fault, and records it if it is the first.
     fn fault(&mut self, inst: Inst, code: Operand) {
         let (at, old, first, code) = (self.fixed(Fixed::Record), self.word(), self.truth(), self.arg(code));
-        self.out.line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{at}+{}], 1", record::FAULTS));
+        let faults = noted(at, record::FAULTS);
+        self.out.line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{faults}], 1"));
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
-        self.note(first, record::FAULT, &code, inst);
+        self.note(first, record::FAULT_CODE, &code, inst);
     }
 
-    /// Records a code and a site.
-    fn note(&mut self, first: Reg, offset: u32, code: &str, inst: Inst) {
+    /// Records a code and, behind it, a site.
+    fn note(&mut self, first: Reg, word: usize, code: &str, inst: Inst) {
         let (at, site, when) = (self.fixed(Fixed::Record), inst.index(), When::If(first));
-        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{at}+{offset}], {code}"));
-        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{at}+{}], {site}", offset + 4));
+        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {code}", noted(at, word)));
+        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {site}", noted(at, word + 1)));
     }
 }

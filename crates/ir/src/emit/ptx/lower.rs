@@ -10,8 +10,9 @@ use crate::pass::bounds::{Bounds, Geometry};
 use crate::types::{Len, Space, Type};
 use crate::valid::Uniformity;
 
+use super::abi::record;
 use super::control::Frame;
-use super::fixed::{Fixed, record};
+use super::fixed::{Fixed, noted};
 use super::leave::Leave;
 use super::live::live;
 use super::write::{Kind, Label, Out, Reg, When, literal};
@@ -219,7 +220,7 @@ impl Lower<'_> {
         if self.out.reached(self.stopped) {
             let record = self.fixed(Fixed::Record);
             self.out.place(self.stopped);
-            self.out.line(format_args!("st.relaxed.gpu.global.u32 [{record}+{}], 1", record::STOPPED));
+            self.out.line(format_args!("st.relaxed.gpu.global.u32 [{}], 1", noted(record, record::STOPPED)));
             self.out.line(format_args!("exit"));
         }
         let body = std::mem::take(&mut self.out.text);

@@ -54,6 +54,7 @@
 //! cached; plain loads of buffers that nobody writes go through the read-only cache. ptxas deletes a load whose value
 //! is not used, whatever its order; so an acquire whose value is not used is emitted as a fence.
 
+pub mod abi;
 mod control;
 mod fixed;
 mod group;
@@ -69,8 +70,9 @@ mod write;
 use std::fmt;
 use std::str::FromStr;
 
+use self::abi::launch;
 use super::{EmitError, Flat};
-use crate::arena::Buffer;
+use crate::arena::{Buffer, Handle};
 use crate::module::Site;
 use crate::op::Op;
 use crate::types::Space;
@@ -147,7 +149,7 @@ pub struct Ptx {
     pub entry: String,
     /// Bytes of shared memory that a group takes.
     pub shared: u32,
-    /// Those of them that the launch must ask for; the others come with the module.
+    /// Those of them that the launch must ask for: all or none.
     pub dynamic: u32,
     /// The buffers of the launch record, in order.
     pub params: Vec<Param>,
@@ -171,11 +173,8 @@ impl Ptx {
     }
 }
 
-/// Words of the launch record before the buffers.
-const HEAD: usize = 4;
-
 fn size(params: usize) -> usize {
-    8 * (HEAD + 2 * params)
+    8 * (launch::BUFFERS + 2 * params)
 }
 
 /// Emits a kernel: the one of that name, or the only one.
@@ -183,16 +182,18 @@ pub fn emit(module: &Valid, kernel: Option<&str>, config: &Config) -> Result<Ptx
     if !(1..=MAX_LANES).contains(&config.lanes) {
         return Err(EmitError::Lanes { lanes: config.lanes, most: MAX_LANES });
     }
-    let flat = Flat::new(module, kernel)?;
+    let flat = Flat::new(module, super::kernel(module, kernel)?)?;
     for (inst, node) in flat.function().insts() {
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
-            let site = flat.sites[crate::arena::Handle::index(inst)];
+            let site = flat.sites[inst.index()];
             return Err(EmitError::Op { op: node.op, site });
         }
     }
     let bound = module.buffers.iter().filter(|(_, decl)| decl.space != Space::Shared);
-    let params: Vec<Param> =
-        bound.enumerate().map(|(k, (buffer, _))| Param { buffer, word: (HEAD + 2 * k) as u32 }).collect();
+    let params: Vec<Param> = bound
+        .enumerate()
+        .map(|(k, (buffer, _))| Param { buffer, word: (launch::BUFFERS + 2 * k) as u32 })
+        .collect();
     if params.len() > MAX_PARAMS {
         return Err(EmitError::Buffers { count: params.len(), most: MAX_PARAMS });
     }

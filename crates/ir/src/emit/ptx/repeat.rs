@@ -6,7 +6,8 @@ use crate::op::Op;
 use crate::types::Type;
 use crate::valid::Level;
 
-use super::fixed::{Fixed, LOOKS, launch, record};
+use super::abi::{launch, record};
+use super::fixed::{Fixed, LOOKS, given, noted};
 use super::leave::level;
 use super::lower::Lower;
 use super::write::{Kind, Label, Reg, When, number};
@@ -198,7 +199,7 @@ impl Lower<'_> {
         let (stop, told, more, lasts) = (self.word(), self.truth(), self.truth(), self.truth());
         let votes = cycle.uniform && self.leave.warps;
         next(self);
-        self.out.line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{at}+{}]", record::STOP));
+        self.out.line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{}]", noted(at, record::STOP)));
         self.out.line(format_args!("setp.ne.u32 {told}, {stop}, 0"));
         if votes {
             let mask = self.mask();
@@ -215,14 +216,14 @@ impl Lower<'_> {
         self.out.branch(When::If(lasts), cycle.head, false);
         self.lease(now, limit, lasts);
         // The next look finds it, and there lanes leave in the right company.
-        self.out.line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{at}+{}], 1", record::STOP));
+        self.out.line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{}], 1", noted(at, record::STOP)));
         self.out.branch(When::Always, cycle.head, false);
     }
 
     /// Reads the lease, if there is one, and says whether it lasts.
     fn lease(&mut self, now: Reg, limit: Reg, lasts: Reg) {
         let (lease, some, none) = (self.out.reg(Kind::Long), self.truth(), self.truth());
-        self.out.line(format_args!("ld.param.u64 {lease}, [launch+{}]", launch::LEASE));
+        self.out.line(format_args!("ld.param.u64 {lease}, [launch+{}]", given(launch::LEASE)));
         self.out.line(format_args!("setp.ne.u64 {some}, {lease}, 0"));
         self.out.line(format_args!("@{some} ld.relaxed.sys.global.u64 {limit}, [{lease}]"));
         self.out.line(format_args!("setp.eq.u64 {none}, {limit}, 0"));
