@@ -1,7 +1,8 @@
 //! Loads, stores, atomics and fences.
 //!
 //! An access that is not proved to be in range runs under a predicate, with its result zero before. A wide one is in
-//! range if its 16 bytes are, so both its place and the length are counted in such pieces.
+//! range if its 16 bytes are, so both its place and the length are counted in such pieces; of others, elements are the
+//! pieces.
 
 use crate::arena::{Buffer, Handle, Inst};
 use crate::module::{Attr, Node, Operand, Site, wide};
@@ -24,8 +25,10 @@ impl Lower<'_> {
         };
         let decl = &self.flat.module.buffers[buffer];
         let (elem, space) = (decl.elem, decl.space);
-        let guard = self.guard(inst, node, buffer);
-        let address = self.address(node, buffer);
+        let log = if node.op.row().form == Form::Wide { wide(elem).ilog2() } else { 0 };
+        let at = self.piece(node, log);
+        let guard = self.guard(inst, buffer, at, log);
+        let address = self.address(buffer, at, (elem.bits() / 8) << log);
         let zero = guard != When::Always;
         if zero {
             for value in node.results.iter() {
@@ -60,31 +63,36 @@ impl Lower<'_> {
         }
     }
 
+    /// Which piece of the buffer an access is to, in a register or known.
+    fn piece(&mut self, node: &Node, log: u32) -> Result<Reg, u64> {
+        match self.constant(node.args[0]) {
+            Some(at) => Err(at >> log),
+            None => {
+                let at = self.held(node.args[0]);
+                Ok(self.shifted(at, log))
+            }
+        }
+    }
+
     /// When the access runs: if it is in range, and if an `if` around it that became a predicate holds.
-    fn guard(&mut self, inst: Inst, node: &Node, buffer: Buffer) -> When {
+    fn guard(&mut self, inst: Inst, buffer: Buffer, at: Result<Reg, u64>, log: u32) -> When {
         if self.bounds.in_bounds(Site { func: self.flat.kernel, inst }) {
             return self.when;
         }
-        let decl = &self.flat.module.buffers[buffer];
-        let pieces = if node.op.row().form == Form::Wide { wide(decl.elem).ilog2() } else { 0 };
         let p = self.truth();
-        match (self.constant(node.args[0]), decl.len) {
-            (Some(at), Len::Launch) => {
-                let len = self.fixed(Fixed::Len(buffer));
-                let last = (at | ((1 << pieces) - 1)) as u32;
-                self.out.line(format_args!("setp.gt.u32 {p}, {len}, {last}"));
+        match (at, self.flat.module.buffers[buffer].len) {
+            (Err(at), Len::Fixed(len)) => {
+                let inside = i32::from(at < len >> log);
+                self.out.line(format_args!("mov.pred {p}, {inside}"));
             }
-            (_, len) => {
-                let at = self.held(node.args[0]);
-                let at = self.piece(at, pieces);
-                let len = match len {
-                    Len::Fixed(len) => (len >> pieces).to_string(),
-                    Len::Launch => {
-                        let len = self.fixed(Fixed::Len(buffer));
-                        self.piece(len, pieces).to_string()
-                    }
-                };
-                self.out.line(format_args!("setp.lt.u32 {p}, {at}, {len}"));
+            (Ok(at), Len::Fixed(len)) => {
+                self.out.line(format_args!("setp.lt.u32 {p}, {at}, {}", len >> log));
+            }
+            (at, Len::Launch) => {
+                let len = self.fixed(Fixed::Len(buffer));
+                let pieces = self.shifted(len, log);
+                let at = at.map_or_else(|at| at.to_string(), |at| at.to_string());
+                self.out.line(format_args!("setp.gt.u32 {p}, {pieces}, {at}"));
             }
         }
         if let When::If(other) = self.when {
@@ -93,43 +101,30 @@ impl Lower<'_> {
         When::If(p)
     }
 
-    /// How many pieces of so many elements, by their logarithm, lie before an element.
-    fn piece(&mut self, at: Reg, log: u32) -> Reg {
-        if log == 0 {
-            return at;
+    /// A word shifted right.
+    fn shifted(&mut self, word: Reg, by: u32) -> Reg {
+        if by == 0 {
+            return word;
         }
-        let piece = self.word();
-        self.out.line(format_args!("shr.u32 {piece}, {at}, {log}"));
-        piece
+        let shifted = self.word();
+        self.out.line(format_args!("shr.u32 {shifted}, {word}, {by}"));
+        shifted
     }
 
-    /// The address of the element, or of the 16 bytes that hold it.
-    fn address(&mut self, node: &Node, buffer: Buffer) -> String {
-        let decl = &self.flat.module.buffers[buffer];
-        let (shared, elem) = (decl.space == Space::Shared, decl.elem);
-        let bytes = u64::from(elem.bits() / 8);
-        let pieces = node.op.row().form == Form::Wide;
+    /// The address of a piece of so many bytes.
+    fn address(&mut self, buffer: Buffer, at: Result<Reg, u64>, bytes: u32) -> String {
+        let shared = self.flat.module.buffers[buffer].space == Space::Shared;
         let first = if shared { u64::from(self.offsets[buffer.index()]) } else { 0 };
         let base = self.fixed(if shared { Fixed::Shared } else { Fixed::Base(buffer) });
-        if let Some(at) = self.constant(node.args[0]) {
-            let at = at * bytes;
-            let offset = first + if pieces { at & !15 } else { at };
-            if offset < OFFSET {
-                return plus(base, offset);
-            }
-        }
-        let mut index = self.held(node.args[0]);
-        if pieces {
-            let start = self.word();
-            self.out.line(format_args!("and.b32 {start}, {index}, {}", -(wide(elem) as i64)));
-            index = start;
-        }
-        let at = self.out.reg(base.kind);
-        match base.kind {
-            Kind::Long => self.out.line(format_args!("mad.wide.u32 {at}, {index}, {bytes}, {base}")),
-            _ => self.out.line(format_args!("mad.lo.u32 {at}, {index}, {bytes}, {base}")),
-        }
-        plus(at, first)
+        let at = match at {
+            Ok(at) => at,
+            Err(at) if at * u64::from(bytes) < OFFSET => return plus(base, first + at * u64::from(bytes)),
+            Err(at) => self.held(Operand::from(at as u32)),
+        };
+        let place = self.out.reg(base.kind);
+        let wide = if base.kind == Kind::Long { "wide" } else { "lo" };
+        self.out.line(format_args!("mad.{wide}.u32 {place}, {at}, {bytes}, {base}"));
+        plus(place, first)
     }
 
     /// A load or store of one element.
