@@ -86,6 +86,11 @@ impl Lower<'_> {
         self.config.lanes.is_multiple_of(WARP)
     }
 
+    /// Whether a group is one warp.
+    pub fn single(&self) -> bool {
+        self.config.lanes <= WARP
+    }
+
     /// The lanes of this warp, as bits.
     pub fn mask(&mut self) -> String {
         match self.config.lanes {

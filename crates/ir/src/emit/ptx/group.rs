@@ -31,17 +31,35 @@ impl Lower<'_> {
             _ => self.reduce(node),
         }
         if self.leave.before(inst).alone {
-            let (mask, there, p) = (self.mask(), self.word(), self.truth());
-            self.out.line(format_args!("vote.sync.ballot.b32 {there}, 1, {mask}"));
-            self.out.line(format_args!("setp.ne.u32 {p}, {there}, {mask}"));
-            self.out.line(format_args!("@{p} exit"));
+            self.counted();
         }
     }
 
-    /// Waits for the group; whoever finds somebody missing leaves.
-    fn barrier(&mut self, inst: Inst) {
-        if !self.leave.before(inst).any {
+    /// Leaves if a lane of the warp has left.
+    fn counted(&mut self) {
+        let (mask, there, p) = (self.mask(), self.word(), self.truth());
+        self.out.line(format_args!("vote.sync.ballot.b32 {there}, 1, {mask}"));
+        self.out.line(format_args!("setp.ne.u32 {p}, {there}, {mask}"));
+        self.out.line(format_args!("@{p} exit"));
+    }
+
+    /// Waits for the group; a group of one warp waits as a warp.
+    pub fn meet(&mut self) {
+        if !self.single() {
             return self.out.line(format_args!("bar.sync 0"));
+        }
+        let mask = self.mask();
+        self.out.line(format_args!("bar.warp.sync {mask}"));
+    }
+
+    /// A barrier: whoever finds somebody missing leaves.
+    fn barrier(&mut self, inst: Inst) {
+        let left = self.leave.before(inst).any;
+        if !left || self.single() {
+            self.meet();
+            return if left {
+                self.counted()
+            };
         }
         let (came, p, lanes) = (self.word(), self.truth(), self.config.lanes);
         self.out.line(format_args!("barrier.red.popc.u32 {came}, 0, 1"));
@@ -49,9 +67,13 @@ impl Lower<'_> {
         self.out.line(format_args!("@{p} exit"));
     }
 
-    /// One lane's value through shared memory. Two slots in turn: who writes one again has met, at the barrier of the
-    /// other, all who read it.
+    /// One lane's value to all: in a group of one warp directly, else through shared memory. Two slots in turn: who
+    /// writes one again has met, at the barrier of the other, all who read it.
     fn group_broadcast(&mut self, inst: Inst, node: &Node) {
+        if self.single() {
+            self.shuffle(node);
+            return self.barrier(inst);
+        }
         let (lane, slot) = (self.fixed(Fixed::Lane), self.fixed(Fixed::Slot));
         let to = self.result(node);
         let (value, from) = (self.held(node.args[0]), self.arg(node.args[1]));

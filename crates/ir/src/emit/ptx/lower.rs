@@ -70,7 +70,7 @@ pub(super) struct Lower<'a> {
 /// Writes a kernel.
 pub(super) fn lower(flat: &Flat, config: Config, params: &[Param]) -> Lowered {
     let function = flat.function();
-    let (offsets, scratch, shared) = layout(flat);
+    let (offsets, scratch, shared) = layout(flat, config.lanes);
     let known = Geometry { lanes: Some(config.lanes), groups: None, subgroup: Some(WARP) };
     let mut words = vec![0; flat.module.buffers.len()];
     params.iter().for_each(|param| words[param.buffer.index()] = 8 * param.word);
@@ -103,11 +103,11 @@ pub(super) fn lower(flat: &Flat, config: Config, params: &[Param]) -> Lowered {
 }
 
 /// Where each shared buffer lies that the kernel uses, and how many bytes that takes.
-fn layout(flat: &Flat) -> (Vec<u32>, u32, u32) {
+fn layout(flat: &Flat, lanes: u32) -> (Vec<u32>, u32, u32) {
     let function = flat.function();
     let mut offsets = vec![None; flat.module.buffers.len()];
     let broadcasts = function.insts().any(|(_, node)| node.op == Op::GroupBroadcast);
-    let scratch = if broadcasts { SCRATCH } else { 0 };
+    let scratch = if broadcasts && lanes > WARP { SCRATCH } else { 0 };
     let mut end = scratch;
     for (_, node) in function.insts() {
         let Some(buffer) = node.buffer().filter(|_| node.op.row().form != Form::Buffer) else { continue };
@@ -272,6 +272,6 @@ impl Lower<'_> {
             self.out.branch(When::If(left), more, false);
         }
         self.out.place(done);
-        self.out.line(format_args!("bar.sync 0"));
+        self.meet();
     }
 }
