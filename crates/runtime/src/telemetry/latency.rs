@@ -50,7 +50,7 @@ impl Latency {
 
     /// As a histogram.
     pub fn histogram(&self) -> Histogram<u64> {
-        let mut all = Histogram::new(2).expect("two digits are allowed");
+        let mut all = Histogram::new_with_bounds(1, u64::MAX / 2, 2).expect("the bounds are allowed");
         for (at, count) in self.0.iter().enumerate() {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
