@@ -103,7 +103,7 @@ impl Handler {
         Handler { error, ..Handler::of(op, name, module) }
     }
 
-    fn of(op: Opcode, name: String, module: Module) -> Self {
+    pub(super) fn of(op: Opcode, name: String, module: Module) -> Self {
         let (width, visible, class) = Default::default();
         Handler { op, name, width, visible, class, module, error: None }
     }

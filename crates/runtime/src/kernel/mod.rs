@@ -8,6 +8,7 @@ pub mod handler;
 pub mod layout;
 pub mod spec;
 pub mod tenant;
+pub mod text;
 
 mod adapt;
 mod assemble;
@@ -31,3 +32,4 @@ pub use handler::{Class, Draft, Handler, Slot, Visible, Width};
 pub use layout::Layout;
 pub use spec::{Body, Claim, Geometry, Io, Lifetime, Report, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};
+pub use text::TextError;

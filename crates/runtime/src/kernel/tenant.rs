@@ -107,7 +107,9 @@ impl Tenant {
 
     /// Sets how many elements it has in a region.
     pub fn size(mut self, region: impl Into<String>, len: u32) -> Self {
-        self.sizes.push((region.into(), len));
+        let region = region.into();
+        self.sizes.retain(|(name, _)| *name != region);
+        self.sizes.push((region, len));
         self
     }
 

@@ -1,0 +1,162 @@
+//! Tables of TOML, read key by key: what is wrong is noted with its place, and what nobody asked for is wrong too.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pelton_ir::module::Place;
+use pelton_ir::text::{Diagnostic, nearest};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::words::Words;
+
+/// What is wrong so far.
+pub(super) type Notes = RefCell<Vec<Diagnostic>>;
+
+/// A key or a value, and where it stands.
+pub(super) type Value<'a> = &'a Spanned<DeValue<'a>>;
+
+/// A table that is being read.
+pub(super) struct Table<'a> {
+    /// Its keys and values, in the order of the text.
+    entries: Vec<(&'a Spanned<Cow<'a, str>>, Value<'a>)>,
+    /// Where it stands, for what is missing.
+    place: Range<usize>,
+    /// Keys that were asked for.
+    known: RefCell<Vec<&'static str>>,
+    notes: &'a Notes,
+}
+
+/// A place in the text.
+pub(super) fn place(range: Range<usize>) -> Place {
+    let at = |byte: usize| u32::try_from(byte).unwrap_or(u32::MAX);
+    Place { start: at(range.start), end: at(range.end) }
+}
+
+impl<'a> Table<'a> {
+    pub fn new(table: &'a DeTable<'a>, place: Range<usize>, notes: &'a Notes) -> Self {
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        Table { entries, place, known: RefCell::default(), notes }
+    }
+
+    /// Notes what is wrong.
+    pub fn note(&self, what: Diagnostic) {
+        self.notes.borrow_mut().push(what);
+    }
+
+    /// Notes what is wrong, and where.
+    pub fn wrong(&self, range: Range<usize>, message: impl Into<String>) {
+        self.note(Diagnostic::new("spec", place(range), message.into()));
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &'static str) -> Option<Value<'a>> {
+        self.known.borrow_mut().push(key);
+        self.entries.iter().find(|(of, _)| of.get_ref() == key).map(|(_, value)| *value)
+    }
+
+    /// The value of a key, which must be there.
+    pub fn need(&self, key: &'static str) -> Option<Value<'a>> {
+        let value = self.get(key);
+        if value.is_none() {
+            self.wrong(self.place.clone(), format!("`{key}` is missing"));
+        }
+        value
+    }
+
+    /// Notes that a value is of another kind.
+    fn kind<T>(&self, value: Value<'a>, wanted: &str) -> Option<T> {
+        let found = match value.get_ref().type_str() {
+            kind @ ("integer" | "array") => format!("an {kind}"),
+            kind => format!("a {kind}"),
+        };
+        self.wrong(value.span(), format!("this is {found}; it must be {wanted}"));
+        None
+    }
+
+    /// A number of 32 bits.
+    pub fn number(&self, value: Value<'a>) -> Option<u32> {
+        let Some(number) = value.get_ref().as_integer() else { return self.kind(value, "a number") };
+        let found = u32::from_str_radix(number.as_str(), number.radix()).ok();
+        if found.is_none() {
+            self.wrong(value.span(), format!("it is a number from 0 to {}", u32::MAX));
+        }
+        found
+    }
+
+    pub fn string(&self, value: Value<'a>) -> Option<&'a str> {
+        value.get_ref().as_str().or_else(|| self.kind(value, "a string"))
+    }
+
+    pub fn flag(&self, value: Value<'a>) -> Option<bool> {
+        value.get_ref().as_bool().or_else(|| self.kind(value, "true or false"))
+    }
+
+    /// One of a few words.
+    pub fn word<T: Copy>(&self, value: Value<'a>, words: Words<T>) -> Option<T> {
+        let text = self.string(value)?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(value.span(), format!("there is no {text:?} here; {}", hint(text, &names)));
+        }
+        found.map(|(_, of)| *of)
+    }
+
+    /// The word of a key, or what is so without it.
+    pub fn axis<T: Copy + Default>(&self, key: &'static str, words: Words<T>) -> T {
+        self.get(key).and_then(|value| self.word(value, words)).unwrap_or_default()
+    }
+
+    /// The number of a key, or what is so without it.
+    pub fn size(&self, key: &'static str, without: u32) -> u32 {
+        self.get(key).and_then(|value| self.number(value)).unwrap_or(without)
+    }
+
+    /// A table within.
+    pub fn table(&self, value: Value<'a>) -> Option<Table<'a>> {
+        let table = value.get_ref().as_table().or_else(|| self.kind(value, "a table"))?;
+        Some(Table::new(table, value.span(), self.notes))
+    }
+
+    /// The elements of an array.
+    pub fn list(&self, key: &'static str) -> Vec<Value<'a>> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        match value.get_ref().as_array() {
+            Some(list) => list.iter().collect(),
+            None => self.kind(value, "an array").unwrap_or_default(),
+        }
+    }
+
+    /// The tables of an array.
+    pub fn tables(&self, key: &'static str) -> Vec<Table<'a>> {
+        self.list(key).into_iter().filter_map(|value| self.table(value)).collect()
+    }
+
+    /// Keys and values as they come; any key will do.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+        self.entries.iter().map(|(key, value)| (key.get_ref().as_ref(), *value))
+    }
+
+    /// Ends the reading: what was not asked for is not known.
+    pub fn finish(self) {
+        let known = self.known.borrow();
+        for (key, _) in &self.entries {
+            let name = key.get_ref();
+            if !known.iter().any(|of| of == name) {
+                self.wrong(key.span(), format!("there is no key `{name}` here; {}", hint(name, &known)));
+            }
+        }
+    }
+}
+
+/// What was meant perhaps, and what there is.
+pub(super) fn hint(word: &str, names: &[&str]) -> String {
+    let there = format!("there is {}", names.join(", "));
+    match nearest(word, names.iter().copied()) {
+        Some(name) => format!("did you mean {name}? {there}"),
+        None => there,
+    }
+}

@@ -1,0 +1,276 @@
+//! The text of a `Spec`: what it prints reads back, and what is wrong is said with its place.
+
+use std::time::Duration;
+
+use pelton::device::Placement;
+use pelton::kernel::{
+    Body, Claim, Class, Draft, Geometry, Handler, Io, Lifetime, Region, Report, Spec, Telemetry, Tenant,
+    Visible, Width,
+};
+use pelton::protocol::Opcode;
+use pelton_ir::types::{Access, Type};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const ADD: &str = "\
+buffer arg: [u32; 12] global read
+buffer data: [u32; ?] global read_write
+
+fn add() -> u32 {
+  %at = load @arg[0]
+  %by = load @arg[1]
+  %old = atomic_add relaxed device @data[%at], %by
+  return %old
+}
+";
+
+fn add() -> Opcode {
+    Opcode::user(8).unwrap()
+}
+
+/// Reads it; panics with what is wrong.
+fn read(text: &str) -> Spec {
+    text.parse().unwrap_or_else(|e: pelton::kernel::TextError| panic!("{e}\nin\n{text}"))
+}
+
+/// What is wrong with a text.
+fn wrong(text: &str) -> String {
+    match text.parse::<Spec>() {
+        Ok(spec) => panic!("it is fine:\n{spec}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn nothing_said_is_the_default() {
+    assert_eq!(read(""), Spec::default());
+    assert_eq!(read("[geometry]\nslots = 64"), Spec::new(Geometry::new(64)));
+}
+
+#[test]
+fn every_key_is_heard() {
+    let spec = read(&format!(
+        r#"
+lifetime = "drain"
+placement = "far"
+claim = {{ priority = {{ every = 3 }} }}
+body = "fused"
+io = "on_miss"
+report = "control"
+telemetry = "off"
+share = 50
+lease = "250ms"
+fuel = 1_000
+formats = ["sum {{}} of {{}}"]
+geometry = {{ slots = 128, lanes = 32, groups = 3, window = 16 }}
+
+[[region]]
+name = "table"
+type = "f32"
+len = 0x100
+shared = true
+
+[[tenant]]
+id = 3
+name = "alice"
+producers = 2
+allow = ["add", "ATOMIC_ADD", "printf", 9]
+quota = 7
+observables = 4
+size = {{ table = 1, data = 4096 }}
+
+[[handler]]
+name = "add"
+op = 8
+width = "group"
+visible = "result"
+class = "idempotent"
+text = '''
+{ADD}'''
+"#
+    ));
+    let tenant = Tenant::new(3)
+        .name("alice")
+        .producers(2)
+        .allow(&[add(), Opcode::ATOMIC_ADD, Opcode::PRINTF, Opcode::wire(9)])
+        .quota(7)
+        .observables(4)
+        .size("table", 1)
+        .size("data", 4096);
+    let handler = Handler::text(add(), "add", ADD)
+        .width(Width::Group)
+        .visible(Visible::Result)
+        .class(Class::Idempotent);
+    let mut expect = Spec::new(Geometry::new(128).lanes(32).groups(3).window(16))
+        .lifetime(Lifetime::Drain)
+        .placement(Placement::Far)
+        .claim(Claim::Priority { every: 3 })
+        .body(Body::Fused)
+        .io(Io::OnMiss)
+        .report(Report::Control)
+        .telemetry(Telemetry::Off)
+        .share(50)
+        .lease(Duration::from_millis(250))
+        .fuel(1000)
+        .format("sum {} of {}")
+        .region(Region::shared("table", Type::F32, 256))
+        .with(handler);
+    expect.tenants = vec![tenant];
+    assert_eq!(spec, expect);
+    assert_eq!(read(&spec.to_string()), spec);
+    assert_eq!(read("claim = \"priority\"").claim, Claim::PRIORITY);
+}
+
+#[test]
+fn handlers_from_rust_have_a_text() {
+    let group =
+        Draft::new(Opcode::user(9).unwrap()).name("sum").width(Width::Group).shared("part", Type::U32, 4);
+    let spec = Spec::default()
+        .region(Region::new("wide", Type::U64, 5).read_only())
+        .handler(add(), |slot| slot.finish(slot.atomic_add(slot.arg(0), slot.arg(1))))
+        .with(group.build(|slot| slot.finish(slot.body().load(slot.region::<u32>("part").at(0)))));
+    assert_eq!(read(&spec.to_string()), spec);
+}
+
+#[test]
+fn mistakes_are_shown_where_they_are() {
+    let bad = ADD.replace("atomic_add", "atomic_ad");
+    for (text, at, what) in [
+        ("lifetime = \"for_ever\"", "1:12", "there is no \"for_ever\" here; there is persistent, drain"),
+        ("placement = \"nera\"", "1:13", "did you mean near?"),
+        ("\nshare = \"much\"", "2:9", "this is a string; it must be a number"),
+        ("share = -1", "1:9", "it is a number from 0 to 4294967295"),
+        ("share = 4294967296", "1:9", "it is a number from 0 to 4294967295"),
+        ("lease = \"10\"", "1:9", "is not a time"),
+        ("[geometry]\nslot = 4", "2:1", "there is no key `slot` here; did you mean slots?"),
+        ("tennant = 1", "1:1", "there is no key `tennant` here; did you mean tenant?"),
+        ("[[tenant]]\nname = \"a\"", "1:1", "`id` is missing"),
+        ("tenant = 3", "1:10", "this is an integer; it must be an array"),
+        ("[[tenant]]\nid = 0\nallow = [\"ATOMIC_AD\"]", "3:10", "did you mean ATOMIC_ADD?"),
+        ("[[tenant]]\nid = 0\nallow = []\nmask = 1", "3:9", "`allow` or `mask`, not both"),
+        (
+            "[[region]]\nname = \"r\"\ntype = \"f64\"\nlen = 1",
+            "3:8",
+            "did you mean u64? there is u32, i32, u64, f32",
+        ),
+        ("claim = { priority = {} }", "1:22", "`every` is missing"),
+        ("[[handler]]\nname = \"add\"\nop = 8", "1:1", "`text` is missing"),
+        ("[[handler]]\nname = \"add\"\nop = 8\ntext = ''\nfile = 'a'", "5:8", "a text or a file, not both"),
+        ("[[handler]]\nname = \"add\"\nop = 8\nfile = \"no.pel\"", "4:8", "cannot read no.pel: "),
+        ("share = 1\nshare = 2", "2:1", "duplicate key"),
+        ("share =", "1:8", "value"),
+        ("share = 1 lease = \"1s\"", "1:17", "expected newline"),
+    ] {
+        let found = wrong(text);
+        assert!(found.contains(&format!("<spec>:{at}")) && found.contains(what), "{text}\ngave\n{found}");
+    }
+    // In place where it stands as it is, else by itself.
+    let head = "[[handler]]\nname = \"add\"\nop = 8\ntext = ";
+    let found = wrong(&format!("{head}'''\n{bad}'''"));
+    assert!(found.contains("<spec>:11:10") && found.contains("did you mean `atomic_add`"), "{found}");
+    let found = wrong(&format!("{head}{bad:?}"));
+    assert!(found.contains("add:7:10"), "{found}");
+    let found = wrong(&format!("{head}'''{}'''", ADD.replace("%by = load @arg[1]", "%by = load @arg[1.0]")));
+    assert!(found.contains("<spec>:9:"), "what is not valid is shown too: {found}");
+}
+
+#[test]
+fn all_mistakes_come_at_once() {
+    let found = wrong("share = true\nfuel = true\n[geometry]\nsolts = 1\n");
+    for at in ["<spec>:1:9", "<spec>:2:8", "<spec>:4:1"] {
+        assert!(found.contains(at), "{found}");
+    }
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z][a-z0-9_]{0,8}", any::<String>()]
+}
+
+fn region() -> impl Strategy<Value = Region> {
+    let elem = select(&[Type::U32, Type::I32, Type::U64, Type::F32][..]);
+    let access = select(&[Access::Read, Access::Write, Access::ReadWrite][..]);
+    (name(), elem, any::<u32>(), access, any::<bool>()).prop_map(|(name, elem, len, access, shared)| Region {
+        name,
+        elem,
+        len,
+        access,
+        shared,
+    })
+}
+
+fn tenant() -> impl Strategy<Value = Tenant> {
+    let sizes = proptest::collection::vec((name(), any::<u32>()), 0..3);
+    (any::<[u32; 5]>(), name(), sizes).prop_map(|([id, producers, mask, quota, observables], name, sizes)| {
+        let tenant = Tenant { id, name, producers, mask, quota, observables, sizes: Vec::new() };
+        sizes.into_iter().fold(tenant, |tenant, (name, len)| tenant.size(name, len))
+    })
+}
+
+fn handler() -> impl Strategy<Value = Handler> {
+    let width = select(&[Width::Lane, Width::Group][..]);
+    let visible = select(&[Visible::Memory, Visible::Result][..]);
+    let class = select(&[Class::Once, Class::Idempotent][..]);
+    (any::<u32>(), any::<u32>(), width, visible, class).prop_map(|(op, by, width, visible, class)| {
+        let handler = Draft::new(Opcode::wire(op)).regions(&Spec::default().regions);
+        let handler = handler.build(|slot| slot.finish(slot.atomic_add(slot.arg(0), by)));
+        handler.name(format!("op{by}")).width(width).visible(visible).class(class)
+    })
+}
+
+fn spec() -> impl Strategy<Value = Spec> {
+    let geometry = (any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<u32>())
+        .prop_map(|(slots, lanes, groups, window)| Geometry { slots, lanes, groups, window });
+    let axes = (
+        select(&[Lifetime::Persistent, Lifetime::Drain][..]),
+        select(&[None, Some(Placement::Near), Some(Placement::Far)][..]),
+        prop_oneof![Just(Claim::Owned), any::<u32>().prop_map(|every| Claim::Priority { every })],
+        select(&[Body::Dispatch, Body::Fused][..]),
+        select(&[Io::Off, Io::Polled, Io::OnMiss][..]),
+        select(&[Report::Full, Report::Control][..]),
+        select(&[Telemetry::Sampled, Telemetry::Full, Telemetry::Off][..]),
+    );
+    let vec = proptest::collection::vec::<BoxedStrategy<Region>>;
+    let lists = (
+        vec(region().boxed(), 0..3),
+        proptest::collection::vec(tenant(), 1..3),
+        proptest::collection::vec(handler(), 0..3),
+        proptest::collection::vec(any::<String>(), 0..3),
+    );
+    (geometry, axes, any::<(u32, Duration, u32)>(), lists).prop_map(
+        |(geometry, axes, (share, lease, fuel), (regions, tenants, handlers, formats))| {
+            let (lifetime, placement, claim, body, io, report, telemetry) = axes;
+            let base = Spec::new(geometry);
+            let regions = base.regions.into_iter().chain(regions).collect();
+            Spec {
+                lifetime,
+                placement,
+                claim,
+                body,
+                io,
+                report,
+                telemetry,
+                share,
+                lease,
+                fuel,
+                regions,
+                tenants,
+                handlers,
+                formats,
+                ..Spec::new(base.geometry)
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_it_prints_reads_back(spec in spec()) {
+        let text = spec.to_string();
+        prop_assert_eq!(text.parse::<Spec>().map_err(|e| TestCaseError::fail(format!("{e}\nin\n{text}")))?, spec);
+    }
+
+    #[test]
+    fn no_text_is_too_odd(text in "[a-z\\[\\]={}\"'\n .0-9-]{0,60}") {
+        let _ = text.parse::<Spec>().map_err(|e| e.to_string());
+    }
+}
