@@ -58,6 +58,15 @@ pub enum Error {
     /// The kernel cannot be emitted.
     #[error(transparent)]
     Emit(#[from] EmitError),
+    /// A session failed.
+    #[error(transparent)]
+    Session(#[from] pelton::Error),
+    /// A task was not taken.
+    #[error(transparent)]
+    Submit(#[from] pelton::SubmitError),
+    /// A task has no result.
+    #[error(transparent)]
+    Task(#[from] pelton::TaskError),
     /// Its memory could not be read.
     #[error(transparent)]
     Target(#[from] TargetError),

@@ -1,9 +1,10 @@
 //! A host thread and a resident kernel that answer each other: what one exchange costs.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pelton_device::{Kind, Launch, Run, Width, open};
+use pelton_device::{Device, Kind, Launch, Memory, Run, Width, open};
 
 use super::Row;
 use super::device::module;
@@ -38,21 +39,39 @@ fn used() -> Option<f64> {
     Some((user + system) / 100.0)
 }
 
+/// Resident workers, each with words a cache line apart.
+struct Echo {
+    run: Box<dyn Run>,
+    ask: Memory,
+    answer: Memory,
+}
+
+impl Echo {
+    fn launch(device: &Arc<dyn Device>, workers: u32) -> Result<Self, Error> {
+        let module = module("echo", include_str!("kernels/echo.pel"))?;
+        let kernel = device.load(&module, None, 1)?;
+        let words = || device.alloc(Kind::Host, Width::W32, 16 * workers as usize);
+        let (ask, answer) = (words()?, words()?);
+        let mut launch = Launch::new(workers);
+        launch.buffers = vec![Some(ask.clone()), Some(answer.clone())];
+        Ok(Echo { run: kernel.launch(&launch)?, ask, answer })
+    }
+}
+
+/// Sorted times of exchanges of a word with a worker of a device, in microseconds.
+pub fn trips(device: &Arc<dyn Device>) -> Result<Vec<f64>, Error> {
+    Ok(exchange(&Echo::launch(device, 1)?, 1))
+}
+
 /// Exchanges words with the workers in turn; gives the sorted times in microseconds.
-fn exchange(
-    run: &dyn Run,
-    ask: &pelton_device::Memory,
-    answer: &pelton_device::Memory,
-    workers: u32,
-) -> Vec<f64> {
-    let (ask, answer) = (ask.words32().unwrap_or(&[]), answer.words32().unwrap_or(&[]));
+fn exchange(echo: &Echo, workers: u32) -> Vec<f64> {
+    let (ask, answer) = (echo.ask.words32().unwrap_or(&[]), echo.answer.words32().unwrap_or(&[]));
     let mut times = Vec::with_capacity(ROUNDS as usize);
     for round in 1..=ROUNDS {
-        // Each worker has its words a cache line apart.
         let at = (round % workers * 16) as usize;
         let start = Instant::now();
         ask[at].store(round, Ordering::Release);
-        run.wake();
+        echo.run.wake();
         await_word(&answer[at], round);
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
@@ -83,7 +102,8 @@ fn rust() -> Vec<f64> {
     })
 }
 
-fn spread(times: &[f64]) -> [f64; 3] {
+/// Percentiles 50, 99 and 99.9 of sorted times.
+pub fn spread(times: &[f64]) -> [f64; 3] {
     [50, 99, 0].map(|p| match p {
         0 => times[times.len() * 999 / 1000],
         p => times[times.len() * p / 100],
@@ -91,9 +111,7 @@ fn spread(times: &[f64]) -> [f64; 3] {
 }
 
 pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
-    let module = module("echo", include_str!("kernels/echo.pel"))?;
     let device = open("cpu")?;
-    let kernel = device.load(&module, None, 1)?;
     let mut rows = Vec::new();
     let mut row = |case: String, device: &str, metric, value, spread, against| {
         rows.push(Row { group: "echo", case, device: device.into(), metric, value, spread, against });
@@ -103,13 +121,9 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     row("round trip, two threads of Rust".into(), "rust", "us", floor, Some(spread(&peer)), None);
     for workers in [1, 8] {
         term.note(format_args!("{workers} resident workers …"));
-        let words = || device.alloc(Kind::Host, Width::W32, 16 * 8);
-        let (ask, answer) = (words()?, words()?);
-        let mut launch = Launch::new(workers);
-        launch.buffers = vec![Some(ask.clone()), Some(answer.clone())];
-        let run = kernel.launch(&launch)?;
+        let echo = Echo::launch(&device, workers)?;
         let began = Instant::now();
-        let times = exchange(&*run, &ask, &answer, workers);
+        let times = exchange(&echo, workers);
         let all = began.elapsed().as_secs_f64();
         let against = Some(("rust".to_string(), floor));
         row(
@@ -130,8 +144,8 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
             row(format!("idle, workers {workers}"), "cpu", "% core", share, None, None);
         }
         let start = Instant::now();
-        run.stop();
-        run.wait(None)?;
+        echo.run.stop();
+        echo.run.wait(None)?;
         row(format!("stop, workers {workers}"), "cpu", "us", start.elapsed().as_secs_f64() * 1e6, None, None);
     }
     rows.retain(|row| row.case.contains(only));

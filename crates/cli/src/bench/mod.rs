@@ -8,19 +8,20 @@ mod device;
 mod echo;
 mod machine;
 mod row;
+mod session;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
+use clap::Subcommand;
 
-use crate::Status;
 use crate::error::Error;
 use crate::term::Term;
+use crate::{Status, stop};
 
 pub use row::Row;
 
 /// What to measure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Subcommand)]
 enum Group {
     /// Kernels on the CPU device, beside the interpreter and the same loops in Rust
     Device,
@@ -28,6 +29,7 @@ enum Group {
     Echo,
     /// Parsing, validating, optimising and compiling
     Compile,
+    Session(session::Args),
 }
 
 /// Measure something, and print a table
@@ -36,32 +38,38 @@ enum Group {
 Examples:
   pelton bench device
   pelton bench echo --json rows.jsonl
+  pelton bench session --device cpu --quick
   pelton bench device --only hash")]
 pub struct Args {
     /// What to measure
-    #[arg(value_enum)]
+    #[command(subcommand)]
     group: Group,
 
     /// Only the cases whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, global = true, value_name = "TEXT", default_value = "")]
     only: String,
 
     /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let machine = machine::about();
     term.note(&machine);
-    let rows = match args.group {
+    let rows = match &args.group {
         Group::Device => device::run(&args.only, term)?,
         Group::Echo => echo::run(&args.only, term)?,
         Group::Compile => compile::run(&args.only)?,
+        Group::Session(group) => session::run(group, &args.only, term)?,
     };
-    if rows.is_empty() {
+    if rows.is_empty() && !stop::pressed() {
         return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
     }
     row::show(&rows, args.json.as_deref(), term)?;
+    if stop::pressed() {
+        term.note("interrupted: these are the figures so far");
+        return Ok(Status::Interrupted);
+    }
     Ok(Status::Fine)
 }

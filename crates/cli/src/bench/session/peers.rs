@@ -1,0 +1,176 @@
+//! The same tasks through queues between threads, to a closure of Rust.
+//!
+//! The closure adds one to a word and looks at every word of the task, as the kernel does when it checks a line.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::SLOTS;
+use crate::error::Error;
+use crate::stop;
+
+/// A task as it is carried: 64 bytes.
+type Line = [u64; 8];
+
+/// Tasks between two looks at the clock.
+const GLANCE: u64 = 1 << 14;
+
+/// How tasks are carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// crossbeam-channel, bounded.
+    Channel,
+    /// rtrb, a ring a producer.
+    Ring {
+        /// How many at once.
+        chunk: usize,
+    },
+}
+
+fn line(number: u64) -> Line {
+    [1, number, !number, number, !number, number, !number, number]
+}
+
+/// What the closure has seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    tasks: u64,
+    words: u64,
+}
+
+/// The worker: a word to add to, and what it has seen.
+struct Worker {
+    word: AtomicU32,
+    seen: Seen,
+}
+
+impl Worker {
+    #[inline]
+    fn run(&mut self, line: &Line) {
+        self.word.fetch_add(line[0] as u32, Ordering::Relaxed);
+        self.seen.tasks += 1;
+        self.seen.words = line.iter().fold(self.seen.words, |sum, word| sum.wrapping_add(*word));
+    }
+}
+
+/// Feeds a worker for so long from so many threads; tasks a second.
+pub fn throughput(queue: Queue, producers: u32, time: Duration) -> Result<f64, Error> {
+    let mut worker = Worker { word: AtomicU32::new(0), seen: Seen::default() };
+    let start = Instant::now();
+    let sent = match queue {
+        Queue::Channel => channel(&mut worker, producers, time),
+        Queue::Ring { chunk } => rings(&mut worker, producers, chunk, time),
+    };
+    let took = start.elapsed().as_secs_f64();
+    let Worker { word, seen } = worker;
+    // Word 1 and word 2 of a task sum to -1, and so on; word 7 is the number again.
+    let numbers = |sent: u64| (0..sent).fold(0u64, |sum, number| sum.wrapping_add(number));
+    let words = sent.iter().fold(0u64, |sum, sent| sum.wrapping_add(numbers(*sent).wrapping_sub(2 * sent)));
+    let tasks: u64 = sent.iter().sum();
+    if seen.tasks != tasks || word.into_inner() != tasks as u32 || seen.words != words {
+        return Err(Error::Wrong(format!("{queue:?} carried {} of {tasks} tasks, or not whole", seen.tasks)));
+    }
+    Ok(tasks as f64 / took)
+}
+
+fn over(tasks: u64, start: Instant, time: Duration) -> bool {
+    tasks.is_multiple_of(GLANCE) && (start.elapsed() >= time || stop::pressed())
+}
+
+/// How many tasks each producer sent.
+fn channel(worker: &mut Worker, producers: u32, time: Duration) -> Vec<u64> {
+    let (to, from) = crossbeam_channel::bounded::<Line>(SLOTS as usize);
+    let send = move |to: crossbeam_channel::Sender<Line>| {
+        let (start, mut tasks) = (Instant::now(), 0);
+        while !over(tasks, start, time) && to.send(line(tasks)).is_ok() {
+            tasks += 1;
+        }
+        tasks
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..producers).map(|_| (scope, to.clone())).collect();
+        let threads: Vec<_> = threads.into_iter().map(|(scope, to)| scope.spawn(move || send(to))).collect();
+        drop(to);
+        for line in from {
+            worker.run(&line);
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap_or(0)).collect()
+    })
+}
+
+/// Spins, and gives the core away now and then.
+#[derive(Default)]
+struct Spin(u32);
+
+impl Spin {
+    fn turn(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+        if self.0.is_multiple_of(256) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+/// How many tasks each producer sent.
+fn rings(worker: &mut Worker, producers: u32, chunk: usize, time: Duration) -> Vec<u64> {
+    let (to, mut from): (Vec<_>, Vec<_>) =
+        (0..producers).map(|_| rtrb::RingBuffer::<Line>::new(SLOTS as usize)).unzip();
+    std::thread::scope(|scope| {
+        let send = move |to| if chunk == 1 { push(to, time) } else { fill(to, chunk, time) };
+        let threads: Vec<_> = to.into_iter().map(|to| scope.spawn(move || send(to))).collect();
+        let mut spin = Spin::default();
+        while from.iter().any(|ring| !ring.is_abandoned() || !ring.is_empty()) {
+            let mut idle = true;
+            for ring in &mut from {
+                idle &= !(if chunk == 1 { pop(worker, ring) } else { take(worker, ring, chunk) });
+            }
+            if idle {
+                spin.turn();
+            }
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap_or(0)).collect()
+    })
+}
+
+fn push(mut to: rtrb::Producer<Line>, time: Duration) -> u64 {
+    let (start, mut tasks, mut spin) = (Instant::now(), 0, Spin::default());
+    while !over(tasks, start, time) {
+        while to.push(line(tasks)).is_err() {
+            spin.turn();
+        }
+        tasks += 1;
+    }
+    tasks
+}
+
+fn fill(mut to: rtrb::Producer<Line>, chunk: usize, time: Duration) -> u64 {
+    let (start, mut tasks, mut spin) = (Instant::now(), 0, Spin::default());
+    while !over(tasks, start, time) {
+        match to.write_chunk_uninit(chunk) {
+            Ok(slots) => tasks += slots.fill_from_iter((tasks..).map(line)) as u64,
+            Err(_) => spin.turn(),
+        }
+    }
+    tasks
+}
+
+/// Takes what is there, up to a chunk, one by one; whether there was anything.
+fn pop(worker: &mut Worker, from: &mut rtrb::Consumer<Line>) -> bool {
+    let mut any = false;
+    for _ in 0..256 {
+        let Ok(line) = from.pop() else { break };
+        worker.run(&line);
+        any = true;
+    }
+    any
+}
+
+/// Takes a chunk, or the rest; whether there was anything.
+fn take(worker: &mut Worker, from: &mut rtrb::Consumer<Line>, chunk: usize) -> bool {
+    let ready = from.slots().min(chunk);
+    let Ok(slots) = from.read_chunk(ready) else { return false };
+    let (first, second) = slots.as_slices();
+    for line in first.iter().chain(second) {
+        worker.run(line);
+    }
+    slots.commit_all();
+    ready > 0
+}
