@@ -112,7 +112,8 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
     m.function("ready", |f, ring| {
         let end = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(tail(ring)));
         let from = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)));
-        f.choose(end.ne(from), || claim::open(f, kit, f.load(kit.rings.at(ring))), || f.lit(false))
+        // The claim may be newer than the tail.
+        f.choose(end.gt(from), || claim::open(f, kit, f.load(kit.rings.at(ring))), || f.lit(false))
     })
 }
 
@@ -171,7 +172,9 @@ fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b
     let claims = far.route.at(claimed(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
     // Pairs with the router's release: what lies between the claim and this tail is seen.
-    let left = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring))) - from;
+    let end = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring)));
+    // The claim may be of somebody who has seen a newer tail.
+    let left = f.max(end, from) - from;
     // A few tasks are spread, many are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
