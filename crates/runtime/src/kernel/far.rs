@@ -12,6 +12,7 @@ use pelton_ir::types::{Need, Order, Scope};
 
 use super::claim::{self, NONE};
 use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
+use super::spec;
 use super::window::{Runner, Window};
 use crate::protocol::control;
 
@@ -174,7 +175,7 @@ fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b
     // Pairs with the router's release: what lies between the claim and this tail is seen.
     let end = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring)));
     // The claim may be of somebody who has seen a newer tail.
-    let left = f.max(end, from) - from;
+    let left = f.max(f.min(end, room(f, kit, ring, end)), from) - from;
     // A few tasks are spread, many are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
@@ -188,6 +189,27 @@ fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b
     let won = found.eq(from);
     f.when(!won & kit.host_word(f, tenant + control::QUOTAS).ne(0), || claim::give(f, kit, tenant, count));
     (ring, from, f.select(won, count, 0))
+}
+
+/// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not
+/// be written again, and its slot is the host's as soon as the record is there.
+fn room<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
+    let Some(frontier) = kit.frontier.as_ref().filter(|_| kit.spec.body != spec::Body::Fused) else {
+        return end;
+    };
+    let slots = u64::from(kit.layout.slots());
+    let seen = kit.shared.heads.at(ring);
+    let known = f.load(seen) + slots;
+    f.choose(
+        end.le(known),
+        || known,
+        || {
+            // Pairs with the release of whoever followed the marks: it has read what is written again now.
+            let front = f.atomic_load(Order::Acquire, Scope::Device, frontier.front.at(ring * STRIDE));
+            f.store(seen, front);
+            front + slots
+        },
+    )
 }
 
 /// Copies the slots of a window: neighbouring lanes take neighbouring pieces of 16 bytes.

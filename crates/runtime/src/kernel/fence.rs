@@ -7,7 +7,8 @@
 //!
 //! One group at a time does so. A group that has made marks adds one to the ring's count of news, and if the count was zero it
 //! is the one. Before it leaves it takes off what it has seen; if more has come meanwhile, it goes round again. The adds acquire and
-//! release, so the marks of all whose news it took off were seen.
+//! release, so the marks of all whose news it took off were seen. A slot is the host's again once its record is there, so nobody claims
+//! more than one lap beyond the frontier: marks stay until they were followed.
 
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
@@ -143,7 +144,8 @@ fn follow(
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
                 end
             });
-            f.atomic_store(Order::Relaxed, Scope::Device, front, to);
+            // Pairs with the acquire of whoever claims the next lap: the marks below are read.
+            f.atomic_store(Order::Release, Scope::Device, front, to);
             let before = f.atomic_sub(Order::AcqRel, Scope::Device, news, seen);
             f.when(before.eq(seen), || rounds.leave(()));
             before - seen

@@ -40,7 +40,7 @@ impl Source {
 
 /// Words that belong to a group.
 pub(super) struct Shared {
-    /// The position of the next task of each ring's own stripe.
+    /// Near: the position of the next task of each ring's own stripe. Far: the frontier of each ring as this group last saw it.
     pub heads: Buf<u64>,
     /// Whether the line at the head of a ring has failed its check: 0 no, 1 seen, 2 counted.
     pub suspect: Buf<u32>,
