@@ -126,13 +126,19 @@ impl<'k> Runner<'k> {
                 true => f.group_broadcast(f.cast::<u32>(kit.source.load(f, place.at + slot::TENANT / 2)), 0),
                 false => window.tenant,
             };
-            let mut switch = f.switch::<U32<'b>>(op);
+            let mut switch = f.switch::<(Val<'b, bool>, U32<'b>)>(op);
             for entry in self.table.entries.iter().filter(|entry| entry.width == Width::Group) {
-                switch = switch.case([entry.op.code()], || f.call(entry.whole, (task, place.at, tenant)));
+                let run = || (f.lit(true), f.call(entry.whole, (task, place.at, tenant)));
+                switch = switch.case([entry.op.code()], run);
             }
-            let result = switch.default(|| f.lit(0));
+            // The opcode is another one if it was cancelled meanwhile.
+            let (ran, result) = switch.default(|| (f.lit(false), f.lit(0)));
             f.barrier();
-            f.when(f.lane().eq(0), || self.record(f, task, place.position, end(f, kit, task, result)));
+            f.when(f.lane().eq(0), || {
+                let (status, value) = end(f, kit, task, result);
+                let status = f.select(ran, status, Status::Cancelled.code());
+                self.record(f, task, place.position, (status, value));
+            });
         });
     }
 
