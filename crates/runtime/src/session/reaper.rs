@@ -3,7 +3,7 @@
 //! A GPU cannot wake a future, so someone must look at its records. The reaper does while futures wait, and is parked while
 //! none do, but for the kernel's lease.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::core::{Core, State, Stripe};
@@ -38,6 +38,8 @@ pub(super) fn run(core: &Core) {
             pause.turn();
         }
     }
+    // Pairs with the fence in `Event::wake`: whoever registers either is seen here, or sees that the session has ended.
+    fence(Ordering::SeqCst);
     // Whoever still waits is told that the session has ended.
     sweep(core);
 }
