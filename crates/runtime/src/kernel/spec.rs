@@ -289,7 +289,7 @@ impl Spec {
         self
     }
 
-    /// Adds what PRINTF says for the next format id, from 0 on.
+    /// Adds what PRINTF says for the next format id, from 1 on.
     pub fn format(mut self, format: impl Into<String>) -> Self {
         self.formats.push(format.into());
         self

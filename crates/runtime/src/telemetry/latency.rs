@@ -6,11 +6,30 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 /// Bits of a latency that count below its highest.
 const BITS: u32 = 4;
 /// Buckets for all latencies of 64 bits.
 const BUCKETS: usize = ((64 - BITS as usize) + 1) << BITS;
+
+/// The longest latency that is told apart: an hour.
+const MOST_NS: u64 = 3_600_000_000_000;
+
+/// Latencies of tasks that were waited for, from publishing to being seen, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Quantiles {
+    /// How many were measured.
+    pub samples: u64,
+    /// Half were faster.
+    pub p50_ns: u64,
+    /// 99 of 100 were faster.
+    pub p99_ns: u64,
+    /// 999 of 1,000 were faster.
+    pub p999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
 
 /// How many tasks took how long, in nanoseconds.
 #[derive(Debug)]
@@ -50,7 +69,8 @@ impl Latency {
 
     /// As a histogram.
     pub fn histogram(&self) -> Histogram<u64> {
-        let mut all = Histogram::new_with_bounds(1, u64::MAX / 2, 2).expect("the bounds are allowed");
+        let mut all =
+            Histogram::new_with_bounds(1, MOST_NS, 2).expect("the bounds and two digits are allowed");
         for (at, count) in self.0.iter().enumerate() {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
@@ -58,6 +78,18 @@ impl Latency {
             }
         }
         all
+    }
+
+    /// What people ask of them.
+    pub fn quantiles(&self) -> Quantiles {
+        let all = self.histogram();
+        Quantiles {
+            samples: all.len(),
+            p50_ns: all.value_at_quantile(0.5),
+            p99_ns: all.value_at_quantile(0.99),
+            p999_ns: all.value_at_quantile(0.999),
+            max_ns: all.max(),
+        }
     }
 }
 
@@ -70,7 +102,7 @@ mod tests {
         let mut last = 0;
         for shift in 0..63 {
             for step in 0..8u64 {
-                let ns = (1u64 << shift) + ((step << shift) >> 3);
+                let ns = (1u64 << shift) + ((u128::from(step) << shift) >> 3) as u64;
                 let at = bucket(ns);
                 assert!(at >= last && at < BUCKETS, "{ns}");
                 last = at;
@@ -79,5 +111,20 @@ mod tests {
             }
         }
         assert!(bucket(u64::MAX) < BUCKETS);
+    }
+
+    #[test]
+    fn quantiles_are_what_was_counted() {
+        let latency = Latency::default();
+        for ns in 1..=1000 {
+            latency.record(ns * 1000);
+        }
+        latency.record(u64::MAX);
+        let found = latency.quantiles();
+        assert_eq!(found.samples, 1001);
+        for (ns, expect) in [(found.p50_ns, 500_000), (found.p99_ns, 990_000), (found.p999_ns, 1_000_000)] {
+            assert!(ns.abs_diff(expect) <= expect / 12, "{ns} instead of {expect}");
+        }
+        assert!(found.max_ns >= MOST_NS / 100 * 99, "{}", found.max_ns);
     }
 }

@@ -4,7 +4,7 @@ mod latency;
 mod print;
 mod snapshot;
 
-pub use latency::Latency;
+pub use latency::{Latency, Quantiles};
 pub(crate) use print::{Printer, read};
-pub use snapshot::{Count, Occupancy, Quantiles, Snapshot};
+pub use snapshot::{Count, Occupancy, Snapshot};
 pub(crate) use snapshot::{counters, opcodes, priorities, snapshot, tenants};

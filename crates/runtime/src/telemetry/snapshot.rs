@@ -14,6 +14,7 @@ use crate::kernel::layout::Layout;
 use crate::kernel::{Spec, Tenant};
 use crate::protocol::{Priority, control};
 use crate::session::{Core, Memories};
+use crate::telemetry::Quantiles;
 
 /// Something counted, by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -22,21 +23,6 @@ pub struct Count {
     pub name: String,
     /// How many.
     pub count: u64,
-}
-
-/// Latencies of tasks that were waited for, from publishing to being seen, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Quantiles {
-    /// How many were measured.
-    pub samples: u64,
-    /// Half were faster.
-    pub p50_ns: u64,
-    /// 99 of 100 were faster.
-    pub p99_ns: u64,
-    /// 999 of 1,000 were faster.
-    pub p999_ns: u64,
-    /// The slowest.
-    pub max_ns: u64,
 }
 
 /// How many slots of all rings stand how.
@@ -153,7 +139,6 @@ pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
         depth.push(occupancy.published - before);
     }
     let counters = counters(&core.layout, &core.memories)?;
-    let latency = core.latency.histogram();
     Ok(Snapshot {
         uptime: core.born.elapsed(),
         occupancy,
@@ -166,13 +151,7 @@ pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
         epoch: counters[control::EPOCH as usize],
         lost: counters[control::LOG_LOST as usize],
         checks: counters[control::CHECKS as usize],
-        latency: Quantiles {
-            samples: latency.len(),
-            p50_ns: latency.value_at_quantile(0.5),
-            p99_ns: latency.value_at_quantile(0.99),
-            p999_ns: latency.value_at_quantile(0.999),
-            max_ns: latency.max(),
-        },
+        latency: core.latency.quantiles(),
     })
 }
 
