@@ -1,0 +1,59 @@
+//! Opcodes of one's own, in Rust and in text: both are programs of one language, and run on every device.
+
+use std::error::Error;
+
+use pelton::{Deadline, Handler, Opcode, Session, Spec, Task, device};
+
+/// Steps of the Collatz sequence until it reaches 1. What leaves `u32` on the way refuses its argument: fault 5.
+const COLLATZ: &str = "\
+buffer arg: [u32; 12] global read
+
+fn collatz() -> u32 {
+  %n = load @arg[0]
+  %end: u32, %steps: u32 = while with %x = %n, %s = 0 {
+    %more = gt %x, 1
+    yield %more
+  } do {
+    %odd = and %x, 1
+    %half = shr %x, 1
+    %large = gt %x, 0x55555554
+    %is = ne %odd, 0
+    %leaves = and %is, %large
+    if %leaves {
+      fault 5
+      return 0
+    }
+    %triple = mul %x, 3
+    %up = add %triple, 1
+    %next = select %is, %up, %half
+    %t = add %s, 1
+    yield %next, %t
+  }
+  return %steps
+}
+";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (clamp, collatz) = (Opcode::user(8)?, Opcode::user(9)?);
+    let spec = Spec::default()
+        .handler(clamp, |slot| {
+            // The closure runs once, now, and leaves a function: data[at] = min(data[at] + by, most).
+            let (at, by, most) = (slot.arg(0), slot.arg(1), slot.arg(2));
+            let sum = slot.body().min(slot.load(at) + by, most);
+            slot.store(at, sum);
+            slot.finish(sum);
+        })
+        .with(Handler::text(collatz, "collatz", COLLATZ));
+    let session = Session::launch(&device::open("auto")?, &spec)?;
+    let mut producer = session.producer(0)?;
+    let mut run = |task: Task| producer.submit(task).map(|mut t| t.wait(Deadline::after_ms(10_000)));
+
+    for expected in [40, 80, 100] {
+        assert_eq!(run(Task::new(clamp).args([3, 40, 100]))??, expected);
+    }
+    let steps = run(Task::new(collatz).args([27]))??;
+    println!("27 takes {steps} steps");
+    assert_eq!(steps, 111);
+    println!("0x7fffffff: {}", run(Task::new(collatz).args([0x7fff_ffff]))?.unwrap_err());
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Tenants share a kernel and nothing else: memory, opcodes and credit are their own, and the kernel sees to it.
+
+use std::error::Error;
+
+use pelton::protocol::fault::Code;
+use pelton::{Deadline, Error as SessionError, Opcode, Session, Spec, Task, TaskError, Tenant, device};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Green has 16 words and may do everything; red has 4, may only add, and has credit for 100 tasks.
+    let spec = Spec::default()
+        .tenant(Tenant::new(0).name("green").size("data", 16))
+        .tenant(Tenant::new(1).name("red").size("data", 4).allow(&[Opcode::ATOMIC_ADD]).quota(100));
+    let session = Session::launch(&device::open("auto")?, &spec)?;
+    let (mut green, mut red) = (session.producer(0)?, session.producer(1)?);
+    let deadline = || Deadline::after_ms(10_000);
+
+    // The same index is another word for each.
+    green.submit(Task::new(Opcode::STORE_U32).args([7, 3]))?.wait(deadline())?;
+    red.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 3]))?.wait(deadline())?;
+    assert_eq!(session.view::<u32>(0, "data")?.read(3, 1)?, [7]);
+    assert_eq!(session.view::<u32>(1, "data")?.all()?, [0, 0, 0, 1]);
+
+    // What reaches beyond one's own does nothing, and what is not allowed is not run.
+    for (task, code) in [
+        (Task::new(Opcode::ATOMIC_ADD).args([1, 4]), Code::REGION),
+        (Task::new(Opcode::STORE_U32).args([1, 0]), Code::DENIED),
+    ] {
+        match red.submit(task)?.wait(deadline()) {
+            Err(TaskError::Fault(fault)) if fault.code == code => println!("red, {}: {fault}", task.op),
+            other => panic!("expected {code}, found {other:?}"),
+        }
+    }
+    assert_eq!(session.view::<u32>(1, "data")?.all()?, [0, 0, 0, 1]);
+
+    // Red has had 3 tasks. Of 100 more, 97 run; the rest wait for credit, and green is not held up.
+    let mut span = red.submit_all((0..100).map(|_| Task::new(Opcode::ATOMIC_ADD).args([1, 0])))?;
+    green.submit(Task::new(Opcode::NOP))?.wait(deadline())?;
+    match session.quiesce(Deadline::after_ms(200)) {
+        Err(SessionError::Late { left }) => println!("red is out of credit: {left} tasks wait"),
+        other => panic!("expected 3 tasks to wait, found {other:?}"),
+    }
+    session.set_quota(1, 0)?;
+    assert_eq!(span.wait(deadline())?.done, 100);
+    for tenant in session.snapshot()?.tenants {
+        println!("{}: {} tasks", tenant.name, tenant.count);
+    }
+    Ok(())
+}
