@@ -27,7 +27,7 @@ fn shapes() -> Vec<Spec> {
     let mut all = Vec::new();
     for placement in [Placement::Near, Placement::Far] {
         for claim in [Claim::Owned, Claim::PRIORITY] {
-            for lanes in [1, 8] {
+            for lanes in [1, 8, 64] {
                 let spec = spec().placement(placement).claim(claim);
                 all.push(Spec { geometry: spec.geometry.clone().lanes(lanes), ..spec });
             }

@@ -14,6 +14,9 @@ use super::raw::Gpu;
 pub const SUBGROUP: u32 = 32;
 
 /// Lanes a group that suit it: eight warps.
+/// Groups a multiprocessor that suit it: enough to hide what memory takes, with registers for each.
+const GROUPS: u32 = 4;
+/// Lanes a group that suit it.
 const LANES: u32 = 256;
 
 /// What a device is.
@@ -99,7 +102,7 @@ impl Info {
             independent_subgroups: true,
             lanes: LANES,
             max_lanes: self.lanes,
-            groups: self.resident,
+            groups: self.resident.min(self.units * GROUPS),
             resident: self.resident,
             units: self.units,
             memory_bytes: Some(self.memory as u64),

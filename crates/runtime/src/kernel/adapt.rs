@@ -56,6 +56,11 @@ pub(super) struct Checked {
 }
 
 impl Checked {
+    /// Whether it has no loop.
+    pub fn light(&self) -> bool {
+        !self.module.functions[self.func].insts().any(|(_, node)| node.op.loops())
+    }
+
     /// Writes it into a kernel.
     pub fn adapt(&self, m: &mut Builder, kit: &Kit<'_>, name: &str, args: Args) -> Adapted {
         let named = self.names(m, kit, name);

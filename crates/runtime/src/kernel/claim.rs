@@ -2,7 +2,8 @@
 //!
 //! Levels are looked through from the most urgent down, the producers of a level in turn. Every so many windows the
 //! level that has waited longest goes first instead. So a level with something to do is served at least once in `every ×
-//! levels` windows of each group, and each of its producers once in `producers` such turns.
+//! levels` windows of each group, and each of its producers once in `producers` such turns. Where there are many more groups than
+//! producers, a group starts with a producer of its own instead, and each has several groups that look at it first.
 
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
@@ -53,8 +54,19 @@ pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, level: U
     let turn = f.load(kit.shared.state.at(state::TURN));
     f.store(kit.shared.served.at(level), turn);
     f.store(kit.shared.state.at(state::TURN), turn + 1);
-    let next = ring - level * producers + 1;
-    f.store(kit.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
+    if !kit.affine() {
+        let next = ring - level * producers + 1;
+        f.store(kit.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
+    }
+}
+
+/// Lets a group look first at the producer that is its own, where there are many more groups than producers.
+pub(super) fn settle<'b>(f: &'b Body<'b>, kit: &Kit<'_>) {
+    if kit.affine() {
+        for level in 0..kit.layout.levels {
+            f.store(kit.shared.cursor.at(level), f.group() % kit.layout.producers);
+        }
+    }
 }
 
 /// The level of a ring.

@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub arity: u32,
     /// Its counter.
     pub counter: u32,
+    /// Whether it has no loop.
+    pub light: bool,
     pub whole: Adapted,
     /// The same for a task in a packed slot, if it can be in one.
     pub inner: Option<Adapted>,
@@ -75,7 +77,7 @@ fn entry(
     let counter = kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
     let whole = checked.adapt(m, kit, name, Args::Slot);
     let inner = packs.then(|| checked.adapt(m, kit, &format!("{name}.packed"), Args::Word));
-    Entry { op, width: checked.width, visible, arity, counter, whole, inner }
+    Entry { op, width: checked.width, visible, arity, counter, light: checked.light(), whole, inner }
 }
 
 /// Counts a task, and says whether others may look at what it wrote.

@@ -1,39 +1,37 @@
 //! Far rings: one group polls the host for everybody, the others claim windows in device memory.
 //!
-//! The first group to arrive is the router, whichever that is: a group that starts late finds the place taken. It moves each tail
-//! that a producer has stored into device memory, and the lane that acquired the tail is the one that releases it: a worker that
-//! acquires the tail there sees the slots behind it. It also keeps the host's control words in device memory, so that no
-//! worker looks at host memory but for slots.
-//!
-//! Where subgroups progress independently, each takes its share of the rings; elsewhere one lane polls them in turn.
+//! The first group to arrive is the [router](super::route), whichever that is: a group that starts late finds the place taken. It
+//! moves each tail that a producer has stored into device memory, and the lane that acquired the tail is the one that releases it: a
+//! worker that acquires the tail there sees the slots behind it. It also keeps the host's control words in device memory, so that
+//! no worker looks at host memory but for slots.
 
-use pelton_ir::builder::{Body, Buf, Builder, Callee};
+use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Need, Order, Scope};
 
 use super::claim::{self, NONE};
 use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
-use super::spec;
 use super::window::{Runner, Window};
+use super::{route, spec};
 use crate::protocol::control;
 
-/// How many times the router looks at the rings before it looks at the control words again.
-const ROUNDS: u32 = 64;
-
 /// The words of [`Far::flags`].
-mod flag {
+pub(super) mod flag {
     /// How many groups have arrived.
     pub const ARRIVED: u32 = 0;
     /// Whether to halt.
     pub const HALT: u32 = 1;
 }
 
+/// One in so many groups is taken to be idle when a window is sized.
+const CROWD: u32 = 8;
+
 /// Where the router puts a ring's tail.
-fn tail(ring: U32<'_>) -> U32<'_> {
+pub(super) fn tail(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE)
 }
 
 /// Where the groups keep what they have claimed of it.
-fn claimed(ring: U32<'_>) -> U32<'_> {
+pub(super) fn claimed(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE) + STRIDE
 }
 
@@ -43,7 +41,8 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, independent: bo
     if independent {
         m.need(Need::Subgroups);
     }
-    let route = route(m, kit, far, independent);
+    let subgroups = independent.then(|| kit.layout.lanes.div_ceil(kit.layout.subgroup));
+    let route = route::write(m, run, far, subgroups);
     let ready = ready(m, kit, far);
     let pick = claim::write(m, kit, ready);
     m.kernel("main", |f| {
@@ -55,56 +54,6 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, independent: bo
         );
         let ticket = f.group_broadcast(ticket, 0).named("ticket");
         f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, far, pick));
-    });
-}
-
-/// The router: tails, control words, stop.
-fn route(m: &mut Builder, kit: &Kit<'_>, far: &Far, independent: bool) -> Callee<(), ()> {
-    let rings = kit.layout.rings.len() as u32;
-    m.function("route", |f, ()| {
-        let (first, step) = match independent {
-            true => (f.subgroup(), (f.lanes() + (f.subgroup_size() - 1)) / f.subgroup_size()),
-            false => (f.lit(0), f.lit(1)),
-        };
-        let polls = match independent {
-            true => f.sublane().eq(0),
-            false => f.lane().eq(0),
-        };
-        f.when(polls, || {
-            f.forever::<_, ()>((f.lit(0), f.lit(0)), |poll, (round, idle)| {
-                f.when((round % ROUNDS).eq(0) & first.eq(0), || mirror(f, kit, far.mirror));
-                let moved = f.count((first, f.lit(rings), step), f.lit(false), |_, ring, moved| {
-                    moved | forward(f, far, ring)
-                });
-                // Pairs with the host's release.
-                let stop = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN));
-                f.when(stop.ne(0), || {
-                    f.atomic_store(Order::Release, Scope::Device, far.flags.at(flag::HALT), 1);
-                    poll.leave(());
-                });
-                let idle = f.select(moved, 0, idle + 1);
-                f.when(!moved, || claim::rest(f, kit, idle));
-                (round + 1, idle)
-            });
-        });
-    })
-}
-
-/// Moves a tail into device memory, and says whether it had moved.
-fn forward<'b>(f: &'b Body<'b>, far: &Far, ring: U32<'b>) -> pelton_ir::builder::Val<'b, bool> {
-    // Pairs with the producer's release of the tail: the slots behind it are seen.
-    let now = f.atomic_load(Order::Acquire, Scope::System, far.tails.at(ring * STRIDE));
-    let there = far.route.at(tail(ring));
-    let moved = now.ne(f.atomic_load(Order::Relaxed, Scope::Device, there));
-    f.when(moved, || f.atomic_store(Order::Release, Scope::Device, there, now));
-    moved
-}
-
-/// Copies the host's control words.
-fn mirror<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: Buf<u32>) {
-    f.count((0u32, control::OBSERVABLES, 1u32), (), |_, word, ()| {
-        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(word));
-        f.atomic_store(Order::Relaxed, Scope::Device, mirror.at(word), value);
     });
 }
 
@@ -121,6 +70,7 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
 /// A worker: claims windows, fetches their slots, runs them.
 fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) {
     let kit = run.kit;
+    f.when(f.lane().eq(0), || claim::settle(f, kit));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
         let (ring, first, count, halt) = f.choose(
             f.lane().eq(0),
@@ -168,7 +118,7 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
 
 /// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
 fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b>, U64<'b>, U32<'b>) {
-    let workers = u64::from(kit.layout.groups - 1);
+    let workers = u64::from(((kit.layout.groups - 1) / CROWD).max(1));
     let tenant = f.load(kit.rings.at(ring));
     let claims = far.route.at(claimed(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);

@@ -10,7 +10,7 @@
 //! release, so the marks of all whose news it took off were seen. A slot is the host's again once its record is there, so nobody claims
 //! more than one lap beyond the frontier: marks stay until they were followed.
 
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Frontier, Kit, LINE, STRIDE, U32, U64, state};
@@ -43,19 +43,45 @@ impl Fences {
         }
         // Every lane's records are posted.
         f.barrier();
-        f.when(f.lane().eq(0), || match (&kit.frontier, self.follow) {
-            (Some(frontier), Some(follow)) => {
-                mark(f, kit, frontier, window);
-                let news = frontier.front.at(window.ring * STRIDE + 1);
-                let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
-                f.when(before.eq(0), || f.call(follow, (window.ring, window.tenant)));
-            }
-            _ => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
+        f.when(f.lane().eq(0), || match &kit.frontier {
+            Some(_) => self.ended(f, kit, window),
+            None => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
                 each(f, kit, window, |position, number| {
                     f.call(self.retire, (position, number, window.tenant))
                 });
             }),
         });
+    }
+}
+
+impl Fences {
+    /// Notes that a window has ended, where windows may end in any order.
+    pub fn ended<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
+        let (Some(frontier), Some(follow)) = (kit.fences(), self.follow) else { return };
+        mark(f, kit, frontier, window);
+        let news = frontier.front.at(window.ring * STRIDE + 1);
+        let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
+        f.when(before.eq(0), || f.call(follow, (window.ring, window.tenant)));
+    }
+
+    /// Whether everything before a position has ended and was followed, so that nobody has anything to do with its marks.
+    pub fn quiet<'b>(
+        &self,
+        f: &'b Body<'b>,
+        kit: &Kit<'_>,
+        ring: U32<'b>,
+        position: U64<'b>,
+    ) -> Val<'b, bool> {
+        let Some(frontier) = kit.fences() else { return f.lit(true) };
+        let front = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE));
+        front.eq(position)
+    }
+
+    /// Moves a quiet frontier past a task that ended at it.
+    pub fn pass<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, next: U64<'b>) {
+        if let Some(frontier) = kit.fences() {
+            f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE), next);
+        }
     }
 }
 

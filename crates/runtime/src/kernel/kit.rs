@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub heads: Buf<u64>,
     /// Whether the line at the head of a ring has failed its check: 0 no, 1 seen, 2 counted.
     pub suspect: Buf<u32>,
+    /// Each ring's tenant, for the router.
+    pub owners: Buf<u32>,
     /// The window in which each level was last served.
     pub served: Buf<u32>,
     /// The producer from which each level is looked through.
@@ -218,6 +220,7 @@ impl<'s> Kit<'s> {
             shared: Shared {
                 heads: d.shared("heads", rings),
                 suspect: d.shared("suspect", rings),
+                owners: d.shared("owners", rings),
                 served: d.shared("served", layout.levels),
                 cursor: d.shared("cursor", layout.levels),
                 records: d.shared("records", window),
@@ -271,6 +274,22 @@ impl<'s> Kit<'s> {
     /// Word 0 of a slot that is ready at a position.
     pub fn ready<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
         self.generation(f, position) | Status::Published.code()
+    }
+
+    /// Whether a group starts with a producer of its own: there are several groups for each.
+    pub fn affine(&self) -> bool {
+        self.far.is_some() && self.layout.groups > 2 * self.layout.producers
+    }
+
+    /// What fences need where windows may end in any order; none if there are no fences.
+    pub fn fences(&self) -> Option<&Frontier> {
+        self.frontier.as_ref().filter(|_| self.spec.body != super::spec::Body::Fused)
+    }
+
+    /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.
+    pub fn add<'b>(&self, f: &'b Body<'b>, counter: U32<'b>) {
+        let at = f.group() * self.layout.row() + counter;
+        f.atomic_add(Order::Relaxed, Scope::Device, self.rows.at(at), 1u64);
     }
 
     /// Adds to a counter of this group's own: nobody else writes it.

@@ -53,6 +53,8 @@ pub struct Layout {
     pub placement: Placement,
     /// Lanes of a group.
     pub lanes: u32,
+    /// Lanes of a subgroup.
+    pub subgroup: u32,
     /// Groups that are launched, the router included.
     pub groups: u32,
     /// Slots of a stripe, as a power of two.
@@ -122,6 +124,7 @@ impl Layout {
         Ok(Layout {
             placement,
             lanes,
+            subgroup: caps.subgroup,
             groups,
             log2: slots.ilog2(),
             window,

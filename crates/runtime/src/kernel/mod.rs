@@ -20,9 +20,12 @@ mod error;
 mod far;
 mod fence;
 mod kit;
+mod light;
+mod line;
 mod near;
 mod packed;
 mod print;
+mod route;
 mod window;
 
 pub use assemble::{Assembled, assemble};

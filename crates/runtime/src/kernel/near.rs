@@ -3,13 +3,14 @@
 //! A line is taken when its generation is the one expected and its check holds; nothing is inferred from a neighbour. A line
 //! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it.
 
-use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
 use super::claim::{self, NONE};
 use super::kit::{Kit, LINE, U32, U64, state};
+use super::line;
 use super::window::{Runner, Window};
-use crate::protocol::{control, slot};
+use crate::protocol::control;
 
 /// The ring of a group that is to stop.
 const STOP: u32 = u32::MAX - 1;
@@ -142,18 +143,10 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, check: Callee<u32, bool>) -> Callee<u32
     })
 }
 
-/// Whether a line is whole: its check is the xor of the other words, each rotated by its number.
+/// Whether the line at a word is whole.
 fn check(m: &mut Builder, kit: &Kit<'_>) -> Callee<u32, bool> {
     m.function("check", |f, at| {
         let words: Vec<U64<'_>> = (0..LINE).map(|k| kit.source.load(f, at + k)).collect();
-        let (mut even, mut odd) = (f.lit(0), f.lit(0));
-        for (k, word) in words.iter().enumerate().rev() {
-            let low = if k == slot::CHECK as usize / 2 { f.lit(0) } else { f.cast::<u32>(*word) };
-            even = f.rotl(even, 2) ^ low;
-            odd = f.rotl(odd, 2) ^ f.cast::<u32>(*word >> 32);
-        }
-        let sum = even ^ f.rotl(odd, 1);
-        let whole: Val<'_, bool> = sum.eq(f.cast::<u32>(words[slot::CHECK as usize / 2]));
-        whole
+        line::whole(f, &words)
     })
 }

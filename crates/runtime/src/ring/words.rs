@@ -13,6 +13,14 @@ pub trait Words {
     fn load(&self, at: usize, order: Ordering) -> u64;
     /// Stores a word.
     fn store(&self, at: usize, value: u64, order: Ordering);
+    /// Stores a line from a word on, its first word last and with release.
+    #[inline]
+    fn store_line(&self, at: usize, line: &Line) {
+        for (k, word) in line.iter().enumerate().skip(1) {
+            self.store(at + k, *word, Ordering::Relaxed);
+        }
+        self.store(at, line[0], Ordering::Release);
+    }
 }
 
 /// Slots that the host writes.
@@ -33,11 +41,8 @@ const WORDS: usize = slot::WORDS / 2;
 impl<W: Words> Lines for W {
     #[inline]
     fn put(&self, slot: usize, line: &Line) {
-        for (k, word) in line.iter().enumerate().skip(1) {
-            self.store(slot * WORDS + k, *word, Ordering::Relaxed);
-        }
         // Pairs with the acquire load of word 0 by the group whose stripe it is.
-        self.store(slot * WORDS, line[0], Ordering::Release);
+        self.store_line(slot * WORDS, line);
     }
 
     fn patch(&self, slot: usize, line: &Line) {
@@ -62,6 +67,16 @@ impl Words for [AtomicU64] {
     fn store(&self, at: usize, value: u64, order: Ordering) {
         self[at].store(value, order);
     }
+
+    /// One check of the range for the whole line.
+    #[inline]
+    fn store_line(&self, at: usize, line: &Line) {
+        let words = &self[at..at + WORDS];
+        for (word, value) in words.iter().zip(line).skip(1) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        words[0].store(line[0], Ordering::Release);
+    }
 }
 
 impl Words for View64 {
@@ -73,6 +88,11 @@ impl Words for View64 {
     #[inline]
     fn store(&self, at: usize, value: u64, order: Ordering) {
         Words::store(&**self, at, value, order);
+    }
+
+    #[inline]
+    fn store_line(&self, at: usize, line: &Line) {
+        Words::store_line(&**self, at, line);
     }
 }
 

@@ -1,0 +1,112 @@
+//! Light tasks: run by the lane that finds them, without a window.
+//!
+//! A handler is light if one lane runs it and it has no loop. A task of a light handler that waits alone is not worth a group:
+//! whoever polls its ring takes the line as it is, if it is the one expected and whole, runs it, and posts its record.
+
+use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::types::{Order, Scope};
+
+use super::dispatch::{Entry, allows, end};
+use super::handler::{Visible, Width};
+use super::kit::{Kit, LINE, U32, U64};
+use super::line;
+use super::window::post;
+use crate::protocol::{Code, Opcode, Status, control, slot};
+
+/// The bit above the status that says that others may look at what the task wrote.
+const SEEN: u32 = 1 << slot::GENERATION_SHIFT;
+
+/// What became of a line.
+pub(super) mod took {
+    /// It is not the one expected, or not whole.
+    pub const NOTHING: u32 = 0;
+    /// It was run.
+    pub const IT: u32 = 1;
+    /// It is not light.
+    pub const HEAVY: u32 = 2;
+}
+
+/// How light tasks are run.
+#[derive(Clone, Copy)]
+pub(super) struct Light {
+    /// Task, place of its words, opcode, tenant, mask; status and value. A status of 0 says that it is not light.
+    call: Callee<(u32, u32, u32, u32, u32), (u32, u32)>,
+}
+
+/// A line that a lane has read, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'b> {
+    pub words: [U64<'b>; LINE as usize],
+    pub position: U64<'b>,
+    /// The number of its slot among all slots.
+    pub number: U32<'b>,
+    pub tenant: U32<'b>,
+    pub mask: U32<'b>,
+    pub level: U32<'b>,
+}
+
+impl Light {
+    /// Writes the function that runs light tasks.
+    pub fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Self {
+        let call = m.function::<(u32, u32, u32, u32, u32), (u32, u32)>(
+            "light",
+            |f, (task, at, op, tenant, mask)| {
+                f.store(kit.shared.faults.at(task), 0);
+                let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
+                let run = || {
+                    let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
+                    for entry in entries.iter().filter(|entry| entry.light && entry.width == Width::Lane) {
+                        switch = switch.case([entry.op.code()], || {
+                            if kit.counts() {
+                                kit.add(f, f.lit(control::OBSERVABLES + entry.counter));
+                            }
+                            let result = f.call(entry.whole, (task, at, tenant));
+                            let (status, value) = end(f, kit, task, result);
+                            match entry.visible {
+                                Visible::Memory => (status | SEEN, value),
+                                Visible::Result => (status, value),
+                            }
+                        });
+                    }
+                    switch
+                        .case([Opcode::CANCEL.code()], || (f.lit(Status::Cancelled.code()), f.lit(0)))
+                        .default(|| (f.lit(0), f.lit(0)))
+                };
+                f.choose(may, run, || (f.lit(Status::Fault.code()), f.lit(Code::DENIED.code())))
+            },
+        );
+        Light { call }
+    }
+
+    /// Runs a line that waits alone, in this lane; one of [`took`].
+    pub fn attempt<'b>(self, f: &'b Body<'b>, kit: &Kit<'_>, found: Found<'b>) -> U32<'b> {
+        let fresh = f.cast::<u32>(found.words[0]).eq(kit.ready(f, found.position));
+        let whole = f.choose(fresh, || line::whole(f, &found.words), || f.lit(false));
+        let run = || {
+            let task = f.lane();
+            let at = task * LINE;
+            for (k, word) in found.words.iter().enumerate() {
+                f.store(kit.source.words.at(at + k as u32), *word);
+            }
+            let op = f.cast::<u32>(found.words[0] >> 32);
+            let (status, value) = f.call(self.call, (task, at, op, found.tenant, found.mask));
+            f.choose(status.eq(0), || f.lit(took::HEAVY), || finish(f, kit, found, status, value))
+        };
+        f.choose(whole, run, || f.lit(took::NOTHING))
+    }
+}
+
+/// Posts the record of a light task and counts it.
+fn finish<'b>(f: &'b Body<'b>, kit: &Kit<'_>, found: Found<'b>, status: U32<'b>, value: U32<'b>) -> U32<'b> {
+    f.when((status & SEEN).ne(0), || f.fence(Order::AcqRel, Scope::System));
+    let low = f.cast::<u64>((status & (SEEN - 1)) | kit.generation(f, found.position));
+    post(f, kit, found.number, low | f.cast::<u64>(value) << 32);
+    if kit.counts() {
+        for counter in
+            [f.lit(control::DONE_COUNT), found.tenant + control::CLAIMS, found.level + control::LEVELS]
+        {
+            kit.add(f, counter);
+        }
+    }
+    f.lit(took::IT)
+}

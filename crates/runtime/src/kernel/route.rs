@@ -1,0 +1,235 @@
+//! The router of far rings: tails, tasks that wait alone, control words, stop.
+//!
+//! Where subgroups progress independently, a team of eight lanes has a ring of its own, spread over all subgroups but the last,
+//! which is the *clerk*: it keeps the host's control words in device memory and watches for the stop. Elsewhere one lane does it
+//! all in turn.
+//!
+//! The line at the head of a ring and its tail are read in one go. If the tail has moved, and only by a few, and everything before has
+//! ended, the lane that acquired the tail runs the task itself if it is light: the line was read before the tail, so its check
+//! decides whether it is the one expected. Otherwise that lane moves the tail into device memory, for the groups.
+
+use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::types::{Order, Scope};
+
+use super::claim;
+use super::far::{claimed, flag, tail};
+use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
+use super::light::{Found, Light, took};
+use super::line;
+use super::window::Runner;
+use crate::protocol::control;
+
+/// How many times one lane looks at the rings before it looks at the control words again.
+const ROUNDS: u32 = 64;
+/// So many tasks or fewer are run here.
+const FEW: u64 = 4;
+/// How long the clerk rests.
+const REST_NS: u32 = 4000;
+
+/// Lanes that look at one ring together: four take the line, the first takes the tail and does the rest.
+const TEAM: u32 = 8;
+
+/// Writes the router. `subgroups` is how many the group has, if they progress independently.
+pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, subgroups: Option<u32>) -> Callee<(), ()> {
+    let kit = run.kit;
+    let light = Light::write(m, kit, &run.table.entries);
+    let visit = Visit { run, far, light };
+    m.function("route", |f, ()| match subgroups {
+        Some(all) if all > 1 && kit.layout.subgroup.is_multiple_of(TEAM) => {
+            let pollers = all - 1;
+            let teams = kit.layout.subgroup / TEAM;
+            f.choose(
+                f.subgroup().eq(pollers),
+                || clerk(f, kit, far),
+                || {
+                    let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
+                    visit.rounds(f, (first, pollers * teams), true);
+                },
+            );
+        }
+        _ => f.when(f.lane().eq(0), || visit.rounds(f, (f.lit(0), 1), false)),
+    })
+}
+
+/// Keeps the control words, and watches for the stop.
+fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far) {
+    f.forever::<(), ()>((), |rounds, ()| {
+        mirror(f, kit, far, (f.sublane(), f.subgroup_size()));
+        f.when(stop(f, kit, far), || rounds.leave(()));
+        f.backoff(REST_NS);
+    });
+}
+
+/// Whether the host has asked for the stop; tells the groups.
+fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far) -> Val<'b, bool> {
+    // Pairs with the host's release.
+    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN)).ne(0);
+    f.when(asked, || f.atomic_store(Order::Release, Scope::Device, far.flags.at(flag::HALT), 1));
+    asked
+}
+
+/// Copies the host's control words.
+fn mirror<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, (first, step): (U32<'b>, U32<'b>)) {
+    f.count((first, f.lit(control::OBSERVABLES), step), (), |_, word, ()| {
+        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(word));
+        f.atomic_store(Order::Relaxed, Scope::Device, far.mirror.at(word), value);
+    });
+}
+
+/// How rings are looked at.
+#[derive(Clone, Copy)]
+struct Visit<'k> {
+    run: Runner<'k>,
+    far: &'k Far,
+    light: Light,
+}
+
+impl Visit<'_> {
+    /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
+    fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
+        let (kit, far) = (self.run.kit, self.far);
+        let rings = kit.layout.rings.len() as u32;
+        f.count((first, f.lit(rings), f.lit(step)), (), |_, ring, ()| {
+            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(ring)));
+            f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
+        });
+        f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (round, idle)| {
+            // On its way while the rings are looked at.
+            let halt = f.atomic_load(Order::Relaxed, Scope::Device, far.flags.at(flag::HALT));
+            if !team {
+                f.when((round % ROUNDS).eq(0), || mirror(f, kit, far, (f.lit(0), f.lit(1))));
+                f.when(stop(f, kit, far), || rounds.leave(()));
+            }
+            let moved = match team {
+                true => {
+                    // All teams of a subgroup go through as many turns: they read lines together.
+                    let turns = rings.div_ceil(step);
+                    f.count((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
+                        moved | self.together(f, first + turn * step)
+                    })
+                }
+                false => f.count((first, f.lit(rings), f.lit(step)), f.lit(false), |_, ring, moved| {
+                    moved | self.alone(f, ring)
+                }),
+            };
+            let over = if team { f.any(halt.ne(0)) } else { halt.ne(0) };
+            f.when(over, || rounds.leave(()));
+            let idle = f.select(moved, 0, idle + 1);
+            f.when(!moved, || claim::rest(f, kit, idle));
+            (round + 1, idle)
+        });
+    }
+
+    /// One lane looks at a ring.
+    fn alone<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
+        let at = self.look(f, ring);
+        let words = line::read(f, self.run.kit.slots, at.number * LINE);
+        self.decide(f, at, words)
+    }
+
+    /// A team looks at a ring; it may be one that is not there. Says whether any team's tail had moved.
+    fn together<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
+        let kit = self.run.kit;
+        let member = f.sublane() % TEAM;
+        let there = ring.lt(kit.layout.rings.len() as u32);
+        let at = self.look(f, ring);
+        let none = || [f.lit(0u64); 2];
+        let pair = f.choose(
+            there & member.lt(LINE / 2),
+            || {
+                f.load_wide::<u64, 2>(
+                    Order::Relaxed,
+                    Scope::System,
+                    kit.slots.at(at.number * LINE + member * 2),
+                )
+            },
+            none,
+        );
+        let end = f.choose(there & member.eq(0), || self.tail(f, ring), || at.head);
+        let first = f.sublane() - member;
+        let words = std::array::from_fn(|k| f.shuffle(pair[k % 2], first + k as u32 / 2));
+        let moved = end.ne(at.head);
+        f.when(moved, || self.moved(f, at, words, end));
+        f.any(moved)
+    }
+
+    /// What is known of a ring without asking the host: all on its way at once.
+    fn look<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Ring<'b> {
+        let kit = self.run.kit;
+        let head = f.load(kit.shared.heads.at(ring));
+        let tenant = f.load(kit.shared.owners.at(ring));
+        let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.route.at(claimed(ring)));
+        Ring {
+            ring,
+            head,
+            number: ring * kit.layout.slots() + kit.slot(f, head),
+            tenant,
+            mask: kit.host_word(f, tenant + control::MASKS),
+            quota: kit.host_word(f, tenant + control::QUOTAS),
+            quiet: claims.eq(head) & self.run.fences.quiet(f, kit, ring, head),
+        }
+    }
+
+    fn tail<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> U64<'b> {
+        // Pairs with the producer's release of the tail: the slots behind it are seen.
+        f.atomic_load(Order::Acquire, Scope::System, self.far.tails.at(ring * STRIDE))
+    }
+
+    fn decide<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize]) -> Val<'b, bool> {
+        let end = self.tail(f, at.ring);
+        let moved = end.ne(at.head);
+        f.when(moved, || self.moved(f, at, words, end));
+        moved
+    }
+
+    /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
+    fn moved<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize], end: U64<'b>) {
+        let (kit, far) = (self.run.kit, self.far);
+        let Ring { ring, head, number, tenant, mask, quota, quiet } = at;
+        let few = (end - head).le(FEW) & f.lane().lt(kit.layout.window);
+        let took = f.choose(
+            few & quiet & mask.ne(0) & quota.eq(0),
+            || {
+                let level = claim::level(f, kit, ring);
+                self.light.attempt(f, kit, Found { words, position: head, number, tenant, mask, level })
+            },
+            || f.lit(took::HEAVY),
+        );
+        f.when(took.eq(took::IT), || {
+            let next = head + 1u64;
+            f.store(kit.shared.heads.at(ring), next);
+            f.store(kit.shared.suspect.at(ring), 0);
+            // The claim goes first: nobody may find the task between the two.
+            f.atomic_store(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)), next);
+            self.run.fences.pass(f, kit, ring, next);
+            f.atomic_store(Order::Release, Scope::Device, far.route.at(tail(ring)), next);
+        });
+        f.when(took.eq(took::HEAVY), || {
+            f.store(kit.shared.heads.at(ring), end);
+            f.atomic_store(Order::Release, Scope::Device, far.route.at(tail(ring)), end);
+        });
+        f.when(took.eq(took::NOTHING), || doubt(f, kit, ring));
+    }
+}
+
+/// What is known of a ring.
+#[derive(Clone, Copy)]
+struct Ring<'b> {
+    ring: U32<'b>,
+    head: U64<'b>,
+    /// The number of the head's slot.
+    number: U32<'b>,
+    tenant: U32<'b>,
+    mask: U32<'b>,
+    quota: U32<'b>,
+    /// Whether everything before the head has ended, and no group has anything to do with it.
+    quiet: Val<'b, bool>,
+}
+
+/// A line behind the tail that is not whole was read too early; one that is not whole the next time either is counted.
+fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) {
+    let suspect = kit.shared.suspect.at(ring);
+    let before = f.load(suspect);
+    f.when(before.eq(1), || kit.add(f, f.lit(control::CHECKS)));
+    f.store(suspect, f.min(before + 1, 2));
+}
