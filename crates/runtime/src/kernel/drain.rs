@@ -1,8 +1,10 @@
 //! Drained batches: one pass over slots that the host has filled.
 //!
-//! Groups claim windows from a count until there are none. Every slot says whose it is; what is not published, what belongs to a
-//! tenant that is disabled and what is beyond a tenant's credit is left as it is. SHUTDOWN ends the pass: windows that
-//! nobody has claimed by then are left.
+//! Groups claim windows from a count until there are none. Positions go on from pass to pass, as in a live ring: the records of
+//! a pass carry its generation, and the marks of the last one lie behind. Slots carry none.
+//!
+//! Every slot says whose it is; what is not published, what belongs to a tenant that is disabled and what is beyond a tenant's
+//! credit is left as it is. SHUTDOWN ends the pass: windows that nobody has claimed by then are left.
 
 use pelton_ir::builder::{Body, Builder};
 use pelton_ir::types::{Order, Scope};
@@ -15,11 +17,22 @@ use super::window::{Runner, Window};
 use crate::protocol::{Code, Opcode, Status, control, slot};
 
 /// The words of [`Frontier::front`] that only drained batches have.
-pub(super) mod word {
-    /// The first slot that nobody has claimed.
+pub(crate) mod word {
+    /// The first position that nobody has claimed.
     pub const NEXT: u32 = 2;
     /// Whether the pass has ended.
     pub const ENDED: u32 = 3;
+    /// The position after the last.
+    pub const END: u32 = 4;
+}
+
+/// What the first words of [`Frontier::front`] are when a pass over these positions begins.
+pub(crate) fn front(positions: std::ops::Range<u64>) -> [u64; 5] {
+    let mut words = [0; 5];
+    words[0] = positions.start;
+    words[word::NEXT as usize] = positions.start;
+    words[word::END as usize] = positions.end;
+    words
 }
 
 /// Writes the kernel.
@@ -27,7 +40,7 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
     let kit = run.kit;
     let window = kit.layout.window;
     m.kernel("main", |f| {
-        let all = f.cast::<u32>(f.load(kit.start.at(0)));
+        let all = f.group_broadcast(f.cast::<u32>(f.load(frontier.front.at(word::END))), 0).named("all");
         f.forever::<(), ()>((), |claims, ()| {
             let first = f.choose(
                 f.lane().eq(0),

@@ -176,7 +176,7 @@ impl<'s> Kit<'s> {
         let drain = spec.lifetime == Lifetime::Drain;
         let far = !drain && layout.placement == Placement::Far;
         let (rings, window) = (layout.rings.len() as u32, layout.window);
-        let all = layout.all() * layout.slots();
+        let all = if drain { layout.slots() } else { layout.all() * layout.slots() };
         let mut d = Declare { m, bound: Vec::new() };
         let (space, access) =
             if drain { (Space::Global, Access::ReadWrite) } else { (Space::Host, Access::Read) };
@@ -264,10 +264,6 @@ impl<'s> Kit<'s> {
 
     /// The generation of a position, in its place in a word.
     pub fn generation<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        // A drained batch has no laps.
-        if self.drains() {
-            return f.lit(0);
-        }
         f.cast::<u32>(position >> self.layout.log2) << slot::GENERATION_SHIFT
     }
 

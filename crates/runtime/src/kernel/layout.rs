@@ -100,9 +100,12 @@ impl Layout {
             }
             _ => Placement::Far,
         };
-        let levels = spec.claim.levels();
+        // A drained batch is one ring for everybody, whatever the claim.
+        let drain = spec.lifetime == Lifetime::Drain;
+        let levels = if drain { 1 } else { spec.claim.levels() };
+        let producers = |t: &Tenant| if drain { 1 } else { t.producers as usize };
         let owners: Vec<TenantId> =
-            spec.tenants.iter().flat_map(|t| std::iter::repeat_n(t.id, t.producers as usize)).collect();
+            spec.tenants.iter().flat_map(|t| std::iter::repeat_n(t.id, producers(t))).collect();
         let rings = (0..levels)
             .flat_map(|level| {
                 owners.iter().enumerate().map(move |(at, &tenant)| Ring {
@@ -112,15 +115,15 @@ impl Layout {
                 })
             })
             .collect::<Vec<_>>();
-        let stripes = if placement == Placement::Near { groups } else { 1 };
-        let words = rings.len() as u64 * u64::from(stripes) * u64::from(slots) * (slot::WORDS / 2) as u64;
-        if words > u64::from(u32::MAX) {
-            return Err(Refused::Size {
-                what: "the words of all rings",
-                found: words,
-                most: u32::MAX.into(),
-            });
-        }
+        let stripes = if placement == Placement::Near && !drain { groups } else { 1 };
+        let count = if drain { 1 } else { rings.len() as u64 * u64::from(stripes) };
+        let words = count * u64::from(slots) * (slot::WORDS / 2) as u64;
+        addressed("the words of all rings", words)?;
+        let ops = ops(spec);
+        addressed(
+            "the counters of all groups",
+            u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
+        )?;
         Ok(Layout {
             placement,
             lanes,
@@ -134,7 +137,7 @@ impl Layout {
             stripes,
             areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
             observables: observables(&spec.tenants),
-            ops: ops(spec),
+            ops,
             wakes: caps.wakes,
             buffers: Vec::new(),
         })
@@ -145,7 +148,7 @@ impl Layout {
         1 << self.log2
     }
 
-    /// Stripes of all rings.
+    /// Stripes of all rings of a session.
     pub fn all(&self) -> u32 {
         self.rings.len() as u32 * self.stripes
     }
@@ -166,6 +169,15 @@ impl Layout {
     }
 }
 
+/// Refuses more words than an index can reach.
+fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
+    let most = u64::from(u32::MAX);
+    if found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
+}
+
+/// The most groups of a launch that drains batches.
+const MAX_GROUPS: u32 = 1 << 16;
+
 /// Lanes and groups.
 fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32), Refused> {
     let Geometry { slots, lanes, groups, window } = spec.geometry;
@@ -183,7 +195,7 @@ fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32), Refused> {
     limit("the number of lanes", lanes, 1, caps.max_lanes)?;
     let persistent = spec.lifetime == Lifetime::Persistent;
     let part = |groups: u32| ((u64::from(groups) * u64::from(spec.share) / 100) as u32).max(1);
-    let most = if persistent { part(caps.resident) } else { u32::MAX };
+    let most = if persistent { part(caps.resident) } else { MAX_GROUPS };
     // A router of its own is one more group, where groups suit the cores.
     let suits = part(caps.groups);
     let far =
@@ -206,9 +218,7 @@ fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {
         pieces[tenant.id as usize] = (at as u32, len);
         total = total.max(at + u64::from(len).next_multiple_of(step.into()));
     }
-    if total > u64::from(u32::MAX) {
-        return Err(Refused::Size { what: "the elements of a region", found: total, most: u32::MAX.into() });
-    }
+    addressed("the elements of a region", total)?;
     Ok(Area { region: region.clone(), total: (total as u32).max(1), pieces })
 }
 

@@ -15,7 +15,7 @@ mod assemble;
 mod builtin;
 mod claim;
 mod dispatch;
-mod drain;
+pub(crate) mod drain;
 mod error;
 mod far;
 mod fence;
