@@ -1,11 +1,11 @@
 //! What can go wrong between a `Spec` and a result.
 
-use pelton_device::DeviceError;
+use pelton_device::{DeviceError, Outcome};
 
-use crate::kernel::{Refused, TenantId};
+use crate::kernel::{Refused, Tenant, TenantId};
 use crate::protocol::{Fault, Malformed, Opcode, Priority};
 
-/// Why a session could not be launched, used or stopped.
+/// Why a session or a drain could not be launched, used or stopped.
 #[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -43,6 +43,9 @@ pub enum Error {
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
+    /// A pass over a batch was cut short.
+    #[error("the pass was cut short: {0:?}")]
+    Cut(Outcome),
     /// A thread could not be started.
     #[error("no thread could be started")]
     Thread(#[source] std::io::Error),
@@ -60,11 +63,14 @@ pub enum SubmitError {
     #[error("{wanted} tasks at once, and a ring has {slots} slots")]
     Large { wanted: u64, slots: u64 },
     /// An opcode that is not for producers.
-    #[error("{0} cannot be submitted to a session")]
+    #[error("{0} cannot be submitted")]
     Opcode(Opcode),
     /// An opcode that does not run yet.
     #[error("{0} does not run yet")]
     Later(Opcode),
+    /// A number that no tenant has.
+    #[error("tenant {0}: tenants are numbered below {most}", most = Tenant::MOST)]
+    Tenant(TenantId),
     /// A priority in a session without priorities.
     #[error("priority {0}: the session serves its rings in turn; ask for claim = priority")]
     Priority(Priority),
@@ -95,6 +101,9 @@ pub enum TaskError {
     /// The session was stopped before it ran.
     #[error("the session was stopped before it ran")]
     Stopped,
+    /// The pass over its batch left it as it was: its tenant is disabled or has no credit, or the pass ended before.
+    #[error("left as it was")]
+    Left,
     /// The device was lost before it ended.
     #[error("the device was lost")]
     Lost,

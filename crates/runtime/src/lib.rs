@@ -10,6 +10,7 @@ pub mod kernel;
 pub mod ring;
 pub mod task;
 
+pub mod drain;
 pub mod session;
 pub mod telemetry;
 pub mod workspace;
@@ -18,6 +19,7 @@ mod deadline;
 mod error;
 
 pub use deadline::Deadline;
+pub use drain::{Batch, Drain};
 pub use error::{Error, SubmitError, TaskError};
 pub use kernel::{Claim, Geometry, Handler, Region, Spec, Tenant, TenantId};
 pub use pelton_device as device;

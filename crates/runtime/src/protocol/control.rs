@@ -109,4 +109,12 @@ impl<T: Copy, W: Deref<Target = [T]>> Control<W> {
     pub fn words(&self) -> &[T] {
         &self.0
     }
+
+    /// For those who compose control words: the words themselves.
+    pub(crate) fn words_mut(&mut self) -> &mut [T]
+    where
+        W: DerefMut,
+    {
+        &mut self.0
+    }
 }

@@ -21,6 +21,7 @@ pub struct Entry {
 
 impl Entry {
     /// The slot.
+    #[inline]
     pub fn encode(&self) -> Slot {
         let mut words = [0; WORDS];
         words[STATUS as usize] = self.status.code();

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use pelton_device::{Device, Kernel, Launch, Memory, Placement, View64};
+use pelton_ir::module::Module;
 
 use super::core::{Core, Memories, Stripe};
 use crate::error::Error;
@@ -21,12 +22,7 @@ pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Resul
     let (Assembled { module, layout }, kernel) = load(device, spec)?;
     let memories = memories(device, &layout)?;
     fill(spec, &layout, &memories, start)?;
-    let mut launch = Launch::new(layout.groups).lease(spec.lease);
-    for (name, memory) in &memories.0 {
-        if let Some((buffer, _)) = module.buffers.iter().find(|(_, decl)| decl.name == *name) {
-            launch = launch.bind(buffer, memory.clone());
-        }
-    }
+    let launch = bind(spec, &module, &layout, &memories);
     let need = |name: &str| memories.get(name).ok_or_else(|| Error::Region(name.into()));
     let host = need("host")?.view32().ok_or_else(|| Error::Mapped("host".into()))?;
     let stripes = stripes(&layout, &memories, start)?;
@@ -52,6 +48,17 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
 pub(crate) fn memories(device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, Error> {
     let one = |b: &crate::kernel::layout::Bound| Ok((b.name.clone(), device.alloc(b.kind, b.width, b.len)?));
     Ok(Memories(layout.buffers.iter().map(one).collect::<Result<_, Error>>()?))
+}
+
+/// The launch of a kernel with its memory.
+pub(crate) fn bind(spec: &Spec, module: &Module, layout: &Layout, memories: &Memories) -> Launch {
+    let mut launch = Launch::new(layout.groups).lease(spec.lease);
+    for (name, memory) in &memories.0 {
+        if let Some((buffer, _)) = module.buffers.iter().find(|(_, decl)| decl.name == *name) {
+            launch = launch.bind(buffer, memory.clone());
+        }
+    }
+    launch
 }
 
 /// Puts in what the kernel finds when it starts.

@@ -22,6 +22,8 @@ use pelton_device::{Device, Ended};
 
 use self::core::State;
 pub(crate) use self::core::{Core, Memories, outcome};
+pub(crate) use self::launch::{bind, fill, memories};
+pub(crate) use self::producer::submittable;
 use crate::deadline::{Deadline, Pause};
 use crate::error::Error;
 use crate::kernel::layout::Layout;

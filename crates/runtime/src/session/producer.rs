@@ -249,8 +249,8 @@ impl Drop for Producer {
     }
 }
 
-/// Whether an opcode that is not a user's may be submitted.
-fn submittable(op: Opcode) -> Result<(), SubmitError> {
+/// Whether an opcode may be submitted to a session.
+pub(crate) fn submittable(op: Opcode) -> Result<(), SubmitError> {
     if LATER.contains(&op) {
         return Err(SubmitError::Later(op));
     }

@@ -7,4 +7,4 @@ mod snapshot;
 pub use latency::{Latency, Quantiles};
 pub(crate) use print::{Printer, read};
 pub use snapshot::{Count, Occupancy, Snapshot};
-pub(crate) use snapshot::{counters, opcodes, priorities, snapshot, tenants};
+pub(crate) use snapshot::{opcodes, snapshot, tenants};

@@ -1,0 +1,213 @@
+//! What came back from a drained batch.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::{Error, TaskError};
+use crate::kernel::layout::Layout;
+use crate::kernel::{Report, Spec, Telemetry};
+use crate::protocol::control::{self, Control};
+use crate::protocol::{Priority, Record, Status};
+use crate::session::outcome;
+use crate::telemetry::{Count, opcodes, tenants};
+
+/// What a run did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Statistics {
+    /// Slots of all batches.
+    pub tasks: u64,
+    /// Tasks that ended, well or with a fault.
+    pub done: u64,
+    /// Those of them that ended with a fault, if that was read back.
+    pub faults: Option<u64>,
+    /// Slots that were left as they were.
+    pub left: u64,
+    /// Tasks run, by opcode; those in packed slots too.
+    pub opcodes: Vec<Count>,
+    /// Tasks taken, by tenant.
+    pub tenants: Vec<Count>,
+    /// Tasks taken, by priority.
+    pub priorities: Vec<Count>,
+    /// Fences passed.
+    pub epoch: u64,
+    /// Debug records that found no room.
+    pub lost: u64,
+    /// Launches that it took.
+    pub passes: u64,
+    /// How long it took, from host to host.
+    pub wall: Duration,
+}
+
+/// What came back from a run: how every task ended, unless the report is of control words alone, and what was counted.
+#[derive(Debug)]
+pub struct Readback {
+    statistics: Statistics,
+    control: Control<Vec<u32>>,
+    /// By place in the ring; 0 for what was left.
+    pub(super) records: Vec<u64>,
+    /// Places by task, where tasks do not stand in the order in which they were put in.
+    pub(super) order: Vec<usize>,
+    /// Where each batch ends among all tasks.
+    pub(super) ends: Vec<usize>,
+    full: bool,
+}
+
+impl Readback {
+    pub(super) fn new(spec: &Spec, layout: &Layout) -> Result<Self, Error> {
+        let zeros = vec![0; layout.row() as usize];
+        let priority = |p: &Priority| Count { name: p.to_string(), count: 0 };
+        Ok(Readback {
+            statistics: Statistics {
+                opcodes: opcodes(spec, layout, &zeros),
+                tenants: tenants(spec, &zeros),
+                priorities: Priority::ALL.iter().map(priority).collect(),
+                ..Statistics::default()
+            },
+            control: Control::new(vec![0; (control::OBSERVABLES + layout.observed()) as usize])?,
+            records: Vec::new(),
+            order: Vec::new(),
+            ends: Vec::new(),
+            full: spec.report == Report::Full,
+        })
+    }
+
+    /// How the tasks of all batches ended, in the order in which they were put in. None if the report is of control words alone.
+    pub fn outcomes(&self) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
+        self.range(0, self.ends.last().copied().unwrap_or(0))
+    }
+
+    /// How the tasks of one of the batches ended.
+    pub fn batch(&self, batch: usize) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
+        let end = *self.ends.get(batch)?;
+        let first = batch.checked_sub(1).map_or(0, |last| self.ends[last]);
+        self.range(first, end)
+    }
+
+    fn range(
+        &self,
+        first: usize,
+        end: usize,
+    ) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
+        let place = |task: usize| self.order.get(task).copied().unwrap_or(task);
+        let one = move |task| match self.records[place(task)] {
+            0 => Err(TaskError::Left),
+            record => outcome(Record(record)),
+        };
+        self.full.then(|| (first..end).map(one))
+    }
+
+    /// What the run did.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The control words as they stand after the run. Counters and observables start from zero with every run.
+    pub fn control(&self) -> &Control<Vec<u32>> {
+        &self.control
+    }
+
+    /// Forgets the last run.
+    pub(super) fn clear(&mut self) {
+        self.records.clear();
+        self.order.clear();
+        self.ends.clear();
+    }
+
+    /// Takes in the records of a pass: those of another generation are of another pass, and their slots were left.
+    pub(super) fn sift(&mut self, from: usize, generation: u32) {
+        for record in &mut self.records[from..] {
+            if !Record(*record).is(generation) {
+                *record = 0;
+            }
+        }
+    }
+
+    /// Works out what the run did.
+    pub(super) fn close(&mut self, spec: &Spec, layout: &Layout, words: Words<'_>, spent: (u64, Duration)) {
+        self.compose(spec, layout, &words);
+        let Words { counters, shared, .. } = words;
+        let s = &mut self.statistics;
+        s.tasks = self.ends.last().copied().unwrap_or(0) as u64;
+        let count = |status: Status| {
+            self.records.iter().filter(|record| **record as u8 == status.code() as u8).count() as u64
+        };
+        s.faults = self.full.then(|| count(Status::Fault));
+        s.done = match s.faults {
+            Some(faults) => faults + count(Status::Done),
+            None => counters[control::DONE_COUNT as usize],
+        };
+        s.left = s.tasks.saturating_sub(s.done);
+        let by = |counts: &mut [Count], first: u32| {
+            for (count, word) in counts.iter_mut().zip(&counters[first as usize..]) {
+                count.count = *word;
+            }
+        };
+        by(&mut s.opcodes, control::OBSERVABLES);
+        by(&mut s.priorities, control::LEVELS);
+        for (count, tenant) in s.tenants.iter_mut().zip(&spec.tenants) {
+            count.count = counters[(control::CLAIMS + tenant.id) as usize];
+        }
+        s.epoch = shared[control::EPOCH as usize];
+        s.lost = shared[control::LOG_LOST as usize];
+        (s.passes, s.wall) = spent;
+    }
+
+    /// Composes the control words of the wire: what the host wrote, what was counted, what tasks show.
+    fn compose(&mut self, spec: &Spec, layout: &Layout, words: &Words<'_>) {
+        let to = self.control.words_mut();
+        for row in control::TABLE.iter().filter(|row| row.first < control::OBSERVABLES) {
+            let all = row.first as usize..(row.first + row.count) as usize;
+            match row.mark {
+                control::Writer::Host => to[all.clone()].copy_from_slice(&words.host[all]),
+                control::Writer::Device => {
+                    let counts = words.counters[all.clone()].iter().zip(&words.shared[all.clone()]);
+                    to[all]
+                        .iter_mut()
+                        .zip(counts)
+                        .for_each(|(to, (own, shared))| *to = (own + shared) as u32);
+                }
+            }
+        }
+        // With credit there are two counts of what a tenant took.
+        for tenant in spec.tenants.iter().filter(|_| spec.telemetry != Telemetry::Off) {
+            let at = (control::CLAIMS + tenant.id) as usize;
+            to[at] = words.counters[at] as u32;
+        }
+        let counts = &words.counters[control::OBSERVABLES as usize..];
+        for (op, count) in layout.ops.iter().zip(counts).filter(|(op, _)| op.code() < 32) {
+            to[(control::METRICS + op.code()) as usize] = *count as u32;
+        }
+        to[control::OBSERVABLES as usize..].copy_from_slice(words.observables);
+    }
+}
+
+/// For people.
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, faults) = (self.wall.as_secs_f64(), self.faults.unwrap_or(0));
+        write!(f, "{} of {} tasks in {seconds:.6} s, {} passes", self.done, self.tasks, self.passes)?;
+        write!(f, "; {faults} faults, {} left", self.left)?;
+        for (what, counts) in
+            [("opcodes", &self.opcodes), ("tenants", &self.tenants), ("priorities", &self.priorities)]
+        {
+            let some = counts.iter().filter(|c| c.count > 0).map(|c| format!("{} {}", c.name, c.count));
+            write!(f, "\n{what:<11}{}", some.collect::<Vec<_>>().join(", "))?;
+        }
+        write!(f, "\n{:<11}epoch {}, {} records lost", "also", self.epoch, self.lost)
+    }
+}
+
+/// The words from which a readback is made.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'w> {
+    /// What the host wrote.
+    pub host: &'w [u32],
+    /// What groups counted in this run, summed.
+    pub counters: &'w [u64],
+    /// What groups counted together.
+    pub shared: &'w [u64],
+    /// What tasks show.
+    pub observables: &'w [u32],
+}

@@ -1,0 +1,392 @@
+//! Batches from the first slot to the last word that is read back, on every device that is here.
+
+use std::sync::Arc;
+
+use pelton::device::{Device, open};
+use pelton::drain::Readback;
+use pelton::ir::types::{Order, Scope, Type};
+use pelton::kernel::{Body, Draft, Handler, Report, Telemetry, Width};
+use pelton::protocol::drained::{self, Entry};
+use pelton::protocol::packed::Packed;
+use pelton::protocol::{Code, Status};
+use pelton::{
+    Batch, Claim, Drain, Error, Geometry, Opcode, Priority, Spec, SubmitError, Task, TaskError, Tenant,
+};
+
+const DEVICES: [&str; 2] = ["cpu", "reference"];
+
+fn device(name: &str) -> Arc<dyn Device> {
+    open(name).unwrap()
+}
+
+fn op(code: u32) -> Opcode {
+    Opcode::user(code).unwrap()
+}
+
+/// A group-wide sum: every lane adds the argument.
+fn sum() -> Handler {
+    Draft::new(op(9)).name("sum").width(Width::Group).shared("part", Type::U32, 1).build(|slot| {
+        let (f, part) = (slot.body(), slot.region::<u32>("part"));
+        f.when(f.lane().eq(0), || f.store(part.at(0), 0));
+        f.barrier();
+        f.atomic_add(Order::Relaxed, Scope::Group, part.at(0), slot.arg(0));
+        f.barrier();
+        slot.finish(f.load(part.at(0)));
+    })
+}
+
+fn spec(geometry: Geometry) -> Spec {
+    Spec::new(geometry)
+        .handler(op(8), |slot| slot.finish(slot.arg(0) * 3))
+        .with(sum())
+        .format("{} and {:x}")
+        .tenant(Tenant::new(0).observables(2))
+        .tenant(Tenant::new(5).observables(1))
+}
+
+fn add(at: u32, by: u32) -> Task {
+    Task::new(Opcode::ATOMIC_ADD).args([by, at])
+}
+
+fn fault(code: Code) -> Result<u32, TaskError> {
+    Err(TaskError::Fault(pelton::protocol::Fault { code, inner: 0 }))
+}
+
+fn outcomes(readback: &Readback) -> Vec<Result<u32, TaskError>> {
+    readback.outcomes().unwrap().collect()
+}
+
+/// A tenant, its task, and what comes of it; `None` is any result.
+type Case = (u32, Task, Option<Result<u32, TaskError>>);
+
+/// Everything that a slot can ask for, with what comes of it.
+fn mixed(lanes: u32) -> Vec<Case> {
+    let mut packed = Packed::new();
+    packed.push(Opcode::ATOMIC_ADD, &[1, 3]).unwrap();
+    packed.push(op(8), &[14]).unwrap();
+    let packed = Task::try_from(&packed).unwrap();
+    let mut all = Vec::new();
+    for k in 0..20 {
+        all.push((0, Task::new(op(8)).args([k]), Some(Ok(k * 3))));
+        all.push((5, add(2, 1), None));
+        all.push((0, Task::new(op(9)).args([k]), Some(Ok(k * lanes))));
+        all.push((5, Task::new(Opcode::wire(77)), Some(fault(Code::UNKNOWN))));
+        all.push((0, add(1024, 1), Some(fault(Code::REGION))));
+        all.push((0, packed, Some(Ok(42))));
+        all.push((5, Task::new(Opcode::PRINTF).args([1, k, 255]), Some(Ok(1))));
+        let (tenant, before) = (if k % 2 == 0 { 0 } else { 5 }, all.len() as u32);
+        all.push((tenant, Task::new(Opcode::BATCH_FENCE).args([before, k]), Some(Ok(k + 1))));
+    }
+    all
+}
+
+#[test]
+fn every_kind_of_task_on_every_shape() {
+    for name in DEVICES {
+        let device = device(name);
+        for (lanes, groups, slots) in [(1, 5, 32), (8, 2, 32), (64, 1, 32), (64, 5, 256)] {
+            let what = format!("{name}, {lanes} lanes, {groups} groups, {slots} slots");
+            let geometry = Geometry::new(slots).lanes(lanes).groups(groups).window(16);
+            let mut drain = Drain::new(&device, &spec(geometry)).unwrap();
+            let tasks = mixed(lanes);
+            let mut batch = Batch::new();
+            tasks.iter().for_each(|(tenant, task, _)| batch.push(*tenant, *task).unwrap());
+            for round in 1..=3u32 {
+                let readback = drain.run(&batch).unwrap_or_else(|e| panic!("{what}: {e}"));
+                for ((_, task, want), found) in tasks.iter().zip(outcomes(readback)) {
+                    match want {
+                        Some(want) => assert_eq!(found, *want, "{what}: {task:?}"),
+                        None => assert!(found.is_ok(), "{what}: {task:?}"),
+                    }
+                }
+                let s = readback.statistics();
+                let passes = 160u64.div_ceil(slots.into());
+                assert_eq!((s.tasks, s.done, s.left, s.passes), (160, 160, 0, passes), "{what}");
+                assert_eq!((s.faults, s.epoch, s.lost), (Some(40), 20, 0), "{what}");
+                assert_eq!(readback.control().observables(), [18, 0, 19], "{what}");
+                let count = |name: &str| s.opcodes.iter().find(|c| c.name == name).unwrap().count;
+                assert_eq!((count("op8"), count("sum"), count("ATOMIC_ADD")), (40, 20, 60), "{what}");
+                assert_eq!(s.tenants.iter().map(|c| c.count).collect::<Vec<_>>(), [90, 70], "{what}");
+                assert_eq!(drain.log().unwrap().len(), 20, "{what}");
+                assert_eq!(drain.view::<u32>(5, "data").unwrap().read(2, 1).unwrap(), [20 * round]);
+                assert_eq!(drain.view::<u32>(0, "data").unwrap().read(3, 1).unwrap(), [20 * round]);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_number_of_items_on_any_number_of_lanes() {
+    for (name, items, lanes, groups, slots) in [
+        ("cpu", 65_536, 8, 2, 4096),
+        ("cpu", 65_536, 64, 5, 65_536),
+        ("cpu", 1 << 20, 1, 2, 65_536),
+        ("cpu", (1 << 20) - 1, 8, 1, 1 << 20),
+        ("reference", 5_000, 8, 2, 1024),
+    ] {
+        let spec = Spec::new(Geometry::new(slots).lanes(lanes).groups(groups));
+        let mut drain = Drain::new(&device(name), &spec).unwrap();
+        let mut batch = Batch::with_capacity(items);
+        (0..items as u32).for_each(|k| batch.push(0, add(k % 7, 1)).unwrap());
+        let readback = drain.run(&batch).unwrap();
+        // Each element counts up by ones, so its results are all different.
+        let mut seen = vec![0u64; 7];
+        for (k, outcome) in readback.outcomes().unwrap().enumerate() {
+            seen[k % 7] += u64::from(outcome.unwrap());
+        }
+        let s = readback.statistics();
+        assert_eq!((s.done, s.passes), (items as u64, items.div_ceil(slots as usize) as u64));
+        let data = drain.view::<u32>(0, "data").unwrap().read(0, 7).unwrap();
+        assert_eq!(data.iter().sum::<u32>(), items as u32, "{name}");
+        for (count, seen) in data.iter().map(|count| u64::from(*count)).zip(seen) {
+            assert_eq!(seen, count * (count - 1) / 2, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_is_that_of_the_wire() {
+    let entry = |status, opcode, tenant, args: [u32; 2]| Entry {
+        status,
+        opcode,
+        tenant,
+        priority: Priority::High,
+        args: [args[0], args[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    };
+    let mut entries = vec![
+        entry(Status::Published, Opcode::ATOMIC_ADD, 5, [10, 64]),
+        entry(Status::Claimed, Opcode::ATOMIC_ADD, 5, [10, 64]),
+        entry(Status::Published, Opcode::ATOMIC_ADD, 0, [10, 1 << 20]),
+        entry(Status::WaitIo, Opcode::wire(3), 28, [0, 0]),
+        entry(Status::Empty, Opcode::NOP, 0, [0, 0]),
+        entry(Status::Done, Opcode::CANCEL, 0, [0, 0]),
+    ];
+    let mut batch = Batch::new();
+    entries.iter().for_each(|entry| batch.place(entry).unwrap());
+    let words: Vec<u32> = batch.slots().flat_map(|slot| slot.0).collect();
+    assert_eq!(words, drained::encode(&entries));
+    for name in DEVICES {
+        for lanes in [1, 8] {
+            let mut drain = Drain::new(&device(name), &spec(Geometry::new(8).lanes(lanes))).unwrap();
+            let found = outcomes(drain.run(&batch).unwrap());
+            let left = Err(TaskError::Left);
+            assert_eq!(found, [Ok(0), left, fault(Code::REGION), left, left, left]);
+            let ring: Vec<u32> = drain.ring().unwrap().iter().flat_map(|slot| slot.0).collect();
+            let after: Result<Vec<Entry>, _> = drained::decode(&ring).unwrap().collect();
+            entries[0].status = Status::Done;
+            entries[2].status = Status::Fault;
+            assert_eq!(after.unwrap(), entries, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_may_not_run_is_left() {
+    for name in DEVICES {
+        let spec = spec(Geometry::new(32).lanes(8).groups(2).window(8)).tenant(Tenant::new(7));
+        let mut drain = Drain::new(&device(name), &spec).unwrap();
+        drain.set_quota(5, 10).unwrap();
+        drain.set_mask(7, 0).unwrap();
+        let mut batch = Batch::new();
+        for _ in 0..25 {
+            [0, 5, 7].iter().for_each(|tenant| batch.push(*tenant, add(0, 1)).unwrap());
+        }
+        // Credit is for each run; the second gets as much.
+        for run in 1..=2 {
+            let readback = drain.run(&batch).unwrap();
+            let found = outcomes(readback);
+            let ran = |k: usize| found.iter().skip(k).step_by(3).filter(|o| o.is_ok()).count();
+            assert_eq!([ran(0), ran(1), ran(2)], [25, 10, 0], "{name}");
+            assert!(found.iter().all(|o| o.is_ok() || *o == Err(TaskError::Left)));
+            assert_eq!(readback.statistics().left, 40, "{name}");
+            assert_eq!(readback.control().claims()[..8], [25, 0, 0, 0, 0, 10, 0, 0], "{name}");
+            let data = |tenant| drain.view::<u32>(tenant, "data").unwrap().read(0, 1).unwrap()[0];
+            assert_eq!([data(0), data(5), data(7)], [25 * run, 10 * run, 0], "{name}");
+        }
+        drain.set_mask(7, Opcode::NOP.bit()).unwrap();
+        drain.set_quota(5, 0).unwrap();
+        let found = outcomes(drain.run(&batch).unwrap());
+        assert_eq!(found.iter().filter(|o| o.is_ok()).count(), 50, "{name}");
+        assert_eq!(found.iter().filter(|o| **o == fault(Code::DENIED)).count(), 25, "{name}");
+    }
+}
+
+#[test]
+fn shutdown_ends_the_run() {
+    for name in DEVICES {
+        let mut drain =
+            Drain::new(&device(name), &spec(Geometry::new(16).lanes(1).groups(1).window(4))).unwrap();
+        let mut batch = Batch::new();
+        (0..64).for_each(|k| match k {
+            5 => batch.push(0, Task::new(Opcode::SHUTDOWN)).unwrap(),
+            _ => batch.push(0, Task::new(op(8)).args([k])).unwrap(),
+        });
+        let readback = drain.run(&batch).unwrap();
+        // The windows of four that were taken end; nobody takes another.
+        let want = |k: u32| {
+            if k == 5 {
+                Ok(0)
+            } else if k < 8 {
+                Ok(k * 3)
+            } else {
+                Err(TaskError::Left)
+            }
+        };
+        assert_eq!(outcomes(readback), (0..64).map(want).collect::<Vec<_>>(), "{name}");
+        assert_eq!((readback.statistics().left, readback.statistics().passes), (56, 1), "{name}");
+        let mut next = Batch::new();
+        next.push(0, Task::new(op(8)).args([1])).unwrap();
+        assert_eq!(outcomes(drain.run(&next).unwrap()), [Ok(3)], "{name}");
+    }
+}
+
+#[test]
+fn many_batches_in_one_call() {
+    for claim in [Claim::Owned, Claim::PRIORITY] {
+        let mut drain =
+            Drain::new(&device("cpu"), &spec(Geometry::new(1024).lanes(8).groups(2)).claim(claim)).unwrap();
+        let batches: Vec<Batch> = (0..40u32)
+            .map(|b| {
+                let mut batch = Batch::new();
+                let priority = Priority::ALL[b as usize % 5];
+                (0..b).for_each(|k| {
+                    batch.push(0, Task::new(op(8)).args([b * 100 + k]).priority(priority)).unwrap()
+                });
+                batch
+            })
+            .collect();
+        let readback = drain.run_all(&batches).unwrap();
+        assert_eq!((readback.statistics().passes, readback.statistics().done), (1, 780));
+        for b in 0..40u32 {
+            let found: Vec<_> = readback.batch(b as usize).unwrap().collect();
+            assert_eq!(found, (0..b).map(|k| Ok((b * 100 + k) * 3)).collect::<Vec<_>>());
+        }
+        assert!(readback.batch(40).is_none());
+        assert_eq!(drain.run_all(&[]).unwrap().outcomes().unwrap().len(), 0);
+        assert_eq!(drain.run(&Batch::new()).unwrap().statistics().passes, 0);
+    }
+}
+
+#[test]
+fn the_urgent_come_first() {
+    for name in DEVICES {
+        for slots in [8, 64] {
+            let geometry = Geometry::new(slots).lanes(1).groups(1);
+            let mut drain = Drain::new(&device(name), &spec(geometry).claim(Claim::PRIORITY)).unwrap();
+            let mut batch = Batch::new();
+            let priorities = [4, 2, 0, 2, 1, 4, 0, 0, 2, 3].map(|code| Priority::of(code).unwrap());
+            priorities.iter().for_each(|p| batch.push(0, add(0, 1).priority(*p)).unwrap());
+            let readback = drain.run(&batch).unwrap();
+            // The results say when each ran.
+            let want = [8, 4, 0, 5, 3, 9, 1, 2, 6, 7];
+            assert_eq!(outcomes(readback), want.map(Ok), "{name}, {slots} slots");
+            assert_eq!(readback.control().partitions(), [0, 3, 4, 7, 8, 10]);
+            assert_eq!(readback.control().levels(), [3, 1, 3, 1, 2]);
+        }
+    }
+}
+
+#[test]
+fn a_report_of_control_words_alone() {
+    for name in DEVICES {
+        let spec = spec(Geometry::new(64).lanes(8).groups(2)).report(Report::Control);
+        let mut drain = Drain::new(&device(name), &spec).unwrap();
+        let mut batch = Batch::new();
+        (0..100).for_each(|_| batch.push(0, add(7, 2)).unwrap());
+        batch.push(0, Task::new(Opcode::BATCH_FENCE).args([100, 33])).unwrap();
+        (0..9).for_each(|_| batch.push(5, Task::new(op(9)).args([1])).unwrap());
+        let readback = drain.run(&batch).unwrap();
+        assert!(readback.outcomes().is_none() && readback.batch(0).is_none());
+        let s = readback.statistics();
+        assert_eq!((s.tasks, s.done, s.faults, s.left, s.epoch), (110, 110, None, 0, 1));
+        // The words of the wire, one by one.
+        let mut want = vec![0u32; 163];
+        for (at, word) in [
+            (1, 110),
+            (2, 3),
+            (3, u32::MAX),
+            (8, u32::MAX),
+            (64, 101),
+            (69, 9),
+            (98, 100),
+            (103, 1),
+            (105, 9),
+            (128, 1),
+            (138, 110),
+            (160, 33),
+        ] {
+            want[at] = word;
+        }
+        assert_eq!(readback.control().words(), want, "{name}");
+        assert_eq!(drain.view::<u32>(0, "data").unwrap().read(7, 1).unwrap(), [200]);
+    }
+}
+
+#[test]
+fn what_is_printed_is_the_run_s_own() {
+    for name in DEVICES {
+        let mut drain = Drain::new(&device(name), &spec(Geometry::new(32).lanes(8).groups(1))).unwrap();
+        let mut batch = Batch::new();
+        (0..65).for_each(|k| batch.push(0, Task::new(Opcode::PRINTF).args([1, k, 255])).unwrap());
+        for _ in 0..2 {
+            let readback = drain.run(&batch).unwrap();
+            assert_eq!(readback.statistics().lost, 1, "{name}");
+            assert_eq!(readback.control().log_lost(), 1, "{name}");
+            assert_eq!(outcomes(readback).iter().filter(|o| **o == Ok(1)).count(), 64, "{name}");
+            let lines = drain.log().unwrap();
+            assert_eq!(lines.len(), 64);
+            assert!(lines.contains(&"0 and ff".to_string()) && lines.contains(&"31 and ff".to_string()));
+        }
+        let mut quiet = Batch::new();
+        quiet.push(0, add(0, 1)).unwrap();
+        drain.run(&quiet).unwrap();
+        assert!(drain.log().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn one_handler_alone_and_nothing_counted() {
+    let spec = Spec::new(Geometry::new(64).lanes(8)).body(Body::Fused).telemetry(Telemetry::Off);
+    let spec = spec.handler(op(8), |slot| slot.finish(slot.arg(0) + slot.arg(11)));
+    let mut drain = Drain::new(&device("cpu"), &spec).unwrap();
+    let mut batch = Batch::new();
+    (0..100)
+        .for_each(|k| batch.push(0, Task::new(op(8)).args([k, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])).unwrap());
+    batch.push(0, add(0, 1)).unwrap();
+    let readback = drain.run(&batch).unwrap();
+    let found = outcomes(readback);
+    assert_eq!(found[..100], (1..101).map(Ok).collect::<Vec<_>>());
+    assert_eq!(found[100], fault(Code::UNKNOWN));
+    assert_eq!((readback.statistics().done, readback.statistics().faults), (101, Some(1)));
+    let error = Drain::new(&device("cpu"), &spec.report(Report::Control)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "telemetry = off: the report is of counters alone, and there would be none"
+    );
+}
+
+#[test]
+fn a_batch_is_refused_before_anything_runs() {
+    let mut batch = Batch::new();
+    let refused =
+        |batch: &mut Batch, tenant, code| batch.push(tenant, Task::new(Opcode::wire(code))).unwrap_err();
+    assert_eq!(refused(&mut batch, 29, 0), SubmitError::Tenant(29));
+    assert_eq!(refused(&mut batch, 0, 6), SubmitError::Later(Opcode::DFA_STEP));
+    assert_eq!(refused(&mut batch, 0, 0x8000_0002), SubmitError::Opcode(Opcode::CANCEL));
+    assert_eq!(refused(&mut batch, 0, 0xfff0), SubmitError::Opcode(Opcode::wire(0xfff0)));
+    assert!(batch.is_empty());
+    batch.push(0, add(0, 1)).unwrap();
+    batch.push(3, add(0, 1)).unwrap();
+    let mut drain = Drain::new(&device("cpu"), &spec(Geometry::new(8))).unwrap();
+    assert!(matches!(drain.run(&batch), Err(Error::Tenant(3))));
+    assert_eq!(drain.view::<u32>(0, "data").unwrap().read(0, 1).unwrap(), [0]);
+    batch.clear();
+    batch.push(0, add(0, 1)).unwrap();
+    assert_eq!(outcomes(drain.run(&batch).unwrap()), [Ok(0)]);
+    for (slots, groups) in [(1 << 25, 1), (8, u32::MAX), (3, 1)] {
+        assert!(matches!(
+            Drain::new(&device("cpu"), &spec(Geometry::new(slots).groups(groups))),
+            Err(Error::Refused(_))
+        ));
+    }
+}
