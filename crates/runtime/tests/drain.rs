@@ -323,6 +323,45 @@ fn a_report_of_control_words_alone() {
 }
 
 #[test]
+fn a_fence_comes_after_all_before_it() {
+    const BEFORE: u32 = 40;
+    for name in DEVICES {
+        for (lanes, groups) in [(1, 1), (1, 5), (8, 2)] {
+            let geometry = Geometry::new(256).lanes(lanes).groups(groups).window(8);
+            let spec = Spec::new(geometry)
+                .tenant(Tenant::new(0).observables(1))
+                // Takes its time, then counts itself.
+                .handler(op(8), |slot| {
+                    let f = slot.body();
+                    f.count((f.lit(0), slot.arg(0), f.lit(1)), (), |_, at, ()| slot.store(at % 8 + 1, at));
+                    slot.atomic_add(0, 1);
+                })
+                // What the fence shows, and what was counted by then.
+                .handler(op(9), |slot| {
+                    let shown = slot.region::<u32>("observable").at(0);
+                    let shown = slot.body().atomic_load(Order::Acquire, Scope::Device, shown);
+                    slot.finish(shown << 16 | slot.load(0));
+                });
+            let mut drain = Drain::new(&device(name), &spec).unwrap();
+            let mut batch = Batch::new();
+            (0..BEFORE).for_each(|k| batch.push(0, Task::new(op(8)).args([k % 7 * 50])).unwrap());
+            batch.push(0, Task::new(Opcode::BATCH_FENCE).args([BEFORE, 1])).unwrap();
+            (0..150).for_each(|_| batch.push(0, Task::new(op(9))).unwrap());
+            for round in 1..=5 {
+                let found = outcomes(drain.run(&batch).unwrap());
+                assert_eq!(found[BEFORE as usize], Ok(1));
+                let looks = found[BEFORE as usize + 1..].iter().map(|look| look.unwrap());
+                let after: Vec<u32> = looks.filter(|look| look >> 16 == 1).collect();
+                let early = after.iter().find(|look| *look & 0xffff != BEFORE * round);
+                assert_eq!(early, None, "{name}, {lanes} lanes, {groups} groups");
+                // One group takes its windows in order, so all but those in the fence's own come after it.
+                assert!(groups > 1 || after.len() >= 143, "{name}: {}", after.len());
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_printed_is_the_run_s_own() {
     for name in DEVICES {
         let mut drain = Drain::new(&device(name), &spec(Geometry::new(32).lanes(8).groups(1))).unwrap();

@@ -11,6 +11,8 @@
 mod batch;
 mod mirror;
 mod readback;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
