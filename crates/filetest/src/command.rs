@@ -62,6 +62,7 @@ pub const ALL: &[&dyn Command] = &[
     &crate::opt::Opt,
     &crate::run::Run,
     &crate::litmus::Litmus,
+    &crate::kernel::Kernel,
     &crate::emit::Emit,
 ];
 

@@ -30,6 +30,9 @@ pub enum Failure {
     /// A kernel cannot be emitted.
     #[error(transparent)]
     Emit(EmitError),
+    /// A megakernel cannot be assembled.
+    #[error("the kernel cannot be assembled: {0}")]
+    Assemble(String),
     /// What was printed is not what the file says.
     #[error("the output is another (- expected, + found); BLESS=1 accepts it\n{0}")]
     Output(String),

@@ -55,6 +55,7 @@ pub mod target;
 pub mod totals;
 
 mod invalid;
+mod kernel;
 mod litmus;
 mod print;
 mod run;

@@ -3,7 +3,7 @@
 //! Every word that crosses between them is a row of a table here: the [slot], the [completion record](record),
 //! the [control words](control), the [debug log](log), the [IO queue](io), and the numbers that stand in them
 //! ([status], [priority], [opcode], [fault]). Constants for kernels, accessors for the host and the tables of
-//! `docs/protocol.md` are made from those rows.
+//! `docs/protocol.md` are made from those rows. Who touches which word in what order is a table too, the [steps](step).
 //!
 //! There are two uses of one layout. A *drained batch* is filled by the host, run in one pass and read back, so only
 //! one side touches it at a time; [`drained`] reads and writes it. A *live ring* is fed while the kernel runs, so
@@ -27,6 +27,7 @@ pub mod priority;
 pub mod record;
 pub mod slot;
 pub mod status;
+pub mod step;
 pub mod work;
 
 pub use error::{Malformed, Place};
