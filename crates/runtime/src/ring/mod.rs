@@ -98,8 +98,18 @@ impl<L: Lines, W: Words> Ring<L, W> {
     #[inline]
     pub fn frontier(&self, from: u64, to: u64) -> u64 {
         let mut at = from;
-        while at < to && self.ended(at).is_some() {
-            at += 1;
+        while at < to {
+            // Positions of one lap share a generation and follow each other in memory.
+            let end = to.min((at | (self.capacity() - 1)).saturating_add(1));
+            let (generation, first) = (generation(at, self.log2), self.slot(at));
+            let count = (end - at) as usize;
+            // Pairs with the fence before the record: what the tasks wrote is seen.
+            let ended = |k: &usize| Record(self.done.load(first + k, Ordering::Acquire)).is(generation);
+            let ended = (0..count).take_while(ended).count();
+            at += ended as u64;
+            if ended < count {
+                break;
+            }
         }
         at
     }

@@ -11,7 +11,7 @@ use pelton_device::{Memory, Run, View32, View64};
 use crate::error::TaskError;
 use crate::kernel::{Layout, Spec, Telemetry};
 use crate::protocol::record::End;
-use crate::protocol::{Record, control};
+use crate::protocol::{Record, Status, control};
 use crate::ring::{Home, Ring};
 use crate::telemetry::{Latency, Printer};
 
@@ -166,6 +166,12 @@ impl Core {
         if let Some(record) = stripe.ring.ended(position) {
             return Some(outcome(record));
         }
+        self.missing(stripe, position)
+    }
+
+    /// How a task ended that has no record.
+    #[cold]
+    fn missing(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         match self.state() {
             State::Running => None,
             // The record may have come between the two looks.
@@ -197,6 +203,16 @@ fn gone(state: State) -> TaskError {
 /// What a record says.
 #[inline]
 pub(crate) fn outcome(record: Record) -> Result<u32, TaskError> {
+    // Most tasks end well.
+    if record.0 as u8 == Status::Done.code() as u8 {
+        return Ok((record.0 >> 32) as u32);
+    }
+    failure(record)
+}
+
+/// What a record says of a task that did not end well.
+#[cold]
+fn failure(record: Record) -> Result<u32, TaskError> {
     match record.end() {
         Ok(End::Done(result)) => Ok(result),
         Ok(End::Fault(fault)) => Err(TaskError::Fault(fault)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::core::{Core, Stripe};
+use super::core::{Core, State, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
 
@@ -30,6 +30,7 @@ struct Hold {
 }
 
 impl Hold {
+    #[inline]
     fn stripe(&self) -> &Stripe {
         &self.core.stripes[self.stripe as usize]
     }
@@ -42,13 +43,16 @@ impl Hold {
     #[inline]
     fn poll(&mut self) -> bool {
         let end = self.end();
-        while self.seen < end {
-            let stripe = &self.core.stripes[self.stripe as usize];
-            if self.core.ended(stripe, self.seen).is_none() {
-                self.early = true;
-                return false;
+        if self.seen < end {
+            self.seen = self.core.stripes[self.stripe as usize].ring.frontier(self.seen, end);
+            if self.seen < end {
+                if self.core.state() == State::Running {
+                    self.early = true;
+                    return false;
+                }
+                // What has no record now never will.
+                self.seen = end;
             }
-            self.seen += 1;
         }
         if self.stamp != 0 {
             if self.early {
@@ -59,7 +63,13 @@ impl Hold {
         true
     }
 
+    #[inline]
     fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
+        if self.poll() { Ok(()) } else { self.linger(deadline) }
+    }
+
+    /// Waits for what has not ended at once.
+    fn linger(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         let mut pause = Pause::default();
         while !self.poll() {
             if pause.slow() {
@@ -108,6 +118,7 @@ impl Hold {
         }
     }
 
+    #[inline]
     fn result(&self, position: u64) -> Result<u32, TaskError> {
         self.core.ended(self.stripe(), position).unwrap_or(Err(TaskError::Late))
     }
@@ -116,7 +127,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.unregister();
-        let seen = self.seen == self.end() && self.core.state() == super::core::State::Running;
+        let seen = self.seen == self.end() && self.core.state() == State::Running;
         self.stripe().ring.give_up(self.first, self.count, seen);
     }
 }
@@ -143,6 +154,7 @@ impl Ticket {
     }
 
     /// Waits for the result. If the deadline passes the task is [`Late`](TaskError::Late), and may be waited for again.
+    #[inline]
     pub fn wait(&mut self, deadline: Deadline) -> Result<u32, TaskError> {
         self.0.wait(deadline)?;
         self.0.result(self.0.first)
@@ -214,11 +226,13 @@ impl Span {
     }
 
     /// The result of a task, in the order in which they were submitted; `None` past the last.
+    #[inline]
     pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
         (index < self.len()).then(|| self.0.result(self.0.first + index as u64))
     }
 
     /// All results, in order.
+    #[inline]
     pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
         (0..self.0.count).map(|k| self.0.result(self.0.first + u64::from(k)))
     }
