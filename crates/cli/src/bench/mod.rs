@@ -6,7 +6,7 @@
 mod compile;
 mod device;
 mod echo;
-mod machine;
+pub mod machine;
 mod row;
 mod session;
 

@@ -99,21 +99,3 @@ fn a_reader_that_leaves_is_no_error() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
 }
-
-#[test]
-fn the_demo_counts_right() {
-    let ran = pelton(&["demo", "--values", "20000"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.out.contains("kernel histogram {"), "{}", ran.out);
-    assert!(ran.out.contains("right: every bin is what Rust counts"), "{}", ran.out);
-    assert!(ran.err.is_empty(), "{}", ran.err);
-}
-
-#[test]
-fn the_demo_is_a_module_like_others() {
-    let text = pelton(&["demo", "--text"]);
-    let ran = crate::pelton_with(&["check", "-"], &text.out);
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert_eq!(crate::pelton_with(&["fmt", "--check", "-"], &text.out).code, Some(0));
-    assert_eq!(pelton(&["demo", "--values", "0"]).code, Some(64));
-}

@@ -1,6 +1,7 @@
 //! The built program, run as people run it.
 
 mod check;
+mod demo;
 mod devices;
 mod exec;
 mod fmt;

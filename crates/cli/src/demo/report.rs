@@ -1,0 +1,195 @@
+//! What the demo has to say, for people and for programs.
+
+use std::time::Duration;
+
+use indicatif::HumanCount;
+use pelton::Snapshot;
+use pelton::kernel::Layout;
+use pelton::telemetry::{Count, Quantiles};
+use pelton_device::{Caps, Placement};
+use serde_json::{Value, json};
+
+use super::feed::ALL;
+use super::kernel::TENANTS;
+use super::tally::{ROWS, Tally};
+use crate::bench::machine;
+use crate::error::Error;
+use crate::term::{Role, Term};
+
+/// Printed lines that are shown.
+const SHOWN: usize = 2;
+
+/// What a run has shown.
+pub struct Report {
+    pub device: String,
+    /// What it was run on.
+    pub opening: Vec<String>,
+    /// How many tasks were asked for.
+    pub asked: u64,
+    /// How many were submitted, ended and checked.
+    pub tasks: u64,
+    pub seconds: f64,
+    /// Latency of single tasks, without and with other work.
+    pub idle: Quantiles,
+    pub busy: Quantiles,
+    pub snapshot: Snapshot,
+    /// What tasks printed.
+    pub lines: Vec<String>,
+    pub tally: Tally,
+    pub interrupted: bool,
+}
+
+/// What it runs on, said before it runs.
+pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
+    let placement = if layout.placement == Placement::Near { "near" } else { "far" };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = ALL as usize + 1;
+    let mut lines = vec![
+        machine::about(),
+        format!("{}: {}", caps.name, caps.about),
+        format!(
+            "one kernel of {} groups of {} {} with {placement} rings, launched in {:.1} ms",
+            layout.groups,
+            layout.lanes,
+            if layout.lanes == 1 { "lane" } else { "lanes" },
+            launched.as_secs_f64() * 1e3
+        ),
+        format!(
+            "{ALL} threads of {} tenants feed it {} tasks, and one measures",
+            TENANTS.len(),
+            HumanCount(tasks)
+        ),
+    ];
+    let at_work = threads + if caps.name.starts_with("cuda") { 0 } else { layout.groups as usize };
+    if at_work > cores {
+        lines.push(format!(
+            "{at_work} threads share {cores} cores: latencies under load have much of the scheduler in them"
+        ));
+    }
+    lines
+}
+
+/// Holds the kernel's own counts against what was submitted. Lines were printed, the sampler's tasks came on top.
+pub fn counted(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): (u64, u64, u64)) {
+    tally.ran[0] += sampled;
+    let of = |counts: &[Count]| counts.iter().map(|count| count.count).sum::<u64>();
+    for (at, (op, _)) in ROWS.iter().enumerate() {
+        let (found, expect) = (ran(snapshot, op), tally.ran[at]);
+        if found != expect {
+            tally.wrong(format!("the kernel counts {found} of {op}, and {expect} were submitted"));
+        }
+    }
+    let [n, sum, squares] = tally.epochs;
+    if (sum, squares) != (n * (n + 1) / 2, n * (n + 1) * (2 * n + 1) / 6) {
+        tally.wrong(format!("{n} fences did not find each epoch from 1 to {n} once"));
+    }
+    for (what, found, expect) in [
+        ("tasks that ended", snapshot.done, tasks + sampled),
+        ("tasks of all tenants", of(&snapshot.tenants), tasks + sampled),
+        ("tasks of all priorities", of(&snapshot.priorities), tasks + sampled),
+        ("fences passed", snapshot.epoch, n as u64),
+        ("printed lines", lines, tally.printed),
+        ("checks that failed", snapshot.checks, 0),
+    ] {
+        if found != expect {
+            tally.wrong(format!("{what}: {found}, expected {expect}"));
+        }
+    }
+}
+
+/// How often the kernel says that it ran an opcode.
+fn ran(snapshot: &Snapshot, op: &pelton::Opcode) -> u64 {
+    let name = name(op);
+    snapshot.opcodes.iter().find(|count| count.name == name).map_or(0, |count| count.count)
+}
+
+fn name(op: &pelton::Opcode) -> String {
+    match *op {
+        super::kernel::MIX => "mix".into(),
+        super::kernel::SUM => "sum".into(),
+        op => op.to_string(),
+    }
+}
+
+impl Report {
+    fn rate(&self) -> f64 {
+        self.tasks as f64 / self.seconds.max(1e-9)
+    }
+
+    /// For people.
+    pub fn print(&self, term: &Term) -> Result<(), Error> {
+        let head = |text: &str| term.line(format_args!("\n{}", term.paint(Role::Strong, text)));
+        head("opcode              ran  checked")?;
+        for (op, how) in ROWS.iter().filter(|row| ran(&self.snapshot, &row.0) > 0) {
+            term.line(format_args!(
+                "{:<13} {:>9}  {how}",
+                name(op),
+                HumanCount(ran(&self.snapshot, op)).to_string()
+            ))?;
+        }
+        head("refused, as they must be, with memory unchanged")?;
+        for (fault, count) in &self.tally.faults {
+            term.line(format_args!("{:>23}  {fault}", HumanCount(*count).to_string()))?;
+        }
+        head("tenants and priorities")?;
+        for count in self.snapshot.tenants.iter().chain(&self.snapshot.priorities) {
+            term.line(format_args!("{:<13} {:>9}", count.name, HumanCount(count.count).to_string()))?;
+        }
+        for line in self.lines.iter().take(SHOWN) {
+            term.line(format_args!("printed: {line}"))?;
+        }
+        head("one task, submitted alone and waited for        p50        p99      p99.9        max")?;
+        latency("with nothing else to do", self.idle, term)?;
+        latency("while the others feed", self.busy, term)?;
+        self.verdict(term)
+    }
+
+    fn verdict(&self, term: &Term) -> Result<(), Error> {
+        let tasks = HumanCount(self.tasks);
+        term.line(format_args!(
+            "\n{tasks} tasks in {:.2} s: {:.2} million a second, each made, run and checked",
+            self.seconds,
+            self.rate() / 1e6
+        ))?;
+        if self.interrupted {
+            term.line(format_args!(
+                "interrupted: {} of {} tasks were submitted",
+                tasks,
+                HumanCount(self.asked)
+            ))?;
+        }
+        match self.tally.wrong {
+            0 => term.line(format_args!(
+                "{}: every result, every word of both tenants' memory, every count",
+                term.paint(Role::Good, "right")
+            )),
+            n => term.line(format_args!("{}: {} differences", term.paint(Role::Bad, "wrong"), HumanCount(n))),
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "device": self.device,
+            "about": self.opening,
+            "asked": self.asked,
+            "tasks": self.tasks,
+            "seconds": self.seconds,
+            "tasks_per_s": self.rate(),
+            "idle": self.idle,
+            "busy": self.busy,
+            "faults": self.tally.faults,
+            "printed": self.lines.len(),
+            "wrong": self.tally.wrong,
+            "interrupted": self.interrupted,
+            "snapshot": self.snapshot,
+        })
+    }
+}
+
+fn latency(what: &str, of: Quantiles, term: &Term) -> Result<(), Error> {
+    let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
+    let what = format!("{what} ({} samples)", of.samples);
+    let [p50, p99, p999, max] = [of.p50_ns, of.p99_ns, of.p999_ns, of.max_ns].map(us);
+    term.line(format_args!("{what:<40} {p50:>10} {p99:>10} {p999:>10} {max:>10}"))
+}

@@ -1,0 +1,340 @@
+//! What feeders ask for, and what must come of it.
+//!
+//! A feeder has a few *areas* of its tenant's data, and one span of tasks under way in each. The tasks of a span may run in any
+//! order, so each has words of its own in the area, and the host knows what they hold once the span has ended. All spans
+//! add to one common word; there it knows only that each count is found once.
+
+use pelton::protocol::fault::{Code, Fault};
+use pelton::protocol::packed::Packed;
+use pelton::{Opcode, Priority, Task, TaskError};
+
+use super::kernel::{DATA, MIX, NOBODYS, SUM};
+use super::tally::Tally;
+
+/// The most tasks of a span.
+pub const SPAN: usize = 256;
+/// Areas of a feeder.
+pub const AREAS: usize = 4;
+/// Words of the table at the beginning of a tenant's data.
+pub const TABLE: u32 = 1024;
+/// Words of an area: two counts, and four words for each task of a span.
+pub const AREA: u32 = HEAD + OWN * SPAN as u32;
+
+const HEAD: u32 = 2;
+const OWN: u32 = 4;
+/// The word that tasks count in, and that those in packed slots do.
+const COUNT: u32 = 0;
+const PACKED: u32 = 1;
+/// Words that one group-wide task adds up.
+const WIDE: u32 = 64;
+/// Every so many spans have a task that must be refused, and one that prints.
+const FAULTS: u64 = 16;
+const PRINTS: u64 = 1024;
+
+/// What tasks there are in a span, over and over; the last is a fence.
+const PATTERN: [Kind; 32] = {
+    use Kind::*;
+    [
+        Add, Store, Load, Mix, Add, Swap, Copy, Mix, Add, Store, Load, Packed, Add, Swap, Mix, Sum, Add,
+        Store, Load, Mix, Add, Swap, Copy, Packed, Add, Store, Load, Mix, Add, Store, Swap, Mix,
+    ]
+};
+
+/// How urgent spans are, over and over.
+const URGENCY: [Priority; 8] = {
+    use Priority::*;
+    [Normal, Normal, High, Normal, Low, Normal, Critical, Idle]
+};
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Add,
+    Store,
+    Load,
+    Swap,
+    Copy,
+    Mix,
+    Sum,
+    Packed,
+}
+
+/// What must come of a task.
+#[derive(Clone, Copy, Debug)]
+enum Expect {
+    /// This result.
+    Result(u32),
+    /// A count of this span that no other task has found.
+    Count,
+    /// Refused like this.
+    Fault(Fault),
+    /// An epoch that no other fence has found.
+    Epoch,
+    /// Printed or lost: 1 or 0.
+    Printed,
+}
+
+/// `mix.pel`, in Rust.
+pub fn mix(x: u32) -> u32 {
+    (0..3).fold(x, |a, _| {
+        let c = (a ^ a >> 16).wrapping_mul(0x7feb_352d);
+        let e = (c ^ c >> 15).wrapping_mul(0x846c_a68b);
+        e ^ e >> 16
+    })
+}
+
+/// The table that every tenant's data begins with.
+pub struct Table {
+    pub words: Vec<u32>,
+    /// The sum of all words before.
+    before: Vec<u32>,
+}
+
+impl Table {
+    pub fn new() -> Self {
+        let words: Vec<u32> = (0..TABLE).map(mix).collect();
+        let sum = |sum: &mut u32, x: &u32| {
+            let before = *sum;
+            *sum = before.wrapping_add(*x);
+            Some(before)
+        };
+        let before = words.iter().chain([&0]).scan(0, sum).collect();
+        Table { words, before }
+    }
+
+    fn sum(&self, from: u32, count: u32) -> u32 {
+        self.before[(from + count) as usize].wrapping_sub(self.before[from as usize])
+    }
+}
+
+/// A feeder's area: what its words hold once its span has ended, and what is under way.
+pub struct Area {
+    /// Where it begins in the tenant's data.
+    pub first: u32,
+    /// Where its observables begin.
+    pub observable: u32,
+    pub words: Vec<u32>,
+    pub observables: Vec<u32>,
+    pub tasks: Vec<Task>,
+    expects: Vec<Expect>,
+    /// Counts of this span: the first, how many, and which were found.
+    counts: (u32, u32, [u64; SPAN / 64]),
+    seed: u32,
+}
+
+impl Area {
+    pub fn new(first: u32, observable: u32) -> Self {
+        Area {
+            first,
+            observable,
+            words: vec![0; AREA as usize],
+            observables: vec![0; SPAN],
+            tasks: Vec::with_capacity(SPAN),
+            expects: Vec::with_capacity(SPAN),
+            counts: (0, 0, [0; SPAN / 64]),
+            seed: first,
+        }
+    }
+
+    /// Makes the tasks of the next span: `number` counts the spans of a feeder.
+    pub fn fill(&mut self, len: usize, (feeder, number): (u32, u64), table: &Table, tally: &mut Tally) {
+        self.tasks.clear();
+        self.expects.clear();
+        self.counts = (self.words[COUNT as usize], 0, [0; SPAN / 64]);
+        for k in 0..len as u32 {
+            let (task, expect) = match k {
+                k if k as usize == len - 1 => {
+                    (Task::new(Opcode::BATCH_FENCE).args([k, number as u32]), Expect::Epoch)
+                }
+                17 if number.is_multiple_of(FAULTS) => self.fault(number / FAULTS, feeder, tally),
+                18 if number.is_multiple_of(PRINTS) => {
+                    (Task::new(Opcode::PRINTF).args([1, feeder, number as u32]), Expect::Printed)
+                }
+                _ => self.make(PATTERN[k as usize % PATTERN.len()], k, table, tally),
+            };
+            tally.ran(task.op);
+            self.tasks.push(task.priority(URGENCY[number as usize % URGENCY.len()]));
+            self.expects.push(expect);
+        }
+    }
+
+    /// A task, and what must come of it.
+    fn make(&mut self, kind: Kind, k: u32, table: &Table, tally: &mut Tally) -> (Task, Expect) {
+        self.seed = self.seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        let value = self.seed ^ self.seed >> 15;
+        let own = (HEAD + OWN * k) as usize;
+        let at = self.first + own as u32;
+        match kind {
+            Kind::Add => {
+                self.words[COUNT as usize] = self.words[COUNT as usize].wrapping_add(1);
+                self.counts.1 += 1;
+                (Task::new(Opcode::ATOMIC_ADD).args([1, self.first + COUNT]), Expect::Count)
+            }
+            Kind::Store => {
+                self.words[own] = value;
+                (Task::new(Opcode::STORE_U32).args([value, at]), Expect::Result(0))
+            }
+            Kind::Load => {
+                let found = table.words[(value % TABLE) as usize];
+                self.observables[k as usize] = found;
+                (
+                    Task::new(Opcode::LOAD_U32).args([value % TABLE, self.observable + k]),
+                    Expect::Result(found),
+                )
+            }
+            Kind::Swap => {
+                let old = self.words[own];
+                // One in four expects something else, and must change nothing.
+                let expected = if value.is_multiple_of(4) { !old } else { old };
+                if expected == old {
+                    self.words[own] = value;
+                }
+                (Task::new(Opcode::COMPARE_SWAP).args([at, expected, value]), Expect::Result(old))
+            }
+            Kind::Copy => {
+                let from = value % (TABLE - OWN);
+                let source = &table.words[from as usize..(from + OWN) as usize];
+                self.words[own..own + OWN as usize].copy_from_slice(source);
+                (Task::new(Opcode::MEMCPY).args([from, at, OWN]), Expect::Result(0))
+            }
+            Kind::Mix => (Task::new(MIX).args([value]), Expect::Result(mix(value))),
+            Kind::Sum => {
+                let from = value % (TABLE - WIDE);
+                (Task::new(SUM).args([from, WIDE]), Expect::Result(table.sum(from, WIDE)))
+            }
+            Kind::Packed => {
+                self.words[own] = value;
+                (self.packed(value, at, tally), Expect::Result(mix(value)))
+            }
+        }
+    }
+
+    /// Three in one: a count, a store, a mixed word.
+    fn packed(&mut self, value: u32, at: u32, tally: &mut Tally) -> Task {
+        let inside = at < DATA;
+        self.words[PACKED as usize] = self.words[PACKED as usize].wrapping_add(1);
+        let mut packed = Packed::new();
+        let count = [1, self.first + PACKED];
+        for (op, args) in
+            [(Opcode::ATOMIC_ADD, &count[..]), (Opcode::STORE_U32, &[value, at]), (MIX, &[value])]
+        {
+            packed.push(op, args).expect("three small tasks fit");
+            if inside || op != MIX {
+                tally.ran(op);
+            }
+        }
+        Task::try_from(&packed).expect("it is not empty")
+    }
+
+    /// A task that must be refused and leave memory as it is.
+    fn fault(&mut self, which: u64, feeder: u32, tally: &mut Tally) -> (Task, Expect) {
+        let whole = |code| Expect::Fault(Fault { code, inner: 0 });
+        match which % 5 {
+            0 => (Task::new(Opcode::STORE_U32).args([u32::MAX, DATA]), whole(Code::REGION)),
+            1 => (Task::new(Opcode::ATOMIC_ADD).args([1, u32::MAX]), whole(Code::REGION)),
+            2 => (Task::new(Opcode::MEMCPY).args([DATA - 3, self.first, 4]), whole(Code::REGION)),
+            3 => {
+                let code = if super::feed::tenant(feeder) == 0 { Code::UNKNOWN } else { Code::DENIED };
+                (Task::new(NOBODYS), whole(code))
+            }
+            // The first of three has run, the second strays, the third does not run.
+            _ => (self.packed(7, DATA + 5, tally), Expect::Fault(Fault { code: Code::REGION, inner: 1 })),
+        }
+    }
+
+    /// Checks the result of a task.
+    pub fn check(&mut self, k: usize, found: Result<u32, TaskError>, tally: &mut Tally) {
+        let well = match (self.expects[k], found) {
+            (Expect::Result(expected), Ok(found)) => found == expected,
+            (Expect::Count, Ok(found)) => {
+                let (first, count, seen) = &mut self.counts;
+                let nth = found.wrapping_sub(*first);
+                let bit = 1 << (nth % 64);
+                nth < *count && {
+                    let word = &mut seen[(nth / 64) as usize];
+                    let new = *word & bit == 0;
+                    *word |= bit;
+                    new
+                }
+            }
+            (Expect::Fault(expected), Err(TaskError::Fault(fault))) => {
+                *tally.faults.entry(fault.to_string()).or_default() += 1;
+                fault == expected
+            }
+            (Expect::Epoch, Ok(found)) => {
+                let found = u128::from(found);
+                tally.epochs.iter_mut().zip([1, found, found * found]).for_each(|(sum, more)| *sum += more);
+                true
+            }
+            (Expect::Printed, Ok(found)) => {
+                tally.printed += u64::from(found);
+                found < 2
+            }
+            _ => false,
+        };
+        if !well {
+            let Task { op, args, .. } = self.tasks[k];
+            tally.wrong(format!("{op} {args:?} gave {found:?}, expected {:?}", self.expects[k]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device must give for each task of a span, counts and epochs in order.
+    fn right(area: &Area) -> Vec<Result<u32, TaskError>> {
+        let mut count = area.counts.0;
+        let mut one = |expect: &Expect| match *expect {
+            Expect::Result(found) => Ok(found),
+            Expect::Count => {
+                count += 1;
+                Ok(count - 1)
+            }
+            Expect::Fault(fault) => Err(TaskError::Fault(fault)),
+            Expect::Epoch | Expect::Printed => Ok(1),
+        };
+        area.expects.iter().map(&mut one).collect()
+    }
+
+    fn area() -> Area {
+        let mut area = Area::new(TABLE, 1);
+        area.fill(SPAN, (0, 0), &Table::new(), &mut Tally::default());
+        area
+    }
+
+    #[test]
+    fn what_is_right_passes() {
+        let (mut area, mut tally) = (area(), Tally::default());
+        for (k, result) in right(&area).into_iter().enumerate() {
+            area.check(k, result, &mut tally);
+        }
+        assert_eq!(tally.wrongs, [""; 0]);
+        assert_eq!((tally.faults.len(), tally.printed, tally.epochs), (1, 1, [1; 3]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_found() {
+        let results = right(&area());
+        // The fence and what prints are checked at the end.
+        for k in (0..SPAN - 1).filter(|k| *k != 18) {
+            for result in [results[k].map(|x| x ^ 1 << 31), Err(TaskError::Lost), Ok(77)] {
+                if result == results[k] {
+                    continue;
+                }
+                let (mut area, mut tally) = (area(), Tally::default());
+                area.check(k, result, &mut tally);
+                assert_eq!(tally.wrong, 1, "{:?}: {result:?}", area.tasks[k]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_that_comes_twice_is_found() {
+        let (mut area, mut tally) = (area(), Tally::default());
+        for k in [0, 4] {
+            area.check(k, Ok(3), &mut tally);
+        }
+        assert_eq!(tally.wrong, 1);
+    }
+}
