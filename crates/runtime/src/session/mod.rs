@@ -1,6 +1,6 @@
 //! A live kernel: launched once, fed while it runs, stopped when told to.
 //!
-//! [`Session::launch`] assembles the kernel of a [`Spec`](crate::kernel::Spec), gives it its memory and starts it. Threads take a
+//! [`Session::launch`] assembles the kernel of a [`Spec`], gives it its memory and starts it. Threads take a
 //! [`Producer`] each and submit tasks; a [`Ticket`] says how a task ended. Between submit and done nothing allocates and nothing
 //! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record.
 //!

@@ -47,7 +47,7 @@ const UNITS: &[(&str, u128)] =
 /// A time in the greatest unit, up to seconds, of which it is a whole number.
 pub(super) fn time(time: Duration) -> String {
     let ns = time.as_nanos();
-    let whole = UNITS[1..].iter().find(|(_, of)| ns % of == 0);
+    let whole = UNITS[1..].iter().find(|(_, of)| ns.is_multiple_of(*of));
     whole.map_or_else(|| format!("{ns}ns"), |(unit, of)| format!("{}{unit}", ns / of))
 }
 
