@@ -9,6 +9,7 @@ mod echo;
 pub mod machine;
 mod row;
 mod session;
+mod soak;
 
 use std::path::PathBuf;
 
@@ -30,6 +31,7 @@ enum Group {
     /// Parsing, validating, optimising and compiling
     Compile,
     Session(session::Args),
+    Soak(soak::Args),
 }
 
 /// Measure something, and print a table
@@ -39,6 +41,7 @@ Examples:
   pelton bench device
   pelton bench echo --json rows.jsonl
   pelton bench session --device cpu --quick
+  pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench device --only hash")]
 pub struct Args {
     /// What to measure
@@ -61,6 +64,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         Group::Device => device::run(&args.only, term)?,
         Group::Echo => echo::run(&args.only, term)?,
         Group::Compile => compile::run(&args.only)?,
+        Group::Soak(group) => soak::run(group, term)?,
         Group::Session(group) => session::run(group, &args.only, term)?,
     };
     if rows.is_empty() && !stop::pressed() {

@@ -1,0 +1,104 @@
+//! Tasks that can be told apart: every argument follows from the task's number, in Rust and in the kernel.
+//!
+//! A number is a producer and a position of 64 bits, which stand in the first two arguments. The other ten are the number
+//! mixed with their place, so a word of another task, or of another lap of the ring, is found out wherever it stands. The
+//! result is the number mixed once more: the host, which knows what it sent where, finds out a line that is whole but
+//! not the one meant.
+
+use pelton::ir::builder::{Body, Val};
+use pelton::kernel::{Draft, Slot};
+use pelton::{Handler, Opcode, Region, Task};
+
+/// The bits of a number above the position.
+const PRODUCER: u32 = 56;
+/// What the handler says of an argument that is not its task's.
+pub const WRONG: u32 = 0x100;
+/// The arguments that are mixed.
+const MIXED: std::ops::Range<u32> = 2..12;
+
+const A: u32 = 0x9e37_79b1;
+const B: u32 = 0x85eb_ca77;
+const C: u32 = 0x27d4_eb2f;
+const D: u32 = 0x2c1b_3c6d;
+
+/// The number of a producer's task.
+#[inline]
+pub fn number(producer: u32, position: u64) -> u64 {
+    u64::from(producer) << PRODUCER | position & ((1 << PRODUCER) - 1)
+}
+
+/// What all arguments of a task have in common.
+#[inline]
+fn seed(number: u64) -> u32 {
+    (number as u32).wrapping_mul(A) ^ ((number >> 32) as u32).wrapping_mul(B).rotate_left(15)
+}
+
+#[inline]
+fn mix(seed: u32, place: u32) -> u32 {
+    let x = seed.wrapping_add(place.wrapping_mul(C));
+    (x ^ x >> 15).wrapping_mul(D)
+}
+
+/// The task of a number.
+#[inline]
+pub fn task(op: Opcode, number: u64) -> Task {
+    let seed = seed(number);
+    let args = std::array::from_fn(|k| match k as u32 {
+        0 => number as u32,
+        1 => (number >> 32) as u32,
+        k => mix(seed, k),
+    });
+    Task::new(op).args::<12>(args)
+}
+
+/// What it must give.
+#[inline]
+pub fn result(number: u64) -> u32 {
+    mix(seed(number), MIXED.end)
+}
+
+/// What it adds to the sum.
+#[inline]
+pub fn share(number: u64) -> u32 {
+    mix(seed(number), MIXED.start)
+}
+
+/// Mixes in the kernel.
+fn mixed<'b>(f: &'b Body<'b>, seed: Val<'b, u32>, place: u32) -> Val<'b, u32> {
+    let x = seed + f.lit(place.wrapping_mul(C));
+    (x ^ (x >> 15)) * D
+}
+
+/// The same in the kernel: looks at every argument, adds one of them to word 0 of `data`, and gives the result.
+fn build(slot: Slot<'_>) {
+    let f = slot.body();
+    let (low, high) = (slot.arg(0), slot.arg(1));
+    let seed = (low * A) ^ f.rotl(high * B, 15);
+    let mut wrong = f.lit(0);
+    for place in MIXED {
+        wrong = wrong | (slot.arg(place) ^ mixed(f, seed, place));
+    }
+    f.when(wrong.ne(0), || slot.fault(WRONG));
+    slot.atomic_add(0, slot.arg(MIXED.start));
+    slot.finish(mixed(f, seed, MIXED.end));
+}
+
+/// The handler.
+pub fn handler(op: Opcode, regions: &[Region]) -> Handler {
+    Draft::new(op).name("mark").regions(regions).build(build)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_share_no_argument() {
+        let op = Opcode::user(8).unwrap();
+        for position in [0, 4095, u64::from(u32::MAX)] {
+            let (a, b) = (task(op, number(1, position)), task(op, number(1, position + 1)));
+            assert!((2..12).all(|k| a.args[k] != b.args[k]));
+            assert_ne!(result(number(1, position)), result(number(2, position)));
+        }
+    }
+}
