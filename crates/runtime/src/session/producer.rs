@@ -73,6 +73,12 @@ impl Producer {
         self.tenant
     }
 
+    /// Whether a task could be submitted if there were room for it. What a fence reaches is seen only then.
+    #[inline]
+    pub fn check(&self, task: &Task) -> Result<(), SubmitError> {
+        self.level(std::iter::once(*task)).map(|_| ())
+    }
+
     /// Submits a task.
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
@@ -99,7 +105,7 @@ impl Producer {
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
     ) -> Result<(u32, u64, u64), SubmitError> {
         let wanted = tasks.len() as u64;
-        let (level, fence) = self.check(tasks.clone())?;
+        let (level, fence) = self.level(tasks.clone())?;
         let stripe = self.room(level, wanted, fence)?;
         let place = (level * self.core.layout.stripes + stripe) as usize;
         let number = self.core.stripe(level * self.core.layout.producers + self.index, stripe);
@@ -123,7 +129,7 @@ impl Producer {
     /// Checks tasks before any is visible: their level, and how far back the first fence reaches that does not find enough
     /// tasks before it in the batch.
     #[inline]
-    fn check(&self, tasks: impl Iterator<Item = Task>) -> Result<(u32, Option<u32>), SubmitError> {
+    fn level(&self, tasks: impl Iterator<Item = Task>) -> Result<(u32, Option<u32>), SubmitError> {
         let levels = self.core.layout.levels;
         let (mut priority, mut fence) = (None, None);
         for (at, task) in tasks.enumerate() {

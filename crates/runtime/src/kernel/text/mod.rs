@@ -11,7 +11,7 @@
 //! share = 100                            # percent of the device
 //! lease = "10s"                          # ns, us, ms, s or m
 //! fuel = 1048576
-//! formats = ["sum {} of {}"]             # what PRINTF says
+//! formats = ["sum {} of {}"]             # what PRINTF says, by format id from 1 on
 //!
 //! [geometry]
 //! slots = 4096

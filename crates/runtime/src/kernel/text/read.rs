@@ -103,7 +103,8 @@ impl Reader<'_> {
             }
         };
         table.finish();
-        let handler = Handler::of(op?, name?.into(), module?);
+        // One whose text is wrong is still one that tenants can be allowed.
+        let handler = Handler::of(op?, name?.into(), module.unwrap_or_default());
         Some(handler.width(width).visible(visible).class(class))
     }
 
