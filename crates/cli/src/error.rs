@@ -19,6 +19,9 @@ pub enum Error {
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[source] io::Error),
+    /// Standard input cannot be read.
+    #[error("cannot read standard input: {0}")]
+    Input(#[source] io::Error),
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),

@@ -14,6 +14,7 @@ use pelton_filetest::near::hint;
 use pelton_ir::interp::{End, LoadError};
 use pelton_ir::module::{BufferDecl, Module, Place, Site};
 use pelton_ir::text::Diagnostic;
+use pelton_ir::types::Type;
 use pelton_ir::valid::Valid;
 use serde_json::{Map, Value, json};
 
@@ -176,7 +177,7 @@ fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), Error> {
 }
 
 /// Refuses a path that cannot be written before the kernel runs, not after.
-fn writable(path: &Path) -> Result<(), Error> {
+pub(crate) fn writable(path: &Path) -> Result<(), Error> {
     let fail = |source| Error::Write { path: path.into(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     fs::metadata(folder.unwrap_or(".".as_ref())).map_err(fail)?;
@@ -190,16 +191,23 @@ type Bound<'a> = (&'a BufferDecl, &'a Data);
 fn write<'a>(args: &Args, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
     for (decl, data) in results {
         for (_, path) in args.outs.iter().filter(|(name, _)| *name == decl.name) {
-            let written = fs::File::create(path).and_then(|file| {
-                let mut file = BufWriter::new(file);
-                let size = Data::size(data.elem()) as usize;
-                data.iter().try_for_each(|c| file.write_all(&c.bits().to_le_bytes()[..size]))?;
-                file.flush()
-            });
-            written.map_err(|source| Error::Write { path: path.clone(), source })?;
+            save(path, data.elem(), data.iter().map(|c| c.bits()))?;
         }
     }
     Ok(())
+}
+
+/// Writes words to a file, least byte first.
+pub(crate) fn save(path: &Path, elem: Type, words: impl Iterator<Item = u64>) -> Result<(), Error> {
+    let size = Data::size(elem) as usize;
+    let written = fs::File::create(path).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        for word in words {
+            file.write_all(&word.to_le_bytes()[..size])?;
+        }
+        file.flush()
+    });
+    written.map_err(|source| Error::Write { path: path.into(), source })
 }
 
 /// Whether a buffer is to be shown: the kernel may have written it, and `--out` does not take it.

@@ -10,9 +10,11 @@ mod error;
 mod exec;
 mod fmt;
 mod json;
+mod kernel;
 mod launch;
 mod ops;
 mod opt;
+mod run;
 mod source;
 mod stop;
 mod term;
@@ -42,6 +44,7 @@ Examples:
   pelton demo
   pelton check kernels/*.pel
   pelton exec add.pel --lanes 4 --buffer 'x=[1 2 3 4]' --buffer y=iota:4
+  pelton run examples/run/spec.toml < examples/run/tasks.jsonl
   pelton test filetests
 
 Exit status:
@@ -58,6 +61,8 @@ enum Command {
     Fmt(fmt::Args),
     Opt(opt::Args),
     Exec(exec::Args),
+    Run(run::Args),
+    Kernel(kernel::Args),
     Test(test::Args),
     Emit(emit::Args),
     Devices(devices::Args),
@@ -98,6 +103,8 @@ fn main() -> ExitCode {
         Command::Fmt(args) => fmt::run(&args, &term),
         Command::Opt(args) => opt::run(&args, &term),
         Command::Exec(args) => exec::run(args, &term),
+        Command::Run(args) => run::run(&args, &term),
+        Command::Kernel(args) => kernel::run(&args, &term),
         Command::Test(args) => test::run(&args, &term),
         Command::Emit(args) => emit::run(&args, &term),
         Command::Devices(args) => devices::run(&args, &term),

@@ -76,8 +76,13 @@ impl Term {
     pub fn error(&self, error: &Error) {
         match error {
             Error::Report(report) => self.note(report.trim_end()),
-            error => self.note(format!("{}: {error}", paint(self.err_color, Role::Bad, "error"))),
+            error => self.wrong(error),
         }
+    }
+
+    /// Writes to standard error that something is wrong.
+    pub fn wrong(&self, what: impl Display) {
+        self.note(format_args!("{}: {what}", paint(self.err_color, Role::Bad, "error")));
     }
 
     /// A text on standard output in its role.

@@ -1,0 +1,73 @@
+//! `pelton kernel`: the module that a spec assembles to.
+
+use std::path::PathBuf;
+
+use pelton::Spec;
+use pelton::kernel::{Assembled, TextError, assemble};
+use pelton_device::{Placement, open};
+use pelton_ir::text;
+
+use crate::Status;
+use crate::error::Error;
+use crate::source::{Source, is_stdin};
+use crate::term::Term;
+
+/// Print the kernel that a spec assembles to
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton kernel examples/run/spec.toml               the module, with a line about it on standard error
+  pelton kernel spec.toml --device reference | pelton check -
+  pelton kernel spec.toml --whole                    the spec itself, with everything that it leaves out
+
+What a spec says: the documentation of pelton::kernel::text, and examples/run/spec.toml.")]
+pub struct Args {
+    /// The spec, in TOML; `-` is standard input
+    spec: PathBuf,
+
+    /// What to assemble it for; `pelton devices` lists what there is
+    #[arg(long, short, value_name = "NAME", default_value = "auto")]
+    device: String,
+
+    /// Print the spec whole instead: every key, and the text of every handler
+    #[arg(long)]
+    whole: bool,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    let spec = if is_stdin(&args.spec) {
+        Source::read(&args.spec)?.text.parse().map_err(|error| refused(&error, term))?
+    } else {
+        read(&args.spec, term)?
+    };
+    if args.whole {
+        term.text(&spec.to_string())?;
+        return Ok(Status::Fine);
+    }
+    let device = open(&args.device)?;
+    let caps = device.caps();
+    let Assembled { module, layout } = assemble(&spec, caps).map_err(pelton::Error::from)?;
+    term.text(&text::print(&module))?;
+    let place = if layout.placement == Placement::Near { "near" } else { "far" };
+    term.note(format_args!(
+        "for {}: {} {place} rings of {} slots, {} groups of {} lanes",
+        caps.name,
+        layout.rings.len(),
+        layout.slots(),
+        layout.groups,
+        layout.lanes,
+    ));
+    Ok(Status::Fine)
+}
+
+/// Reads a spec; what is wrong with it is an error that shows it.
+pub fn read(path: &std::path::Path, term: &Term) -> Result<Spec, Error> {
+    Spec::read(path).map_err(|error| refused(&error, term))
+}
+
+fn refused(error: &TextError, term: &Term) -> Error {
+    match error {
+        TextError::Wrong(_) => Error::Report(error.render(term.err_color)),
+        _ => Error::Wrong(error.to_string()),
+    }
+}

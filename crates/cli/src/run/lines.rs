@@ -1,0 +1,117 @@
+//! Standard input as chunks of whole lines, read by a thread so that nobody else waits for it.
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Bytes that are asked for at once.
+const CHUNK: usize = 1 << 16;
+
+/// Chunks that may wait to be taken.
+const AHEAD: usize = 4;
+
+/// Bytes of a line; a longer one is cut after the next byte.
+pub const LONGEST: usize = 1 << 16;
+
+/// Whole lines; the last one of all may lack its end.
+pub type Chunk = io::Result<Vec<u8>>;
+
+/// Chunks as they come.
+pub type Chunks = Receiver<Chunk>;
+
+/// Starts reading.
+pub fn read(input: impl Read + Send + 'static) -> io::Result<Chunks> {
+    let (send, chunks) = sync_channel(AHEAD);
+    std::thread::Builder::new().name("pelton-lines".into()).spawn(move || {
+        if let Err(error) = copy(input, &send) {
+            // Nobody listens any more if this fails.
+            let _ = send.send(Err(error));
+        }
+    })?;
+    Ok(chunks)
+}
+
+fn copy(mut input: impl Read, to: &SyncSender<Chunk>) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    // Whether the line in hand is too long, and the rest of it is passed over.
+    let mut over = false;
+    loop {
+        let old = bytes.len();
+        bytes.resize(old + CHUNK, 0);
+        let read = match input.read(&mut bytes[old..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                bytes.truncate(old);
+                continue;
+            }
+            read => read?,
+        };
+        bytes.truncate(old + read);
+        if read == 0 {
+            // What is left is the last line.
+            if !bytes.is_empty() {
+                let _ = to.send(Ok(bytes));
+            }
+            return Ok(());
+        }
+        if over {
+            let Some(end) = bytes[old..].iter().position(|b| *b == b'\n') else {
+                bytes.truncate(old);
+                continue;
+            };
+            bytes.drain(old..old + end);
+            over = false;
+        }
+        let Some(end) = bytes.iter().rposition(|b| *b == b'\n') else {
+            over = bytes.len() > LONGEST;
+            bytes.truncate(LONGEST + 1);
+            continue;
+        };
+        let rest = bytes.split_off(end + 1);
+        if to.send(Ok(std::mem::replace(&mut bytes, rest))).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a few bytes at a time.
+    struct Slow(Vec<u8>, usize);
+
+    impl Read for Slow {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let some = self.1.min(self.0.len()).min(to.len());
+            to[..some].copy_from_slice(&self.0[..some]);
+            self.0.drain(..some);
+            Ok(some)
+        }
+    }
+
+    fn lines(text: &[u8], step: usize) -> Vec<usize> {
+        let chunks = read(Slow(text.into(), step)).expect("a thread starts");
+        let mut all = Vec::new();
+        for chunk in chunks {
+            let chunk = chunk.expect("it can be read");
+            all.extend(chunk.split_inclusive(|b| *b == b'\n').map(|line| line.trim_ascii_end().len()));
+        }
+        all
+    }
+
+    #[test]
+    fn lines_stay_whole() {
+        for step in [1, 2, 3, 7, 100] {
+            assert_eq!(lines(b"a\nbcd\n\nef", step), [1, 3, 0, 2], "{step} at a time");
+        }
+        assert!(lines(b"", 1).is_empty());
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory() {
+        let mut text = vec![b'x'; 5 * LONGEST];
+        text.extend(b"\nok\n");
+        for step in [1000, 10 * LONGEST] {
+            assert_eq!(lines(&text, step), [LONGEST + 1, 2], "{step} at a time");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A line of JSON as a task.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use pelton::kernel::TenantId;
+use pelton::protocol::opcode::TABLE;
+use pelton::protocol::slot;
+use pelton::{Opcode, Priority, Spec, Task, Tenant};
+use pelton_filetest::near::hint;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+
+use super::lines::LONGEST;
+
+/// What the lines of a run can name.
+pub struct Names {
+    /// Handlers, then what is built in.
+    ops: Vec<(String, Opcode)>,
+    /// The same, as JSON writes them.
+    quoted: Vec<String>,
+    tenants: Vec<Tenant>,
+}
+
+/// A line that was understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// What to submit.
+    pub task: Task,
+    /// For whom.
+    pub tenant: TenantId,
+}
+
+impl Names {
+    pub fn new(spec: &Spec) -> Self {
+        let own = spec.handlers.iter().map(|h| (h.name.clone(), h.op));
+        let ops: Vec<_> = own.chain(TABLE.iter().map(|row| (row.name.into(), row.opcode))).collect();
+        let quoted = ops.iter().map(|(name, _)| serde_json::Value::from(name.as_str()).to_string()).collect();
+        Names { ops, quoted, tenants: spec.tenants.clone() }
+    }
+
+    /// An opcode as JSON writes it: its name, or its number if it has none.
+    pub fn quoted(&self, op: Opcode) -> Result<&str, u32> {
+        let at = self.ops.iter().position(|(_, of)| *of == op);
+        at.map(|at| self.quoted[at].as_str()).ok_or(op.code())
+    }
+
+    /// What a line asks for, or what is wrong with it.
+    pub fn order(&self, line: &[u8]) -> Result<Order, String> {
+        if line.len() > LONGEST {
+            return Err(format!("it has more than the {LONGEST} bytes that a line may have"));
+        }
+        let Line { op, args, tenant, priority } = serde_json::from_slice(line).map_err(clause)?;
+        let mut task = Task::new(self.op(&op)?);
+        task.args = args.0;
+        if let Some(priority) = priority {
+            task.priority = level(&priority)?;
+        }
+        let tenant = match tenant {
+            Some(tenant) => self.tenant(&tenant)?,
+            None => self.only()?,
+        };
+        Ok(Order { task, tenant })
+    }
+
+    fn op(&self, name: &Name<'_>) -> Result<Opcode, String> {
+        let text = match name {
+            Name::Number(code) => return Ok(Opcode::wire(*code)),
+            Name::Text(text) => text,
+        };
+        let found = self.ops.iter().find(|(name, _)| name == text).map(|(_, op)| *op);
+        found.or_else(|| Opcode::named(text)).ok_or_else(|| {
+            let names: Vec<&str> = self.ops.iter().map(|(name, _)| name.as_str()).collect();
+            format!("there is no opcode `{text}`; {}", hint(text, &names))
+        })
+    }
+
+    /// The tenant of that name or number.
+    pub fn tenant(&self, name: &Name<'_>) -> Result<TenantId, String> {
+        let found = self.tenants.iter().find(|tenant| match name {
+            Name::Number(id) => tenant.id == *id,
+            Name::Text(text) => tenant.name == *text,
+        });
+        found
+            .map(|tenant| tenant.id)
+            .ok_or_else(|| format!("there is no tenant `{name}`; {}", hint(&name.to_string(), &self.named())))
+    }
+
+    /// The tenant where none is named.
+    pub fn only(&self) -> Result<TenantId, String> {
+        match &*self.tenants {
+            [only] => Ok(only.id),
+            _ => Err(format!("it does not say which tenant; there is {}", self.named().join(", "))),
+        }
+    }
+
+    /// How many tasks a tenant may run; 0 is no limit.
+    pub fn quota(&self, id: TenantId) -> u64 {
+        self.tenants.iter().find(|tenant| tenant.id == id).map_or(0, |tenant| tenant.quota.into())
+    }
+
+    fn named(&self) -> Vec<&str> {
+        self.tenants.iter().map(|tenant| tenant.name.as_str()).collect()
+    }
+}
+
+fn level(text: &str) -> Result<Priority, String> {
+    let found = Priority::ALL.iter().find(|p| p.name().eq_ignore_ascii_case(text));
+    found.copied().ok_or_else(|| {
+        let names: Vec<String> = Priority::ALL.iter().map(|p| p.name().to_lowercase()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        format!("there is no priority `{text}`; {}", hint(text, &names))
+    })
+}
+
+/// What is wrong with a line, with the column instead of a line that is always the first.
+fn clause(error: serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
+    if error.column() == 0 { what.into() } else { format!("{what} at column {}", error.column()) }
+}
+
+/// A line as JSON has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    #[serde(borrow)]
+    op: Name<'a>,
+    #[serde(default)]
+    args: Args,
+    #[serde(borrow, default)]
+    tenant: Option<Name<'a>>,
+    #[serde(borrow, default)]
+    priority: Option<Cow<'a, str>>,
+}
+
+/// Something that has a name and a number.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Name<'a> {
+    /// Its name.
+    Text(Cow<'a, str>),
+    /// Its number.
+    Number(u32),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Text(text) => f.write_str(text),
+            Name::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name or a number of 32 bits")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Name::Text(text.into()))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Name::Text(String::from(text).into()))
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                let short = u32::try_from(number).map(Name::Number);
+                short.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+/// Arguments: integers of 32 bits with or without sign, and numbers with a point as the bits of an f32.
+#[derive(Default)]
+struct Args([u32; slot::ARGS]);
+
+impl<'de> Deserialize<'de> for Args {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Args;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "an array of at most {} numbers", slot::ARGS)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Args, A::Error> {
+                let mut args = Args::default();
+                let mut count = 0;
+                while let Some(Arg(arg)) = list.next_element()? {
+                    let to =
+                        args.0.get_mut(count).ok_or_else(|| de::Error::invalid_length(count + 1, &self))?;
+                    *to = arg;
+                    count += 1;
+                }
+                Ok(args)
+            }
+        }
+        from.deserialize_seq(Reader)
+    }
+}
+
+struct Arg(u32);
+
+impl<'de> Deserialize<'de> for Arg {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Arg;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of 32 bits")
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Arg, E> {
+                let short = u32::try_from(number).map(Arg);
+                short.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Arg, E> {
+                let short = i32::try_from(number).map(|number| Arg(number as u32));
+                short.map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<Arg, E> {
+                Ok(Arg((number as f32).to_bits()))
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(line: &str) -> Result<Order, String> {
+        let spec = Spec::default().tenant(Tenant::new(0).name("alice")).tenant(Tenant::new(4).name("bob"));
+        let spec = spec.handler(Opcode::wire(8), |slot| slot.finish(0)).handler(Opcode::wire(9), |_| ());
+        Names::new(&spec).order(line.as_bytes())
+    }
+
+    #[test]
+    fn a_line_is_a_task() {
+        let Order { task, tenant } =
+            order(r#"{"op": "op8", "args": [1, -1, 0.5], "tenant": "bob", "priority": "high"}"#).unwrap();
+        assert_eq!(
+            task,
+            Task::new(Opcode::wire(8)).args([1, u32::MAX, 0x3f00_0000]).priority(Priority::High)
+        );
+        assert_eq!(tenant, 4);
+        let Order { task, tenant } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
+        assert_eq!((task, tenant), (Task::new(Opcode::ATOMIC_ADD), 0));
+        assert_eq!(order(r#"{"op": 77, "tenant": 0}"#).unwrap().task.op, Opcode::wire(77));
+    }
+
+    #[test]
+    fn a_bad_line_says_why() {
+        for (line, why) in [
+            ("{", "EOF while parsing an object at column 1"),
+            ("[]", "invalid length 0, expected struct Line"),
+            (r#"{"args": []}"#, "missing field `op`"),
+            (r#"{"op": "op7", "tenant": 0}"#, "there is no opcode `op7`; did you mean op8?"),
+            (r#"{"op": 8, "tenant": "bib"}"#, "there is no tenant `bib`; did you mean bob?"),
+            (r#"{"op": 8, "tenant": 3}"#, "there is no tenant `3`; there is alice, bob"),
+            (r#"{"op": 8}"#, "it does not say which tenant; there is alice, bob"),
+            (
+                r#"{"op": 8, "tenant": 0, "priority": "hihg"}"#,
+                "there is no priority `hihg`; did you mean high?",
+            ),
+            (r#"{"op": 8, "arg": [1]}"#, "unknown field `arg`, expected one of `op`, `args`"),
+            (
+                r#"{"op": 8, "args": [4294967296]}"#,
+                "invalid value: integer `4294967296`, expected a number of 32 bits",
+            ),
+            (r#"{"op": 8, "args": [-2147483649]}"#, "invalid value: integer `-2147483649`"),
+            (
+                r#"{"op": 8, "args": [0,1,2,3,4,5,6,7,8,9,10,11,12]}"#,
+                "invalid length 13, expected an array of at most 12",
+            ),
+            (
+                r#"{"op": -1}"#,
+                "invalid type: integer `-1`, expected a name or a number of 32 bits at column 9",
+            ),
+            (r#"{"op": 8, "op": 8}"#, "duplicate field `op`"),
+            (r#"{"op": 8, "tenant": 0} x"#, "trailing characters at column 24"),
+        ] {
+            let found = order(line).expect_err(line);
+            assert!(found.starts_with(why), "{line}: {found}");
+        }
+        let long = format!("{:1$}", r#"{"op": 8, "tenant": 0}"#, LONGEST + 1);
+        assert!(order(&long).is_err_and(|why| why.contains("bytes that a line may have")));
+    }
+}

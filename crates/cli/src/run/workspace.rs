@@ -1,0 +1,141 @@
+//! Regions of tenants, filled before a run and written to files after it.
+
+use std::path::PathBuf;
+
+use pelton::Session;
+use pelton::kernel::TenantId;
+use pelton::kernel::handler::OBSERVABLE;
+use pelton::workspace::Element;
+use pelton_filetest::init::{Init, InitError};
+use pelton_filetest::near::hint;
+use pelton_ir::module::BufferDecl;
+use pelton_ir::types::{Access, Len, Space, Type};
+
+use super::task::{Name, Names};
+use crate::error::Error;
+use crate::exec;
+
+/// A region as the command line names it: `TENANT.REGION`, or `REGION` where there is one tenant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    tenant: Option<String>,
+    region: String,
+}
+
+impl From<&str> for Target {
+    fn from(text: &str) -> Target {
+        match text.rsplit_once('.') {
+            Some((tenant, region)) => Target { tenant: Some(tenant.into()), region: region.into() },
+            None => Target { tenant: None, region: text.into() },
+        }
+    }
+}
+
+/// Reads `TENANT.REGION=INIT`.
+pub fn buffer(text: &str) -> Result<(Target, Init), String> {
+    let (target, init) = text.split_once('=').ok_or("write TENANT.REGION=INIT, as in alice.data=zero")?;
+    Ok((target.into(), init.parse().map_err(|error: InitError| error.to_string())?))
+}
+
+/// Reads `TENANT.REGION=FILE`.
+pub fn out(text: &str) -> Result<(Target, PathBuf), String> {
+    let (target, path) = text.split_once('=').ok_or("write TENANT.REGION=FILE, as in alice.data=data.bin")?;
+    Ok((target.into(), path.into()))
+}
+
+/// A region of a session that the command line names.
+struct Found {
+    tenant: TenantId,
+    region: String,
+    elem: Type,
+    len: usize,
+}
+
+fn find(session: &Session, names: &Names, target: &Target) -> Result<Found, Error> {
+    let tenant = match &target.tenant {
+        // A number is that of a tenant unless one is called so.
+        Some(text) => names.tenant(&Name::Text(text.into())).or_else(|why| match text.parse() {
+            Ok(number) => names.tenant(&Name::Number(number)),
+            Err(_) => Err(why),
+        }),
+        None => names.only().map_err(|why| format!("region `{}`: {why}", target.region)),
+    };
+    let tenant = tenant.map_err(Error::Wrong)?;
+    let piece = session.piece(tenant, &target.region).map_err(|error| match error {
+        pelton::Error::Region(name) => {
+            let regions = session.layout().areas.iter().map(|area| area.region.name.as_str());
+            let there: Vec<&str> = regions.chain([OBSERVABLE]).collect();
+            Error::Unknown { kind: "region", hint: hint(&name, &there), name }
+        }
+        error => error.into(),
+    })?;
+    Ok(Found { tenant, region: target.region.clone(), elem: piece.elem, len: piece.len })
+}
+
+/// Fills regions from their first element on.
+pub fn fill(session: &Session, names: &Names, given: &[(Target, Init)]) -> Result<(), Error> {
+    for (target, init) in given {
+        let found = find(session, names, target)?;
+        match found.elem {
+            Type::U64 => put::<u64>(session, &found, init)?,
+            Type::I32 => put::<i32>(session, &found, init)?,
+            Type::F32 => put::<f32>(session, &found, init)?,
+            Type::U32 | Type::Bool => put::<u32>(session, &found, init)?,
+        }
+    }
+    Ok(())
+}
+
+fn put<T: Element>(session: &Session, found: &Found, init: &Init) -> Result<(), Error> {
+    let wrong = |why: &dyn std::fmt::Display| Error::Wrong(format!("region `{}`: {why}", found.region));
+    let mut decl = BufferDecl {
+        name: found.region.clone(),
+        elem: found.elem,
+        len: Len::Launch,
+        space: Space::Global,
+        access: Access::ReadWrite,
+        place: Default::default(),
+    };
+    // Fewer elements than the region has are its first ones; where nothing says how many, it is all.
+    let len = match init.len(&decl) {
+        Err(InitError::Unsized) => {
+            decl.len = Len::Fixed(found.len as u64);
+            found.len as u64
+        }
+        len => len.map_err(|error| wrong(&error))?,
+    };
+    if len > found.len as u64 {
+        return Err(wrong(&format_args!("{len} elements are given, and it has {}", found.len)));
+    }
+    let data = init.data(&decl).map_err(|error| wrong(&error))?;
+    let values: Vec<T> = data.iter().map(|c| T::of(c.bits())).collect();
+    Ok(session.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
+}
+
+/// Refuses what cannot be written before anything runs, not after.
+pub fn check(session: &Session, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
+    for (target, path) in outs {
+        find(session, names, target)?;
+        exec::writable(path)?;
+    }
+    Ok(())
+}
+
+/// Writes regions to files.
+pub fn save(session: &Session, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
+    for (target, path) in outs {
+        let found = find(session, names, target)?;
+        let words = match found.elem {
+            Type::U64 => get::<u64>(session, &found)?,
+            Type::I32 => get::<i32>(session, &found)?,
+            Type::F32 => get::<f32>(session, &found)?,
+            Type::U32 | Type::Bool => get::<u32>(session, &found)?,
+        };
+        exec::save(path, found.elem, words.into_iter())?;
+    }
+    Ok(())
+}
+
+fn get<T: Element>(session: &Session, found: &Found) -> Result<Vec<u64>, Error> {
+    Ok(session.view::<T>(found.tenant, &found.region)?.all()?.into_iter().map(T::bits).collect())
+}
