@@ -6,7 +6,9 @@ mod devices;
 mod exec;
 mod fmt;
 mod general;
+mod kernel;
 mod opt;
+mod run;
 mod test;
 
 use std::fs;
@@ -75,10 +77,12 @@ fn pelton_with(args: &[&str], input: impl AsRef<[u8]>) -> Ran {
     let mut child =
         command().args(args).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it was piped");
-    // The program may refuse its input before it has read all of it.
-    let _ = stdin.write_all(input.as_ref());
-    drop(stdin);
-    child.wait_with_output().expect("the program ends").into()
+    let input = input.as_ref().to_vec();
+    // The program may answer before it has read all of its input, or refuse it.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("the program ends");
+    writer.join().expect("the writer ends");
+    output.into()
 }
 
 /// A kernel that doubles its buffer.

@@ -1,0 +1,61 @@
+//! `pelton kernel`.
+
+use crate::{Folder, pelton, pelton_with};
+
+const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/run/spec.toml");
+
+#[test]
+fn a_spec_becomes_a_module() {
+    for device in ["cpu", "reference"] {
+        let ran = pelton(&["kernel", SPEC, "--device", device]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert!(ran.err.contains(&format!("for {device}: 10 near rings of 1024 slots")), "{}", ran.err);
+        let checked = pelton_with(&["check", "-"], &ran.out);
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        assert!(checked.out.contains("valid, 1 kernel"), "{}", checked.out);
+    }
+}
+
+#[test]
+fn a_spec_can_be_seen_whole() {
+    let whole = pelton(&["kernel", SPEC, "--whole"]);
+    assert_eq!(whole.code, Some(0), "{}", whole.err);
+    assert!(
+        whole.out.contains("telemetry = \"sampled\"") && whole.out.contains("fn steps() -> u32 {"),
+        "{}",
+        whole.out
+    );
+    // It stands alone, and says the same.
+    let again = pelton_with(&["kernel", "-", "--whole"], &whole.out);
+    assert_eq!((again.code, again.out), (Some(0), whole.out), "{}", again.err);
+}
+
+#[test]
+fn what_is_wrong_is_shown_where_it_is() {
+    let folder = Folder::new("kernel-wrong");
+    let handler = "[[handler]]\nname = \"add\"\nop = 8\n";
+    for (text, what) in [
+        ("share = \n".into(), "spec.toml:1:9"),
+        ("[geometry]\nsolts = 64\n".into(), "spec.toml:2:1"),
+        ("[geometry]\nsolts = 64\n".into(), "there is no key `solts` here; did you mean slots?"),
+        (format!("{handler}text = '''\nfn add() -> u32 {{\n  return 1.5\n}}\n'''\n"), "spec.toml:6:3"),
+        (format!("{handler}file = \"bad.pel\"\n"), "bad.pel:2:3"),
+        (format!("{handler}file = \"none.pel\"\n"), "spec.toml:4:8"),
+        (
+            format!("{handler}file = \"other.pel\"\n"),
+            "handler \"add\" (0x8): it has no function of that name",
+        ),
+        ("[geometry]\nslots = 3\n".into(), "a ring has 3 slots, which is not a power of two"),
+        ("io = \"polled\"\n".into(), "io = polled: nothing serves requests of tasks yet"),
+    ] {
+        let spec = folder.file("spec.toml", &text);
+        folder.file("bad.pel", "fn add() -> u32 {\n  retrun 1\n}\n");
+        folder.file("other.pel", "fn sub() -> u32 {\n  return 1\n}\n");
+        let ran = pelton(&["kernel", &spec]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{text}");
+        assert!(ran.err.contains(what), "{text}\ngave\n{}", ran.err);
+    }
+    let ran = pelton(&["kernel", &folder.path("none.toml")]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("cannot read ") && ran.err.contains("none.toml"), "{}", ran.err);
+}
