@@ -117,7 +117,7 @@ fn bad_lines_say_why() {
             "{\"op\": \"add\", \"priority\": \"high\"}",
             "line 1: priority HIGH: the session serves its rings in turn",
         ),
-        ("{\"op\": \"SHUTDOWN\"}", "line 1: SHUTDOWN cannot be submitted to a session"),
+        ("{\"op\": \"SHUTDOWN\"}", "line 1: SHUTDOWN cannot be submitted"),
         ("{\"op\": \"LOAD_MISS\"}", "line 1: LOAD_MISS does not run yet"),
         ("\u{feff}{}", "line 1: expected value at column 1"),
     ] {
