@@ -6,13 +6,13 @@ use crate::{DOUBLE, Folder, exists, pelton};
 fn failures_come_with_diffs_and_totals() {
     let folder = Folder::new("test");
     folder.file("good.pel", format!("; test run\n{DOUBLE}; run: lanes=2 x=[1 2] -> x=[2 4]\n"));
-    let ran = pelton(&["test", &folder.path("")]);
+    let ran = pelton(&["test", "-d", "cpu", "-d", "reference", &folder.path("")]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
     assert!(ran.out.starts_with("ok: 2 passed, 0 failed, 0 ignored in "), "{}", ran.out);
     assert!(ran.out.contains("\n1 files, 2 tests; 0 of "), "{}", ran.out);
     folder.file("wrong.pel", format!("; test run\n{DOUBLE}; run: lanes=2 x=[1 2] -> x=[2 5]\n"));
     folder.file("stale.pel", format!("; test print\n{DOUBLE}\n; output:\n;> kernel main {{\n"));
-    let ran = pelton(&["test", &folder.path("")]);
+    let ran = pelton(&["test", "-d", "cpu", "-d", "reference", &folder.path("")]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.out.contains("FAILED print stale.pel\n"), "{}", ran.out);
     assert!(ran.out.contains("\n    - kernel main {\n"), "{}", ran.out);
