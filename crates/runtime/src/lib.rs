@@ -28,3 +28,8 @@ pub use protocol::{Opcode, Priority};
 pub use session::{Patience, Producer, Session, Span, Ticket};
 pub use task::Task;
 pub use telemetry::Snapshot;
+
+/// What the README shows, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
