@@ -66,7 +66,16 @@ pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> 
             "{at_work} threads share {cores} cores: latencies under load have much of the scheduler in them"
         ));
     }
+    let load = load().filter(|load| *load > 0.5);
+    lines.extend(load.map(|load| {
+        format!("the machine had other work (load average {load:.1}): it can do better than the figures say")
+    }));
     lines
+}
+
+/// How busy the machine has been in the last minute, where it says so.
+fn load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 /// Holds the kernel's own counts against what was submitted. Lines were printed, the sampler's tasks came on top.
@@ -119,21 +128,21 @@ impl Report {
     /// For people.
     pub fn print(&self, term: &Term) -> Result<(), Error> {
         let head = |text: &str| term.line(format_args!("\n{}", term.paint(Role::Strong, text)));
-        head("opcode              ran  checked")?;
+        head("opcode                 ran  checked")?;
         for (op, how) in ROWS.iter().filter(|row| ran(&self.snapshot, &row.0) > 0) {
             term.line(format_args!(
-                "{:<13} {:>9}  {how}",
+                "{:<13} {:>12}  {how}",
                 name(op),
                 HumanCount(ran(&self.snapshot, op)).to_string()
             ))?;
         }
         head("refused, as they must be, with memory unchanged")?;
         for (fault, count) in &self.tally.faults {
-            term.line(format_args!("{:>23}  {fault}", HumanCount(*count).to_string()))?;
+            term.line(format_args!("{:>26}  {fault}", HumanCount(*count).to_string()))?;
         }
         head("tenants and priorities")?;
         for count in self.snapshot.tenants.iter().chain(&self.snapshot.priorities) {
-            term.line(format_args!("{:<13} {:>9}", count.name, HumanCount(count.count).to_string()))?;
+            term.line(format_args!("{:<13} {:>12}", count.name, HumanCount(count.count).to_string()))?;
         }
         for line in self.lines.iter().take(SHOWN) {
             term.line(format_args!("printed: {line}"))?;
