@@ -45,7 +45,7 @@ opcodes! {
     COMPARE_SWAP 4           (index, expected, desired) "`data[index]` ← desired if it is as expected; the previous value is the result.";
     MEMCPY       5           (source, destination, words) "Copies words within data; the ranges may overlap, and both are checked first.";
     DFA_STEP     6           (rule, state, byte) "One step of an automaton; the next state is the result.";
-    BATCH_FENCE  7           (count, tag) "Once the `count` slots before it in its own ring have ended, well or not: the epoch rises by one and the tenant's observable 0 ← tag.";
+    BATCH_FENCE  7           (count, tag) "Once the `count` slots before it in its own ring have ended, well or not: the epoch rises by one, which is the result, and the tenant's observable 0 ← tag.";
     LOAD_MISS    0xfffd      (resource, prefetch) "Asks the host for data, and waits without holding a lane.";
     PRINTF       0xfffe      (format, a1, a2) "Writes a debug record.";
     PACKED_SLOT  0x8000_0001 () "Several small operations in one slot.";
