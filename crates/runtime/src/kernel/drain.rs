@@ -92,7 +92,7 @@ pub(super) fn guard<'b>(
     (word, at): (U64<'b>, U32<'b>),
     call: impl FnOnce(U32<'b>, U32<'b>) -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    let owner = kit.source.load(f, at + slot::TENANT / 2);
+    let owner = kit.source.head(f, at + slot::TENANT / 2);
     let tenant = f.cast::<u32>(owner);
     let left = || (f.lit(Status::Published.code()), f.lit(0));
     let wrong = || (f.lit(Status::Fault.code()), f.lit(Code::MALFORMED.code()));

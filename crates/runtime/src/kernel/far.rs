@@ -105,7 +105,7 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
             || {
                 let tenant = f.load(kit.rings.at(ring));
                 let level = claim::level(f, kit, ring);
-                let base = ring * kit.layout.slots();
+                let base = kit.base(ring);
                 fetch(f, kit, base, first, count);
                 let mask = kit.host_word(f, tenant + control::MASKS);
                 run.run(f, Window { ring, level, base, first, count, tenant, mask });

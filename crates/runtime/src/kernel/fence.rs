@@ -156,14 +156,13 @@ fn follow(
     frontier: &Frontier,
     retire: Callee<(u64, u32, u32), ()>,
 ) -> Callee<(u32, u32), ()> {
-    let slots = kit.layout.slots();
     m.function("follow", |f, (ring, tenant)| {
         let front = frontier.front.at(ring * STRIDE);
         let news = frontier.front.at(ring * STRIDE + 1);
         f.forever::<_, ()>(f.lit(1u64), |rounds, seen| {
             let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
             let to = f.forever::<_, U64<'_>>(from, |steps, at| {
-                let number = ring * slots + kit.slot(f, at);
+                let number = kit.base(ring) + kit.slot(f, at);
                 let mark = f.atomic_load(Order::Relaxed, Scope::Device, frontier.marks.at(number));
                 let end = mark & !FENCE;
                 f.when(end.le(at), || steps.leave(at));

@@ -24,17 +24,22 @@ pub(super) const STRIDE: u32 = 16;
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub words: Buf<u64>,
-    /// Whether the host may write them meanwhile.
+    /// Whether they are the ring's own: the host may ask for a cancel meanwhile.
     pub live: bool,
 }
 
 impl Source {
-    /// A word of 64 bits.
-    pub fn load<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
+    /// One of the first two words of a slot, which a cancel writes again.
+    pub fn head<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
         match self.live {
             true => f.atomic_load(Order::Relaxed, Scope::System, self.words.at(at)),
             false => f.load(self.words.at(at)),
         }
+    }
+
+    /// A word of arguments, which nobody writes once the slot is there.
+    pub fn load<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
+        f.load(self.words.at(at))
     }
 }
 
@@ -141,7 +146,8 @@ impl Declare<'_> {
         let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
         let len = len.max(1);
         self.bound.push(Bound { name: name.into(), kind, width: word(T::TYPE), len: len as usize });
-        self.m.buffer(name, Len::Launch, space, access)
+        // The length is known, so what is masked to it needs no check.
+        self.m.buffer(name, Len::Fixed(len.into()), space, access)
     }
 
     /// Words that lanes write.
@@ -203,7 +209,7 @@ impl<'s> Kit<'s> {
         let kit = Kit {
             spec,
             slots,
-            source: match far.is_some() || drain && layout.lanes > 1 {
+            source: match far.is_some() || layout.lanes > 1 {
                 true => Source { words: d.shared("window", window * LINE), live: false },
                 false => Source { words: slots, live: !drain },
             },
@@ -255,6 +261,12 @@ impl<'s> Kit<'s> {
             None if self.drains() => f.load(self.host.at(at)),
             None => f.atomic_load(Order::Relaxed, Scope::System, self.host.at(at)),
         }
+    }
+
+    /// The number of a stripe's first slot among all slots.
+    pub fn base<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+        // Every stripe is below the mask; it says so to whoever checks ranges.
+        (stripe & (self.layout.padded() - 1)) * self.layout.slots()
     }
 
     /// The number of a position's slot in its stripe.

@@ -153,6 +153,11 @@ impl Layout {
         self.rings.len() as u32 * self.stripes
     }
 
+    /// Stripes that there is room for: a power of two, so that their numbers can be masked.
+    pub fn padded(&self) -> u32 {
+        self.all().next_power_of_two()
+    }
+
     /// Counters of a group: the control words, then one an opcode.
     pub fn row(&self) -> u32 {
         control::OBSERVABLES + self.ops.len() as u32

@@ -3,7 +3,7 @@
 //! A line is taken when its generation is the one expected and its check holds; nothing is inferred from a neighbour. A line
 //! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it.
 
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::claim::{self, NONE};
@@ -77,15 +77,20 @@ fn take<'b>(
     first: U64<'b>,
 ) -> U32<'b> {
     let kit = run.kit;
-    let base = stripe(f, kit, ring) * kit.layout.slots();
+    let base = kit.base(stripe(f, kit, ring));
     let limit = kit.shared.state.at(state::LIMIT);
     f.count((f.lane(), f.lit(kit.layout.window), f.lanes()), (), |look, task, ()| {
         let position = first + f.cast::<u64>(task);
         let at = (base + kit.slot(f, position)) * LINE;
-        // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
-        let word = f.atomic_load(Order::Acquire, Scope::System, kit.slots.at(at));
-        let fresh = f.cast::<u32>(word).eq(kit.ready(f, position));
-        let whole = f.choose(fresh, || f.call(check, at), || f.lit(false));
+        let whole = match kit.source.live {
+            true => {
+                // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
+                let word = f.atomic_load(Order::Acquire, Scope::System, kit.slots.at(at));
+                let fresh = f.cast::<u32>(word).eq(kit.ready(f, position));
+                f.choose(fresh, || f.call(check, at), || f.lit(false))
+            }
+            false => copy(f, kit, (task, position, at)),
+        };
         f.when(!whole, || {
             f.atomic_min(Order::Relaxed, Scope::Group, limit, task);
             look.leave(());
@@ -123,7 +128,7 @@ fn take<'b>(
 fn ready(m: &mut Builder, kit: &Kit<'_>, check: Callee<u32, bool>) -> Callee<u32, bool> {
     m.function("ready", |f, ring| {
         let head = f.load(kit.shared.heads.at(ring));
-        let at = (stripe(f, kit, ring) * kit.layout.slots() + kit.slot(f, head)) * LINE;
+        let at = (kit.base(stripe(f, kit, ring)) + kit.slot(f, head)) * LINE;
         let word = f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(at));
         let fresh = f.cast::<u32>(word).eq(kit.ready(f, head));
         f.choose(
@@ -143,10 +148,31 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, check: Callee<u32, bool>) -> Callee<u32
     })
 }
 
+/// Copies a line as it was checked, if it is the one expected: what is run is what was whole.
+fn copy<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    (task, position, at): (U32<'b>, U64<'b>, U32<'b>),
+) -> Val<'b, bool> {
+    let words = line::read(f, kit.slots, at);
+    let fresh = f.cast::<u32>(words[0]).eq(kit.ready(f, position));
+    let whole = f.choose(fresh, || line::whole(f, &words), || f.lit(false));
+    f.when(whole, || {
+        for (k, word) in words.iter().enumerate() {
+            f.store(kit.source.words.at(task * LINE + k as u32), *word);
+        }
+        // What the host wrote before it published is seen by whoever follows what the task points to.
+        f.fence(Order::Acquire, Scope::System);
+    });
+    whole
+}
+
 /// Whether the line at a word is whole.
 fn check(m: &mut Builder, kit: &Kit<'_>) -> Callee<u32, bool> {
     m.function("check", |f, at| {
-        let words: Vec<U64<'_>> = (0..LINE).map(|k| kit.source.load(f, at + k)).collect();
+        let head = |k: u32| f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(at + k));
+        let rest = |k: u32| f.load(kit.slots.at(at + k));
+        let words: Vec<U64<'_>> = (0..LINE).map(|k| if k < 2 { head(k) } else { rest(k) }).collect();
         line::whole(f, &words)
     })
 }

@@ -162,7 +162,7 @@ impl Visit<'_> {
         Ring {
             ring,
             head,
-            number: ring * kit.layout.slots() + kit.slot(f, head),
+            number: kit.base(ring) + kit.slot(f, head),
             tenant,
             mask: kit.host_word(f, tenant + control::MASKS),
             quota: kit.host_word(f, tenant + control::QUOTAS),

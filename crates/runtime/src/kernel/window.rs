@@ -64,7 +64,7 @@ impl<'k> Runner<'k> {
         let kit = self.kit;
         self.each(f, window, |task| {
             let place = self.place(f, window, task);
-            let word = kit.source.load(f, place.at);
+            let word = kit.source.head(f, place.at);
             let op = f.cast::<u32>(word >> 32);
             let call =
                 |tenant, mask| f.call(self.table.call, (task, place.at, place.number, op, tenant, mask));
@@ -121,9 +121,9 @@ impl<'k> Runner<'k> {
         f.count((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
             let task = f.group_broadcast(f.load(kit.shared.wide.at(k)), 0);
             let place = self.place(f, window, task);
-            let op = f.group_broadcast(f.cast::<u32>(kit.source.load(f, place.at) >> 32), 0);
+            let op = f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at) >> 32), 0);
             let tenant = match kit.drains() {
-                true => f.group_broadcast(f.cast::<u32>(kit.source.load(f, place.at + slot::TENANT / 2)), 0),
+                true => f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at + slot::TENANT / 2)), 0),
                 false => window.tenant,
             };
             let mut switch = f.switch::<(Val<'b, bool>, U32<'b>)>(op);
