@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::mem::take;
 
-use pelton::{Deadline, Opcode, Span, TaskError};
+use pelton::{Deadline, Span, TaskError};
 
-use super::task::Names;
+use super::results::{Mark, Results};
 use crate::error::Error;
 
 /// In which order results are written.
@@ -18,14 +18,6 @@ pub enum Order {
     Done,
 }
 
-/// The line that a task stood on, and its opcode.
-#[derive(Clone, Copy)]
-pub struct Mark {
-    /// Counted from 1; 0 once its result is written.
-    pub line: u64,
-    pub op: Opcode,
-}
-
 /// Tasks that were submitted at once.
 struct Flight {
     span: Span,
@@ -33,35 +25,18 @@ struct Flight {
     left: usize,
 }
 
-/// How many tasks ended how.
-#[derive(Clone, Copy, Default, serde::Serialize)]
-pub struct Ends {
-    pub done: u64,
-    pub faults: u64,
-    /// Cancelled, stopped or lost.
-    pub unrun: u64,
-}
-
-impl Ends {
-    pub fn total(&self) -> u64 {
-        self.done + self.faults + self.unrun
-    }
-}
-
 /// Tasks under way, and where their results go.
 pub struct Flights<'n, W> {
-    names: &'n Names,
     order: Order,
-    out: W,
+    pub results: Results<'n, W>,
     waiting: VecDeque<Flight>,
     /// Lists of marks to be used again.
     spare: Vec<Vec<Mark>>,
-    pub ends: Ends,
 }
 
 impl<'n, W: Write> Flights<'n, W> {
-    pub fn new(names: &'n Names, order: Order, out: W) -> Self {
-        Flights { names, order, out, waiting: VecDeque::new(), spare: Vec::new(), ends: Ends::default() }
+    pub fn new(order: Order, results: Results<'n, W>) -> Self {
+        Flights { order, results, waiting: VecDeque::new(), spare: Vec::new() }
     }
 
     /// Takes tasks over, leaving an empty list of marks.
@@ -78,7 +53,7 @@ impl<'n, W: Write> Flights<'n, W> {
 
     /// Writes what has ended; whether there was something.
     pub fn collect(&mut self) -> Result<bool, Error> {
-        let before = self.ends.total();
+        let before = self.results.ends.total();
         match self.order {
             Order::Input => {
                 while self.waiting.front_mut().is_some_and(|flight| flight.span.poll()) {
@@ -95,7 +70,7 @@ impl<'n, W: Write> Flights<'n, W> {
                 }
             }
         }
-        Ok(self.ends.total() > before)
+        Ok(self.results.ends.total() > before)
     }
 
     /// Waits for a moment, or until the oldest has ended.
@@ -104,11 +79,6 @@ impl<'n, W: Write> Flights<'n, W> {
             // Late is no news.
             let _ = flight.span.wait(Deadline::after_ms(1));
         }
-    }
-
-    /// Shows what was written so far.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        Ok(self.out.flush()?)
     }
 
     fn remove(&mut self, at: usize) {
@@ -122,42 +92,11 @@ impl<'n, W: Write> Flights<'n, W> {
     fn write(&mut self, at: usize) -> Result<(), Error> {
         let Flight { span, marks, left } = &mut self.waiting[at];
         for (mark, result) in marks.iter_mut().zip(span.results()) {
-            if mark.line == 0 || result == Err(TaskError::Late) {
-                continue;
+            if mark.line > 0 && result != Err(TaskError::Late) {
+                self.results.write(*mark, result)?;
+                mark.line = 0;
+                *left -= 1;
             }
-            let out = &mut self.out;
-            write!(out, "{{\"line\": {}, \"op\": ", mark.line)?;
-            match self.names.quoted(mark.op) {
-                Ok(name) => out.write_all(name.as_bytes())?,
-                Err(code) => write!(out, "{code}")?,
-            }
-            match result {
-                Ok(result) => {
-                    self.ends.done += 1;
-                    writeln!(out, ", \"status\": \"done\", \"result\": {result}}}")?;
-                }
-                Err(TaskError::Fault(fault)) => {
-                    self.ends.faults += 1;
-                    write!(out, ", \"status\": \"fault\", \"fault\": {{\"code\": {}, ", fault.code.code())?;
-                    // A name has nothing that JSON would escape.
-                    write!(out, "\"name\": \"{}\"", fault.code)?;
-                    if mark.op == Opcode::PACKED_SLOT {
-                        write!(out, ", \"inner\": {}", fault.inner)?;
-                    }
-                    out.write_all(b"}}\n")?;
-                }
-                Err(why) => {
-                    self.ends.unrun += 1;
-                    let status = match why {
-                        TaskError::Cancelled => "cancelled",
-                        TaskError::Stopped => "stopped",
-                        _ => "lost",
-                    };
-                    writeln!(out, ", \"status\": \"{status}\"}}")?;
-                }
-            }
-            mark.line = 0;
-            *left -= 1;
         }
         Ok(())
     }

@@ -1,26 +1,34 @@
 //! `pelton run`: a kernel fed with lines of JSON.
 
+mod batches;
 mod feed;
 mod flights;
+mod intake;
 mod lines;
+mod results;
 mod task;
 mod workspace;
 
+use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pelton::kernel::Lifetime;
-use pelton::{Deadline, Session, Snapshot};
+use pelton::kernel::{Lifetime, Report};
+use pelton::{Deadline, Drain, Session};
 use pelton_device::open;
 use pelton_filetest::init::Init;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use self::feed::{Bad, Feed, Halt};
-use self::flights::{Ends, Flights, Order};
+use self::batches::Batches;
+use self::feed::Feed;
+use self::flights::{Flights, Order};
+use self::intake::{Bad, Halt, Intake, Sink};
+use self::results::{Ends, Results};
 use self::task::Names;
-use self::workspace::Target;
+use self::workspace::{Home, Target};
 use crate::error::Error;
 use crate::term::Term;
 use crate::{Status, kernel, stop};
@@ -49,6 +57,7 @@ Results, one a task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
 
+A spec with lifetime = \"drain\" runs the lines in batches, one pass each.
 Buffers are as in `pelton exec`, and fill a region from its first element on.
 Exit status: 1 if lines were bad, else 2 if tasks ended with a fault.")]
 pub struct Args {
@@ -90,24 +99,25 @@ struct Summary {
     ends: Ends,
     skipped: u64,
     took: Duration,
-    snapshot: Option<Snapshot>,
+    /// What the kernel counted, for people and for programs.
+    stats: Option<(String, Value)>,
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let spec = kernel::read(&args.spec, term)?;
-    if spec.lifetime == Lifetime::Drain {
-        let why = "lifetime = drain: `pelton run` keeps a kernel that is fed; say persistent";
-        return Err(Error::Wrong(why.into()));
-    }
     stop::word()?;
     let device = open(&args.device)?;
     let names = Names::new(&spec);
-    let session = Session::launch(&device, &spec)?;
-    workspace::check(&session, &names, &args.outs)?;
-    workspace::fill(&session, &names, &args.buffers)?;
-    let out = BufWriter::with_capacity(1 << 16, io::stdout());
-    let mut flights = Flights::new(&names, args.order, out);
-    let summary = feed(args, term, session, &names, &mut flights)?;
+    let results = Results::new(&names, BufWriter::with_capacity(1 << 16, io::stdout()));
+    let job = Job { args, term, names: &names, bar: bar(term) };
+    let summary = match spec.lifetime {
+        Lifetime::Persistent => job.feed(Session::launch(&device, &spec)?, results)?,
+        Lifetime::Drain if spec.report == Report::Control => {
+            let why = "report = control: there would be no results; say full";
+            return Err(Error::Wrong(why.into()));
+        }
+        Lifetime::Drain => job.drain(Drain::new(&device, &spec)?, results)?,
+    };
     tell(args, term, &device.caps().name, &summary);
     Ok(match summary.halt {
         Err(Halt::Failed(error)) => return Err(error),
@@ -119,42 +129,74 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     })
 }
 
-/// Feeds a session until its end.
-fn feed<'n, W: Write>(
-    args: &Args,
-    term: &Term,
-    session: Session,
-    names: &'n Names,
-    flights: &mut Flights<'n, W>,
-) -> Result<Summary, Error> {
-    let began = Instant::now();
-    let bar = bar(term);
-    let mut feed = Feed::new(&session, names, term, flights, args.bad);
-    let chunks = lines::read(io::stdin()).map_err(Error::Input)?;
-    let mut halt = feed.run(&chunks, |bytes, tasks| {
-        bar.set_position(bytes);
-        bar.set_message(format!("{tasks} tasks"));
-    });
-    let skipped = feed.skipped;
-    drop(feed);
-    bar.finish_and_clear();
-    if let Err(Halt::Failed(error)) = halt {
-        return Err(error);
+/// A run to be made.
+struct Job<'a> {
+    args: &'a Args,
+    term: &'a Term,
+    names: &'a Names,
+    bar: ProgressBar,
+}
+
+impl<'a> Job<'a> {
+    /// Fills the workspace before anything runs.
+    fn open(&self, home: &impl Home) -> Result<(), Error> {
+        workspace::check(home, self.names, &self.args.outs)?;
+        workspace::fill(home, self.names, &self.args.buffers)
     }
-    if halt.is_err() {
-        // What has not ended by then ends as stopped.
-        let _ = session.quiesce(Deadline::after(GRACE));
+
+    /// Takes in all lines. Gives why that ended early, and how many lines were bad.
+    fn intake(&self, sink: &mut impl Sink) -> Result<(Result<(), Halt>, u64), Error> {
+        let mut intake = Intake::new(self.names, self.term, self.args.bad);
+        let chunks = lines::read(io::stdin()).map_err(Error::Input)?;
+        let halt = intake.run(sink, &chunks, |bytes, tasks| {
+            self.bar.set_position(bytes);
+            self.bar.set_message(format!("{tasks} tasks"));
+        });
+        self.bar.finish_and_clear();
+        match halt {
+            Err(Halt::Failed(error)) => Err(error),
+            halt => Ok((halt, intake.skipped)),
+        }
     }
-    workspace::save(&session, names, &args.outs)?;
-    let snapshot = if args.stats { Some(session.snapshot()?) } else { None };
-    if let Err(error) = session.stop() {
-        halt = Err(Halt::Failed(error.into()));
+
+    /// Feeds a session until its end.
+    fn feed<W: Write>(&self, session: Session, results: Results<'a, W>) -> Result<Summary, Error> {
+        self.open(&session)?;
+        let began = Instant::now();
+        let mut flights = Flights::new(self.args.order, results);
+        let (mut halt, skipped) = self.intake(&mut Feed::new(&session, self.term, &mut flights))?;
+        if halt.is_err() {
+            // What has not ended by then ends as stopped.
+            let _ = session.quiesce(Deadline::after(GRACE));
+        }
+        workspace::save(&session, self.names, &self.args.outs)?;
+        let stats = if self.args.stats { Some(both(&session.snapshot()?)) } else { None };
+        if let Err(error) = session.stop() {
+            halt = Err(Halt::Failed(error.into()));
+        }
+        while !flights.is_empty() {
+            flights.collect()?;
+        }
+        flights.results.flush()?;
+        Ok(Summary { halt, ends: flights.results.ends, skipped, took: began.elapsed(), stats })
     }
-    while !flights.is_empty() {
-        flights.collect()?;
+
+    /// Runs batches until the end.
+    fn drain<W: Write>(&self, mut drain: Drain, mut results: Results<'a, W>) -> Result<Summary, Error> {
+        self.open(&drain)?;
+        let began = Instant::now();
+        let mut batches = Batches::new(&mut drain, self.term, &mut results);
+        let (halt, skipped) = self.intake(&mut batches)?;
+        let stats = batches.statistics.as_ref().filter(|_| self.args.stats).map(both);
+        results.flush()?;
+        workspace::save(&drain, self.names, &self.args.outs)?;
+        Ok(Summary { halt, ends: results.ends, skipped, took: began.elapsed(), stats })
     }
-    flights.flush()?;
-    Ok(Summary { halt, ends: flights.ends, skipped, took: began.elapsed(), snapshot })
+}
+
+/// For people and for programs.
+fn both(stats: &(impl Display + Serialize)) -> (String, Value) {
+    (stats.to_string(), json!(stats))
 }
 
 /// How far the input is, if it is a file, else how many tasks have ended. Not shown among results.
@@ -171,12 +213,12 @@ fn bar(term: &Term) -> ProgressBar {
 /// The length of standard input, if it is a file.
 fn length() -> Option<u64> {
     let meta = std::fs::metadata("/dev/stdin").ok()?;
-    meta.is_file().then(|| meta.len())
+    meta.is_file().then_some(meta.len())
 }
 
 /// Says how it went.
 fn tell(args: &Args, term: &Term, device: &str, summary: &Summary) {
-    let Summary { halt, ends, skipped, took, snapshot } = summary;
+    let Summary { halt, ends, skipped, took, stats } = summary;
     let end = match halt {
         Ok(()) => "done",
         Err(Halt::Bad) => "stopped at a bad line",
@@ -187,11 +229,11 @@ fn tell(args: &Args, term: &Term, device: &str, summary: &Summary) {
     if args.json {
         return term.note(json!({
             "end": end, "device": device, "tasks": ends.total(), "ends": ends, "bad_lines": skipped,
-            "seconds": seconds, "snapshot": snapshot,
+            "seconds": seconds, "stats": stats.as_ref().map(|(_, json)| json),
         }));
     }
-    if let Some(snapshot) = snapshot {
-        term.note(snapshot);
+    if let Some((text, _)) = stats {
+        term.note(text);
     }
     let mut parts = vec![format!("{} done", ends.done)];
     for (count, what) in [(ends.faults, "faults"), (ends.unrun, "not run"), (*skipped, "bad lines")] {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use pelton::Session;
-use pelton::kernel::TenantId;
 use pelton::kernel::handler::OBSERVABLE;
-use pelton::workspace::Element;
+use pelton::kernel::{Layout, TenantId};
+use pelton::workspace::{Element, Piece, View};
+use pelton::{Drain, Session};
 use pelton_filetest::init::{Init, InitError};
 use pelton_filetest::near::hint;
 use pelton_ir::module::BufferDecl;
@@ -14,6 +14,33 @@ use pelton_ir::types::{Access, Len, Space, Type};
 use super::task::{Name, Names};
 use crate::error::Error;
 use crate::exec;
+
+/// What has a workspace.
+pub trait Home {
+    /// Where everything lies.
+    fn layout(&self) -> &Layout;
+    /// Where a tenant's piece of a region is.
+    fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, pelton::Error>;
+    /// A tenant's piece of a region.
+    fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, pelton::Error>;
+}
+
+macro_rules! homes {
+    ($($name:ident)*) => {$(
+        impl Home for $name {
+            fn layout(&self) -> &Layout {
+                $name::layout(self)
+            }
+            fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, pelton::Error> {
+                $name::piece(self, tenant, region)
+            }
+            fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, pelton::Error> {
+                $name::view(self, tenant, region)
+            }
+        }
+    )*};
+}
+homes! { Session Drain }
 
 /// A region as the command line names it: `TENANT.REGION`, or `REGION` where there is one tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,7 +78,7 @@ struct Found {
     len: usize,
 }
 
-fn find(session: &Session, names: &Names, target: &Target) -> Result<Found, Error> {
+fn find(home: &impl Home, names: &Names, target: &Target) -> Result<Found, Error> {
     let tenant = match &target.tenant {
         // A number is that of a tenant unless one is called so.
         Some(text) => names.tenant(&Name::Text(text.into())).or_else(|why| match text.parse() {
@@ -61,9 +88,9 @@ fn find(session: &Session, names: &Names, target: &Target) -> Result<Found, Erro
         None => names.only().map_err(|why| format!("region `{}`: {why}", target.region)),
     };
     let tenant = tenant.map_err(Error::Wrong)?;
-    let piece = session.piece(tenant, &target.region).map_err(|error| match error {
+    let piece = home.piece(tenant, &target.region).map_err(|error| match error {
         pelton::Error::Region(name) => {
-            let regions = session.layout().areas.iter().map(|area| area.region.name.as_str());
+            let regions = home.layout().areas.iter().map(|area| area.region.name.as_str());
             let there: Vec<&str> = regions.chain([OBSERVABLE]).collect();
             Error::Unknown { kind: "region", hint: hint(&name, &there), name }
         }
@@ -73,20 +100,20 @@ fn find(session: &Session, names: &Names, target: &Target) -> Result<Found, Erro
 }
 
 /// Fills regions from their first element on.
-pub fn fill(session: &Session, names: &Names, given: &[(Target, Init)]) -> Result<(), Error> {
+pub fn fill(home: &impl Home, names: &Names, given: &[(Target, Init)]) -> Result<(), Error> {
     for (target, init) in given {
-        let found = find(session, names, target)?;
+        let found = find(home, names, target)?;
         match found.elem {
-            Type::U64 => put::<u64>(session, &found, init)?,
-            Type::I32 => put::<i32>(session, &found, init)?,
-            Type::F32 => put::<f32>(session, &found, init)?,
-            Type::U32 | Type::Bool => put::<u32>(session, &found, init)?,
+            Type::U64 => put::<u64>(home, &found, init)?,
+            Type::I32 => put::<i32>(home, &found, init)?,
+            Type::F32 => put::<f32>(home, &found, init)?,
+            Type::U32 | Type::Bool => put::<u32>(home, &found, init)?,
         }
     }
     Ok(())
 }
 
-fn put<T: Element>(session: &Session, found: &Found, init: &Init) -> Result<(), Error> {
+fn put<T: Element>(home: &impl Home, found: &Found, init: &Init) -> Result<(), Error> {
     let wrong = |why: &dyn std::fmt::Display| Error::Wrong(format!("region `{}`: {why}", found.region));
     let mut decl = BufferDecl {
         name: found.region.clone(),
@@ -109,33 +136,33 @@ fn put<T: Element>(session: &Session, found: &Found, init: &Init) -> Result<(), 
     }
     let data = init.data(&decl).map_err(|error| wrong(&error))?;
     let values: Vec<T> = data.iter().map(|c| T::of(c.bits())).collect();
-    Ok(session.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
+    Ok(home.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
 }
 
 /// Refuses what cannot be written before anything runs, not after.
-pub fn check(session: &Session, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
+pub fn check(home: &impl Home, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
     for (target, path) in outs {
-        find(session, names, target)?;
+        find(home, names, target)?;
         exec::writable(path)?;
     }
     Ok(())
 }
 
 /// Writes regions to files.
-pub fn save(session: &Session, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
+pub fn save(home: &impl Home, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
     for (target, path) in outs {
-        let found = find(session, names, target)?;
+        let found = find(home, names, target)?;
         let words = match found.elem {
-            Type::U64 => get::<u64>(session, &found)?,
-            Type::I32 => get::<i32>(session, &found)?,
-            Type::F32 => get::<f32>(session, &found)?,
-            Type::U32 | Type::Bool => get::<u32>(session, &found)?,
+            Type::U64 => get::<u64>(home, &found)?,
+            Type::I32 => get::<i32>(home, &found)?,
+            Type::F32 => get::<f32>(home, &found)?,
+            Type::U32 | Type::Bool => get::<u32>(home, &found)?,
         };
         exec::save(path, found.elem, words.into_iter())?;
     }
     Ok(())
 }
 
-fn get<T: Element>(session: &Session, found: &Found) -> Result<Vec<u64>, Error> {
-    Ok(session.view::<T>(found.tenant, &found.region)?.all()?.into_iter().map(T::bits).collect())
+fn get<T: Element>(home: &impl Home, found: &Found) -> Result<Vec<u64>, Error> {
+    Ok(home.view::<T>(found.tenant, &found.region)?.all()?.into_iter().map(T::bits).collect())
 }

@@ -219,16 +219,38 @@ fn the_summary_can_be_json() {
         (&found["end"], &found["tasks"], &found["ends"]["done"]),
         (&json!("done"), &json!(1), &json!(1))
     );
-    assert_eq!(found["snapshot"]["done"], json!(1));
+    assert_eq!(found["stats"]["done"], json!(1));
     let ran = run("run-stats", SPEC, &["--stats"], "{\"op\": \"add\"}\n");
     assert!(ran.err.contains("opcodes    add 1\n"), "{}", ran.err);
 }
 
 #[test]
-fn a_drained_spec_is_refused() {
-    let ran = run("run-drain", "lifetime = \"drain\"\n", &[], "");
-    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(ran.err.contains("lifetime = drain: "), "{}", ran.err);
+fn a_drained_spec_runs_batches() {
+    let folder = Folder::new("run-drain-out");
+    let spec = format!("lifetime = \"drain\"\nclaim = \"priority\"\nformats = [\"at {{}}\"]\n{SPEC}");
+    let mut lines: String =
+        (0..150).map(|k| format!("{{\"op\": \"PRINTF\", \"args\": [1, {k}]}}\n")).collect();
+    for k in 0..3000 {
+        let priority = ["low", "high"][k % 2];
+        lines += &format!("{{\"op\": \"add\", \"args\": [{}, 1], \"priority\": \"{priority}\"}}\n", k % 1025);
+    }
+    lines += "{\"op\": \"BATCH_FENCE\", \"args\": [90000]}\n";
+    let out = format!("data={}", folder.path("d.bin"));
+    let ran = run("run-drain", &spec, &["--out", &out, "--stats", "--buffer", "data=[5]"], &lines);
+    // One element in 1,025 is out of the region.
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    let found = results(&ran);
+    let at: Vec<u64> = found.iter().filter_map(|result| result["line"].as_u64()).collect();
+    assert!(at.into_iter().eq(1..=3151), "{}", ran.out);
+    assert_eq!(found[150 + 1024]["fault"]["name"], json!("out of region"));
+    assert_eq!(found[3150]["status"], json!("done"));
+    assert_eq!(folder.read("d.bin")[..8], [8, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(ran.err.lines().filter(|line| line.starts_with("at ")).count(), 150, "{}", ran.err);
+    assert!(ran.err.contains("done: 3149 done, 2 faults in "), "{}", ran.err);
+    assert!(ran.err.contains("BATCH_FENCE 1, PRINTF 150, add 3000"), "{}", ran.err);
+    let ran = run("run-drain-control", "lifetime = \"drain\"\nreport = \"control\"", &[], "");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("report = control: there would be no results"), "{}", ran.err);
 }
 
 /// A run whose input stays open.

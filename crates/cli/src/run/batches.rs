@@ -1,0 +1,141 @@
+//! Tasks in batches, each run in one pass.
+
+use std::io::Write;
+
+use pelton::drain::Statistics;
+use pelton::protocol::log;
+use pelton::protocol::priority::LEVELS;
+use pelton::{Batch, Claim, Drain, Opcode, SubmitError};
+
+use super::intake::{Halt, Sink};
+use super::results::{Mark, Results};
+use super::task::Order;
+use crate::error::Error;
+use crate::term::Term;
+
+/// The most tasks of a batch.
+const MOST: usize = 1 << 16;
+
+/// Runs batches.
+pub struct Batches<'a, 'n, W> {
+    drain: &'a mut Drain,
+    term: &'a Term,
+    results: &'a mut Results<'n, W>,
+    batch: Batch,
+    /// Where a task is tried.
+    trial: Batch,
+    marks: Vec<Mark>,
+    /// Tasks of the batch, by level.
+    levels: [u32; LEVELS],
+    /// Tasks of the batch that may print.
+    prints: u32,
+    /// What all batches did.
+    pub statistics: Option<Statistics>,
+}
+
+impl<'a, 'n, W: Write> Batches<'a, 'n, W> {
+    pub fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut Results<'n, W>) -> Self {
+        Batches {
+            drain,
+            term,
+            results,
+            batch: Batch::new(),
+            trial: Batch::new(),
+            marks: Vec::new(),
+            levels: [0; LEVELS],
+            prints: 0,
+            statistics: None,
+        }
+    }
+}
+
+impl<W: Write> Sink for Batches<'_, '_, W> {
+    fn check(&mut self, order: &Order) -> Result<(), String> {
+        // A task that ends the pass would end it at some line or other.
+        if order.task.op == Opcode::SHUTDOWN {
+            return Err(SubmitError::Opcode(order.task.op).to_string());
+        }
+        self.trial.clear();
+        self.trial.push(order.tenant, order.task).map_err(|error| error.to_string())
+    }
+
+    fn push(&mut self, order: Order, line: u64) -> Result<(), Halt> {
+        let Order { mut task, tenant } = order;
+        let prints = task.op == Opcode::PRINTF;
+        if self.batch.len() == MOST || prints && self.prints == log::CAPACITY {
+            self.settle()?;
+        }
+        let owned = self.drain.spec().claim == Claim::Owned;
+        let level = if owned { 0 } else { task.priority.code() as usize };
+        if task.op == Opcode::BATCH_FENCE {
+            // What earlier batches had has ended.
+            task.args[0] = task.args[0].min(self.levels[level]);
+        }
+        self.levels[level] += 1;
+        self.prints += u32::from(prints);
+        self.batch.push(tenant, task)?;
+        self.marks.push(Mark { line, op: task.op });
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), Halt> {
+        Ok(())
+    }
+
+    fn progress(&mut self) -> Result<(), Halt> {
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Result<(), Halt> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let readback = self.drain.run(&self.batch)?;
+        let missing = || Error::Wrong("the report has no results".into());
+        for (mark, result) in self.marks.iter().zip(readback.outcomes().ok_or_else(missing)?) {
+            self.results.write(*mark, result)?;
+        }
+        match &mut self.statistics {
+            Some(all) => add(all, readback.statistics()),
+            None => self.statistics = Some(readback.statistics().clone()),
+        }
+        if self.prints > 0 {
+            for line in self.drain.log()? {
+                self.term.note(line);
+            }
+        }
+        self.batch.clear();
+        self.marks.clear();
+        (self.levels, self.prints) = ([0; LEVELS], 0);
+        Ok(self.results.flush()?)
+    }
+
+    fn idle(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    fn total(&self) -> u64 {
+        self.results.ends.total()
+    }
+}
+
+/// Adds up what batches did.
+fn add(all: &mut Statistics, one: &Statistics) {
+    all.tasks += one.tasks;
+    all.done += one.done;
+    all.faults = all.faults.zip(one.faults).map(|(a, b)| a + b);
+    all.left += one.left;
+    all.epoch += one.epoch;
+    all.lost += one.lost;
+    all.passes += one.passes;
+    all.wall += one.wall;
+    for (all, one) in [
+        (&mut all.opcodes, &one.opcodes),
+        (&mut all.tenants, &one.tenants),
+        (&mut all.priorities, &one.priorities),
+    ] {
+        for (all, one) in all.iter_mut().zip(one) {
+            all.count += one.count;
+        }
+    }
+}

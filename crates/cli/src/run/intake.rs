@@ -1,0 +1,162 @@
+//! From lines to whatever runs tasks: one loop that reads, submits and takes results, and never waits for one of them alone.
+
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+use pelton::kernel::TenantId;
+
+use super::lines::Chunks;
+use super::task::{Names, Order};
+use crate::error::Error;
+use crate::stop;
+use crate::term::Term;
+
+/// How often Ctrl-C is looked for while nothing comes.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// What becomes of the lines after a bad one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Bad {
+    /// They are submitted; the bad line is left out
+    Skip,
+    /// They are not submitted; what came before is finished
+    Stop,
+}
+
+/// Why it ended before the lines did.
+#[derive(Debug)]
+pub enum Halt {
+    /// A bad line.
+    Bad,
+    /// Ctrl-C.
+    Interrupted,
+    /// The kernel has ended by itself.
+    Lost,
+    /// Something failed.
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Halt {
+    fn from(error: E) -> Halt {
+        Halt::Failed(error.into())
+    }
+}
+
+/// Halts if Ctrl-C was pressed.
+pub fn unless_pressed() -> Result<(), Halt> {
+    if stop::pressed() { Err(Halt::Interrupted) } else { Ok(()) }
+}
+
+/// What runs tasks.
+pub trait Sink {
+    /// Whether it would take a task.
+    fn check(&mut self, order: &Order) -> Result<(), String>;
+    /// Takes the task of a line.
+    fn push(&mut self, order: Order, line: u64) -> Result<(), Halt>;
+    /// Some lines are at their end, and more may be long in coming.
+    fn pause(&mut self) -> Result<(), Halt>;
+    /// Takes results, or waits a moment for some. Without any under way it does nothing.
+    fn progress(&mut self) -> Result<(), Halt>;
+    /// Waits until everything has ended and its results are written.
+    fn settle(&mut self) -> Result<(), Halt>;
+    /// Whether nothing is under way.
+    fn idle(&self) -> bool;
+    /// How many tasks have ended.
+    fn total(&self) -> u64;
+}
+
+/// What is read.
+pub struct Intake<'a> {
+    names: &'a Names,
+    term: &'a Term,
+    bad: Bad,
+    /// Tasks so far, by tenant.
+    counts: Vec<(TenantId, u64)>,
+    /// Lines so far.
+    lines: u64,
+    bytes: u64,
+    /// Bad lines so far.
+    pub skipped: u64,
+}
+
+impl<'a> Intake<'a> {
+    pub fn new(names: &'a Names, term: &'a Term, bad: Bad) -> Self {
+        Intake { names, term, bad, counts: Vec::new(), lines: 0, bytes: 0, skipped: 0 }
+    }
+
+    /// Takes in all lines, and finishes what was submitted. `show` is told from time to time how many bytes were read and
+    /// how many tasks have ended.
+    pub fn run(
+        &mut self,
+        sink: &mut impl Sink,
+        chunks: &Chunks,
+        mut show: impl FnMut(u64, u64),
+    ) -> Result<(), Halt> {
+        let mut shown = Instant::now();
+        loop {
+            unless_pressed()?;
+            if shown.elapsed() > 4 * GLANCE {
+                show(self.bytes, sink.total());
+                shown = Instant::now();
+            }
+            // It waits for lines only while nothing is under way.
+            let chunk = if sink.idle() {
+                chunks.recv_timeout(GLANCE)
+            } else {
+                chunks.try_recv().map_err(|error| match error {
+                    TryRecvError::Empty => RecvTimeoutError::Timeout,
+                    TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                })
+            };
+            let taken = match chunk {
+                Ok(Ok(chunk)) => self.chunk(sink, &chunk),
+                Ok(Err(error)) => Err(Error::Input(error).into()),
+                Err(RecvTimeoutError::Timeout) => sink.progress(),
+                Err(RecvTimeoutError::Disconnected) => return sink.settle(),
+            };
+            if let Err(Halt::Bad | Halt::Failed(Error::Input(_))) = &taken {
+                sink.settle()?;
+            }
+            taken?;
+        }
+    }
+
+    fn chunk(&mut self, sink: &mut impl Sink, bytes: &[u8]) -> Result<(), Halt> {
+        self.bytes += bytes.len() as u64;
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            self.lines += 1;
+            let line = line.trim_ascii();
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            match self.order(sink, line) {
+                Ok(order) => sink.push(order, self.lines)?,
+                Err(why) => {
+                    self.skipped += 1;
+                    self.term.wrong(format_args!("line {}: {why}", self.lines));
+                    if self.bad == Bad::Stop {
+                        return Err(Halt::Bad);
+                    }
+                }
+            }
+        }
+        sink.pause()
+    }
+
+    /// What a line asks for, if it can be done.
+    fn order(&mut self, sink: &mut impl Sink, line: &[u8]) -> Result<Order, String> {
+        let order = self.names.order(line)?;
+        sink.check(&order)?;
+        let at = self.counts.iter().position(|(tenant, _)| *tenant == order.tenant).unwrap_or_else(|| {
+            self.counts.push((order.tenant, 0));
+            self.counts.len() - 1
+        });
+        // A task beyond the quota would wait for credit that nobody gives.
+        let quota = self.names.quota(order.tenant);
+        if quota > 0 && self.counts[at].1 >= quota {
+            return Err(format!("its tenant has a quota of {quota} tasks, and has used it"));
+        }
+        self.counts[at].1 += 1;
+        Ok(order)
+    }
+}
