@@ -225,6 +225,13 @@ impl builder::Rule for Rule<'_, '_, '_> {
     }
 }
 
+/// Whether a module has loops that burn fuel.
+pub(super) fn burns(module: &pelton_ir::module::Module) -> bool {
+    let of =
+        |function: &Function| function.insts().any(|(_, node)| node.op.loops() && !brief(function, node));
+    module.functions.iter().any(|(_, function)| of(function))
+}
+
 /// Whether a loop is known to take few turns, and has no loop in it.
 fn brief(function: &Function, node: &Node) -> bool {
     const TURNS: u64 = 256;

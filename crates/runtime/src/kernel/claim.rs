@@ -74,29 +74,41 @@ pub(super) fn level<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b
     if kit.layout.levels == 1 { f.lit(0) } else { ring / kit.layout.producers }
 }
 
-/// Takes credit for so many tasks of a tenant; what is left of it if there is not enough.
-pub(super) fn credit<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>, count: U32<'b>) -> U32<'b> {
-    let quota = kit.host_word(f, tenant + control::QUOTAS);
-    f.choose(
-        quota.eq(0),
-        || count,
-        || {
-            let claims = kit.control.at(tenant + control::CLAIMS);
-            let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
-            let room = f.cast::<i32>(quota - f.cast::<u32>(before));
-            let taken = f.min(f.cast::<u32>(f.max(room, 0i32)), count);
-            give(f, kit, tenant, count - taken);
-            taken
-        },
-    )
+/// A tenant's credit, read once: it may change between taking and giving back.
+#[derive(Clone, Copy)]
+pub(super) struct Credit<'b> {
+    tenant: U32<'b>,
+    quota: U32<'b>,
 }
 
-/// Gives credit back.
-pub(super) fn give<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>, count: U32<'b>) {
-    f.when(count.ne(0), || {
-        let claims = kit.control.at(tenant + control::CLAIMS);
-        f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
-    });
+impl<'b> Credit<'b> {
+    pub fn new(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Self {
+        Credit { tenant, quota: kit.host_word(f, tenant + control::QUOTAS) }
+    }
+
+    /// Takes credit for so many tasks; what is left of it if there is not enough.
+    pub fn take(self, f: &'b Body<'b>, kit: &Kit<'_>, count: U32<'b>) -> U32<'b> {
+        f.choose(
+            self.quota.eq(0),
+            || count,
+            || {
+                let claims = kit.control.at(self.tenant + control::CLAIMS);
+                let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
+                let room = f.cast::<i32>(self.quota - f.cast::<u32>(before));
+                let taken = f.min(f.cast::<u32>(f.max(room, 0i32)), count);
+                self.give(f, kit, count - taken);
+                taken
+            },
+        )
+    }
+
+    /// Gives credit back.
+    pub fn give(self, f: &'b Body<'b>, kit: &Kit<'_>, count: U32<'b>) {
+        f.when(self.quota.ne(0) & count.ne(0), || {
+            let claims = kit.control.at(self.tenant + control::CLAIMS);
+            f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
+        });
+    }
 }
 
 /// Whether a tenant may run anything now.

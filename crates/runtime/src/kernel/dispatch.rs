@@ -128,7 +128,7 @@ fn run<'b>(
 /// Starts a task: no fault yet, all its fuel.
 fn start<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>) {
     f.store(kit.shared.faults.at(task), 0);
-    if !kit.spec.handlers.is_empty() {
+    if kit.fueled {
         f.store(kit.shared.fuel.at(task), kit.spec.fuel);
     }
 }

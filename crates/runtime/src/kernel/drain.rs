@@ -9,7 +9,7 @@
 use pelton_ir::builder::{Body, Builder};
 use pelton_ir::types::{Order, Scope};
 
-use super::claim;
+use super::claim::Credit;
 use super::far::fetch;
 use super::kit::{Frontier, Kit, U32, U64};
 use super::tenant::Tenant;
@@ -104,7 +104,11 @@ pub(super) fn guard<'b>(
                 tenant.lt(Tenant::MOST),
                 || {
                     let mask = kit.host_word(f, tenant + control::MASKS);
-                    let may = f.choose(mask.ne(0), || claim::credit(f, kit, tenant, f.lit(1)), || f.lit(0));
+                    let may = f.choose(
+                        mask.ne(0),
+                        || Credit::new(f, kit, tenant).take(f, kit, f.lit(1)),
+                        || f.lit(0),
+                    );
                     f.choose(
                         may.ne(0),
                         || admitted(f, kit, (word, owner), tenant, || call(tenant, mask)),

@@ -8,7 +8,7 @@
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Need, Order, Scope};
 
-use super::claim::{self, NONE};
+use super::claim::{self, Credit, NONE};
 use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
 use super::window::{Runner, Window};
 use super::{route, spec};
@@ -72,24 +72,24 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
     let kit = run.kit;
     f.when(f.lane().eq(0), || claim::settle(f, kit));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
-        let (ring, first, count, halt) = f.choose(
+        let (ring, first, count, halt, mask) = f.choose(
             f.lane().eq(0),
             || {
                 // Pairs with the router's release.
                 let halt = f.atomic_load(Order::Acquire, Scope::Device, far.flags.at(flag::HALT));
                 run.clear(f);
-                let (ring, first, count) = f.choose(
+                let (ring, first, count, mask) = f.choose(
                     halt.eq(0),
                     || {
                         let ring = f.call(pick, ());
-                        let none = || (ring, f.lit(0u64), f.lit(0));
+                        let none = || (ring, f.lit(0u64), f.lit(0), f.lit(0));
                         f.choose(ring.eq(NONE), none, || take(f, kit, far, ring))
                     },
-                    || (f.lit(NONE), f.lit(0u64), f.lit(0)),
+                    || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0)),
                 );
-                (ring, first, count, halt)
+                (ring, first, count, halt, mask)
             },
-            || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0)),
+            || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0), f.lit(0)),
         );
         let halt = f.group_broadcast(halt, 0);
         f.when(halt.ne(0), || serve.leave(()));
@@ -107,7 +107,7 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
                 let level = claim::level(f, kit, ring);
                 let base = kit.base(ring);
                 fetch(f, kit, base, first, count);
-                let mask = kit.host_word(f, tenant + control::MASKS);
+                let mask = f.group_broadcast(mask, 0);
                 run.run(f, Window { ring, level, base, first, count, tenant, mask });
                 f.when(f.lane().eq(0), || claim::served(f, kit, ring, level));
                 f.lit(0)
@@ -117,9 +117,16 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
 }
 
 /// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
-fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b>, U64<'b>, U32<'b>) {
+fn take<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    far: &Far,
+    ring: U32<'b>,
+) -> (U32<'b>, U64<'b>, U32<'b>, U32<'b>) {
     let workers = u64::from(((kit.layout.groups - 1) / CROWD).max(1));
     let tenant = f.load(kit.rings.at(ring));
+    // A tenant that is disabled later is so from the next window on.
+    let mask = kit.host_word(f, tenant + control::MASKS);
     let claims = far.route.at(claimed(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
     // Pairs with the router's release: what lies between the claim and this tail is seen.
@@ -129,7 +136,9 @@ fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b
     // A few tasks are spread, many are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
-    let count = claim::credit(f, kit, tenant, wanted);
+    let wanted = f.select(mask.eq(0), 0, wanted);
+    let credit = Credit::new(f, kit, tenant);
+    let count = credit.take(f, kit, wanted);
     let to = from + f.cast::<u64>(count);
     let found = f.choose(
         count.eq(0),
@@ -137,8 +146,8 @@ fn take<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, ring: U32<'b>) -> (U32<'b
         || f.atomic_cas(Order::Relaxed, Scope::Device, claims, from, to),
     );
     let won = found.eq(from);
-    f.when(!won & kit.host_word(f, tenant + control::QUOTAS).ne(0), || claim::give(f, kit, tenant, count));
-    (ring, from, f.select(won, count, 0))
+    f.when(!won, || credit.give(f, kit, count));
+    (ring, from, f.select(won, count, 0), mask)
 }
 
 /// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not

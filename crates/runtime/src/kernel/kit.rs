@@ -133,6 +133,8 @@ pub(super) struct Kit<'s> {
     pub shared: Shared,
     pub far: Option<Far>,
     pub frontier: Option<Frontier>,
+    /// Whether some handler has loops that burn fuel.
+    pub fueled: bool,
 }
 
 /// Declares buffers and keeps a list of what the host binds.
@@ -238,6 +240,7 @@ impl<'s> Kit<'s> {
             },
             far,
             frontier,
+            fueled: spec.handlers.iter().any(|h| super::adapt::burns(&h.module)),
             layout: layout.clone(),
         };
         layout.buffers = d.bound;

@@ -6,7 +6,7 @@
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::claim::{self, NONE};
+use super::claim::{self, Credit, NONE};
 use super::kit::{Kit, LINE, U32, U64, state};
 use super::line;
 use super::window::{Runner, Window};
@@ -78,50 +78,82 @@ fn take<'b>(
 ) -> U32<'b> {
     let kit = run.kit;
     let base = kit.base(stripe(f, kit, ring));
+    let tenant = f.load(kit.rings.at(ring));
+    // One lane's reading for all: a tenant that is disabled meanwhile is disabled for the whole window.
+    let mask = f.group_broadcast(kit.host_word(f, tenant + control::MASKS), 0);
+    let none = f.lit(0);
+    let window = Window { ring, level: claim::level(f, kit, ring), base, first, count: none, tenant, mask };
+    let count = match kit.source.live {
+        true => in_place(f, run, check, window),
+        false => copied(f, run, window),
+    };
+    let count = f.group_broadcast(count, 0).named("count");
+    f.when(count.ne(0), || {
+        let window = Window { count, ..window };
+        match kit.source.live {
+            true => run.finish(f, window),
+            false => run.run(f, window),
+        }
+        f.when(f.lane().eq(0), || {
+            f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
+            f.store(kit.shared.suspect.at(ring), 0);
+            claim::served(f, kit, ring, window.level);
+        });
+    });
+    count
+}
+
+/// One lane runs what is ready as it goes, where it lies; how many tasks that were.
+fn in_place<'b>(f: &'b Body<'b>, run: Runner<'_>, check: Callee<u32, bool>, window: Window<'b>) -> U32<'b> {
+    let kit = run.kit;
+    run.clear(f);
+    let credit = Credit::new(f, kit, window.tenant);
+    let most = f.choose(window.mask.ne(0), || credit.take(f, kit, f.lit(kit.layout.window)), || f.lit(0));
+    let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
+        let position = window.first + f.cast::<u64>(task);
+        let at = (window.base + kit.slot(f, position)) * LINE;
+        // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
+        let word = f.atomic_load(Order::Acquire, Scope::System, kit.slots.at(at));
+        let fresh = f.cast::<u32>(word).eq(kit.ready(f, position));
+        let whole = f.choose(fresh, || f.call(check, at), || f.lit(false));
+        f.when(!whole, || look.leave(count));
+        run.one(f, window, task);
+        task + 1
+    });
+    credit.give(f, kit, most - count);
+    doubt(f, kit, window.ring, count, most);
+    count
+}
+
+/// All lanes copy what is ready; how many tasks of it may be run.
+fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> U32<'b> {
+    let kit = run.kit;
     let limit = kit.shared.state.at(state::LIMIT);
     f.count((f.lane(), f.lit(kit.layout.window), f.lanes()), (), |look, task, ()| {
-        let position = first + f.cast::<u64>(task);
-        let at = (base + kit.slot(f, position)) * LINE;
-        let whole = match kit.source.live {
-            true => {
-                // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
-                let word = f.atomic_load(Order::Acquire, Scope::System, kit.slots.at(at));
-                let fresh = f.cast::<u32>(word).eq(kit.ready(f, position));
-                f.choose(fresh, || f.call(check, at), || f.lit(false))
-            }
-            false => copy(f, kit, (task, position, at)),
-        };
-        f.when(!whole, || {
+        let position = window.first + f.cast::<u64>(task);
+        let at = (window.base + kit.slot(f, position)) * LINE;
+        f.when(!copy(f, kit, (task, position, at)), || {
             f.atomic_min(Order::Relaxed, Scope::Group, limit, task);
             look.leave(());
         });
     });
     f.barrier();
-    let tenant = f.load(kit.rings.at(ring));
-    let count = f.choose(
-        f.lane().eq(0),
+    f.choose(
+        f.lane().eq(0) & window.mask.ne(0),
         || {
             run.clear(f);
             let ready = f.load(limit);
-            // The head was fresh a moment ago, so its check has failed.
-            let suspect = kit.shared.suspect.at(ring);
-            f.when(ready.eq(0), || f.store(suspect, f.max(f.load(suspect), 1)));
-            claim::credit(f, kit, tenant, ready)
+            doubt(f, kit, window.ring, ready, f.lit(1));
+            Credit::new(f, kit, window.tenant).take(f, kit, ready)
         },
         || f.lit(0),
-    );
-    let count = f.group_broadcast(count, 0).named("count");
-    f.when(count.ne(0), || {
-        let level = claim::level(f, kit, ring);
-        let mask = kit.host_word(f, tenant + control::MASKS);
-        run.run(f, Window { ring, level, base, first, count, tenant, mask });
-        f.when(f.lane().eq(0), || {
-            f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
-            f.store(kit.shared.suspect.at(ring), 0);
-            claim::served(f, kit, ring, level);
-        });
-    });
-    count
+    )
+}
+
+/// Nothing was taken though something might have been: the head was fresh a moment ago, so its check has failed.
+fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most: U32<'b>) {
+    let suspect = kit.shared.suspect.at(ring);
+    f.when(taken.eq(0) & most.ne(0), || f.store(suspect, f.max(f.load(suspect), 1)));
 }
 
 /// Whether a ring has something for this group. A head that has failed its check must hold it now.

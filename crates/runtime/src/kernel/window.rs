@@ -61,19 +61,27 @@ impl<'k> Runner<'k> {
 
     /// Runs a window.
     pub fn run<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+        self.each(f, window, |task| self.one(f, window, task));
+        self.finish(f, window);
+    }
+
+    /// Runs a task of a window in this lane, or puts it aside until the whole group is there.
+    pub fn one<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) {
         let kit = self.kit;
-        self.each(f, window, |task| {
-            let place = self.place(f, window, task);
-            let word = kit.source.head(f, place.at);
-            let op = f.cast::<u32>(word >> 32);
-            let call =
-                |tenant, mask| f.call(self.table.call, (task, place.at, place.number, op, tenant, mask));
-            let (status, value) = match kit.drains() {
-                true => super::drain::guard(f, kit, (word, place.at), call),
-                false => call(window.tenant, window.mask),
-            };
-            self.record(f, task, place.position, (status, value));
-        });
+        let place = self.place(f, window, task);
+        let word = kit.source.head(f, place.at);
+        let op = f.cast::<u32>(word >> 32);
+        let call = |tenant, mask| f.call(self.table.call, (task, place.at, place.number, op, tenant, mask));
+        let (status, value) = match kit.drains() {
+            true => super::drain::guard(f, kit, (word, place.at), call),
+            false => call(window.tenant, window.mask),
+        };
+        self.record(f, task, place.position, (status, value));
+    }
+
+    /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
+    pub fn finish<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+        let kit = self.kit;
         if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
             self.wide(f, window);
         }
