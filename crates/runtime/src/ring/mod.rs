@@ -56,8 +56,9 @@ impl<L: Lines, W: Words> Ring<L, W> {
         1 << self.log2
     }
 
+    /// The number of a position's slot.
     #[inline]
-    fn slot(&self, position: u64) -> usize {
+    pub fn slot(&self, position: u64) -> usize {
         self.first + (position & (self.capacity() - 1)) as usize
     }
 

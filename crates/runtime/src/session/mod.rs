@@ -8,6 +8,8 @@
 //! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
 
 mod core;
+#[cfg(feature = "inject")]
+mod inject;
 mod launch;
 mod producer;
 mod reaper;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pelton_device::View64;
+
 use super::core::{Core, State};
 use super::ticket::{Span, Ticket};
 use crate::deadline::{Deadline, Pause};
 use crate::error::SubmitError;
 use crate::kernel::{LATER, TenantId};
 use crate::protocol::{Opcode, Priority};
+use crate::ring::{Home, Ring};
 use crate::task::Task;
 
 /// What a producer knows of one of its stripes.
@@ -82,7 +85,17 @@ impl Producer {
     /// Submits a task.
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
-        let (stripe, first, stamp) = self.publish(std::iter::once(task))?;
+        self.submit_with(task, Ring::publish)
+    }
+
+    /// Submits a task, whose line is written by `put`.
+    #[inline]
+    pub(super) fn submit_with(
+        &mut self,
+        task: Task,
+        put: impl Fn(&Ring<Home, View64>, u64, &Task),
+    ) -> Result<Ticket, SubmitError> {
+        let (stripe, first, stamp) = self.publish(std::iter::once(task), put)?;
         Ok(Ticket::new(&self.core, stripe, first, stamp))
     }
 
@@ -94,7 +107,7 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let count = tasks.len();
-        let (stripe, first, stamp) = self.publish(tasks)?;
+        let (stripe, first, stamp) = self.publish(tasks, Ring::publish)?;
         Ok(Span::new(&self.core, stripe, first, count as u32, stamp))
     }
 
@@ -103,6 +116,7 @@ impl Producer {
     fn publish(
         &mut self,
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
+        put: impl Fn(&Ring<Home, View64>, u64, &Task),
     ) -> Result<(u32, u64, u64), SubmitError> {
         let wanted = tasks.len() as u64;
         let (level, fence) = self.level(tasks.clone())?;
@@ -114,7 +128,7 @@ impl Producer {
         let first = side.tail;
         let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
         for task in tasks {
-            to.ring.publish(side.tail, &task);
+            put(&to.ring, side.tail, &task);
             side.tail += 1;
         }
         to.ring.commit(side.tail);

@@ -168,6 +168,11 @@ impl Ticket {
         }
     }
 
+    #[cfg(feature = "inject")]
+    pub(super) fn home(&self) -> (&Core, &Stripe) {
+        (&self.0.core, self.0.stripe())
+    }
+
     /// Its stripe and position, for people.
     pub fn place(&self) -> (u32, u64) {
         (self.0.stripe, self.0.first)
