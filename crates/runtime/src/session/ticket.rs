@@ -127,6 +127,10 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.unregister();
+        // A span of no tasks has no slots, and stands where the next one's do.
+        if self.count == 0 {
+            return;
+        }
         let seen = self.seen == self.end() && self.core.state() == State::Running;
         self.stripe().ring.give_up(self.first, self.count, seen);
     }
