@@ -53,6 +53,8 @@ pub(super) struct Checked {
     pub width: Width,
     /// Whether it was written by users.
     pub fueled: bool,
+    /// Whether its lanes meet where arguments decide, so that each must be the same in all of them.
+    pub agreed: bool,
 }
 
 impl Checked {
@@ -67,12 +69,25 @@ impl Checked {
         let function = &self.module.functions[self.func];
         m.function::<(u32, u32, u32), u32>(name, |f, (index, at, tenant)| {
             let (index, at, tenant) = (index.named("task"), at.named("at"), tenant.named("tenant"));
-            let task = Task { f, kit, index, at, tenant, args, width: self.width };
+            let task = Task { f, kit, index, at, tenant, args, width: self.width, agreed: None };
+            let agreed = self.agreed.then(|| std::array::from_fn(|k| self.agreed(&task, k as u32)));
+            let task = Task { agreed: agreed.as_ref(), ..task };
             let levels = self.module.uniformity(self.func);
             let mut rule = Rule { task, named: &named, function, levels, fueled: self.fueled };
             let results = f.graft(function, &[], &mut rule);
             f.value(results[0])
         })
+    }
+
+    /// An argument as lane 0 has it, if anything reads it.
+    fn agreed<'b>(&self, task: &Task<'b, '_>, index: u32) -> U32<'b> {
+        let f = task.f;
+        let arg = |node: &Node| node.buffer().is_some_and(|b| self.module.buffers[b].name == ARG);
+        let read = self.module.functions[self.func].insts().any(|(_, node)| {
+            let known = node.args.first().and_then(|at| at.constant());
+            node.op == Op::Load && arg(node) && known.is_none_or(|at| at.bits() == u64::from(index))
+        });
+        if read { f.group_broadcast(task.arg(f.lit(index)), 0) } else { f.lit(0) }
     }
 
     /// What its buffers are in the kernel. Shared ones are declared there once.
@@ -104,6 +119,8 @@ struct Task<'b, 'k> {
     tenant: U32<'b>,
     args: Args,
     width: Width,
+    /// Its arguments, the same in all lanes, where that matters.
+    agreed: Option<&'k [U32<'b>; ARGS as usize]>,
 }
 
 impl<'b> Task<'b, '_> {
@@ -120,6 +137,15 @@ impl<'b> Task<'b, '_> {
     fn arg(self, index: U32<'b>) -> U32<'b> {
         let (f, source) = (self.f, self.kit.source);
         let known = index.constant().map(|c| c.bits() as u32);
+        if let Some(agreed) = self.agreed {
+            let at = |k: usize| index.eq(k as u32);
+            return match known {
+                Some(index) => agreed.get(index as usize).copied().unwrap_or_else(|| f.lit(0)),
+                None => {
+                    agreed.iter().enumerate().fold(f.lit(0), |rest, (k, arg)| f.select(at(k), *arg, rest))
+                }
+            };
+        }
         let half = |at: U32<'b>, odd: U32<'b>| f.cast::<u32>(source.load(f, at) >> (odd << 5));
         match (self.args, known) {
             (_, Some(ARGS..)) => f.lit(0),

@@ -189,10 +189,25 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
     if !function.params.is_empty() || function.results != [Type::U32] || valid.kernels().any(|k| k == func) {
         return wrong("its function takes nothing and gives a u32".into());
     }
-    let module = inline(&valid, usize::MAX).module;
+    let loose = if handler.width == Width::Group { loose(&handler.module) } else { None };
+    let agreed = handler.width == Width::Group && loose.is_none();
+    let module = inline(&loose.unwrap_or(valid), usize::MAX).module;
     let Some(func) = named(&module) else { return wrong("it has no function of that name".into()) };
     let arity = ops(handler, &module, func)?;
-    Ok(Ready { handler, checked: Checked { module, func, width: handler.width, fueled: true }, arity })
+    Ok(Ready {
+        handler,
+        checked: Checked { module, func, width: handler.width, fueled: true, agreed },
+        arity,
+    })
+}
+
+/// The module with arguments that each lane reads for itself, if it is valid that way too: whoever writes `arg` changes
+/// nothing but what is known of it.
+fn loose(module: &Module) -> Option<Valid> {
+    let mut module = module.clone();
+    let arg = module.buffers.iter().find(|(_, decl)| decl.name == ARG)?.0;
+    module.buffers[arg].access = Access::ReadWrite;
+    validate(module).ok()
 }
 
 /// Refuses buffers that are not a handler's to name.

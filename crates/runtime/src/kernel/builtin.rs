@@ -39,7 +39,7 @@ pub(super) fn functions() -> Vec<(Opcode, &'static str, Visible, Checked)> {
     let module: Valid = pass::inline::inline(&validate(module).expect("they are valid"), usize::MAX).module;
     let checked = |name: &str| {
         let func = module.functions.iter().find(|(_, f)| f.name == name).expect("it is there").0;
-        Checked { module: module.clone(), func, width: Width::Lane, fueled: false }
+        Checked { module: module.clone(), func, width: Width::Lane, fueled: false, agreed: false }
     };
     FUNCTIONS.iter().map(|&(op, name, visible)| (op, name, visible, checked(name))).collect()
 }
