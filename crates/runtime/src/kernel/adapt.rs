@@ -2,7 +2,8 @@
 //!
 //! The function that comes out takes the task's place in the window, where its words are, and its tenant. `arg` becomes
 //! loads of the slot. A region becomes the tenant's piece of that region's buffer: an index beyond the piece records fault 2 and
-//! the access goes nowhere, which in the language gives zero or does nothing. `fault` records a code unless one is there.
+//! the access goes nowhere, which in the language gives zero or does nothing. `fault` records a code unless one is there;
+//! a number that is no code is recorded as fault 5.
 //!
 //! A loop that is not brief takes a unit of fuel a turn and is left when there is none, with fault 6. All later loops of the task
 //! are then left at once, so the function runs to its end: lanes that must meet still do.
@@ -18,7 +19,7 @@ use pelton_ir::valid::{Level, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
 use super::kit::{Kit, U32};
-use crate::protocol::{Code, slot};
+use crate::protocol::{Code, fault, slot};
 
 /// A handler as the kernel calls it: place in the window, where its words are, tenant.
 pub(super) type Adapted = Callee<(u32, u32, u32), u32>;
@@ -133,6 +134,13 @@ impl<'b> Task<'b, '_> {
         }
     }
 
+    /// A code that the host can read as a fault: one of the protocol's or a handler's own; else the arguments are at fault.
+    fn code(self, code: U32<'b>) -> U32<'b> {
+        let ours = (code - 1).lt(fault::TABLE.len() as u32);
+        let own = (code - fault::USER).le(fault::MAX - fault::USER);
+        self.f.select(ours | own, code, Code::ARGUMENTS.code())
+    }
+
     /// An argument; 0 beyond the last.
     fn arg(self, index: U32<'b>) -> U32<'b> {
         let (f, source) = (self.f, self.kit.source);
@@ -197,7 +205,7 @@ impl builder::Rule for Rule<'_, '_, '_> {
     fn inst(&mut self, node: &Node, args: &[Operand]) -> Option<Vec<Operand>> {
         let (f, task) = (self.task.f, self.task);
         if node.op == Op::Fault {
-            task.fault(f.value(args[0]));
+            task.fault(task.code(f.value(args[0])));
             return Some(Vec::new());
         }
         match (node.op, self.named.get(&node.buffer()?)?) {
