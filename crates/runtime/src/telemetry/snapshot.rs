@@ -1,7 +1,8 @@
 //! How a session stands, at one moment.
 //!
 //! The kernel counts once a window, each group in words of its own, before it posts the window's records: whoever has seen a
-//! task's record finds the task counted. The rest is what the host knows of its rings.
+//! task's record finds the task counted. A task that the router runs alone is counted right after its record instead. The rest
+//! is what the host knows of its rings.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
