@@ -1,0 +1,110 @@
+//! Nothing allocates between submit and done.
+//!
+//! The test has a process of its own: it counts what is allocated, by all threads on the CPU, and by the host's on the interpreter,
+//! which allocates as it likes.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use pelton::device::{Placement, open};
+use pelton::kernel::Telemetry;
+use pelton::{Claim, Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
+
+/// Counts, and leaves the rest to the system.
+struct Counting;
+
+static ALL: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static MINE: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALL.fetch_add(1, Ordering::Relaxed);
+    // A thread that ends has nowhere left to count.
+    let _ = MINE.try_with(|mine| mine.set(mine.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator as it came, so its promises are kept.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller promises for `layout` what the system's allocator asks.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from the system's allocator, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: `at` came from the system's allocator, with this layout, and the caller promises for `size`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Submits and takes results in every way there is.
+fn work(producer: &mut Producer, waker: &Waker) {
+    let task = Task::new(Opcode::ATOMIC_ADD).args([1, 0]);
+    for _ in 0..200 {
+        producer.submit(task).unwrap().wait(Deadline::Never).unwrap();
+        let mut ticket = producer.submit(task).unwrap();
+        while ticket.poll().is_none() {
+            std::thread::yield_now();
+        }
+        let mut ticket = producer.submit(task).unwrap();
+        let mut context = Context::from_waker(waker);
+        while Pin::new(&mut ticket).poll(&mut context) == Poll::Pending {
+            std::thread::park();
+        }
+        let mut span = producer.submit_all([task; 10]).unwrap();
+        assert_eq!(span.wait(Deadline::Never).unwrap().done, 10);
+        assert_eq!(span.results().filter(Result::is_ok).count(), 10);
+    }
+}
+
+/// Catches a boxed ticket, a list that grows, and a waiter that is made anew.
+#[test]
+fn nothing_allocates_between_submit_and_done() {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    for name in ["cpu", "reference"] {
+        let device = open(name).unwrap();
+        for placement in [Placement::Near, Placement::Far] {
+            for claim in [Claim::Owned, Claim::PRIORITY] {
+                let spec = Spec::new(Geometry::new(64).lanes(8)).placement(placement).claim(claim);
+                let session = Session::launch(&device, &spec.telemetry(Telemetry::Full)).unwrap();
+                let mut producer = session.producer(0).unwrap();
+                work(&mut producer, &waker);
+                let before = (ALL.load(Ordering::Relaxed), MINE.get());
+                work(&mut producer, &waker);
+                let after = (ALL.load(Ordering::Relaxed), MINE.get());
+                assert_eq!(before.1, after.1, "{name}, {placement:?}, {claim:?}: by this thread");
+                if name == "cpu" {
+                    assert_eq!(before.0, after.0, "{name}, {placement:?}, {claim:?}: by any thread");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What all tests share: names, shapes of sessions, waiting, and a watchdog.
+
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use pelton::device::{Device, Placement};
+use pelton::protocol::{Code, Fault};
+use pelton::{Deadline, Error, Geometry, Opcode, Producer, Session, Spec, Task, TaskError};
+
+/// A device to test.
+pub type On = Arc<dyn Device>;
+
+/// A test of sessions on a device, with its name.
+pub type Test = (&'static str, fn(&On));
+
+/// Functions with their names.
+macro_rules! named {
+    ($($test:ident),* $(,)?) => {
+        &[$((stringify!($test), $test)),*]
+    };
+}
+
+/// Ends the process if a test does not come back: what must end in bounded time is tested by nothing else.
+fn watched(name: &str, test: impl FnOnce()) {
+    let (done, watch) = channel::<()>();
+    let name = name.to_owned();
+    std::thread::spawn(move || {
+        if watch.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{name} does not end");
+            std::process::abort();
+        }
+    });
+    test();
+    drop(done);
+}
+
+/// A test of a device, ignored where there is none. Those of a GPU come one after the other: a resident kernel keeps others
+/// from loading theirs.
+pub fn trial(theme: &str, (name, test): Test, on: &str, device: Option<On>) -> Trial {
+    static GPU: Mutex<()> = Mutex::new(());
+    let (name, gpu, absent) = (format!("{theme}::{name}@{on}"), on == "cuda", device.is_none());
+    let title = name.clone();
+    let run = move || {
+        let turn = gpu.then(|| GPU.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        if let Some(device) = &device {
+            watched(&title, || test(device));
+        }
+        drop(turn);
+        Ok(())
+    };
+    Trial::test(name, run).with_ignored_flag(absent)
+}
+
+/// A test that brings its own device.
+pub fn alone(name: &'static str, test: fn()) -> Trial {
+    Trial::test(name, move || {
+        watched(name, test);
+        Ok(())
+    })
+}
+
+/// Where rings lie, and lanes of a group.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub placement: Placement,
+    pub lanes: u32,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {} lanes", self.placement, self.lanes)
+    }
+}
+
+/// Near rings, so many lanes.
+pub const fn near(lanes: u32) -> Shape {
+    Shape { placement: Placement::Near, lanes }
+}
+
+/// Far rings, so many lanes.
+pub const fn far(lanes: u32) -> Shape {
+    Shape { placement: Placement::Far, lanes }
+}
+
+/// Every placement with every number of lanes.
+pub const ALL: &[Shape] = &[near(1), near(8), near(32), far(1), far(8), far(32)];
+
+/// Every placement and every number of lanes, but not each with each.
+pub const SOME: &[Shape] = &[near(1), near(32), far(8)];
+
+impl Shape {
+    /// A geometry of this shape with so many groups that run tasks.
+    pub fn geometry(self, on: &On, slots: u32, workers: u32) -> Geometry {
+        // Where subgroups progress independently, the router is one of the groups asked for.
+        let router = self.placement == Placement::Far && on.caps().independent_subgroups;
+        Geometry::new(slots).lanes(self.lanes).groups(workers + u32::from(router))
+    }
+
+    /// A kernel of this shape that can [`add`].
+    pub fn spec(self, on: &On, slots: u32, workers: u32) -> Spec {
+        self.bare(on, slots, workers).handler(op(ADD), |slot| {
+            let (by, at) = (slot.arg(0), slot.arg(1));
+            let old = slot.atomic_add(at, by);
+            slot.finish(old);
+        })
+    }
+
+    /// A kernel of this shape with what is built in.
+    pub fn bare(self, on: &On, slots: u32, workers: u32) -> Spec {
+        Spec::new(self.geometry(on, slots, workers)).placement(self.placement)
+    }
+}
+
+/// The shapes whose placement a device has.
+pub fn shapes<'a>(on: &'a On, all: &'a [Shape]) -> impl Iterator<Item = Shape> + 'a {
+    all.iter().copied().filter(|shape| on.caps().placements.contains(&shape.placement))
+}
+
+/// The handler of [`Shape::spec`].
+pub const ADD: u32 = 8;
+
+/// A user's opcode.
+pub fn op(code: u32) -> Opcode {
+    Opcode::user(code).expect("it is a user's")
+}
+
+/// A task that adds to an element of `data` and gives what was there.
+pub fn add(by: u32, at: u32) -> Task {
+    Task::new(op(ADD)).args([by, at])
+}
+
+/// Long enough on any machine; not for ever, so that what is lost is seen.
+pub fn soon() -> Deadline {
+    Deadline::after_ms(60_000)
+}
+
+/// Launches a session.
+pub fn launch(on: &On, spec: &Spec) -> Session {
+    Session::launch(on, spec).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs a task to its end.
+pub fn run(producer: &mut Producer, task: Task) -> Result<u32, TaskError> {
+    producer.submit(task).expect("there is room").wait(soon())
+}
+
+/// Tenant 0's `data`.
+pub fn data(session: &Session) -> Vec<u32> {
+    session.view::<u32>(0, "data").and_then(|view| view.all()).expect("it is there")
+}
+
+/// Waits until so many tasks are counted as done, and no more. A task that the router runs alone is counted after its record.
+pub fn counted(session: &Session, tasks: u64) {
+    until("all tasks are counted", || Ok(session.snapshot()?.done >= tasks));
+    assert_eq!(session.snapshot().unwrap().done, tasks);
+}
+
+/// How a task ends that faults.
+pub fn fault(code: Code) -> Result<u32, TaskError> {
+    Err(TaskError::Fault(Fault { code, inner: 0 }))
+}
+
+/// Waits until something holds that a session will make so.
+pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
+    let deadline = soon();
+    while !holds().unwrap_or_else(|error| panic!("{what}: {error}")) {
+        assert!(!deadline.passed(), "{what}: never");
+        std::thread::yield_now();
+    }
+}

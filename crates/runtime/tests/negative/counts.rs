@@ -1,0 +1,170 @@
+//! Nothing is lost and nothing is done twice: many items, equal items, counters at their edges, many in flight.
+
+use std::collections::VecDeque;
+
+use pelton::ir::types::Type;
+use pelton::kernel::Lifetime;
+use pelton::{Batch, Drain, Geometry, Opcode, Patience, Producer, Region, Session, Spec, Task, Ticket};
+
+use crate::common::*;
+
+pub const TESTS: &[Test] = named![
+    every_item_of_many_runs_once,
+    every_item_of_a_batch_runs_once,
+    ten_equal_adds_add_ten_times,
+    counters_go_past_their_edges,
+    none_lost_and_none_doubled_with_many_in_flight,
+];
+
+fn sized(spec: Spec, len: u32) -> Spec {
+    spec.region(Region::new("data", Type::U32, len))
+}
+
+/// The interpreter takes a while for a million tasks; without optimisation it would take minutes.
+fn slow(on: &On) -> bool {
+    on.caps().name == "reference" && cfg!(debug_assertions)
+}
+
+/// Catches a launch that is sized by its lanes and not by its items, and a window that is cut where lanes are.
+fn every_item_of_many_runs_once(on: &On) {
+    let million = if slow(on) { 0 } else { 1 << 20 };
+    for (shape, items) in
+        [(near(1), 1 << 16), (near(32), million), (far(8), million), (far(32), 1 << 16), (near(24), 1 << 16)]
+    {
+        if shapes(on, &[shape]).count() == 0 || items == 0 {
+            continue;
+        }
+        let session = launch(on, &sized(shape.bare(on, 4096, 2), items));
+        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let mut behind: VecDeque<pelton::Span> = VecDeque::new();
+        for first in (0..items).step_by(1000) {
+            let last = items.min(first + 1000);
+            let tasks = (first..last).map(|at| Task::new(Opcode::ATOMIC_ADD).args([1, at]));
+            behind.push_back(producer.submit_all(tasks).unwrap());
+            if behind.len() > 2 {
+                behind.pop_front().map(|mut span| span.wait(soon()).unwrap());
+            }
+        }
+        for span in &mut behind {
+            let ends = span.wait(soon()).unwrap();
+            assert_eq!(ends.done as usize, span.len(), "{shape}, {items} items");
+        }
+        let found = data(&session);
+        let wrong = found.iter().position(|count| *count != 1);
+        assert_eq!((wrong, found.len()), (None, items as usize), "{shape}");
+        counted(&session, items.into());
+    }
+}
+
+/// Catches a pass that is sized by its lanes or by its ring and not by its items.
+fn every_item_of_a_batch_runs_once(on: &On) {
+    let million = if slow(on) { 3000 } else { 1 << 20 };
+    // In one pass, and in many.
+    for (lanes, slots, items) in [(1, 1 << 16, 1 << 16), (24, 1 << 16, 1 << 16), (32, 1 << 15, million)] {
+        let spec = Spec::new(Geometry::new(slots).lanes(lanes)).lifetime(Lifetime::Drain);
+        let mut drain = Drain::new(on, &sized(spec, items)).unwrap();
+        let mut batch = Batch::with_capacity(items as usize);
+        for at in 0..items {
+            batch.push(0, Task::new(Opcode::ATOMIC_ADD).args([1, at])).unwrap();
+        }
+        let done = drain.run(&batch).unwrap().outcomes().into_iter().flatten().filter(|end| *end == Ok(0));
+        assert_eq!(done.count(), items as usize, "{lanes} lanes");
+        let found = drain.view::<u32>(0, "data").unwrap().all().unwrap();
+        assert_eq!(found.iter().position(|count| *count != 1), None, "{lanes} lanes");
+    }
+}
+
+/// Catches adds of equal tasks that are made one by whoever combines them, or are not atomic.
+fn ten_equal_adds_add_ten_times(on: &On) {
+    for shape in shapes(on, ALL) {
+        let session = launch(on, &shape.bare(on, 64, 2));
+        let mut producer = session.producer(0).unwrap();
+        let task = Task::new(Opcode::ATOMIC_ADD).args([3, 5]);
+        let mut span = producer.submit_all([task; 10]).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().done, 10, "{shape}");
+        let mut olds: Vec<u32> = span.results().map(|end| end.unwrap()).collect();
+        olds.sort();
+        assert_eq!(olds, (0..10).map(|k| k * 3).collect::<Vec<_>>(), "{shape}");
+        assert_eq!(data(&session)[5], 30, "{shape}");
+    }
+}
+
+/// Catches positions of 32 bits, and generations that are compared as if they never wrapped.
+fn counters_go_past_their_edges(on: &On) {
+    const SLOTS: u32 = 16;
+    // Where generations of 24 bits begin anew, and where positions need a 33rd bit; inside a lap and at its end.
+    let starts = [(u64::from(SLOTS) << 24) - 37, (1 << 32) - 37, (1 << 32) - 16];
+    for shape in shapes(on, SOME) {
+        for start in starts {
+            let what = format!("{shape}, from {start:#x}");
+            let spec = shape.spec(on, SLOTS, 1);
+            let spec = spec.tenant(pelton::Tenant::new(0).observables(1));
+            let session = Session::launch_at(on, &spec, start).unwrap();
+            let mut producer = session.producer(0).unwrap();
+            let mut expected = 0;
+            for round in 0..15 {
+                assert_eq!(run(&mut producer, add(1, 2)), Ok(expected), "{what}");
+                let fence = Task::new(Opcode::BATCH_FENCE).args([4, round]);
+                let tasks = [add(1, 2), add(1, 2), add(1, 2), add(1, 2), fence];
+                let mut span = producer.submit_all(tasks).unwrap();
+                assert_eq!(span.wait(soon()).unwrap().done, 5, "{what}");
+                let mut olds: Vec<u32> = span.results().take(4).map(|end| end.unwrap()).collect();
+                olds.sort();
+                assert_eq!(olds, (expected + 1..expected + 5).collect::<Vec<_>>(), "{what}");
+                assert_eq!(span.result(4), Some(Ok(round + 1)), "{what}");
+                expected += 5;
+            }
+            assert_eq!(session.stop().unwrap().total(), 0, "{what}");
+        }
+    }
+}
+
+/// A task that is told apart from all others: it counts itself, and gives its own word back.
+fn token(at: u32) -> Task {
+    Task::new(op(9)).args([at, at.wrapping_mul(0x9e37_79b9)])
+}
+
+fn redeem(ticket: &mut Ticket, at: u32) {
+    assert_eq!(ticket.wait(soon()), Ok(at.wrapping_mul(0x9e37_79b9) ^ at), "task {at}");
+}
+
+/// Submits tasks with up to `most` in flight, and takes results now in order, now from behind.
+fn feed(mut producer: Producer, tokens: std::ops::Range<u32>, most: usize) {
+    let mut flight = VecDeque::new();
+    for at in tokens {
+        while flight.len() >= most {
+            let (mut ticket, at) = if at % 3 == 0 { flight.pop_back() } else { flight.pop_front() }.unwrap();
+            redeem(&mut ticket, at);
+        }
+        flight.push_back((producer.submit(token(at)).unwrap(), at));
+    }
+    for (mut ticket, at) in flight {
+        redeem(&mut ticket, at);
+    }
+}
+
+/// Catches a slot that is written before its result was read, a claim that two groups win, and a record of another task.
+fn none_lost_and_none_doubled_with_many_in_flight(on: &On) {
+    let each = if on.caps().name == "reference" { 400 } else { 3000 };
+    for shape in shapes(on, ALL) {
+        let spec = sized(shape.bare(on, 32, 3).producers(3), each * 3);
+        let spec = Spec { geometry: Geometry { window: 8, ..spec.geometry.clone() }, ..spec };
+        let spec = spec.handler(op(9), |slot| {
+            slot.atomic_add(slot.arg(0), 1);
+            slot.finish(slot.arg(0) ^ slot.arg(1));
+        });
+        let session = launch(on, &spec);
+        std::thread::scope(|threads| {
+            for k in 0..3 {
+                let producer = session.producer(0).unwrap().patience(Patience::Endless);
+                // What is taken from behind leaves gaps, so that 16 tickets may span a ring of 32.
+                let most = [2, 9, 16][k as usize];
+                threads.spawn(move || feed(producer, k * each..(k + 1) * each, most));
+            }
+        });
+        let found = data(&session);
+        let wrong = found.iter().position(|count| *count != 1);
+        assert_eq!(wrong.map(|at| (at, found[at])), None, "{shape}");
+        counted(&session, (each * 3).into());
+    }
+}

@@ -1,0 +1,228 @@
+//! How sessions end: every stop comes back, says what it left, and every ticket ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pelton::device::null::{Faults, Null};
+use pelton::{Error, Patience, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket};
+
+use crate::common::*;
+
+pub const TESTS: &[Test] = named![
+    stop_ends_a_kernel_with_work_in_flight,
+    stop_ends_a_handler_that_never_does,
+    tickets_outlive_their_session,
+    producers_outlive_their_session,
+    producers_are_given_back_and_taken_again,
+    two_sessions_share_a_device,
+    a_trap_loses_the_session_and_every_ticket_ends,
+];
+
+/// Says how many came before it, after a while.
+const NEXT: u32 = 9;
+/// Never ends.
+const ENDLESS: u32 = 10;
+/// Ends the kernel.
+const TRAP: u32 = 11;
+
+fn spec(on: &On, shape: Shape) -> Spec {
+    shape
+        .spec(on, 256, 2)
+        .fuel(u32::MAX)
+        .handler(op(NEXT), |slot| {
+            let f = slot.body();
+            let place = slot.atomic_add(0, 1);
+            let x = f.count((f.lit(0), f.lit(300), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+            slot.store(1, x);
+            slot.finish(place);
+        })
+        .handler(op(ENDLESS), |slot| {
+            let f = slot.body();
+            f.forever::<_, ()>(f.lit(0), |_, k| {
+                slot.store(1, k);
+                k + 1
+            });
+        })
+        .handler(op(TRAP), |slot| slot.body().trap(7))
+}
+
+/// Catches a stop that waits for an empty ring, and one that forgets what it left.
+fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
+    for shape in shapes(on, ALL) {
+        // Time enough to finish what was taken, so that the device's own stop is not used.
+        let session = launch(on, &spec(on, shape).tenant(Tenant::new(0).producers(2)));
+        let session = session.grace(Duration::from_secs(60));
+        let mut producers = [session.producer(0).unwrap(), session.producer(0).unwrap()];
+        let tasks = vec![Task::new(op(NEXT)); 200];
+        let mut spans: Vec<_> = producers.iter_mut().map(|p| p.submit_all(tasks.clone()).unwrap()).collect();
+        until("something has run", || Ok(data(&session)[0] > 0));
+        let stopped = session.stop().unwrap();
+        assert!(!stopped.forced, "{shape}");
+        let mut places = Vec::new();
+        for (span, left) in spans.iter_mut().zip(&stopped.left) {
+            assert!(span.poll(), "{shape}: every ticket ends");
+            let before = places.len();
+            for end in span.results() {
+                match end {
+                    Ok(place) => places.push(place),
+                    end => assert_eq!(end, Err(TaskError::Stopped), "{shape}"),
+                }
+            }
+            assert_eq!((places.len() - before) as u64 + left, 200, "{shape}: {stopped:?}");
+        }
+        // What was taken was finished, and what is left never ran: no place is missing.
+        places.sort();
+        assert_eq!(places, (0..places.len() as u32).collect::<Vec<_>>(), "{shape}");
+        assert!(matches!(producers[0].submit(add(1, 0)), Err(SubmitError::Ended)), "{shape}");
+    }
+}
+
+/// Catches a kernel whose only stop is between windows.
+fn stop_ends_a_handler_that_never_does(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(on, shape)).grace(Duration::from_millis(100));
+        let mut producer = session.producer(0).unwrap();
+        let mut endless: Vec<Ticket> =
+            (0..4).map(|_| producer.submit(Task::new(op(ENDLESS))).unwrap()).collect();
+        let mut behind: Vec<Ticket> = (0..4).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
+        until("it runs", || Ok(data(&session)[1] > 0));
+        let stopped = session.stop().unwrap();
+        assert!(stopped.forced, "{shape}");
+        let ends = endless.iter_mut().chain(&mut behind).map(|ticket| ticket.poll());
+        let left = ends.filter(|end| *end == Some(Err(TaskError::Stopped))).count();
+        assert!(left >= 4 && stopped.total() == left as u64, "{shape}: {stopped:?}, {left} tickets");
+    }
+}
+
+/// Catches tickets that wait for a kernel that is gone.
+fn tickets_outlive_their_session(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(on, shape).tenant(Tenant::new(1).mask(0)));
+        let (mut producer, mut idle) = (session.producer(0).unwrap(), session.producer(1).unwrap());
+        let mut done = producer.submit(add(1, 5)).unwrap();
+        assert_eq!(done.wait(soon()), Ok(0), "{shape}");
+        let mut left = idle.submit(add(1, 5)).unwrap();
+        let mut span = idle.submit_all([add(1, 5); 5]).unwrap();
+        let waits = idle.submit(add(1, 5)).unwrap();
+        let waiter = std::thread::spawn(move || {
+            let mut waits = waits;
+            waits.wait(pelton::Deadline::Never)
+        });
+        drop(session);
+        assert_eq!(waiter.join().unwrap(), Err(TaskError::Stopped), "{shape}");
+        assert_eq!(done.poll(), Some(Ok(0)), "{shape}: what has ended keeps its result");
+        assert_eq!(left.poll(), Some(Err(TaskError::Stopped)), "{shape}");
+        assert_eq!(span.wait(soon()).unwrap().left, 5, "{shape}");
+        left.cancel();
+        assert_eq!(left.wait(soon()), Err(TaskError::Stopped), "{shape}");
+    }
+}
+
+/// Catches a producer that waits for room that nobody will make.
+fn producers_outlive_their_session(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(on, shape).tenant(Tenant::new(0).mask(0)));
+        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let feeder = std::thread::spawn(move || {
+            let mut tickets = Vec::new();
+            loop {
+                match producer.submit(add(1, 0)) {
+                    Ok(ticket) => tickets.push(ticket),
+                    Err(error) => return (tickets, error, producer),
+                }
+            }
+        });
+        // Once its rings are full it waits.
+        let room = 256 * u64::from(session.layout().stripes);
+        until("the ring is full", || Ok(session.snapshot()?.occupancy.published == room));
+        assert_eq!(session.stop().unwrap().total(), room, "{shape}");
+        let (mut tickets, error, mut producer) = feeder.join().unwrap();
+        assert_eq!((tickets.len() as u64, error), (room, SubmitError::Ended), "{shape}");
+        assert!(tickets.iter_mut().all(|ticket| ticket.poll() == Some(Err(TaskError::Stopped))), "{shape}");
+        assert_eq!(producer.submit_all([add(1, 0)]).err(), Some(SubmitError::Ended), "{shape}");
+    }
+}
+
+/// Catches a producer that forgets where the one before it was, or what is still held.
+fn producers_are_given_back_and_taken_again(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(on, 8, 1).producers(2));
+        let keep = session.producer(0).unwrap();
+        let mut held = Vec::new();
+        for round in 0..20 {
+            let mut producer = session.producer(0).unwrap();
+            assert!(matches!(session.producer(0), Err(Error::Producers { tenant: 0, count: 2 })), "{shape}");
+            // Three at a time into eight slots, each held over the next producer's turn.
+            let next = producer.submit_all([add(1, 2); 3]).unwrap();
+            held.push(next);
+            if held.len() > 1 {
+                let mut span = held.remove(0);
+                assert_eq!(span.wait(soon()).unwrap().done, 3, "{shape}, round {round}");
+            }
+            if round == 10 {
+                let full = SubmitError::Full { room: 5, wanted: 6 };
+                assert_eq!(producer.submit_all([add(1, 2); 6]).err(), Some(full), "{shape}");
+            }
+        }
+        drop(keep);
+        held.remove(0).wait(soon()).unwrap();
+        assert_eq!(data(&session)[2], 60, "{shape}");
+    }
+}
+
+/// Catches words that sessions of a device share.
+fn two_sessions_share_a_device(on: &On) {
+    for shape in shapes(on, SOME) {
+        let spec = shape.spec(on, 64, 1).share(50);
+        let sessions = [launch(on, &spec), launch(on, &spec)];
+        let mut producers = sessions.each_ref().map(|session| session.producer(0).unwrap());
+        for round in 0..50 {
+            assert_eq!(run(&mut producers[0], add(1, 0)), Ok(round), "{shape}");
+            assert_eq!(run(&mut producers[1], add(2, 0)), Ok(round * 2), "{shape}");
+        }
+        let [first, second] = sessions;
+        first.stop().unwrap();
+        assert_eq!(run(&mut producers[1], add(2, 0)), Ok(100), "{shape}: the other goes on");
+        assert_eq!(second.stop().unwrap().total(), 0, "{shape}");
+    }
+}
+
+/// Catches a kernel that ends by itself and is waited for all the same.
+fn a_trap_loses_the_session_and_every_ticket_ends(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(on, shape).tenant(Tenant::new(1).mask(0)));
+        let (mut producer, mut idle) = (session.producer(0).unwrap(), session.producer(1).unwrap());
+        assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
+        let mut waits = idle.submit(add(1, 0)).unwrap();
+        let mut trap = producer.submit(Task::new(op(TRAP))).unwrap();
+        assert_eq!(trap.wait(soon()), Err(TaskError::Lost), "{shape}");
+        assert_eq!(waits.wait(soon()), Err(TaskError::Lost), "{shape}");
+        assert_eq!(idle.submit(add(1, 0)).err(), Some(SubmitError::Ended), "{shape}");
+        assert!(matches!(session.producer(0), Err(Error::Ended)), "{shape}");
+        assert!(matches!(session.quiesce(soon()), Err(Error::Ended)), "{shape}");
+        assert!(matches!(session.stop(), Err(Error::Device(_))), "{shape}");
+    }
+}
+
+/// Catches tickets that only a kernel can end.
+pub fn lost_by_its_device() {
+    let faults = Faults { lost_after: Some(Duration::from_millis(50)), ..Faults::default() };
+    let device: On = Arc::new(Null::new(faults));
+    let session = Session::launch(&device, &Spec::default()).unwrap();
+    let mut producer = session.producer(0).unwrap();
+    let mut ticket = producer.submit(Task::new(pelton::Opcode::NOP)).unwrap();
+    assert_eq!(ticket.wait(soon()), Err(TaskError::Lost));
+    assert!(matches!(producer.submit(Task::new(pelton::Opcode::NOP)), Err(SubmitError::Ended)));
+    assert!(session.stop().is_err());
+    for faults in [
+        Faults { alloc: Some(0), ..Faults::default() },
+        Faults { alloc: Some(5), ..Faults::default() },
+        Faults { load: Some(0), ..Faults::default() },
+        Faults { launch: Some(0), ..Faults::default() },
+    ] {
+        let device: On = Arc::new(Null::new(faults));
+        assert!(matches!(Session::launch(&device, &Spec::default()), Err(Error::Device(_))), "{faults:?}");
+        // What failed once may work the next time, and nothing is left of the first.
+        assert_eq!(launch(&device, &Spec::default()).stop().unwrap().total(), 0, "{faults:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Batch fences: the epoch never comes before the last of its batch has ended.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use pelton::ir::types::{Order, Scope};
+use pelton::protocol::Code;
+use pelton::{Geometry, Opcode, Patience, Session, Spec, Task, Tenant};
+
+use crate::common::*;
+
+pub const TESTS: &[Test] = named![no_epoch_before_its_batch_has_ended, a_fence_without_a_batch];
+
+const BATCHES: u32 = 48;
+const BATCH: u32 = 7;
+
+/// Spins for a while, then says that it was there; faults if told to.
+const SPIN: u32 = 9;
+
+fn spec(on: &On, shape: Shape) -> Spec {
+    let spec = shape.bare(on, 64, 3).tenant(Tenant::new(0).observables(1));
+    let spec = Spec { geometry: Geometry { window: 4, ..spec.geometry.clone() }, ..spec };
+    spec.handler(op(SPIN), |slot| {
+        let f = slot.body();
+        let spun = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+        f.when(spun.eq(0) | slot.arg(2).ne(0), || slot.fault(0x123));
+        f.atomic_store(Order::Relaxed, Scope::Device, slot.data().at(slot.arg(1)), 1);
+    })
+}
+
+/// A batch and its fence. The first tasks are the slow ones, so that later windows end before them; one ends as a fault.
+fn batch(number: u32) -> impl ExactSizeIterator<Item = Task> + Clone {
+    (0..BATCH + 1).map(move |k| match k {
+        BATCH => Task::new(Opcode::BATCH_FENCE).args([BATCH, number + 1]),
+        k => Task::new(op(SPIN)).args([
+            if k == 0 { 3000 } else { 10 * k },
+            number * BATCH + k,
+            u32::from(k == 3),
+        ]),
+    })
+}
+
+/// How many batches have left all their marks.
+fn whole(session: &Session) -> u64 {
+    let data = session.view::<u32>(0, "data").unwrap().read(0, (BATCHES * BATCH) as usize).unwrap();
+    data.chunks(BATCH as usize).filter(|marks| marks.iter().all(|mark| *mark == 1)).count() as u64
+}
+
+/// Catches a fence that is retired when its own window has ended, by whoever is first, or before effects are seen.
+fn no_epoch_before_its_batch_has_ended(on: &On) {
+    for shape in shapes(on, ALL) {
+        let session = launch(on, &spec(on, shape));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut last = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let epoch = session.epoch().unwrap();
+                    fence(Ordering::SeqCst);
+                    let whole = whole(&session);
+                    assert!(epoch <= whole, "{shape}: epoch {epoch} after {whole} batches");
+                    assert!(epoch >= last, "{shape}: epoch {epoch} after {last}");
+                    last = epoch;
+                    std::thread::yield_now();
+                }
+            });
+            let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+            let mut spans = std::collections::VecDeque::new();
+            for number in 0..BATCHES {
+                spans.push_back(producer.submit_all(batch(number)).unwrap());
+                if spans.len() < 4 && number + 1 < BATCHES {
+                    continue;
+                }
+                // The last fence first: whoever sees its record sees those of its batch.
+                while let Some(span) = spans.pop_back() {
+                    until("a fence is passed", || {
+                        Ok(span.result(BATCH as usize) != Some(Err(pelton::TaskError::Late)))
+                    });
+                    let faults = (0..BATCH as usize).filter(|k| {
+                        span.result(*k)
+                            == Some(Err(pelton::TaskError::Fault(pelton::protocol::Fault {
+                                code: Code::user(0x123).unwrap(),
+                                inner: 0,
+                            })))
+                    });
+                    let done = (0..BATCH as usize).filter(|k| span.result(*k) == Some(Ok(0)));
+                    assert_eq!((faults.count(), done.count()), (1, BATCH as usize - 1), "{shape}");
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!((session.epoch().unwrap(), whole(&session)), (BATCHES.into(), BATCHES.into()), "{shape}");
+        let tag = session.view::<u32>(0, "observable").unwrap().all().unwrap()[0];
+        assert!((1..=BATCHES).contains(&tag), "{shape}: {tag}");
+    }
+}
+
+/// Catches a fence that waits for what will never come.
+fn a_fence_without_a_batch(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(on, shape));
+        let mut producer = session.producer(0).unwrap();
+        let fence = |count: u32, tag: u32| Task::new(Opcode::BATCH_FENCE).args([count, tag]);
+        assert_eq!(run(&mut producer, fence(0, 5)), Ok(1), "{shape}");
+        let mut span = producer.submit_all([fence(0, 6), fence(1, 7), fence(2, 8)]).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().done, 3, "{shape}");
+        assert_eq!(span.results().collect::<Vec<_>>(), [Ok(2), Ok(3), Ok(4)], "{shape}");
+        assert_eq!(session.view::<u32>(0, "observable").unwrap().all().unwrap(), [8], "{shape}");
+        // More than a ring holds is refused, by the host if it knows and else by the kernel.
+        match producer.submit(fence(65, 9)) {
+            Ok(mut ticket) => assert_eq!(ticket.wait(soon()), fault(Code::ARGUMENTS), "{shape}"),
+            Err(error) => assert!(matches!(error, pelton::SubmitError::Fence { count: 65, .. }), "{error}"),
+        }
+        assert_eq!(session.epoch().unwrap(), 4, "{shape}");
+    }
+}

@@ -1,0 +1,43 @@
+//! What has failed in published systems and must not fail here, and how sessions end: one named test a matter and device.
+//!
+//! Devices that are not there are ignored by name. Above each test stands the change that it is there to catch.
+
+#[macro_use]
+mod common;
+
+mod counts;
+mod ends;
+mod fences;
+mod futures;
+mod packed;
+mod pressure;
+mod prints;
+mod tenants;
+mod torn;
+mod turns;
+mod wide;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, run};
+use pelton::device::open;
+
+fn main() -> ExitCode {
+    macro_rules! themes {
+        ($($theme:ident),* $(,)?) => {
+            [$((stringify!($theme), $theme::TESTS)),*]
+        };
+    }
+    let themes =
+        themes![counts, ends, fences, futures, packed, pressure, prints, tenants, torn, turns, wide,];
+    let mut all = Vec::new();
+    for name in ["cpu", "reference", "cuda"] {
+        // One device for all its tests, so that a kernel is compiled once.
+        let device = open(name).ok();
+        for (theme, tests) in themes {
+            all.extend(tests.iter().map(|test| common::trial(theme, *test, name, device.clone())));
+        }
+    }
+    all.push(common::alone("ends::lost_by_its_device", ends::lost_by_its_device));
+    run(&Arguments::from_args(), all).exit_code()
+}

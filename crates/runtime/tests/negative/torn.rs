@@ -1,0 +1,52 @@
+//! Lines that are not whole.
+//!
+//! A line that may be read before it is known to be whole is checked: in a near ring, and by the router of far rings where a task
+//! waits alone. What the groups of far rings read lies behind a tail that was acquired, is whole by the rules of memory, and is not
+//! checked.
+
+use pelton::Producer;
+use pelton::device::Placement;
+
+use crate::common::*;
+
+pub const TESTS: &[Test] = named![a_line_with_one_wrong_bit_is_never_run];
+
+/// The cells that the task adds to, and that the others do.
+const TORN: u32 = 3;
+const OTHER: u32 = 4;
+
+/// Catches a group that believes word 0 without the check, or a check that leaves a bit out.
+fn a_line_with_one_wrong_bit_is_never_run(on: &On) {
+    for shape in shapes(on, &[near(1), near(8), near(32), far(1), far(8)]) {
+        // One group, or the router, looks at both rings in turn.
+        let session = launch(on, &shape.spec(on, 16, 1).producers(2));
+        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
+        let (mut runs, mut checks) = (0, 0);
+        for bit in 0..512 {
+            let what = format!("{shape}, bit {bit}");
+            let mut ticket = producer.submit_torn(add(1, TORN), bit).unwrap();
+            // In a near ring a line whose word 0 is wrong is not there yet. Any other wrong bit is one failed check.
+            checks += u64::from(bit >= 32 || shape.placement == Placement::Far);
+            until(&what, || {
+                turn(&mut other);
+                Ok(session.snapshot()?.checks >= checks)
+            });
+            turn(&mut other);
+            assert_eq!(session.snapshot().unwrap().checks, checks, "{what}");
+            assert_eq!(ticket.poll(), None, "{what}");
+            assert_eq!(data(&session)[TORN as usize], runs, "{what}");
+            ticket.flip(bit);
+            assert_eq!(ticket.wait(soon()), Ok(runs), "{what}");
+            runs += 1;
+        }
+        assert_eq!(data(&session)[TORN as usize], 512, "{shape}");
+        assert_eq!(session.stop().unwrap().total(), 0, "{shape}");
+    }
+}
+
+/// Lets the group go round twice, so that it has looked at the other ring between.
+fn turn(other: &mut Producer) {
+    for _ in 0..2 {
+        run(other, add(1, OTHER)).unwrap();
+    }
+}

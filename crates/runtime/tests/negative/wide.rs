@@ -1,0 +1,193 @@
+//! Handlers that a group runs together, beside those of single lanes; faults and fuel in both.
+
+use pelton::ir::types::{Order, Scope, Type};
+use pelton::kernel::{Draft, Width};
+use pelton::protocol::Code;
+use pelton::{Spec, Task};
+
+use crate::common::*;
+
+pub const TESTS: &[Test] = named![
+    wide_and_narrow_tasks_share_a_window,
+    faults_of_any_lane_end_a_wide_task,
+    fuel_ends_loops_of_lanes_and_groups,
+    codes_that_are_none_are_still_faults,
+];
+
+/// Sums `arg 0 + lane` over its lanes, in two ways that must agree.
+const SUM: u32 = 9;
+/// Faults in the lane that its argument names.
+const PICK: u32 = 10;
+/// Loops in all lanes alike, for so many turns or for ever.
+const TURN: u32 = 11;
+/// Loops in each lane for another number of turns.
+const VARY: u32 = 12;
+/// Loops in one lane.
+const LANE: u32 = 13;
+/// Faults with the code that it is given.
+const CODE: u32 = 14;
+
+/// Enough for what ends.
+const FUEL: u32 = 5000;
+
+fn sum() -> pelton::Handler {
+    let draft = Draft::new(op(SUM)).width(Width::Group).shared("cells", Type::U32, 64);
+    draft.shared("total", Type::U32, 1).build(|slot| {
+        let f = slot.body();
+        let (cells, total) = (slot.region::<u32>("cells"), slot.region::<u32>("total"));
+        let mine = slot.arg(0) + f.lane();
+        f.when(f.lane().eq(0), || f.store(total.at(0), 0));
+        f.store(cells.at(f.lane()), mine);
+        f.barrier();
+        // One lane of each subgroup adds what its subgroup has.
+        let part = f.reduce_add(mine);
+        f.when(f.sublane().eq(0), || {
+            f.atomic_add(Order::Relaxed, Scope::Group, total.at(0), part);
+        });
+        f.barrier();
+        let alone = f.count((f.lit(0), f.lanes(), f.lit(1)), f.lit(0), |_, k, sum| sum + f.load(cells.at(k)));
+        let all = f.load(total.at(0));
+        // Whoever is slow still reads the total before the next task clears it.
+        f.barrier();
+        f.when(alone.ne(all), || slot.fault(0x200));
+        slot.finish(all);
+    })
+}
+
+fn spec(on: &On, shape: Shape) -> Spec {
+    let pick = Draft::new(op(PICK)).width(Width::Group).build(|slot| {
+        let f = slot.body();
+        f.when(f.lane().eq(slot.arg(0)), || slot.fault(slot.arg(1)));
+        f.barrier();
+        slot.finish(f.lane() + 40);
+    });
+    let turn = Draft::new(op(TURN)).width(Width::Group).build(|slot| {
+        let f = slot.body();
+        let many = slot.arg(0);
+        let k = f.forever::<_, _>(f.lit(0), |turns, k| {
+            f.when(k.eq(many), || turns.leave(k));
+            f.barrier();
+            k + 1
+        });
+        f.barrier();
+        slot.finish(k);
+    });
+    let vary = Draft::new(op(VARY)).width(Width::Group).shared("most", Type::U32, 1).build(|slot| {
+        let f = slot.body();
+        let most = slot.region::<u32>("most");
+        f.when(f.lane().eq(0), || f.store(most.at(0), 0));
+        f.barrier();
+        let turns = f.count((f.lit(0), slot.arg(0) * (f.lane() + 1), f.lit(1)), f.lit(0), |_, _, n| n + 1);
+        f.atomic_max(Order::Relaxed, Scope::Group, most.at(0), turns);
+        f.barrier();
+        let all = f.load(most.at(0));
+        f.barrier();
+        slot.finish(all);
+    });
+    let spec = shape.spec(on, 64, 2).fuel(FUEL).with(sum()).with(pick).with(turn).with(vary);
+    spec.handler(op(LANE), |slot| {
+        let f = slot.body();
+        let many = slot.arg(0);
+        let k = f.forever::<_, _>(f.lit(0), |turns, k| {
+            f.when(k.eq(many), || turns.leave(k));
+            k + 1
+        });
+        slot.finish(k);
+    })
+    .handler(op(CODE), |slot| {
+        slot.fault(slot.arg(0));
+        slot.finish(1);
+    })
+}
+
+const WIDE: &[Shape] = &[near(8), near(64), far(32)];
+
+/// Catches lanes that do not meet, shared words of one task that the next one finds, and group-wide tasks that are lost
+/// among others.
+fn wide_and_narrow_tasks_share_a_window(on: &On) {
+    for shape in shapes(on, &[near(1), near(8), near(32), near(64), far(8), far(64)]) {
+        let session = launch(on, &spec(on, shape));
+        let mut producer = session.producer(0).unwrap();
+        for round in 0..5 {
+            let task = |k: u32| match k % 3 {
+                0 => Task::new(op(SUM)).args([k + round]),
+                1 => Task::new(op(LANE)).args([k]),
+                _ => add(1, 100 + k),
+            };
+            let mut span = producer.submit_all((0..60).map(task)).unwrap();
+            span.wait(soon()).unwrap();
+            for (k, end) in (0..60).zip(span.results()) {
+                let lanes = shape.lanes;
+                let expected = match k % 3 {
+                    0 => (k + round) * lanes + lanes * (lanes - 1) / 2,
+                    1 => k,
+                    _ => round,
+                };
+                assert_eq!(end, Ok(expected), "{shape}, round {round}, task {k}");
+            }
+        }
+        let counts = session.snapshot().unwrap().opcodes;
+        let sums = counts.iter().find(|count| count.name == "op9").map(|count| count.count);
+        assert_eq!(sums, Some(100), "{shape}");
+    }
+}
+
+/// Catches a fault that only lane 0 may have, or that another task is charged with.
+fn faults_of_any_lane_end_a_wide_task(on: &On) {
+    for shape in shapes(on, WIDE) {
+        let session = launch(on, &spec(on, shape));
+        let mut producer = session.producer(0).unwrap();
+        let task = |k: u32| Task::new(op(PICK)).args([k, 0x100 + k]);
+        // As many lanes as there are, and as many that are not.
+        let mut span = producer.submit_all((0..64).map(task)).unwrap();
+        span.wait(soon()).unwrap();
+        for (k, end) in (0..64).zip(span.results()) {
+            let expected = if k < shape.lanes { fault(Code::user(0x100 + k).unwrap()) } else { Ok(40) };
+            assert_eq!(end, expected, "{shape}, task {k}");
+        }
+    }
+}
+
+/// Catches fuel that is not counted, that one task takes from the next, or that ends some lanes of a group and not the others.
+fn fuel_ends_loops_of_lanes_and_groups(on: &On) {
+    for shape in shapes(on, WIDE) {
+        let session = launch(on, &spec(on, shape));
+        let mut producer = session.producer(0).unwrap();
+        let tasks = [
+            Task::new(op(TURN)).args([300]),
+            Task::new(op(TURN)).args([u32::MAX]),
+            Task::new(op(TURN)).args([7]),
+            Task::new(op(LANE)).args([u32::MAX]),
+            Task::new(op(LANE)).args([300]),
+            Task::new(op(VARY)).args([1]),
+            Task::new(op(VARY)).args([1_000_000]),
+            Task::new(op(SUM)).args([0]),
+            add(1, 5),
+        ];
+        let mut span = producer.submit_all(tasks).unwrap();
+        span.wait(soon()).unwrap();
+        let (lanes, fuel) = (shape.lanes, fault(Code::FUEL));
+        let sum = Ok(lanes * (lanes - 1) / 2);
+        let expected = [Ok(300), fuel, Ok(7), fuel, Ok(300), Ok(lanes), fuel, sum, Ok(0)];
+        assert_eq!(span.results().collect::<Vec<_>>(), expected, "{shape}");
+        // What burns its fuel does not keep others from running, however many there are.
+        let mut span = producer.submit_all([Task::new(op(LANE)).args([u32::MAX]); 40]).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().faults, 40, "{shape}");
+    }
+}
+
+/// Catches a handler that says a code which nobody can read as a fault.
+fn codes_that_are_none_are_still_faults(on: &On) {
+    for shape in shapes(on, &[near(8), far(8)]) {
+        let session = launch(on, &spec(on, shape));
+        let mut producer = session.producer(0).unwrap();
+        for code in [0x100, 0xff_ffff, Code::REGION.code(), Code::FUEL.code()] {
+            let end = run(&mut producer, Task::new(op(CODE)).args([code]));
+            assert_eq!(end, fault(Code::of(code).unwrap()), "{shape}, {code:#x}");
+        }
+        for code in [0, 7, 0xff, 0x100_0000, u32::MAX] {
+            let end = run(&mut producer, Task::new(op(CODE)).args([code]));
+            assert_eq!(end, fault(Code::ARGUMENTS), "{shape}, {code:#x}");
+        }
+    }
+}
