@@ -46,9 +46,9 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     let table = dispatch::write(&mut m, &kit, &handlers);
     let fences = Fences::write(&mut m, &kit);
     let run = Runner { kit: &kit, table: &table, fences: &fences };
-    match (&kit.far, &kit.frontier, spec.lifetime) {
-        (_, Some(frontier), Lifetime::Drain) => drain::write(&mut m, run, frontier),
-        (Some(far), ..) => far::write(&mut m, run, far, caps.independent_subgroups),
+    match (&kit.far, &kit.mirror, &kit.frontier, spec.lifetime) {
+        (.., Some(frontier), Lifetime::Drain) => drain::write(&mut m, run, frontier),
+        (Some(far), Some(mirror), ..) => far::write(&mut m, run, (far, mirror), caps.independent_subgroups),
         _ => near::write(&mut m, run),
     }
     let layout = kit.layout.clone();

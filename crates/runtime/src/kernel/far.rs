@@ -9,18 +9,10 @@ use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Need, Order, Scope};
 
 use super::claim::{self, Credit, NONE};
-use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
+use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
 use super::window::{Runner, Window};
 use super::{route, spec};
 use crate::protocol::control;
-
-/// The words of [`Far::flags`].
-pub(super) mod flag {
-    /// How many groups have arrived.
-    pub const ARRIVED: u32 = 0;
-    /// Whether to halt.
-    pub const HALT: u32 = 1;
-}
 
 /// One in so many groups is taken to be idle when a window is sized.
 const CROWD: u32 = 8;
@@ -36,24 +28,24 @@ pub(super) fn claimed(ring: U32<'_>) -> U32<'_> {
 }
 
 /// Writes the kernel. `independent` says whether subgroups progress independently.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, independent: bool) {
+pub(super) fn write(m: &mut Builder, run: Runner<'_>, (far, mirror): (&Far, &Mirror), independent: bool) {
     let kit = run.kit;
     if independent {
         m.need(Need::Subgroups);
     }
     let subgroups = independent.then(|| kit.layout.lanes.div_ceil(kit.layout.subgroup));
-    let route = route::write(m, run, far, subgroups);
+    let route = route::write(m, run, (far, mirror), subgroups);
     let ready = ready(m, kit, far);
     let pick = claim::write(m, kit, ready);
     m.kernel("main", |f| {
         let first = f.lane().eq(0);
         let ticket = f.choose(
             first,
-            || f.atomic_add(Order::Relaxed, Scope::Device, far.flags.at(flag::ARRIVED), 1),
+            || f.atomic_add(Order::Relaxed, Scope::Device, mirror.flags.at(flag::ARRIVED), 1),
             || f.lit(0),
         );
         let ticket = f.group_broadcast(ticket, 0).named("ticket");
-        f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, far, pick));
+        f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, (far, mirror), pick));
     });
 }
 
@@ -68,7 +60,7 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
 }
 
 /// A worker: claims windows, fetches their slots, runs them.
-fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) {
+fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pick: Callee<(), u32>) {
     let kit = run.kit;
     f.when(f.lane().eq(0), || claim::settle(f, kit));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
@@ -76,7 +68,7 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &Far, pick: Callee<(), u32>) 
             f.lane().eq(0),
             || {
                 // Pairs with the router's release.
-                let halt = f.atomic_load(Order::Acquire, Scope::Device, far.flags.at(flag::HALT));
+                let halt = f.atomic_load(Order::Acquire, Scope::Device, mirror.flags.at(flag::HALT));
                 run.clear(f);
                 let (ring, first, count, mask) = f.choose(
                     halt.eq(0),

@@ -91,10 +91,22 @@ pub(super) struct Far {
     pub tails: Buf<u64>,
     /// Tails and claims in device memory.
     pub route: Buf<u64>,
+}
+
+/// What groups look at instead of host memory.
+pub(super) struct Mirror {
     /// How many groups have arrived, and whether to halt.
     pub flags: Buf<u32>,
     /// The host's control words in device memory.
-    pub mirror: Buf<u32>,
+    pub words: Buf<u32>,
+}
+
+/// The words of [`Mirror::flags`].
+pub(super) mod flag {
+    /// How many groups have arrived.
+    pub const ARRIVED: u32 = 0;
+    /// Whether to halt.
+    pub const HALT: u32 = 1;
 }
 
 /// What rings have whose windows may end in any order.
@@ -132,6 +144,7 @@ pub(super) struct Kit<'s> {
     pub areas: Vec<Buffer>,
     pub shared: Shared,
     pub far: Option<Far>,
+    pub mirror: Option<Mirror>,
     pub frontier: Option<Frontier>,
     /// Whether some handler has loops that burn fuel.
     pub fueled: bool,
@@ -140,12 +153,18 @@ pub(super) struct Kit<'s> {
 /// Declares buffers and keeps a list of what the host binds.
 struct Declare<'m> {
     m: &'m mut Builder,
+    /// Whether slots lie at a device that does not work in the host's memory.
+    near: bool,
     bound: Vec<Bound>,
 }
 
 impl Declare<'_> {
     fn buffer<T: Num>(&mut self, name: &str, len: u32, space: Space, access: Access) -> Buf<T> {
-        let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
+        let kind = match space {
+            Space::Host if self.near && name == "slots" => Kind::Near,
+            Space::Host => Kind::Host,
+            _ => Kind::Device,
+        };
         let len = len.max(1);
         self.bound.push(Bound { name: name.into(), kind, width: word(T::TYPE), len: len as usize });
         // The length is known, so what is masked to it needs no check.
@@ -185,7 +204,8 @@ impl<'s> Kit<'s> {
         let far = !drain && layout.placement == Placement::Far;
         let (rings, window) = (layout.rings.len() as u32, layout.window);
         let all = if drain { layout.slots() } else { layout.all() * layout.slots() };
-        let mut d = Declare { m, bound: Vec::new() };
+        let near = layout.remote && layout.placement == Placement::Near;
+        let mut d = Declare { m, near, bound: Vec::new() };
         let (space, access) =
             if drain { (Space::Global, Access::ReadWrite) } else { (Space::Host, Access::Read) };
         let slots = d.buffer("slots", all * LINE, space, access);
@@ -202,9 +222,9 @@ impl<'s> Kit<'s> {
         let far = far.then(|| Far {
             tails: d.buffer("tails", rings * STRIDE, Space::Host, Access::Read),
             route: d.global("route", rings * 2 * STRIDE),
-            flags: d.global("flags", 2),
-            mirror: d.global("mirror", control::OBSERVABLES),
         });
+        let mirror = (far.is_some() || layout.remote && !drain)
+            .then(|| Mirror { flags: d.global("flags", 2), words: d.global("mirror", control::OBSERVABLES) });
         let frontier = (drain || far.is_some())
             .then(|| Frontier { marks: d.global("marks", all), front: d.global("front", rings * STRIDE) });
         let columns = layout.areas.len() as u32 + 1;
@@ -239,6 +259,7 @@ impl<'s> Kit<'s> {
                 state: d.shared("state", state::WORDS),
             },
             far,
+            mirror,
             frontier,
             fueled: spec.handlers.iter().any(|h| super::adapt::burns(&h.module)),
             layout: layout.clone(),
@@ -259,8 +280,8 @@ impl<'s> Kit<'s> {
 
     /// A control word of the host, as it is now.
     pub fn host_word<'b>(&self, f: &'b Body<'b>, at: U32<'b>) -> U32<'b> {
-        match &self.far {
-            Some(far) => f.atomic_load(Order::Relaxed, Scope::Device, far.mirror.at(at)),
+        match &self.mirror {
+            Some(mirror) => f.atomic_load(Order::Relaxed, Scope::Device, mirror.words.at(at)),
             None if self.drains() => f.load(self.host.at(at)),
             None => f.atomic_load(Order::Relaxed, Scope::System, self.host.at(at)),
         }
@@ -285,6 +306,19 @@ impl<'s> Kit<'s> {
     /// Word 0 of a slot that is ready at a position.
     pub fn ready<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
         self.generation(f, position) | Status::Published.code()
+    }
+
+    /// Comes after a line that was taken for what it is, not for an acquired word: what the host wrote before it published is seen.
+    /// A device with memory of its own was given that memory by a copy, which had ended.
+    pub fn follow<'b>(&self, f: &'b Body<'b>) {
+        if !self.layout.remote {
+            f.fence(Order::Acquire, Scope::System);
+        }
+    }
+
+    /// Whether a subgroup looks at all rings at once.
+    pub fn watches(&self) -> bool {
+        self.layout.lanes >= self.layout.subgroup
     }
 
     /// Whether a group starts with a producer of its own: there are several groups for each.

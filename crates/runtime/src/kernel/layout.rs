@@ -75,6 +75,8 @@ pub struct Layout {
     pub observables: Vec<(u32, u32)>,
     /// Opcodes that are counted, in the order of their counters.
     pub ops: Vec<Opcode>,
+    /// Whether the device has memory of its own, so that host memory is far from it.
+    pub remote: bool,
     /// Whether the device can be woken from a `backoff`.
     pub wakes: bool,
     /// What the host binds, in the order of the module.
@@ -138,6 +140,7 @@ impl Layout {
             areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
             observables: observables(&spec.tenants),
             ops,
+            remote: caps.memory_bytes.is_some(),
             wakes: caps.wakes,
             buffers: Vec::new(),
         })
@@ -206,7 +209,9 @@ fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32), Refused> {
     let far =
         persistent && spec.placement.or_else(|| caps.placements.first().copied()) == Some(Placement::Far);
     let groups = groups.unwrap_or(suits).saturating_add(u32::from(far && !caps.independent_subgroups));
-    limit("the number of groups", groups, 1 + u32::from(far), most)?;
+    // One more than works: a router, or whoever keeps the control words.
+    let besides = u32::from(persistent && (far || caps.memory_bytes.is_some()));
+    limit("the number of groups", groups, 1 + besides, most)?;
     if let Claim::Priority { every } = spec.claim {
         limit("every how many windows the longest unserved level comes", every, 1, 1 << 16)?;
     }

@@ -83,6 +83,7 @@ impl Light {
         let fresh = f.cast::<u32>(found.words[0]).eq(kit.ready(f, found.position));
         let whole = f.choose(fresh, || line::whole(f, &found.words), || f.lit(false));
         let run = || {
+            kit.follow(f);
             let task = f.lane();
             let at = task * LINE;
             for (k, word) in found.words.iter().enumerate() {

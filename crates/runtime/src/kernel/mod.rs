@@ -26,6 +26,7 @@ mod near;
 mod packed;
 mod print;
 mod route;
+mod watch;
 mod window;
 
 pub use assemble::{Assembled, assemble};

@@ -2,18 +2,22 @@
 //!
 //! A line is taken when its generation is the one expected and its check holds; nothing is inferred from a neighbour. A line
 //! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it.
+//!
+//! Where host memory is far from the device, slots lie at the device, and one group more keeps the host's control words there.
 
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::claim::{self, Credit, NONE};
-use super::kit::{Kit, LINE, U32, U64, state};
-use super::line;
+use super::kit::{Kit, LINE, U32, U64, flag, state};
 use super::window::{Runner, Window};
+use super::{line, route, watch};
 use crate::protocol::control;
 
 /// The ring of a group that is to stop.
 const STOP: u32 = u32::MAX - 1;
+/// The ring of a group whose watch had tasks that it ran itself.
+const BUSY: u32 = u32::MAX - 2;
 
 /// Writes the kernel.
 pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
@@ -21,47 +25,82 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
     let check = check(m, kit);
     let ready = ready(m, kit, check);
     let pick = claim::write(m, kit, ready);
-    m.kernel("main", |f| {
-        let rings = kit.layout.rings.len() as u32;
-        f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
-            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(f, kit, ring))));
-        });
-        f.barrier();
-        f.forever::<_, ()>(f.lit(0), |serve, idle| {
-            let (ring, head) = f.choose(f.lane().eq(0), || turn(f, run, pick), || (f.lit(NONE), f.lit(0u64)));
-            let ring = f.group_broadcast(ring, 0).named("ring");
-            let head = f.group_broadcast(head, 0).named("head");
-            f.when(ring.eq(STOP), || serve.leave(()));
-            f.choose(
-                ring.eq(NONE),
-                || {
-                    claim::rest(f, kit, idle);
-                    idle + 1
-                },
-                || {
-                    let count = take(f, run, check, ring, head);
-                    f.select(count.eq(0), idle + 1, 0)
-                },
-            )
-        });
+    let watch = kit.watches().then(|| watch::write(m, run));
+    m.kernel("main", |f| match &kit.mirror {
+        // The last group keeps the control words for the others.
+        Some(mirror) => f.choose(
+            f.group().eq(kit.layout.stripes),
+            || f.when(f.subgroup().eq(0), || route::clerk(f, kit, mirror)),
+            || serve(f, run, (check, pick, watch)),
+        ),
+        None => serve(f, run, (check, pick, watch)),
+    });
+}
+
+/// Serves a group's stripes until the stop.
+fn serve<'b>(
+    f: &'b Body<'b>,
+    run: Runner<'_>,
+    (check, pick, watch): (Callee<u32, bool>, Callee<(), u32>, Option<Callee<(), (bool, bool)>>),
+) {
+    let kit = run.kit;
+    let rings = kit.layout.rings.len() as u32;
+    f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
+        f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(f, kit, ring))));
+        f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
+    });
+    f.barrier();
+    f.forever::<_, ()>(f.lit(0), |serve, idle| {
+        let seen = match watch {
+            Some(watch) => {
+                f.choose(f.subgroup().eq(0), || f.call(watch, ()), || (f.lit(false), f.lit(false)))
+            }
+            None => (f.lit(true), f.lit(false)),
+        };
+        let nothing = || (f.lit(NONE), f.lit(0u64));
+        let (ring, head) = f.choose(f.lane().eq(0), || turn(f, run, pick, seen), nothing);
+        let ring = f.group_broadcast(ring, 0).named("ring");
+        let head = f.group_broadcast(head, 0).named("head");
+        f.when(ring.eq(STOP), || serve.leave(()));
+        f.choose(
+            ring.ge(BUSY),
+            || {
+                let idle = f.select(ring.eq(BUSY), 0, idle + 1);
+                f.when(idle.ne(0), || claim::rest(f, kit, idle));
+                idle
+            },
+            || {
+                let count = take(f, run, check, ring, head);
+                f.select(count.eq(0), idle + 1, 0)
+            },
+        )
     });
 }
 
 /// A group's stripe of a ring.
-fn stripe<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
+pub(super) fn stripe<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
     ring * kit.layout.stripes + f.group()
 }
 
-/// The next ring and the position of its next task, chosen by one lane for its group.
-fn turn<'b>(f: &'b Body<'b>, run: Runner<'_>, pick: Callee<(), u32>) -> (U32<'b>, U64<'b>) {
+/// The next ring and the position of its next task, chosen by one lane for its group: if there is something for it,
+/// or if its watch ran something.
+fn turn<'b>(
+    f: &'b Body<'b>,
+    run: Runner<'_>,
+    pick: Callee<(), u32>,
+    (some, ran): (Val<'b, bool>, Val<'b, bool>),
+) -> (U32<'b>, U64<'b>) {
     let kit = run.kit;
-    // Pairs with the host's release: what it wrote before it asked is seen.
-    let stop = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN));
+    // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
+    let stop = match &kit.mirror {
+        Some(mirror) => f.atomic_load(Order::Acquire, Scope::Device, mirror.flags.at(flag::HALT)),
+        None => f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN)),
+    };
     f.choose(
         stop.ne(0),
         || (f.lit(STOP), f.lit(0u64)),
         || {
-            let ring = f.call(pick, ());
+            let ring = f.choose(some, || f.call(pick, ()), || f.select(ran, BUSY, NONE));
             f.store(kit.shared.state.at(state::LIMIT), kit.layout.window);
             (ring, f.load(kit.shared.heads.at(ring)))
         },
@@ -193,8 +232,7 @@ fn copy<'b>(
         for (k, word) in words.iter().enumerate() {
             f.store(kit.source.words.at(task * LINE + k as u32), *word);
         }
-        // What the host wrote before it published is seen by whoever follows what the task points to.
-        f.fence(Order::Acquire, Scope::System);
+        kit.follow(f);
     });
     whole
 }

@@ -12,8 +12,8 @@ use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::claim;
-use super::far::{claimed, flag, tail};
-use super::kit::{Far, Kit, LINE, STRIDE, U32, U64};
+use super::far::{claimed, tail};
+use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
 use super::light::{Found, Light, took};
 use super::line;
 use super::window::Runner;
@@ -30,17 +30,22 @@ const REST_NS: u32 = 4000;
 const TEAM: u32 = 8;
 
 /// Writes the router. `subgroups` is how many the group has, if they progress independently.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, subgroups: Option<u32>) -> Callee<(), ()> {
+pub(super) fn write(
+    m: &mut Builder,
+    run: Runner<'_>,
+    (far, mirror): (&Far, &Mirror),
+    subgroups: Option<u32>,
+) -> Callee<(), ()> {
     let kit = run.kit;
     let light = Light::write(m, kit, &run.table.entries);
-    let visit = Visit { run, far, light };
+    let visit = Visit { run, far, mirror, light };
     m.function("route", |f, ()| match subgroups {
         Some(all) if all > 1 && kit.layout.subgroup.is_multiple_of(TEAM) => {
             let pollers = all - 1;
             let teams = kit.layout.subgroup / TEAM;
             f.choose(
                 f.subgroup().eq(pollers),
-                || clerk(f, kit, far),
+                || clerk(f, kit, mirror),
                 || {
                     let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
                     visit.rounds(f, (first, pollers * teams), true);
@@ -52,27 +57,27 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, far: &Far, subgroups: Opti
 }
 
 /// Keeps the control words, and watches for the stop.
-fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far) {
+pub(super) fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
     f.forever::<(), ()>((), |rounds, ()| {
-        mirror(f, kit, far, (f.sublane(), f.subgroup_size()));
-        f.when(stop(f, kit, far), || rounds.leave(()));
+        copy(f, kit, mirror, (f.sublane(), f.subgroup_size()));
+        f.when(stop(f, kit, mirror), || rounds.leave(()));
         f.backoff(REST_NS);
     });
 }
 
 /// Whether the host has asked for the stop; tells the groups.
-fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far) -> Val<'b, bool> {
+fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) -> Val<'b, bool> {
     // Pairs with the host's release.
     let asked = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN)).ne(0);
-    f.when(asked, || f.atomic_store(Order::Release, Scope::Device, far.flags.at(flag::HALT), 1));
+    f.when(asked, || f.atomic_store(Order::Release, Scope::Device, mirror.flags.at(flag::HALT), 1));
     asked
 }
 
 /// Copies the host's control words.
-fn mirror<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, (first, step): (U32<'b>, U32<'b>)) {
+fn copy<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror, (first, step): (U32<'b>, U32<'b>)) {
     f.count((first, f.lit(control::OBSERVABLES), step), (), |_, word, ()| {
         let value = f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(word));
-        f.atomic_store(Order::Relaxed, Scope::Device, far.mirror.at(word), value);
+        f.atomic_store(Order::Relaxed, Scope::Device, mirror.words.at(word), value);
     });
 }
 
@@ -81,13 +86,14 @@ fn mirror<'b>(f: &'b Body<'b>, kit: &Kit<'_>, far: &Far, (first, step): (U32<'b>
 struct Visit<'k> {
     run: Runner<'k>,
     far: &'k Far,
+    mirror: &'k Mirror,
     light: Light,
 }
 
 impl Visit<'_> {
     /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
     fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
-        let (kit, far) = (self.run.kit, self.far);
+        let (kit, mirror) = (self.run.kit, self.mirror);
         let rings = kit.layout.rings.len() as u32;
         f.count((first, f.lit(rings), f.lit(step)), (), |_, ring, ()| {
             f.store(kit.shared.heads.at(ring), f.load(kit.start.at(ring)));
@@ -95,10 +101,10 @@ impl Visit<'_> {
         });
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (round, idle)| {
             // On its way while the rings are looked at.
-            let halt = f.atomic_load(Order::Relaxed, Scope::Device, far.flags.at(flag::HALT));
+            let halt = f.atomic_load(Order::Relaxed, Scope::Device, mirror.flags.at(flag::HALT));
             if !team {
-                f.when((round % ROUNDS).eq(0), || mirror(f, kit, far, (f.lit(0), f.lit(1))));
-                f.when(stop(f, kit, far), || rounds.leave(()));
+                f.when((round % ROUNDS).eq(0), || copy(f, kit, mirror, (f.lit(0), f.lit(1))));
+                f.when(stop(f, kit, mirror), || rounds.leave(()));
             }
             let moved = match team {
                 true => {
@@ -227,7 +233,7 @@ struct Ring<'b> {
 }
 
 /// A line behind the tail that is not whole was read too early; one that is not whole the next time either is counted.
-fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) {
+pub(super) fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) {
     let suspect = kit.shared.suspect.at(ring);
     let before = f.load(suspect);
     f.when(before.eq(1), || kit.add(f, f.lit(control::CHECKS)));
