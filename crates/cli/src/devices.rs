@@ -60,7 +60,7 @@ fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(
         ),
         ("orders reach", caps.scope.to_string()),
         ("shared memory", format!("{} KiB a group", caps.shared_bytes / 1024)),
-        ("rings", placements(caps).join(", ")),
+        ("rings", rings(caps)),
     ];
     for (what, value) in rows {
         term.line(format_args!("            {what:<18} {value}"))?;
@@ -72,6 +72,14 @@ fn resident(caps: &Caps) -> String {
     match caps.resident {
         u32::MAX => "any number together".into(),
         n => format!("{n} together"),
+    }
+}
+
+fn rings(caps: &Caps) -> String {
+    let there = placements(caps).join(", ");
+    match &caps.why_far {
+        Some(why) => format!("{there}; none near: {why}"),
+        None => there,
     }
 }
 
@@ -102,6 +110,7 @@ fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
             "memory_bytes": caps.memory_bytes,
             "shared_bytes": caps.shared_bytes,
             "placements": placements(caps),
+            "why_far": caps.why_far,
             "async_copies": caps.async_copies,
         }),
     }

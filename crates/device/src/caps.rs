@@ -45,6 +45,8 @@ pub struct Caps {
     pub wakes: bool,
     /// Where rings can lie, best first.
     pub placements: Vec<Placement>,
+    /// Why they cannot lie near, if they cannot.
+    pub why_far: Option<String>,
     /// Whether asynchronous copies run.
     pub async_copies: bool,
 }

@@ -44,6 +44,9 @@ pub enum DeviceError {
     /// A kind of memory that the device has not.
     #[error("{device} has no {what}")]
     Memory { device: String, what: &'static str },
+    /// Near memory that the device has not.
+    #[error("{device} has no near memory: {why}")]
+    Near { device: String, why: String },
     /// An access past the end of memory.
     #[error("words {at}..{end} of memory of {len} words", end = at + count)]
     Range { at: usize, count: usize, len: usize },

@@ -61,6 +61,7 @@ impl Null {
             shared_bytes: 1 << 18,
             wakes: true,
             placements: vec![Placement::Near, Placement::Far],
+            why_far: None,
             async_copies: false,
         };
         Null { caps, faults, allocs: AtomicU32::new(0), loads: AtomicU32::new(0), launches: Arc::default() }

@@ -47,6 +47,7 @@ impl Reference {
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             wakes: true,
             placements: vec![Placement::Near, Placement::Far],
+            why_far: None,
             async_copies: false,
         };
         Ok(Reference { caps, threads: threads as usize, watch: Arc::default() })

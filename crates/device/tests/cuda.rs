@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial, run};
 use pelton_device::cuda::{self, Config, Cuda};
-use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome, Retry, Width, names, open};
+use pelton_device::{
+    Device, DeviceError, Kind, Launch, Memory, Outcome, Placement, Retry, Width, names, open,
+};
 
 use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
 
@@ -24,8 +26,17 @@ const TESTS: &[Test] = named![
     launches_follow_each_other_in_one_place,
 ];
 
+/// Those of near memory, ignored where there is none.
+const NEAR: &[Test] = named![
+    near_memory_is_copied_and_takes_lines,
+    lines_reach_a_kernel_that_stays,
+    near_memory_goes_while_a_kernel_stays,
+];
+
 fn main() -> ExitCode {
     let mut all: Vec<Trial> = TESTS.iter().map(|test| trial(*test, "cuda")).collect();
+    let near = open("cuda").is_ok_and(|device| device.caps().why_far.is_none());
+    all.extend(NEAR.iter().map(|test| trial(*test, "cuda").with_ignored_flag(!near)));
     all.push(Trial::test("no_gpu_is_an_ordinary_answer", || {
         no_gpu_is_an_ordinary_answer();
         Ok(())
@@ -54,8 +65,12 @@ fn a_device_says_what_it_is(name: &str) {
     let caps = device.caps();
     assert!(caps.units > 0 && caps.resident >= caps.units && caps.memory_bytes > Some(1 << 30));
     assert!(caps.about.contains("multiprocessors") && caps.about.contains("PCIe"), "{}", caps.about);
-    let near = device.alloc(Kind::Near, Width::W64, 8).unwrap_err();
-    assert!(near.to_string().contains("near memory"), "{near}");
+    // Near memory is there, or else there is a reason.
+    assert_eq!(caps.placements.contains(&Placement::Near), caps.why_far.is_none());
+    match (device.alloc(Kind::Near, Width::W64, 8), &caps.why_far) {
+        (Ok(_), why) => assert_eq!(*why, None),
+        (Err(error), why) => assert!(error.to_string().ends_with(why.as_ref().unwrap()), "{error}"),
+    }
     let much = device.alloc(Kind::Device, Width::W64, 1 << 50).unwrap_err();
     assert_eq!(much.retry(), Retry::Later, "{much}");
     assert_eq!(device.alloc(Kind::Device, Width::W32, 0).unwrap().len(), 0);
@@ -209,4 +224,120 @@ kernel main {
         done += 1;
     }
     assert_eq!(words(&buffers[0]), [done]);
+}
+
+/// A line whose words all differ, and from those of other numbers.
+fn line(number: u64) -> [u64; 8] {
+    std::array::from_fn(|at| number << 8 | at as u64)
+}
+
+fn near_memory_is_copied_and_takes_lines(name: &str) {
+    let device = open(name).unwrap();
+    let near = device.alloc(Kind::Near, Width::W64, 1 << 16).unwrap();
+    assert!(near.words64().is_none(), "the host does not read it");
+    assert!(near.bits().unwrap().iter().all(|word| *word == 0));
+    near.upload(3, &[1u64, 2, 3]).unwrap();
+    for at in 1..1 << 13 {
+        near.put(8 * at, &line(at as u64)).unwrap();
+    }
+    near.flush();
+    // A write that is on its way passes before a read of the same memory is answered.
+    let words = near.bits().unwrap();
+    assert_eq!(words[..8], [0, 0, 0, 1, 2, 3, 0, 0]);
+    for (at, found) in words.chunks_exact(8).enumerate().skip(1) {
+        assert_eq!(found, line(at as u64));
+    }
+    assert!(matches!(near.put(1 << 16, &line(1)), Err(DeviceError::Range { .. })));
+    let across = near.put(4, &line(1)).unwrap_err();
+    assert!(across.to_string().contains("no line that starts"), "{across}");
+    let much = device.alloc(Kind::Near, Width::W64, 1 << 50).unwrap_err();
+    assert_eq!(much.retry(), Retry::Later, "{much}");
+    assert_eq!(device.alloc(Kind::Near, Width::W32, 5).unwrap().bits().unwrap(), [0; 5]);
+}
+
+/// Sums the words of the lines that it is given, one after the other; a line is there when its first word changes.
+const LINES: &str = "
+buffer lines: [u64; ?] host read
+buffer sum: [u64; 1] host write
+kernel main {
+  %size = len @lines
+  forever with %at = 0, %sum = 0u64, %last = 0u64 {
+    %head = atomic_load acquire system @lines[%at]
+    %there = gt %head, %last
+    %next: u32, %total: u64, %newest: u64 = if %there {
+      %line: u64 = loop %k = 0 to 8 step 1 with %part = %sum {
+        %where = add %at, %k
+        %word = atomic_load relaxed system @lines[%where]
+        %more = add %part, %word
+        yield %more
+      }
+      atomic_store relaxed system @sum[0], %line
+      %on = add %at, 8
+      %end = ge %on, %size
+      %to = select %end, 0, %on
+      yield %to, %line, %head
+    } else {
+      yield %at, %sum, %last
+    }
+    yield %next, %total, %newest
+  }
+}
+";
+
+/// A kernel that sums lines, what it reads and what it answers by.
+fn summing(device: &Arc<dyn Device>, lines: usize) -> (Box<dyn pelton_device::Run>, Memory, Memory) {
+    let kernel = device.load(&module(LINES), None, 1).unwrap();
+    let near = device.alloc(Kind::Near, Width::W64, 8 * lines).unwrap();
+    let sum = device.alloc(Kind::Host, Width::W64, 1).unwrap();
+    // What stands still ends by itself.
+    let bound = launch(1, &[Some(near.clone()), Some(sum.clone())]).deadline(Duration::from_secs(20));
+    (kernel.launch(&bound).unwrap(), near, sum)
+}
+
+/// Waits until a kernel has answered.
+fn answered(run: &dyn pelton_device::Run, sum: &Memory, expected: u64) {
+    while sum.words64().unwrap()[0].load(Ordering::Acquire) != expected {
+        assert_eq!(run.wait(Some(Duration::ZERO)).unwrap(), None, "it has ended");
+    }
+}
+
+fn lines_reach_a_kernel_that_stays(name: &str) {
+    let device = open(name).unwrap();
+    const LINES: usize = 1024;
+    let (run, near, sum) = summing(&device, LINES);
+    let (mut number, mut expected) = (0, 0u64);
+    for round in 0..2000 {
+        // One at a time and many at once; all of a round were seen before the next overwrites them.
+        for _ in 0..if round % 100 == 0 { LINES } else { 1 } {
+            let at = number % LINES;
+            number += 1;
+            let line = line(number as u64);
+            near.put(8 * at, &line).unwrap();
+            expected = line.iter().fold(expected, |sum, word| sum.wrapping_add(*word));
+        }
+        near.flush();
+        answered(&*run, &sum, expected);
+    }
+    run.stop();
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+}
+
+fn near_memory_goes_while_a_kernel_stays(name: &str) {
+    let device = open(name).unwrap();
+    let (run, near, sum) = summing(&device, 64);
+    let mut expected = 0;
+    for round in 0..20u64 {
+        let other = device.alloc(Kind::Near, Width::W64, 100).unwrap();
+        assert!(other.bits().unwrap().iter().all(|word| *word == 0), "memory that comes again is cleared");
+        other.put(0, &line(round)).unwrap();
+        other.flush();
+        assert_eq!(other.bits().unwrap()[..8], line(round));
+        drop(other);
+        near.put(8 * round as usize, &line(round + 1)).unwrap();
+        near.flush();
+        expected += line(round + 1).iter().sum::<u64>();
+        answered(&*run, &sum, expected);
+    }
+    drop(run);
+    assert!(device.alloc(Kind::Near, Width::W64, 1).is_ok());
 }

@@ -98,6 +98,7 @@ impl Cpu {
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             wakes: true,
             placements: vec![Placement::Near, Placement::Far],
+            why_far: None,
             async_copies: false,
         };
         Ok(Cpu { caps, compiler, threads, pool: Arc::default(), watch: Arc::default() })

@@ -17,6 +17,7 @@ use super::current::{self, Current, Stream};
 use super::gate::{Alone, Gate, Room};
 use super::grave::Grave;
 use super::info::Info;
+use super::near::Bar;
 use super::pinned::Pinned;
 use super::raw::{Driver, Gpu, Status};
 
@@ -43,7 +44,8 @@ pub struct Context {
     pub gate: Gate,
     /// Set when the device has been opened.
     clock: OnceLock<Clock>,
-    gpu: Gpu,
+    /// What the driver calls it by.
+    pub gpu: Gpu,
     handle: current::Context,
     /// For uploads and downloads.
     pub copies: Stream,
@@ -52,9 +54,12 @@ pub struct Context {
     zeros: Mutex<Option<Pinned>>,
     graves: Mutex<Vec<Grave>>,
     berths: Mutex<Vec<Berth>>,
+    /// How the host reaches its memory, or why not; once that was found out.
+    pub near: Mutex<Option<Result<Arc<Bar>, String>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks, whatever happened to others who did.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -100,6 +105,7 @@ impl Context {
             zeros: Mutex::new(Some(zeros)),
             graves: Mutex::default(),
             berths: Mutex::default(),
+            near: Mutex::default(),
         })
     }
 

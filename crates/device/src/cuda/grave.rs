@@ -1,6 +1,7 @@
 //! What is freed only when no kernel is resident.
 
 use super::current::{Current, Event, Module, Stream};
+use super::near::{Piece, Share};
 use super::pinned::Pinned;
 
 /// Something that nobody uses any more.
@@ -10,6 +11,10 @@ pub enum Grave {
     Device(u64),
     /// Memory of the host that the device reaches.
     Host(Pinned),
+    /// Memory of the device that the host writes.
+    Near(Piece),
+    /// Memory of the device that was to be so, and was refused.
+    Share(Share),
     /// Code.
     Module(Module),
     /// A stream.
@@ -24,6 +29,8 @@ impl Grave {
         let _ = match self {
             Grave::Device(at) => current.free(at),
             Grave::Host(pinned) => pinned.free(current),
+            Grave::Near(piece) => piece.free(current),
+            Grave::Share(share) => share.free(current),
             Grave::Module(module) => current.unload(module),
             Grave::Stream(stream) => current.end_stream(stream),
             Grave::Event(event) => current.end_event(event),

@@ -109,6 +109,7 @@ impl Info {
             shared_bytes: self.shared as usize,
             wakes: false,
             placements: vec![Placement::Far],
+            why_far: None,
             async_copies: false,
         }
     }

@@ -11,20 +11,47 @@ use super::context::Context;
 use super::grave::Grave;
 use super::pinned::Pinned;
 
-/// Memory of a kind, all zero.
-pub fn alloc(context: &Arc<Context>, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
-    let store: Arc<dyn Store> = match kind {
-        Kind::Host => {
-            let block = Mapped::new(width, len)?;
-            let pinned = Pinned::new(context.enter()?, block)?;
-            Arc::new(Host { context: context.clone(), pinned: Some(pinned) })
-        }
-        Kind::Device => Arc::new(Own::new(context, width, len)?),
-        Kind::Near => {
-            return Err(DeviceError::Memory { device: context.info.open.clone(), what: "near memory" });
-        }
+/// Memory of the host that the device reaches, all zero.
+pub fn host(context: &Arc<Context>, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    let block = Mapped::new(width, len)?;
+    let pinned = Pinned::new(context.enter()?, block)?;
+    let store = Host { context: context.clone(), pinned: Some(pinned) };
+    Ok(Memory::new(Kind::Host, width, len, Arc::new(store)))
+}
+
+/// Memory of the device, all zero.
+pub fn own(context: &Arc<Context>, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    Ok(Memory::new(Kind::Device, width, len, Arc::new(Own::new(context, width, len)?)))
+}
+
+/// Copies words to where the device finds memory.
+pub fn upload(context: &Context, to: u64, words: Words<'_>) -> Result<(), DeviceError> {
+    let (start, bytes) = match words {
+        Words::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
+        Words::W64(words) => (words.as_ptr().cast(), size_of_val(words)),
     };
-    Ok(Memory::new(kind, width, len, store))
+    let (current, on) = (context.enter()?, context.copies);
+    if bytes > 0 {
+        // SAFETY: the words are borrowed and the range lies in the caller's memory until the copy is waited for.
+        let copied = unsafe { current.copy_in(to, start, bytes, on) };
+        current.synchronize(on).and(copied)?;
+    }
+    Ok(())
+}
+
+/// Copies words from where the device finds memory.
+pub fn download(context: &Context, from: u64, words: WordsMut<'_>) -> Result<(), DeviceError> {
+    let (start, bytes) = match words {
+        WordsMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
+        WordsMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),
+    };
+    let (current, on) = (context.enter()?, context.copies);
+    if bytes > 0 {
+        // SAFETY: the words are borrowed and the range lies in the caller's memory until the copy is waited for.
+        let copied = unsafe { current.copy_out(start, from, bytes, on) };
+        current.synchronize(on).and(copied)?;
+    }
+    Ok(())
 }
 
 /// Memory of the host that the device reaches.
@@ -124,31 +151,11 @@ impl Store for Own {
     }
 
     fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
-        let (start, bytes) = match words {
-            Words::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
-            Words::W64(words) => (words.as_ptr().cast(), size_of_val(words)),
-        };
-        let (current, on) = (self.context.enter()?, self.context.copies);
-        if bytes > 0 {
-            // SAFETY: the words are borrowed and the range lies in this memory until the copy is waited for.
-            let copied = unsafe { current.copy_in(self.word(at), start, bytes, on) };
-            current.synchronize(on).and(copied)?;
-        }
-        Ok(())
+        upload(&self.context, self.word(at), words)
     }
 
     fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
-        let (start, bytes) = match words {
-            WordsMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
-            WordsMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),
-        };
-        let (current, on) = (self.context.enter()?, self.context.copies);
-        if bytes > 0 {
-            // SAFETY: the words are borrowed and the range lies in this memory until the copy is waited for.
-            let copied = unsafe { current.copy_out(start, self.word(at), bytes, on) };
-            current.synchronize(on).and(copied)?;
-        }
-        Ok(())
+        download(&self.context, self.word(at), words)
     }
 
     fn put(&self, _at: usize, _line: &Line) -> Result<(), DeviceError> {

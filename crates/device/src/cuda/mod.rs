@@ -1,7 +1,7 @@
 //! NVIDIA GPUs as devices: kernels as PTX that the driver compiles, launched once and fed while they run.
 //!
 //! The files, from the driver up: `raw` and `current` are its calls, each checked; `context` is an open device with
-//! its `gate` and what waits to be freed (`grave`); `pinned` and `memory` are memory; `link`, `cache` and
+//! its `gate` and what waits to be freed (`grave`); `pinned`, `memory` and `near` are memory; `link`, `cache` and
 //! `code` make machine code; `berth`, `clock` and `run` are launches.
 //!
 //! **While a kernel is resident** the driver loads no code and frees no memory: such a call would wait for the kernel's
@@ -17,7 +17,8 @@
 //! **A lost device** is lost for this process: the driver gives the same error to every later call, and a new context
 //! does not help. [`DeviceError::Lost`] then means another process.
 //!
-//! Near memory, which the host writes through the bus, will be a file beside `memory`; until then there is none.
+//! **Near memory**, which the host writes through the bus, is there if Vulkan is, and if it was seen to work. That is tried
+//! when somebody first asks for it, or for [`Device::caps`], which says whether it is there or why not.
 
 mod berth;
 pub mod cache;
@@ -30,16 +31,17 @@ mod grave;
 mod info;
 mod link;
 mod memory;
+mod near;
 mod pinned;
 mod raw;
 mod run;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pelton_ir::valid::Valid;
 
-use crate::caps::Caps;
+use crate::caps::{Caps, Placement};
 use crate::error::DeviceError;
 use crate::launch;
 use crate::mapped::Width;
@@ -55,7 +57,8 @@ use run::Loaded;
 /// A GPU.
 #[derive(Debug)]
 pub struct Cuda {
-    caps: Caps,
+    /// Known when somebody has asked.
+    caps: OnceLock<Caps>,
     context: Arc<Context>,
     compiler: Compiler,
     watch: Arc<Watch>,
@@ -98,28 +101,45 @@ impl Cuda {
             }));
         }
         let context = Context::open(driver, ordinal, cache.as_deref())?;
-        let caps = context.info.caps();
         let compiler = Compiler::new(context.clone(), cache);
-        Ok(Cuda { caps, context, compiler, watch: Arc::default() })
+        Ok(Cuda { caps: OnceLock::new(), context, compiler, watch: Arc::default() })
+    }
+
+    fn bar(&self) -> Result<Arc<near::Bar>, DeviceError> {
+        near::bar(&self.context, &self.compiler, &self.watch)
     }
 }
 
 impl Device for Cuda {
     fn caps(&self) -> &Caps {
-        &self.caps
+        self.caps.get_or_init(|| {
+            let mut caps = self.context.info.caps();
+            match self.bar() {
+                // Far rings take more tasks from many producers, so they stay the first choice.
+                Ok(_) => caps.placements.push(Placement::Near),
+                Err(DeviceError::Near { why, .. }) => caps.why_far = Some(why),
+                Err(error) => caps.why_far = Some(error.to_string()),
+            }
+            caps
+        })
     }
 
     fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
-        memory::alloc(&self.context, kind, width, len)
+        match kind {
+            Kind::Host => memory::host(&self.context, width, len),
+            Kind::Device => memory::own(&self.context, width, len),
+            Kind::Near => near::alloc(&self.context, &*self.bar()?, width, len),
+        }
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
-        if lanes == 0 || lanes > self.caps.max_lanes {
+        let info = &self.context.info;
+        if lanes == 0 || lanes > info.lanes {
             return Err(DeviceError::Limit {
-                device: self.caps.name.clone(),
+                device: info.open.clone(),
                 what: "the number of lanes, which is at least 1,",
                 found: lanes.into(),
-                most: self.caps.max_lanes.into(),
+                most: info.lanes.into(),
             });
         }
         let kernel = launch::kernel(module, kernel)?;

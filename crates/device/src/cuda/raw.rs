@@ -179,6 +179,14 @@ impl Gpu {
         self.text("cuDeviceGetPCIBusId", sys::cuDeviceGetPCIBusId)
     }
 
+    /// What every interface of the driver calls it by.
+    pub fn uuid(self) -> Result<[u8; 16], Status> {
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: the driver writes sixteen bytes.
+        check("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, self.number) })?;
+        Ok(uuid.bytes.map(|byte| byte as u8))
+    }
+
     fn text(
         self,
         call: &'static str,
