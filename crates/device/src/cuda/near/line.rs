@@ -18,7 +18,8 @@ pub enum Wire {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
+    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence, _mm512_set_epi64, _mm512_stream_si512};
+    use std::ptr::read_volatile;
 
     use super::{Line, Wire};
 
@@ -68,8 +69,11 @@ mod x86 {
 
     #[target_feature(enable = "avx512f")]
     unsafe fn stream(to: *mut u64, line: &Line) {
-        // SAFETY: the source is 64 bytes, of any alignment.
-        let whole = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+        // A line is mostly written word by word right before, and a load of all of it would wait until the stores are
+        // done. Loads of its words do not; volatile, or the compiler would make them one.
+        // SAFETY: a reference to a word can be read.
+        let [a, b, c, d, e, f, g, h] = line.each_ref().map(|word| unsafe { read_volatile(word) } as i64);
+        let whole = _mm512_set_epi64(h, g, f, e, d, c, b, a);
         // SAFETY: the caller's promise.
         unsafe { _mm512_stream_si512(to.cast(), whole) };
     }
