@@ -53,6 +53,8 @@ pub(crate) struct Pause {
 impl Pause {
     /// Turns that only spin, where another core can work meanwhile.
     const SPINS: u32 = 2000;
+    /// Every so many of them the core is given away all the same: whoever is waited for may need just this one.
+    const SHARE: u32 = 64;
     /// Turns that give the core away.
     const YIELDS: u32 = 400;
 
@@ -60,7 +62,7 @@ impl Pause {
     #[inline]
     pub fn turn(&mut self) {
         self.turns = self.turns.saturating_add(1);
-        if self.turns < Self::SPINS {
+        if self.turns < Self::SPINS && !self.turns.is_multiple_of(Self::SHARE) {
             std::hint::spin_loop();
         } else if self.turns < Self::SPINS + Self::YIELDS {
             std::thread::yield_now();
