@@ -63,3 +63,25 @@ fn a_device_that_knows_its_lanes_proves_more() {
     assert_eq!(proof(Some(32)), Some(Proof::Most { last: 31, len: 32 }));
     assert_eq!(proof(Some(33)), None);
 }
+
+#[test]
+fn a_counted_loop_says_how_many_turns_it_takes_at_most() {
+    let text = "buffer n: [u32; 2] global read
+kernel main {
+  %lane = lane
+  %x = load @n[0]
+  %few = min %x, 100
+  loop %i = %lane to %few step 3 {
+  }
+  loop %j = 5 to 2 step 1 {
+  }
+  loop %k = -4i32 to 4i32 step 1i32 {
+  }
+}";
+    let module = module(text);
+    let main = module.function("main").expect("it is there");
+    let bounds = Bounds::new(&module, Geometry { lanes: Some(1), ..Geometry::default() });
+    let loops = module.functions[main].insts().filter(|(_, node)| node.op == Op::Loop);
+    let turns: Vec<Option<u64>> = loops.map(|(inst, _)| bounds.turns(Site { func: main, inst })).collect();
+    assert_eq!(turns, [Some(100), Some(0), Some(8)]);
+}

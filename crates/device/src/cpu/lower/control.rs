@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
 use cranelift_frontend::Switch;
 use pelton_ir::arena::{Handle, Inst, Region, Value};
-use pelton_ir::module::{Attr, Operand};
+use pelton_ir::module::{Attr, Operand, Site};
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
 
@@ -19,7 +19,7 @@ use super::super::plan::{Plan, Where};
 use super::{Lower, clif};
 
 /// Turns of a loop that nobody needs to stop.
-const BRIEF: u32 = 4096;
+const BRIEF: u64 = 4096;
 
 /// What jumps to an instruction need to know.
 #[derive(Clone)]
@@ -140,18 +140,17 @@ impl Lower<'_> {
         self.out(inst, out);
     }
 
-    /// Whether a counted loop has so few turns, by its constants, that nobody needs to stop it. Such loops within each
-    /// other can still take long, so it must hold no other loop.
+    /// Whether a counted loop is known to have so few turns that nobody needs to stop it. Such loops within each other
+    /// can still take long, so it must hold no other loop.
     pub fn brief(&self, inst: Inst) -> bool {
-        let node = self.function.inst(inst);
-        let bound = |at: usize| self.constant(node.args[at]).map(|bits| bits as u32);
-        // The distance, whatever the sign of the bounds.
-        let few = match (bound(0), bound(1)) {
-            (Some(from), Some(to)) => to.wrapping_sub(from) <= BRIEF,
-            _ => false,
-        };
-        let body = &self.function.region(node.regions[0]).insts;
-        few && body.iter().all(|inst| self.function.inst(*inst).regions.is_empty())
+        let turns = self.bounds.turns(Site { func: self.kernel, inst });
+        turns.is_some_and(|most| most <= BRIEF) && !self.loops_in(inst)
+    }
+
+    /// Whether an instruction holds a loop.
+    fn loops_in(&self, inst: Inst) -> bool {
+        let within = self.function.inst(inst).regions.iter().flat_map(|r| &self.function.region(*r).insts);
+        within.into_iter().any(|inst| self.function.inst(*inst).op.loops() || self.loops_in(*inst))
     }
 
     /// Leaves the function if the launch was told to end.

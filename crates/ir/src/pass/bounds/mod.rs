@@ -58,19 +58,22 @@ impl fmt::Display for Proof {
 /// The accesses of a module that are proved to be in range.
 pub struct Bounds {
     proofs: HashMap<(Func, Inst), Proof>,
+    turns: HashMap<(Func, Inst), u64>,
 }
 
 impl Bounds {
     /// Looks at every function, knowing this of the geometry.
     pub fn new(module: &Valid, known: Geometry) -> Bounds {
-        let mut proofs = HashMap::new();
+        let (mut proofs, mut turns) = (HashMap::new(), HashMap::new());
         for (func, function) in module.functions.iter() {
             let facts = Facts::new(module, function);
-            let mut walk = Walk { module, function, known, facts, exits: HashMap::new(), proofs: Vec::new() };
+            let (exits, found) = (HashMap::new(), (Vec::new(), Vec::new()));
+            let mut walk = Walk { module, function, known, facts, exits, proofs: found.0, turns: found.1 };
             walk.region(function.body);
             proofs.extend(walk.proofs.into_iter().map(|(inst, proof)| ((func, inst), proof)));
+            turns.extend(walk.turns.into_iter().map(|(inst, most)| ((func, inst), most)));
         }
-        Bounds { proofs }
+        Bounds { proofs, turns }
     }
 
     /// Whether an access needs no check.
@@ -81,6 +84,11 @@ impl Bounds {
     /// Why an access needs no check.
     pub fn proof(&self, site: Site) -> Option<Proof> {
         self.proofs.get(&(site.func, site.inst)).copied()
+    }
+
+    /// The most turns that a counted loop takes each time.
+    pub fn turns(&self, site: Site) -> Option<u64> {
+        self.turns.get(&(site.func, site.inst)).copied()
     }
 }
 
@@ -99,6 +107,7 @@ struct Walk<'a> {
     /// What is known of the results of each open instruction, by the ways out seen so far.
     exits: HashMap<Inst, Vec<Fact>>,
     proofs: Vec<(Inst, Proof)>,
+    turns: Vec<(Inst, u64)>,
 }
 
 impl Walk<'_> {
@@ -192,6 +201,10 @@ impl Walk<'_> {
             let [from, to] = [0, 1].map(|k| self.facts.get(node.args[k]));
             let counter = self.function.region(node.regions[0]).params.get(0);
             let (lo, hi) = (from.range.lo, to.range.hi - 1);
+            // Steps are whole, so there are at most as many turns as numbers between the two.
+            if let Ok(most) = u64::try_from((hi - lo + 1).max(0)) {
+                self.turns.push((inst, most));
+            }
             if lo <= hi {
                 let below = to.below | to.upto;
                 self.facts.define(counter, Fact { range: Range::new(lo, hi), below, upto: below });
