@@ -80,17 +80,22 @@ impl Lower<'_> {
         let node = self.function.inst(inst);
         let (start, len) = self.buffers[buffer.index()];
         let elem = self.module.buffers[buffer].elem;
-        let mut index = self.get(node.args[0]);
+        let proved = self.bounds.in_bounds(Site { func: self.kernel, inst });
+        let (base, mut ahead) = if proved { self.apart(node.args[0]) } else { (node.args[0], 0) };
+        let mut index = self.get(base);
         let mut last = index;
         if matches!(node.op, Op::LoadWide | Op::StoreWide) {
             let rest = wide(elem) as i64 - 1;
             index = self.builder.ins().band_imm_s(index, !rest);
+            ahead &= !(rest as u32);
             last = self.builder.ins().bor_imm_u(index, rest);
         }
         let index = self.builder.ins().uextend(types::I64, index);
         let bytes = self.builder.ins().imul_imm_u(index, i64::from(clif(elem).bytes()));
         let address = self.builder.ins().iadd(start, bytes);
-        if self.bounds.in_bounds(Site { func: self.kernel, inst }) {
+        if proved {
+            let ahead = i64::from(ahead) * i64::from(clif(elem).bytes());
+            let address = self.builder.ins().iadd_imm_u(address, ahead);
             return Place { address, inside: None };
         }
         let inside = self.builder.ins().icmp(IntCC::UnsignedLessThan, last, len);
@@ -99,6 +104,36 @@ impl Lower<'_> {
             Sink::Store => self.entry.sink,
         };
         Place { address: self.builder.ins().select(inside, address, sink), inside: Some(inside) }
+    }
+
+    /// An index as a base and what is added to it, where the sum cannot wrap: then addresses of one line differ by constants.
+    fn apart(&self, index: Operand) -> (Operand, u32) {
+        // Parts of a group that is split keep only what they use of each other.
+        let def = match index {
+            Operand::Value(value) if self.split.is_none() => self.defs[value.index()],
+            _ => None,
+        };
+        let node = def.map(|inst| self.function.inst(inst)).filter(|node| node.op == Op::Add);
+        let Some([base, ahead]) = node.and_then(|node| node.args.first_chunk()) else { return (index, 0) };
+        match self.constant(*ahead) {
+            Some(ahead) if ahead < 1 << self.zeros(*base).min(31) => (*base, ahead as u32),
+            _ => (index, 0),
+        }
+    }
+
+    /// How many low bits of a number are surely zero, looking no further than where it was made.
+    fn zeros(&self, operand: Operand) -> u32 {
+        let def = match operand {
+            Operand::Value(value) => self.defs[value.index()],
+            Operand::Const(_) => None,
+        };
+        let node = def.map(|inst| self.function.inst(inst));
+        let Some(by) = node.and_then(|node| self.constant(*node.args.get(1)?)) else { return 0 };
+        match node.map(|node| node.op) {
+            Some(Op::Mul) => by.trailing_zeros(),
+            Some(Op::Shl) => by as u32 & 31,
+            _ => 0,
+        }
     }
 
     /// The integer type of a word, which is what atomics work on.
