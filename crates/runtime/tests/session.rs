@@ -89,3 +89,55 @@ fn what_it_prints_and_counts() {
         assert_eq!(session.view::<u32>(0, "data").unwrap().read(0, 2).unwrap(), [3, 0]);
     }
 }
+
+/// A device that says that it has memory of its own.
+#[derive(Debug)]
+struct Remote(Arc<dyn Device>, pelton::device::Caps);
+
+impl Device for Remote {
+    fn caps(&self) -> &pelton::device::Caps {
+        &self.1
+    }
+
+    fn alloc(
+        &self,
+        kind: pelton::device::Kind,
+        width: pelton::device::Width,
+        len: usize,
+    ) -> Result<pelton::device::Memory, pelton::device::DeviceError> {
+        self.0.alloc(kind, width, len)
+    }
+
+    fn load(
+        &self,
+        module: &pelton::ir::valid::Valid,
+        kernel: Option<&str>,
+        lanes: u32,
+    ) -> Result<Arc<dyn pelton::device::Kernel>, pelton::device::DeviceError> {
+        self.0.load(module, kernel, lanes)
+    }
+}
+
+#[test]
+fn a_group_keeps_the_control_words_where_host_memory_is_far() {
+    for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
+        for lanes in [8, 64] {
+            let caps = pelton::device::Caps { memory_bytes: Some(1 << 30), ..device.caps().clone() };
+            let remote: Arc<dyn Device> = Arc::new(Remote(device.clone(), caps));
+            let spec = spec().placement(Placement::Near);
+            let spec = Spec { geometry: spec.geometry.clone().lanes(lanes).groups(2), ..spec };
+            let session = Session::launch(&remote, &spec).unwrap();
+            assert_eq!((session.layout().stripes, session.layout().groups), (2, 3));
+            assert_eq!(session.layout().slots(), 32);
+            let mut producer = session.producer(0).unwrap();
+            for k in 0..100 {
+                let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
+                assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(k * 5), "{lanes} lanes");
+            }
+            let mut span = producer.submit_all((0..32).map(|_| Task::new(add()).args([4, 1]))).unwrap();
+            assert_eq!(span.wait(Deadline::after_ms(20_000)).unwrap().done, 32);
+            drop((span, producer));
+            assert_eq!(session.stop().unwrap().total(), 0);
+        }
+    }
+}

@@ -115,7 +115,7 @@ fn take<'b>(
     far: &Far,
     ring: U32<'b>,
 ) -> (U32<'b>, U64<'b>, U32<'b>, U32<'b>) {
-    let workers = u64::from(((kit.layout.groups - 1) / CROWD).max(1));
+    let workers = u64::from((kit.layout.workers / CROWD).max(1));
     let tenant = f.load(kit.rings.at(ring));
     // A tenant that is disabled later is so from the next window on.
     let mask = kit.host_word(f, tenant + control::MASKS);

@@ -323,7 +323,7 @@ impl<'s> Kit<'s> {
 
     /// Whether a group starts with a producer of its own: there are several groups for each.
     pub fn affine(&self) -> bool {
-        self.far.is_some() && self.layout.groups > 2 * self.layout.producers
+        self.far.is_some() && self.layout.workers > 2 * self.layout.producers
     }
 
     /// What fences need where windows may end in any order; none if there are no fences.

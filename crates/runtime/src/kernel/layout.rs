@@ -55,7 +55,9 @@ pub struct Layout {
     pub lanes: u32,
     /// Lanes of a subgroup.
     pub subgroup: u32,
-    /// Groups that are launched, the router included.
+    /// Groups that run tasks.
+    pub workers: u32,
+    /// Groups that are launched: the workers, and one more where there is a router or host memory is far.
     pub groups: u32,
     /// Slots of a stripe, as a power of two.
     pub log2: u32,
@@ -83,6 +85,9 @@ pub struct Layout {
     pub buffers: Vec<Bound>,
 }
 
+/// A stripe has at least so many slots, or all of its ring.
+const LEAST: u32 = 16;
+
 /// Pieces of the workspace start at a multiple of this many bytes.
 pub const ALIGN: u32 = 64;
 
@@ -90,7 +95,7 @@ impl Layout {
     /// Works out where everything lies; buffers come as the kernel is written.
     pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
         let Geometry { slots, window, .. } = spec.geometry;
-        let (lanes, groups) = size(spec, caps)?;
+        let (lanes, workers, groups) = size(spec, caps)?;
         let placement = match spec.placement.or_else(|| caps.placements.first().copied()) {
             Some(placement) if caps.placements.contains(&placement) => placement,
             Some(Placement::Near) => {
@@ -117,7 +122,15 @@ impl Layout {
                 })
             })
             .collect::<Vec<_>>();
-        let stripes = if placement == Placement::Near && !drain { groups } else { 1 };
+        let stripes = if placement == Placement::Near && !drain { workers } else { 1 };
+        // At a device with many groups a ring's slots are shared out among its stripes.
+        let slots = match placement {
+            Placement::Near if caps.memory_bytes.is_some() && !drain => {
+                slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots)
+            }
+            _ => slots,
+        };
+        let window = window.min(slots);
         let count = if drain { 1 } else { rings.len() as u64 * u64::from(stripes) };
         let words = count * u64::from(slots) * (slot::WORDS / 2) as u64;
         addressed("the words of all rings", words)?;
@@ -130,6 +143,7 @@ impl Layout {
             placement,
             lanes,
             subgroup: caps.subgroup,
+            workers,
             groups,
             log2: slots.ilog2(),
             window,
@@ -179,15 +193,15 @@ impl Layout {
 
 /// Refuses more words than an index can reach.
 fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
-    let most = u64::from(u32::MAX);
+    let most = pelton_ir::limits::MAX_LEN;
     if found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
 }
 
 /// The most groups of a launch that drains batches.
 const MAX_GROUPS: u32 = 1 << 16;
 
-/// Lanes and groups.
-fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32), Refused> {
+/// Lanes, groups that work, and groups that are launched.
+fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32, u32), Refused> {
     let Geometry { slots, lanes, groups, window } = spec.geometry;
     let limit = |what, found: u32, least: u32, most: u32| {
         let (found, most) = (u64::from(found), u64::from(most));
@@ -204,18 +218,17 @@ fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32), Refused> {
     let persistent = spec.lifetime == Lifetime::Persistent;
     let part = |groups: u32| ((u64::from(groups) * u64::from(spec.share) / 100) as u32).max(1);
     let most = if persistent { part(caps.resident) } else { MAX_GROUPS };
-    // A router of its own is one more group, where groups suit the cores.
-    let suits = part(caps.groups);
-    let far =
-        persistent && spec.placement.or_else(|| caps.placements.first().copied()) == Some(Placement::Far);
-    let groups = groups.unwrap_or(suits).saturating_add(u32::from(far && !caps.independent_subgroups));
+    let far = spec.placement.or_else(|| caps.placements.first().copied()) == Some(Placement::Far);
+    let remote = caps.memory_bytes.is_some();
     // One more than works: a router, or whoever keeps the control words.
-    let besides = u32::from(persistent && (far || caps.memory_bytes.is_some()));
-    limit("the number of groups", groups, 1 + besides, most)?;
+    let besides = u32::from(persistent && (far || remote));
+    let suits = part(caps.groups).saturating_sub(if remote { besides } else { 0 }).max(1);
+    let workers = groups.unwrap_or(suits);
+    limit("the number of groups", workers, 1, most.saturating_sub(besides))?;
     if let Claim::Priority { every } = spec.claim {
         limit("every how many windows the longest unserved level comes", every, 1, 1 << 16)?;
     }
-    Ok((lanes, groups))
+    Ok((lanes, workers, workers + besides))
 }
 
 fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {

@@ -59,7 +59,8 @@ pub(super) fn write(
 /// Keeps the control words, and watches for the stop.
 pub(super) fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
     f.forever::<(), ()>((), |rounds, ()| {
-        copy(f, kit, mirror, (f.sublane(), f.subgroup_size()));
+        // The subgroup may be the group's only one, and partial.
+        copy(f, kit, mirror, (f.sublane(), f.min(f.subgroup_size(), f.lanes())));
         f.when(stop(f, kit, mirror), || rounds.leave(()));
         f.backoff(REST_NS);
     });

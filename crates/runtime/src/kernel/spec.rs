@@ -15,11 +15,12 @@ use crate::protocol::Opcode;
 /// How many slots, lanes and groups. What is left open suits the device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// Slots of a ring, a power of two.
+    /// Slots of a ring, a power of two. Near rings on the CPU have so many a group; at a device with memory of its own they are
+    /// shared out among its groups.
     pub slots: u32,
     /// Lanes of a group.
     pub lanes: Option<u32>,
-    /// Groups.
+    /// Groups that run tasks.
     pub groups: Option<u32>,
     /// The most tasks that a group takes at once.
     pub window: u32,
@@ -41,7 +42,7 @@ impl Geometry {
         Geometry { lanes: Some(lanes), ..self }
     }
 
-    /// So many groups.
+    /// So many groups that run tasks.
     pub fn groups(self, groups: u32) -> Self {
         Geometry { groups: Some(groups), ..self }
     }

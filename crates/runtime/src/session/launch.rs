@@ -38,7 +38,8 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
     if spec.geometry.groups.is_some() || made.layout.groups <= fit {
         return Ok((made, kernel));
     }
-    let smaller = Spec { geometry: spec.geometry.clone().groups(fit), ..spec.clone() };
+    let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
+    let smaller = Spec { geometry: spec.geometry.clone().groups(workers), ..spec.clone() };
     let made = assemble(&smaller, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
     Ok((made, kernel))
