@@ -24,7 +24,7 @@ fn arity(op: u8) -> Option<u32> {
     match op {
         TICK => Some(0),
         BUMP => Some(1),
-        0 | 1 | 2 | 3 | 4 | 5 => Opcode::wire(op.into()).arity(),
+        0..=5 => Opcode::wire(op.into()).arity(),
         _ => None,
     }
 }

@@ -22,7 +22,8 @@ fn sixty_five_prints_into_sixty_four_records(on: &On) {
         assert_eq!(session.snapshot().unwrap().lost, 1, "{shape}");
         let mut lines = session.log().unwrap();
         let mut expected: Vec<String> = kept.iter().map(|k| format!("{k} and {}", k * 7)).collect();
-        (lines.sort(), expected.sort());
+        lines.sort();
+        expected.sort();
         assert_eq!(lines, expected, "{shape}");
         // The kernel comes to know that there is room again; what it drops until then is counted.
         let mut lost = 1;
