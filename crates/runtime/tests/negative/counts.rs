@@ -91,13 +91,13 @@ fn ten_equal_adds_add_ten_times(on: &On) {
 
 /// Catches positions of 32 bits, and generations that are compared as if they never wrapped.
 fn counters_go_past_their_edges(on: &On) {
-    const SLOTS: u32 = 16;
-    // Where generations of 24 bits begin anew, and where positions need a 33rd bit; inside a lap and at its end.
-    let starts = [(u64::from(SLOTS) << 24) - 37, (1 << 32) - 37, (1 << 32) - 16];
+    // Where generations of 24 bits begin anew, in small rings and large; and where positions need a 33rd bit, in a ring whose
+    // generations hold that bit.
+    let starts = [(16, (16 << 24) - 37), (1024, (1024 << 24) - 37), (1024, (1u64 << 32) - 37)];
     for shape in shapes(on, SOME) {
-        for start in starts {
-            let what = format!("{shape}, from {start:#x}");
-            let spec = shape.spec(on, SLOTS, 1);
+        for (slots, start) in starts {
+            let what = format!("{shape}, {slots} slots, from {start:#x}");
+            let spec = shape.spec(on, slots, 1);
             let spec = spec.tenant(pelton::Tenant::new(0).observables(1));
             let session = Session::launch_at(on, &spec, start).unwrap();
             let mut producer = session.producer(0).unwrap();

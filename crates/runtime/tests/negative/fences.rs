@@ -45,6 +45,15 @@ fn whole(session: &Session) -> u64 {
     data.chunks(BATCH as usize).filter(|marks| marks.iter().all(|mark| *mark == 1)).count() as u64
 }
 
+/// Ends the observer, however the test ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Catches a fence that is retired when its own window has ended, by whoever is first, or before effects are seen.
 fn no_epoch_before_its_batch_has_ended(on: &On) {
     for shape in shapes(on, ALL) {
@@ -63,6 +72,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
                     std::thread::yield_now();
                 }
             });
+            let _over = Over(&over);
             let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
             let mut spans = std::collections::VecDeque::new();
             for number in 0..BATCHES {
@@ -86,7 +96,6 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
                     assert_eq!((faults.count(), done.count()), (1, BATCH as usize - 1), "{shape}");
                 }
             }
-            over.store(true, Ordering::Relaxed);
         });
         assert_eq!((session.epoch().unwrap(), whole(&session)), (BATCHES.into(), BATCHES.into()), "{shape}");
         let tag = session.view::<u32>(0, "observable").unwrap().all().unwrap()[0];
