@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use pelton::ir::types::{Order, Scope};
 use pelton::protocol::Code;
-use pelton::{Geometry, Opcode, Patience, Session, Spec, Task, Tenant};
+use pelton::{Geometry, Opcode, Patience, Session, Spec, Task, TaskError, Tenant};
 
 use crate::common::*;
 
@@ -83,15 +83,10 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
                 // The last fence first: whoever sees its record sees those of its batch.
                 while let Some(span) = spans.pop_back() {
                     until("a fence is passed", || {
-                        Ok(span.result(BATCH as usize) != Some(Err(pelton::TaskError::Late)))
+                        Ok(span.result(BATCH as usize) != Some(Err(TaskError::Late)))
                     });
-                    let faults = (0..BATCH as usize).filter(|k| {
-                        span.result(*k)
-                            == Some(Err(pelton::TaskError::Fault(pelton::protocol::Fault {
-                                code: Code::user(0x123).unwrap(),
-                                inner: 0,
-                            })))
-                    });
+                    let told = Some(fault(Code::user(0x123).unwrap()));
+                    let faults = (0..BATCH as usize).filter(|k| span.result(*k) == told);
                     let done = (0..BATCH as usize).filter(|k| span.result(*k) == Some(Ok(0)));
                     assert_eq!((faults.count(), done.count()), (1, BATCH as usize - 1), "{shape}");
                 }
