@@ -26,11 +26,14 @@ pub(super) mod took {
     pub const HEAVY: u32 = 2;
 }
 
+/// Task, place of its words, opcode, tenant, mask.
+type Params = (u32, u32, u32, u32, u32);
+
 /// How light tasks are run.
 #[derive(Clone, Copy)]
 pub(super) struct Light {
-    /// Task, place of its words, opcode, tenant, mask; status and value. A status of 0 says that it is not light.
-    call: Callee<(u32, u32, u32, u32, u32), (u32, u32)>,
+    /// Gives status and value. A status of 0 says that it is not light.
+    call: Callee<Params, (u32, u32)>,
 }
 
 /// A line that a lane has read, and where.
@@ -48,33 +51,30 @@ pub(super) struct Found<'b> {
 impl Light {
     /// Writes the function that runs light tasks.
     pub fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Self {
-        let call = m.function::<(u32, u32, u32, u32, u32), (u32, u32)>(
-            "light",
-            |f, (task, at, op, tenant, mask)| {
-                f.store(kit.shared.faults.at(task), 0);
-                let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
-                let run = || {
-                    let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
-                    for entry in entries.iter().filter(|entry| entry.light && entry.width == Width::Lane) {
-                        switch = switch.case([entry.op.code()], || {
-                            if kit.counts() {
-                                kit.add(f, f.lit(control::OBSERVABLES + entry.counter));
-                            }
-                            let result = f.call(entry.whole, (task, at, tenant));
-                            let (status, value) = end(f, kit, task, result);
-                            match entry.visible {
-                                Visible::Memory => (status | SEEN, value),
-                                Visible::Result => (status, value),
-                            }
-                        });
-                    }
-                    switch
-                        .case([Opcode::CANCEL.code()], || (f.lit(Status::Cancelled.code()), f.lit(0)))
-                        .default(|| (f.lit(0), f.lit(0)))
-                };
-                f.choose(may, run, || (f.lit(Status::Fault.code()), f.lit(Code::DENIED.code())))
-            },
-        );
+        let call = m.function::<Params, (u32, u32)>("light", |f, (task, at, op, tenant, mask)| {
+            f.store(kit.shared.faults.at(task), 0);
+            let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
+            let run = || {
+                let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
+                for entry in entries.iter().filter(|entry| entry.light && entry.width == Width::Lane) {
+                    switch = switch.case([entry.op.code()], || {
+                        if kit.counts() {
+                            kit.add(f, f.lit(control::OBSERVABLES + entry.counter));
+                        }
+                        let result = f.call(entry.whole, (task, at, tenant));
+                        let (status, value) = end(f, kit, task, result);
+                        match entry.visible {
+                            Visible::Memory => (status | SEEN, value),
+                            Visible::Result => (status, value),
+                        }
+                    });
+                }
+                switch
+                    .case([Opcode::CANCEL.code()], || (f.lit(Status::Cancelled.code()), f.lit(0)))
+                    .default(|| (f.lit(0), f.lit(0)))
+            };
+            f.choose(may, run, || (f.lit(Status::Fault.code()), f.lit(Code::DENIED.code())))
+        });
         Light { call }
     }
 
