@@ -91,19 +91,17 @@ fn nothing_allocates_between_submit_and_done() {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     for name in ["cpu", "reference"] {
         let device = open(name).unwrap();
-        for placement in [Placement::Near, Placement::Far] {
-            for claim in [Claim::Owned, Claim::PRIORITY] {
-                let spec = Spec::new(Geometry::new(64).lanes(8)).placement(placement).claim(claim);
-                let session = Session::launch(&device, &spec.telemetry(Telemetry::Full)).unwrap();
-                let mut producer = session.producer(0).unwrap();
-                work(&mut producer, &waker);
-                let before = (ALL.load(Ordering::Relaxed), MINE.get());
-                work(&mut producer, &waker);
-                let after = (ALL.load(Ordering::Relaxed), MINE.get());
-                assert_eq!(before.1, after.1, "{name}, {placement:?}, {claim:?}: by this thread");
-                if name == "cpu" {
-                    assert_eq!(before.0, after.0, "{name}, {placement:?}, {claim:?}: by any thread");
-                }
+        for (placement, claim) in [(Placement::Near, Claim::PRIORITY), (Placement::Far, Claim::Owned)] {
+            let spec = Spec::new(Geometry::new(64).lanes(8)).placement(placement).claim(claim);
+            let session = Session::launch(&device, &spec.telemetry(Telemetry::Full)).unwrap();
+            let mut producer = session.producer(0).unwrap();
+            work(&mut producer, &waker);
+            let before = (ALL.load(Ordering::Relaxed), MINE.get());
+            work(&mut producer, &waker);
+            let after = (ALL.load(Ordering::Relaxed), MINE.get());
+            assert_eq!(before.1, after.1, "{name}, {placement:?}, {claim:?}: by this thread");
+            if name == "cpu" {
+                assert_eq!(before.0, after.0, "{name}, {placement:?}, {claim:?}: by any thread");
             }
         }
     }
