@@ -61,7 +61,9 @@ pub(super) fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
     f.forever::<(), ()>((), |rounds, ()| {
         // The subgroup may be the group's only one, and partial.
         copy(f, kit, mirror, (f.sublane(), f.min(f.subgroup_size(), f.lanes())));
-        f.when(stop(f, kit, mirror), || rounds.leave(()));
+        // The lanes meet here, so that all go on wherever they run.
+        let over = f.any(stop(f, kit, mirror));
+        f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
     });
 }
