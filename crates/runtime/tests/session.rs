@@ -50,12 +50,13 @@ fn a_task_comes_back() {
                 let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
                 assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(k * 5), "{what}");
             }
-            let mut span = producer.submit_all((0..64).map(|_| Task::new(add()).args([4, 1]))).unwrap();
+            let all = session.layout().slots();
+            let mut span = producer.submit_all((0..all).map(|_| Task::new(add()).args([4, 1]))).unwrap();
             let ends = span.wait(Deadline::after_ms(20_000)).unwrap();
-            assert_eq!(ends.done, 64, "{what}");
+            assert_eq!(ends.done, all, "{what}");
             let mut results: Vec<u32> = span.results().map(|r| r.unwrap()).collect();
             results.sort();
-            assert_eq!(results, (0..64).collect::<Vec<_>>(), "{what}");
+            assert_eq!(results, (0..all).collect::<Vec<_>>(), "{what}");
             drop((span, producer));
             session.quiesce(Deadline::after_ms(1000)).unwrap();
             assert_eq!(session.stop().unwrap().total(), 0, "{what}");
@@ -128,7 +129,7 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
             let spec = Spec { geometry: spec.geometry.clone().lanes(lanes).groups(2), ..spec };
             let session = Session::launch(&remote, &spec).unwrap();
             assert_eq!((session.layout().stripes, session.layout().groups), (2, 3));
-            assert_eq!(session.layout().slots(), 32);
+            assert_eq!(session.layout().slots(), 64);
             let mut producer = session.producer(0).unwrap();
             for k in 0..100 {
                 let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();

@@ -123,9 +123,10 @@ impl Layout {
             })
             .collect::<Vec<_>>();
         let stripes = if placement == Placement::Near && !drain { workers } else { 1 };
-        // At a device with many groups a ring's slots are shared out among its stripes.
+        // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
+        let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
         let slots = match placement {
-            Placement::Near if caps.memory_bytes.is_some() && !drain => {
+            Placement::Near if many && !drain => {
                 slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots)
             }
             _ => slots,

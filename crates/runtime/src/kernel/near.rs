@@ -51,6 +51,11 @@ fn serve<'b>(
     });
     f.barrier();
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
+        // On its way while the rings are looked at. Nothing hangs on its order: what is claimed is finished.
+        let halt = match &kit.mirror {
+            Some(mirror) => f.atomic_load(Order::Relaxed, Scope::Device, mirror.flags.at(flag::HALT)),
+            None => f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(control::SHUTDOWN)),
+        };
         let seen = match watch {
             Some(watch) => {
                 f.choose(f.subgroup().eq(0), || f.call(watch, ()), || (f.lit(false), f.lit(false)))
@@ -58,7 +63,7 @@ fn serve<'b>(
             None => (f.lit(true), f.lit(false)),
         };
         let nothing = || (f.lit(NONE), f.lit(0u64));
-        let (ring, head) = f.choose(f.lane().eq(0), || turn(f, run, pick, seen), nothing);
+        let (ring, head) = f.choose(f.lane().eq(0), || turn(f, run, pick, (halt, seen)), nothing);
         let ring = f.group_broadcast(ring, 0).named("ring");
         let head = f.group_broadcast(head, 0).named("head");
         f.when(ring.eq(STOP), || serve.leave(()));
@@ -88,16 +93,11 @@ fn turn<'b>(
     f: &'b Body<'b>,
     run: Runner<'_>,
     pick: Callee<(), u32>,
-    (some, ran): (Val<'b, bool>, Val<'b, bool>),
+    (halt, (some, ran)): (U32<'b>, (Val<'b, bool>, Val<'b, bool>)),
 ) -> (U32<'b>, U64<'b>) {
     let kit = run.kit;
-    // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
-    let stop = match &kit.mirror {
-        Some(mirror) => f.atomic_load(Order::Acquire, Scope::Device, mirror.flags.at(flag::HALT)),
-        None => f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN)),
-    };
     f.choose(
-        stop.ne(0),
+        halt.ne(0),
         || (f.lit(STOP), f.lit(0u64)),
         || {
             let ring = f.choose(some, || f.call(pick, ()), || f.select(ran, BUSY, NONE));

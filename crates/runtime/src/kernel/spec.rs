@@ -15,8 +15,8 @@ use crate::protocol::Opcode;
 /// How many slots, lanes and groups. What is left open suits the device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// Slots of a ring, a power of two. Near rings on the CPU have so many a group; at a device with memory of its own they are
-    /// shared out among its groups.
+    /// Slots of a ring, a power of two. Of a near ring each group has so many, unless there are as many groups as suit a device
+    /// with memory of its own: they share them out.
     pub slots: u32,
     /// Lanes of a group.
     pub lanes: Option<u32>,

@@ -93,10 +93,8 @@ pub const SOME: &[Shape] = &[near(1), near(32), far(8)];
 
 impl Shape {
     /// A geometry of this shape with so many groups that run tasks.
-    pub fn geometry(self, on: &On, slots: u32, workers: u32) -> Geometry {
-        // Where subgroups progress independently, the router is one of the groups asked for.
-        let router = self.placement == Placement::Far && on.caps().independent_subgroups;
-        Geometry::new(slots).lanes(self.lanes).groups(workers + u32::from(router))
+    pub fn geometry(self, slots: u32, workers: u32) -> Geometry {
+        Geometry::new(slots).lanes(self.lanes).groups(workers)
     }
 
     /// A kernel of this shape that can [`add`].
@@ -110,7 +108,7 @@ impl Shape {
 
     /// A kernel of this shape with what is built in.
     pub fn bare(self, on: &On, slots: u32, workers: u32) -> Spec {
-        Spec::new(self.geometry(on, slots, workers)).placement(self.placement)
+        Spec::new(self.geometry(slots, workers)).placement(self.placement)
     }
 }
 
