@@ -7,8 +7,9 @@
 //!
 //! One group at a time does so. A group that has made marks adds one to the ring's count of news, and if the count was zero it
 //! is the one. Before it leaves it takes off what it has seen; if more has come meanwhile, it goes round again. The adds acquire and
-//! release, so the marks of all whose news it took off were seen. A slot is the host's again once its record is there, so nobody claims
-//! more than one lap beyond the frontier: marks stay until they were followed.
+//! release, so the marks of all whose news it took off were seen. Other marks may be met before their news, so a mark itself carries
+//! along that its slots have ended. A slot is the host's again once its record is there, so nobody claims more than one lap beyond the
+//! frontier: marks stay until they were followed.
 
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
@@ -100,7 +101,8 @@ fn each<'b>(f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>, body: impl FnOnc
 fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, frontier: &Frontier, window: Window<'b>) {
     let set = |position: U64<'b>, mark: U64<'b>| {
         let at = window.base + kit.slot(f, position);
-        f.atomic_store(Order::Relaxed, Scope::Device, frontier.marks.at(at), mark);
+        // Pairs with the acquire of whoever follows: the slot has ended.
+        f.atomic_store(Order::Release, Scope::Device, frontier.marks.at(at), mark);
     };
     let last = window.first + f.cast::<u64>(window.count);
     let fenced = f.load(kit.shared.state.at(state::FENCED)).ne(0);
@@ -163,7 +165,8 @@ fn follow(
             let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
             let to = f.forever::<_, U64<'_>>(from, |steps, at| {
                 let number = kit.base(ring) + kit.slot(f, at);
-                let mark = f.atomic_load(Order::Relaxed, Scope::Device, frontier.marks.at(number));
+                // Pairs with the release of the mark, whose news may still be on its way.
+                let mark = f.atomic_load(Order::Acquire, Scope::Device, frontier.marks.at(number));
                 let end = mark & !FENCE;
                 f.when(end.le(at), || steps.leave(at));
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));

@@ -184,10 +184,10 @@ steps! {
     "count"    Group  AtomicStore "rows"   Relaxed System 1 (LIVE | COUNTS) "";
     "complete" Group  Fence       ""       AcqRel  System 1 (KINDS) "One fence a window, between what its tasks did and their records.";
     "record"   Group  AtomicStore "done"   Relaxed System 1 (LIVE) "";
-    "mark"     Group  AtomicStore "marks"  Relaxed Device 3 (FAR | DRAIN | FENCES) "";
+    "mark"     Group  AtomicStore "marks"  Release Device 3 (FAR | DRAIN | FENCES) "Where a window or a fence ends, after its records.";
     "news"     Group  AtomicAdd   "front"  AcqRel  Device 1 (FAR | DRAIN | FENCES) "One more has marked. Who finds zero follows the marks, and has seen all that were taken off before.";
     "follow"   Group  AtomicLoad  "front"  Relaxed Device 1 (FAR | DRAIN | FENCES) "";
-    "follow"   Group  AtomicLoad  "marks"  Relaxed Device 1 (FAR | DRAIN | FENCES) "";
+    "follow"   Group  AtomicLoad  "marks"  Acquire Device 1 (FAR | DRAIN | FENCES) "A mark: what it says has ended, though its news may still be on its way.";
     "tag"      Group  AtomicLoad  "slots"  Relaxed System 1 (LIVE | FENCES) "";
     "settle"   Group  Fence       ""       AcqRel  System 1 (KINDS | FENCES) "Between the ends of the tasks before a fence and the epoch.";
     "epoch"    Group  AtomicAdd   "control" [control::EPOCH] Relaxed Device 1 (KINDS | FENCES) "";
