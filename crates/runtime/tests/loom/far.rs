@@ -1,0 +1,163 @@
+//! Far rings: a router passes tails on, groups claim windows.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread::spawn;
+use pelton::protocol::record::End;
+use pelton::ring::Ring;
+
+use super::near::{Near, task, through};
+use super::plan::{Patience, Plain, Plan, Words, holds};
+
+/// A far ring with one tail in host memory and one in device memory.
+pub struct Far {
+    pub near: Near,
+    pub tails: Words,
+    /// The tail in device memory.
+    pub tail: AtomicU64,
+    pub claimed: AtomicU64,
+}
+
+impl Far {
+    pub fn new(plan: Plan, log2: u32) -> Arc<Self> {
+        let slots = 1 << log2;
+        let tails = Words::new(plan, "tails", 1);
+        Arc::new(Far {
+            near: Near {
+                plan,
+                ring: Ring {
+                    lines: Words::new(plan, "slots", slots),
+                    done: Words::new(plan, "done", slots),
+                    taken: Words::new(plan, "taken", slots),
+                    tail: Some((tails.clone(), 0)),
+                    first: 0,
+                    log2,
+                },
+                points: Plain::several(slots),
+                effects: Plain::several(slots),
+            },
+            tails,
+            tail: AtomicU64::new(0),
+            claimed: AtomicU64::new(0),
+        })
+    }
+
+    /// Moves the tail on; how far it is now.
+    pub fn route(&self) -> u64 {
+        let plan = self.near.plan;
+        let now = self.tails.at(0).load(plan.order("route"));
+        if now != self.tail.load(Ordering::Relaxed) {
+            self.tail.store(now, plan.order("pass on"));
+        }
+        now
+    }
+
+    /// Moves the tail on until all is there or patience is at its end.
+    fn forward(&self, patience: u32) {
+        Patience(patience).poll(|| (self.route() == COUNT).then_some(()));
+    }
+
+    /// Claims one task, if there is one below `room`.
+    pub fn claim(&self, room: impl FnOnce() -> u64) -> Option<u64> {
+        let plan = self.near.plan;
+        let from = self.claimed.load(Ordering::Relaxed);
+        let end = self.tail.load(plan.order("tail")).min(room());
+        let left =
+            if plan.wrong("the tail is newer") { end.wrapping_sub(from) } else { end.max(from) - from };
+        if left == 0 {
+            return None;
+        }
+        let won = self.claimed.compare_exchange(from, from + 1, Ordering::Relaxed, Ordering::Relaxed);
+        if plan.wrong("no claim") {
+            return Some(from);
+        }
+        won.ok()
+    }
+
+    /// Runs a task that was claimed.
+    fn run(&self, position: u64) {
+        let near = &self.near;
+        let slot = near.slot(position);
+        assert_eq!(near.ring.lines.word(slot, 2).load(Ordering::Relaxed), position + 1, "it is another line");
+        near.points[slot].read();
+        near.effects[slot].write();
+        near.plan.fence("complete");
+        near.post(position, End::Done(position as u32 + 1));
+    }
+}
+
+/// The steps that only far rings have.
+pub const ROUTE: &[&str] = &["commit", "route", "pass on", "tail"];
+
+const COUNT: u64 = 2;
+
+/// Claims and runs what there is; how many tasks that were.
+fn work(far: &Far, ran: &[AtomicU64; 2], patience: u32) {
+    through(0, COUNT, patience, |_| {
+        let position = far.claim(|| u64::MAX)?;
+        let before = ran[position as usize].fetch_add(1, Ordering::Relaxed);
+        assert_eq!(before, 0, "position {position} ran twice");
+        far.run(position);
+        Some(())
+    });
+}
+
+/// Two groups share a ring.
+fn groups(plan: Plan) {
+    let far = Far::new(plan, 1);
+    let ran = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let groups = [0, 1].map(|_| {
+        let (far, ran) = (far.clone(), ran.clone());
+        spawn(move || work(&far, &ran, 1))
+    });
+    let router = spawn({
+        let far = far.clone();
+        move || far.forward(1)
+    });
+    for position in 0..COUNT {
+        far.near.points[position as usize].write();
+        far.near.ring.publish(position, &task(position));
+        far.near.ring.commit(position + 1);
+    }
+    router.join().unwrap();
+    groups.into_iter().for_each(|group| group.join().unwrap());
+    far.forward(0);
+    work(&far, &ran, 0);
+    for position in 0..COUNT {
+        let record = far.near.ring.ended(position).map(|record| record.end());
+        assert_eq!(record, Some(Ok(End::Done(position as u32 + 1))));
+    }
+}
+
+#[test]
+fn groups_share_a_ring() {
+    holds(2, ROUTE, &["the tail is newer", "no claim"], groups);
+}
+
+/// What a task wrote is seen by whoever sees its record, and its slot is written again after it was read.
+#[test]
+fn a_group_goes_round() {
+    holds(2, &[ROUTE, &["complete", "see"]].concat(), &[], |plan| {
+        let far = Far::new(plan, 0);
+        let group = spawn({
+            let far = far.clone();
+            move || through(0, COUNT, 2, |_| far.claim(|| u64::MAX).map(|position| far.run(position)))
+        });
+        let router = spawn({
+            let far = far.clone();
+            move || far.forward(2)
+        });
+        let (mut free, mut seen) = (0, 0);
+        let tail = through(0, COUNT, 2, |position| {
+            far.near.publish(position, &mut free, &mut seen)?;
+            far.near.ring.give_up(position, 1, false);
+            Some(())
+        });
+        if far.near.ring.ended(tail - 1).is_some() {
+            far.near.effects[0].read();
+        }
+        group.join().unwrap();
+        router.join().unwrap();
+    });
+}

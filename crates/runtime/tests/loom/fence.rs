@@ -1,0 +1,201 @@
+//! Fences: marks, news, frontier, epoch.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread::spawn;
+use pelton::protocol::Record;
+use pelton::protocol::record::End;
+
+use super::far::Far;
+use super::near::{Near, through};
+use super::plan::{Plain, Plan, holds};
+
+/// The steps of whoever marks and follows.
+pub const FOLLOW: &[&str] = &["mark", "follow", "news", "quiet"];
+/// The steps that keep marks.
+pub const KEEP: &[&str] = &["room", "front"];
+/// The fences of a fence.
+pub const RETIRE: &[&str] = &["settle", "show"];
+
+/// The bit of a mark that says that it is a fence's.
+const FENCE: u64 = 1 << 63;
+
+/// A ring's marks and frontier.
+struct Front {
+    plan: Plan,
+    marks: Vec<AtomicU64>,
+    /// What a mark says, as memory that only order protects.
+    said: Vec<Plain>,
+    front: AtomicU64,
+    /// The frontier, as memory that only order protects: one follows at a time.
+    turn: Vec<Plain>,
+    news: AtomicU64,
+    epoch: AtomicU64,
+}
+
+impl Front {
+    fn new(plan: Plan, slots: usize) -> Self {
+        Front {
+            plan,
+            marks: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            said: Plain::several(slots),
+            front: AtomicU64::new(0),
+            turn: Plain::several(1),
+            news: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+        }
+    }
+
+    fn mark(&self, position: u64, fence: bool) {
+        let slot = position as usize % self.marks.len();
+        self.said[slot].write();
+        let mark = if fence { (position + 1) | FENCE } else { position + 1 };
+        self.marks[slot].store(mark, self.plan.order("mark"));
+    }
+
+    /// Tells that something was marked, and follows the marks if nobody does. `retire` is told of every fence on the way.
+    fn tell(&self, retire: impl Fn(u64)) {
+        if self.news.fetch_add(1, self.plan.order("news")) != 0 && !self.plan.wrong("all follow") {
+            return;
+        }
+        let mut seen = 1;
+        loop {
+            self.turn[0].write();
+            let mut at = self.front.load(Ordering::Relaxed);
+            loop {
+                let slot = at as usize % self.marks.len();
+                let mark = self.marks[slot].load(self.plan.order("follow"));
+                if mark & !FENCE <= at {
+                    break;
+                }
+                self.said[slot].read();
+                if mark & FENCE != 0 {
+                    retire(at);
+                    self.epoch.fetch_add(1, Ordering::Relaxed);
+                }
+                at = mark & !FENCE;
+            }
+            self.front.store(at, self.plan.order("front"));
+            let before = self.news.fetch_sub(seen, self.plan.order("quiet"));
+            if before == seen || self.plan.wrong("one round") {
+                return;
+            }
+            seen = before - seen;
+        }
+    }
+}
+
+/// Two tasks and a fence after them, ended by three groups in any order.
+#[test]
+fn a_fence_comes_after_what_was_before_it() {
+    holds(2, FOLLOW, &["all follow", "one round"], |plan| {
+        let front = Arc::new((Front::new(plan, 4), Plain::several(2)));
+        let end = |front: &(Front, Vec<Plain>), position: u64| {
+            if let Some(effect) = front.1.get(position as usize) {
+                effect.write();
+            }
+            front.0.mark(position, position == 2);
+            front.0.tell(|fence| {
+                assert_eq!(fence, 2);
+                front.1.iter().for_each(Plain::read);
+            });
+        };
+        let groups: Vec<_> = [0, 2]
+            .map(|position| {
+                let front = front.clone();
+                spawn(move || end(&front, position))
+            })
+            .into();
+        end(&front, 1);
+        groups.into_iter().for_each(|group| group.join().unwrap());
+        assert_eq!(front.0.epoch.load(Ordering::Relaxed), 1, "the fence was lost or came twice");
+        assert_eq!(front.0.front.load(Ordering::Relaxed), 3);
+        assert_eq!(front.0.news.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// Claims and ends what there is in a ring of two slots. Every second task is a fence.
+fn work(far: &Far, front: &Front, patience: u32) {
+    let plan = front.plan;
+    let room = || match plan.wrong("no room") {
+        true => u64::MAX,
+        false => front.front.load(plan.order("room")) + 2,
+    };
+    through(0, COUNT, patience, |_| {
+        let position = far.claim(room)?;
+        let fence = position % 2 == 1;
+        if !fence {
+            far.near.post(position, End::Done(0));
+        }
+        front.mark(position, fence);
+        front.tell(|fence| {
+            // The record may be of the next lap already.
+            let record = Record(far.near.ring.done.at(0).load(Ordering::Relaxed));
+            let ended = record.0 != 0 && u64::from(record.generation()) >= fence / 2;
+            assert!(ended, "fence {fence} came too early");
+            far.near.post(fence, End::Done(0));
+        });
+        Some(())
+    });
+}
+
+const COUNT: u64 = 3;
+
+/// Publishes a task if there is room. There are no lines here and no router: that is tried elsewhere.
+fn publish(far: &Far, position: u64) -> Option<()> {
+    if position >= 2 {
+        far.near.ring.ended(position - 2)?;
+    }
+    far.tail.store(position + 1, Ordering::Release);
+    Some(())
+}
+
+/// A task and a fence, and a task of the next lap: a mark stays until it was followed.
+fn laps(plan: Plan) {
+    let far = Far::new(plan, 1);
+    let front = Arc::new(Front::new(plan, 2));
+    through(0, 2, 0, |position| publish(&far, position));
+    let groups = [0, 1].map(|_| {
+        let (far, front) = (far.clone(), front.clone());
+        spawn(move || work(&far, &front, 1))
+    });
+    let mut tail = through(2, COUNT, 2, |position| publish(&far, position));
+    groups.into_iter().for_each(|group| group.join().unwrap());
+    for _ in 0..COUNT {
+        tail = through(tail, COUNT, 0, |position| publish(&far, position));
+        work(&far, &front, 0);
+    }
+    assert_eq!(front.epoch.load(Ordering::Relaxed), 1, "the fence was lost or came twice");
+    assert_eq!(front.front.load(Ordering::Relaxed), COUNT);
+}
+
+#[test]
+fn marks_stay_until_they_were_followed() {
+    holds(2, KEEP, &["no room"], laps);
+}
+
+/// Who sees the epoch sees the ends of what was before the fence; who sees the fence's record sees the epoch.
+#[test]
+fn the_epoch_is_between_the_records() {
+    holds(2, &[RETIRE, &["see"]].concat(), &[], |plan| {
+        let both = Arc::new((Near::new(plan, 1), AtomicU64::new(0)));
+        let group = spawn({
+            let both = both.clone();
+            move || {
+                both.0.post(0, End::Done(0));
+                plan.fence("settle");
+                both.1.fetch_add(1, Ordering::Relaxed);
+                plan.fence("show");
+                both.0.post(1, End::Done(1));
+            }
+        });
+        if both.1.load(Ordering::Acquire) != 0 {
+            assert!(both.0.ring.ended(0).is_some(), "the epoch came before the record");
+        }
+        if both.0.ring.ended(1).is_some() {
+            assert_eq!(both.1.load(Ordering::Relaxed), 1, "the record came before the epoch");
+        }
+        group.join().unwrap();
+    });
+}

@@ -1,0 +1,148 @@
+//! Futures against the reaper: whoever registers is woken, or sees that it need not be.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use loom::sync::{Mutex, Notify};
+use loom::thread::{spawn, yield_now};
+use pelton::protocol::record::End;
+use pelton_device::event::Event;
+
+use super::near::Near;
+use super::plan::{Plan, holds};
+
+/// A session with one slot, as its reaper sees it.
+struct Session {
+    plan: Plan,
+    near: Arc<Near>,
+    span: AtomicU32,
+    /// Stands for the slot's waker: whether one is there.
+    waker: Mutex<bool>,
+    /// Where the future's task sleeps.
+    task: Notify,
+    waiting: AtomicUsize,
+    event: Event,
+    state: AtomicU32,
+    closing: AtomicU32,
+}
+
+impl Session {
+    fn new(plan: Plan) -> Arc<Self> {
+        Arc::new(Session {
+            plan,
+            near: Near::new(plan, 0),
+            span: AtomicU32::new(0),
+            waker: Mutex::new(false),
+            task: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            event: Event::default(),
+            state: AtomicU32::new(0),
+            closing: AtomicU32::new(0),
+        })
+    }
+
+    /// Whether the task has ended or never will.
+    fn ended(&self) -> bool {
+        self.near.ring.ended(0).is_some() || self.state.load(self.plan.order("ended")) != 0
+    }
+
+    /// Polls until it is ready, asleep in between.
+    fn wait(&self) {
+        while !self.ended() {
+            let late = self.plan.wrong("the waker comes last, and no second look");
+            if !late {
+                *self.waker.lock().unwrap() = true;
+            }
+            if self.span.swap(1, Ordering::AcqRel) == 0 {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            if late {
+                *self.waker.lock().unwrap() = true;
+            }
+            self.event.wake();
+            if !late && !self.plan.wrong("no second look") && self.ended() {
+                break;
+            }
+            self.task.wait();
+        }
+        if self.span.swap(0, Ordering::AcqRel) != 0 {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn sweep(&self) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if self.span.load(Ordering::Acquire) != 0 && self.ended() {
+            if self.span.swap(0, Ordering::AcqRel) != 0 {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            if std::mem::take(&mut *self.waker.lock().unwrap()) {
+                self.task.notify();
+            }
+        }
+    }
+
+    fn reap(&self) {
+        while self.closing.load(Ordering::Acquire) == 0 {
+            let key = self.event.announce();
+            if self.waiting.load(Ordering::Acquire) == 0 && self.closing.load(Ordering::Acquire) == 0 {
+                self.event.park(key, None);
+                continue;
+            }
+            self.event.cancel(key);
+            self.sweep();
+            yield_now();
+        }
+        if !self.plan.wrong("no fence at the end") {
+            fence(Ordering::SeqCst);
+        }
+        self.sweep();
+    }
+
+    fn close(&self) {
+        self.state.store(1, self.plan.order("end"));
+        self.closing.store(1, Ordering::Release);
+        self.event.wake();
+    }
+}
+
+/// The record comes while a future registers. Loom reports a deadlock if it is never woken.
+#[test]
+fn a_future_is_woken_by_its_record() {
+    holds(2, &[], &["the waker comes last, and no second look"], |plan| {
+        let session = Session::new(plan);
+        let future = spawn({
+            let session = session.clone();
+            move || session.wait()
+        });
+        let reaper = spawn({
+            let session = session.clone();
+            move || session.reap()
+        });
+        session.near.post(0, End::Done(1));
+        future.join().unwrap();
+        session.close();
+        reaper.join().unwrap();
+    });
+}
+
+/// The session ends while a future registers.
+#[test]
+fn a_future_is_woken_by_the_end() {
+    holds(3, &[], &["no second look", "no fence at the end"], |plan| {
+        let session = Session::new(plan);
+        let future = spawn({
+            let session = session.clone();
+            move || session.wait()
+        });
+        let reaper = spawn({
+            let session = session.clone();
+            move || session.reap()
+        });
+        session.close();
+        future.join().unwrap();
+        reaper.join().unwrap();
+    });
+}

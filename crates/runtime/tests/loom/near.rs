@@ -1,0 +1,223 @@
+//! Near rings: publish, take, complete, see, give up, reuse; torn lines; cancel.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread::{spawn, yield_now};
+use pelton::protocol::record::End;
+use pelton::protocol::slot::{generation, sealed, word0};
+use pelton::protocol::{Record, Status};
+use pelton::ring::Ring;
+use pelton::{Opcode, Task};
+
+use super::plan::{Patience, Plain, Plan, Words, holds};
+
+/// A stripe, its group, and memory that only the protocol's order protects.
+pub struct Near {
+    pub plan: Plan,
+    pub ring: Ring<Words, Words>,
+    /// What tasks point to: the producer writes it before it publishes.
+    pub points: Vec<Plain>,
+    /// What tasks write.
+    pub effects: Vec<Plain>,
+}
+
+pub fn task(position: u64) -> Task {
+    Task::new(Opcode::NOP).args([position as u32 + 1])
+}
+
+impl Near {
+    pub fn new(plan: Plan, log2: u32) -> Arc<Self> {
+        let slots = 1 << log2;
+        Arc::new(Near {
+            plan,
+            ring: Ring {
+                lines: Words::new(plan, "slots", slots),
+                done: Words::new(plan, "done", slots),
+                taken: Words::new(plan, "taken", slots),
+                tail: None,
+                first: 0,
+                log2,
+            },
+            points: Plain::several(slots),
+            effects: Plain::several(slots),
+        })
+    }
+
+    pub fn slot(&self, position: u64) -> usize {
+        (position & (self.ring.capacity() - 1)) as usize
+    }
+
+    /// A line, if it is the one at this position and whole. The first word comes first, then all of them.
+    pub fn take(&self, position: u64, first: Ordering) -> Option<[u64; 8]> {
+        let slot = self.slot(position);
+        let ready = word0(Status::Published, generation(position, self.ring.log2));
+        if self.ring.lines.word(slot, 0).load(first) as u32 != ready {
+            return None;
+        }
+        let mut line = [0; 8];
+        for (k, word) in line.iter_mut().take(3).enumerate() {
+            *word = self.ring.lines.word(slot, k).load(Ordering::Relaxed);
+        }
+        (sealed(&line) || self.plan.wrong("no check")).then_some(line)
+    }
+
+    pub fn post(&self, position: u64, end: End) {
+        let record = Record::new(end, generation(position, self.ring.log2));
+        self.ring.done.at(self.slot(position)).store(record.0, Ordering::Relaxed);
+    }
+
+    /// Takes and runs the task at a position, if it is there.
+    pub fn serve(&self, position: u64) -> Option<()> {
+        let line = self.take(position, self.plan.order("take"))?;
+        assert_eq!(line[2], position + 1, "it is another line");
+        self.points[self.slot(position)].read();
+        self.effects[self.slot(position)].write();
+        self.plan.fence("complete");
+        self.post(position, End::Done(line[2] as u32));
+        Some(())
+    }
+
+    /// Publishes a task if there is room.
+    pub fn publish(&self, position: u64, free: &mut u64, seen: &mut u64) -> Option<()> {
+        if position - *free == self.ring.capacity() {
+            *free = self.ring.reclaim(*free, position, seen);
+        }
+        (position - *free < self.ring.capacity()).then(|| {
+            self.points[self.slot(position)].write();
+            self.ring.publish(position, &task(position));
+            self.ring.commit(position + 1);
+        })
+    }
+
+    /// Gives a task up if it has ended.
+    fn end(&self, position: u64) -> Option<()> {
+        let record = self.ring.ended(position)?;
+        assert_eq!(record.end(), Ok(End::Done(position as u32 + 1)));
+        self.effects[self.slot(position)].read();
+        self.ring.give_up(position, 1, true);
+        Some(())
+    }
+}
+
+/// Goes through positions from `from` on as far as patience goes; where it ended.
+pub fn through(from: u64, to: u64, patience: u32, mut step: impl FnMut(u64) -> Option<()>) -> u64 {
+    let mut patience = Patience(patience);
+    (from..to).find(|position| patience.poll(|| step(*position)).is_none()).unwrap_or(to)
+}
+
+/// A producer, a group, and somebody else who holds the tickets.
+fn laps(plan: Plan, log2: u32, count: u64) {
+    let near = Near::new(plan, log2);
+    let group = spawn({
+        let near = near.clone();
+        move || through(0, count, 2, |position| near.serve(position))
+    });
+    let holder = spawn({
+        let near = near.clone();
+        move || through(0, count, 2, |position| near.end(position))
+    });
+    let (mut free, mut seen) = (0, 0);
+    let mut tail = through(0, count, 2, |position| near.publish(position, &mut free, &mut seen));
+    let (mut taken, mut ended) = (group.join().unwrap(), holder.join().unwrap());
+    while ended < count {
+        tail = through(tail, count, 0, |position| near.publish(position, &mut free, &mut seen));
+        taken = through(taken, tail, 0, |position| near.serve(position));
+        let before = ended;
+        ended = through(ended, taken, 0, |position| near.end(position));
+        assert_ne!(before, ended, "the ring is stuck");
+    }
+}
+
+pub const LAPS: &[&str] = &["publish", "take", "complete", "see", "give up", "reclaim"];
+
+#[test]
+fn one_slot_is_used_again_and_again() {
+    holds(2, LAPS, &[], |plan| laps(plan, 0, 3));
+}
+
+#[test]
+fn two_slots_are_used_again_and_again() {
+    holds(2, LAPS, &[], |plan| laps(plan, 1, 5));
+}
+
+/// Tickets that are dropped at once hold a slot only until its record is there.
+#[test]
+fn nobody_waits() {
+    holds(2, &["publish", "take", "complete", "see"], &[], |plan| {
+        let near = Near::new(plan, 0);
+        let group = spawn({
+            let near = near.clone();
+            move || through(0, 3, 4, |position| near.serve(position))
+        });
+        let (mut free, mut seen) = (0, 0);
+        through(0, 3, 4, |position| {
+            near.publish(position, &mut free, &mut seen)?;
+            near.ring.give_up(position, 1, false);
+            Some(())
+        });
+        group.join().unwrap();
+    });
+}
+
+/// A group that takes the whole line in one go, in no order, is kept from torn lines by the check.
+#[test]
+fn torn_lines_are_not_taken() {
+    holds(3, &[], &["no check"], |plan| {
+        let near = Near::new(plan, 0);
+        let group = spawn({
+            let near = near.clone();
+            move || {
+                for _ in 0..2 {
+                    if let Some(line) = near.take(0, Ordering::Relaxed) {
+                        assert_eq!(line[2], 1, "it is torn");
+                    }
+                }
+            }
+        });
+        near.ring.publish(0, &task(0));
+        group.join().unwrap();
+    });
+}
+
+/// Runs a task that may be cancelled meanwhile, as `mistaken` groups do or as they should.
+fn cancel(plan: Plan) {
+    let near = Near::new(plan, 0);
+    let ran = Arc::new(AtomicU64::new(0));
+    near.ring.publish(0, &task(0));
+    let group = spawn({
+        let (near, ran) = (near.clone(), ran.clone());
+        move || {
+            while near.take(0, plan.order("take")).is_none() {
+                yield_now();
+            }
+            let cancelled = || near.ring.lines.word(0, 0).load(Ordering::Relaxed) >> 32 == CANCEL;
+            // A group-wide task is put aside by its opcode, and run by it: it may change in between.
+            let aside = !cancelled();
+            let runs = aside && !cancelled();
+            if runs {
+                ran.fetch_add(1, Ordering::Relaxed);
+            }
+            plan.fence("complete");
+            let done = if plan.wrong("done by the first look") { aside } else { runs };
+            near.post(0, if done { End::Done(0) } else { End::Cancelled });
+        }
+    });
+    near.ring.cancel(0);
+    let record = loop {
+        match near.ring.ended(0) {
+            Some(record) => break record.end().unwrap(),
+            None => yield_now(),
+        }
+    };
+    let times = if record == End::Cancelled { 0 } else { 1 };
+    assert_eq!(ran.load(Ordering::Relaxed), times, "the record says {record:?}");
+    group.join().unwrap();
+}
+
+const CANCEL: u64 = Opcode::CANCEL.code() as u64;
+
+#[test]
+fn a_cancelled_task_either_ran_or_did_not() {
+    holds(3, &["complete", "see"], &["done by the first look"], cancel);
+}

@@ -1,0 +1,162 @@
+//! The host's side of a ring over plain atomics: threads, laps, and the table of steps.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::thread::{spawn, yield_now};
+
+use pelton::protocol::record::End;
+use pelton::protocol::slot::{generation, sealed, word0};
+use pelton::protocol::step::{self, FAR, Who};
+use pelton::protocol::{Opcode, Record, Status};
+use pelton::ring::{Ring, Words};
+use pelton::task::Task;
+use pelton_ir::op::Op;
+use pelton_ir::types::Order;
+
+#[derive(Clone)]
+struct Plain(Arc<[AtomicU64]>);
+
+impl Plain {
+    fn new(len: usize) -> Self {
+        Plain((0..len).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Words for Plain {
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.0[at].load(order)
+    }
+
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.0[at].store(value, order);
+    }
+}
+
+fn task(position: u64) -> Task {
+    Task::new(Opcode::NOP).args([position as u32, !position as u32])
+}
+
+/// What the group of a near stripe does: takes whole lines in order, and answers.
+fn serve(ring: &Ring<Plain, Plain>, first: u64, count: u64) {
+    for position in first..first + count {
+        let slot = (position & (ring.capacity() - 1)) as usize;
+        let line = loop {
+            let word = ring.lines.0[slot * 8].load(Ordering::Acquire);
+            let line = std::array::from_fn(|k| ring.lines.0[slot * 8 + k].load(Ordering::Relaxed));
+            let ready = word0(Status::Published, generation(position, ring.log2));
+            if word as u32 == ready && sealed(&line) {
+                break line;
+            }
+            yield_now();
+        };
+        fence(Ordering::AcqRel);
+        let record = Record::new(End::Done(line[2] as u32 ^ 1), generation(position, ring.log2));
+        ring.done.0[slot].store(record.0, Ordering::Relaxed);
+    }
+}
+
+/// A producer, a group, and a thread that waits, over many laps that begin where generations wrap.
+#[test]
+fn every_task_comes_back() {
+    const COUNT: u64 = if cfg!(miri) { 24 } else { 4_000 };
+    for log2 in [0, 2] {
+        let slots = 1 << log2;
+        let first = (1 << (24 + log2)) - 2 * slots as u64;
+        let ring = Arc::new(Ring {
+            lines: Plain::new(slots * 8),
+            done: Plain::new(slots),
+            taken: Plain::new(slots),
+            tail: None,
+            first: 0,
+            log2,
+        });
+        let group = spawn({
+            let ring = ring.clone();
+            move || serve(&ring, first, COUNT)
+        });
+        let holder = spawn({
+            let ring = ring.clone();
+            move || {
+                for position in first..first + COUNT {
+                    let record = loop {
+                        match ring.ended(position) {
+                            Some(record) => break record,
+                            None => yield_now(),
+                        }
+                    };
+                    assert_eq!(record.end(), Ok(End::Done(position as u32 ^ 1)));
+                    ring.give_up(position, 1, position % 2 == 0);
+                }
+            }
+        });
+        let (mut free, mut seen) = (first, first);
+        for position in first..first + COUNT {
+            while position - free == ring.capacity() {
+                free = ring.reclaim(free, position, &mut seen);
+                yield_now();
+            }
+            ring.publish(position, &task(position));
+            ring.commit(position + 1);
+        }
+        group.join().unwrap();
+        holder.join().unwrap();
+    }
+}
+
+/// What was done, to which buffer, in which order.
+type Note = (Op, &'static str, Ordering);
+
+/// Notes every access.
+#[derive(Clone)]
+struct Noted {
+    buffer: &'static str,
+    words: Plain,
+    notes: Rc<RefCell<Vec<Note>>>,
+}
+
+impl Words for Noted {
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.notes.borrow_mut().push((Op::AtomicLoad, self.buffer, order));
+        self.words.load(at, order)
+    }
+
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.notes.borrow_mut().push((Op::AtomicStore, self.buffer, order));
+        self.words.store(at, value, order);
+    }
+}
+
+#[test]
+fn the_host_takes_the_steps_of_the_table() {
+    let notes = Rc::new(RefCell::new(Vec::new()));
+    let noted = |buffer, len| Noted { buffer, words: Plain::new(len), notes: notes.clone() };
+    let ring = Ring {
+        lines: noted("slots", 16),
+        done: noted("done", 2),
+        taken: noted("taken", 2),
+        tail: Some((noted("tails", 1), 0)),
+        first: 0,
+        log2: 1,
+    };
+    ring.publish(0, &task(0));
+    ring.commit(1);
+    let record = Record::new(End::Done(0), 0);
+    ring.done.words.0[0].store(record.0, Ordering::Relaxed);
+    assert_eq!(ring.ended(0), Some(record));
+    ring.give_up(0, 1, true);
+    assert_eq!(ring.reclaim(0, 1, &mut 0), 1);
+    ring.cancel(1);
+    let order = |order| match order {
+        Order::Acquire => Ordering::Acquire,
+        Order::Release => Ordering::Release,
+        _ => Ordering::Relaxed,
+    };
+    // How sessions stop and end has no words of a ring.
+    let rows = step::TABLE.iter().filter(|row| row.who == Who::Host && row.of(FAR));
+    let rows = rows.filter(|row| !["host", "state"].contains(&row.buffer));
+    let expected: Vec<_> =
+        rows.flat_map(|row| (0..row.times).map(move |_| (row.op, row.buffer, order(row.order)))).collect();
+    assert_eq!(*notes.borrow(), expected);
+}
