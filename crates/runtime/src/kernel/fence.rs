@@ -78,9 +78,11 @@ impl Fences {
         front.eq(position)
     }
 
-    /// Moves a quiet frontier past a task that ended at it.
+    /// Moves a quiet frontier past a task that ended at it. Nobody else does meanwhile: there are no marks to follow from there.
     pub fn pass<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, next: U64<'b>) {
         if let Some(frontier) = kit.fences() {
+            // What whoever moved it before has released is released again.
+            f.fence(Order::AcqRel, Scope::Device);
             f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE), next);
         }
     }
@@ -168,12 +170,14 @@ fn follow(
                 // Pairs with the release of the mark, whose news may still be on its way.
                 let mark = f.atomic_load(Order::Acquire, Scope::Device, frontier.marks.at(number));
                 let end = mark & !FENCE;
-                f.when(end.le(at), || steps.leave(at));
+                // A mark of the last lap lies behind. One of the next lap is met where the router has moved the frontier meanwhile.
+                f.when((end - at - 1u64).ge(u64::from(kit.layout.slots())), || steps.leave(at));
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
                 end
             });
-            // Pairs with the acquire of whoever claims the next lap: the marks below are read.
-            f.atomic_store(Order::Release, Scope::Device, front, to);
+            // Pairs with the acquire of whoever claims the next lap: the marks below are read. A frontier that stands is left alone, for
+            // the router may be moving it.
+            f.when(to.ne(from), || f.atomic_store(Order::Release, Scope::Device, front, to));
             let before = f.atomic_sub(Order::AcqRel, Scope::Device, news, seen);
             f.when(before.eq(seen), || rounds.leave(()));
             before - seen
