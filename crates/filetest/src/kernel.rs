@@ -1,17 +1,19 @@
 //! `test kernel`: the atomic accesses of an assembled megakernel, held equal to the protocol's steps.
 //!
-//! What is wanted of the kernel stands on the `test` line: `near`, `far` or `drain`, then `priority`, `fused` or `uncounted`
-//! where it is so. What stands in a `switch` is left out: a kernel switches over opcodes alone, so that is a task's own.
+//! What is wanted of the kernel stands on the `test` line: `near`, `far` or `drain`, then `priority`, `fused`, `uncounted`, `lane`
+//! (groups of one) or `teams` (subgroups progress independently) where it is so. What stands in a `switch` is left out: a kernel
+//! switches over opcodes alone, so that is a task's own.
 
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
-use pelton::protocol::step::{self, COUNTS, DRAIN, FAR, FENCES, FUSED, LEVELS, NEAR};
-use pelton_device::{Placement, open};
+use pelton::protocol::step::{self, DRAIN, FAR, FENCES, LANE, LANES, NEAR, Step};
+use pelton_device::{Caps, Placement, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
 use pelton_ir::module::{Attr, Function, Module, Node};
 use pelton_ir::op::Op;
 use pelton_ir::pass::inline::inline;
+use pelton_ir::types::{Order, Scope};
 
 use crate::command::{Command, Context, Printed};
 use crate::diff::diff;
@@ -31,50 +33,60 @@ impl Command for Kernel {
     }
 
     fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
-        let (spec, shape) = wanted(context.args)?;
-        let found = accesses(&spec)?;
-        let expected: Vec<Access> = step::kernel(shape).flat_map(Access::repeated).collect();
-        let same = found.len() == expected.len() && found.iter().zip(&expected).all(|(f, e)| e.admits(f));
-        if !same {
-            // A word that the step leaves open is no difference.
-            let aligned = found.iter().enumerate().map(|(k, found)| match expected.get(k) {
-                Some(step) if step.admits(found) => step.to_string(),
-                _ => found.to_string(),
-            });
-            let diff = diff(&lines(expected.iter().map(Access::to_string)), &lines(aligned));
-            return Err(Failure::Law { law: "accesses of the protocol = accesses of the kernel", diff });
-        }
-        let mut rows: Vec<(String, u32)> = Vec::new();
-        for (found, step) in found.iter().zip(&expected) {
-            let row = format!("{:<8} {found}", step.step);
-            match rows.last_mut() {
-                Some((last, times)) if *last == row => *times += 1,
-                _ => rows.push((row, 1)),
+        let Wanted { spec, caps, shape } = wanted(context.args)?;
+        let found = accesses(&spec, &caps)?;
+        let rows: Vec<&Step> = step::kernel(shape).collect();
+        held(&rows, &found)?;
+        let mut lines: Vec<(String, u32)> = Vec::new();
+        let mut ordered = rows.iter().filter(|row| row.orders());
+        for access in &found {
+            let step = match access.orders() {
+                true => ordered.next(),
+                false => rows.iter().find(|row| access.is(row)),
+            };
+            let line = format!("{:<8} {access}", step.map_or("", |step| step.name));
+            match lines.last_mut() {
+                Some((last, times)) if *last == line => *times += 1,
+                _ => lines.push((line, 1)),
             }
         }
-        let text = |(row, times)| if times == 1 { row } else { format!("{row} × {times}") };
-        Ok(Some(lines(rows.into_iter().map(text))))
+        let text = |(line, times)| if times == 1 { line } else { format!("{line} × {times}") };
+        Ok(Some(joined(lines.into_iter().map(text))))
     }
 }
 
-/// An atomic access, as found or as expected.
+/// Holds what orders to the steps one by one, and the rest to the steps that there are.
+fn held(rows: &[&Step], found: &[Access]) -> Result<(), Failure> {
+    let law = "accesses of the protocol = accesses of the kernel";
+    let expected: Vec<&&Step> = rows.iter().filter(|row| row.orders()).collect();
+    let ordered: Vec<&Access> = found.iter().filter(|access| access.orders()).collect();
+    if ordered.len() != expected.len() || !ordered.iter().zip(&expected).all(|(access, row)| access.is(row)) {
+        let left = joined(expected.iter().map(|row| Access::of(row).to_string()));
+        let right =
+            joined(ordered.iter().map(|access| Access { word: None, ..(*access).clone() }.to_string()));
+        return Err(Failure::Law { law, diff: diff(&left, &right) });
+    }
+    let stray =
+        joined(found.iter().filter(|access| !rows.iter().any(|row| access.is(row))).map(Access::to_string));
+    if stray.is_empty() { Ok(()) } else { Err(Failure::Law { law, diff: diff("", &stray) }) }
+}
+
+/// An atomic access.
+#[derive(Clone)]
 struct Access {
-    step: &'static str,
     op: Op,
+    order: Order,
+    scope: Scope,
+    /// None of a fence.
     buffer: String,
+    /// The word, where it is constant.
     word: Option<u32>,
-    rest: String,
 }
 
 impl Access {
-    fn repeated(step: &step::Step) -> impl Iterator<Item = Access> {
-        (0..step.times).map(|_| Access {
-            step: step.name,
-            op: step.op,
-            buffer: step.buffer.into(),
-            word: step.word,
-            rest: format!("{} {}", step.order, step.scope),
-        })
+    fn of(row: &Step) -> Access {
+        let Step { op, order, scope, word, .. } = *row;
+        Access { op, order, scope, buffer: row.buffer.into(), word }
     }
 
     fn found(module: &Module, node: &Node) -> Option<Access> {
@@ -85,19 +97,24 @@ impl Access {
         };
         let index = node.args.first().filter(|_| !buffer.is_empty());
         let word = index.and_then(|index| index.constant()).map(|index| index.bits() as u32);
-        Some(Access { step: "", op: node.op, buffer, word, rest: format!("{order} {scope}") })
+        Some(Access { op: node.op, order, scope, buffer, word })
     }
 
-    /// Whether a step is what was found; a step that names no word allows any.
-    fn admits(&self, found: &Access) -> bool {
-        let word = self.word.is_none() || self.word == found.word;
-        word && (self.op, &self.buffer, &self.rest) == (found.op, &found.buffer, &found.rest)
+    fn orders(&self) -> bool {
+        self.order != Order::Relaxed
+    }
+
+    /// Whether it is what a step says; a step that names no word allows any.
+    fn is(&self, row: &Step) -> bool {
+        let word = row.word.is_none() || row.word == self.word;
+        word && self.buffer == row.buffer
+            && (self.op, self.order, self.scope) == (row.op, row.order, row.scope)
     }
 }
 
 impl std::fmt::Display for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.op.row().name, self.rest)?;
+        write!(f, "{} {} {}", self.op.row().name, self.order, self.scope)?;
         match (&*self.buffer, self.word) {
             ("", _) => Ok(()),
             (buffer, Some(word)) => write!(f, " @{buffer}[{word}]"),
@@ -106,33 +123,48 @@ impl std::fmt::Display for Access {
     }
 }
 
-fn lines(rows: impl Iterator<Item = String>) -> String {
-    rows.flat_map(|row| [row, "\n".into()]).collect()
+fn joined(lines: impl Iterator<Item = String>) -> String {
+    lines.flat_map(|line| [line, "\n".into()]).collect()
 }
 
-/// What a `test` line asks for, and its shape in the table of steps.
-fn wanted(args: &[String]) -> Result<(Spec, u8), Failure> {
+/// What a `test` line asks for: a kernel, for a device, and its shape in the table of steps.
+struct Wanted {
+    spec: Spec,
+    caps: Caps,
+    shape: u8,
+}
+
+fn wanted(args: &[String]) -> Result<Wanted, Failure> {
+    let device = open("reference").map_err(|error| Failure::Assemble(error.to_string()))?;
+    let mut caps = device.caps().clone();
     let mut spec = Spec::new(Geometry::new(64).lanes(8).groups(3));
-    let mut shape = COUNTS | FENCES;
+    let mut shape = FENCES | LANES;
     for arg in args {
         (spec, shape) = match &**arg {
             "near" => (spec.placement(Placement::Near), shape | NEAR),
             "far" => (spec.placement(Placement::Far), shape | FAR),
             "drain" => (spec.lifetime(Lifetime::Drain), shape | DRAIN),
-            "priority" => (spec.claim(Claim::PRIORITY), shape | LEVELS),
-            "fused" => (alone(spec), shape & !FENCES | FUSED),
-            "uncounted" => (spec.telemetry(Telemetry::Off), shape & !COUNTS),
+            "priority" => (spec.claim(Claim::PRIORITY), shape),
+            "fused" => (alone(spec), shape & !FENCES),
+            "uncounted" => (spec.telemetry(Telemetry::Off), shape),
+            "lane" => (of(spec, 1), shape & !LANES | LANE),
+            "teams" => {
+                caps.independent_subgroups = true;
+                (of(spec, 2 * caps.subgroup), shape)
+            }
             word => {
-                let words = ["near", "far", "drain", "priority", "fused", "uncounted"];
-                return Err(Failure::Argument {
-                    command: "kernel",
-                    arg: word.into(),
-                    hint: hint(word, &words),
-                });
+                let words = ["near", "far", "drain", "priority", "fused", "uncounted", "lane", "teams"];
+                let (arg, hint) = (word.into(), hint(word, &words));
+                return Err(Failure::Argument { command: "kernel", arg, hint });
             }
         };
     }
-    Ok((spec, shape))
+    Ok(Wanted { spec, caps, shape })
+}
+
+/// In groups of so many lanes.
+fn of(spec: Spec, lanes: u32) -> Spec {
+    Spec { geometry: spec.geometry.clone().lanes(lanes), ..spec }
 }
 
 /// With one handler that touches nothing.
@@ -144,9 +176,8 @@ fn alone(spec: Spec) -> Spec {
 }
 
 /// The atomic accesses of the kernel's own, in the order of the text.
-fn accesses(spec: &Spec) -> Result<Vec<Access>, Failure> {
-    let device = open("reference").map_err(|error| Failure::Assemble(error.to_string()))?;
-    let made = assemble(spec, device.caps()).map_err(|error| Failure::Assemble(error.to_string()))?;
+fn accesses(spec: &Spec, caps: &Caps) -> Result<Vec<Access>, Failure> {
+    let made = assemble(spec, caps).map_err(|error| Failure::Assemble(error.to_string()))?;
     let module = inline(&made.module, MAX_INSTS).module;
     let mut found = Vec::new();
     for kernel in module.kernels() {
