@@ -1,12 +1,13 @@
 //! `test kernel`: the atomic accesses of an assembled megakernel, held equal to the protocol's steps.
 //!
 //! What is wanted of the kernel stands on the `test` line: `near`, `far` or `drain`, then `priority`, `fused`, `uncounted`, `lane`
-//! (groups of one) or `teams` (subgroups progress independently) where it is so. What stands in a `switch` is left out: a kernel
+//! (groups of one), `watch` (of a subgroup), `teams` (of several that progress independently) or `remote` (the device has memory of its
+//! own) where it is so. What stands in a `switch` is left out: a kernel
 //! switches over opcodes alone, so that is a task's own.
 
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
-use pelton::protocol::step::{self, DRAIN, FAR, FENCES, LANE, LANES, NEAR, Step};
+use pelton::protocol::step::{self, DRAIN, FAR, FENCES, LANE, LANES, LOCAL, NEAR, REMOTE, Step, WATCH};
 use pelton_device::{Caps, Placement, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
@@ -131,14 +132,14 @@ fn joined(lines: impl Iterator<Item = String>) -> String {
 struct Wanted {
     spec: Spec,
     caps: Caps,
-    shape: u8,
+    shape: u16,
 }
 
 fn wanted(args: &[String]) -> Result<Wanted, Failure> {
     let device = open("reference").map_err(|error| Failure::Assemble(error.to_string()))?;
     let mut caps = device.caps().clone();
     let mut spec = Spec::new(Geometry::new(64).lanes(8).groups(3));
-    let mut shape = FENCES | LANES;
+    let mut shape = FENCES | LANES | LOCAL;
     for arg in args {
         (spec, shape) = match &**arg {
             "near" => (spec.placement(Placement::Near), shape | NEAR),
@@ -148,12 +149,28 @@ fn wanted(args: &[String]) -> Result<Wanted, Failure> {
             "fused" => (alone(spec), shape & !FENCES),
             "uncounted" => (spec.telemetry(Telemetry::Off), shape),
             "lane" => (of(spec, 1), shape & !LANES | LANE),
+            "watch" => (of(spec, caps.subgroup), shape | WATCH),
             "teams" => {
                 caps.independent_subgroups = true;
-                (of(spec, 2 * caps.subgroup), shape)
+                (of(spec, 2 * caps.subgroup), shape | WATCH)
+            }
+            "remote" => {
+                caps.memory_bytes = Some(1 << 30);
+                (spec, shape & !LOCAL | REMOTE)
             }
             word => {
-                let words = ["near", "far", "drain", "priority", "fused", "uncounted", "lane", "teams"];
+                let words = [
+                    "near",
+                    "far",
+                    "drain",
+                    "priority",
+                    "fused",
+                    "uncounted",
+                    "lane",
+                    "watch",
+                    "teams",
+                    "remote",
+                ];
                 let (arg, hint) = (word.into(), hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
             }

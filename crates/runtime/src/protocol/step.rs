@@ -22,20 +22,26 @@ pub enum Who {
 }
 
 /// In near rings.
-pub const NEAR: u8 = 1;
+pub const NEAR: u16 = 1;
 /// In far rings.
-pub const FAR: u8 = 2;
+pub const FAR: u16 = 2;
 /// In drained batches.
-pub const DRAIN: u8 = 4;
+pub const DRAIN: u16 = 4;
 /// Only where there can be fences: everywhere but in kernels of one handler.
-pub const FENCES: u8 = 8;
+pub const FENCES: u16 = 8;
 /// Only where a group is one lane.
-pub const LANE: u8 = 16;
+pub const LANE: u16 = 16;
 /// Only where a group has several lanes.
-pub const LANES: u8 = 32;
+pub const LANES: u16 = 32;
+/// Only where a group is a subgroup or more, which watches its rings.
+pub const WATCH: u16 = 64;
+/// Only where the device works in the host's memory.
+pub const LOCAL: u16 = 128;
+/// Only where the device has memory of its own.
+pub const REMOTE: u16 = 256;
 
-const KINDS: u8 = NEAR | FAR | DRAIN;
-const LIVE: u8 = NEAR | FAR;
+const KINDS: u16 = NEAR | FAR | DRAIN;
+const LIVE: u16 = NEAR | FAR;
 
 /// One access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +61,7 @@ pub struct Step {
     /// Its scope.
     pub scope: Scope,
     /// Where it is found: one or more of the kinds, and all that they must have.
-    pub shapes: u8,
+    pub shapes: u16,
     /// What it is for; empty if it orders nothing.
     pub doc: &'static str,
 }
@@ -67,7 +73,7 @@ impl Step {
     }
 
     /// Whether a shape has it: one kind, and what it has.
-    pub const fn of(&self, shape: u8) -> bool {
+    pub const fn of(&self, shape: u16) -> bool {
         self.shapes & shape & KINDS != 0 && self.shapes & !KINDS & !shape == 0
     }
 }
@@ -78,7 +84,7 @@ pub fn named(name: &str) -> Option<&'static Step> {
 }
 
 /// The steps of a kernel of this shape.
-pub fn kernel(shape: u8) -> impl Iterator<Item = &'static Step> {
+pub fn kernel(shape: u16) -> impl Iterator<Item = &'static Step> {
     TABLE.iter().filter(move |step| step.who != Who::Host && step.of(shape))
 }
 
@@ -128,8 +134,8 @@ steps! {
     "end"      Host   AtomicCas   "state"   Release System (LIVE) "The session has ended, after the kernel's last record.";
     "ended"    Host   AtomicLoad  "state"   Acquire System (LIVE) "A task without a record never will have one.";
 
-    "arrive"   Group  AtomicAdd   "flags"   Relaxed Device (FAR) "";
-    "hear"     Router AtomicLoad  "flags"   Relaxed Device (FAR) "";
+    "arrive"   Group  AtomicAdd   "flags"   Relaxed Device (LIVE) "";
+    "hear"     Router AtomicLoad  "flags"   Relaxed Device (LIVE) "";
     "mirror"   Router AtomicLoad  "host"    Relaxed System (LIVE) "";
     "mirror"   Router AtomicStore "mirror"  Relaxed Device (LIVE) "";
     "open"     Group  AtomicLoad  "mirror"  Relaxed Device (LIVE) "";
@@ -154,16 +160,23 @@ steps! {
     "record"   Group  AtomicStore "done"    Relaxed System (LIVE) "";
     "tag"      Group  AtomicStore "observables" Relaxed System (KINDS) "";
 
-    "stopped"  Group  AtomicLoad  "host" [control::SHUTDOWN] Acquire System (LIVE) "SHUTDOWN: what the host did before is seen. In far rings the router looks.";
+    "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "SHUTDOWN: what the host did before is seen.";
+    "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | REMOTE) "The same, by the group that keeps the control words.";
     "halt"     Router AtomicStore "flags" [HALT] Release Device (FAR) "Tells the groups, after the host told the router.";
+    "halt"     Router AtomicStore "flags" [HALT] Release Device (NEAR | REMOTE) "The same, by the group that keeps the control words.";
     "route"    Router AtomicLoad  "tails"   Acquire System (FAR)  "The tail: the lines before it are seen.";
-    "complete" Router Fence       ""        AcqRel  System (FAR)  "The same for a task that the router runs.";
+    "taken"    Router Fence       ""        Acquire System (FAR | LOCAL) "After a line that the router read at once and is whole: what the task points to is seen.";
+    "taken"    Group  Fence       ""        Acquire System (NEAR | WATCH | LOCAL) "The same for a line that a watch has read.";
+    "complete" Router Fence       ""        AcqRel  System (FAR)  "Between what a task did that the router ran, and its record.";
+    "complete" Group  Fence       ""        AcqRel  System (NEAR | WATCH) "The same for a task that a watch ran.";
     "pass"     Router Fence       ""        AcqRel  Device (FAR | FENCES) "Between the router's look at the frontier and its moving it.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail past a task that the router ran, after the claim.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail in device memory, by the lane that acquired it.";
+    "stopped"  Group  AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | LOCAL) "SHUTDOWN: no new windows, and what the host did before is seen.";
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (FAR) "No new windows; what the host did before is seen.";
+    "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | REMOTE) "The same.";
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Words 0-1 of a line: the rest, and what the task points to, is seen.";
-    "taken"    Group  Fence       ""        Acquire System (NEAR | LANES) "After a line that was read at once and is whole: what the task points to is seen.";
+    "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "After a line that was read at once and is whole: what the task points to is seen.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "The tail in device memory: the lines before it are seen. It may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "The frontier: the marks below it were read, and may be written again a lap later.";
     "complete" Group  Fence       ""        AcqRel  System (KINDS) "One fence a window, between what its tasks did and their records.";

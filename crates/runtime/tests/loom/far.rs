@@ -26,6 +26,7 @@ impl Far {
         Arc::new(Far {
             near: Near {
                 plan,
+                copies: false,
                 ring: Ring {
                     lines: Words::new(plan, "slots", slots),
                     done: Words::new(plan, "done", slots),

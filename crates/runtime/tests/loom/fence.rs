@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::spawn;
-use pelton::protocol::Record;
 use pelton::protocol::record::End;
 
 use super::far::Far;
 use super::near::{Near, through};
-use super::plan::{Plain, Plan, holds};
+use super::plan::{Patience, Plain, Plan, holds};
 
 /// The steps of whoever marks and follows.
 pub const FOLLOW: &[&str] = &["mark", "follow", "news", "quiet"];
 /// The steps that keep marks.
 pub const KEEP: &[&str] = &["room", "front"];
+/// The step that moves a frontier for the router.
+pub const PASS: &[&str] = &["pass"];
 /// The fences of a fence.
 pub const RETIRE: &[&str] = &["settle", "show"];
 
@@ -62,11 +63,12 @@ impl Front {
         let mut seen = 1;
         loop {
             self.turn[0].write();
-            let mut at = self.front.load(Ordering::Relaxed);
+            let from = self.front.load(Ordering::Relaxed);
+            let mut at = from;
             loop {
                 let slot = at as usize % self.marks.len();
                 let mark = self.marks[slot].load(self.plan.order("follow"));
-                if mark & !FENCE <= at {
+                if (mark & !FENCE).wrapping_sub(at + 1) >= self.marks.len() as u64 {
                     break;
                 }
                 self.said[slot].read();
@@ -76,7 +78,9 @@ impl Front {
                 }
                 at = mark & !FENCE;
             }
-            self.front.store(at, self.plan.order("front"));
+            if at != from || self.plan.wrong("a frontier that stands is stored") {
+                self.front.store(at, self.plan.order("front"));
+            }
             let before = self.news.fetch_sub(seen, self.plan.order("quiet"));
             if before == seen || self.plan.wrong("one round") {
                 return;
@@ -115,25 +119,23 @@ fn a_fence_comes_after_what_was_before_it() {
     });
 }
 
-/// Claims and ends what there is in a ring of two slots. Every second task is a fence.
-fn work(far: &Far, front: &Front, patience: u32) {
+/// Claims and ends what there is, of which one may be a fence.
+fn work(far: &Far, front: &Front, fence: u64, patience: u32) {
     let plan = front.plan;
     let room = || match plan.wrong("no room") {
         true => u64::MAX,
-        false => front.front.load(plan.order("room")) + 2,
+        false => front.front.load(plan.order("room")) + front.marks.len() as u64,
     };
     through(0, COUNT, patience, |_| {
         let position = far.claim(room)?;
-        let fence = position % 2 == 1;
-        if !fence {
+        if position != fence {
             far.near.post(position, End::Done(0));
         }
-        front.mark(position, fence);
+        front.mark(position, position == fence);
         front.tell(|fence| {
-            // The record may be of the next lap already.
-            let record = Record(far.near.ring.done.at(0).load(Ordering::Relaxed));
-            let ended = record.0 != 0 && u64::from(record.generation()) >= fence / 2;
-            assert!(ended, "fence {fence} came too early");
+            let before = far.near.slot(fence - 1);
+            let record = far.near.ring.done.at(before).load(Ordering::Relaxed);
+            assert_ne!(record, 0, "the fence came too early");
             far.near.post(fence, End::Done(0));
         });
         Some(())
@@ -141,6 +143,8 @@ fn work(far: &Far, front: &Front, patience: u32) {
 }
 
 const COUNT: u64 = 3;
+/// There is no fence.
+const NONE: u64 = u64::MAX;
 
 /// Publishes a task if there is room. There are no lines here and no router: that is tried elsewhere.
 fn publish(far: &Far, position: u64) -> Option<()> {
@@ -158,13 +162,13 @@ fn laps(plan: Plan) {
     through(0, 2, 0, |position| publish(&far, position));
     let groups = [0, 1].map(|_| {
         let (far, front) = (far.clone(), front.clone());
-        spawn(move || work(&far, &front, 1))
+        spawn(move || work(&far, &front, 1, 1))
     });
     let mut tail = through(2, COUNT, 2, |position| publish(&far, position));
     groups.into_iter().for_each(|group| group.join().unwrap());
     for _ in 0..COUNT {
         tail = through(tail, COUNT, 0, |position| publish(&far, position));
-        work(&far, &front, 0);
+        work(&far, &front, 1, 0);
     }
     assert_eq!(front.epoch.load(Ordering::Relaxed), 1, "the fence was lost or came twice");
     assert_eq!(front.front.load(Ordering::Relaxed), COUNT);
@@ -175,11 +179,55 @@ fn marks_stay_until_they_were_followed() {
     holds(2, KEEP, &["no room"], laps);
 }
 
+/// The router runs the task at a position if everything before it has ended and was followed, and shows what is up to `tail`.
+fn attempt(far: &Far, front: &Front, position: u64, tail: u64) -> Option<()> {
+    let quiet =
+        far.claimed.load(Ordering::Relaxed) == position && front.front.load(Ordering::Relaxed) == position;
+    quiet.then(|| {
+        far.near.post(position, End::Done(0));
+        far.claimed.store(position + 1, Ordering::Relaxed);
+        front.plan.fence("pass");
+        front.front.store(position + 1, Ordering::Relaxed);
+        far.tail.store(tail, front.plan.order("pass on"));
+    })
+}
+
+/// Two groups have what is before `position`, the router runs that task when they are quiet, and leaves the rest to them.
+fn between(plan: Plan, log2: u32, position: u64) {
+    let far = Far::new(plan, log2);
+    let front = Arc::new(Front::new(plan, 1 << log2));
+    far.tail.store(position, Ordering::Release);
+    let groups = [0, 1].map(|_| {
+        let (far, front) = (far.clone(), front.clone());
+        spawn(move || work(&far, &front, NONE, 1))
+    });
+    let mut ran = Patience(2).poll(|| attempt(&far, &front, position, COUNT));
+    groups.into_iter().for_each(|group| group.join().unwrap());
+    for _ in 0..2 {
+        work(&far, &front, NONE, 0);
+        ran = ran.or_else(|| attempt(&far, &front, position, COUNT));
+    }
+    assert_eq!(far.claimed.load(Ordering::Relaxed), COUNT);
+    assert_eq!(front.front.load(Ordering::Relaxed), COUNT, "the frontier is stuck");
+}
+
+/// A task of the router's stands between two that mark the same place.
+#[test]
+fn the_router_runs_a_task_between_two() {
+    holds(2, PASS, &[], |plan| between(plan, 0, 1));
+}
+
+/// A group's mark may be followed before its news comes, and then there is nothing left for it to do.
+#[test]
+fn the_router_runs_a_task_after_two() {
+    holds(2, &[], &["a frontier that stands is stored"], |plan| between(plan, 2, 2));
+}
+
 /// Who sees the epoch sees the ends of what was before the fence; who sees the fence's record sees the epoch.
 #[test]
 fn the_epoch_is_between_the_records() {
     holds(2, &[RETIRE, &["see"]].concat(), &[], |plan| {
-        let both = Arc::new((Near::new(plan, 1), AtomicU64::new(0)));
+        let both = Arc::new((Near::new(plan, 1, false), AtomicU64::new(0)));
         let group = spawn({
             let both = both.clone();
             move || {

@@ -30,7 +30,7 @@ impl Session {
     fn new(plan: Plan) -> Arc<Self> {
         Arc::new(Session {
             plan,
-            near: Near::new(plan, 0),
+            near: Near::new(plan, 0, false),
             span: AtomicU32::new(0),
             waker: Mutex::new(false),
             task: Notify::new(),

@@ -15,6 +15,8 @@ use super::plan::{Patience, Plain, Plan, Words, holds};
 /// A stripe, its group, and memory that only the protocol's order protects.
 pub struct Near {
     pub plan: Plan,
+    /// Whether the group reads a line at once, and acquires afterwards.
+    pub copies: bool,
     pub ring: Ring<Words, Words>,
     /// What tasks point to: the producer writes it before it publishes.
     pub points: Vec<Plain>,
@@ -27,10 +29,11 @@ pub fn task(position: u64) -> Task {
 }
 
 impl Near {
-    pub fn new(plan: Plan, log2: u32) -> Arc<Self> {
+    pub fn new(plan: Plan, log2: u32, copies: bool) -> Arc<Self> {
         let slots = 1 << log2;
         Arc::new(Near {
             plan,
+            copies,
             ring: Ring {
                 lines: Words::new(plan, "slots", slots),
                 done: Words::new(plan, "done", slots),
@@ -69,7 +72,14 @@ impl Near {
 
     /// Takes and runs the task at a position, if it is there.
     pub fn serve(&self, position: u64) -> Option<()> {
-        let line = self.take(position, self.plan.order("take"))?;
+        let line = match self.copies {
+            true => {
+                let line = self.take(position, Ordering::Relaxed)?;
+                self.plan.fence("taken");
+                line
+            }
+            false => self.take(position, self.plan.order("take"))?,
+        };
         assert_eq!(line[2], position + 1, "it is another line");
         self.points[self.slot(position)].read();
         self.effects[self.slot(position)].write();
@@ -107,8 +117,8 @@ pub fn through(from: u64, to: u64, patience: u32, mut step: impl FnMut(u64) -> O
 }
 
 /// A producer, a group, and somebody else who holds the tickets.
-fn laps(plan: Plan, log2: u32, count: u64) {
-    let near = Near::new(plan, log2);
+fn laps(plan: Plan, log2: u32, count: u64, copies: bool) {
+    let near = Near::new(plan, log2, copies);
     let group = spawn({
         let near = near.clone();
         move || through(0, count, 2, |position| near.serve(position))
@@ -133,19 +143,27 @@ pub const LAPS: &[&str] = &["publish", "take", "complete", "see", "give up", "re
 
 #[test]
 fn one_slot_is_used_again_and_again() {
-    holds(2, LAPS, &[], |plan| laps(plan, 0, 3));
+    holds(2, LAPS, &[], |plan| laps(plan, 0, 3, false));
+}
+
+/// The same where a group reads lines at once.
+pub const COPIES: &[&str] = &["publish", "taken", "complete", "see", "give up", "reclaim"];
+
+#[test]
+fn lines_are_copied() {
+    holds(2, COPIES, &[], |plan| laps(plan, 0, 3, true));
 }
 
 #[test]
 fn two_slots_are_used_again_and_again() {
-    holds(2, LAPS, &[], |plan| laps(plan, 1, 5));
+    holds(2, LAPS, &[], |plan| laps(plan, 1, 5, false));
 }
 
 /// Tickets that are dropped at once hold a slot only until its record is there.
 #[test]
 fn nobody_waits() {
     holds(2, &["publish", "take", "complete", "see"], &[], |plan| {
-        let near = Near::new(plan, 0);
+        let near = Near::new(plan, 0, false);
         let group = spawn({
             let near = near.clone();
             move || through(0, 3, 4, |position| near.serve(position))
@@ -164,7 +182,7 @@ fn nobody_waits() {
 #[test]
 fn torn_lines_are_not_taken() {
     holds(3, &[], &["no check"], |plan| {
-        let near = Near::new(plan, 0);
+        let near = Near::new(plan, 0, false);
         let group = spawn({
             let near = near.clone();
             move || {
@@ -182,7 +200,7 @@ fn torn_lines_are_not_taken() {
 
 /// Runs a task that may be cancelled meanwhile, as `mistaken` groups do or as they should.
 fn cancel(plan: Plan) {
-    let near = Near::new(plan, 0);
+    let near = Near::new(plan, 0, false);
     let ran = Arc::new(AtomicU64::new(0));
     near.ring.publish(0, &task(0));
     let group = spawn({

@@ -54,7 +54,7 @@ pub const STOPS: &[&str] = &["stop", "stopped", "halt", "halted"];
 fn every_task_ends_or_is_left() {
     holds(2, ENDS, &["one look"], |plan| {
         let stop = Arc::new(Stop {
-            near: Near::new(plan, 1),
+            near: Near::new(plan, 1, false),
             shutdown: AtomicU32::new(0),
             state: AtomicU32::new(0),
             ran: [AtomicU64::new(0), AtomicU64::new(0)],
