@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use super::step::{self, DRAIN, FAR, FENCES, LANE, LANES, LOCAL, NEAR, REMOTE, WATCH};
 use super::{Move, OPEN, Priority, Status, Word, control, fault, io, log, opcode, record, slot};
 
 /// The words of a layout, with what marks its rows.
@@ -101,8 +102,45 @@ pub fn io() -> String {
     format!("{}\n{ops}\n{states}", words(io::TABLE, "writer"))
 }
 
+/// The steps that order something.
+pub fn steps() -> String {
+    let mut text = String::from("| step | who | in | does | meaning |\n|---|---|---|---|---|\n");
+    for row in step::TABLE.iter().filter(|row| row.orders()) {
+        let (who, op) = (format!("{:?}", row.who).to_lowercase(), row.op.row().name);
+        let kinds = [(NEAR, "near"), (FAR, "far"), (DRAIN, "drained")];
+        let kinds: Vec<&str> =
+            kinds.iter().filter(|(bit, _)| row.shapes & bit != 0).map(|(_, word)| *word).collect();
+        let only = [
+            (FENCES, "with fences"),
+            (LANE, "one lane"),
+            (LANES, "several lanes"),
+            (WATCH, "watched"),
+            (LOCAL, "in the host's memory"),
+            (REMOTE, "memory of its own"),
+        ];
+        let only: String = only
+            .iter()
+            .filter(|(bit, _)| row.shapes & bit != 0)
+            .map(|(_, word)| format!("; {word}"))
+            .collect();
+        let at = match (row.buffer, row.word) {
+            ("", _) => String::new(),
+            (buffer, None) => format!(" @{buffer}"),
+            (buffer, Some(word)) => format!(" @{buffer}[{word}]"),
+        };
+        let (order, scope) = (row.order, row.scope);
+        let kinds = kinds.join(", ");
+        let _ = writeln!(
+            text,
+            "| {} | {who} | {kinds}{only} | `{op} {order} {scope}{at}` | {} |",
+            row.name, row.doc
+        );
+    }
+    text
+}
+
 /// Every part of the manual, by the name of its markers.
-pub fn parts() -> [(&'static str, String); 10] {
+pub fn parts() -> [(&'static str, String); 11] {
     [
         ("slot", slot()),
         ("statuses", statuses()),
@@ -111,6 +149,7 @@ pub fn parts() -> [(&'static str, String); 10] {
         ("opcodes", opcodes()),
         ("faults", faults()),
         ("record", record()),
+        ("steps", steps()),
         ("control", control()),
         ("log", log()),
         ("io", io()),
