@@ -19,6 +19,18 @@ const STOP: u32 = u32::MAX - 1;
 /// The ring of a group whose watch had tasks that it ran itself.
 const BUSY: u32 = u32::MAX - 2;
 
+/// What a group serves its stripes with.
+#[derive(Clone, Copy)]
+struct Near<'k> {
+    run: Runner<'k>,
+    /// Whether the line at a word is whole.
+    check: Callee<u32, bool>,
+    /// The next ring.
+    pick: Callee<(), u32>,
+    /// Looks at all rings at once, where there are lanes for it.
+    watch: Option<Callee<(), (bool, bool)>>,
+}
+
 /// Writes the kernel.
 pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
     let kit = run.kit;
@@ -26,23 +38,21 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
     let ready = ready(m, kit, check);
     let pick = claim::write(m, kit, ready);
     let watch = kit.watches().then(|| watch::write(m, run));
+    let near = Near { run, check, pick, watch };
     m.kernel("main", |f| match &kit.mirror {
         // The last group keeps the control words for the others.
         Some(mirror) => f.choose(
             f.group().eq(kit.layout.stripes),
             || f.when(f.subgroup().eq(0), || route::clerk(f, kit, mirror)),
-            || serve(f, run, (check, pick, watch)),
+            || serve(f, near),
         ),
-        None => serve(f, run, (check, pick, watch)),
+        None => serve(f, near),
     });
 }
 
 /// Serves a group's stripes until the stop.
-fn serve<'b>(
-    f: &'b Body<'b>,
-    run: Runner<'_>,
-    (check, pick, watch): (Callee<u32, bool>, Callee<(), u32>, Option<Callee<(), (bool, bool)>>),
-) {
+fn serve<'b>(f: &'b Body<'b>, near: Near<'_>) {
+    let Near { run, check, pick, watch } = near;
     let kit = run.kit;
     let rings = kit.layout.rings.len() as u32;
     f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {

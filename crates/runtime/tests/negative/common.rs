@@ -98,8 +98,8 @@ impl Shape {
     }
 
     /// A kernel of this shape that can [`add`].
-    pub fn spec(self, on: &On, slots: u32, workers: u32) -> Spec {
-        self.bare(on, slots, workers).handler(op(ADD), |slot| {
+    pub fn spec(self, slots: u32, workers: u32) -> Spec {
+        self.bare(slots, workers).handler(op(ADD), |slot| {
             let (by, at) = (slot.arg(0), slot.arg(1));
             let old = slot.atomic_add(at, by);
             slot.finish(old);
@@ -107,7 +107,7 @@ impl Shape {
     }
 
     /// A kernel of this shape with what is built in.
-    pub fn bare(self, on: &On, slots: u32, workers: u32) -> Spec {
+    pub fn bare(self, slots: u32, workers: u32) -> Spec {
         Spec::new(self.geometry(slots, workers)).placement(self.placement)
     }
 }

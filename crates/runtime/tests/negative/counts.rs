@@ -34,7 +34,7 @@ fn every_item_of_many_runs_once(on: &On) {
         if shapes(on, &[shape]).count() == 0 || items == 0 {
             continue;
         }
-        let session = launch(on, &sized(shape.bare(on, 4096, 2), items));
+        let session = launch(on, &sized(shape.bare(4096, 2), items));
         let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
         let mut behind: VecDeque<pelton::Span> = VecDeque::new();
         for first in (0..items).step_by(1000) {
@@ -77,7 +77,7 @@ fn every_item_of_a_batch_runs_once(on: &On) {
 /// Catches adds of equal tasks that are made one by whoever combines them, or are not atomic.
 fn ten_equal_adds_add_ten_times(on: &On) {
     for shape in shapes(on, ALL) {
-        let session = launch(on, &shape.bare(on, 64, 2));
+        let session = launch(on, &shape.bare(64, 2));
         let mut producer = session.producer(0).unwrap();
         let task = Task::new(Opcode::ATOMIC_ADD).args([3, 5]);
         let mut span = producer.submit_all([task; 10]).unwrap();
@@ -97,7 +97,7 @@ fn counters_go_past_their_edges(on: &On) {
     for shape in shapes(on, SOME) {
         for (slots, start) in starts {
             let what = format!("{shape}, {slots} slots, from {start:#x}");
-            let spec = shape.spec(on, slots, 1);
+            let spec = shape.spec(slots, 1);
             let spec = spec.tenant(pelton::Tenant::new(0).observables(1));
             let session = Session::launch_at(on, &spec, start).unwrap();
             let mut producer = session.producer(0).unwrap();
@@ -147,7 +147,7 @@ fn feed(mut producer: Producer, tokens: std::ops::Range<u32>, most: usize) {
 fn none_lost_and_none_doubled_with_many_in_flight(on: &On) {
     let each = if on.caps().name == "reference" { 400 } else { 3000 };
     for shape in shapes(on, ALL) {
-        let spec = sized(shape.bare(on, 32, 3).producers(3), each * 3);
+        let spec = sized(shape.bare(32, 3).producers(3), each * 3);
         let spec = Spec { geometry: Geometry { window: 8, ..spec.geometry.clone() }, ..spec };
         let spec = spec.handler(op(9), |slot| {
             slot.atomic_add(slot.arg(0), 1);

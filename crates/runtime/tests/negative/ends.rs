@@ -25,9 +25,9 @@ const ENDLESS: u32 = 10;
 /// Ends the kernel.
 const TRAP: u32 = 11;
 
-fn spec(on: &On, shape: Shape) -> Spec {
+fn spec(shape: Shape) -> Spec {
     shape
-        .spec(on, 256, 2)
+        .spec(256, 2)
         .fuel(u32::MAX)
         .handler(op(NEXT), |slot| {
             let f = slot.body();
@@ -50,7 +50,7 @@ fn spec(on: &On, shape: Shape) -> Spec {
 fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
     for shape in shapes(on, ALL) {
         // Time enough to finish what was taken, so that the device's own stop is not used.
-        let session = launch(on, &spec(on, shape).tenant(Tenant::new(0).producers(2)));
+        let session = launch(on, &spec(shape).tenant(Tenant::new(0).producers(2)));
         let session = session.grace(Duration::from_secs(60));
         let mut producers = [session.producer(0).unwrap(), session.producer(0).unwrap()];
         let tasks = vec![Task::new(op(NEXT)); 200];
@@ -80,7 +80,7 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
 /// Catches a kernel whose only stop is between windows.
 fn stop_ends_a_handler_that_never_does(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape)).grace(Duration::from_millis(100));
+        let session = launch(on, &spec(shape)).grace(Duration::from_millis(100));
         let mut producer = session.producer(0).unwrap();
         let mut endless: Vec<Ticket> =
             (0..4).map(|_| producer.submit(Task::new(op(ENDLESS))).unwrap()).collect();
@@ -97,7 +97,7 @@ fn stop_ends_a_handler_that_never_does(on: &On) {
 /// Catches tickets that wait for a kernel that is gone.
 fn tickets_outlive_their_session(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape).tenant(Tenant::new(1).mask(0)));
+        let session = launch(on, &spec(shape).tenant(Tenant::new(1).mask(0)));
         let (mut producer, mut idle) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         let mut done = producer.submit(add(1, 5)).unwrap();
         assert_eq!(done.wait(soon()), Ok(0), "{shape}");
@@ -121,7 +121,7 @@ fn tickets_outlive_their_session(on: &On) {
 /// Catches a producer that waits for room that nobody will make.
 fn producers_outlive_their_session(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape).tenant(Tenant::new(0).mask(0)));
+        let session = launch(on, &spec(shape).tenant(Tenant::new(0).mask(0)));
         let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
         let feeder = std::thread::spawn(move || {
             let mut tickets = Vec::new();
@@ -146,7 +146,7 @@ fn producers_outlive_their_session(on: &On) {
 /// Catches a producer that forgets where the one before it was, or what is still held.
 fn producers_are_given_back_and_taken_again(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &shape.spec(on, 8, 1).producers(2));
+        let session = launch(on, &shape.spec(8, 1).producers(2));
         let keep = session.producer(0).unwrap();
         let mut held = Vec::new();
         for round in 0..20 {
@@ -173,7 +173,7 @@ fn producers_are_given_back_and_taken_again(on: &On) {
 /// Catches words that sessions of a device share.
 fn two_sessions_share_a_device(on: &On) {
     for shape in shapes(on, SOME) {
-        let spec = shape.spec(on, 64, 1).share(50);
+        let spec = shape.spec(64, 1).share(50);
         let sessions = [launch(on, &spec), launch(on, &spec)];
         let mut producers = sessions.each_ref().map(|session| session.producer(0).unwrap());
         for round in 0..50 {
@@ -190,7 +190,7 @@ fn two_sessions_share_a_device(on: &On) {
 /// Catches a kernel that ends by itself and is waited for all the same.
 fn a_trap_loses_the_session_and_every_ticket_ends(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape).tenant(Tenant::new(1).mask(0)));
+        let session = launch(on, &spec(shape).tenant(Tenant::new(1).mask(0)));
         let (mut producer, mut idle) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
         let mut waits = idle.submit(add(1, 0)).unwrap();

@@ -16,8 +16,8 @@ const BATCH: u32 = 7;
 /// Spins for a while, then says that it was there; faults if told to.
 const SPIN: u32 = 9;
 
-fn spec(on: &On, shape: Shape) -> Spec {
-    let spec = shape.bare(on, 64, 3).tenant(Tenant::new(0).observables(1));
+fn spec(shape: Shape) -> Spec {
+    let spec = shape.bare(64, 3).tenant(Tenant::new(0).observables(1));
     let spec = Spec { geometry: Geometry { window: 4, ..spec.geometry.clone() }, ..spec };
     spec.handler(op(SPIN), |slot| {
         let f = slot.body();
@@ -57,7 +57,7 @@ impl Drop for Over<'_> {
 /// Catches a fence that is retired when its own window has ended, by whoever is first, or before effects are seen.
 fn no_epoch_before_its_batch_has_ended(on: &On) {
     for shape in shapes(on, ALL) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let over = AtomicBool::new(false);
         std::thread::scope(|threads| {
             threads.spawn(|| {
@@ -101,7 +101,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
 /// Catches a fence that waits for what will never come.
 fn a_fence_without_a_batch(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         let fence = |count: u32, tag: u32| Task::new(Opcode::BATCH_FENCE).args([count, tag]);
         assert_eq!(run(&mut producer, fence(0, 5)), Ok(1), "{shape}");

@@ -40,7 +40,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 /// Catches a wake that is lost between the look at a record and the registration.
 fn a_thousand_tickets_are_awaited(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &shape.spec(on, 1024, 2));
+        let session = launch(on, &shape.spec(1024, 2));
         let mut producer = session.producer(0).unwrap();
         let tickets: Vec<Ticket> = (0..1000).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
         let mut olds = block_on(async {
@@ -65,7 +65,7 @@ fn a_thousand_tickets_are_awaited(on: &On) {
 /// Catches wakers of different threads that are taken for one another.
 fn several_threads_await(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &shape.spec(on, 32, 2).producers(2));
+        let session = launch(on, &shape.spec(32, 2).producers(2));
         std::thread::scope(|threads| {
             for cell in 0..2 {
                 let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
@@ -82,7 +82,7 @@ fn several_threads_await(on: &On) {
 
 /// A session of a tenant that is not served, with a thread that awaits its task.
 fn waiting(on: &On, shape: Shape) -> (Session, std::thread::JoinHandle<Result<u32, pelton::TaskError>>) {
-    let session = launch(on, &shape.spec(on, 32, 2).tenant(Tenant::new(0).mask(0)));
+    let session = launch(on, &shape.spec(32, 2).tenant(Tenant::new(0).mask(0)));
     let ticket = session.producer(0).unwrap().submit(add(1, 0)).unwrap();
     let thread = std::thread::spawn(move || block_on(ticket));
     (session, thread)
@@ -106,7 +106,7 @@ fn futures_wake_when_the_session_ends(on: &On) {
 /// Catches a place among the waiters that is kept by one who is gone.
 fn a_future_that_is_dropped_wakes_nobody_else(on: &On) {
     for shape in shapes(on, &[near(1), far(8)]) {
-        let session = launch(on, &shape.spec(on, 4, 1));
+        let session = launch(on, &shape.spec(4, 1));
         let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
         for round in 0..100 {
             let mut ticket = producer.submit(add(1, 0)).unwrap();

@@ -29,8 +29,8 @@ fn arity(op: u8) -> Option<u32> {
     }
 }
 
-fn spec(on: &On, shape: Shape) -> Spec {
-    let spec = Spec { geometry: Geometry { window: 64, ..shape.geometry(on, 256, 2) }, ..Spec::default() };
+fn spec(shape: Shape) -> Spec {
+    let spec = Spec { geometry: Geometry { window: 64, ..shape.geometry(256, 2) }, ..Spec::default() };
     let spec = spec.placement(shape.placement).region(pelton::Region::new(
         "data",
         pelton::ir::types::Type::U32,
@@ -87,7 +87,7 @@ fn packings() -> Vec<Task> {
 fn every_packing_runs_once_or_is_malformed(on: &On) {
     let all = packings();
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         let mut expected = vec![0u32; 8192];
         for tasks in all.chunks(256) {
@@ -132,7 +132,7 @@ fn counted(session: &Session, all: &[Task], shape: Shape) {
 /// Catches a packed slot that goes on after a fault, runs out of order, or does not say which operation it was.
 fn the_first_fault_ends_a_packed_slot(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         // Each finds what the one before left: 0 → 1 → 2.
         let mut packed = pelton::protocol::packed::Packed::new();

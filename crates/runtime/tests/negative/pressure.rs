@@ -16,7 +16,7 @@ const SLOTS: u32 = 8;
 /// Catches a ring that overwrites what was not taken, and an error after which something was submitted all the same.
 fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &shape.spec(on, SLOTS, 1).tenant(Tenant::new(0).mask(0)));
+        let session = launch(on, &shape.spec(SLOTS, 1).tenant(Tenant::new(0).mask(0)));
         let mut producer = session.producer(0).unwrap();
         let large = SubmitError::Large { wanted: 9, slots: 8 };
         assert_eq!(producer.submit_all([add(1, 0); 9]).err(), Some(large), "{shape}");
@@ -39,7 +39,7 @@ fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
 /// Catches a slot that is free when its task has ended, though its result was not taken.
 fn results_that_nobody_took_hold_their_slots(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &shape.spec(on, SLOTS, 1));
+        let session = launch(on, &shape.spec(SLOTS, 1));
         let mut producer = session.producer(0).unwrap();
         let mut tickets: Vec<Ticket> = (0..SLOTS).map(|k| producer.submit(add(k, 0)).unwrap()).collect();
         session.quiesce(soon()).unwrap();
@@ -68,7 +68,7 @@ fn results_that_nobody_took_hold_their_slots(on: &On) {
 /// Catches a producer that gives up, or waits for what was there all along.
 fn endless_patience_gets_everything_through(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &shape.spec(on, SLOTS, 2));
+        let session = launch(on, &shape.spec(SLOTS, 2));
         let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
         let (give, take) = std::sync::mpsc::channel::<Ticket>();
         let taker =
@@ -86,7 +86,7 @@ fn endless_patience_gets_everything_through(on: &On) {
 /// Catches a span of no tasks that gives up the slot of the task behind it, or of one a lap ahead.
 fn spans_of_no_tasks_hold_nothing(on: &On) {
     for shape in shapes(on, &[near(1), far(1)]) {
-        let session = launch(on, &shape.spec(on, SLOTS, 1));
+        let session = launch(on, &shape.spec(SLOTS, 1));
         let mut producer = session.producer(0).unwrap();
         for round in 0..4 * SLOTS {
             let mut none = producer.submit_all([]).unwrap();

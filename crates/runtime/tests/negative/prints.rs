@@ -12,7 +12,7 @@ pub const TESTS: &[Test] =
 /// Catches a record that is written without asking whether the host has read the one below it.
 fn sixty_five_prints_into_sixty_four_records(on: &On) {
     for shape in shapes(on, ALL) {
-        let session = launch(on, &shape.spec(on, 256, 2).format("{} and {}"));
+        let session = launch(on, &shape.spec(256, 2).format("{} and {}"));
         let mut producer = session.producer(0).unwrap();
         let print = |k: u32| Task::new(Opcode::PRINTF).args([1, k, k * 7]);
         let mut span = producer.submit_all((0..65).map(print)).unwrap();
@@ -41,7 +41,7 @@ fn sixty_five_prints_into_sixty_four_records(on: &On) {
 fn an_unknown_opcode_is_a_fault_and_never_done(on: &On) {
     for shape in shapes(on, SOME) {
         for body in [Body::Dispatch, Body::Fused] {
-            let session = launch(on, &shape.spec(on, 64, 2).body(body));
+            let session = launch(on, &shape.spec(64, 2).body(body));
             let mut producer = session.producer(0).unwrap();
             for code in [9, 30, 31, 32, 255, 0xffef, 0x1_0000, 0x7fff_ffff] {
                 let end = run(&mut producer, Task::new(op(code)).args([1, 0]));

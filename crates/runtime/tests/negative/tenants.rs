@@ -31,7 +31,7 @@ fn rounds(producer: &mut Producer) {
 /// Catches a mask that is looked up by the wrong number, or not at all, and tenants past the end of the table.
 fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
     for shape in shapes(on, &[near(8), far(8), far(1)]) {
-        let mut spec = shape.spec(on, 16, 2);
+        let mut spec = shape.spec(16, 2);
         for id in 0..Tenant::MOST {
             let mask = if id % 2 == 0 { u32::MAX } else { 0 };
             spec = spec.tenant(Tenant::new(id).mask(mask).size("data", 16));
@@ -78,7 +78,7 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
     const LEN: u32 = 48;
     for shape in shapes(on, ALL) {
         let tenant = |id| Tenant::new(id).size("data", LEN).observables(1);
-        let session = launch(on, &shape.bare(on, 256, 2).tenant(tenant(0)).tenant(tenant(1)));
+        let session = launch(on, &shape.bare(256, 2).tenant(tenant(0)).tenant(tenant(1)));
         let pattern: Vec<u32> = (0..LEN).map(|k| k * 3 + 1).collect();
         for id in 0..2 {
             session.view::<u32>(id, "data").unwrap().write(0, &pattern).unwrap();
@@ -123,7 +123,7 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
 fn observables_arrive_for_any_number_asked_for(on: &On) {
     const NUMBERS: [u32; 4] = [17, 0, 1, 600];
     for shape in shapes(on, SOME) {
-        let mut spec = shape.bare(on, 1024, 2);
+        let mut spec = shape.bare(1024, 2);
         for (id, number) in NUMBERS.into_iter().enumerate() {
             spec = spec.tenant(Tenant::new(id as u32).observables(number));
         }
@@ -151,7 +151,7 @@ fn masks_deny_what_they_do_not_allow(on: &On) {
     for shape in shapes(on, SOME) {
         let allowed = Tenant::new(0).allow(&[op(ADD), Opcode::PACKED_SLOT, Opcode::ATOMIC_ADD]);
         let high = Tenant::new(1).allow(&[op(31)]);
-        let spec = shape.spec(on, 64, 2).tenant(allowed).tenant(high);
+        let spec = shape.spec(64, 2).tenant(allowed).tenant(high);
         let session = launch(on, &spec.handler(op(31), |slot| slot.finish(slot.arg(0))));
         let (mut first, mut second) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         assert_eq!(run(&mut first, add(1, 0)), Ok(0), "{shape}");
@@ -176,7 +176,7 @@ fn masks_deny_what_they_do_not_allow(on: &On) {
 /// Catches credit that two groups take at once, that is not given back, or that is counted by the window.
 fn quotas_are_exact_over_several_groups(on: &On) {
     for shape in shapes(on, ALL) {
-        let spec = shape.spec(on, 512, 3).tenant(Tenant::new(0).quota(100)).tenant(Tenant::new(1));
+        let spec = shape.spec(512, 3).tenant(Tenant::new(0).quota(100)).tenant(Tenant::new(1));
         let spec = Spec { geometry: Geometry { window: 32, ..spec.geometry.clone() }, ..spec };
         let session = launch(on, &spec);
         let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
@@ -209,7 +209,7 @@ fn settle(session: &Session, other: &mut Producer) {
 /// Catches rings of a disabled tenant that are read all the same, and a tenant that stays disabled.
 fn a_tenant_is_disabled_and_enabled_live(on: &On) {
     for shape in shapes(on, SOME) {
-        let spec = shape.spec(on, 64, 2).tenant(Tenant::new(1));
+        let spec = shape.spec(64, 2).tenant(Tenant::new(1));
         let session = launch(on, &spec);
         let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         for round in 0..5 {
@@ -232,7 +232,7 @@ fn a_tenant_is_disabled_and_enabled_live(on: &On) {
 /// Catches a cancelled task that ran, one that is not cancelled though nobody had taken it, and a record of neither.
 fn cancelled_means_never_ran(on: &On) {
     for shape in shapes(on, ALL) {
-        let session = launch(on, &shape.spec(on, 64, 2).tenant(Tenant::new(0).mask(0)));
+        let session = launch(on, &shape.spec(64, 2).tenant(Tenant::new(0).mask(0)));
         let mut producer = session.producer(0).unwrap();
         let mut tickets: Vec<Ticket> = (0..20).map(|k| producer.submit(add(1, k)).unwrap()).collect();
         tickets.iter_mut().step_by(2).for_each(Ticket::cancel);

@@ -19,7 +19,7 @@ const OTHER: u32 = 4;
 fn a_line_with_one_wrong_bit_is_never_run(on: &On) {
     for shape in shapes(on, SOME) {
         // One group, or the router, looks at both rings in turn.
-        let session = launch(on, &shape.spec(on, 16, 1).producers(2));
+        let session = launch(on, &shape.spec(16, 1).producers(2));
         let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
         let (mut runs, mut checks) = (0, 0);
         for bit in 0..512 {

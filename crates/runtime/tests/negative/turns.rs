@@ -11,8 +11,8 @@ const EVERY: u32 = 3;
 const LEVELS: u32 = 5;
 
 /// A kernel of one group that takes tasks one by one, each of which says how many came before it.
-fn spec(on: &On, shape: Shape, producers: u32) -> Spec {
-    let spec = shape.bare(on, 256, 1).claim(Claim::Priority { every: EVERY });
+fn spec(shape: Shape, producers: u32) -> Spec {
+    let spec = shape.bare(256, 1).claim(Claim::Priority { every: EVERY });
     let spec = Spec { geometry: Geometry { window: 1, ..spec.geometry.clone() }, ..spec };
     let spec = spec.handler(op(9), |slot| slot.finish(slot.atomic_add(0, 1)));
     spec.tenant(Tenant::new(0).producers(producers).mask(0)).tenant(Tenant::new(1))
@@ -35,7 +35,7 @@ fn a_waiting_task_is_served_within_the_bound(on: &On) {
         if shapes(on, &[shape]).count() == 0 {
             continue;
         }
-        let session = launch(on, &spec(on, shape, producers));
+        let session = launch(on, &spec(shape, producers));
         let mut other = session.producer(1).unwrap();
         let mut feeds: Vec<Producer> = (0..producers).map(|_| session.producer(0).unwrap()).collect();
         // Everything waits before anything runs. Every level has a stream, or one task alone.
@@ -74,7 +74,7 @@ fn a_waiting_task_is_served_within_the_bound(on: &On) {
 /// Catches priorities that are not looked at.
 fn urgent_tasks_come_first(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
-        let session = launch(on, &spec(on, shape, 1));
+        let session = launch(on, &spec(shape, 1));
         let (mut feed, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         let mut idle: Vec<Ticket> = (0..90).map(|_| feed.submit(next(Priority::Idle)).unwrap()).collect();
         let mut urgent: Vec<Ticket> =

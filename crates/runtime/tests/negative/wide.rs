@@ -54,7 +54,7 @@ fn sum() -> pelton::Handler {
     })
 }
 
-fn spec(on: &On, shape: Shape) -> Spec {
+fn spec(shape: Shape) -> Spec {
     let pick = Draft::new(op(PICK)).width(Width::Group).build(|slot| {
         let f = slot.body();
         f.when(f.lane().eq(slot.arg(0)), || slot.fault(slot.arg(1)));
@@ -84,7 +84,7 @@ fn spec(on: &On, shape: Shape) -> Spec {
         f.barrier();
         slot.finish(all);
     });
-    let spec = shape.spec(on, 64, 2).fuel(FUEL).with(sum()).with(pick).with(turn).with(vary);
+    let spec = shape.spec(64, 2).fuel(FUEL).with(sum()).with(pick).with(turn).with(vary);
     spec.handler(op(LANE), |slot| {
         let f = slot.body();
         let many = slot.arg(0);
@@ -106,7 +106,7 @@ const WIDE: &[Shape] = &[near(8), near(64), far(32)];
 /// among others.
 fn wide_and_narrow_tasks_share_a_window(on: &On) {
     for shape in shapes(on, &[near(1), near(8), near(32), near(64), far(8), far(64)]) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         for round in 0..5 {
             let task = |k: u32| match k % 3 {
@@ -135,7 +135,7 @@ fn wide_and_narrow_tasks_share_a_window(on: &On) {
 /// Catches a fault that only lane 0 may have, or that another task is charged with.
 fn faults_of_any_lane_end_a_wide_task(on: &On) {
     for shape in shapes(on, WIDE) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         let task = |k: u32| Task::new(op(PICK)).args([k, 0x100 + k]);
         // As many lanes as there are, and as many that are not.
@@ -151,7 +151,7 @@ fn faults_of_any_lane_end_a_wide_task(on: &On) {
 /// Catches fuel that is not counted, that one task takes from the next, or that ends some lanes of a group and not the others.
 fn fuel_ends_loops_of_lanes_and_groups(on: &On) {
     for shape in shapes(on, WIDE) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         let tasks = [
             Task::new(op(TURN)).args([300]),
@@ -179,7 +179,7 @@ fn fuel_ends_loops_of_lanes_and_groups(on: &On) {
 /// Catches a handler that says a code which nobody can read as a fault.
 fn codes_that_are_none_are_still_faults(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
-        let session = launch(on, &spec(on, shape));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         for code in [0x100, 0xff_ffff, Code::REGION.code(), Code::FUEL.code()] {
             let end = run(&mut producer, Task::new(op(CODE)).args([code]));
