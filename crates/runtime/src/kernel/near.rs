@@ -61,11 +61,8 @@ fn serve<'b>(f: &'b Body<'b>, near: Near<'_>) {
     });
     f.barrier();
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
-        // On its way while the rings are looked at. Nothing hangs on its order: what is claimed is finished.
-        let halt = match &kit.mirror {
-            Some(mirror) => f.atomic_load(Order::Relaxed, Scope::Device, mirror.flags.at(flag::HALT)),
-            None => f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(control::SHUTDOWN)),
-        };
+        // On its way while the rings are looked at.
+        let halt = halted(f, kit, Order::Relaxed);
         let seen = match watch {
             Some(watch) => {
                 f.choose(f.subgroup().eq(0), || f.call(watch, ()), || (f.lit(false), f.lit(false)))
@@ -92,6 +89,14 @@ fn serve<'b>(f: &'b Body<'b>, near: Near<'_>) {
     });
 }
 
+/// Whether the host has asked for the stop, or who keeps its words has said so.
+fn halted<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
+    match &kit.mirror {
+        Some(mirror) => f.atomic_load(order, Scope::Device, mirror.flags.at(flag::HALT)),
+        None => f.atomic_load(order, Scope::System, kit.host.at(control::SHUTDOWN)),
+    }
+}
+
 /// A group's stripe of a ring.
 pub(super) fn stripe<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
     ring * kit.layout.stripes + f.group()
@@ -106,6 +111,8 @@ fn turn<'b>(
     (halt, (some, ran)): (U32<'b>, (Val<'b, bool>, Val<'b, bool>)),
 ) -> (U32<'b>, U64<'b>) {
     let kit = run.kit;
+    // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
+    let halt = f.choose(halt.ne(0), || halted(f, kit, Order::Acquire), || f.lit(0));
     f.choose(
         halt.ne(0),
         || (f.lit(STOP), f.lit(0u64)),
