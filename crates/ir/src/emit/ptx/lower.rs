@@ -16,7 +16,7 @@ use super::fixed::{Fixed, noted};
 use super::leave::Leave;
 use super::live::live;
 use super::write::{Kind, Label, Out, Reg, When, literal};
-use super::{Config, Flat, Param, STATIC, size};
+use super::{Config, Flat, Param, RESIDENT, STATIC, size};
 
 /// Lanes in a warp.
 pub(super) const WARP: u32 = 32;
@@ -230,6 +230,7 @@ impl Lower<'_> {
         let start = std::mem::take(&mut self.out.text);
         let entry = format!("pelton_{}", self.function.name.replace('.', "$"));
         let Config { target, lanes } = self.config;
+        let together = (RESIDENT / lanes.max(1)).clamp(1, 8);
         let mut text = format!(".version {}\n.target {target}\n.address_size 64\n\n", target.version());
         match self.shared {
             0 => {}
@@ -240,7 +241,7 @@ impl Lower<'_> {
         }
         let _ = writeln!(
             text,
-            ".visible .entry {entry}(.param .align 8 .b8 launch[{}])\n.reqntid {lanes}, 1, 1\n{{\n{}\n{start}{clear}{body}}}",
+            ".visible .entry {entry}(.param .align 8 .b8 launch[{}])\n.reqntid {lanes}, 1, 1\n.minnctapersm {together}\n{{\n{}\n{start}{clear}{body}}}",
             size(params),
             self.out.declare(),
         );

@@ -86,6 +86,8 @@ pub const MAX_PARAMS: usize = 250;
 
 /// Bytes of shared memory that a kernel can have without asking for them at launch.
 const STATIC: u32 = 48 << 10;
+/// Lanes of a multiprocessor that its registers must suffice for. Unless it is told, ptxas spills to make room for more.
+const RESIDENT: u32 = 1024;
 
 /// A generation of GPUs, the least that a text runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
