@@ -128,14 +128,19 @@ fn joined(lines: impl Iterator<Item = String>) -> String {
     lines.flat_map(|line| [line, "\n".into()]).collect()
 }
 
-/// What a `test` line asks for: a kernel, for a device, and its shape in the table of steps.
-struct Wanted {
-    spec: Spec,
-    caps: Caps,
-    shape: u16,
+/// What a `test` line asks for.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The kernel.
+    pub spec: Spec,
+    /// The device that it is for.
+    pub caps: Caps,
+    /// Its shape in the table of steps.
+    pub shape: u16,
 }
 
-fn wanted(args: &[String]) -> Result<Wanted, Failure> {
+/// What the arguments of a `test kernel` line ask for.
+pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
     let device = open("reference").map_err(|error| Failure::Assemble(error.to_string()))?;
     let mut caps = device.caps().clone();
     let mut spec = Spec::new(Geometry::new(64).lanes(8).groups(3));

@@ -45,6 +45,7 @@ pub mod emit;
 pub mod failure;
 pub mod file;
 pub mod init;
+pub mod kernel;
 pub mod line;
 pub mod near;
 pub mod opt;
@@ -55,7 +56,6 @@ pub mod target;
 pub mod totals;
 
 mod invalid;
-mod kernel;
 mod litmus;
 mod print;
 mod run;

@@ -1,7 +1,9 @@
-//! Assembles every kernel of `filetests/emit` and `filetests/run` for every target, and generated ones. A kernel that
-//! spills fails.
+//! Assembles every kernel of `filetests/emit` and `filetests/run` for every target, megakernels, and generated ones. A
+//! kernel that spills fails.
 //!
 //! What registers they take is in `filetests/emit/registers.txt`: a difference is printed, and `BLESS=1` accepts it.
+
+mod spec;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,6 +25,8 @@ use pelton_ir::emit::ptx::{Config, Target, emit};
 use pelton_ir::text;
 use pelton_ir::valid::validate;
 
+use spec::Made;
+
 /// Registers by kernel, a number a target.
 type Table = BTreeMap<String, Vec<u32>>;
 
@@ -36,16 +40,15 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
     let table: Arc<Mutex<Table>> = Arc::default();
     let mut trials = Vec::new();
-    for folder in ["emit/ptx", "run"] {
+    for folder in ["emit/ptx", "run", "kernel"] {
         for path in files(&root.join(folder)) {
             let stem = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let (name, table) = (format!("{folder}/{stem}"), table.clone());
-            let test = {
-                let name = name.clone();
-                move || whole(&name, &path, &table).map_err(Failed::from)
-            };
-            trials.push(Trial::test(name, test).with_kind("ptxas").with_ignored_flag(find().is_none()));
+            let name = format!("{folder}/{stem}");
+            trials.push(trial(name.clone(), &table, move || load(&name, &path)));
         }
+    }
+    for (name, spec) in spec::gpu() {
+        trials.push(trial(format!("gpu/{name}"), &table, move || spec::on_gpu(&spec)));
     }
     let generated = || {
         hold(CASES, &Make::DEFAULT, assembles);
@@ -70,16 +73,34 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Assembles the kernels of a file for every target.
-fn whole(name: &str, path: &Path, table: &Mutex<Table>) -> Result<(), String> {
+/// A test that assembles what `make` gives for every target.
+fn trial(
+    name: String,
+    table: &Arc<Mutex<Table>>,
+    make: impl FnOnce() -> Result<Made, String> + Send + 'static,
+) -> Trial {
+    let (row, table) = (name.clone(), table.clone());
+    let test = move || make().and_then(|made| whole(&row, made, &table)).map_err(Failed::from);
+    Trial::test(name, test).with_kind("ptxas").with_ignored_flag(find().is_none())
+}
+
+/// The module of a file: its own text, or the megakernel that it asks for.
+fn load(name: &str, path: &Path) -> Result<Made, String> {
     let file = File::load(path, name.into()).map_err(|error| error.to_string())?;
-    let emits = file.tests.iter().find(|task| task.command.name() == "emit");
-    let lanes = match emits {
+    let asks = |command| file.tests.iter().find(|task| task.command.name() == command);
+    if let Some(task) = asks("kernel") {
+        return spec::asked(&task.args);
+    }
+    let lanes = match asks("emit") {
         Some(task) => config(&task.args).map_err(|error| error.to_string())?.lanes,
         None => LANES,
     };
     let module = text::parse(&file.source).map_err(|_| "it does not parse")?;
-    let module = validate(module).map_err(|invalid| invalid.to_string())?;
+    Ok((validate(module).map_err(|invalid| invalid.to_string())?, lanes))
+}
+
+/// Assembles the kernels of a module for every target.
+fn whole(name: &str, (module, lanes): Made, table: &Mutex<Table>) -> Result<(), String> {
     for target in Target::ALL {
         let kernels =
             kernels(&module, Config { target: *target, lanes }).map_err(|error| error.to_string())?;

@@ -1,0 +1,92 @@
+//! Megakernels: what `filetests/kernel` asks for, and what a GPU is given.
+
+use pelton::Opcode;
+use pelton::kernel::{Body, Claim, Draft, Geometry, Handler, Lifetime, Spec, Telemetry, Width, assemble};
+use pelton_device::{Caps, Placement, open};
+use pelton_filetest::kernel::{Wanted, wanted};
+use pelton_ir::types::{Order, Scope, Type};
+use pelton_ir::valid::Valid;
+
+/// A kernel, and the lanes of its groups.
+pub type Made = (Valid, u32);
+
+/// The kernel that a `test kernel` line asks for.
+pub fn asked(args: &[String]) -> Result<Made, String> {
+    let Wanted { spec, caps, .. } = wanted(args).map_err(|error| error.to_string())?;
+    make(&spec, &caps)
+}
+
+/// Kernels as a GPU runs them, by name.
+pub fn gpu() -> Vec<(&'static str, Spec)> {
+    let near = spec().placement(Placement::Near);
+    let far = spec().placement(Placement::Far);
+    let drain = spec().lifetime(Lifetime::Drain);
+    vec![
+        ("near", near.clone()),
+        ("near-priority", near.clone().claim(Claim::PRIORITY)),
+        ("near-wide", near.clone().with(sum())),
+        ("near-fused", fused(near)),
+        ("far", far.clone()),
+        ("far-priority", far.clone().claim(Claim::PRIORITY)),
+        ("far-wide", far.clone().with(sum())),
+        ("far-uncounted", far.clone().telemetry(Telemetry::Off)),
+        ("far-fused", fused(far)),
+        ("drain", drain.clone()),
+        ("drain-wide", drain.clone().with(sum())),
+        ("drain-fused", fused(drain)),
+    ]
+}
+
+/// Assembles one of them.
+pub fn on_gpu(spec: &Spec) -> Result<Made, String> {
+    make(spec, &caps().map_err(|error| error.to_string())?)
+}
+
+/// What a GPU with 132 multiprocessors says of itself.
+fn caps() -> Result<Caps, pelton_device::DeviceError> {
+    Ok(Caps {
+        persistent: true,
+        scope: Scope::System,
+        subgroup: 32,
+        independent_subgroups: true,
+        lanes: 256,
+        max_lanes: 1024,
+        groups: 528,
+        resident: 1056,
+        units: 132,
+        memory_bytes: Some(1 << 37),
+        shared_bytes: 227 << 10,
+        wakes: false,
+        placements: vec![Placement::Far, Placement::Near],
+        ..open("reference")?.caps().clone()
+    })
+}
+
+fn make(spec: &Spec, caps: &Caps) -> Result<Made, String> {
+    let made = assemble(spec, caps).map_err(|error| error.to_string())?;
+    Ok((made.module, made.layout.lanes))
+}
+
+/// Eight producers, and what is built in, packed slots among it.
+fn spec() -> Spec {
+    Spec::new(Geometry::new(16384)).producers(8)
+}
+
+fn fused(spec: Spec) -> Spec {
+    let op = Opcode::user(8).expect("it is a user's");
+    spec.body(Body::Fused).handler(op, |slot| slot.finish(slot.atomic_add(slot.arg(1), slot.arg(0))))
+}
+
+/// A handler that a group runs as one: the sum of what its lanes bring.
+fn sum() -> Handler {
+    let op = Opcode::user(9).expect("it is a user's");
+    Draft::new(op).name("sum").width(Width::Group).shared("part", Type::U32, 1).build(|slot| {
+        let f = slot.body();
+        let part = slot.region::<u32>("part");
+        f.when(f.lane().eq(0), || f.store(part.at(0), 0));
+        f.barrier();
+        f.atomic_add(Order::Relaxed, Scope::Group, part.at(0), slot.arg(0));
+        f.barrier();
+        slot.finish(f.load(part.at(0)));
+    })
+}
