@@ -40,7 +40,7 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
     let kit = run.kit;
     let window = kit.layout.window;
     m.kernel("main", |f| {
-        let all = f.group_broadcast(f.cast::<u32>(f.load(frontier.front.at(word::END))), 0).named("all");
+        let all = f.group_broadcast(f.load(frontier.front.at(word::END)), 0).named("all");
         f.forever::<(), ()>((), |claims, ()| {
             let first = f.choose(
                 f.lane().eq(0),
@@ -50,23 +50,16 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
                     let next = frontier.front.at(word::NEXT);
                     f.choose(
                         ended.eq(0),
-                        || {
-                            f.cast::<u32>(f.atomic_add(
-                                Order::Relaxed,
-                                Scope::Device,
-                                next,
-                                u64::from(window),
-                            ))
-                        },
-                        || f.lit(u32::MAX),
+                        || f.atomic_add(Order::Relaxed, Scope::Device, next, u64::from(window)),
+                        || f.lit(u64::MAX),
                     )
                 },
-                || f.lit(0),
+                || f.lit(0u64),
             );
-            let first = f.group_broadcast(first, 0).named("first");
-            f.when(first.ge(all), || claims.leave(()));
-            let count = f.min(all - first, window).named("count");
-            let (base, from) = (f.lit(0), f.cast::<u64>(first));
+            let from = f.group_broadcast(first, 0).named("first");
+            f.when(from.ge(all), || claims.leave(()));
+            let count = f.cast::<u32>(f.min(all - from, u64::from(window))).named("count");
+            let base = f.lit(0);
             if kit.source.words.handle() != kit.slots.handle() {
                 fetch(f, kit, base, from, count);
             }
