@@ -12,6 +12,7 @@ mod fmt;
 mod json;
 mod kernel;
 mod launch;
+mod litmus;
 mod ops;
 mod opt;
 mod run;
@@ -66,6 +67,7 @@ enum Command {
     Test(test::Args),
     Emit(emit::Args),
     Devices(devices::Args),
+    Litmus(litmus::Args),
     Bench(bench::Args),
     Ops(ops::Args),
     Completions(completions::Args),
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args, &term),
         Command::Emit(args) => emit::run(&args, &term),
         Command::Devices(args) => devices::run(&args, &term),
+        Command::Litmus(args) => litmus::run(&args, &term),
         Command::Bench(args) => bench::run(&args, &term),
         Command::Ops(args) => ops::run(&args, &term),
         Command::Completions(args) => completions::run(&args, &term),

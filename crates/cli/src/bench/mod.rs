@@ -19,7 +19,9 @@ use crate::error::Error;
 use crate::term::Term;
 use crate::{Status, stop};
 
+pub use device::module;
 pub use row::Row;
+pub use soak::amount;
 
 /// What to measure.
 #[derive(Subcommand)]

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 
 use crate::{DOUBLE, Folder, pelton};
 
-const COMMANDS: [&str; 10] =
-    ["demo", "check", "fmt", "opt", "exec", "run", "kernel", "test", "ops", "completions"];
+const COMMANDS: [&str; 11] =
+    ["demo", "check", "fmt", "opt", "exec", "run", "kernel", "test", "litmus", "ops", "completions"];
 
 #[test]
 fn help_teaches_with_examples() {

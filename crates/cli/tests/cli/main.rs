@@ -7,6 +7,7 @@ mod exec;
 mod fmt;
 mod general;
 mod kernel;
+mod litmus;
 mod opt;
 mod run;
 mod test;

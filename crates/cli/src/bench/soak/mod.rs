@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// A number of tasks, also as 1e9.
-fn amount(text: &str) -> Result<u64, String> {
+pub fn amount(text: &str) -> Result<u64, String> {
     let text = text.replace('_', "");
     match (text.parse::<u64>(), text.parse::<f64>()) {
         (Ok(n), _) => Ok(n),

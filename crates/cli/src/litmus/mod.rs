@@ -1,0 +1,160 @@
+//! `pelton litmus`: memory's promises, tried on hardware many times over.
+//!
+//! Every case is a kernel of thousands of independent cells, each of which plays its rounds with a partner: the host, or a lane
+//! of another group. Outcomes that the orders forbid are counted, and none may appear. Beside it runs a twin with every order
+//! relaxed: what appears there is what the orders are for. Processors are stricter than the language, so it need not appear.
+
+mod case;
+mod host;
+mod row;
+mod stage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pelton_device::{Caps, Device, Placement, open};
+
+use case::{CASES, Case, Shape, weaken};
+use row::Row;
+use stage::{Orders, Seen, perform};
+
+use crate::bench::{amount, machine, module};
+use crate::error::Error;
+use crate::term::Term;
+use crate::{Status, stop};
+
+/// Try on hardware what the memory model promises, and count what it forbids
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pelton litmus
+  pelton litmus --device cuda --rounds 1e8 --json rows.jsonl
+  pelton litmus --device reference --rounds 100 --only buffering")]
+pub struct Args {
+    /// What to try; `pelton devices` lists what there is
+    #[arg(long, short, value_name = "NAME", default_value = "auto")]
+    device: String,
+
+    /// Rounds of each case, such as 1e8; what suits the device unless said
+    #[arg(long, value_name = "N", value_parser = amount)]
+    rounds: Option<u64>,
+
+    /// Only the cases whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+
+    /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    stop::word()?;
+    term.note(machine::about());
+    let device = open(&args.device)?;
+    let rounds = args.rounds.unwrap_or_else(|| suits(device.caps()));
+    let mut rows = Vec::new();
+    for case in CASES.iter().filter(|case| case.name.contains(&args.only)) {
+        term.note(format_args!("{} …", case.name));
+        for orders in [Orders::Kept, Orders::Relaxed] {
+            let result = match absent(case.shape, device.caps()) {
+                Some(why) => Err(why),
+                None => match play(&device, case, rounds, orders) {
+                    Err(_) if stop::pressed() => return Ok(Status::Interrupted),
+                    seen => Ok(seen?),
+                },
+            };
+            rows.push(Row { case: case.name, beside: case.beside, orders, result });
+        }
+    }
+    if rows.is_empty() {
+        return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
+    }
+    row::show(&rows, &device.caps().name, args.json.as_deref(), term)?;
+    match row::judge(&rows) {
+        Ok(()) => Ok(Status::Fine),
+        Err(why) => Err(Error::Wrong(why)),
+    }
+}
+
+/// Rounds of a case that a device plays in a few seconds.
+fn suits(caps: &Caps) -> u64 {
+    match caps.memory_bytes {
+        Some(_) => 20_000_000,
+        None if caps.name.starts_with("reference") => 1_000,
+        None => 200_000,
+    }
+}
+
+/// Why a case cannot be played, if it cannot.
+fn absent(shape: Shape, caps: &Caps) -> Option<String> {
+    if shape.near() && !caps.placements.contains(&Placement::Near) {
+        return Some(caps.why_far.clone().unwrap_or_else(|| "there is no near memory".into()));
+    }
+    // Where a line is stored word by word, only an acquire of its first word says that the others are there.
+    let split = shape == Shape::Octets && caps.memory_bytes.is_none();
+    split.then(|| "the host does not write a line in one store here".into())
+}
+
+fn play(device: &Arc<dyn Device>, case: &Case, rounds: u64, orders: Orders) -> Result<Seen, Error> {
+    let text = match orders {
+        Orders::Kept => case.text.into(),
+        Orders::Relaxed => weaken(case.text),
+    };
+    let module = module(case.name, &text)?;
+    perform(device, &module, (case.shape, case.partner), rounds, orders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays a case with a part of its kernel replaced, and judges it.
+    fn broken(name: &str, part: &str, with: &str) -> Result<(), String> {
+        let case = CASES.iter().find(|case| case.name == name).expect("there is such a case");
+        assert!(case.text.contains(part), "{name} has no {part}");
+        let module = module(name, &case.text.replace(part, with)).expect("it is a program");
+        let device = open("cpu").expect("there is a processor");
+        let played = (case.shape, case.partner);
+        let seen = perform(&device, &module, played, 100, Orders::Kept).expect("it comes to its end");
+        row::judge(&[Row { case: case.name, beside: case.beside, orders: Orders::Kept, result: Ok(seen) }])
+    }
+
+    #[test]
+    fn a_kernel_that_writes_old_words_is_found_out() {
+        for name in ["device to device", "device to host, flag", "device to host, record"] {
+            assert_eq!(broken(name, "kernel", "kernel"), Ok(()), "{name}");
+            let why = broken(name, "@data[%far], %r", "@data[%far], %last").expect_err("words are old");
+            assert!(why.contains(name), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_reads_other_words_is_found_out() {
+        broken("host to device, far", "kernel", "kernel").expect("this one is not broken");
+        broken("host to device, far", "@data[%far]", "@data[0x7fff]").expect_err("there is no such word");
+        broken("host to device, near", "%w7, %x", "%w7, 0u64").expect_err("no word is zero");
+        broken("publish and claim", "%u, %mark", "%u, %at").expect_err("no word is of the position before");
+    }
+
+    #[test]
+    fn a_claim_that_two_have_is_found_out() {
+        broken("publish and claim", "add %w, 1", "add %w, 2").expect_err("more were claimed than there are");
+    }
+
+    #[test]
+    fn partners_that_do_not_see_each_other_are_found_out() {
+        broken("store buffering", "ge %x, %r", "gt %x, %r").expect_err("neither has seen the other");
+    }
+
+    #[test]
+    fn twins_have_no_order_and_no_fence() {
+        for case in &CASES {
+            let weak = weaken(case.text);
+            let code: Vec<&str> = weak.lines().filter(|line| !line.starts_with(';')).collect();
+            let orders = ["acquire", "release", "fence", "seq_cst"];
+            assert!(!code.iter().any(|line| orders.iter().any(|order| line.contains(order))), "{weak}");
+            module(case.name, &weak).expect("it is a program");
+        }
+    }
+}

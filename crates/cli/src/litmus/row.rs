@@ -1,0 +1,102 @@
+//! What the cases gave: a table for people, rows for programs, and the verdict.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::stage::{Orders, Seen};
+use crate::error::Error;
+use crate::term::{Role, Term};
+
+/// What a case gave.
+pub struct Row {
+    pub case: &'static str,
+    /// What is counted beside what is forbidden.
+    pub beside: &'static str,
+    pub orders: Orders,
+    /// What was seen, or why the case was left out.
+    pub result: Result<Seen, String>,
+}
+
+impl Row {
+    fn orders(&self) -> &'static str {
+        match self.orders {
+            Orders::Kept => "kept",
+            Orders::Relaxed => "relaxed",
+        }
+    }
+
+    fn json(&self, device: &str) -> Value {
+        let seen = self.result.as_ref().ok();
+        json!({
+            "group": "litmus",
+            "case": self.case,
+            "device": device,
+            "orders": self.orders(),
+            "rounds": seen.map(|seen| seen.rounds),
+            "forbidden": seen.map(|seen| seen.counts.bad),
+            "beside": self.beside,
+            "beside_count": seen.map(|seen| seen.counts.beside),
+            "seconds": seen.map(|seen| seen.seconds),
+            "skipped": self.result.as_ref().err(),
+        })
+    }
+
+    fn line(&self, term: &Term) -> String {
+        let head = format!("{:<38} {:<8}", self.case, self.orders());
+        match &self.result {
+            Err(why) => format!("{head} {}", term.paint(Role::Faint, format!("left out: {why}"))),
+            Ok(Seen { rounds, counts, seconds }) => {
+                let bad = format!("{:>10}", counts.bad);
+                let bad = match (counts.bad, self.orders) {
+                    (0, _) => bad,
+                    (_, Orders::Kept) => term.paint(Role::Bad, bad),
+                    (_, Orders::Relaxed) => term.paint(Role::Strong, bad),
+                };
+                format!(
+                    "{head} {rounds:>12} {bad} {:>12} {:<11} {seconds:>7.2} s",
+                    counts.beside, self.beside
+                )
+            }
+        }
+    }
+}
+
+/// Prints a table, or writes the rows as asked.
+pub fn show(rows: &[Row], device: &str, json: Option<&Path>, term: &Term) -> Result<(), Error> {
+    let lines: String = rows.iter().map(|row| format!("{}\n", row.json(device))).collect();
+    match json {
+        Some(path) if path == Path::new("-") => return term.text(&lines),
+        Some(path) => {
+            fs::write(path, lines).map_err(|source| Error::Write { path: path.into(), source })?;
+        }
+        None => {}
+    }
+    let head =
+        format!("{:<38} {:<8} {:>12} {:>10} {:>12}", "case", "orders", "rounds", "forbidden", "beside");
+    term.line(term.paint(Role::Strong, head))?;
+    rows.iter().try_for_each(|row| term.line(row.line(term)))?;
+    let seen = |orders| {
+        rows.iter().filter(move |row| row.orders == orders).filter_map(|row| row.result.as_ref().ok())
+    };
+    let sum = |orders, of: fn(&Seen) -> u64| seen(orders).map(of).sum::<u64>();
+    term.line(format_args!(
+        "{} rounds on {device}: {} forbidden outcomes; {} in {} without orders",
+        sum(Orders::Kept, |seen| seen.rounds),
+        sum(Orders::Kept, |seen| seen.counts.bad),
+        sum(Orders::Relaxed, |seen| seen.counts.bad),
+        sum(Orders::Relaxed, |seen| seen.rounds),
+    ))
+}
+
+/// Whether nothing was seen that the orders forbid.
+pub fn judge(rows: &[Row]) -> Result<(), String> {
+    let wrong =
+        |row: &&Row| row.orders == Orders::Kept && row.result.as_ref().is_ok_and(|seen| seen.counts.bad > 0);
+    let names: Vec<&str> = rows.iter().filter(wrong).map(|row| row.case).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(format!("outcomes were seen that the orders forbid: {}", names.join("; "))),
+    }
+}

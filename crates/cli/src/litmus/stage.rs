@@ -1,0 +1,164 @@
+//! A launch of a case: memory, the kernel, its partner, and what they have counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use pelton_device::{Device, Kind, Launch, Memory, Outcome, Run, Width};
+use pelton_ir::types::{Len, Space};
+use pelton_ir::valid::Valid;
+
+use super::case::Shape;
+use super::host::Partner;
+use crate::error::Error;
+use crate::stop;
+
+/// How long a launch may take.
+const LONGEST: Duration = Duration::from_secs(120);
+/// How often Ctrl-C is looked for.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Words a cell of a buffer whose length is open.
+const WORDS: usize = 8;
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Outcomes that the orders forbid.
+    pub bad: u64,
+    /// Something that they allow.
+    pub beside: u64,
+}
+
+/// What a launch gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub rounds: u64,
+    pub counts: Counts,
+    pub seconds: f64,
+}
+
+/// Which orders hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Orders {
+    Kept,
+    Relaxed,
+}
+
+/// A case on a device, ready to be launched.
+pub struct Stage {
+    /// Cells of the case.
+    pub cells: u32,
+    /// Rounds of each cell.
+    pub rounds: u32,
+    orders: Orders,
+    memory: Vec<(String, Memory)>,
+}
+
+impl Stage {
+    fn new(
+        device: &dyn Device,
+        module: &Valid,
+        cells: u32,
+        rounds: u32,
+        orders: Orders,
+    ) -> Result<Self, Error> {
+        let mut memory = Vec::new();
+        for (_, decl) in module.buffers.iter() {
+            let kind = match (decl.space, &*decl.name) {
+                (_, "lines") => Kind::Near,
+                (Space::Host, _) => Kind::Host,
+                _ => Kind::Device,
+            };
+            let len = match decl.len {
+                Len::Fixed(len) => len as usize,
+                Len::Launch => WORDS * cells as usize,
+            };
+            memory.push((decl.name.clone(), device.alloc(kind, Width::of(decl.elem), len)?));
+        }
+        let stage = Stage { cells, rounds, orders, memory };
+        stage.memory("rounds")?.upload(0, &[rounds])?;
+        Ok(stage)
+    }
+
+    /// The memory of a buffer.
+    pub fn memory(&self, name: &str) -> Result<&Memory, Error> {
+        let found = self.memory.iter().find(|(buffer, _)| buffer == name);
+        found.map(|(_, memory)| memory).ok_or_else(|| Error::Wrong(format!("the kernel has no {name}")))
+    }
+
+    /// The words of a buffer that the host reaches.
+    pub fn words(&self, name: &str) -> Result<&[AtomicU32], Error> {
+        let absent = || Error::Wrong(format!("the host does not reach {name}"));
+        self.memory(name)?.words32().ok_or_else(absent)
+    }
+
+    /// The order of stores that show something.
+    pub fn release(&self) -> Ordering {
+        if self.orders == Orders::Kept { Ordering::Release } else { Ordering::Relaxed }
+    }
+
+    /// The order of loads that look for it.
+    pub fn acquire(&self) -> Ordering {
+        if self.orders == Orders::Kept { Ordering::Acquire } else { Ordering::Relaxed }
+    }
+
+    /// What the lanes have counted: the first half is bad, the second is not.
+    fn tally(&self) -> Result<Counts, Error> {
+        let Some((_, tally)) = self.memory.iter().find(|(name, _)| name == "tally") else {
+            return Ok(Counts::default());
+        };
+        let mut words = vec![0u32; tally.len()];
+        tally.download(0, &mut words)?;
+        let half = self.cells as usize;
+        let sum = |words: &[u32]| words.iter().copied().map(u64::from).sum();
+        Ok(Counts { bad: sum(&words[..half]), beside: sum(&words[half..2 * half]) })
+    }
+}
+
+/// Launches a kernel with its partner for at least so many rounds in all, and waits for its end.
+pub fn perform(
+    device: &Arc<dyn Device>,
+    module: &Valid,
+    (shape, partner): (Shape, Partner),
+    rounds: u64,
+    orders: Orders,
+) -> Result<Seen, Error> {
+    let (groups, lanes) = shape.geometry(device.caps());
+    let cells = shape.cells(groups, lanes);
+    // Positions of slots are counted in 32 bits, so no case has more rounds.
+    let each = rounds.div_ceil(cells.into()).clamp(1, u64::from(u32::MAX / cells / 2)) as u32;
+    let stage = Stage::new(&**device, module, cells, each, orders)?;
+    let kernel = device.load(module, None, lanes)?;
+    if groups > kernel.resident() {
+        let what = "the number of groups that wait for each other";
+        return Err(Error::Wrong(format!("{what} is {groups}, and {} progress together", kernel.resident())));
+    }
+    let buffers = stage.memory.iter().map(|(_, memory)| Some(memory.clone())).collect();
+    let began = Instant::now();
+    let run = kernel.launch(&Launch { buffers, ..Launch::new(groups) }.deadline(LONGEST))?;
+    let own = partner(&stage, &*run)?;
+    ended(&*run)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let lanes = stage.tally()?;
+    let rounds = u64::from(cells) * u64::from(each);
+    let mut counts = Counts { bad: own.bad + lanes.bad, beside: own.beside + lanes.beside };
+    if shape == Shape::Routed {
+        // Each slot is claimed once.
+        counts.bad += counts.beside.abs_diff(rounds);
+    }
+    Ok(Seen { rounds, counts, seconds })
+}
+
+/// Waits until the kernel has come to its end by itself.
+fn ended(run: &dyn Run) -> Result<(), Error> {
+    loop {
+        match run.wait(Some(GLANCE))? {
+            None if stop::pressed() => run.stop(),
+            None => {}
+            Some(ended) if ended.outcome == Outcome::Done => return Ok(()),
+            Some(ended) => {
+                return Err(Error::Wrong(format!("the kernel has not come to its end: {:?}", ended.outcome)));
+            }
+        }
+    }
+}
