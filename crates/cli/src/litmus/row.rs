@@ -55,7 +55,7 @@ impl Row {
                     (_, Orders::Relaxed) => term.paint(Role::Strong, bad),
                 };
                 format!(
-                    "{head} {rounds:>12} {bad} {:>12} {:<11} {seconds:>7.2} s",
+                    "{head} {rounds:>12} {bad} {:>12} {:<11} {seconds:>8.3} s",
                     counts.beside, self.beside
                 )
             }
