@@ -23,11 +23,15 @@ struct Hold {
     seen: u64,
     /// When it was published, if its latency is measured; 0 if not.
     stamp: u64,
-    /// Whether it was looked at before all had ended.
-    early: bool,
-    /// Whether a waker is registered.
-    registered: bool,
+    /// What has happened to it, in bits. Bools would lend their spare values to `Result` and `Option`, and whoever moves a
+    /// ticket in one would then copy it in pieces that wait for each other.
+    flags: u32,
 }
+
+/// It was looked at before all had ended.
+const EARLY: u32 = 1;
+/// A waker is registered.
+const REGISTERED: u32 = 2;
 
 impl Hold {
     #[inline]
@@ -47,7 +51,7 @@ impl Hold {
             self.seen = self.core.stripes[self.stripe as usize].ring.frontier(self.seen, end);
             if self.seen < end {
                 if self.core.state() == State::Running {
-                    self.early = true;
+                    self.flags |= EARLY;
                     return false;
                 }
                 // What has no record now never will.
@@ -55,7 +59,7 @@ impl Hold {
             }
         }
         if self.stamp != 0 {
-            if self.early {
+            if self.flags & EARLY != 0 {
                 self.core.latency.record(self.core.now() - self.stamp);
             }
             self.stamp = 0;
@@ -100,13 +104,14 @@ impl Hold {
             stripe.waiting.fetch_add(1, Ordering::Relaxed);
             self.core.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        self.registered = true;
+        self.flags |= REGISTERED;
         self.core.event.wake();
         if self.poll() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn unregister(&mut self) {
-        if std::mem::take(&mut self.registered) {
+        if self.flags & REGISTERED != 0 {
+            self.flags &= !REGISTERED;
             let stripe = self.stripe();
             let waiters = stripe.waiters();
             let place = stripe.place(self.first);
@@ -278,6 +283,6 @@ impl Future for Span {
 
 impl Hold {
     fn new(core: &Arc<Core>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
-        Hold { core: core.clone(), stripe, first, count, seen: first, stamp, early: false, registered: false }
+        Hold { core: core.clone(), stripe, first, count, seen: first, stamp, flags: 0 }
     }
 }
