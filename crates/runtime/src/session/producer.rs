@@ -14,6 +14,10 @@ use crate::protocol::{Opcode, Priority};
 use crate::ring::{Home, Ring};
 use crate::task::Task;
 
+/// Of so many tasks the first is written last. Whoever polls its line then finds all of them, and does not pull lines away
+/// that are being written.
+const CHUNK: usize = 64;
+
 /// What a producer knows of one of its stripes.
 #[derive(Debug)]
 struct Side {
@@ -85,7 +89,7 @@ impl Producer {
     /// Submits a task.
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
-        self.submit_with(task, Ring::publish)
+        self.submit_with(task, |ring, at, task| ring.publish(at, task))
     }
 
     /// Submits a task, whose line is written by `put`.
@@ -107,12 +111,13 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let count = tasks.len();
-        let (stripe, first, stamp) = self.publish(tasks, Ring::publish)?;
+        let (stripe, first, stamp) = self.publish(tasks, |ring, at, task| ring.publish(at, task))?;
         Ok(Span::new(&self.core, stripe, first, count as u32, stamp))
     }
 
     /// Writes tasks to a stripe, and shows them to the kernel. Gives the stripe, the first position, and when.
-    #[inline]
+    // A task that is passed through memory is stored in small pieces and loaded in large ones, which stalls.
+    #[inline(always)]
     fn publish(
         &mut self,
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
@@ -127,9 +132,15 @@ impl Producer {
         let side = &mut self.sides[place];
         let first = side.tail;
         let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
-        for task in tasks {
-            put(&to.ring, side.tail, &task);
+        let mut tasks = tasks;
+        while let Some(task) = tasks.next() {
+            let head = side.tail;
             side.tail += 1;
+            for task in tasks.by_ref().take(CHUNK - 1) {
+                put(&to.ring, side.tail, &task);
+                side.tail += 1;
+            }
+            put(&to.ring, head, &task);
         }
         to.ring.commit(side.tail);
         // Pairs with the acquire of whoever looks through what is published.

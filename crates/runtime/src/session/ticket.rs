@@ -48,7 +48,11 @@ impl Hold {
     fn poll(&mut self) -> bool {
         let end = self.end();
         if self.seen < end {
-            self.seen = self.core.stripes[self.stripe as usize].ring.frontier(self.seen, end);
+            let ring = &self.core.stripes[self.stripe as usize].ring;
+            // The last record first: it mostly comes last, and the others are left alone while they are written.
+            if ring.ended(end - 1).is_some() {
+                self.seen = ring.frontier(self.seen, end);
+            }
             if self.seen < end {
                 if self.core.state() == State::Running {
                     self.flags |= EARLY;
