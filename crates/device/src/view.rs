@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::memory::{Memory, Store};
+use crate::memory::{Line, Memory, Store};
 
 /// The words of a block of mapped memory. It keeps the block alive.
 pub struct View<A> {
@@ -39,6 +39,50 @@ impl<A> Deref for View<A> {
     }
 }
 
+impl View64 {
+    /// Writes a line whose first word is at `at`. Whoever acquires its first two words as they are here sees the rest; which of
+    /// the two is seen first is not said.
+    #[inline(always)]
+    pub fn write(&self, at: usize, line: &Line) {
+        let words = &self[at..at + line.len()];
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: every x86-64 machine has SSE2, which is all that the function needs.
+        unsafe {
+            wide(words, line);
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        for (word, value) in words.iter().zip(line).rev() {
+            word.store(*value, std::sync::atomic::Ordering::Release);
+        }
+    }
+}
+
+/// Stores from the last to the first, in the order in which x86-64 shows them, 16 bytes each. Eight stores a line would take
+/// up the core's store buffer while lines come from another core, and half as many lines could be under way.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "sse2")]
+#[inline]
+fn wide(words: &[AtomicU64], line: &Line) {
+    use std::arch::x86_64::_mm_set_epi64x;
+    let pair = |k: usize| _mm_set_epi64x(line[k + 1] as i64, line[k] as i64);
+    assert_eq!(words.len(), line.len(), "a line of words");
+    // SAFETY: these are the line's words. They are shared as atomics, and each half of such a store is one.
+    unsafe {
+        std::arch::asm!(
+            "movups [{to} + 48], {d}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 16], {b}",
+            "movups [{to}], {a}",
+            to = in(reg) words.as_ptr(),
+            a = in(xmm_reg) pair(0),
+            b = in(xmm_reg) pair(2),
+            c = in(xmm_reg) pair(4),
+            d = in(xmm_reg) pair(6),
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 impl<A> fmt::Debug for View<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "View of {} words", self.len())
@@ -56,5 +100,22 @@ impl Memory {
     pub fn view64(&self) -> Option<View64> {
         let store = self.store().clone();
         Some(View { words: NonNull::from(self.words64()?), _store: store })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use crate::{Kind, Memory, Width};
+
+    #[test]
+    fn a_line_is_written_where_it_belongs() {
+        let view = Memory::mapped(Kind::Host, Width::W64, 24).unwrap().view64().unwrap();
+        view.write(8, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        let words: Vec<u64> = view.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        assert_eq!(words[..8], [0; 8]);
+        assert_eq!(words[8..16], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(words[16..], [0; 8]);
     }
 }

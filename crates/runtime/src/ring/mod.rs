@@ -6,7 +6,7 @@
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | publish | producer | words 1-7 of the line, then word 0 with release; far: the tail with release, once a batch |
+//! | publish | producer | words 1-7 of the line, then word 0 with release (mapped: words 0 and 1 may show in either order, and the check tells); far: the tail with release, once a batch |
 //! | take | device | word 0 with acquire and the check (near); the tail with acquire (far); then the line |
 //! | complete | device | effects, a fence, then the record |
 //! | see | waiter | the record with acquire: the effects are seen |
@@ -63,7 +63,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
     }
 
     /// Publishes a task.
-    #[inline]
+    #[inline(always)]
     pub fn publish(&self, position: u64, task: &Task) {
         let line = slot::live(generation(position, self.log2), task.op, task.priority, &task.args);
         self.lines.put(self.slot(position), &line);

@@ -39,7 +39,7 @@ pub trait Lines {
 const WORDS: usize = slot::WORDS / 2;
 
 impl<W: Words> Lines for W {
-    #[inline]
+    #[inline(always)]
     fn put(&self, slot: usize, line: &Line) {
         // Pairs with the acquire load of word 0 by the group whose stripe it is.
         self.store_line(slot * WORDS, line);
@@ -111,15 +111,13 @@ pub enum Home {
 }
 
 impl Lines for Home {
-    #[inline]
+    #[inline(always)]
     fn put(&self, slot: usize, line: &Line) {
         match self {
-            Home::Mapped(words) => words.put(slot, line),
-            Home::Near { memory, copy } => {
-                copy.put(slot, line);
-                // The slot is one of the memory's own, so there is nothing to go wrong.
-                drop(memory.put(slot * WORDS, line));
-            }
+            // Words 0 and 1 may be seen in either order: then the check fails, and the line is looked at again.
+            Home::Mapped(words) => words.write(slot * WORDS, line),
+            // A copy, so that where lines are mapped none is ever put together in memory.
+            Home::Near { memory, copy } => near(memory, copy, slot, *line),
         }
     }
 
@@ -144,4 +142,11 @@ impl Lines for Home {
             Home::Near { memory, .. } => memory.flush(),
         }
     }
+}
+
+/// Writes a line to near memory, and keeps a copy.
+fn near(memory: &Memory, copy: &View64, slot: usize, line: Line) {
+    copy.put(slot, &line);
+    // The slot is one of the memory's own, so there is nothing to go wrong.
+    drop(memory.put(slot * WORDS, &line));
 }
