@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// One line: system, cores, processor, build.
+/// One line: system, cores, processor, build, and whether there is other work.
 pub fn about() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -10,10 +10,14 @@ pub fn about() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, model)| model.trim()));
     let build = if cfg!(debug_assertions) { "debug build: figures mean little" } else { "release build" };
+    let load = fs::read_to_string("/proc/loadavg").ok();
+    let load = load.as_deref().and_then(|load| load.split(' ').next()?.parse::<f64>().ok());
+    let busy = load.filter(|load| *load > 0.5).map(|load| format!(", other work: load average {load:.1}"));
     format!(
-        "{} {}, {cores} cores, {}, {build}",
+        "{} {}, {cores} cores, {}, {build}{}",
         std::env::consts::OS,
         std::env::consts::ARCH,
-        model.unwrap_or("unknown processor")
+        model.unwrap_or("unknown processor"),
+        busy.unwrap_or_default()
     )
 }

@@ -44,14 +44,18 @@ pub fn launch(device: &Arc<dyn Device>, load: Load) -> Result<Session, Error> {
     let spec = Spec::new(Geometry::new(SLOTS).groups(1))
         .producers(load.producers)
         .body(load.body)
-        .telemetry(load.telemetry)
-        .handler(add()?, |slot| {
-            let (by, at) = (slot.arg(0), slot.arg(1));
-            let old = slot.atomic_add(at, by);
-            slot.finish(old);
-        });
-    let spec = Spec { placement: load.placement, ..spec };
+        .telemetry(load.telemetry);
+    let spec = Spec { placement: load.placement, ..adds(spec)? };
     Ok(Session::launch(device, &spec)?)
+}
+
+/// With a handler that adds to a word.
+pub fn adds(spec: Spec) -> Result<Spec, Error> {
+    Ok(spec.handler(add()?, |slot| {
+        let (by, at) = (slot.arg(0), slot.arg(1));
+        let old = slot.atomic_add(at, by);
+        slot.finish(old);
+    }))
 }
 
 /// Adds one to word 0; the other words are there to be carried.

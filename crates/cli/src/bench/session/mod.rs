@@ -3,6 +3,7 @@
 //! One worker runs the tasks everywhere: a group of the kernel here, a thread there. Contenders take turns and the best
 //! stretch of each counts, so that what else the machine does falls on all alike.
 
+mod drain;
 mod feed;
 mod peers;
 mod trip;
@@ -10,7 +11,7 @@ mod trip;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pelton::kernel::{Body, Telemetry};
+use pelton::kernel::{Body, Report, Telemetry};
 use pelton_device::{Device, Placement, open};
 
 use self::feed::{Load, PLAIN};
@@ -20,6 +21,9 @@ use super::echo;
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
+
+/// Items a second that an interpreter of such batches is published with; measured elsewhere, so no row is held against it.
+const PUBLISHED: u32 = 15_500;
 
 /// Slots of every ring and queue.
 const SLOTS: u32 = 4096;
@@ -95,8 +99,27 @@ pub fn run(args: &Args, only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     let device = open(&args.device)?;
     let pace = if args.quick { QUICK } else { FULL };
     let mut rows = feeds(&device, &pace, only, term)?;
-    if "round trip".contains(only) && !stop::pressed() {
-        rows.extend(trips(&device, &pace, term)?);
+    rows.extend(trips(&device, &pace, only, term)?);
+    rows.extend(drains(&device, &pace, only, term)?);
+    Ok(rows)
+}
+
+/// Batches, by size; those whose results come back, against those that are only counted.
+fn drains(device: &Arc<dyn Device>, pace: &Pace, only: &str, term: &Term) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for items in drain::SIZES {
+        let (full, counted) = (format!("drain {items}"), format!("drain {items}, counted only"));
+        if stop::pressed() || !(full.contains(only) || counted.contains(only)) {
+            continue;
+        }
+        if items == drain::SIZES[0] {
+            term.note(format_args!("batches … (a published interpreter on a CPU: {PUBLISHED} items/s)"));
+        }
+        let rate = |report| drain::throughput(device, drain::Load { items, report }, pace.time);
+        let (value, name) = (rate(Report::Full)?, &device.caps().name);
+        rows.push(row(&full, name, "items/s", value, None, None));
+        let against = Some((full, value));
+        rows.push(row(&counted, name, "items/s", rate(Report::Control)?, None, against));
     }
     Ok(rows)
 }
@@ -146,19 +169,26 @@ fn feeds(device: &Arc<dyn Device>, pace: &Pace, only: &str, term: &Term) -> Resu
 }
 
 /// One task there and back, beside a word there and back.
-fn trips(device: &Arc<dyn Device>, pace: &Pace, term: &Term) -> Result<Vec<Row>, Error> {
-    term.note("one task there and back …");
-    let word = echo::spread(&echo::trips(device)?);
-    let name = &device.caps().name;
-    let mut rows = vec![row("round trip of a word", name, "us", word[0], Some(word), None)];
-    for (case, load) in [
+fn trips(device: &Arc<dyn Device>, pace: &Pace, only: &str, term: &Term) -> Result<Vec<Row>, Error> {
+    const WORD: &str = "round trip of a word";
+    let cases = [
         ("round trip", PLAIN),
         ("round trip, fused, no telemetry", Load { body: Body::Fused, telemetry: Telemetry::Off, ..PLAIN }),
         ("round trip, far", Load { placement: Some(Placement::Far), ..PLAIN }),
-    ] {
-        let spread = echo::spread(&trip::times(device, load, pace.rounds)?);
-        let against = Some(("round trip of a word".to_string(), word[0]));
-        rows.push(row(case, name, "us", spread[0], Some(spread), against));
+    ];
+    let wanted = |case: &str| case.contains(only) && !stop::pressed();
+    if !wanted(WORD) && !cases.iter().any(|(case, _)| wanted(case)) {
+        return Ok(Vec::new());
+    }
+    term.note("one task there and back …");
+    let word = echo::spread(&echo::trips(device)?);
+    let name = &device.caps().name;
+    let mut rows = vec![row(WORD, name, "us", word[0], Some(word), None)];
+    for (case, load) in cases {
+        if wanted(case) {
+            let spread = echo::spread(&trip::times(device, load, pace.rounds)?);
+            rows.push(row(case, name, "us", spread[0], Some(spread), Some((WORD.to_string(), word[0]))));
+        }
     }
     Ok(rows)
 }

@@ -1,0 +1,63 @@
+//! Batches that are all there before the kernel starts: items a second, by size.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pelton::kernel::{Report, Telemetry};
+use pelton::{Batch, Drain, Geometry, Spec};
+use pelton_device::Device;
+
+use super::feed;
+use crate::error::Error;
+use crate::stop;
+
+/// Items of a batch, from the least to the most.
+pub const SIZES: [usize; 4] = [256, 4096, 65_536, 1_048_576];
+
+/// How the items of a batch are run.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub items: usize,
+    pub report: Report,
+}
+
+/// Runs a batch again and again for so long; items a second of the best run, from the filled batch to what came back.
+pub fn throughput(device: &Arc<dyn Device>, load: Load, time: Duration) -> Result<f64, Error> {
+    let slots = load.items.next_power_of_two().max(1) as u32;
+    let spec = Spec::new(Geometry::new(slots)).report(load.report).telemetry(Telemetry::Sampled);
+    let mut drain = Drain::new(device, &feed::adds(spec)?)?;
+    let op = feed::add()?;
+    let mut batch = Batch::with_capacity(load.items);
+    (0..load.items as u64).try_for_each(|k| batch.push(0, feed::task(op, k)))?;
+    let (began, mut best, mut runs) = (Instant::now(), f64::INFINITY, 0u64);
+    while (began.elapsed() < time && !stop::pressed()) || runs == 0 {
+        let start = Instant::now();
+        let back = drain.run(&batch)?;
+        best = best.min(start.elapsed().as_secs_f64());
+        if back.statistics().done != load.items as u64 {
+            return Err(Error::Wrong(format!("{} of {} items ran", back.statistics().done, load.items)));
+        }
+        if let Some(outcomes) = back.outcomes() {
+            check(outcomes, runs * load.items as u64)?;
+        }
+        runs += 1;
+    }
+    Ok(load.items as f64 / best)
+}
+
+/// Items return what the word was before: in one run the numbers from where the last run left it, in some order.
+fn check(
+    outcomes: impl ExactSizeIterator<Item = Result<u32, pelton::TaskError>>,
+    before: u64,
+) -> Result<(), Error> {
+    let count = outcomes.len() as u64;
+    let mut sum = 0u64;
+    for outcome in outcomes {
+        // The word wraps; how far a result is from where the run began does not.
+        sum += u64::from(outcome?.wrapping_sub(before as u32));
+    }
+    match sum == count * count.saturating_sub(1) / 2 {
+        true => Ok(()),
+        false => Err(Error::Wrong(format!("the results of {count} items sum to {sum}"))),
+    }
+}
