@@ -6,7 +6,9 @@
 mod compile;
 mod device;
 mod echo;
+mod flood;
 pub mod machine;
+mod mark;
 mod row;
 mod session;
 mod soak;

@@ -1,11 +1,11 @@
 //! Tasks that can be told apart: every argument follows from the task's number, in Rust and in the kernel.
 //!
 //! A number is a producer and a position of 64 bits, which stand in the first two arguments. The other ten are the number
-//! mixed with their place, so a word of another task, or of another lap of the ring, is found out wherever it stands. The
-//! result is the number mixed once more: the host, which knows what it sent where, finds out a line that is whole but
-//! not the one meant.
+//! mixed, plus a step for each place, so a word of another task, or of another lap of the ring, is found out wherever it
+//! stands. The result is the number mixed once more: the host, which knows what it sent where, finds out a line that is
+//! whole but not the one meant. Only the mixing multiplies: the host makes and checks hundreds of millions a second.
 
-use pelton::ir::builder::{Body, Val};
+use pelton::ir::builder::Val;
 use pelton::kernel::{Draft, Slot};
 use pelton::{Handler, Opcode, Region, Task};
 
@@ -27,16 +27,22 @@ pub fn number(producer: u32, position: u64) -> u64 {
     u64::from(producer) << PRODUCER | position & ((1 << PRODUCER) - 1)
 }
 
-/// What all arguments of a task have in common.
 #[inline]
-fn seed(number: u64) -> u32 {
-    (number as u32).wrapping_mul(A) ^ ((number >> 32) as u32).wrapping_mul(B).rotate_left(15)
+fn mix(x: u32) -> u32 {
+    (x ^ x >> 15).wrapping_mul(D)
 }
 
+/// What all arguments of a task have in common. Numbers that differ in one half alone differ here.
 #[inline]
-fn mix(seed: u32, place: u32) -> u32 {
-    let x = seed.wrapping_add(place.wrapping_mul(C));
-    (x ^ x >> 15).wrapping_mul(D)
+fn seed(number: u64) -> u32 {
+    let (low, high) = (number as u32, (number >> 32) as u32);
+    mix(low.wrapping_mul(A) ^ high.wrapping_mul(B).rotate_left(15))
+}
+
+/// The argument at a place.
+#[inline]
+fn word(seed: u32, place: u32) -> u32 {
+    seed.wrapping_add(place.wrapping_mul(C))
 }
 
 /// The task of a number.
@@ -46,7 +52,7 @@ pub fn task(op: Opcode, number: u64) -> Task {
     let args = std::array::from_fn(|k| match k as u32 {
         0 => number as u32,
         1 => (number >> 32) as u32,
-        k => mix(seed, k),
+        k => word(seed, k),
     });
     Task::new(op).args::<12>(args)
 }
@@ -54,18 +60,17 @@ pub fn task(op: Opcode, number: u64) -> Task {
 /// What it must give.
 #[inline]
 pub fn result(number: u64) -> u32 {
-    mix(seed(number), MIXED.end)
+    mix(seed(number))
 }
 
 /// What it adds to the sum.
 #[inline]
 pub fn share(number: u64) -> u32 {
-    mix(seed(number), MIXED.start)
+    word(seed(number), MIXED.start)
 }
 
 /// Mixes in the kernel.
-fn mixed<'b>(f: &'b Body<'b>, seed: Val<'b, u32>, place: u32) -> Val<'b, u32> {
-    let x = seed + f.lit(place.wrapping_mul(C));
+fn mixed<'b>(x: Val<'b, u32>) -> Val<'b, u32> {
     (x ^ (x >> 15)) * D
 }
 
@@ -73,14 +78,14 @@ fn mixed<'b>(f: &'b Body<'b>, seed: Val<'b, u32>, place: u32) -> Val<'b, u32> {
 fn build(slot: Slot<'_>) {
     let f = slot.body();
     let (low, high) = (slot.arg(0), slot.arg(1));
-    let seed = (low * A) ^ f.rotl(high * B, 15);
+    let seed = mixed((low * A) ^ f.rotl(high * B, 15));
     let mut wrong = f.lit(0);
     for place in MIXED {
-        wrong = wrong | (slot.arg(place) ^ mixed(f, seed, place));
+        wrong = wrong | (slot.arg(place) ^ (seed + place.wrapping_mul(C)));
     }
     f.when(wrong.ne(0), || slot.fault(WRONG));
     slot.atomic_add(0, slot.arg(MIXED.start));
-    slot.finish(mixed(f, seed, MIXED.end));
+    slot.finish(mixed(seed));
 }
 
 /// The handler.

@@ -1,0 +1,222 @@
+//! Producers that feed a session as fast as they can or as fast as they are told, a thread each, and look at every result.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pelton::kernel::layout::Layout;
+use pelton::{Deadline, Opcode, Producer, Session, Span, Task};
+
+use super::mark;
+use crate::error::Error;
+use crate::stop;
+
+/// How long a task may take; longer says that it was lost.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the tasks of a flood do.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// Tasks that can be told apart, every word checked on both sides.
+    Mark,
+    /// Adds of 1 to a word of `data`, which give what it was.
+    Add { at: u32 },
+    /// The same task again and again, of which only its end is looked at.
+    Same(Task),
+}
+
+/// What one producer is to send, and where it says how far it is.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// What tasks do.
+    pub work: Work,
+    /// Their opcode.
+    pub op: Opcode,
+    /// Which producer it is.
+    pub producer: u32,
+    /// The number of its first task.
+    pub start: u64,
+    /// How many tasks at most.
+    pub count: u64,
+    /// Tasks at once.
+    pub batch: u32,
+    /// Batches under way at once.
+    pub deep: usize,
+    /// When all producers begin.
+    pub began: Instant,
+    /// How long it sends.
+    pub time: Duration,
+    /// Tasks a second, if it is not to send as fast as it can.
+    pub pace: Option<f64>,
+    /// Tasks of all producers that have ended.
+    pub done: &'a AtomicU64,
+    /// Whether to end early: another has failed, or it has been long enough.
+    pub quit: &'a AtomicBool,
+}
+
+/// What producers have seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Tasks that ended well.
+    pub tasks: u64,
+    /// Of marks what they have added; of adds what they gave.
+    pub sum: u64,
+    /// When the last result was seen.
+    pub took: Duration,
+}
+
+impl Seen {
+    /// Tasks a second.
+    pub fn rate(&self) -> f64 {
+        self.tasks as f64 / self.took.as_secs_f64()
+    }
+
+    fn and(self, other: Seen) -> Seen {
+        Seen {
+            tasks: self.tasks + other.tasks,
+            sum: self.sum.wrapping_add(other.sum),
+            took: self.took.max(other.took),
+        }
+    }
+}
+
+/// Tasks at once, at most so many, and how many such batches fill half of a producer's slots.
+pub fn shape(layout: &Layout, most: u32) -> (u32, usize) {
+    let batch = most.min(layout.slots() / 2).max(1);
+    (batch, (layout.slots() / batch / 2).max(1) as usize * layout.stripes as usize)
+}
+
+/// Runs all producers; `glance` is called over and over meanwhile.
+pub fn all(feeds: Vec<(&mut Producer, Part<'_>)>, mut glance: impl FnMut()) -> Result<Seen, Error> {
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(feeds.len());
+        for (producer, part) in feeds {
+            threads.push(scope.spawn(move || {
+                let seen = feed(producer, &part);
+                part.quit.fetch_or(seen.is_err(), Ordering::Relaxed);
+                seen
+            }));
+        }
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            glance();
+        }
+        threads.into_iter().try_fold(Seen::default(), |all, thread| {
+            let ended = thread.join().unwrap_or_else(|_| Err(Error::Wrong("a producer ended early".into())));
+            Ok(all.and(ended?))
+        })
+    })
+}
+
+/// Sends a producer's part, and checks every result.
+fn feed(producer: &mut Producer, part: &Part<'_>) -> Result<Seen, Error> {
+    let mut open: VecDeque<(u64, Span)> = VecDeque::with_capacity(part.deep);
+    let mut seen = Seen::default();
+    let (mut sent, mut clock) = (0, part.began.elapsed());
+    while sent < part.count && clock < part.time && !stop::pressed() && !part.quit.load(Ordering::Relaxed) {
+        let due = part.pace.is_none_or(|pace| sent as f64 <= clock.as_secs_f64() * pace);
+        if (!due || open.len() == part.deep)
+            && let Some((first, span)) = open.pop_front()
+        {
+            settle(part, first, span, &mut seen)?;
+        }
+        if due {
+            let batch = u64::from(part.batch).min(part.count - sent);
+            open.push_back((part.start + sent, submit(producer, part, part.start + sent, batch as u32)?));
+            sent += batch;
+        } else if open.is_empty() {
+            std::hint::spin_loop();
+        }
+        clock = part.began.elapsed();
+    }
+    open.into_iter().try_for_each(|(first, span)| settle(part, first, span, &mut seen))?;
+    Ok(Seen { took: part.began.elapsed(), ..seen })
+}
+
+fn submit(producer: &mut Producer, part: &Part<'_>, from: u64, count: u32) -> Result<Span, Error> {
+    let Part { op, producer: who, .. } = *part;
+    let number = move |k: u32| from + u64::from(k);
+    Ok(match part.work {
+        Work::Mark => {
+            producer.submit_all((0..count).map(|k| mark::task(op, mark::number(who, number(k)))))?
+        }
+        Work::Add { at } => producer.submit_all((0..count).map(|k| add(op, at, number(k))))?,
+        Work::Same(task) => producer.submit_all((0..count).map(|_| task))?,
+    })
+}
+
+/// Adds 1 to a word; the other arguments are there to be carried.
+#[inline]
+pub fn add(op: Opcode, at: u32, number: u64) -> Task {
+    let (low, high) = (number as u32, (number >> 32) as u32);
+    Task::new(op).args([1, at, low, high, !low, !high, low, high, !low, !high, low, high])
+}
+
+/// Waits for a batch, and looks at every record of it.
+fn settle(part: &Part<'_>, first: u64, mut span: Span, seen: &mut Seen) -> Result<(), Error> {
+    let ends = span.wait(Deadline::after(PATIENCE))?;
+    if ends.done as usize != span.len() {
+        return Err(wrong(part, first, &span));
+    }
+    match part.work {
+        Work::Mark => {
+            // One look at the end instead of one a task.
+            let (mut differ, mut sum) = (0, 0u32);
+            for (position, result) in (first..).zip(span.results()) {
+                let number = mark::number(part.producer, position);
+                differ |= result.unwrap_or(0) ^ mark::result(number);
+                sum = sum.wrapping_add(mark::share(number));
+            }
+            if differ != 0 {
+                return Err(wrong(part, first, &span));
+            }
+            seen.sum = seen.sum.wrapping_add(sum.into());
+        }
+        Work::Add { .. } => {
+            let sum = span.results().fold(0u64, |sum, result| sum + u64::from(result.unwrap_or(0)));
+            seen.sum = seen.sum.wrapping_add(sum);
+        }
+        Work::Same(_) => {}
+    }
+    seen.tasks += span.len() as u64;
+    part.done.fetch_add(span.len() as u64, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Names the first task of a batch that is not as it must be.
+#[cold]
+fn wrong(part: &Part<'_>, first: u64, span: &Span) -> Error {
+    for (position, result) in (first..).zip(span.results()) {
+        let wanted = mark::result(mark::number(part.producer, position));
+        let what = match (result, part.work) {
+            (Err(why), _) => why.to_string(),
+            (Ok(result), Work::Mark) if result != wanted => format!("gave {result:#x}, not {wanted:#x}"),
+            (Ok(_), _) => continue,
+        };
+        return Error::Wrong(format!("task {position} of producer {}: {what}", part.producer));
+    }
+    Error::Wrong(format!("producer {} has lost results", part.producer))
+}
+
+/// Holds what tasks have done to `data` against what producers have seen. The session must be at rest, and new before.
+pub fn check(session: &Session, work: Work, seen: &Seen) -> Result<(), Error> {
+    let word =
+        |at: u32| -> Result<u32, Error> { Ok(session.view::<u32>(0, "data")?.read(at as usize, 1)?[0]) };
+    let (found, wanted) = match work {
+        Work::Mark => (word(0)?, seen.sum as u32),
+        Work::Add { at } => (word(at)?, seen.tasks as u32),
+        Work::Same(_) => return Ok(()),
+    };
+    if found != wanted {
+        return Err(Error::Wrong(format!("the tasks have made {found:#x} of a word, and not {wanted:#x}")));
+    }
+    // Adds give 0, 1, 2, … in some order, and start again after 2^32.
+    let (laps, rest) = (seen.tasks >> 32, seen.tasks & u64::from(u32::MAX));
+    let lap = (u64::from(u32::MAX) << 31).wrapping_mul(laps);
+    let all = lap.wrapping_add(rest * rest.saturating_sub(1) / 2);
+    match work {
+        Work::Add { .. } if seen.sum != all => {
+            Err(Error::Wrong(format!("{} adds gave {} in all, and not {all}", seen.tasks, seen.sum)))
+        }
+        _ => Ok(()),
+    }
+}

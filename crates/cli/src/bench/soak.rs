@@ -1,0 +1,127 @@
+//! A session under load for a long time: every argument checked in the kernel, every result on the host.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pelton::{Geometry, Opcode, Producer, Session, Spec};
+use pelton_device::{Placement, open};
+
+use super::flood::{self, Part, Work};
+use super::{Row, mark};
+use crate::error::Error;
+use crate::stop;
+use crate::term::Term;
+
+/// Tasks at once, at most.
+const BATCH: u32 = 1024;
+/// How often the bar moves.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A session under load for a long time, with every word checked
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to run it on; `pelton devices` lists what there is
+    #[arg(long, short, value_name = "NAME", default_value = "cpu")]
+    device: String,
+
+    /// How many tasks, such as 1e9
+    #[arg(long, value_name = "N", default_value = "1e9", value_parser = amount)]
+    tasks: u64,
+
+    /// Slots of a ring, a power of two
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    slots: u32,
+
+    /// Threads that submit
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    producers: u32,
+
+    /// Where rings lie; what suits the device unless said
+    #[arg(long, value_name = "WHERE", value_enum)]
+    placement: Option<Place>,
+
+    /// Groups of the kernel; what suits the device unless said
+    #[arg(long, value_name = "N")]
+    groups: Option<u32>,
+
+    /// The position that rings start from, to go past an edge such as 4294967296
+    #[arg(long, value_name = "N", default_value = "0", value_parser = amount)]
+    start: u64,
+}
+
+/// Where rings lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Place {
+    /// In memory that groups poll at home
+    Near,
+    /// In host memory that one group polls for all
+    Far,
+}
+
+impl From<Place> for Placement {
+    fn from(place: Place) -> Placement {
+        match place {
+            Place::Near => Placement::Near,
+            Place::Far => Placement::Far,
+        }
+    }
+}
+
+/// A number of tasks, also as 1e9.
+pub fn amount(text: &str) -> Result<u64, String> {
+    let text = text.replace('_', "");
+    match (text.parse::<u64>(), text.parse::<f64>()) {
+        (Ok(n), _) => Ok(n),
+        (_, Ok(x)) if x >= 0.0 && x < 2f64.powi(56) && x.fract() == 0.0 => Ok(x as u64),
+        _ => Err("a whole number, such as 1000000 or 1e6".into()),
+    }
+}
+
+pub fn run(args: &Args, term: &Term) -> Result<Vec<Row>, Error> {
+    stop::word()?;
+    let device = open(&args.device)?;
+    let op = Opcode::user(8).map_err(pelton::Error::from)?;
+    let geometry = Geometry { groups: args.groups, ..Geometry::new(args.slots) };
+    let spec = Spec::new(geometry).producers(args.producers);
+    let handler = mark::handler(op, &spec.regions);
+    let spec = Spec { placement: args.placement.map(Place::into), ..spec.with(handler) };
+    let session = Session::launch_at(&device, &spec, args.start)?;
+    let (batch, deep) = flood::shape(session.layout(), BATCH);
+    let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut producers =
+        (0..args.producers).map(|_| session.producer(0)).collect::<Result<Vec<Producer>, _>>()?;
+    let began = Instant::now();
+    let (each, rest) = (args.tasks / u64::from(args.producers), args.tasks % u64::from(args.producers));
+    let part = |producer: u32| Part {
+        work: Work::Mark,
+        op,
+        producer,
+        start: args.start,
+        count: each + u64::from(u64::from(producer) < rest),
+        batch,
+        deep,
+        began,
+        time: Duration::MAX,
+        pace: None,
+        done: &done,
+        quit: &quit,
+    };
+    let feeds = producers.iter_mut().zip((0..args.producers).map(part)).collect();
+    let bar = term.bar(args.tasks, "{bar:40} {human_pos}/{human_len} tasks, {per_sec}, {eta} left");
+    let seen = flood::all(feeds, || {
+        std::thread::sleep(GLANCE);
+        bar.set_position(done.load(Ordering::Relaxed));
+    });
+    bar.finish_and_clear();
+    let seen = seen?;
+    flood::check(&session, Work::Mark, &seen)?;
+    drop(producers);
+    let left = session.stop()?.total();
+    if left != 0 {
+        return Err(Error::Wrong(format!("{left} tasks were left behind")));
+    }
+    let names = format!("{} tasks, {} slots, producers {}", seen.tasks, args.slots, args.producers);
+    let device = device.caps().name.clone();
+    let (group, metric, value) = ("soak", "tasks/s", seen.rate());
+    Ok(vec![Row { group, case: names, device, metric, value, spread: None, against: None }])
+}
