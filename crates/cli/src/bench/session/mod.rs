@@ -1,11 +1,13 @@
 //! A session beside the queues that programs use today: tasks a second, and one task there and back.
 //!
 //! One worker runs the tasks everywhere: a group of the kernel here, a thread there. Contenders take turns and the best
-//! stretch of each counts, so that what else the machine does falls on all alike.
+//! stretch of each counts, so that what else the machine does falls on all alike. A device with memory of its own has other
+//! limits, and [other cases](remote).
 
 mod drain;
 mod feed;
 mod peers;
+mod remote;
 mod trip;
 
 use std::sync::Arc;
@@ -97,6 +99,9 @@ const QUICK: Pace = Pace { time: Duration::from_millis(50), turns: 2, rounds: 10
 pub fn run(args: &Args, only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     stop::word()?;
     let device = open(&args.device)?;
+    if device.caps().memory_bytes.is_some() {
+        return remote::run(&device, args.quick, only, term);
+    }
     let pace = if args.quick { QUICK } else { FULL };
     let mut rows = feeds(&device, &pace, only, term)?;
     rows.extend(trips(&device, &pace, only, term)?);

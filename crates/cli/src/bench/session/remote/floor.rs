@@ -1,0 +1,88 @@
+//! What the device and the way to it cost without a session: a word there and back, a copy, a launch.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use pelton_device::{Device, Kind, Launch, Placement, Width};
+
+use crate::bench::device::module;
+use crate::bench::echo;
+use crate::error::Error;
+
+/// Words of 64 bits that are copied: 64 MiB.
+const WORDS: usize = 8 << 20;
+/// Bytes of a slot.
+pub const SLOT: f64 = 64.0;
+
+const KERNELS: &str = include_str!("../../kernels/word.pel");
+
+/// Sorted times of a word there and back through memory of this placement, in microseconds.
+pub fn mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Result<Vec<f64>, Error> {
+    let near = place == Placement::Near;
+    let kernel = device.load(&module("word", KERNELS)?, Some(if near { "near" } else { "far" }), 1)?;
+    let ask = device.alloc(if near { Kind::Near } else { Kind::Host }, Width::W64, 8)?;
+    let answer = device.alloc(Kind::Host, Width::W64, 1)?;
+    let launch = Launch { buffers: vec![Some(ask.clone()), Some(answer.clone())], ..Launch::new(1) };
+    let run = kernel.launch(&launch)?;
+    let mapped = || Error::Wrong("memory of the host is not mapped".into());
+    let answer = answer.words64().and_then(<[_]>::first).ok_or_else(mapped)?;
+    let mut times = Vec::with_capacity(rounds as usize);
+    for round in 1..=u64::from(rounds) {
+        let start = Instant::now();
+        if near {
+            ask.put(0, &[round; 8])?;
+            ask.flush();
+        } else {
+            // Pairs with the kernel's acquire.
+            ask.words64().ok_or_else(mapped)?[0].store(round, Ordering::Release);
+        }
+        run.wake();
+        // Acquire pairs with the far kernel's release; near, nothing is read after it.
+        while answer.load(Ordering::Acquire) != round {
+            std::hint::spin_loop();
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    run.stop();
+    run.wait(None)?;
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// Bytes a second of copies from memory of the host that the device reaches to memory of its own, at best.
+pub fn copy(device: &Arc<dyn Device>, turns: u32) -> Result<f64, Error> {
+    let from = device.alloc(Kind::Host, Width::W64, WORDS)?;
+    let to = device.alloc(Kind::Device, Width::W64, WORDS)?;
+    let words: Vec<u64> = (0..WORDS as u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    from.upload(0, &words)?;
+    let mapped = from.words64().unwrap_or(&[]);
+    // SAFETY: an atomic word is laid out as a word, and nobody writes these while they are borrowed: no kernel runs.
+    let source = unsafe { std::slice::from_raw_parts(mapped.as_ptr().cast::<u64>(), mapped.len()) };
+    let mut best = f64::INFINITY;
+    for _ in 0..turns {
+        let start = Instant::now();
+        to.upload(0, source)?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    let mut back = vec![0; WORDS];
+    to.download(0, &mut back)?;
+    match back == words {
+        true => Ok(size_of_val(source) as f64 / best),
+        false => Err(Error::Wrong("a copy is not what was copied".into())),
+    }
+}
+
+/// Percentiles of a launch of a kernel that does nothing and the wait for its end, in microseconds.
+pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<[f64; 3], Error> {
+    let kernel = device.load(&module("nothing", include_str!("../../kernels/nothing.pel"))?, None, 1)?;
+    let launch = Launch::new(1);
+    let mut times = Vec::with_capacity(rounds as usize);
+    for _ in 0..rounds {
+        let start = Instant::now();
+        kernel.launch(&launch)?.wait(None)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(echo::spread(&times))
+}

@@ -1,0 +1,112 @@
+//! How long a session takes to start, to stop and to wake.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pelton::{Deadline, Patience, Producer, Session};
+use pelton_device::{Device, open};
+
+use super::load::{self, Shape};
+use crate::bench::flood;
+use crate::error::Error;
+
+/// How long a session has nothing to do before it is woken.
+const IDLE: Duration = Duration::from_millis(200);
+/// How long a session is fed before it is stopped.
+const FED: Duration = Duration::from_millis(50);
+
+/// Times in milliseconds from launch to the first result.
+pub struct Starts {
+    /// Of a kernel that was never compiled.
+    pub cold: f64,
+    /// Of one that is in the cache on disk.
+    pub cached: f64,
+    /// Of one that is loaded.
+    pub loaded: f64,
+}
+
+/// Starts sessions of a kernel that nobody has had before. A device that is opened anew knows it from the disk alone.
+pub fn starts(device: &Arc<dyn Device>, shape: Shape) -> Result<Starts, Error> {
+    // Its own process is what two runs never have in common for long.
+    let spec = load::spec(shape, 1 + std::process::id())?;
+    let start = |device: &Arc<dyn Device>| -> Result<f64, Error> {
+        let start = Instant::now();
+        let session = Session::launch(device, &spec)?;
+        let mut producer = session.producer(0)?;
+        producer.submit(flood::add(load::op()?, 0, 0))?.wait(Deadline::after(flood::PATIENCE))?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        drop(producer);
+        load::stopped(session)?;
+        Ok(ms)
+    };
+    let cold = start(device)?;
+    let again = open(&device.caps().name)?;
+    // Asking what it can do takes time that is not the session's.
+    again.caps();
+    Ok(Starts { cold, cached: start(&again)?, loaded: start(&again)? })
+}
+
+/// Sorted times of a task that comes after a while without any, in microseconds.
+pub fn wakes(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<f64>, Error> {
+    let session = load::launch(device, shape)?;
+    let mut producer = session.producer(0)?;
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        std::thread::sleep(IDLE);
+        let start = Instant::now();
+        let task = flood::add(load::op()?, 0, round.into());
+        let result = producer.submit(task)?.wait(Deadline::after(flood::PATIENCE))?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+        if result != round {
+            return Err(Error::Wrong(format!("task {round} gave {result}")));
+        }
+    }
+    drop(producer);
+    load::stopped(session)?;
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// Sorted times of a stop while producers feed the session, in milliseconds.
+pub fn stops(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<f64>, Error> {
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let session = load::launch(device, shape)?;
+        let feeders: Vec<_> = load::producers(&session, shape.producers)?
+            .into_iter()
+            .map(|producer| std::thread::spawn(move || feed(producer.patience(Patience::Endless))))
+            .collect();
+        std::thread::sleep(FED);
+        let start = Instant::now();
+        let stopped = session.stop()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let mut fed = 0;
+        for feeder in feeders {
+            fed += feeder.join().map_err(|_| Error::Wrong("a producer ended early".into()))??;
+        }
+        if stopped.forced || fed == 0 {
+            return Err(Error::Wrong(format!("the kernel did not stop in time after {fed} batches")));
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// Feeds a session until it ends; how many batches.
+fn feed(mut producer: Producer) -> Result<u64, Error> {
+    let op = load::op()?;
+    let mut open = VecDeque::new();
+    let mut fed = 0;
+    while let Ok(span) = producer.submit_all((0..16u32).map(|k| flood::add(op, 0, k.into()))) {
+        open.push_back(span);
+        fed += 1;
+        if open.len() == 32
+            && let Some(mut span) = open.pop_front()
+        {
+            // The session ends while it is waited for; that is what is measured.
+            let _ = span.wait(Deadline::after(flood::PATIENCE));
+        }
+    }
+    Ok(fed)
+}

@@ -1,0 +1,194 @@
+//! Sessions of these benchmarks, fed as fast as they can be: tasks a second, and one task's way beside them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pelton::kernel::{Body, Draft, Visible};
+use pelton::protocol::packed::Packed;
+use pelton::{Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
+use pelton_device::{Device, Placement};
+
+use crate::bench::flood::{self, Part, Seen, Work};
+use crate::bench::mark;
+use crate::error::Error;
+use crate::stop;
+
+/// Slots of a ring.
+pub const SLOTS: u32 = 1 << 16;
+/// The most producers.
+pub const PRODUCERS: u32 = 8;
+/// Tasks at once: as many as a far ring takes well, and as a stripe of a near one has.
+const FAR: u32 = 1024;
+const NEAR: u32 = 128;
+/// Producers that load a session while another waits for single tasks, and what they send at once.
+const LOADERS: u32 = 4;
+const BURST: u32 = 128;
+/// How long a load runs before single tasks are timed.
+const RAMP: Duration = Duration::from_millis(20);
+
+/// What kernel a session has.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Where its rings lie.
+    pub place: Placement,
+    /// Whether it chooses among handlers.
+    pub body: Body,
+    /// What of a task others may look at.
+    pub visible: Visible,
+    /// Whether its handler checks every word, or adds alone.
+    pub mark: bool,
+    /// How many rings it has.
+    pub producers: u32,
+}
+
+impl Shape {
+    /// A kernel that chooses among handlers and shows what they wrote.
+    pub fn new(place: Placement) -> Self {
+        let (body, visible) = (Body::Dispatch, Visible::Memory);
+        Shape { place, body, visible, mark: false, producers: PRODUCERS }
+    }
+}
+
+/// The opcode of the handler.
+pub fn op() -> Result<Opcode, Error> {
+    Ok(Opcode::user(8).map_err(pelton::Error::from)?)
+}
+
+/// The kernel of a shape. A number that nobody uses makes it unlike others.
+pub fn spec(shape: Shape, number: u32) -> Result<Spec, Error> {
+    let spec =
+        Spec::new(Geometry::new(SLOTS)).producers(shape.producers).body(shape.body).placement(shape.place);
+    let handler = match shape.mark {
+        true => mark::handler(op()?, &spec.regions),
+        false => Draft::new(op()?).name("add").regions(&spec.regions).build(|slot| {
+            let f = slot.body();
+            let (by, at) = (slot.arg(0), slot.arg(1));
+            // Nobody asks for so much.
+            f.when(by.eq(u32::MAX - number), || slot.fault(0x100));
+            let old = slot.atomic_add(at, by);
+            slot.finish(old);
+        }),
+    };
+    Ok(spec.with(handler.visible(shape.visible)))
+}
+
+/// A session of a shape.
+pub fn launch(device: &Arc<dyn Device>, shape: Shape) -> Result<Session, Error> {
+    Ok(Session::launch(device, &spec(shape, 0)?)?)
+}
+
+/// Producers of a session.
+pub fn producers(session: &Session, count: u32) -> Result<Vec<Producer>, Error> {
+    Ok((0..count).map(|_| session.producer(0)).collect::<Result<_, _>>()?)
+}
+
+/// Feeds a new session for so long; tasks a second. Results, their sum and what was written are checked.
+pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Duration) -> Result<f64, Error> {
+    let session = launch(device, shape)?;
+    let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut all = producers(&session, shape.producers)?;
+    let most = if shape.place == Placement::Near { NEAR } else { FAR };
+    let part = part(&session, work, most, time, (&done, &quit))?;
+    let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, Part { producer, ..part }));
+    let seen = flood::all(feeds.collect(), || std::thread::sleep(Duration::from_millis(1)))?;
+    flood::check(&session, work, &seen)?;
+    if let Work::Same(task) = work {
+        inner(&session, task, &seen)?;
+    }
+    drop(all);
+    stopped(session)?;
+    Ok(seen.rate())
+}
+
+/// Stops a session that must have nothing left.
+pub fn stopped(session: Session) -> Result<(), Error> {
+    match session.stop()?.total() {
+        0 => Ok(()),
+        left => Err(Error::Wrong(format!("{left} tasks were left behind"))),
+    }
+}
+
+fn part<'a>(
+    session: &Session,
+    work: Work,
+    most: u32,
+    time: Duration,
+    (done, quit): (&'a AtomicU64, &'a AtomicBool),
+) -> Result<Part<'a>, Error> {
+    let (batch, deep) = flood::shape(session.layout(), most);
+    let (op, began, count) = (op()?, Instant::now(), u64::MAX);
+    Ok(Part { work, op, producer: 0, start: 0, count, batch, deep, began, time, pace: None, done, quit })
+}
+
+/// A packed slot with as many operations as fit.
+pub fn packed(op: Opcode, args: &[u32]) -> Result<(Task, u32), Error> {
+    let mut packed = Packed::new();
+    while packed.push(op, args).is_ok() {}
+    let task = Task::try_from(&packed).map_err(pelton::Error::from)?;
+    Ok((task, packed.len() as u32))
+}
+
+/// Holds the operations that the kernel counted in packed slots against what was sent.
+fn inner(session: &Session, task: Task, seen: &Seen) -> Result<(), Error> {
+    // The kernel counts a slot right after its record, at the latest.
+    std::thread::sleep(Duration::from_millis(10));
+    let each = u64::from(task.args[0] & 0xff);
+    let name = Opcode::wire((task.args[0] >> 16) & 0xff).to_string();
+    let count = session.snapshot()?.opcodes.iter().find(|count| count.name == name).map_or(0, |c| c.count);
+    match count == seen.tasks * each {
+        true => Ok(()),
+        false => Err(Error::Wrong(format!("{} packed slots ran {count} of {name}", seen.tasks))),
+    }
+}
+
+/// Sorted times of single tasks from submit to result, in microseconds. Each result is checked.
+pub fn trips(producer: &mut Producer, rounds: u32) -> Result<Vec<f64>, Error> {
+    let op = op()?;
+    let mut times = Vec::with_capacity(rounds as usize);
+    let deadline = Deadline::after(flood::PATIENCE);
+    for round in 0..rounds {
+        let task = flood::add(op, 0, round.into());
+        let start = Instant::now();
+        let result = producer.submit(task)?.wait(deadline)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+        if result != round {
+            return Err(Error::Wrong(format!("task {round} gave {result}")));
+        }
+        if stop::pressed() {
+            break;
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// The same while others send so many tasks a second in all; and how many they did.
+pub fn loaded(
+    device: &Arc<dyn Device>,
+    shape: Shape,
+    rate: f64,
+    rounds: u32,
+) -> Result<(Vec<f64>, f64), Error> {
+    let session = launch(device, shape)?;
+    let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut prober = session.producer(0)?;
+    let mut all = producers(&session, LOADERS)?;
+    let work = Work::Add { at: 1 };
+    let part = part(&session, work, BURST, flood::PATIENCE, (&done, &quit))?;
+    let pace = Some(rate / f64::from(LOADERS));
+    let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, Part { producer, pace, ..part }));
+    let mut times = None;
+    let seen = flood::all(feeds.collect(), || {
+        std::thread::sleep(RAMP);
+        if times.is_none() {
+            times = Some(trips(&mut prober, rounds));
+            quit.store(true, Ordering::Relaxed);
+        }
+    })?;
+    let times = times.unwrap_or_else(|| Err(Error::Wrong("the load ended early".into())))?;
+    flood::check(&session, work, &seen)?;
+    drop((all, prober));
+    stopped(session)?;
+    Ok((times, seen.rate()))
+}
