@@ -9,7 +9,7 @@ use pelton_ir::module::Module;
 
 use super::core::{Core, Memories, Stripe};
 use crate::error::Error;
-use crate::kernel::{Assembled, Layout, Lifetime, Refused, Spec, Tenant, assemble};
+use crate::kernel::{Assembled, Geometry, Layout, Lifetime, Refused, Spec, Tenant, assemble};
 use crate::protocol::control;
 use crate::ring::{Home, Ring};
 
@@ -39,7 +39,10 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
         return Ok((made, kernel));
     }
     let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
-    let smaller = Spec { geometry: spec.geometry.clone().groups(workers), ..spec.clone() };
+    // Groups that are asked for by number do not share a ring's slots out, and these must: they have what they have.
+    let (slots, window) = (made.layout.slots(), made.layout.window);
+    let geometry = Geometry { slots, window, ..spec.geometry.clone().groups(workers) };
+    let smaller = Spec { geometry, ..spec.clone() };
     let made = assemble(&smaller, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
     Ok((made, kernel))
