@@ -83,8 +83,8 @@ pub fn producers(session: &Session, count: u32) -> Result<Vec<Producer>, Error> 
     Ok((0..count).map(|_| session.producer(0)).collect::<Result<_, _>>()?)
 }
 
-/// Feeds a new session for so long; tasks a second. Results, their sum and what was written are checked.
-pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Duration) -> Result<f64, Error> {
+/// Feeds a new session for so long. Results, their sum and what was written are checked.
+pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Duration) -> Result<Seen, Error> {
     let session = launch(device, shape)?;
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut all = producers(&session, shape.producers)?;
@@ -98,7 +98,7 @@ pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Durat
     }
     drop(all);
     stopped(session)?;
-    Ok(seen.rate())
+    Ok(seen)
 }
 
 /// Stops a session that must have nothing left.

@@ -20,6 +20,7 @@ use super::row;
 use crate::bench::Row;
 use crate::bench::echo::spread;
 use crate::bench::flood::Work;
+use crate::bench::row::show;
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
@@ -65,19 +66,27 @@ pub fn run(device: &Arc<dyn Device>, quick: bool, only: &str, term: &Term) -> Re
         }
     }
     term.note("a node of a graph is left out: devices have no graphs");
-    let boxes = bench.floors(&places)?;
-    for ((place, name), mailbox) in places.iter().zip(boxes) {
-        let load = bench.sustained(*place, name)?;
-        bench.trips(*place, name, &mailbox, load)?;
-        bench.life(*place, name, &mailbox)?;
-    }
-    bench.packed()?;
-    bench.drains()?;
+    let ended = bench.all(&places);
     bench.rows.retain(|row| row.case.contains(only));
-    Ok(bench.rows)
+    if ended.is_err() {
+        // What came before is worth having.
+        show(&bench.rows, None, term)?;
+    }
+    ended.map(|()| bench.rows)
 }
 
 impl Bench<'_> {
+    fn all(&mut self, places: &[(Placement, &str)]) -> Result<(), Error> {
+        let boxes = self.floors(places)?;
+        for ((place, name), mailbox) in places.iter().zip(boxes) {
+            let most = self.sustained(*place, name)?;
+            self.trips(*place, name, &mailbox, most)?;
+            self.life(*place, name, &mailbox)?;
+        }
+        self.packed()?;
+        self.drains()
+    }
+
     /// Whether a case is to be measured.
     fn wants(&self, case: &str) -> bool {
         case.contains(self.only) && !stop::pressed()
@@ -140,9 +149,12 @@ impl Bench<'_> {
                 }
                 self.begin(&case);
                 let shape = Shape { mark, producers, ..Shape::new(place) };
-                let rate = load::sustained(self.device, shape, work, self.pace.time)?;
-                self.push(&case, "slots/s", rate, self.copied());
-                last = Some(rate).filter(|_| producers == PRODUCERS && !mark);
+                let seen = load::sustained(self.device, shape, work, self.pace.time)?;
+                self.push(&case, "slots/s", seen.rate(), self.copied());
+                // Producers that never wait are the limit themselves.
+                let waited = seen.waited.as_secs_f64() / seen.took.as_secs_f64() / f64::from(producers);
+                self.push(&format!("{case}, waiting"), "% time", waited * 100.0, None);
+                last = Some(seen.rate()).filter(|_| producers == PRODUCERS && !mark);
             }
         }
         Ok(last)
@@ -224,16 +236,16 @@ impl Bench<'_> {
             let case = format!("far, packed, {each} of {op}");
             if self.wants(&case) {
                 self.begin(&case);
-                let rate = load::sustained(self.device, shape, Work::Same(task), self.pace.time)?;
-                self.push(&case, "ops/s", rate * f64::from(each), single.clone());
+                let seen = load::sustained(self.device, shape, Work::Same(task), self.pace.time)?;
+                self.push(&case, "ops/s", seen.rate() * f64::from(each), single.clone());
             }
         }
         let case = format!("far, producers {PRODUCERS}, fused, adds");
         if self.wants(&case) {
             self.begin(&case);
             let shape = Shape { body: Body::Fused, ..shape };
-            let rate = load::sustained(self.device, shape, Work::Add { at: 0 }, self.pace.time)?;
-            self.push(&case, "slots/s", rate, self.copied());
+            let seen = load::sustained(self.device, shape, Work::Add { at: 0 }, self.pace.time)?;
+            self.push(&case, "slots/s", seen.rate(), self.copied());
         }
         Ok(())
     }
