@@ -1,21 +1,32 @@
 //! Lines with a wrong bit, as a torn or stale write would leave them: for tests of what a kernel makes of them.
 
+use pelton_device::View64;
+
 use super::core::Stripe;
-use super::producer::Producer;
+use super::producer::{Producer, Put};
 use super::ticket::Ticket;
 use crate::error::SubmitError;
 use crate::protocol::slot::{self, generation};
-use crate::ring::Lines;
+use crate::ring::{Home, Lines, Ring};
 use crate::task::Task;
 
 impl Producer {
     /// Submits a task whose line has one wrong bit of its 512; bit 0 is the lowest of word 0.
     pub fn submit_torn(&mut self, task: Task, bit: u32) -> Result<Ticket, SubmitError> {
-        self.submit_with(task, |ring, position, task| {
-            let mut line = slot::live(generation(position, ring.log2), task.op, task.priority, &task.args);
-            flip(&mut line, bit);
-            ring.lines.put(ring.slot(position), &line);
-        })
+        self.submit_with(task, Torn { bit })
+    }
+}
+
+/// Lines with one wrong bit.
+struct Torn {
+    bit: u32,
+}
+
+impl Put for Torn {
+    fn put(&self, ring: &Ring<Home, View64>, position: u64, task: &Task) {
+        let mut line = slot::live(generation(position, ring.log2), task.op, task.priority, &task.args);
+        flip(&mut line, self.bit);
+        ring.lines.put(ring.slot(position), &line);
     }
 }
 

@@ -27,6 +27,23 @@ struct Side {
     seen: u64,
 }
 
+/// Who writes the line of a task.
+pub(super) trait Put {
+    fn put(&self, ring: &Ring<Home, View64>, position: u64, task: &Task);
+}
+
+/// Lines as they must be.
+pub(super) struct Whole;
+
+impl Put for Whole {
+    // A task that goes through memory on its way is read back in other pieces than it was written in. Such a read waits for
+    // all stores before it, those to the ring among them, which are slow.
+    #[inline(always)]
+    fn put(&self, ring: &Ring<Home, View64>, position: u64, task: &Task) {
+        ring.publish(position, task);
+    }
+}
+
 /// How long a producer waits for room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Patience {
@@ -89,16 +106,12 @@ impl Producer {
     /// Submits a task.
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
-        self.submit_with(task, |ring, at, task| ring.publish(at, task))
+        self.submit_with(task, Whole)
     }
 
     /// Submits a task, whose line is written by `put`.
     #[inline]
-    pub(super) fn submit_with(
-        &mut self,
-        task: Task,
-        put: impl Fn(&Ring<Home, View64>, u64, &Task),
-    ) -> Result<Ticket, SubmitError> {
+    pub(super) fn submit_with(&mut self, task: Task, put: impl Put) -> Result<Ticket, SubmitError> {
         let (stripe, first, stamp) = self.publish(std::iter::once(task), put)?;
         Ok(Ticket::new(&self.core, stripe, first, stamp))
     }
@@ -111,7 +124,7 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let count = tasks.len();
-        let (stripe, first, stamp) = self.publish(tasks, |ring, at, task| ring.publish(at, task))?;
+        let (stripe, first, stamp) = self.publish(tasks, Whole)?;
         Ok(Span::new(&self.core, stripe, first, count as u32, stamp))
     }
 
@@ -121,7 +134,7 @@ impl Producer {
     fn publish(
         &mut self,
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
-        put: impl Fn(&Ring<Home, View64>, u64, &Task),
+        put: impl Put,
     ) -> Result<(u32, u64, u64), SubmitError> {
         let wanted = tasks.len() as u64;
         let (level, fence) = self.level(tasks.clone())?;
@@ -137,10 +150,10 @@ impl Producer {
             let head = side.tail;
             side.tail += 1;
             for task in tasks.by_ref().take(CHUNK - 1) {
-                put(&to.ring, side.tail, &task);
+                put.put(&to.ring, side.tail, &task);
                 side.tail += 1;
             }
-            put(&to.ring, head, &task);
+            put.put(&to.ring, head, &task);
         }
         to.ring.commit(side.tail);
         // Pairs with the acquire of whoever looks through what is published.
