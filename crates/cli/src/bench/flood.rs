@@ -137,6 +137,7 @@ fn feed(producer: &mut Producer, part: &Part<'_>) -> Result<Seen, Error> {
     Ok(Seen { took: part.began.elapsed(), ..seen })
 }
 
+#[inline]
 fn submit(producer: &mut Producer, part: &Part<'_>, from: u64, count: u32) -> Result<Span, Error> {
     let Part { op, producer: who, .. } = *part;
     let number = move |k: u32| from + u64::from(k);
@@ -167,8 +168,10 @@ fn settle(part: &Part<'_>, first: u64, mut span: Span, seen: &mut Seen) -> Resul
     let (mut well, mut differ, mut sum) = (0, 0, 0u64);
     match part.work {
         Work::Mark => {
-            for (position, result) in (first..).zip(span.results()) {
+            let mut position = first;
+            for result in span.results() {
                 let number = mark::number(part.producer, position);
+                position += 1;
                 well += usize::from(result.is_ok());
                 differ |= result.unwrap_or(0) ^ mark::result(number);
                 sum = sum.wrapping_add(mark::share(number).into());
