@@ -45,7 +45,9 @@ Examples:
   pelton bench device
   pelton bench echo --json rows.jsonl
   pelton bench session --device cpu --quick
+  pelton bench session --device cuda --json rows.jsonl
   pelton bench soak --tasks 1e8 --start 4294900000
+  pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench device --only hash")]
 pub struct Args {
     /// What to measure
