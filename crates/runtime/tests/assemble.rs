@@ -1,9 +1,11 @@
 //! What `assemble` makes and what it refuses.
 
-use pelton::kernel::{Body, Claim, Draft, Geometry, Lifetime, Spec, Width, assemble};
+use pelton::kernel::{
+    Body, Claim, Draft, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, Width, assemble,
+};
 use pelton::protocol::Opcode;
 use pelton_device::{Placement, open};
-use pelton_ir::types::Type;
+use pelton_ir::types::{Access, Type};
 
 fn add() -> Opcode {
     Opcode::user(8).unwrap()
@@ -64,4 +66,67 @@ fn fused_has_no_switch() {
     let spec = Spec::default().body(Body::Fused).handler(add(), |slot| slot.finish(slot.arg(0)));
     let made = assemble(&spec, device.caps()).unwrap();
     assert!(!made.module.to_string().contains("switch"), "{}", &*made.module);
+}
+
+/// What `assemble` says of a spec for the CPU.
+fn refusal(spec: Spec) -> String {
+    let device = open("cpu").unwrap();
+    assemble(&spec, device.caps()).expect_err("it is refused").to_string()
+}
+
+/// A handler from text for opcode 8.
+fn text(buffers: &str, body: &str) -> Spec {
+    let source = format!("{buffers}\nfn it() -> u32 {{\n{body}\n}}\n");
+    Spec::default().with(Handler::text(add(), "it", &source))
+}
+
+#[test]
+fn impossible_pairs_are_refused_by_name() {
+    let one = |spec: Spec| spec.handler(add(), |slot| slot.finish(slot.arg(0)));
+    assert!(refusal(Spec::default().io(Io::Polled)).contains("io = polled"));
+    assert!(refusal(Spec::default().io(Io::OnMiss)).contains("io = on_miss"));
+    assert!(refusal(Spec::default().body(Body::Fused)).contains("body = fused"));
+    assert!(refusal(one(one(Spec::default()))).contains("another handler has the opcode"));
+    let reserved = Spec::default().handler(Opcode::PRINTF, |slot| slot.finish(0));
+    assert!(refusal(reserved).contains("reserved"));
+    assert!(refusal(Spec::new(Geometry::new(100))).contains("power of two"));
+    assert!(refusal(Spec::default().producers(0)).contains("no producers"));
+    assert!(refusal(Spec::default().tenant(Tenant::new(29))).contains("below 29"));
+    assert!(refusal(Spec::default().share(0)).contains("share"));
+    assert!(refusal(Spec::default().format("{} {} {}")).contains("format 1"));
+    let shared = Region { access: Access::ReadWrite, ..Region::shared("table", Type::U32, 4) };
+    assert!(refusal(Spec::default().region(shared)).contains("only be read"));
+    assert!(refusal(Spec::default().region(Region::new("arg", Type::U32, 4))).contains("taken"));
+    let near = Spec::default().lifetime(Lifetime::Drain).placement(Placement::Near);
+    assert!(refusal(near).contains("placement = near"));
+}
+
+#[test]
+fn handlers_name_only_what_is_theirs() {
+    let host = text("buffer data: [u32; ?] host read", "  %x = load @data[0]\n  return %x");
+    assert!(refusal(host).contains("host memory"));
+    let other = text("buffer secret: [u32; ?] global read", "  %x = load @secret[0]\n  return %x");
+    assert!(refusal(other).contains("no region of the workspace"));
+    let typed = text("buffer data: [f32; ?] global read", "  return 1");
+    assert!(refusal(typed).contains("[u32; ?]"));
+    let barrier = text("", "  barrier\n  return 1");
+    assert!(refusal(barrier).contains("group-wide"));
+    let waits = text("", "  backoff 5\n  return 1");
+    assert!(refusal(waits).contains("waits"));
+    let gives = Spec::default().with(Handler::text(add(), "it", "fn it() {\n}\n"));
+    assert!(refusal(gives).contains("gives a u32"));
+    let wrong = text("", "  %x = lod @data[0]\n  return %x");
+    assert!(refusal(wrong).contains("error"));
+    let unknown = Spec::default().handler(add(), |slot| {
+        let f = slot.body();
+        slot.finish(f.load(slot.region::<u32>("nowhere").at(0)));
+    });
+    assert!(refusal(unknown).contains("\"nowhere\""));
+    let reads = Spec::default().region(Region::shared("table", Type::U32, 4));
+    let writes = reads.with(Handler::text(
+        add(),
+        "it",
+        "buffer table: [u32; ?] global read_write\nfn it() -> u32 {\n  store @table[0], 1\n  return 1\n}\n",
+    ));
+    assert!(refusal(writes).contains("only read"));
 }
