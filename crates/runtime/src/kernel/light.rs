@@ -16,6 +16,9 @@ use crate::protocol::{Code, Opcode, Status, control, slot};
 /// The bit above the status that says that others may look at what the task wrote.
 const SEEN: u32 = 1 << slot::GENERATION_SHIFT;
 
+/// About so many tasks are run by the lane that finds them; more are worth a group.
+pub(super) const FEW: u64 = 4;
+
 /// What became of a line.
 pub(super) mod took {
     /// It is not the one expected, or not whole.
@@ -110,4 +113,12 @@ fn finish<'b>(f: &'b Body<'b>, kit: &Kit<'_>, found: Found<'b>, status: U32<'b>,
         }
     }
     f.lit(took::IT)
+}
+
+/// A line that should be there and is not whole may have been read too early; one that is not whole the next time either is counted.
+pub(super) fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) {
+    let suspect = kit.shared.suspect.at(ring);
+    let before = f.load(suspect);
+    f.when(before.eq(1), || kit.add(f, f.lit(control::CHECKS)));
+    f.store(suspect, f.min(before + 1, 2));
 }

@@ -14,15 +14,13 @@ use pelton_ir::types::{Order, Scope};
 use super::claim;
 use super::far::{claimed, tail};
 use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
-use super::light::{Found, Light, took};
+use super::light::{FEW, Found, Light, doubt, took};
 use super::line;
 use super::window::Runner;
 use crate::protocol::control;
 
 /// How many times one lane looks at the rings before it looks at the control words again.
 const ROUNDS: u32 = 64;
-/// So many tasks or fewer are run here.
-const FEW: u64 = 4;
 /// How long the clerk rests.
 const REST_NS: u32 = 4000;
 
@@ -133,7 +131,10 @@ impl Visit<'_> {
     fn alone<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let at = self.look(f, ring);
         let words = line::read(f, self.run.kit.slots, at.number * LINE);
-        self.decide(f, at, words)
+        let end = self.tail(f, ring);
+        let moved = end.ne(at.head);
+        f.when(moved, || self.moved(f, at, words, end));
+        moved
     }
 
     /// A team looks at a ring; it may be one that is not there. Says whether any team's tail had moved.
@@ -184,13 +185,6 @@ impl Visit<'_> {
         f.atomic_load(Order::Acquire, Scope::System, self.far.tails.at(ring * STRIDE))
     }
 
-    fn decide<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize]) -> Val<'b, bool> {
-        let end = self.tail(f, at.ring);
-        let moved = end.ne(at.head);
-        f.when(moved, || self.moved(f, at, words, end));
-        moved
-    }
-
     /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
     fn moved<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize], end: U64<'b>) {
         let (kit, far) = (self.run.kit, self.far);
@@ -233,12 +227,4 @@ struct Ring<'b> {
     quota: U32<'b>,
     /// Whether everything before the head has ended, and no group has anything to do with it.
     quiet: Val<'b, bool>,
-}
-
-/// A line behind the tail that is not whole was read too early; one that is not whole the next time either is counted.
-pub(super) fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) {
-    let suspect = kit.shared.suspect.at(ring);
-    let before = f.load(suspect);
-    f.when(before.eq(1), || kit.add(f, f.lit(control::CHECKS)));
-    f.store(suspect, f.min(before + 1, 2));
 }

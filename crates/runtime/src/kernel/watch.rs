@@ -7,15 +7,11 @@ use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Kit, LINE, U32};
-use super::light::{Found, Light, took};
+use super::light::{FEW, Found, Light, doubt, took};
 use super::near::stripe;
-use super::route::doubt;
 use super::window::Runner;
 use super::{claim, line};
 use crate::protocol::control;
-
-/// Fewer tasks than this are run by the lane that finds them.
-const FEW: u64 = 4;
 
 /// Writes the watch: whether there is something for the group, and whether something was run. A subgroup calls it together.
 pub(super) fn write(m: &mut Builder, run: Runner<'_>) -> Callee<(), (bool, bool)> {
