@@ -10,8 +10,8 @@ use pelton_ir::types::{Need, Order, Scope};
 
 use super::claim::{self, Credit, NONE};
 use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
+use super::route;
 use super::window::{Runner, Window};
-use super::{route, spec};
 use crate::protocol::control;
 
 /// One in so many groups is taken to be idle when a window is sized.
@@ -145,9 +145,7 @@ fn take<'b>(
 /// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not
 /// be written again, and its slot is the host's as soon as the record is there.
 fn room<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
-    let Some(frontier) = kit.frontier.as_ref().filter(|_| kit.spec.body != spec::Body::Fused) else {
-        return end;
-    };
+    let Some(frontier) = kit.fences() else { return end };
     let slots = u64::from(kit.layout.slots());
     let seen = kit.shared.heads.at(ring);
     let known = f.load(seen) + slots;
