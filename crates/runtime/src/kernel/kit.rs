@@ -18,7 +18,7 @@ pub(super) type U64<'b> = Val<'b, u64>;
 pub(super) const LINE: u32 = (slot::WORDS / 2) as u32;
 
 /// Words between words that different sides or groups write.
-pub(super) const STRIDE: u32 = 16;
+pub(crate) const STRIDE: u32 = 16;
 
 /// Where the slots of a window are read, and how.
 #[derive(Clone, Copy)]
@@ -45,11 +45,12 @@ impl Source {
 
 /// Words that belong to a group.
 pub(super) struct Shared {
-    /// Near: the position of the next task of each ring's own stripe. Far: the frontier of each ring as this group last saw it.
+    /// Of a group of near rings and of the router, the position of each ring's next task; of a group of far rings, the
+    /// frontier of each ring as it last saw it.
     pub heads: Buf<u64>,
     /// Whether the line at the head of a ring has failed its check: 0 no, 1 seen, 2 counted.
     pub suspect: Buf<u32>,
-    /// Each ring's tenant, for the router.
+    /// Each ring's tenant, for whoever polls.
     pub owners: Buf<u32>,
     /// The window in which each level was last served.
     pub served: Buf<u32>,
@@ -289,7 +290,7 @@ impl<'s> Kit<'s> {
 
     /// The number of a stripe's first slot among all slots.
     pub fn base<'b>(&self, stripe: U32<'b>) -> U32<'b> {
-        // Every stripe is below the mask; it says so to whoever checks ranges.
+        // It changes no number; where stripes are a power of two it tells whoever checks ranges that they fit.
         (stripe & (self.layout.padded() - 1)) * self.layout.slots()
     }
 

@@ -171,7 +171,7 @@ impl Layout {
         self.rings.len() as u32 * self.stripes
     }
 
-    /// Stripes that there is room for: a power of two, so that their numbers can be masked.
+    /// The power of two that all numbers of stripes are below.
     pub fn padded(&self) -> u32 {
         self.all().next_power_of_two()
     }

@@ -33,6 +33,7 @@ pub use assemble::{Assembled, assemble};
 pub use builtin::LATER;
 pub use error::Refused;
 pub use handler::{Class, Draft, Handler, Slot, Visible, Width};
+pub(crate) use kit::STRIDE;
 pub use layout::Layout;
 pub use spec::{Body, Claim, Geometry, Io, Lifetime, Report, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};

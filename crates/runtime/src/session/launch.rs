@@ -9,7 +9,7 @@ use pelton_ir::module::Module;
 
 use super::core::{Core, Memories, Stripe};
 use crate::error::Error;
-use crate::kernel::{Assembled, Geometry, Layout, Lifetime, Refused, Spec, Tenant, assemble};
+use crate::kernel::{Assembled, Geometry, Layout, Lifetime, Refused, STRIDE, Spec, Tenant, assemble};
 use crate::protocol::control;
 use crate::ring::{Home, Ring};
 
@@ -85,14 +85,14 @@ pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, start: u64
     put32("rings", &layout.rings.iter().map(|ring| ring.tenant).collect::<Vec<_>>())?;
     put32("regions", &pieces(layout))?;
     put64("start", &vec![start; layout.all() as usize])?;
-    // A line of sixteen words a ring: tails, claims, frontiers.
-    let lines = |every: usize| -> Vec<u64> {
-        let words = layout.rings.len() * every;
-        (0..words).map(|k| if k % 16 == 0 { start } else { 0 }).collect()
+    // Tails, claims and frontiers have a stride each.
+    let strides = |a_ring: usize| -> Vec<u64> {
+        let words = layout.rings.len() * a_ring * STRIDE as usize;
+        (0..words).map(|k| if k % STRIDE as usize == 0 { start } else { 0 }).collect()
     };
-    put64("tails", &lines(16))?;
-    put64("route", &lines(32))?;
-    put64("front", &lines(16))
+    put64("tails", &strides(1))?;
+    put64("route", &strides(2))?;
+    put64("front", &strides(1))
 }
 
 /// First element and number of elements of every piece, by tenant and column; the last column is the observables.
@@ -129,7 +129,7 @@ fn stripes(layout: &Layout, memories: &Memories, start: u64) -> Result<Vec<Strip
             lines: home.clone(),
             done: done.clone(),
             taken: taken.clone(),
-            tail: tails.clone().map(|tails| (tails, at * 16)),
+            tail: tails.clone().map(|tails| (tails, at * STRIDE as usize)),
             first: at << layout.log2,
             log2: layout.log2,
         },
