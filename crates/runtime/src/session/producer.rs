@@ -129,7 +129,6 @@ impl Producer {
     }
 
     /// Writes tasks to a stripe, and shows them to the kernel. Gives the stripe, the first position, and when.
-    // A task that is passed through memory is stored in small pieces and loaded in large ones, which stalls.
     #[inline(always)]
     fn publish(
         &mut self,
