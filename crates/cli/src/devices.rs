@@ -1,6 +1,6 @@
 //! `pelton devices`: what there is to run on, what it can do, and why something is not there.
 
-use pelton_device::{Caps, DeviceError, Placement, names, open};
+use pelton_device::{Caps, DeviceError, names, open};
 use serde_json::json;
 
 use crate::Status;
@@ -84,11 +84,7 @@ fn rings(caps: &Caps) -> String {
 }
 
 fn placements(caps: &Caps) -> Vec<&'static str> {
-    let word = |placement: &Placement| match placement {
-        Placement::Near => "near",
-        Placement::Far => "far",
-    };
-    caps.placements.iter().map(word).collect()
+    caps.placements.iter().map(|placement| placement.word()).collect()
 }
 
 fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {

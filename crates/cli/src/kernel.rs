@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pelton::Spec;
 use pelton::kernel::{Assembled, TextError, assemble};
-use pelton_device::{Placement, open};
+use pelton_device::open;
 use pelton_ir::text;
 
 use crate::Status;
@@ -48,11 +48,11 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let caps = device.caps();
     let Assembled { module, layout } = assemble(&spec, caps).map_err(pelton::Error::from)?;
     term.text(&text::print(&module))?;
-    let place = if layout.placement == Placement::Near { "near" } else { "far" };
     term.note(format_args!(
-        "for {}: {} {place} rings of {} slots, {} groups of {} lanes",
+        "for {}: {} {} rings of {} slots, {} groups of {} lanes",
         caps.name,
         layout.rings.len(),
+        layout.placement,
         layout.slots(),
         layout.groups,
         layout.lanes,

@@ -9,6 +9,26 @@ pub enum Placement {
     Near,
     /// In host memory that one group polls for all.
     Far,
+    /// In both: some groups poll at home, one of the others polls the host for the rest.
+    Both,
+}
+
+impl Placement {
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Placement::Near => "near",
+            Placement::Far => "far",
+            Placement::Both => "both",
+        }
+    }
+}
+
+/// As one speaks of rings.
+impl std::fmt::Display for Placement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if *self == Placement::Both { "near and far" } else { self.word() })
+    }
 }
 
 /// What a device can do.

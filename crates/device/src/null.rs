@@ -60,7 +60,7 @@ impl Null {
             memory_bytes: None,
             shared_bytes: 1 << 18,
             wakes: true,
-            placements: vec![Placement::Near, Placement::Far],
+            placements: vec![Placement::Near, Placement::Far, Placement::Both],
             why_far: None,
             async_copies: false,
         };

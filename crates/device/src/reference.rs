@@ -46,7 +46,7 @@ impl Reference {
             memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             wakes: true,
-            placements: vec![Placement::Near, Placement::Far],
+            placements: vec![Placement::Near, Placement::Far, Placement::Both],
             why_far: None,
             async_copies: false,
         };

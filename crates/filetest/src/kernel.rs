@@ -7,7 +7,9 @@
 
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
-use pelton::protocol::step::{self, DRAIN, FAR, FENCES, LANE, LANES, LOCAL, NEAR, REMOTE, Step, WATCH};
+use pelton::protocol::step::{
+    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, Step, WATCH,
+};
 use pelton_device::{Caps, Placement, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
@@ -34,9 +36,9 @@ impl Command for Kernel {
     }
 
     fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
-        let Wanted { spec, caps, shape } = wanted(context.args)?;
+        let Wanted { spec, caps, shapes } = wanted(context.args)?;
         let found = accesses(&spec, &caps)?;
-        let rows: Vec<&Step> = step::kernel(shape).collect();
+        let rows: Vec<&Step> = shapes.iter().flat_map(|shape| step::kernel(*shape)).collect();
         held(&rows, &found)?;
         let mut lines: Vec<(String, u32)> = Vec::new();
         let mut ordered = rows.iter().filter(|row| row.orders());
@@ -92,7 +94,11 @@ impl Access {
 
     fn found(module: &Module, node: &Node) -> Option<Access> {
         let (buffer, order, scope) = match node.attr {
-            Attr::Atomic(buffer, order, scope) => (module.buffers[buffer].name.clone(), order, scope),
+            Attr::Atomic(buffer, order, scope) => {
+                // Where each placement has its own, they are alike.
+                let name = &module.buffers[buffer].name;
+                (name.trim_end_matches(".near").trim_end_matches(".far").into(), order, scope)
+            }
             Attr::Fence(order, scope) => (String::new(), order, scope),
             _ => return None,
         };
@@ -135,8 +141,8 @@ pub struct Wanted {
     pub spec: Spec,
     /// The device that it is for.
     pub caps: Caps,
-    /// Its shape in the table of steps.
-    pub shape: u16,
+    /// Its shape in the table of steps; that of near rings, then that of far ones, where there are both.
+    pub shapes: Vec<u16>,
 }
 
 /// What the arguments of a `test kernel` line ask for.
@@ -149,6 +155,7 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
         (spec, shape) = match &**arg {
             "near" => (spec.placement(Placement::Near), shape | NEAR),
             "far" => (spec.placement(Placement::Far), shape | FAR),
+            "both" => (spec.placement(Placement::Both), shape | NEAR | FAR),
             "drain" => (spec.lifetime(Lifetime::Drain), shape | DRAIN),
             "priority" => (spec.claim(Claim::PRIORITY), shape),
             "fused" => (alone(spec), shape & !FENCES),
@@ -161,12 +168,13 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
             }
             "remote" => {
                 caps.memory_bytes = Some(1 << 30);
-                (spec, shape & !LOCAL | REMOTE)
+                (spec, shape & !LOCAL)
             }
             word => {
                 let words = [
                     "near",
                     "far",
+                    "both",
                     "drain",
                     "priority",
                     "fused",
@@ -181,7 +189,21 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
             }
         };
     }
-    Ok(Wanted { spec, caps, shape })
+    Ok(Wanted { spec, caps, shapes: parts(shape) })
+}
+
+/// The shape of each part of a kernel, in the order of the text.
+fn parts(shape: u16) -> Vec<u16> {
+    let both = shape & NEAR != 0 && shape & FAR != 0;
+    let shape = if both { shape & !LANE | LANES } else { shape };
+    let kept = match (shape & FAR != 0, shape & LOCAL != 0) {
+        (true, _) => KEPT,
+        (false, true) => OWN,
+        (false, false) => KEPT | CLERK,
+    };
+    let part =
+        |kind: u16, more: u16| (shape & kind != 0).then_some(shape & !(NEAR | FAR | DRAIN) | kind | more);
+    [part(NEAR, kept), part(FAR, 0), part(DRAIN, 0)].into_iter().flatten().collect()
 }
 
 /// In groups of so many lanes.

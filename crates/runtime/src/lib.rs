@@ -25,7 +25,7 @@ pub use kernel::{Claim, Geometry, Handler, Region, Spec, Tenant, TenantId};
 pub use pelton_device as device;
 pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};
-pub use session::{Patience, Producer, Session, Span, Ticket};
+pub use session::{Aim, Patience, Producer, Session, Span, Ticket};
 pub use task::Task;
 pub use telemetry::Snapshot;
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use pelton::device::{Device, Placement, open};
 use pelton::kernel::Lifetime;
-use pelton::{Claim, Deadline, Geometry, Opcode, Patience, Priority, Session, Spec, Task};
+use pelton::{
+    Aim, Claim, Deadline, Geometry, Opcode, Patience, Priority, Session, Span, Spec, SubmitError, Task,
+    Tenant,
+};
 
 fn devices() -> Vec<Arc<dyn Device>> {
     let here = ["cpu", "reference"].map(|name| open(name).unwrap());
@@ -25,7 +28,7 @@ fn spec() -> Spec {
 
 fn shapes() -> Vec<Spec> {
     let mut all = Vec::new();
-    for placement in [Placement::Near, Placement::Far] {
+    for placement in [Placement::Near, Placement::Far, Placement::Both] {
         for claim in [Claim::Owned, Claim::PRIORITY] {
             for lanes in [1, 8, 64] {
                 let spec = spec().placement(placement).claim(claim);
@@ -120,6 +123,43 @@ impl Device for Remote {
 }
 
 #[test]
+fn an_aim_decides_where_tasks_lie() {
+    for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
+        let spec = spec().placement(Placement::Both);
+        let spec = Spec { geometry: spec.geometry.clone().groups(8), ..spec };
+        // Nothing is run, so what is submitted stays.
+        let session = Session::launch(&device, &spec.clone().tenant(Tenant::new(0).mask(0))).unwrap();
+        let (near, far) = (session.layout().beds[0], session.layout().beds[1]);
+        assert_eq!((near.groups, near.slots(), far.groups, far.slots()), (2, 32, 6, 64));
+        let one = || Task::new(add());
+        let few = |count: u32| (0..count).map(|_| Task::new(add()));
+        let mut producer = session.producer(0).unwrap();
+        let placed = [1, 4, 1, 5].map(|count| producer.submit_all(few(count)).unwrap());
+        let found = placed.each_ref().map(Span::placement);
+        // A few go near while a stripe there is idle; many, and those that would wait, go far.
+        assert_eq!(found, [Placement::Near, Placement::Near, Placement::Far, Placement::Far]);
+        producer = producer.aim(Aim::Throughput);
+        assert_eq!(producer.submit(one()).unwrap().placement(), Placement::Far);
+        producer = producer.aim(Aim::Latency);
+        let span = producer.submit_all(few(28)).unwrap();
+        assert_eq!(span.placement(), Placement::Near);
+        assert_eq!(producer.submit_all(few(33)).unwrap().placement(), Placement::Far);
+        // A fence stands where the tasks are that it follows.
+        let fence = Task::new(Opcode::BATCH_FENCE).args([34]);
+        let far = Err(SubmitError::Fence { count: 34, within: 33 });
+        assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), far);
+        let fence = Task::new(Opcode::BATCH_FENCE).args([33]);
+        assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), Ok(Placement::Far));
+        drop((placed, span, producer));
+        assert_eq!(session.stop().unwrap().total(), 1 + 4 + 1 + 5 + 1 + 28 + 33 + 1);
+        // One group that works cannot do both.
+        let lone = Spec { geometry: spec.geometry.clone().groups(1), ..spec };
+        let refused = Session::launch(&device, &lone).unwrap_err().to_string();
+        assert_eq!(refused, "placement = both: it takes two groups that run tasks");
+    }
+}
+
+#[test]
 fn a_group_keeps_the_control_words_where_host_memory_is_far() {
     for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
         for lanes in [8, 64] {
@@ -128,7 +168,7 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
             let spec = spec().placement(Placement::Near);
             let spec = Spec { geometry: spec.geometry.clone().lanes(lanes).groups(2), ..spec };
             let session = Session::launch(&remote, &spec).unwrap();
-            assert_eq!((session.layout().stripes, session.layout().groups), (2, 3));
+            assert_eq!((session.layout().stripes(), session.layout().groups), (2, 3));
             assert_eq!(session.layout().slots(), 64);
             let mut producer = session.producer(0).unwrap();
             for k in 0..100 {

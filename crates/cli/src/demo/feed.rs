@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use pelton::{Deadline, Patience, Session, Span};
+use pelton::{Aim, Deadline, Patience, Session, Span};
 
 use super::kernel::{FEEDERS, TENANTS};
 use super::tally::Tally;
@@ -66,7 +66,8 @@ impl Load<'_> {
     }
 
     fn spans(&self, feeder: u32) -> Result<Fed, Error> {
-        let mut producer = self.session.producer(tenant(feeder))?.patience(Patience::Endless);
+        let producer = self.session.producer(tenant(feeder))?;
+        let mut producer = producer.patience(Patience::Endless).aim(Aim::Throughput);
         let mut areas: Vec<Area> = (0..AREAS as u32)
             .map(|k| {
                 let number = feeder % FEEDERS * AREAS as u32 + k;

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pelton::Session;
 use pelton::kernel::assemble;
 use pelton::telemetry::Quantiles;
+use pelton::{Aim, Session};
 use pelton_device::{Device, open};
 use pelton_ir::text;
 
@@ -102,7 +102,7 @@ fn demo(args: &Args, device: &Arc<dyn Device>, term: &Term) -> Result<Report, Er
             term.line(line)?;
         }
     }
-    let mut sampler = Sampler { producer: session.producer(0)?, count: 0 };
+    let mut sampler = Sampler { producer: session.producer(0)?.aim(Aim::Latency), count: 0 };
     let idle = sampler.idle()?;
     let (left, done) = (AtomicU64::new(asked), AtomicU64::new(0));
     let load = Load { session: &session, table: &table, left, done, failed: AtomicBool::new(false) };

@@ -6,7 +6,7 @@ use indicatif::HumanCount;
 use pelton::Snapshot;
 use pelton::kernel::Layout;
 use pelton::telemetry::{Count, Quantiles};
-use pelton_device::{Caps, Placement};
+use pelton_device::Caps;
 use serde_json::{Value, json};
 
 use super::feed::ALL;
@@ -41,7 +41,7 @@ pub struct Report {
 
 /// What it runs on, said before it runs.
 pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
-    let placement = if layout.placement == Placement::Near { "near" } else { "far" };
+    let placement = layout.placement;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = ALL as usize + 1;
     let mut lines = vec![

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use pelton::kernel::TenantId;
 use pelton::protocol::log;
-use pelton::{Opcode, Priority, Producer, Session, SubmitError, Task};
+use pelton::{Aim, Opcode, Priority, Producer, Session, SubmitError, Task};
 
 use super::flights::Flights;
 use super::intake::{Halt, Sink, unless_pressed};
@@ -87,7 +87,9 @@ impl<W: Write> Sink for Feed<'_, '_, W> {
         let at = match self.producers.iter().position(|p| p.tenant() == order.tenant) {
             Some(at) => at,
             None => {
-                self.producers.push(self.session.producer(order.tenant).map_err(|error| error.to_string())?);
+                let producer = self.session.producer(order.tenant).map_err(|error| error.to_string())?;
+                // A fence finds the tasks before it where they are, so they all go one way.
+                self.producers.push(producer.aim(Aim::Throughput));
                 self.producers.len() - 1
             }
         };

@@ -115,8 +115,8 @@ impl Device for Cuda {
         self.caps.get_or_init(|| {
             let mut caps = self.context.info.caps();
             match self.bar() {
-                // Far rings take more tasks from many producers, so they stay the first choice.
-                Ok(_) => caps.placements.push(Placement::Near),
+                // Far rings take more tasks from many producers, near ones answer sooner: both is the first choice.
+                Ok(_) => caps.placements = vec![Placement::Both, Placement::Far, Placement::Near],
                 Err(DeviceError::Near { why, .. }) => caps.why_far = Some(why),
                 Err(error) => caps.why_far = Some(error.to_string()),
             }

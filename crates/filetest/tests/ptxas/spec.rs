@@ -20,6 +20,7 @@ pub fn asked(args: &[String]) -> Result<Made, String> {
 pub fn gpu() -> Vec<(&'static str, Spec)> {
     let near = spec().placement(Placement::Near);
     let far = spec().placement(Placement::Far);
+    let both = spec().placement(Placement::Both);
     let drain = spec().lifetime(Lifetime::Drain);
     vec![
         ("near", near.clone()),
@@ -31,6 +32,10 @@ pub fn gpu() -> Vec<(&'static str, Spec)> {
         ("far-wide", far.clone().with(sum())),
         ("far-uncounted", far.clone().telemetry(Telemetry::Off)),
         ("far-fused", fused(far)),
+        ("both", both.clone()),
+        ("both-priority", both.clone().claim(Claim::PRIORITY)),
+        ("both-wide", both.clone().with(sum())),
+        ("both-fused", fused(both)),
         ("drain", drain.clone()),
         ("drain-wide", drain.clone().with(sum())),
         ("drain-fused", fused(drain)),
@@ -57,7 +62,7 @@ fn caps() -> Result<Caps, pelton_device::DeviceError> {
         memory_bytes: Some(1 << 37),
         shared_bytes: 227 << 10,
         wakes: false,
-        placements: vec![Placement::Far, Placement::Near],
+        placements: vec![Placement::Both, Placement::Far, Placement::Near],
         ..open("reference")?.caps().clone()
     })
 }

@@ -258,7 +258,7 @@ impl Drain {
 
     /// The generation of the next pass.
     fn generation(&self) -> u32 {
-        (self.base >> self.layout.log2) as u32
+        (self.base / u64::from(self.layout.slots())) as u32
     }
 
     /// Counts positions from 0 again: what was left there by earlier passes must go.

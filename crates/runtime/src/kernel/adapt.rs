@@ -174,7 +174,12 @@ impl<'b> Task<'b, '_> {
     /// A word of the table of pieces.
     fn piece(self, column: u32, word: u32) -> U32<'b> {
         let columns = self.kit.layout.areas.len() as u32 + 1;
-        self.f.load(self.kit.regions.at(self.tenant * (columns * 2) + (column * 2 + word)))
+        let at = self.tenant * (columns * 2) + (column * 2 + word);
+        match self.kit.pieces {
+            Some(pieces) if self.width == Width::Lane => self.f.load(pieces.at(at)),
+            // Here all lanes know that all read the same.
+            _ => self.f.load(self.kit.regions.at(at)),
+        }
     }
 
     /// Where an element of a piece is in its buffer: nowhere, with a fault, if it is beyond the piece.
@@ -244,7 +249,9 @@ impl builder::Rule for Rule<'_, '_, '_> {
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
         let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
-        let left = f.load(fuel);
+        // Lanes that go their own ways share one account: some turns are not counted, but it comes to an end.
+        let shared = task.width == Width::Group && !together;
+        let left = if shared { f.atomic_load(Order::Relaxed, Scope::Group, fuel) } else { f.load(fuel) };
         let left = if together { f.group_broadcast(left, 0) } else { left };
         f.when(left.eq(0), || {
             task.fault(f.lit(Code::FUEL.code()));
@@ -252,9 +259,10 @@ impl builder::Rule for Rule<'_, '_, '_> {
                 node.results.iter().map(|v| Operand::Const(Const::zero(self.function.ty(v)))).collect();
             f.emit(Op::Break, Attr::Target(copy), zeros);
         });
-        match together {
-            true => f.when(f.lane().eq(0), || f.store(fuel, left - 1)),
-            false => f.store(fuel, left - 1),
+        match (together, shared) {
+            (true, _) => f.when(f.lane().eq(0), || f.store(fuel, left - 1)),
+            (_, true) => f.atomic_store(Order::Relaxed, Scope::Group, fuel, left - 1),
+            _ => f.store(fuel, left - 1),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::layout::Layout;
 use super::spec::{Body, Io, Lifetime, Spec};
 use super::tenant::{Region, Tenant};
 use super::window::Runner;
-use super::{drain, far, near};
+use super::{drain, live};
 use crate::protocol::log::Format;
 
 /// A kernel and where everything of it lies.
@@ -44,12 +44,13 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     let mut m = Builder::new();
     let kit = Kit::new(&mut m, spec, layout);
     let table = dispatch::write(&mut m, &kit, &handlers);
-    let fences = Fences::write(&mut m, &kit);
-    let run = Runner { kit: &kit, table: &table, fences: &fences };
-    match (&kit.far, &kit.mirror, &kit.frontier, spec.lifetime) {
-        (.., Some(frontier), Lifetime::Drain) => drain::write(&mut m, run, frontier),
-        (Some(far), Some(mirror), ..) => far::write(&mut m, run, (far, mirror), caps.independent_subgroups),
-        _ => near::write(&mut m, run),
+    match (&kit.batch, &kit.frontier) {
+        (Some(slots), Some(frontier)) => {
+            let fences = Fences::write(&mut m, &kit, slots, Some(frontier));
+            let run = Runner { kit: &kit, slots, table: &table, fences: &fences };
+            drain::write(&mut m, run, frontier);
+        }
+        _ => live::write(&mut m, &kit, &table, caps.independent_subgroups),
     }
     let layout = kit.layout.clone();
     let module = validate(m.finish()).map_err(|e| Refused::Kernel(e.report("kernel", None, false)))?;

@@ -5,10 +5,12 @@
 //! levels` windows of each group, and each of its producers once in `producers` such turns. Where there are many more groups than
 //! producers, a group starts with a producer of its own instead, and each has several groups that look at it first.
 
+use pelton_device::Placement;
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Kit, U32, state};
+use super::slots::Slots;
 use super::spec::Claim;
 use crate::protocol::control;
 
@@ -16,9 +18,14 @@ use crate::protocol::control;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Writes the choice: the ring to turn to, or [`NONE`]. `ready` says whether a ring has something for this group.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: Callee<u32, bool>) -> Callee<(), u32> {
+pub(super) fn write(
+    m: &mut Builder,
+    kit: &Kit<'_>,
+    slots: &Slots,
+    ready: Callee<u32, bool>,
+) -> Callee<(), u32> {
     let (levels, producers) = (kit.layout.levels, kit.layout.producers);
-    let look = m.function::<u32, u32>("look", |f, level| {
+    let look = m.function::<u32, u32>(slots.name("look"), |f, level| {
         let first = f.load(kit.shared.cursor.at(level));
         f.count((0u32, producers, 1u32), f.lit(NONE), |rings, k, none| {
             let at = first + k;
@@ -27,7 +34,7 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: Callee<u32, bool>) ->
             none
         })
     });
-    m.function("pick", |f, ()| {
+    m.function(slots.name("pick"), |f, ()| {
         let Claim::Priority { every } = kit.spec.claim else {
             return f.call(look, f.lit(0));
         };
@@ -48,21 +55,26 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: Callee<u32, bool>) ->
     })
 }
 
+/// Whether a group starts with a producer of its own: there are several groups for each.
+fn affine(kit: &Kit<'_>, slots: &Slots) -> bool {
+    slots.bed.placement == Placement::Far && slots.bed.groups > 2 * kit.layout.producers
+}
+
 /// Notes that a ring has been served.
-pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, level: U32<'b>) {
+pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, ring: U32<'b>, level: U32<'b>) {
     let producers = kit.layout.producers;
     let turn = f.load(kit.shared.state.at(state::TURN));
     f.store(kit.shared.served.at(level), turn);
     f.store(kit.shared.state.at(state::TURN), turn + 1);
-    if !kit.affine() {
+    if !affine(kit, slots) {
         let next = ring - level * producers + 1;
         f.store(kit.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
     }
 }
 
 /// Lets a group look first at the producer that is its own, where there are many more groups than producers.
-pub(super) fn settle<'b>(f: &'b Body<'b>, kit: &Kit<'_>) {
-    if kit.affine() {
+pub(super) fn settle<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots) {
+    if affine(kit, slots) {
         for level in 0..kit.layout.levels {
             f.store(kit.shared.cursor.at(level), f.group() % kit.layout.producers);
         }
@@ -119,6 +131,9 @@ pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> pelto
     let room = f.cast::<i32>(quota - f.cast::<u32>(claims)).gt(0i32);
     mask.ne(0) & (quota.eq(0) | room)
 }
+
+/// So many looks at near rings in a row may find nothing before their group backs off at all.
+pub(super) const KEEN: u32 = 1 << 13;
 
 /// Backs off, for longer the longer there has been nothing to do.
 pub(super) fn rest<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {

@@ -40,6 +40,7 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
     let kit = run.kit;
     let window = kit.layout.window;
     m.kernel("main", |f| {
+        kit.arm(f);
         let all = f.group_broadcast(f.load(frontier.front.at(word::END)), 0).named("all");
         f.forever::<(), ()>((), |claims, ()| {
             let first = f.choose(
@@ -60,8 +61,8 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
             f.when(from.ge(all), || claims.leave(()));
             let count = f.cast::<u32>(f.min(all - from, u64::from(window))).named("count");
             let base = f.lit(0);
-            if kit.source.words.handle() != kit.slots.handle() {
-                fetch(f, kit, base, from, count);
+            if kit.source.words.handle() != run.slots.words.handle() {
+                fetch(f, run, base, from, count);
             }
             let nobody = f.lit(0);
             let window = Window {

@@ -6,10 +6,11 @@
 //! no worker looks at host memory but for slots.
 
 use pelton_ir::builder::{Body, Builder, Callee};
-use pelton_ir::types::{Need, Order, Scope};
+use pelton_ir::types::{Order, Scope};
 
 use super::claim::{self, Credit, NONE};
 use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
+use super::light::Light;
 use super::route;
 use super::window::{Runner, Window};
 use crate::protocol::control;
@@ -27,17 +28,38 @@ pub(super) fn claimed(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE) + STRIDE
 }
 
-/// Writes the kernel. `independent` says whether subgroups progress independently.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, (far, mirror): (&Far, &Mirror), independent: bool) {
-    let kit = run.kit;
-    if independent {
-        m.need(Need::Subgroups);
+/// What groups serve far rings with.
+#[derive(Clone, Copy)]
+pub(super) struct Crew<'k> {
+    run: Runner<'k>,
+    far: &'k Far,
+    mirror: &'k Mirror,
+    /// What the router does.
+    route: Callee<(), ()>,
+    /// The next ring.
+    pick: Callee<(), u32>,
+}
+
+impl<'k> Crew<'k> {
+    /// Writes its functions. `independent` says whether subgroups progress independently.
+    pub fn write(
+        m: &mut Builder,
+        run: Runner<'k>,
+        (far, mirror): (&'k Far, &'k Mirror),
+        light: Light,
+        independent: bool,
+    ) -> Self {
+        let kit = run.kit;
+        let subgroups = independent.then(|| kit.layout.lanes.div_ceil(kit.layout.subgroup));
+        let route = route::write(m, run, (far, mirror), light, subgroups);
+        let ready = ready(m, kit, far);
+        let pick = claim::write(m, kit, run.slots, ready);
+        Crew { run, far, mirror, route, pick }
     }
-    let subgroups = independent.then(|| kit.layout.lanes.div_ceil(kit.layout.subgroup));
-    let route = route::write(m, run, (far, mirror), subgroups);
-    let ready = ready(m, kit, far);
-    let pick = claim::write(m, kit, ready);
-    m.kernel("main", |f| {
+
+    /// Routes, if the group is the first to arrive; else works.
+    pub fn serve<'b>(self, f: &'b Body<'b>) {
+        let Crew { run, far, mirror, route, pick } = self;
         let first = f.lane().eq(0);
         let ticket = f.choose(
             first,
@@ -46,12 +68,12 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, (far, mirror): (&Far, &Mir
         );
         let ticket = f.group_broadcast(ticket, 0).named("ticket");
         f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, (far, mirror), pick));
-    });
+    }
 }
 
 /// Whether a ring has something that nobody has claimed.
 fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
-    m.function("ready", |f, ring| {
+    m.function(far.slots.name("ready"), |f, ring| {
         let end = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(tail(ring)));
         let from = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)));
         // The claim may be newer than the tail.
@@ -62,7 +84,7 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
 /// A worker: claims windows, fetches their slots, runs them.
 fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pick: Callee<(), u32>) {
     let kit = run.kit;
-    f.when(f.lane().eq(0), || claim::settle(f, kit));
+    f.when(f.lane().eq(0), || claim::settle(f, kit, run.slots));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
         let (ring, first, count, halt, mask) = f.choose(
             f.lane().eq(0),
@@ -75,7 +97,7 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pi
                     || {
                         let ring = f.call(pick, ());
                         let none = || (ring, f.lit(0u64), f.lit(0), f.lit(0));
-                        f.choose(ring.eq(NONE), none, || take(f, kit, far, ring))
+                        f.choose(ring.eq(NONE), none, || take(f, run, far, ring))
                     },
                     || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0)),
                 );
@@ -97,11 +119,11 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pi
             || {
                 let tenant = f.load(kit.rings.at(ring));
                 let level = claim::level(f, kit, ring);
-                let base = kit.base(ring);
-                fetch(f, kit, base, first, count);
+                let base = run.slots.base(ring);
+                fetch(f, run, base, first, count);
                 let mask = f.group_broadcast(mask, 0);
                 run.run(f, Window { ring, level, base, first, count, tenant, mask });
-                f.when(f.lane().eq(0), || claim::served(f, kit, ring, level));
+                f.when(f.lane().eq(0), || claim::served(f, kit, run.slots, ring, level));
                 f.lit(0)
             },
         )
@@ -111,11 +133,12 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pi
 /// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
 fn take<'b>(
     f: &'b Body<'b>,
-    kit: &Kit<'_>,
+    run: Runner<'_>,
     far: &Far,
     ring: U32<'b>,
 ) -> (U32<'b>, U64<'b>, U32<'b>, U32<'b>) {
-    let workers = u64::from((kit.layout.workers / CROWD).max(1));
+    let kit = run.kit;
+    let workers = u64::from((run.slots.bed.groups / CROWD).max(1));
     let tenant = f.load(kit.rings.at(ring));
     // A tenant that is disabled later is so from the next window on.
     let mask = kit.host_word(f, tenant + control::MASKS);
@@ -124,7 +147,7 @@ fn take<'b>(
     // Pairs with the router's release: what lies between the claim and this tail is seen.
     let end = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring)));
     // The claim may be of somebody who has seen a newer tail.
-    let left = f.max(f.min(end, room(f, kit, ring, end)), from) - from;
+    let left = f.max(f.min(end, room(f, run, ring, end)), from) - from;
     // A few tasks are spread, many are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
@@ -144,10 +167,10 @@ fn take<'b>(
 
 /// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not
 /// be written again, and its slot is the host's as soon as the record is there.
-fn room<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
-    let Some(frontier) = kit.fences() else { return end };
-    let slots = u64::from(kit.layout.slots());
-    let seen = kit.shared.heads.at(ring);
+fn room<'b>(f: &'b Body<'b>, run: Runner<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
+    let Some(frontier) = run.fences.frontier() else { return end };
+    let slots = u64::from(run.slots.bed.slots());
+    let seen = run.kit.shared.heads.at(ring);
     let known = f.load(seen) + slots;
     f.choose(
         end.le(known),
@@ -162,13 +185,13 @@ fn room<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, end: U64<'b>) -> U64<
 }
 
 /// Copies the slots of a window: neighbouring lanes take neighbouring pieces of 16 bytes.
-pub(super) fn fetch<'b>(f: &'b Body<'b>, kit: &Kit<'_>, base: U32<'b>, first: U64<'b>, count: U32<'b>) {
+pub(super) fn fetch<'b>(f: &'b Body<'b>, run: Runner<'_>, base: U32<'b>, first: U64<'b>, count: U32<'b>) {
     const PIECES: u32 = LINE / 2;
     f.count((f.lane(), count * PIECES, f.lanes()), (), |_, piece, ()| {
         let position = first + f.cast::<u64>(piece / PIECES);
-        let from = (base + kit.slot(f, position)) * LINE + (piece % PIECES) * 2;
-        let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, kit.slots.at(from));
-        f.store_wide(Order::Relaxed, Scope::Group, kit.source.words.at(piece * 2), pair);
+        let from = (base + run.slots.slot(f, position)) * LINE + (piece % PIECES) * 2;
+        let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, run.slots.words.at(from));
+        f.store_wide(Order::Relaxed, Scope::Group, run.kit.source.words.at(piece * 2), pair);
     });
     f.barrier();
 }

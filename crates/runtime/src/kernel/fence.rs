@@ -15,26 +15,36 @@ use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Frontier, Kit, LINE, STRIDE, U32, U64, state};
+use super::slots::Slots;
 use super::window::{Window, post};
 use crate::protocol::{Status, control, slot};
 
 /// The bit of a mark that says that it is a fence's.
 const FENCE: u64 = 1 << 63;
 
-/// How fences are retired.
-pub(super) struct Fences {
+/// How fences of one placement are retired.
+pub(super) struct Fences<'k> {
+    slots: &'k Slots,
+    /// What windows need that may end in any order; none if there are no fences.
+    frontier: Option<&'k Frontier>,
     /// Position, number of the slot, tenant.
     retire: Callee<(u64, u32, u32), ()>,
     /// Ring and tenant, where windows may end in any order.
     follow: Option<Callee<(u32, u32), ()>>,
 }
 
-impl Fences {
-    /// Writes the functions.
-    pub fn write(m: &mut Builder, kit: &Kit<'_>) -> Self {
-        let retire = retire(m, kit);
-        let follow = kit.frontier.as_ref().map(|frontier| follow(m, kit, frontier, retire));
-        Fences { retire, follow }
+impl<'k> Fences<'k> {
+    /// Writes the functions. `frontier` is there where windows may end in any order.
+    pub fn write(m: &mut Builder, kit: &Kit<'_>, slots: &'k Slots, frontier: Option<&'k Frontier>) -> Self {
+        let retire = retire(m, kit, slots);
+        let follow = frontier.map(|frontier| follow(m, slots, frontier, retire));
+        let frontier = frontier.filter(|_| kit.spec.body != super::spec::Body::Fused);
+        Fences { slots, frontier, retire, follow }
+    }
+
+    /// What fences need where windows may end in any order; none if there are no fences.
+    pub fn frontier(&self) -> Option<&'k Frontier> {
+        self.frontier
     }
 
     /// What comes after the records of a window.
@@ -44,65 +54,63 @@ impl Fences {
         }
         // Every lane's records are posted.
         f.barrier();
-        f.when(f.lane().eq(0), || match &kit.frontier {
+        f.when(f.lane().eq(0), || match self.frontier {
             Some(_) => self.ended(f, kit, window),
             None => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
-                each(f, kit, window, |position, number| {
+                self.each(f, kit, window, |position, number| {
                     f.call(self.retire, (position, number, window.tenant))
                 });
             }),
         });
     }
-}
 
-impl Fences {
     /// Notes that a window has ended, where windows may end in any order.
     pub fn ended<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
-        let (Some(frontier), Some(follow)) = (kit.fences(), self.follow) else { return };
-        mark(f, kit, frontier, window);
+        let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
+        mark(f, kit, self.slots, frontier, window);
         let news = frontier.front.at(window.ring * STRIDE + 1);
         let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
         f.when(before.eq(0), || f.call(follow, (window.ring, window.tenant)));
     }
 
     /// Whether everything before a position has ended and was followed, so that nobody has anything to do with its marks.
-    pub fn quiet<'b>(
-        &self,
-        f: &'b Body<'b>,
-        kit: &Kit<'_>,
-        ring: U32<'b>,
-        position: U64<'b>,
-    ) -> Val<'b, bool> {
-        let Some(frontier) = kit.fences() else { return f.lit(true) };
+    pub fn quiet<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, position: U64<'b>) -> Val<'b, bool> {
+        let Some(frontier) = self.frontier else { return f.lit(true) };
         let front = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE));
         front.eq(position)
     }
 
     /// Moves a quiet frontier past a task that ended at it. Nobody else does meanwhile: there are no marks to follow from there.
-    pub fn pass<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, next: U64<'b>) {
-        if let Some(frontier) = kit.fences() {
+    pub fn pass<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, next: U64<'b>) {
+        if let Some(frontier) = self.frontier {
             // What whoever moved it before has released is released again.
             f.fence(Order::AcqRel, Scope::Device);
             f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE), next);
         }
     }
-}
 
-/// Goes through the fences of a window, in order.
-fn each<'b>(f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>, body: impl FnOnce(U64<'b>, U32<'b>)) {
-    f.count((f.lit(0), window.count, f.lit(1)), (), |_, task, ()| {
-        let low = f.cast::<u32>(f.load(kit.shared.records.at(task)));
-        f.when(low.eq(0), || {
-            let position = window.first + f.cast::<u64>(task);
-            body(position, window.base + kit.slot(f, position));
+    /// Goes through the fences of a window, in order.
+    fn each<'b>(
+        &self,
+        f: &'b Body<'b>,
+        kit: &Kit<'_>,
+        window: Window<'b>,
+        body: impl FnOnce(U64<'b>, U32<'b>),
+    ) {
+        f.count((f.lit(0), window.count, f.lit(1)), (), |_, task, ()| {
+            let low = f.cast::<u32>(f.load(kit.shared.records.at(task)));
+            f.when(low.eq(0), || {
+                let position = window.first + f.cast::<u64>(task);
+                body(position, window.base + self.slots.slot(f, position));
+            });
         });
-    });
+    }
 }
 
 /// Notes where a window ends, and its fences.
-fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, frontier: &Frontier, window: Window<'b>) {
+fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &Frontier, window: Window<'b>) {
     let set = |position: U64<'b>, mark: U64<'b>| {
-        let at = window.base + kit.slot(f, position);
+        let at = window.base + slots.slot(f, position);
         // Pairs with the acquire of whoever follows: the slot has ended.
         f.atomic_store(Order::Release, Scope::Device, frontier.marks.at(at), mark);
     };
@@ -132,11 +140,11 @@ fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, frontier: &Frontier, window: Window<
 }
 
 /// Retires a fence: the epoch rises, the tenant's first observable has its tag, and it has ended.
-fn retire(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u64, u32, u32), ()> {
-    m.function("retire", |f, (position, number, tenant)| {
+fn retire(m: &mut Builder, kit: &Kit<'_>, slots: &Slots) -> Callee<(u64, u32, u32), ()> {
+    m.function(slots.name("retire"), |f, (position, number, tenant)| {
         let word = |k: u32| match kit.drains() {
-            true => f.load(kit.slots.at(number * LINE + k)),
-            false => f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(number * LINE + k)),
+            true => f.load(slots.words.at(number * LINE + k)),
+            false => f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(number * LINE + k)),
         };
         let tenant = if kit.drains() { f.cast(word(slot::TENANT / 2)) } else { tenant };
         let tag = f.cast::<u32>(word(slot::ARG / 2) >> 32);
@@ -148,30 +156,30 @@ fn retire(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u64, u32, u32), ()> {
         let (first, len) = (f.load(kit.regions.at(piece)), f.load(kit.regions.at(piece + 1)));
         f.when(len.ne(0), || f.atomic_store(Order::Relaxed, Scope::System, kit.observables.at(first), tag));
         f.fence(Order::AcqRel, Scope::System);
-        let low = f.cast::<u64>(kit.generation(f, position) | Status::Done.code());
-        post(f, kit, number, low | (before + 1u64) << 32);
+        let low = f.cast::<u64>(slots.generation(f, position) | Status::Done.code());
+        post(f, kit, slots, number, low | (before + 1u64) << 32);
     })
 }
 
 /// Follows the marks of a ring from its frontier on, while there is news.
 fn follow(
     m: &mut Builder,
-    kit: &Kit<'_>,
+    slots: &Slots,
     frontier: &Frontier,
     retire: Callee<(u64, u32, u32), ()>,
 ) -> Callee<(u32, u32), ()> {
-    m.function("follow", |f, (ring, tenant)| {
+    m.function(slots.name("follow"), |f, (ring, tenant)| {
         let front = frontier.front.at(ring * STRIDE);
         let news = frontier.front.at(ring * STRIDE + 1);
         f.forever::<_, ()>(f.lit(1u64), |rounds, seen| {
             let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
             let to = f.forever::<_, U64<'_>>(from, |steps, at| {
-                let number = kit.base(ring) + kit.slot(f, at);
+                let number = slots.base(ring) + slots.slot(f, at);
                 // Pairs with the release of the mark, whose news may still be on its way.
                 let mark = f.atomic_load(Order::Acquire, Scope::Device, frontier.marks.at(number));
                 let end = mark & !FENCE;
                 // A mark of the last lap lies behind. One of the next lap is met where the router has moved the frontier meanwhile.
-                f.when((end - at - 1u64).ge(u64::from(kit.layout.slots())), || steps.leave(at));
+                f.when((end - at - 1u64).ge(u64::from(slots.bed.slots())), || steps.leave(at));
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
                 end
             });

@@ -5,9 +5,10 @@ use pelton_ir::arena::Buffer;
 use pelton_ir::builder::{Body, Buf, Builder, Val};
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
-use super::layout::{Area, Bound, Layout, word};
+use super::layout::{Area, Bed, Bound, Layout, word};
+use super::slots::Slots;
 use super::spec::{Lifetime, Report, Spec, Telemetry};
-use crate::protocol::{Status, control, log, slot};
+use crate::protocol::{control, log, slot};
 
 /// A value of 32 bits.
 pub(super) type U32<'b> = Val<'b, u32>;
@@ -88,6 +89,7 @@ pub(super) mod state {
 
 /// What only far rings have.
 pub(super) struct Far {
+    pub slots: Slots,
     /// The tails that producers write, sixteen words apart.
     pub tails: Buf<u64>,
     /// Tails and claims in device memory.
@@ -122,11 +124,8 @@ pub(super) struct Frontier {
 pub(super) struct Kit<'s> {
     pub spec: &'s Spec,
     pub layout: Layout,
-    pub slots: Buf<u64>,
     /// Where a task's words are read.
     pub source: Source,
-    /// Completion records, unless nobody wants them.
-    pub done: Option<Buf<u64>>,
     /// The host's control words.
     pub host: Buf<u32>,
     /// Counters that all groups add to.
@@ -139,11 +138,16 @@ pub(super) struct Kit<'s> {
     pub rings: Buf<u32>,
     /// First element and number of elements, by tenant and column.
     pub regions: Buf<u32>,
+    /// The same in memory of the group's own, where the way to other memory is long.
+    pub pieces: Option<Buf<u32>>,
     pub observables: Buf<u32>,
     pub log: Buf<u32>,
     /// The buffers of the workspace, in the order of the layout.
     pub areas: Vec<Buffer>,
     pub shared: Shared,
+    /// The slots of a drained batch.
+    pub batch: Option<Slots>,
+    pub near: Option<Slots>,
     pub far: Option<Far>,
     pub mirror: Option<Mirror>,
     pub frontier: Option<Frontier>,
@@ -154,22 +158,45 @@ pub(super) struct Kit<'s> {
 /// Declares buffers and keeps a list of what the host binds.
 struct Declare<'m> {
     m: &'m mut Builder,
-    /// Whether slots lie at a device that does not work in the host's memory.
-    near: bool,
     bound: Vec<Bound>,
 }
 
 impl Declare<'_> {
     fn buffer<T: Num>(&mut self, name: &str, len: u32, space: Space, access: Access) -> Buf<T> {
-        let kind = match space {
-            Space::Host if self.near && name == "slots" => Kind::Near,
-            Space::Host => Kind::Host,
-            _ => Kind::Device,
-        };
+        let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
+        self.of(kind, name, len, space, access)
+    }
+
+    fn of<T: Num>(&mut self, kind: Kind, name: &str, len: u32, space: Space, access: Access) -> Buf<T> {
         let len = len.max(1);
         self.bound.push(Bound { name: name.into(), kind, width: word(T::TYPE), len: len as usize });
         // The length is known, so what is masked to it needs no check.
         self.m.buffer(name, Len::Fixed(len.into()), space, access)
+    }
+
+    /// Slots that the host writes while the kernel runs.
+    fn slots(&mut self, layout: &Layout, placement: Placement) -> Option<Slots> {
+        let bed = *layout.bed(placement)?;
+        let (near, alone) = (placement == Placement::Near, layout.beds.len() == 1);
+        // Near slots lie at a device that does not work in the host's memory.
+        let kind = if near && layout.remote { Kind::Near } else { Kind::Host };
+        let prefix = match (alone, near) {
+            (true, _) => "",
+            (false, true) => "near.",
+            (false, false) => "far.",
+        };
+        let [slots, done] = ["slots", "done"].map(|name| layout.named(name, placement));
+        let words = self.of(kind, &slots, bed.total() * LINE, Space::Host, Access::Read);
+        let done = self.buffer(&done, bed.total(), Space::Host, Access::Write);
+        Some(Slots { bed, words, done: Some(done), prefix })
+    }
+
+    /// The slots of a drained batch, which the kernel writes too; their records, if they are wanted.
+    fn batch(&mut self, bed: Bed, report: Report) -> Slots {
+        let words = self.buffer("slots", bed.total() * LINE, Space::Global, Access::ReadWrite);
+        let done =
+            (report == Report::Full).then(|| self.buffer("done", bed.total(), Space::Global, Access::Write));
+        Slots { bed, words, done, prefix: "" }
     }
 
     /// Words that lanes write.
@@ -202,47 +229,48 @@ impl<'s> Kit<'s> {
     /// Declares what a kernel needs.
     pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout) -> Self {
         let drain = spec.lifetime == Lifetime::Drain;
-        let far = !drain && layout.placement == Placement::Far;
         let (rings, window) = (layout.rings.len() as u32, layout.window);
-        let all = if drain { layout.slots() } else { layout.all() * layout.slots() };
-        let near = layout.remote && layout.placement == Placement::Near;
-        let mut d = Declare { m, near, bound: Vec::new() };
-        let (space, access) =
-            if drain { (Space::Global, Access::ReadWrite) } else { (Space::Host, Access::Read) };
-        let slots = d.buffer("slots", all * LINE, space, access);
-        let done = (!drain || spec.report == Report::Full).then(|| {
-            let space = if drain { Space::Global } else { Space::Host };
-            d.buffer("done", all, space, Access::Write)
-        });
+        let mut d = Declare { m, bound: Vec::new() };
+        let batch = layout.beds.first().filter(|_| drain).map(|bed| d.batch(*bed, spec.report));
+        let near = if drain { None } else { d.slots(&layout, Placement::Near) };
+        let far = if drain { None } else { d.slots(&layout, Placement::Far) };
         let host = d.buffer(
             "host",
             control::OBSERVABLES,
             if drain { Space::Global } else { Space::Host },
             Access::Read,
         );
-        let far = far.then(|| Far {
+        let far = far.map(|slots| Far {
+            slots,
             tails: d.buffer("tails", rings * STRIDE, Space::Host, Access::Read),
             route: d.global("route", rings * 2 * STRIDE),
         });
         let mirror = (far.is_some() || layout.remote && !drain)
             .then(|| Mirror { flags: d.global("flags", 2), words: d.global("mirror", control::OBSERVABLES) });
-        let frontier = (drain || far.is_some())
-            .then(|| Frontier { marks: d.global("marks", all), front: d.global("front", rings * STRIDE) });
-        let columns = layout.areas.len() as u32 + 1;
+        // Windows of these may end in any order.
+        let loose = batch.as_ref().or(far.as_ref().map(|far| &far.slots));
+        let frontier = loose.map(|slots| Frontier {
+            marks: d.global("marks", slots.bed.total()),
+            front: d.global("front", rings * STRIDE),
+        });
+        // One lane runs tasks where they lie, unless they are far away.
+        let live = if layout.lanes > 1 { None } else { near.as_ref().filter(|_| far.is_none()) };
+        let live = live.map(|slots| Source { words: slots.words, live: true });
+        let still = batch.as_ref().filter(|_| layout.lanes == 1);
+        let still = still.map(|slots| Source { words: slots.words, live: false });
+        let pieces = layout.pieces();
         let kit = Kit {
             spec,
-            slots,
-            source: match far.is_some() || layout.lanes > 1 {
-                true => Source { words: d.shared("window", window * LINE), live: false },
-                false => Source { words: slots, live: !drain },
-            },
-            done,
+            source: live
+                .or(still)
+                .unwrap_or_else(|| Source { words: d.shared("window", window * LINE), live: false }),
             host,
             control: d.global("control", control::OBSERVABLES),
             rows: d.global("rows", layout.groups * layout.row()),
             start: d.table("start", layout.all()),
             rings: d.table("rings", rings),
-            regions: d.table("regions", super::tenant::Tenant::MOST * columns * 2),
+            regions: d.table("regions", pieces),
+            pieces: layout.remote.then(|| d.shared("pieces", pieces)),
             observables: d.global("observables", layout.observed()),
             log: d.global("log", log::WORDS as u32),
             areas: layout.areas.iter().map(|area| d.area(area)).collect(),
@@ -259,6 +287,8 @@ impl<'s> Kit<'s> {
                 tally: d.shared("tally", layout.ops.len() as u32),
                 state: d.shared("state", state::WORDS),
             },
+            batch,
+            near,
             far,
             mirror,
             frontier,
@@ -267,6 +297,15 @@ impl<'s> Kit<'s> {
         };
         layout.buffers = d.bound;
         Kit { layout, ..kit }
+    }
+
+    /// Makes a group ready for its first task.
+    pub fn arm<'b>(&self, f: &'b Body<'b>) {
+        let Some(pieces) = self.pieces else { return };
+        f.count((f.lane(), f.lit(self.layout.pieces()), f.lanes()), (), |_, at, ()| {
+            f.store(pieces.at(at), f.load(self.regions.at(at)));
+        });
+        f.barrier();
     }
 
     /// Whether anything is counted.
@@ -288,25 +327,13 @@ impl<'s> Kit<'s> {
         }
     }
 
-    /// The number of a stripe's first slot among all slots.
-    pub fn base<'b>(&self, stripe: U32<'b>) -> U32<'b> {
-        // It changes no number; where stripes are a power of two it tells whoever checks ranges that they fit.
-        (stripe & (self.layout.padded() - 1)) * self.layout.slots()
-    }
-
-    /// The number of a position's slot in its stripe.
-    pub fn slot<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        f.cast::<u32>(position) & (self.layout.slots() - 1)
-    }
-
-    /// The generation of a position, in its place in a word.
-    pub fn generation<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        f.cast::<u32>(position >> self.layout.log2) << slot::GENERATION_SHIFT
-    }
-
-    /// Word 0 of a slot that is ready at a position.
-    pub fn ready<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        self.generation(f, position) | Status::Published.code()
+    /// The slots of the stripe of a slot: a fence reaches no further back.
+    pub fn reach<'b>(&self, f: &'b Body<'b>, number: U32<'b>) -> U32<'b> {
+        let slots = |bed: &Bed| f.lit(bed.slots());
+        match &*self.layout.beds {
+            [near, far] => f.select(number.lt(far.slot), slots(near), slots(far)),
+            beds => beds.first().map_or_else(|| f.lit(0), slots),
+        }
     }
 
     /// Comes after a line that was taken for what it is, not for an acquired word: what the host wrote before it published is seen.
@@ -320,16 +347,6 @@ impl<'s> Kit<'s> {
     /// Whether a subgroup looks at all rings at once.
     pub fn watches(&self) -> bool {
         self.layout.lanes >= self.layout.subgroup
-    }
-
-    /// Whether a group starts with a producer of its own: there are several groups for each.
-    pub fn affine(&self) -> bool {
-        self.far.is_some() && self.layout.workers > 2 * self.layout.producers
-    }
-
-    /// What fences need where windows may end in any order; none if there are no fences.
-    pub fn fences(&self) -> Option<&Frontier> {
-        self.frontier.as_ref().filter(|_| self.spec.body != super::spec::Body::Fused)
     }
 
     /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.

@@ -46,11 +46,49 @@ pub struct Bound {
     pub len: usize,
 }
 
+/// The slots of one placement: how rings are cut there, and where they stand among all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bed {
+    /// Near or far.
+    pub placement: Placement,
+    /// Groups that run tasks of it.
+    pub groups: u32,
+    /// Stripes of a ring: a group each in near rings, one in far rings.
+    pub stripes: u32,
+    /// Slots of a stripe, as a power of two.
+    pub log2: u32,
+    /// Rings, each with its stripes.
+    pub rings: u32,
+    /// The number of its first stripe among all stripes.
+    pub stripe: u32,
+    /// The number of its first slot among all slots.
+    pub slot: u32,
+}
+
+impl Bed {
+    /// Slots of a stripe.
+    pub fn slots(&self) -> u32 {
+        1 << self.log2
+    }
+
+    /// Its stripes.
+    pub fn all(&self) -> u32 {
+        self.rings * self.stripes
+    }
+
+    /// Its slots.
+    pub fn total(&self) -> u32 {
+        self.all() << self.log2
+    }
+}
+
 /// Where everything lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Where rings lie.
     pub placement: Placement,
+    /// Its slots: those of near rings, then those of far ones.
+    pub beds: Vec<Bed>,
     /// Lanes of a group.
     pub lanes: u32,
     /// Lanes of a subgroup.
@@ -59,8 +97,6 @@ pub struct Layout {
     pub workers: u32,
     /// Groups that are launched: the workers, and one more where there is a router or host memory is far.
     pub groups: u32,
-    /// Slots of a stripe, as a power of two.
-    pub log2: u32,
     /// The most tasks that a group takes at once.
     pub window: u32,
     /// Rings, the most urgent level first.
@@ -69,8 +105,6 @@ pub struct Layout {
     pub levels: u32,
     /// Producers in all.
     pub producers: u32,
-    /// Stripes of a ring: a group each in near rings, one in far rings.
-    pub stripes: u32,
     /// The workspace.
     pub areas: Vec<Area>,
     /// First observable and number of observables, by tenant.
@@ -95,18 +129,8 @@ impl Layout {
     /// Works out where everything lies; buffers come as the kernel is written.
     pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
         let Geometry { slots, window, .. } = spec.geometry;
-        let (lanes, workers, groups) = size(spec, caps)?;
-        let placement = match spec.placement.or_else(|| caps.placements.first().copied()) {
-            Some(placement) if caps.placements.contains(&placement) => placement,
-            Some(Placement::Near) => {
-                return Err(Refused::Axis {
-                    axis: "placement",
-                    value: "near",
-                    why: "the device has no such memory",
-                });
-            }
-            _ => Placement::Far,
-        };
+        let placement = placement(spec, caps)?;
+        let (lanes, workers, groups) = size(spec, caps, placement)?;
         // A drained batch is one ring for everybody, whatever the claim.
         let drain = spec.lifetime == Lifetime::Drain;
         let levels = if drain { 1 } else { spec.claim.levels() };
@@ -122,19 +146,11 @@ impl Layout {
                 })
             })
             .collect::<Vec<_>>();
-        let stripes = if placement == Placement::Near && !drain { workers } else { 1 };
-        // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
-        let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
-        let slots = match placement {
-            Placement::Near if many && !drain => {
-                slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots)
-            }
-            _ => slots,
+        let beds = match drain {
+            true => vec![bed((Placement::Far, workers, slots), 1, None)?],
+            false => beds(spec, caps, placement, (workers, rings.len() as u32))?,
         };
-        let window = window.min(slots);
-        let count = if drain { 1 } else { rings.len() as u64 * u64::from(stripes) };
-        let words = count * u64::from(slots) * (slot::WORDS / 2) as u64;
-        addressed("the words of all rings", words)?;
+        let window = window.min(beds.iter().map(Bed::slots).max().unwrap_or(1));
         let ops = ops(spec);
         addressed(
             "the counters of all groups",
@@ -146,12 +162,11 @@ impl Layout {
             subgroup: caps.subgroup,
             workers,
             groups,
-            log2: slots.ilog2(),
+            beds,
             window,
             levels,
             producers: owners.len() as u32,
             rings,
-            stripes,
             areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
             observables: observables(&spec.tenants),
             ops,
@@ -161,24 +176,60 @@ impl Layout {
         })
     }
 
-    /// Slots of a stripe.
+    /// The slots of one placement.
+    pub fn bed(&self, placement: Placement) -> Option<&Bed> {
+        self.beds.iter().find(|bed| bed.placement == placement)
+    }
+
+    /// The name of a buffer that each placement has its own of.
+    pub fn named(&self, name: &str, placement: Placement) -> String {
+        match placement {
+            _ if self.beds.len() < 2 => name.into(),
+            Placement::Near => format!("{name}.near"),
+            _ => format!("{name}.far"),
+        }
+    }
+
+    /// The most tasks that a stripe holds, so that can be submitted at once.
     pub fn slots(&self) -> u32 {
-        1 << self.log2
+        self.beds.iter().map(Bed::slots).max().unwrap_or(0)
+    }
+
+    /// Stripes of a ring.
+    pub fn stripes(&self) -> u32 {
+        self.beds.iter().map(|bed| bed.stripes).sum()
+    }
+
+    /// The number of a ring's k-th stripe among all.
+    pub fn stripe(&self, ring: u32, k: u32) -> usize {
+        let mut k = k;
+        for bed in &self.beds {
+            if k < bed.stripes {
+                return (bed.stripe + ring * bed.stripes + k) as usize;
+            }
+            k -= bed.stripes;
+        }
+        self.all() as usize
     }
 
     /// Stripes of all rings of a session.
     pub fn all(&self) -> u32 {
-        self.rings.len() as u32 * self.stripes
+        self.beds.iter().map(Bed::all).sum()
     }
 
-    /// The power of two that all numbers of stripes are below.
-    pub fn padded(&self) -> u32 {
-        self.all().next_power_of_two()
+    /// Slots of all stripes.
+    pub fn total(&self) -> u32 {
+        self.beds.iter().map(Bed::total).sum()
     }
 
     /// Counters of a group: the control words, then one an opcode.
     pub fn row(&self) -> u32 {
         control::OBSERVABLES + self.ops.len() as u32
+    }
+
+    /// Words of the table of pieces: by tenant and column two.
+    pub(super) fn pieces(&self) -> u32 {
+        Tenant::MOST * (self.areas.len() as u32 + 1) * 2
     }
 
     /// Observables of all tenants.
@@ -201,8 +252,68 @@ fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
 /// The most groups of a launch that drains batches.
 const MAX_GROUPS: u32 = 1 << 16;
 
+/// Where rings lie: where it is asked for, or where it suits the device.
+fn placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> {
+    let refuse = |value, why| Err(Refused::Axis { axis: "placement", value, why });
+    let few = spec.geometry.groups.is_some_and(|groups| groups < 2);
+    let suits = |placement: &&Placement| !few || **placement != Placement::Both;
+    match spec.placement {
+        _ if spec.lifetime == Lifetime::Drain => Ok(Placement::Far),
+        None => Ok(*caps.placements.iter().find(suits).unwrap_or(&Placement::Far)),
+        Some(Placement::Both) if few => refuse("both", "it takes two groups that run tasks"),
+        Some(placement) if placement == Placement::Far || caps.placements.contains(&placement) => {
+            Ok(placement)
+        }
+        Some(Placement::Near) => refuse("near", "the device has no such memory"),
+        Some(_) => refuse("both", "the device has no memory for near rings"),
+    }
+}
+
+/// One in so many groups serves near rings, where there are far ones too.
+const HOME: u32 = 4;
+
+/// The slots of a session by placement.
+fn beds(
+    spec: &Spec,
+    caps: &Caps,
+    placement: Placement,
+    (workers, rings): (u32, u32),
+) -> Result<Vec<Bed>, Refused> {
+    let slots = spec.geometry.slots;
+    // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
+    let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
+    let shared = |stripes: u32| slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots);
+    let near = (workers / HOME).max(1);
+    let parts = match placement {
+        Placement::Near if many => vec![(Placement::Near, workers, shared(workers))],
+        Placement::Both => {
+            vec![(Placement::Near, near, shared(near)), (Placement::Far, workers - near, slots)]
+        }
+        one => vec![(one, workers, slots)],
+    };
+    let mut beds: Vec<Bed> = Vec::new();
+    for part in parts {
+        let next = bed(part, rings, beds.last())?;
+        beds.push(next);
+    }
+    Ok(beds)
+}
+
+/// The slots of one placement, after those of another.
+fn bed(
+    (placement, groups, slots): (Placement, u32, u32),
+    rings: u32,
+    before: Option<&Bed>,
+) -> Result<Bed, Refused> {
+    let stripes = if placement == Placement::Near { groups } else { 1 };
+    let (stripe, slot) = before.map_or((0, 0), |bed| (bed.stripe + bed.all(), bed.slot + bed.total()));
+    let all = u64::from(slot) + u64::from(rings) * u64::from(stripes) * u64::from(slots);
+    addressed("the words of all rings", all * (slot::WORDS / 2) as u64)?;
+    Ok(Bed { placement, groups, stripes, log2: slots.ilog2(), rings, stripe, slot })
+}
+
 /// Lanes, groups that work, and groups that are launched.
-fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32, u32), Refused> {
+fn size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), Refused> {
     let Geometry { slots, lanes, groups, window } = spec.geometry;
     let limit = |what, found: u32, least: u32, most: u32| {
         let (found, most) = (u64::from(found), u64::from(most));
@@ -219,11 +330,11 @@ fn size(spec: &Spec, caps: &Caps) -> Result<(u32, u32, u32), Refused> {
     let persistent = spec.lifetime == Lifetime::Persistent;
     let part = |groups: u32| ((u64::from(groups) * u64::from(spec.share) / 100) as u32).max(1);
     let most = if persistent { part(caps.resident) } else { MAX_GROUPS };
-    let far = spec.placement.or_else(|| caps.placements.first().copied()) == Some(Placement::Far);
     let remote = caps.memory_bytes.is_some();
     // One more than works: a router, or whoever keeps the control words.
-    let besides = u32::from(persistent && (far || remote));
-    let suits = part(caps.groups).saturating_sub(if remote { besides } else { 0 }).max(1);
+    let besides = u32::from(persistent && (placement != Placement::Near || remote));
+    let least = if persistent && placement == Placement::Both { 2 } else { 1 };
+    let suits = part(caps.groups).saturating_sub(if remote { besides } else { 0 }).max(least);
     let workers = groups.unwrap_or(suits);
     limit("the number of groups", workers, 1, most.saturating_sub(besides))?;
     if let Claim::Priority { every } = spec.claim {

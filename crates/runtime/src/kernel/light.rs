@@ -10,7 +10,7 @@ use super::dispatch::{Entry, allows, end};
 use super::handler::{Visible, Width};
 use super::kit::{Kit, LINE, U32, U64};
 use super::line;
-use super::window::post;
+use super::window::{Runner, post};
 use crate::protocol::{Code, Opcode, Status, control, slot};
 
 /// The bit above the status that says that others may look at what the task wrote.
@@ -44,7 +44,7 @@ pub(super) struct Light {
 pub(super) struct Found<'b> {
     pub words: [U64<'b>; LINE as usize],
     pub position: U64<'b>,
-    /// The number of its slot among all slots.
+    /// The number of its slot.
     pub number: U32<'b>,
     pub tenant: U32<'b>,
     pub mask: U32<'b>,
@@ -82,10 +82,11 @@ impl Light {
     }
 
     /// Runs a line that waits alone, in this lane; one of [`took`].
-    pub fn attempt<'b>(self, f: &'b Body<'b>, kit: &Kit<'_>, found: Found<'b>) -> U32<'b> {
-        let fresh = f.cast::<u32>(found.words[0]).eq(kit.ready(f, found.position));
+    pub fn attempt<'b>(self, f: &'b Body<'b>, run: Runner<'_>, found: Found<'b>) -> U32<'b> {
+        let (kit, slots) = (run.kit, run.slots);
+        let fresh = f.cast::<u32>(found.words[0]).eq(slots.ready(f, found.position));
         let whole = f.choose(fresh, || line::whole(f, &found.words), || f.lit(false));
-        let run = || {
+        let attempt = || {
             kit.follow(f);
             let task = f.lane();
             let at = task * LINE;
@@ -94,17 +95,23 @@ impl Light {
             }
             let op = f.cast::<u32>(found.words[0] >> 32);
             let (status, value) = f.call(self.call, (task, at, op, found.tenant, found.mask));
-            f.choose(status.eq(0), || f.lit(took::HEAVY), || finish(f, kit, found, status, value))
+            f.choose(status.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, (status, value)))
         };
-        f.choose(whole, run, || f.lit(took::NOTHING))
+        f.choose(whole, attempt, || f.lit(took::NOTHING))
     }
 }
 
 /// Posts the record of a light task and counts it.
-fn finish<'b>(f: &'b Body<'b>, kit: &Kit<'_>, found: Found<'b>, status: U32<'b>, value: U32<'b>) -> U32<'b> {
+fn finish<'b>(
+    f: &'b Body<'b>,
+    run: Runner<'_>,
+    found: Found<'b>,
+    (status, value): (U32<'b>, U32<'b>),
+) -> U32<'b> {
+    let (kit, slots) = (run.kit, run.slots);
     f.when((status & SEEN).ne(0), || f.fence(Order::AcqRel, Scope::System));
-    let low = f.cast::<u64>((status & (SEEN - 1)) | kit.generation(f, found.position));
-    post(f, kit, found.number, low | f.cast::<u64>(value) << 32);
+    let low = f.cast::<u64>((status & (SEEN - 1)) | slots.generation(f, found.position));
+    post(f, kit, slots, found.number, low | f.cast::<u64>(value) << 32);
     if kit.counts() {
         for counter in
             [f.lit(control::DONE_COUNT), found.tenant + control::CLAIMS, found.level + control::LEVELS]

@@ -22,10 +22,12 @@ mod fence;
 mod kit;
 mod light;
 mod line;
+mod live;
 mod near;
 mod packed;
 mod print;
 mod route;
+mod slots;
 mod watch;
 mod window;
 

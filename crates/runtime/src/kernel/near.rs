@@ -10,6 +10,8 @@ use pelton_ir::types::{Order, Scope};
 
 use super::claim::{self, Credit, NONE};
 use super::kit::{Kit, LINE, U32, U64, flag, state};
+use super::light::Light;
+use super::slots::Slots;
 use super::window::{Runner, Window};
 use super::{line, route, watch};
 use crate::protocol::control;
@@ -19,109 +21,129 @@ const STOP: u32 = u32::MAX - 1;
 /// The ring of a group whose watch had tasks that it ran itself.
 const BUSY: u32 = u32::MAX - 2;
 
+/// What a look at the rings has shown.
+pub(super) mod news {
+    /// Nothing.
+    pub const NONE: u32 = 0;
+    /// Tasks that were run at once.
+    pub const RAN: u32 = 1;
+    /// Something for the group.
+    pub const SOME: u32 = 2;
+    /// The stop.
+    pub const HALT: u32 = 3;
+}
+
 /// What a group serves its stripes with.
 #[derive(Clone, Copy)]
-struct Near<'k> {
+pub(super) struct Near<'k> {
     run: Runner<'k>,
     /// Whether the line at a word is whole.
     check: Callee<u32, bool>,
     /// The next ring.
     pick: Callee<(), u32>,
-    /// Looks at all rings at once, where there are lanes for it.
-    watch: Option<Callee<(), (bool, bool)>>,
+    /// Looks at all rings at once, where there are lanes for it: one of [`news`].
+    watch: Option<Callee<(), u32>>,
 }
 
-/// Writes the kernel.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>) {
-    let kit = run.kit;
-    let check = check(m, kit);
-    let ready = ready(m, kit, check);
-    let pick = claim::write(m, kit, ready);
-    let watch = kit.watches().then(|| watch::write(m, run));
-    let near = Near { run, check, pick, watch };
-    m.kernel("main", |f| match &kit.mirror {
-        // The last group keeps the control words for the others.
-        Some(mirror) => f.choose(
-            f.group().eq(kit.layout.stripes),
-            || f.when(f.subgroup().eq(0), || route::clerk(f, kit, mirror)),
-            || serve(f, near),
-        ),
-        None => serve(f, near),
-    });
-}
+impl<'k> Near<'k> {
+    /// Writes its functions. `independent` says whether subgroups progress independently.
+    pub fn write(m: &mut Builder, run: Runner<'k>, light: Option<Light>, independent: bool) -> Self {
+        let (kit, slots) = (run.kit, run.slots);
+        let check = check(m, slots);
+        let ready = ready(m, run, check);
+        let pick = claim::write(m, kit, slots, ready);
+        let watch = light.filter(|_| kit.watches()).map(|light| watch::write(m, run, light, independent));
+        Near { run, check, pick, watch }
+    }
 
-/// Serves a group's stripes until the stop.
-fn serve<'b>(f: &'b Body<'b>, near: Near<'_>) {
-    let Near { run, check, pick, watch } = near;
-    let kit = run.kit;
-    let rings = kit.layout.rings.len() as u32;
-    f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
-        f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(f, kit, ring))));
-        f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
-    });
-    f.barrier();
-    f.forever::<_, ()>(f.lit(0), |serve, idle| {
-        // On its way while the rings are looked at.
-        let halt = halted(f, kit, Order::Relaxed);
-        let seen = match watch {
-            Some(watch) => {
-                f.choose(f.subgroup().eq(0), || f.call(watch, ()), || (f.lit(false), f.lit(false)))
-            }
-            None => (f.lit(true), f.lit(false)),
-        };
-        let nothing = || (f.lit(NONE), f.lit(0u64));
-        let (ring, head) = f.choose(f.lane().eq(0), || turn(f, run, pick, (halt, seen)), nothing);
-        let ring = f.group_broadcast(ring, 0).named("ring");
-        let head = f.group_broadcast(head, 0).named("head");
-        f.when(ring.eq(STOP), || serve.leave(()));
+    /// Groups that serve near rings.
+    pub fn groups(self) -> u32 {
+        self.run.slots.bed.groups
+    }
+
+    /// Serves a group's stripes, or keeps the control words for the others: the last group does, if host memory is far and
+    /// nobody else does.
+    pub fn main<'b>(self, f: &'b Body<'b>) {
+        let kit = self.run.kit;
+        match &kit.mirror {
+            Some(mirror) => f.choose(
+                f.group().eq(self.groups()),
+                || f.when(f.subgroup().eq(0), || route::clerk(f, kit, mirror)),
+                || self.serve(f),
+            ),
+            None => self.serve(f),
+        }
+    }
+
+    /// Serves a group's stripes until the stop.
+    pub fn serve<'b>(self, f: &'b Body<'b>) {
+        let Near { run, check, .. } = self;
+        let kit = run.kit;
+        let rings = kit.layout.rings.len() as u32;
+        f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
+            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(f, run.slots, ring))));
+            f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
+        });
+        f.barrier();
+        f.forever::<_, ()>(f.lit(0), |serve, idle| {
+            let nothing = || f.lit(news::NONE);
+            let news = match self.watch {
+                Some(watch) => f.choose(f.subgroup().eq(0), || f.call(watch, ()), nothing),
+                None => f.select(halted(f, kit, Order::Relaxed).ne(0), news::HALT, news::SOME),
+            };
+            let ring = f.choose(f.lane().eq(0), || self.turn(f, news), || f.lit(NONE));
+            let ring = f.group_broadcast(ring, 0).named("ring");
+            f.when(ring.eq(STOP), || serve.leave(()));
+            f.choose(
+                ring.ge(BUSY),
+                || {
+                    let idle = f.select(ring.eq(BUSY), 0, idle + 1);
+                    f.when(idle.ne(0), || claim::rest(f, kit, idle));
+                    idle
+                },
+                || {
+                    // The lanes have met since the watch wrote it.
+                    let head = f.load(kit.shared.heads.at(ring)).named("head");
+                    let count = take(f, run, check, ring, head);
+                    f.select(count.eq(0), idle + 1, 0)
+                },
+            )
+        });
+    }
+
+    /// The next ring, chosen by one lane for its group. The watch may have run the task that is found waiting there.
+    fn turn<'b>(self, f: &'b Body<'b>, news: U32<'b>) -> U32<'b> {
+        let kit = self.run.kit;
+        // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
+        let halt = f.choose(news.eq(news::HALT), || halted(f, kit, Order::Acquire), || f.lit(0));
         f.choose(
-            ring.ge(BUSY),
+            halt.ne(0),
+            || f.lit(STOP),
             || {
-                let idle = f.select(ring.eq(BUSY), 0, idle + 1);
-                f.when(idle.ne(0), || claim::rest(f, kit, idle));
-                idle
-            },
-            || {
-                let count = take(f, run, check, ring, head);
-                f.select(count.eq(0), idle + 1, 0)
+                let none = || f.select(news.eq(news::RAN), BUSY, NONE);
+                f.store(kit.shared.state.at(state::LIMIT), window(self.run));
+                f.choose(news.eq(news::SOME), || f.call(self.pick, ()), none)
             },
         )
-    });
+    }
 }
 
 /// Whether the host has asked for the stop, or who keeps its words has said so.
-fn halted<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
+pub(super) fn halted<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
     match &kit.mirror {
         Some(mirror) => f.atomic_load(order, Scope::Device, mirror.flags.at(flag::HALT)),
         None => f.atomic_load(order, Scope::System, kit.host.at(control::SHUTDOWN)),
     }
 }
 
-/// A group's stripe of a ring.
-pub(super) fn stripe<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
-    ring * kit.layout.stripes + f.group()
+/// The most tasks that a group takes at once.
+fn window(run: Runner<'_>) -> u32 {
+    run.kit.layout.window.min(run.slots.bed.slots())
 }
 
-/// The next ring and the position of its next task, chosen by one lane for its group: if there is something for it,
-/// or if its watch ran something.
-fn turn<'b>(
-    f: &'b Body<'b>,
-    run: Runner<'_>,
-    pick: Callee<(), u32>,
-    (halt, (some, ran)): (U32<'b>, (Val<'b, bool>, Val<'b, bool>)),
-) -> (U32<'b>, U64<'b>) {
-    let kit = run.kit;
-    // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
-    let halt = f.choose(halt.ne(0), || halted(f, kit, Order::Acquire), || f.lit(0));
-    f.choose(
-        halt.ne(0),
-        || (f.lit(STOP), f.lit(0u64)),
-        || {
-            let ring = f.choose(some, || f.call(pick, ()), || f.select(ran, BUSY, NONE));
-            f.store(kit.shared.state.at(state::LIMIT), kit.layout.window);
-            (ring, f.load(kit.shared.heads.at(ring)))
-        },
-    )
+/// A group's stripe of a ring.
+pub(super) fn stripe<'b>(f: &'b Body<'b>, slots: &Slots, ring: U32<'b>) -> U32<'b> {
+    ring * slots.bed.stripes + f.group()
 }
 
 /// Takes what is ready of a stripe and runs it; how many tasks that were.
@@ -132,8 +154,8 @@ fn take<'b>(
     ring: U32<'b>,
     first: U64<'b>,
 ) -> U32<'b> {
-    let kit = run.kit;
-    let base = kit.base(stripe(f, kit, ring));
+    let (kit, slots) = (run.kit, run.slots);
+    let base = slots.base(stripe(f, slots, ring));
     let tenant = f.load(kit.rings.at(ring));
     // One lane's reading for all: a tenant that is disabled meanwhile is disabled for the whole window.
     let mask = f.group_broadcast(kit.host_word(f, tenant + control::MASKS), 0);
@@ -146,31 +168,32 @@ fn take<'b>(
     let count = f.group_broadcast(count, 0).named("count");
     f.when(count.ne(0), || {
         let window = Window { count, ..window };
+        // Before the lanes meet for the last time: the watch is to see it.
+        f.when(f.lane().eq(0), || {
+            f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
+            f.store(kit.shared.suspect.at(ring), 0);
+            claim::served(f, kit, slots, ring, window.level);
+        });
         match kit.source.live {
             true => run.finish(f, window),
             false => run.run(f, window),
         }
-        f.when(f.lane().eq(0), || {
-            f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
-            f.store(kit.shared.suspect.at(ring), 0);
-            claim::served(f, kit, ring, window.level);
-        });
     });
     count
 }
 
 /// One lane runs what is ready as it goes, where it lies; how many tasks that were.
 fn in_place<'b>(f: &'b Body<'b>, run: Runner<'_>, check: Callee<u32, bool>, window: Window<'b>) -> U32<'b> {
-    let kit = run.kit;
+    let (kit, slots) = (run.kit, run.slots);
     run.clear(f);
     let credit = Credit::new(f, kit, window.tenant);
-    let most = f.choose(window.mask.ne(0), || credit.take(f, kit, f.lit(kit.layout.window)), || f.lit(0));
+    let most = f.choose(window.mask.ne(0), || credit.take(f, kit, f.lit(self::window(run))), || f.lit(0));
     let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
-        let at = (window.base + kit.slot(f, position)) * LINE;
+        let at = (window.base + slots.slot(f, position)) * LINE;
         // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
-        let word = f.atomic_load(Order::Acquire, Scope::System, kit.slots.at(at));
-        let fresh = f.cast::<u32>(word).eq(kit.ready(f, position));
+        let word = f.atomic_load(Order::Acquire, Scope::System, slots.words.at(at));
+        let fresh = f.cast::<u32>(word).eq(slots.ready(f, position));
         let whole = f.choose(fresh, || f.call(check, at), || f.lit(false));
         f.when(!whole, || look.leave(count));
         run.one(f, window, task);
@@ -183,12 +206,12 @@ fn in_place<'b>(f: &'b Body<'b>, run: Runner<'_>, check: Callee<u32, bool>, wind
 
 /// All lanes copy what is ready; how many tasks of it may be run.
 fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> U32<'b> {
-    let kit = run.kit;
+    let (kit, slots) = (run.kit, run.slots);
     let limit = kit.shared.state.at(state::LIMIT);
-    f.count((f.lane(), f.lit(kit.layout.window), f.lanes()), (), |look, task, ()| {
+    f.count((f.lane(), f.lit(self::window(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
-        let at = (window.base + kit.slot(f, position)) * LINE;
-        f.when(!copy(f, kit, (task, position, at)), || {
+        let at = (window.base + slots.slot(f, position)) * LINE;
+        f.when(!copy(f, run, (task, position, at)), || {
             f.atomic_min(Order::Relaxed, Scope::Group, limit, task);
             look.leave(());
         });
@@ -213,12 +236,13 @@ fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most
 }
 
 /// Whether a ring has something for this group. A head that has failed its check must hold it now.
-fn ready(m: &mut Builder, kit: &Kit<'_>, check: Callee<u32, bool>) -> Callee<u32, bool> {
-    m.function("ready", |f, ring| {
+fn ready(m: &mut Builder, run: Runner<'_>, check: Callee<u32, bool>) -> Callee<u32, bool> {
+    let (kit, slots) = (run.kit, run.slots);
+    m.function(slots.name("ready"), |f, ring| {
         let head = f.load(kit.shared.heads.at(ring));
-        let at = (kit.base(stripe(f, kit, ring)) + kit.slot(f, head)) * LINE;
-        let word = f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(at));
-        let fresh = f.cast::<u32>(word).eq(kit.ready(f, head));
+        let at = (slots.base(stripe(f, slots, ring)) + slots.slot(f, head)) * LINE;
+        let word = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
+        let fresh = f.cast::<u32>(word).eq(slots.ready(f, head));
         f.choose(
             fresh,
             || {
@@ -239,11 +263,12 @@ fn ready(m: &mut Builder, kit: &Kit<'_>, check: Callee<u32, bool>) -> Callee<u32
 /// Copies a line as it was checked, if it is the one expected: what is run is what was whole.
 fn copy<'b>(
     f: &'b Body<'b>,
-    kit: &Kit<'_>,
+    run: Runner<'_>,
     (task, position, at): (U32<'b>, U64<'b>, U32<'b>),
 ) -> Val<'b, bool> {
-    let words = line::read(f, kit.slots, at);
-    let fresh = f.cast::<u32>(words[0]).eq(kit.ready(f, position));
+    let (kit, slots) = (run.kit, run.slots);
+    let words = line::read(f, slots.words, at);
+    let fresh = f.cast::<u32>(words[0]).eq(slots.ready(f, position));
     let whole = f.choose(fresh, || line::whole(f, &words), || f.lit(false));
     f.when(whole, || {
         for (k, word) in words.iter().enumerate() {
@@ -255,10 +280,10 @@ fn copy<'b>(
 }
 
 /// Whether the line at a word is whole.
-fn check(m: &mut Builder, kit: &Kit<'_>) -> Callee<u32, bool> {
-    m.function("check", |f, at| {
-        let head = |k: u32| f.atomic_load(Order::Relaxed, Scope::System, kit.slots.at(at + k));
-        let rest = |k: u32| f.load(kit.slots.at(at + k));
+fn check(m: &mut Builder, slots: &Slots) -> Callee<u32, bool> {
+    m.function(slots.name("check"), |f, at| {
+        let head = |k: u32| f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at + k));
+        let rest = |k: u32| f.load(slots.words.at(at + k));
         let words: Vec<U64<'_>> = (0..LINE).map(|k| if k < 2 { head(k) } else { rest(k) }).collect();
         line::whole(f, &words)
     })

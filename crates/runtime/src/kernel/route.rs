@@ -32,25 +32,33 @@ pub(super) fn write(
     m: &mut Builder,
     run: Runner<'_>,
     (far, mirror): (&Far, &Mirror),
+    light: Light,
     subgroups: Option<u32>,
 ) -> Callee<(), ()> {
     let kit = run.kit;
-    let light = Light::write(m, kit, &run.table.entries);
     let visit = Visit { run, far, mirror, light };
-    m.function("route", |f, ()| match subgroups {
-        Some(all) if all > 1 && kit.layout.subgroup.is_multiple_of(TEAM) => {
-            let pollers = all - 1;
-            let teams = kit.layout.subgroup / TEAM;
-            f.choose(
-                f.subgroup().eq(pollers),
-                || clerk(f, kit, mirror),
-                || {
-                    let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
-                    visit.rounds(f, (first, pollers * teams), true);
-                },
-            );
+    let rings = kit.layout.rings.len() as u32;
+    m.function("route", |f, ()| {
+        f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
+            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(run.slots.start(ring))));
+            f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
+        });
+        f.barrier();
+        match subgroups {
+            Some(all) if all > 1 && kit.layout.subgroup.is_multiple_of(TEAM) => {
+                let pollers = all - 1;
+                let teams = kit.layout.subgroup / TEAM;
+                f.choose(
+                    f.subgroup().eq(pollers),
+                    || clerk(f, kit, mirror),
+                    || {
+                        let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
+                        visit.rounds(f, (first, pollers * teams), true);
+                    },
+                );
+            }
+            _ => f.when(f.lane().eq(0), || visit.rounds(f, (f.lit(0), 1), false)),
         }
-        _ => f.when(f.lane().eq(0), || visit.rounds(f, (f.lit(0), 1), false)),
     })
 }
 
@@ -96,10 +104,6 @@ impl Visit<'_> {
     fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
         let (kit, mirror) = (self.run.kit, self.mirror);
         let rings = kit.layout.rings.len() as u32;
-        f.count((first, f.lit(rings), f.lit(step)), (), |_, ring, ()| {
-            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(ring)));
-            f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
-        });
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (round, idle)| {
             // On its way while the rings are looked at.
             let halt = f.atomic_load(Order::Relaxed, Scope::Device, mirror.flags.at(flag::HALT));
@@ -129,8 +133,8 @@ impl Visit<'_> {
 
     /// One lane looks at a ring.
     fn alone<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
-        let at = self.look(f, ring);
-        let words = line::read(f, self.run.kit.slots, at.number * LINE);
+        let at = self.look(f, ring, f.load(self.run.kit.shared.heads.at(ring)));
+        let words = line::read(f, self.run.slots.words, at.number * LINE);
         let end = self.tail(f, ring);
         let moved = end.ne(at.head);
         f.when(moved, || self.moved(f, at, words, end));
@@ -142,7 +146,10 @@ impl Visit<'_> {
         let kit = self.run.kit;
         let member = f.sublane() % TEAM;
         let there = ring.lt(kit.layout.rings.len() as u32);
-        let at = self.look(f, ring);
+        let first = f.sublane() - member;
+        // The first of a team alone moves the head on.
+        let head = f.choose(member.eq(0), || f.load(kit.shared.heads.at(ring)), || f.lit(0u64));
+        let at = self.look(f, ring, f.shuffle(head, first));
         let none = || [f.lit(0u64); 2];
         let pair = f.choose(
             there & member.lt(LINE / 2),
@@ -150,13 +157,12 @@ impl Visit<'_> {
                 f.load_wide::<u64, 2>(
                     Order::Relaxed,
                     Scope::System,
-                    kit.slots.at(at.number * LINE + member * 2),
+                    self.run.slots.words.at(at.number * LINE + member * 2),
                 )
             },
             none,
         );
         let end = f.choose(there & member.eq(0), || self.tail(f, ring), || at.head);
-        let first = f.sublane() - member;
         let words = std::array::from_fn(|k| f.shuffle(pair[k % 2], first + k as u32 / 2));
         let moved = end.ne(at.head);
         f.when(moved, || self.moved(f, at, words, end));
@@ -164,19 +170,18 @@ impl Visit<'_> {
     }
 
     /// What is known of a ring without asking the host: all on its way at once.
-    fn look<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Ring<'b> {
-        let kit = self.run.kit;
-        let head = f.load(kit.shared.heads.at(ring));
+    fn look<'b>(self, f: &'b Body<'b>, ring: U32<'b>, head: U64<'b>) -> Ring<'b> {
+        let (kit, slots) = (self.run.kit, self.run.slots);
         let tenant = f.load(kit.shared.owners.at(ring));
         let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.route.at(claimed(ring)));
         Ring {
             ring,
             head,
-            number: kit.base(ring) + kit.slot(f, head),
+            number: slots.base(ring) + slots.slot(f, head),
             tenant,
             mask: kit.host_word(f, tenant + control::MASKS),
             quota: kit.host_word(f, tenant + control::QUOTAS),
-            quiet: claims.eq(head) & self.run.fences.quiet(f, kit, ring, head),
+            quiet: claims.eq(head) & self.run.fences.quiet(f, ring, head),
         }
     }
 
@@ -194,7 +199,7 @@ impl Visit<'_> {
             few & quiet & mask.ne(0) & quota.eq(0),
             || {
                 let level = claim::level(f, kit, ring);
-                self.light.attempt(f, kit, Found { words, position: head, number, tenant, mask, level })
+                self.light.attempt(f, self.run, Found { words, position: head, number, tenant, mask, level })
             },
             || f.lit(took::HEAVY),
         );
@@ -204,7 +209,7 @@ impl Visit<'_> {
             f.store(kit.shared.suspect.at(ring), 0);
             // The claim goes first: nobody may find the task between the two.
             f.atomic_store(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)), next);
-            self.run.fences.pass(f, kit, ring, next);
+            self.run.fences.pass(f, ring, next);
             f.atomic_store(Order::Release, Scope::Device, far.route.at(tail(ring)), next);
         });
         f.when(took.eq(took::HEAVY), || {

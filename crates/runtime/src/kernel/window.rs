@@ -11,6 +11,7 @@ use super::dispatch::{Table, end};
 use super::fence::Fences;
 use super::handler::Width;
 use super::kit::{Kit, LINE, U32, U64, state};
+use super::slots::Slots;
 use crate::protocol::{Status, control, slot};
 
 /// Tasks that a group has taken: consecutive positions of one stripe.
@@ -19,7 +20,7 @@ pub(super) struct Window<'b> {
     pub ring: U32<'b>,
     /// Its level, where there are several.
     pub level: U32<'b>,
-    /// The number of the stripe's first slot among all slots.
+    /// The number of the stripe's first slot.
     pub base: U32<'b>,
     /// The first position.
     pub first: U64<'b>,
@@ -35,14 +36,16 @@ pub(super) struct Window<'b> {
 #[derive(Clone, Copy)]
 pub(super) struct Runner<'k> {
     pub kit: &'k Kit<'k>,
+    /// The slots that its windows are of.
+    pub slots: &'k Slots,
     pub table: &'k Table,
-    pub fences: &'k Fences,
+    pub fences: &'k Fences<'k>,
 }
 
 /// Where a task of a window is.
 struct Place<'b> {
     position: U64<'b>,
-    /// The number of its slot among all slots.
+    /// The number of its slot.
     number: U32<'b>,
     /// Its first word, where words are read.
     at: U32<'b>,
@@ -71,7 +74,8 @@ impl<'k> Runner<'k> {
         let place = self.place(f, window, task);
         let word = kit.source.head(f, place.at);
         let op = f.cast::<u32>(word >> 32);
-        let call = |tenant, mask| f.call(self.table.call, (task, place.at, place.number, op, tenant, mask));
+        let number = self.slots.among(place.number);
+        let call = |tenant, mask| f.call(self.table.call, (task, place.at, number, op, tenant, mask));
         let (status, value) = match kit.drains() {
             true => super::drain::guard(f, kit, (word, place.at), call),
             false => call(window.tenant, window.mask),
@@ -102,8 +106,8 @@ impl<'k> Runner<'k> {
 
     fn place<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) -> Place<'b> {
         let position = window.first + f.cast::<u64>(task);
-        let number = window.base + self.kit.slot(f, position);
-        let copied = self.kit.source.words.handle() != self.kit.slots.handle();
+        let number = window.base + self.slots.slot(f, position);
+        let copied = self.kit.source.words.handle() != self.slots.words.handle();
         let at = if copied { task } else { number } * LINE;
         Place { position, number, at }
     }
@@ -116,7 +120,7 @@ impl<'k> Runner<'k> {
         position: U64<'b>,
         (status, value): (U32<'b>, U32<'b>),
     ) {
-        let generation = f.select(status.eq(0), 0, self.kit.generation(f, position));
+        let generation = f.select(status.eq(0), 0, self.slots.generation(f, position));
         let low = f.cast::<u64>(status | generation);
         f.store(self.kit.shared.records.at(task), low | f.cast::<u64>(value) << 32);
     }
@@ -178,20 +182,20 @@ impl<'k> Runner<'k> {
         let number = self.place(f, window, task).number;
         let status = f.cast::<u32>(record) & 0xff;
         let ended: Val<'b, bool> = if kit.drains() { status.gt(LEFT) } else { status.ne(0) };
-        f.when(ended, || post(f, kit, number, record));
+        f.when(ended, || post(f, kit, self.slots, number, record));
     }
 }
 
 /// Posts a record: to the host, or into the batch.
-pub(super) fn post<'b>(f: &'b Body<'b>, kit: &Kit<'_>, number: U32<'b>, record: U64<'b>) {
+pub(super) fn post<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, number: U32<'b>, record: U64<'b>) {
     if kit.drains() {
-        let at = kit.slots.at(number * LINE);
+        let at = slots.words.at(number * LINE);
         let status = record & 0xffu64;
         f.store(at, f.load(at) & !0xffff_ffffu64 | status);
-        if let Some(done) = kit.done {
+        if let Some(done) = slots.done {
             f.store(done.at(number), record);
         }
-    } else if let Some(done) = kit.done {
+    } else if let Some(done) = slots.done {
         f.atomic_store(Order::Relaxed, Scope::System, done.at(number), record);
     }
 }

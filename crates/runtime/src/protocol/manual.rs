@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::step::{self, DRAIN, FAR, FENCES, LANE, LANES, LOCAL, NEAR, REMOTE, WATCH};
+use super::step::{self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, WATCH};
 use super::{Move, OPEN, Priority, Status, Word, control, fault, io, log, opcode, record, slot};
 
 /// The words of a layout, with what marks its rows.
@@ -116,7 +116,9 @@ pub fn steps() -> String {
             (LANES, "several lanes"),
             (WATCH, "watched"),
             (LOCAL, "in the host's memory"),
-            (REMOTE, "memory of its own"),
+            (OWN, "no other group keeps control words"),
+            (KEPT, "a group keeps control words"),
+            (CLERK, "and does nothing else"),
         ];
         let only: String = only
             .iter()

@@ -29,16 +29,20 @@ pub const FAR: u16 = 2;
 pub const DRAIN: u16 = 4;
 /// Only where there can be fences: everywhere but in kernels of one handler.
 pub const FENCES: u16 = 8;
-/// Only where a group is one lane.
+/// Only where a group is one lane, and all rings are near: it runs tasks where they lie.
 pub const LANE: u16 = 16;
-/// Only where a group has several lanes.
+/// Only where a group has several lanes, or far rings too: it copies lines.
 pub const LANES: u16 = 32;
 /// Only where a group is a subgroup or more, which watches its rings.
 pub const WATCH: u16 = 64;
 /// Only where the device works in the host's memory.
 pub const LOCAL: u16 = 128;
-/// Only where the device has memory of its own.
-pub const REMOTE: u16 = 256;
+/// Only where near groups look at the host's control words themselves.
+pub const OWN: u16 = 256;
+/// Only where another group keeps the host's control words for near groups: the device has memory of its own, or there is a router.
+pub const KEPT: u16 = 512;
+/// Only where that group does nothing else: there is no router.
+pub const CLERK: u16 = 1024;
 
 const KINDS: u16 = NEAR | FAR | DRAIN;
 const LIVE: u16 = NEAR | FAR;
@@ -161,9 +165,9 @@ steps! {
     "tag"      Group  AtomicStore "observables" Relaxed System (KINDS) "";
 
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "SHUTDOWN: what the host did before is seen.";
-    "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | REMOTE) "The same, by the group that keeps the control words.";
+    "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | CLERK) "The same, by the group that keeps the control words.";
     "halt"     Router AtomicStore "flags" [HALT] Release Device (FAR) "Tells the groups, after the host told the router.";
-    "halt"     Router AtomicStore "flags" [HALT] Release Device (NEAR | REMOTE) "The same, by the group that keeps the control words.";
+    "halt"     Router AtomicStore "flags" [HALT] Release Device (NEAR | CLERK) "The same, by the group that keeps the control words.";
     "route"    Router AtomicLoad  "tails"   Acquire System (FAR)  "The tail: the lines before it are seen.";
     "taken"    Router Fence       ""        Acquire System (FAR | LOCAL) "After a line that the router read at once and is whole: what the task points to is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | WATCH | LOCAL) "The same for a line that a watch has read.";
@@ -172,9 +176,9 @@ steps! {
     "pass"     Router Fence       ""        AcqRel  Device (FAR | FENCES) "Between the router's look at the frontier and its moving it.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail past a task that the router ran, after the claim.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail in device memory, by the lane that acquired it.";
-    "stopped"  Group  AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | LOCAL) "SHUTDOWN: no new windows, and what the host did before is seen.";
+    "stopped"  Group  AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | OWN) "SHUTDOWN: no new windows, and what the host did before is seen.";
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (FAR) "No new windows; what the host did before is seen.";
-    "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | REMOTE) "The same.";
+    "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | KEPT) "The same.";
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Words 0-1 of a line: the rest, and what the task points to, is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "After a line that was read at once and is whole: what the task points to is seen.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "The tail in device memory: the lines before it are seen. It may be older than the claim.";

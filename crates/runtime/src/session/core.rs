@@ -155,9 +155,9 @@ impl Core {
         }
     }
 
-    /// The stripe of a ring.
-    pub fn stripe(&self, ring: u32, stripe: u32) -> usize {
-        (ring * self.layout.stripes + stripe) as usize
+    /// The stripes of a ring.
+    pub fn stripes(&self, ring: u32) -> impl Iterator<Item = &Stripe> {
+        (0..self.layout.stripes()).map(move |k| &self.stripes[self.layout.stripe(ring, k)])
     }
 
     /// How a task ended, if it has or never will.

@@ -39,7 +39,7 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
         return Ok((made, kernel));
     }
     let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
-    // Groups that are asked for by number do not share a ring's slots out, and these must: they have what they have.
+    // Groups that are asked for by number do not share a near ring's slots out, and these must: they have what they have.
     let (slots, window) = (made.layout.slots(), made.layout.window);
     let geometry = Geometry { slots, window, ..spec.geometry.clone().groups(workers) };
     let smaller = Spec { geometry, ..spec.clone() };
@@ -116,28 +116,31 @@ fn stripes(layout: &Layout, memories: &Memories, start: u64) -> Result<Vec<Strip
         let memory = Memory::mapped(pelton_device::Kind::Host, pelton_device::Width::W64, len)?;
         memory.view64().ok_or_else(|| Error::Mapped("taken".into()))
     };
-    let slots = memory("slots")?;
-    let home = match slots.view64() {
-        Some(view) => Home::Mapped(view),
-        None => Home::Near { memory: slots.clone(), copy: own(slots.len())? },
-    };
-    let done = view("done")?;
-    let taken = own(done.len())?;
-    let tails = if layout.placement == Placement::Far { Some(view("tails")?) } else { None };
-    let stripe = |at: usize| Stripe {
-        ring: Ring {
-            lines: home.clone(),
-            done: done.clone(),
-            taken: taken.clone(),
-            tail: tails.clone().map(|tails| (tails, at * STRIDE as usize)),
-            first: at << layout.log2,
-            log2: layout.log2,
-        },
-        tail: AtomicU64::new(start),
-        free: AtomicU64::new(start),
-        start,
-        waiting: AtomicUsize::new(0),
-        waiters: OnceLock::new(),
-    };
-    Ok((0..layout.all() as usize).map(stripe).collect())
+    let mut stripes = Vec::with_capacity(layout.all() as usize);
+    for bed in &layout.beds {
+        let slots = memory(&layout.named("slots", bed.placement))?;
+        let home = match slots.view64() {
+            Some(view) => Home::Mapped(view),
+            None => Home::Near { memory: slots.clone(), copy: own(slots.len())? },
+        };
+        let done = view(&layout.named("done", bed.placement))?;
+        let taken = own(done.len())?;
+        let tails = if bed.placement == Placement::Far { Some(view("tails")?) } else { None };
+        stripes.extend((0..bed.all() as usize).map(|at| Stripe {
+            ring: Ring {
+                lines: home.clone(),
+                done: done.clone(),
+                taken: taken.clone(),
+                tail: tails.clone().map(|tails| (tails, at * STRIDE as usize)),
+                first: at << bed.log2,
+                log2: bed.log2,
+            },
+            tail: AtomicU64::new(start),
+            free: AtomicU64::new(start),
+            start,
+            waiting: AtomicUsize::new(0),
+            waiters: OnceLock::new(),
+        }));
+    }
+    Ok(stripes)
 }

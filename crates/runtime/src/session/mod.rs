@@ -23,7 +23,7 @@ use std::time::Duration;
 use pelton_device::{Device, Ended};
 
 use self::core::State;
-pub(crate) use self::core::{Core, Memories, outcome};
+pub(crate) use self::core::{Core, Memories, Stripe, outcome};
 pub(crate) use self::launch::{bind, fill, memories};
 pub(crate) use self::producer::submittable;
 use crate::deadline::{Deadline, Pause};
@@ -34,7 +34,7 @@ use crate::protocol::control;
 use crate::telemetry::{self, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
-pub use producer::{Patience, Producer};
+pub use producer::{Aim, Patience, Producer};
 pub use ticket::{Ends, Span, Ticket};
 
 /// What a stop left.
@@ -216,15 +216,12 @@ impl Session {
             // It does not panic; if it did, there would be nothing left to do for it.
             drop(reaper.join());
         }
-        let left = |at: usize| {
-            let stripe = &core.stripes[at];
+        let left = |stripe: &Stripe| {
             let (from, to) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
             (from..to).filter(|position| stripe.ring.ended(*position).is_none()).count() as u64
         };
-        let stripes = core.layout.stripes as usize;
-        let left =
-            (0..core.layout.rings.len()).map(|ring| (0..stripes).map(|k| left(ring * stripes + k)).sum());
-        let left = left.collect();
+        let rings = 0..core.layout.rings.len() as u32;
+        let left = rings.map(|ring| core.stripes(ring).map(left).sum()).collect();
         ended.map(|_: Option<Ended>| Stopped { left, forced }).map_err(Error::from)
     }
 }

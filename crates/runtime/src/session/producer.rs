@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pelton_device::View64;
+use pelton_device::{Placement, View64};
 
 use super::core::{Core, State};
 use super::ticket::{Span, Ticket};
@@ -21,6 +21,8 @@ const CHUNK: usize = 64;
 /// What a producer knows of one of its stripes.
 #[derive(Debug)]
 struct Side {
+    /// Its number among all.
+    number: u32,
     tail: u64,
     free: u64,
     /// Up to where tasks that were given up are known to have ended.
@@ -56,39 +58,81 @@ pub enum Patience {
     Ms(u64),
 }
 
+/// So few tasks at once are better off near, where a session has near and far rings.
+const FEW: u64 = 4;
+/// So many near stripes are looked at for one that has nothing to do.
+const LOOKS: u32 = 8;
+
+/// What a producer cares for. It matters where a session has near and far rings; elsewhere tasks go where there are rings.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Aim {
+    /// A few tasks at once go near if a stripe there has nothing to do, all others far.
+    #[default]
+    Choose,
+    /// Tasks go near as long as there is room for them, where they are seen soonest.
+    Latency,
+    /// Tasks go far: the most a second from many producers.
+    Throughput,
+}
+
+/// Where tasks of a level went last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    stripe: u32,
+    /// How many in a row went there.
+    count: u64,
+    /// The last near stripe.
+    near: u32,
+}
+
 /// Feeds a session for a tenant. There is one writer a ring, so it is used by one thread at a time; others have their own.
 #[derive(Debug)]
 pub struct Producer {
     core: Arc<Core>,
     index: u32,
     tenant: TenantId,
-    /// By level, then by stripe.
+    /// By level, then by stripe, near ones first.
     sides: Vec<Side>,
-    /// The stripe that was used last, and how many tasks in a row went there, by level.
-    runs: Vec<(u32, u64)>,
+    /// By level.
+    last: Vec<Last>,
+    /// Stripes of a level, and how many of them are near.
+    stripes: u32,
+    near: u32,
     patience: Patience,
+    aim: Aim,
 }
 
 impl Producer {
     pub(super) fn new(core: Arc<Core>, index: u32) -> Self {
         let layout = &core.layout;
         let ring = |level: u32| level * layout.producers + index;
+        let stripes = layout.stripes();
         let sides = (0..layout.levels)
-            .flat_map(|level| (0..layout.stripes).map(move |stripe| (level, stripe)))
-            .map(|(level, stripe)| {
-                let stripe = &core.stripes[core.stripe(ring(level), stripe)];
+            .flat_map(|level| (0..stripes).map(move |k| (level, k)))
+            .map(|(level, k)| {
+                let number = layout.stripe(ring(level), k);
+                let stripe = &core.stripes[number];
                 let free = stripe.free.load(Ordering::Relaxed);
-                Side { tail: stripe.tail.load(Ordering::Relaxed), free, seen: free }
+                let tail = stripe.tail.load(Ordering::Relaxed);
+                Side { number: number as u32, tail, free, seen: free }
             })
             .collect();
-        let runs = vec![(0, 0); layout.levels as usize];
+        let last = vec![Last::default(); layout.levels as usize];
+        let near = layout.bed(Placement::Near).map_or(0, |bed| bed.stripes);
         let tenant = layout.rings[index as usize].tenant;
-        Producer { index, tenant, sides, runs, patience: Patience::None, core }
+        let (patience, aim) = (Patience::default(), Aim::default());
+        Producer { index, tenant, sides, last, stripes, near, patience, aim, core }
     }
 
     /// Sets how long it waits for room.
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Sets what it cares for.
+    pub fn aim(mut self, aim: Aim) -> Self {
+        self.aim = aim;
         self
     }
 
@@ -138,10 +182,9 @@ impl Producer {
         let wanted = tasks.len() as u64;
         let (level, fence) = self.level(tasks.clone())?;
         let stripe = self.room(level, wanted, fence)?;
-        let place = (level * self.core.layout.stripes + stripe) as usize;
-        let number = self.core.stripe(level * self.core.layout.producers + self.index, stripe);
-        let to = &self.core.stripes[number];
-        let side = &mut self.sides[place];
+        let side = &mut self.sides[(level * self.stripes + stripe) as usize];
+        let number = side.number;
+        let to = &self.core.stripes[number as usize];
         let first = side.tail;
         let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
         let mut tasks = tasks;
@@ -158,9 +201,11 @@ impl Producer {
         // Pairs with the acquire of whoever looks through what is published.
         to.tail.store(side.tail, Ordering::Release);
         self.core.run.wake();
-        let run = &mut self.runs[level as usize];
-        *run = (stripe, if run.0 == stripe { run.1 + wanted } else { wanted });
-        Ok((number as u32, first, stamp))
+        let last = &mut self.last[level as usize];
+        let count = if last.stripe == stripe { last.count + wanted } else { wanted };
+        let near = if stripe < self.near { stripe } else { last.near };
+        *last = Last { stripe, count, near };
+        Ok((number, first, stamp))
     }
 
     /// Checks tasks before any is visible: their level, and how far back the first fence reaches that does not find enough
@@ -194,16 +239,16 @@ impl Producer {
     /// A stripe with room for so many tasks. A fence that reaches back over tasks submitted before goes where they are.
     #[inline]
     fn room(&mut self, level: u32, wanted: u64, fence: Option<u32>) -> Result<u32, SubmitError> {
-        let slots = 1u64 << self.core.layout.log2;
+        let slots = u64::from(self.core.layout.slots());
         if wanted > slots {
             return Err(SubmitError::Large { wanted, slots });
         }
-        let run = self.runs[level as usize];
+        let last = self.last[level as usize];
         if let Some(count) = fence
-            && u64::from(count) > run.1
-            && self.core.layout.stripes > 1
+            && u64::from(count) > last.count
+            && self.stripes > 1
         {
-            return Err(SubmitError::Fence { count, within: run.1 });
+            return Err(SubmitError::Fence { count, within: last.count });
         }
         let mut deadline = None;
         let mut pause = Pause::default();
@@ -212,8 +257,8 @@ impl Producer {
                 return Err(SubmitError::Ended);
             }
             let (stripe, room) = match fence {
-                Some(_) => (run.0, self.free(level, run.0, wanted)),
-                None => self.emptiest(level, wanted),
+                Some(_) => (last.stripe, self.free(level, last.stripe, wanted)),
+                None => self.place(level, wanted),
             };
             if room >= wanted {
                 return Ok(stripe);
@@ -236,12 +281,32 @@ impl Producer {
         }
     }
 
+    /// The stripe for so many tasks, and its free slots.
+    #[inline]
+    fn place(&mut self, level: u32, wanted: u64) -> (u32, u64) {
+        let far = self.near;
+        if self.near == 0 || self.near == self.stripes {
+            return self.emptiest(level, wanted, self.stripes).0;
+        }
+        let (most, looks) = match self.aim {
+            Aim::Choose => (FEW, LOOKS),
+            Aim::Latency => (u64::MAX, self.near),
+            Aim::Throughput => (0, 0),
+        };
+        if wanted <= most {
+            let (best, idle) = self.emptiest(level, wanted, looks);
+            if best.1 >= wanted && (idle || self.aim == Aim::Latency) {
+                return best;
+            }
+        }
+        (far, self.free(level, far, wanted))
+    }
+
     /// Free slots of a stripe: those known to be free if they are enough, else all.
     #[inline]
     fn free(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
-        let number = self.core.stripe(level * self.core.layout.producers + self.index, stripe);
-        let of = &self.core.stripes[number];
-        let side = &mut self.sides[(level * self.core.layout.stripes + stripe) as usize];
+        let side = &mut self.sides[(level * self.stripes + stripe) as usize];
+        let of = &self.core.stripes[side.number as usize];
         let slots = of.ring.capacity();
         if slots - (side.tail - side.free) < wanted {
             side.free = of.ring.reclaim(side.free, side.tail, &mut side.seen);
@@ -250,39 +315,35 @@ impl Producer {
         slots - (side.tail - side.free)
     }
 
-    /// The stripe with the least to do, and its free slots.
+    /// Of the first stripes, or so many of them, the one with the least to do, and its free slots; whether it has nothing to do.
     #[inline]
-    fn emptiest(&mut self, level: u32, wanted: u64) -> (u32, u64) {
-        let stripes = self.core.layout.stripes;
+    fn emptiest(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
+        let stripes = self.near.max(1);
         if stripes == 1 {
-            return (0, self.free(level, 0, wanted));
+            return ((0, self.free(level, 0, wanted)), self.idle(level, 0));
         }
-        let last = self.runs[level as usize].0;
+        let last = self.last[level as usize].near;
         let mut best = (0, 0);
-        for k in 0..stripes {
-            // From the one after the last, so that equals take turns.
-            let stripe = (last + 1 + k) % stripes;
-            let backlog = self.backlog(level, stripe);
+        for k in 0..looks {
+            // The one that was used last, then those after it, so that equals take turns.
+            let stripe = (last + k) % stripes;
+            let idle = self.idle(level, stripe);
             let room = self.free(level, stripe, wanted);
-            if room >= wanted && backlog == 0 {
-                return (stripe, room);
+            if room >= wanted && idle {
+                return ((stripe, room), true);
             }
             if room > best.1 {
                 best = (stripe, room);
             }
         }
-        best
+        (best, false)
     }
 
-    /// Tasks of a stripe that may not have ended.
-    fn backlog(&mut self, level: u32, stripe: u32) -> u64 {
-        let number = self.core.stripe(level * self.core.layout.producers + self.index, stripe);
-        let of = &self.core.stripes[number];
-        let side = &self.sides[(level * self.core.layout.stripes + stripe) as usize];
-        match side.tail.checked_sub(1) {
-            Some(last) if side.tail > of.start && of.ring.ended(last).is_none() => side.tail - side.free,
-            _ => 0,
-        }
+    /// Whether all tasks of a stripe are known to have ended.
+    fn idle(&self, level: u32, stripe: u32) -> bool {
+        let side = &self.sides[(level * self.stripes + stripe) as usize];
+        let of = &self.core.stripes[side.number as usize];
+        side.tail == of.start || of.ring.ended(side.tail - 1).is_some()
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use pelton_device::Placement;
+
 use super::core::{Core, State, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
@@ -37,6 +39,11 @@ impl Hold {
     #[inline]
     fn stripe(&self) -> &Stripe {
         &self.core.stripes[self.stripe as usize]
+    }
+
+    fn placement(&self) -> Placement {
+        let far = self.core.layout.beds.iter().rfind(|bed| bed.stripe <= self.stripe);
+        far.map_or(Placement::Far, |bed| bed.placement)
     }
 
     fn end(&self) -> u64 {
@@ -173,6 +180,11 @@ impl Ticket {
         self.0.result(self.0.first)
     }
 
+    /// Where it lies.
+    pub fn placement(&self) -> Placement {
+        self.0.placement()
+    }
+
     /// Asks that it be not run. What becomes of it is said by the ticket: [`Cancelled`](TaskError::Cancelled), or how it
     /// ended.
     pub fn cancel(&mut self) {
@@ -253,6 +265,11 @@ impl Span {
     #[inline]
     pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
         (0..self.0.count).map(|k| self.0.result(self.0.first + u64::from(k)))
+    }
+
+    /// Where it lies.
+    pub fn placement(&self) -> Placement {
+        self.0.placement()
     }
 
     /// Asks that those that have not ended be not run.

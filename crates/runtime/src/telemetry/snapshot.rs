@@ -122,9 +122,9 @@ pub(crate) fn priorities(layout: &Layout, counters: &[u64]) -> Vec<Count> {
 pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
     let mut occupancy = Occupancy::default();
     let mut depth = Vec::with_capacity(core.layout.rings.len());
-    for stripes in core.stripes.chunks(core.layout.stripes as usize) {
+    for ring in 0..core.layout.rings.len() as u32 {
         let before = occupancy.published;
-        for stripe in stripes {
+        for stripe in core.stripes(ring) {
             let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
             occupancy.empty += stripe.ring.capacity() - (tail - free).min(stripe.ring.capacity());
             for position in free..tail {

@@ -85,16 +85,23 @@ pub const fn far(lanes: u32) -> Shape {
     Shape { placement: Placement::Far, lanes }
 }
 
+/// Near and far rings, so many lanes.
+pub const fn both(lanes: u32) -> Shape {
+    Shape { placement: Placement::Both, lanes }
+}
+
 /// Every placement with every number of lanes.
-pub const ALL: &[Shape] = &[near(1), near(8), near(32), far(1), far(8), far(32)];
+pub const ALL: &[Shape] = &[near(1), near(8), near(32), far(1), far(8), far(32), both(1), both(32)];
 
 /// Every placement and every number of lanes, but not each with each.
-pub const SOME: &[Shape] = &[near(1), near(32), far(8)];
+pub const SOME: &[Shape] = &[near(1), near(32), far(8), both(8)];
 
 impl Shape {
     /// A geometry of this shape with so many groups that run tasks.
     pub fn geometry(self, slots: u32, workers: u32) -> Geometry {
-        Geometry::new(slots).lanes(self.lanes).groups(workers)
+        // Each placement has so many.
+        let all = if self.placement == Placement::Both { (4 * workers).max(2) } else { workers };
+        Geometry::new(slots).lanes(self.lanes).groups(all)
     }
 
     /// A kernel of this shape that can [`add`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton::device::null::{Faults, Null};
-use pelton::{Error, Patience, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket};
+use pelton::{Aim, Error, Patience, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -122,7 +122,8 @@ fn tickets_outlive_their_session(on: &On) {
 fn producers_outlive_their_session(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &spec(shape).tenant(Tenant::new(0).mask(0)));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let producer = session.producer(0).unwrap().aim(Aim::Throughput);
+        let mut producer = producer.patience(Patience::Endless);
         let feeder = std::thread::spawn(move || {
             let mut tickets = Vec::new();
             loop {
@@ -133,7 +134,7 @@ fn producers_outlive_their_session(on: &On) {
             }
         });
         // Once its rings are full it waits.
-        let room = 256 * u64::from(session.layout().stripes);
+        let room = session.layout().beds.last().map_or(0, |bed| u64::from(bed.stripes * bed.slots()));
         until("the ring is full", || Ok(session.snapshot()?.occupancy.published == room));
         assert_eq!(session.stop().unwrap().total(), room, "{shape}");
         let (mut tickets, error, mut producer) = feeder.join().unwrap();
@@ -150,7 +151,7 @@ fn producers_are_given_back_and_taken_again(on: &On) {
         let keep = session.producer(0).unwrap();
         let mut held = Vec::new();
         for round in 0..20 {
-            let mut producer = session.producer(0).unwrap();
+            let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
             assert!(matches!(session.producer(0), Err(Error::Producers { tenant: 0, count: 2 })), "{shape}");
             // Three at a time into eight slots, each held over the next producer's turn.
             let next = producer.submit_all([add(1, 2); 3]).unwrap();

@@ -1,6 +1,6 @@
 //! Rings that are full: an error that says so, nothing lost, and results that nobody has read are kept.
 
-use pelton::{Patience, SubmitError, Tenant, Ticket};
+use pelton::{Aim, Patience, SubmitError, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -17,7 +17,7 @@ const SLOTS: u32 = 8;
 fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(SLOTS, 1).tenant(Tenant::new(0).mask(0)));
-        let mut producer = session.producer(0).unwrap();
+        let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
         let large = SubmitError::Large { wanted: 9, slots: 8 };
         assert_eq!(producer.submit_all([add(1, 0); 9]).err(), Some(large), "{shape}");
         let mut tickets: Vec<Ticket> = (0..6).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
@@ -40,7 +40,7 @@ fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
 fn results_that_nobody_took_hold_their_slots(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(SLOTS, 1));
-        let mut producer = session.producer(0).unwrap();
+        let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
         let mut tickets: Vec<Ticket> = (0..SLOTS).map(|k| producer.submit(add(k, 0)).unwrap()).collect();
         session.quiesce(soon()).unwrap();
         let full = Some(SubmitError::Full { room: 0, wanted: 1 });

@@ -13,7 +13,11 @@ pub(super) type Words<T> = &'static [(&'static str, T)];
 
 pub(super) const LIFETIME: Words<Lifetime> =
     &[("persistent", Lifetime::Persistent), ("drain", Lifetime::Drain)];
-pub(super) const PLACEMENT: Words<Placement> = &[("near", Placement::Near), ("far", Placement::Far)];
+pub(super) const PLACEMENT: Words<Placement> = &[
+    (Placement::Near.word(), Placement::Near),
+    (Placement::Far.word(), Placement::Far),
+    (Placement::Both.word(), Placement::Both),
+];
 pub(super) const CLAIM: Words<Claim> = &[("owned", Claim::Owned), ("priority", Claim::PRIORITY)];
 pub(super) const BODY: Words<Body> = &[("dispatch", Body::Dispatch), ("fused", Body::Fused)];
 pub(super) const IO: Words<Io> = &[("off", Io::Off), ("polled", Io::Polled), ("on_miss", Io::OnMiss)];

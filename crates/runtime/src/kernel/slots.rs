@@ -1,0 +1,56 @@
+//! The slots of one placement, as a kernel sees them: where a position lies, and what its line must say.
+
+use pelton_ir::builder::{Body, Buf};
+
+use super::kit::{U32, U64};
+use super::layout::Bed;
+use crate::protocol::{Status, slot};
+
+/// The slots of one placement.
+pub(super) struct Slots {
+    pub bed: Bed,
+    /// Their words.
+    pub words: Buf<u64>,
+    /// Their completion records, unless nobody wants them.
+    pub done: Option<Buf<u64>>,
+    /// What the names of its functions begin with.
+    pub prefix: &'static str,
+}
+
+impl Slots {
+    /// The name of a function that is written for each placement.
+    pub fn name(&self, what: &str) -> String {
+        format!("{}{what}", self.prefix)
+    }
+
+    /// The number of a stripe's first slot.
+    pub fn base<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+        // It changes no number; where stripes are a power of two it tells whoever checks ranges that they fit.
+        (stripe & (self.bed.all().next_power_of_two() - 1)) * self.bed.slots()
+    }
+
+    /// The number of a position's slot in its stripe.
+    pub fn slot<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        f.cast::<u32>(position) & (self.bed.slots() - 1)
+    }
+
+    /// A stripe's number among all stripes of a session.
+    pub fn start<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+        if self.bed.stripe == 0 { stripe } else { stripe + self.bed.stripe }
+    }
+
+    /// A slot's number among all slots of a session.
+    pub fn among<'b>(&self, number: U32<'b>) -> U32<'b> {
+        if self.bed.slot == 0 { number } else { number + self.bed.slot }
+    }
+
+    /// The generation of a position, in its place in a word.
+    pub fn generation<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        f.cast::<u32>(position >> self.bed.log2) << slot::GENERATION_SHIFT
+    }
+
+    /// Word 0 of a slot that is ready at a position.
+    pub fn ready<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        self.generation(f, position) | Status::Published.code()
+    }
+}
