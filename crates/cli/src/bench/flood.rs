@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::kernel::layout::Layout;
-use pelton::{Deadline, Opcode, Producer, Session, Span, Task};
+use pelton::kernel::layout::Bed;
+use pelton::{Aim, Deadline, Opcode, Producer, Session, Span, Task};
 
 use super::mark;
 use crate::error::Error;
@@ -86,9 +86,15 @@ impl Seen {
 }
 
 /// Tasks at once, at most so many, and how many such batches fill half of a producer's slots.
-pub fn shape(layout: &Layout, most: u32) -> (u32, usize) {
-    let batch = most.min(layout.slots() / 2).max(1);
-    (batch, (layout.slots() / batch / 2).max(1) as usize * layout.stripes as usize)
+pub fn shape(bed: &Bed, most: u32) -> (u32, usize) {
+    let batch = most.min(bed.slots() / 2).max(1);
+    (batch, (bed.slots() / batch / 2).max(1) as usize * bed.stripes as usize)
+}
+
+/// The slots that a producer feeds: those of the placement that it aims at, where there are several.
+pub fn bed(session: &Session, aim: Aim) -> Bed {
+    let beds = &session.layout().beds;
+    beds[if aim == Aim::Latency { 0 } else { beds.len() - 1 }]
 }
 
 /// Runs all producers; `glance` is called over and over meanwhile.

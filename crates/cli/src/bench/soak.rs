@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::{Geometry, Opcode, Producer, Session, Spec};
+use pelton::{Aim, Geometry, Opcode, Producer, Session, Spec};
 use pelton_device::{Placement, open};
 
 use super::flood::{self, Part, Work};
@@ -56,6 +56,8 @@ enum Place {
     Near,
     /// In host memory that one group polls for all
     Far,
+    /// In both; every other producer sends its tasks near
+    Both,
 }
 
 impl From<Place> for Placement {
@@ -63,6 +65,7 @@ impl From<Place> for Placement {
         match place {
             Place::Near => Placement::Near,
             Place::Far => Placement::Far,
+            Place::Both => Placement::Both,
         }
     }
 }
@@ -86,25 +89,19 @@ pub fn run(args: &Args, term: &Term) -> Result<Vec<Row>, Error> {
     let handler = mark::handler(op, &spec.regions);
     let spec = Spec { placement: args.placement.map(Place::into), ..spec.with(handler) };
     let session = Session::launch_at(&device, &spec, args.start)?;
-    let (batch, deep) = flood::shape(session.layout(), BATCH);
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
-    let mut producers =
-        (0..args.producers).map(|_| session.producer(0)).collect::<Result<Vec<Producer>, _>>()?;
+    let aim = |producer: u32| if producer % 2 == 0 { Aim::Throughput } else { Aim::Latency };
+    let mut producers = (0..args.producers)
+        .map(|producer| Ok(session.producer(0)?.aim(aim(producer))))
+        .collect::<Result<Vec<Producer>, pelton::Error>>()?;
     let began = Instant::now();
     let (each, rest) = (args.tasks / u64::from(args.producers), args.tasks % u64::from(args.producers));
-    let part = |producer: u32| Part {
-        work: Work::Mark,
-        op,
-        producer,
-        start: args.start,
-        count: each + u64::from(u64::from(producer) < rest),
-        batch,
-        deep,
-        began,
-        time: Duration::MAX,
-        pace: None,
-        done: &done,
-        quit: &quit,
+    let part = |producer: u32| {
+        let (batch, deep) = flood::shape(&flood::bed(&session, aim(producer)), BATCH);
+        let count = each + u64::from(u64::from(producer) < rest);
+        let (work, start, time, pace) = (Work::Mark, args.start, Duration::MAX, None);
+        let (done, quit) = (&done, &quit);
+        Part { work, op, producer, start, count, batch, deep, began, time, pace, done, quit }
     };
     let feeds = producers.iter_mut().zip((0..args.producers).map(part)).collect();
     let bar = term.bar(args.tasks, "{bar:40} {human_pos}/{human_len} tasks, {per_sec}, {eta} left");

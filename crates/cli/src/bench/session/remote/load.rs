@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pelton::kernel::{Body, Draft, Visible};
 use pelton::protocol::packed::Packed;
-use pelton::{Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
+use pelton::{Aim, Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
 use pelton_device::{Device, Placement};
 
 use crate::bench::flood::{self, Part, Seen, Work};
@@ -32,6 +32,8 @@ const RAMP: Duration = Duration::from_millis(20);
 pub struct Shape {
     /// Where its rings lie.
     pub place: Placement,
+    /// What the producer of single tasks cares for. Others care for throughput.
+    pub aim: Aim,
     /// Whether it chooses among handlers.
     pub body: Body,
     /// What of a task others may look at.
@@ -46,7 +48,7 @@ impl Shape {
     /// A kernel that chooses among handlers and shows what they wrote.
     pub fn new(place: Placement) -> Self {
         let (body, visible) = (Body::Dispatch, Visible::Memory);
-        Shape { place, body, visible, mark: false, producers: PRODUCERS }
+        Shape { place, aim: Aim::Latency, body, visible, mark: false, producers: PRODUCERS }
     }
 }
 
@@ -80,7 +82,8 @@ pub fn launch(device: &Arc<dyn Device>, shape: Shape) -> Result<Session, Error> 
 
 /// Producers of a session.
 pub fn producers(session: &Session, count: u32) -> Result<Vec<Producer>, Error> {
-    Ok((0..count).map(|_| session.producer(0)).collect::<Result<_, _>>()?)
+    let one = || Ok(session.producer(0)?.aim(Aim::Throughput));
+    (0..count).map(|_| one()).collect()
 }
 
 /// Feeds a new session for so long. Results, their sum and what was written are checked.
@@ -116,7 +119,7 @@ fn part<'a>(
     time: Duration,
     (done, quit): (&'a AtomicU64, &'a AtomicBool),
 ) -> Result<Part<'a>, Error> {
-    let (batch, deep) = flood::shape(session.layout(), most);
+    let (batch, deep) = flood::shape(&flood::bed(session, Aim::Throughput), most);
     let (op, began, count) = (op()?, Instant::now(), u64::MAX);
     Ok(Part { work, op, producer: 0, start: 0, count, batch, deep, began, time, pace: None, done, quit })
 }
@@ -172,7 +175,7 @@ pub fn loaded(
 ) -> Result<(Vec<f64>, f64), Error> {
     let session = launch(device, shape)?;
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
-    let mut prober = session.producer(0)?;
+    let mut prober = session.producer(0)?.aim(shape.aim);
     let mut all = producers(&session, LOADERS)?;
     let work = Work::Add { at: 1 };
     let part = part(&session, work, BURST, flood::PATIENCE, (&done, &quit))?;

@@ -11,8 +11,8 @@ mod load;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pelton::Opcode;
 use pelton::kernel::{Body, Report, Visible};
+use pelton::{Aim, Opcode};
 use pelton_device::{Device, Placement};
 
 use self::load::{PRODUCERS, Shape};
@@ -59,7 +59,7 @@ pub fn run(device: &Arc<dyn Device>, quick: bool, only: &str, term: &Term) -> Re
     let mut bench = Bench { device, pace, only, term, rows: Vec::new(), copy: f64::INFINITY };
     let mut places = vec![(Placement::Far, "far")];
     match (caps.placements.contains(&Placement::Near), &caps.why_far) {
-        (true, _) => places.push((Placement::Near, "near")),
+        (true, _) => places.extend([(Placement::Near, "near"), (Placement::Both, "both")]),
         (false, why) => {
             let why = why.as_deref().unwrap_or("the device has no such memory");
             term.note(format_args!("near is left out: {why}"));
@@ -119,6 +119,11 @@ impl Bench<'_> {
         self.begin("floors");
         let mut floors = Vec::new();
         for (place, name) in places {
+            if *place == Placement::Both {
+                // One task goes near.
+                floors.push(floors.last().cloned().flatten());
+                continue;
+            }
             let case = format!("mailbox, {name}");
             let times = floor::mailbox(self.device, *place, self.pace.rounds)?;
             self.times(&case, "us", &times, None);
@@ -179,7 +184,7 @@ impl Bench<'_> {
             }
             self.begin(&case);
             let session = load::launch(self.device, Shape { body, visible, ..Shape::new(place) })?;
-            let mut producer = session.producer(0)?;
+            let mut producer = session.producer(0)?.aim(Aim::Latency);
             let times = load::trips(&mut producer, self.pace.rounds)?;
             drop(producer);
             load::stopped(session)?;
