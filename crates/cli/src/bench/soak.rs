@@ -90,7 +90,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Vec<Row>, Error> {
     let spec = Spec { placement: args.placement.map(Place::into), ..spec.with(handler) };
     let session = Session::launch_at(&device, &spec, args.start)?;
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
-    let aim = |producer: u32| if producer % 2 == 0 { Aim::Throughput } else { Aim::Latency };
+    let aim = |producer: u32| if producer.is_multiple_of(2) { Aim::Throughput } else { Aim::Latency };
     let mut producers = (0..args.producers)
         .map(|producer| Ok(session.producer(0)?.aim(aim(producer))))
         .collect::<Result<Vec<Producer>, pelton::Error>>()?;
