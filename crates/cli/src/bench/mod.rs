@@ -13,12 +13,13 @@ mod row;
 mod session;
 mod soak;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use crate::error::Error;
-use crate::term::Term;
+use crate::term::{Role, Term};
 use crate::{Status, stop};
 
 pub use device::module;
@@ -76,10 +77,24 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     if rows.is_empty() && !stop::pressed() {
         return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
     }
-    row::show(&rows, args.json.as_deref(), term)?;
+    show(&rows, args.json.as_deref(), term)?;
     if stop::pressed() {
         term.note("interrupted: these are the figures so far");
         return Ok(Status::Interrupted);
     }
     Ok(Status::Fine)
+}
+
+/// Prints a table, or writes the rows as asked.
+fn show(rows: &[Row], json: Option<&Path>, term: &Term) -> Result<(), Error> {
+    match json {
+        Some(path) if path == Path::new("-") => return term.text(&row::json(rows)),
+        Some(path) => {
+            fs::write(path, row::json(rows)).map_err(|source| Error::Write { path: path.into(), source })?
+        }
+        None => {}
+    }
+    let (head, lines) = row::table(rows);
+    term.line(term.paint(Role::Strong, head))?;
+    lines.iter().try_for_each(|line| term.line(line))
 }

@@ -1,12 +1,6 @@
-//! Rows of figures, in one shape for every benchmark.
-
-use std::fs;
-use std::path::Path;
+//! Rows of figures, in one shape for every benchmark, and for the program in `benches/peers`, which includes this file.
 
 use serde_json::{Value, json};
-
-use crate::error::Error;
-use crate::term::{Role, Term};
 
 /// A figure.
 #[derive(Clone, Debug)]
@@ -50,44 +44,34 @@ impl Row {
     }
 }
 
-/// Prints a table, or writes the rows as asked.
-pub fn show(rows: &[Row], json: Option<&Path>, term: &Term) -> Result<(), Error> {
-    let lines: String = rows.iter().map(|row| format!("{}\n", row.json())).collect();
-    match json {
-        Some(path) if path == Path::new("-") => return term.text(&lines),
-        Some(path) => {
-            fs::write(path, lines).map_err(|source| Error::Write { path: path.into(), source })?;
-        }
-        None => {}
-    }
-    table(rows, term)
+/// The rows for programs: one JSON object a line.
+pub fn json(rows: &[Row]) -> String {
+    rows.iter().map(|row| format!("{}\n", row.json())).collect()
 }
 
-fn table(rows: &[Row], term: &Term) -> Result<(), Error> {
+/// The rows for people: the head of a table, and its lines.
+pub fn table(rows: &[Row]) -> (String, Vec<String>) {
     let head =
         format!("{:<38} {:<12} {:>10} {:<9} {:<24} {:>8}", "case", "device", "value", "", "against", "ratio");
-    term.line(term.paint(Role::Strong, head.trim_end()))?;
-    for row in rows {
-        let against = row
-            .against
-            .as_ref()
-            .map(|(name, value)| format!("{name} {}", figure(*value)))
-            .unwrap_or_default();
-        let ratio = row.ratio().map(|ratio| format!("{}×", figure(ratio))).unwrap_or_default();
-        let spread = row.spread.map(|[p50, p99, p999]| {
-            format!("  p50 {} p99 {} p99.9 {}", figure(p50), figure(p99), figure(p999))
-        });
-        let line = format!(
-            "{:<38} {:<12} {:>10} {:<9} {against:<24} {ratio:>8}{}",
-            row.case,
-            row.device,
-            figure(row.value),
-            row.metric,
-            spread.unwrap_or_default()
-        );
-        term.line(line.trim_end())?;
-    }
-    Ok(())
+    (head.trim_end().to_owned(), rows.iter().map(line).collect())
+}
+
+fn line(row: &Row) -> String {
+    let against =
+        row.against.as_ref().map(|(name, value)| format!("{name} {}", figure(*value))).unwrap_or_default();
+    let ratio = row.ratio().map(|ratio| format!("{}×", figure(ratio))).unwrap_or_default();
+    let spread = row
+        .spread
+        .map(|[p50, p99, p999]| format!("  p50 {} p99 {} p99.9 {}", figure(p50), figure(p99), figure(p999)));
+    let line = format!(
+        "{:<38} {:<12} {:>10} {:<9} {against:<24} {ratio:>8}{}",
+        row.case,
+        row.device,
+        figure(row.value),
+        row.metric,
+        spread.unwrap_or_default()
+    );
+    line.trim_end().to_owned()
 }
 
 /// Three digits, and no more zeros than needed.

@@ -17,10 +17,9 @@ use pelton_device::{Device, Placement};
 
 use self::load::{PRODUCERS, Shape};
 use super::row;
-use crate::bench::Row;
 use crate::bench::echo::spread;
 use crate::bench::flood::Work;
-use crate::bench::row::show;
+use crate::bench::{Row, show};
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
