@@ -1,0 +1,189 @@
+//! A GPU that is lost under a session: a kernel of somebody else in the same process traps while tasks are in flight.
+//!
+//! The driver then gives the same error to every later call of that process, so the loss happens in a child: this program,
+//! started again. Without a GPU the test is ignored by name.
+
+mod trap;
+
+use std::process::{Child, Command, ExitCode};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{Thread, current, park_timeout, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Trial, run};
+use pelton::device::{DeviceError, Placement, open};
+use pelton::{
+    Deadline, Error, Geometry, Opcode, Producer, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket,
+};
+
+/// Set in a child: what it is to do.
+const CHILD: &str = "PELTON_LOST";
+const FAR: &str = "lose far rings";
+const NEAR: &str = "lose near rings";
+const WORK: &str = "work";
+/// A child that takes so long hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Adds to a word.
+const ADD: u32 = 8;
+/// Says that it runs, and never ends.
+const ENDLESS: u32 = 9;
+
+/// Whose turn it is.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn main() -> ExitCode {
+    if let Ok(task) = std::env::var(CHILD) {
+        match task.as_str() {
+            FAR => lose(Placement::Far),
+            NEAR => lose(Placement::Near),
+            _ => works(),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let device = open("cuda").ok();
+    let has = |placement| device.as_ref().is_some_and(|on| on.caps().placements.contains(&placement));
+    let trial = |name: &str, task: &'static str, there: bool| {
+        let test = move || {
+            // A process that loses its GPU is no company for another.
+            let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            child(task);
+            child(WORK);
+            Ok(())
+        };
+        Trial::test(format!("every_ticket_ends_and_a_fresh_process_works_{name}@cuda"), test)
+            .with_ignored_flag(!there)
+    };
+    let trials = vec![trial("far", FAR, has(Placement::Far)), trial("near", NEAR, has(Placement::Near))];
+    // Others must find the GPU as if this process were not there.
+    drop(device);
+    run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Runs this program again, which must end well and in time.
+fn child(task: &str) {
+    let program = std::env::current_exe().expect("it runs");
+    let mut child: Child = Command::new(program).env(CHILD, task).spawn().expect("it runs again");
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("it is ours") {
+            Some(status) => break status,
+            None if start.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("the child that is to {task} hangs");
+            }
+            None => sleep(Duration::from_millis(10)),
+        }
+    };
+    assert!(status.success(), "the child that is to {task} ended with {status}");
+}
+
+fn op(code: u32) -> Opcode {
+    Opcode::user(code).expect("it is a user's")
+}
+
+fn add() -> Task {
+    Task::new(op(ADD)).args([1, 0])
+}
+
+/// Two groups, which leave room for the kernel that traps; tenant 1 may do nothing, so its tasks wait.
+fn spec(placement: Placement) -> Spec {
+    Spec::new(Geometry::new(256).groups(2))
+        .placement(placement)
+        .fuel(u32::MAX)
+        .tenant(Tenant::new(1).mask(0))
+        .handler(op(ADD), |slot| {
+            let (by, at) = (slot.arg(0), slot.arg(1));
+            let old = slot.atomic_add(at, by);
+            slot.finish(old);
+        })
+        .handler(op(ENDLESS), |slot| {
+            let f = slot.body();
+            slot.atomic_add(1, 1);
+            f.forever::<_, ()>(f.lit(0), |_, k| {
+                slot.store(2, k);
+                k + 1
+            });
+        })
+}
+
+fn soon() -> Deadline {
+    Deadline::after_ms(30_000)
+}
+
+/// A session on a GPU that nobody has lost in this process.
+fn works() {
+    let device = open("cuda").expect("there is one");
+    let session = Session::launch(&device, &spec(Placement::Far)).expect("it starts");
+    let mut producer = session.producer(0).expect("it is free");
+    for before in 0..100 {
+        assert_eq!(producer.submit(add()).expect("there is room").wait(soon()), Ok(before));
+    }
+    assert_eq!(session.stop().expect("it is there").total(), 0);
+}
+
+/// Loses the GPU under a session with tasks of every kind: done, running, waiting, awaited, waited for by a thread.
+fn lose(placement: Placement) {
+    let device = open("cuda").expect("there is one");
+    // Code is loaded only while no kernel is resident.
+    let trap = trap::Trap::load();
+    let session = Session::launch(&device, &spec(placement)).expect("it starts");
+    let (mut producer, mut idle) = (session.producer(0).expect("free"), session.producer(1).expect("free"));
+    let mut done = submit(&mut producer, add());
+    assert_eq!(done.wait(soon()), Ok(0));
+    let mut waiting: Vec<Ticket> = (0..10).map(|_| submit(&mut idle, add())).collect();
+    let (sent, seen) = channel();
+    let mut blocked = submit(&mut idle, add());
+    let thread = spawn(move || sent.send(blocked.wait(Deadline::Never)));
+    let mut future = Box::pin(submit(&mut idle, add()));
+    let waker = Waker::from(Arc::new(Unpark(current())));
+    let mut context = Context::from_waker(&waker);
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    let mut running = submit(&mut producer, Task::new(op(ENDLESS)));
+    let start = Instant::now();
+    while session.view::<u32>(0, "data").and_then(|view| view.all()).expect("it is there")[1] == 0 {
+        assert!(start.elapsed() < PATIENCE, "the task never runs");
+    }
+
+    trap.launch();
+
+    assert_eq!(running.wait(soon()), Err(TaskError::Lost));
+    assert_eq!(seen.recv_timeout(PATIENCE), Ok(Err(TaskError::Lost)), "a thread waits for what is lost");
+    thread.join().expect("it ends").expect("it was heard");
+    let end = loop {
+        if let Poll::Ready(end) = future.as_mut().poll(&mut context) {
+            break end;
+        }
+        assert!(start.elapsed() < PATIENCE, "a future waits for what is lost");
+        park_timeout(PATIENCE);
+    };
+    assert_eq!(end, Err(TaskError::Lost));
+    for ticket in &mut waiting {
+        assert_eq!(ticket.wait(soon()), Err(TaskError::Lost));
+    }
+    assert_eq!(done.poll(), Some(Ok(0)), "what has ended keeps its result");
+    assert_eq!(producer.submit(add()).err(), Some(SubmitError::Ended));
+    assert!(matches!(session.producer(0), Err(Error::Ended)));
+    assert!(matches!(session.quiesce(soon()), Err(Error::Ended)));
+    // What lies on the GPU is gone, and says so.
+    assert!(session.view::<u32>(0, "data").and_then(|view| view.all()).is_err());
+    assert!(matches!(session.stop(), Err(Error::Device(DeviceError::Lost(_)))));
+    // In this process it stays lost, and that is an answer too.
+    assert!(Session::launch(&device, &spec(placement)).is_err());
+}
+
+fn submit(producer: &mut Producer, task: Task) -> Ticket {
+    producer.submit(task).expect("there is room")
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
