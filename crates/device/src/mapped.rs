@@ -4,7 +4,7 @@
 //! `AtomicU32` or only ever an `AtomicU64`. Compiled kernels access the same words with atomic or plain instructions
 //! of that width.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,6 +14,10 @@ use crate::error::DeviceError;
 
 /// Blocks start on a page, so that a driver can register them.
 const ALIGN: usize = 4096;
+
+/// Blocks of so many bytes or more start on a large page, and ask for large pages: they have fewer to be touched, to be registered
+/// and to be given back one by one.
+const LARGE: usize = 2 << 20;
 
 /// The size of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,9 +66,15 @@ impl Mapped {
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?;
         // Whole pages, so that a driver that registers them registers nobody else's words.
         let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(exhausted)?;
-        let layout = Layout::from_size_align(whole, ALIGN).map_err(|_| exhausted())?;
+        let align = if whole < LARGE { ALIGN } else { LARGE };
+        let layout = Layout::from_size_align(whole, align).map_err(|_| exhausted())?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(exhausted)?;
+        let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(exhausted)?;
+        if whole >= LARGE {
+            enlarge(start, whole);
+        }
+        // SAFETY: so many bytes were allocated right above.
+        unsafe { start.write_bytes(0, whole) };
         Ok(Mapped { start, layout, width, len })
     }
 
@@ -108,6 +118,16 @@ impl Mapped {
             .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
     }
 }
+
+/// Asks for large pages, before any of a block is touched. The system need not have them.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn enlarge(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the range is allocated and whole pages; what is asked for changes none of its bytes.
+    let _ = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn enlarge(_start: NonNull<u8>, _bytes: usize) {}
 
 impl Drop for Mapped {
     fn drop(&mut self) {

@@ -14,9 +14,13 @@ use pelton_ir::valid::{Valid, validate};
 
 #[test]
 fn blocks_are_aligned_zero_and_of_one_width() {
-    for len in [0, 1, 3, 1000] {
+    // The last are just short of a large page, and just beyond one.
+    let lens: &[usize] =
+        if cfg!(miri) { &[0, 1, 3, 1000] } else { &[0, 1, 3, 1000, (2 << 18) - 1024, (2 << 18) + 1] };
+    for len in lens.iter().copied() {
         let block = Mapped::new(Width::W32, len).unwrap();
         assert_eq!(block.start().as_ptr() as usize % 4096, 0);
+        assert!(block.bytes() < 2 << 20 || (block.start().as_ptr() as usize).is_multiple_of(2 << 20));
         let words = block.words32().unwrap();
         assert!(words.len() == len && words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert!(block.words64().is_none());
