@@ -6,7 +6,7 @@ use std::fmt;
 use pelton::kernel::TenantId;
 use pelton::protocol::opcode::TABLE;
 use pelton::protocol::slot;
-use pelton::{Opcode, Priority, Spec, Task, Tenant};
+use pelton::{Batch, Opcode, Priority, Spec, Task, Tenant};
 use pelton_filetest::near::hint;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -70,7 +70,8 @@ impl Names {
         };
         let found = self.ops.iter().find(|(name, _)| name == text).map(|(_, op)| *op);
         found.or_else(|| Opcode::named(text)).ok_or_else(|| {
-            let names: Vec<&str> = self.ops.iter().map(|(name, _)| name.as_str()).collect();
+            let can = self.ops.iter().filter(|(_, op)| submittable(*op));
+            let names: Vec<&str> = can.map(|(name, _)| name.as_str()).collect();
             format!("there is no opcode `{text}`; {}", hint(text, &names))
         })
     }
@@ -102,6 +103,11 @@ impl Names {
     fn named(&self) -> Vec<&str> {
         self.tenants.iter().map(|tenant| tenant.name.as_str()).collect()
     }
+}
+
+/// Whether some run takes lines that ask for an opcode.
+fn submittable(op: Opcode) -> bool {
+    op != Opcode::SHUTDOWN && Batch::new().push(0, Task::new(op)).is_ok()
 }
 
 fn level(text: &str) -> Result<Priority, String> {
@@ -287,6 +293,13 @@ mod tests {
             let found = order(line).expect_err(line);
             assert!(found.starts_with(why), "{line}: {found}");
         }
+        let far = order(r#"{"op": "shutdow", "tenant": 0}"#).expect_err("there is none");
+        let there = "op8, op9, NOP, STORE_U32, ATOMIC_ADD, LOAD_U32, COMPARE_SWAP, MEMCPY, BATCH_FENCE, PRINTF, PACKED_SLOT";
+        assert_eq!(
+            far,
+            format!("there is no opcode `shutdow`; there is {there}"),
+            "what nobody can submit is left out"
+        );
         let long = format!("{}{{}}", " ".repeat(LONGEST));
         assert!(order(&long).is_err_and(|why| why.contains("bytes that a line may have")));
     }
