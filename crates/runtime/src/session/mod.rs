@@ -40,7 +40,8 @@ pub use ticket::{Ends, Span, Ticket};
 /// What a stop left.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stopped {
-    /// Tasks that were published and never ran, by ring, in the order of the layout.
+    /// Tasks that were published and never ran, by ring, in the order of the layout. A task that another thread publishes while
+    /// the stop counts may be missing here: to know of it, every submit would have to wait for a fence. Its ticket ends as stopped.
     pub left: Vec<u64>,
     /// Whether the kernel had to be told by the device, because it did not come back in time.
     pub forced: bool,
