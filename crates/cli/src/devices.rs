@@ -1,5 +1,6 @@
 //! `pelton devices`: what there is to run on, what it can do, and why something is not there.
 
+use pelton::kernel;
 use pelton_device::{Caps, DeviceError, names, open};
 use serde_json::json;
 
@@ -60,6 +61,7 @@ fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(
         ),
         ("orders reach", caps.scope.to_string()),
         ("shared memory", format!("{} KiB a group", caps.shared_bytes / 1024)),
+        ("idle kernels", idle(caps)),
         ("rings", rings(caps)),
     ];
     for (what, value) in rows {
@@ -72,6 +74,13 @@ fn resident(caps: &Caps) -> String {
     match caps.resident {
         u32::MAX => "any number together".into(),
         n => format!("{n} together"),
+    }
+}
+
+fn idle(caps: &Caps) -> String {
+    match kernel::idle(caps.wakes) {
+        Some(rest) => format!("look for tasks at least every {} us", rest.as_nanos() as f64 / 1e3),
+        None => "sleep until they are woken".into(),
     }
 }
 
@@ -108,6 +117,7 @@ fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
             "placements": placements(caps),
             "why_far": caps.why_far,
             "async_copies": caps.async_copies,
+            "idle_ns": kernel::idle(caps.wakes).map(|rest| rest.as_nanos() as u64),
         }),
     }
 }

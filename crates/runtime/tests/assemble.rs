@@ -1,10 +1,10 @@
 //! What `assemble` makes and what it refuses.
 
 use pelton::kernel::{
-    Body, Claim, Draft, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, Width, assemble,
+    Body, Claim, Draft, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, Width, assemble, idle,
 };
 use pelton::protocol::Opcode;
-use pelton_device::{Placement, open};
+use pelton_device::{Caps, Placement, open};
 use pelton_ir::types::{Access, Type};
 
 fn add() -> Opcode {
@@ -66,6 +66,41 @@ fn fused_has_no_switch() {
     let spec = Spec::default().body(Body::Fused).handler(add(), |slot| slot.finish(slot.arg(0)));
     let made = assemble(&spec, device.caps()).unwrap();
     assert!(!made.module.to_string().contains("switch"), "{}", &*made.module);
+}
+
+#[test]
+fn an_idle_kernel_rests_no_longer_than_it_says() {
+    let here = open("reference").unwrap().caps().clone();
+    let gpu = Caps {
+        memory_bytes: Some(1 << 37),
+        independent_subgroups: true,
+        wakes: false,
+        placements: vec![Placement::Far, Placement::Near],
+        ..here.clone()
+    };
+    let most = idle(gpu.wakes).expect("nobody wakes it").as_nanos() as u64;
+    assert_eq!(idle(here.wakes), None);
+    for placement in [Placement::Near, Placement::Far] {
+        let made = assemble(&base().placement(placement), &gpu).unwrap();
+        // Who looks for tasks rests for a number that is chosen, whoever keeps the control words for one that is written down.
+        let rests = rests(&made.module.to_string());
+        let chosen: Vec<u64> = rests.iter().filter(|rest| rest.len() > 1).flatten().copied().collect();
+        assert_eq!(chosen.iter().max(), Some(&most), "{rests:?}");
+        assert!(rests.iter().flatten().all(|ns| *ns <= 2 * most), "{rests:?}");
+    }
+}
+
+/// For every `backoff` of a module, the numbers among which it chooses, or its own.
+fn rests(text: &str) -> Vec<Vec<u64>> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let numbers = |text: &str| text.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
+    let mut rests = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(ns) = line.strip_prefix("backoff ") else { continue };
+        let made = lines[..at].iter().rev().find_map(|line| line.strip_prefix(&format!("{ns} = select ")));
+        rests.push(numbers(made.unwrap_or(ns)));
+    }
+    rests
 }
 
 /// What `assemble` says of a spec for the CPU.

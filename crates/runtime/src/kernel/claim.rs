@@ -5,6 +5,8 @@
 //! levels` windows of each group, and each of its producers once in `producers` such turns. Where there are many more groups than
 //! producers, a group starts with a producer of its own instead, and each has several groups that look at it first.
 
+use std::time::Duration;
+
 use pelton_device::Placement;
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
@@ -16,6 +18,15 @@ use crate::protocol::control;
 
 /// No ring.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// The longest that a group rests before it looks for tasks again, where nobody can wake it.
+pub(super) const REST_NS: u32 = 2000;
+
+/// How long an idle kernel rests at most before it looks for tasks again. A task waits one rest longer where rings are near, and two
+/// where they are far: the router's and a group's. None on devices that wake it.
+pub const fn idle(wakes: bool) -> Option<Duration> {
+    if wakes { None } else { Some(Duration::from_nanos(REST_NS as u64)) }
+}
 
 /// Writes the choice: the ring to turn to, or [`NONE`]. `ready` says whether a ring has something for this group.
 pub(super) fn write(
@@ -144,7 +155,7 @@ pub(super) fn rest<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
         f.select(idle.lt(1024u32), 0u32, short)
     } else {
         // Nobody can wake it, so it never sleeps for longer than a task may wait.
-        f.select(idle.lt(1u32 << 14), 40u32, 2000u32)
+        f.select(idle.lt(1u32 << 14), 40u32, REST_NS)
     };
     f.backoff(ns);
 }

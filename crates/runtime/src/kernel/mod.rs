@@ -33,6 +33,7 @@ mod window;
 
 pub use assemble::{Assembled, assemble};
 pub use builtin::LATER;
+pub use claim::idle;
 pub use error::Refused;
 pub use handler::{Class, Draft, Handler, Slot, Visible, Width};
 pub(crate) use kit::STRIDE;

@@ -21,8 +21,8 @@ use crate::protocol::control;
 
 /// How many times one lane looks at the rings before it looks at the control words again.
 const ROUNDS: u32 = 64;
-/// How long the clerk rests.
-const REST_NS: u32 = 4000;
+/// How long the clerk rests: control words may come later than tasks.
+const REST_NS: u32 = 2 * claim::REST_NS;
 
 /// Lanes that look at one ring together: four take the line, the first takes the tail and does the rest.
 const TEAM: u32 = 8;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::kernel::layout::Layout;
-use crate::kernel::{Spec, Tenant};
+use crate::kernel::{Spec, Tenant, idle};
 use crate::protocol::{Priority, control};
 use crate::session::{Core, Memories};
 use crate::telemetry::Quantiles;
@@ -68,6 +68,8 @@ pub struct Snapshot {
     pub checks: u64,
     /// Latencies.
     pub latency: Quantiles,
+    /// How long an idle kernel rests at most before it looks for tasks again; none where it is woken.
+    pub idle_ns: Option<u64>,
 }
 
 /// The counters of a kernel, summed over its groups.
@@ -153,6 +155,7 @@ pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
         lost: counters[control::LOG_LOST as usize],
         checks: counters[control::CHECKS as usize],
         latency: core.latency.quantiles(),
+        idle_ns: idle(core.layout.wakes).map(|rest| rest.as_nanos() as u64),
     })
 }
 
@@ -182,6 +185,10 @@ impl fmt::Display for Snapshot {
             f,
             "{:<11}epoch {}, {} records lost, {} checks failed",
             "also", self.epoch, self.lost, self.checks
-        )
+        )?;
+        match self.idle_ns {
+            Some(ns) => write!(f, ", idle looks at most {:.1} us apart", ns as f64 / 1e3),
+            None => Ok(()),
+        }
     }
 }
