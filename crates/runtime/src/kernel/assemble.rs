@@ -1,10 +1,15 @@
 //! From a `Spec` to a kernel: the one verb that can fail.
 
 use pelton_device::{Caps, Placement};
+use pelton_ir::arena::Arena;
 use pelton_ir::builder::Builder;
+use pelton_ir::limits::MAX_INSTS;
 use pelton_ir::module::{Attr, BufferDecl, Module};
 use pelton_ir::op::{Effect, Op};
-use pelton_ir::pass::{self, inline::inline};
+use pelton_ir::pass::{
+    self,
+    inline::{Inlined, inline},
+};
 use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
@@ -53,8 +58,26 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
         _ => live::write(&mut m, &kit, &table, caps.independent_subgroups),
     }
     let layout = kit.layout.clone();
-    let module = validate(m.finish()).map_err(|e| Refused::Kernel(e.report("kernel", None, false)))?;
+    let module = valid(m.finish())?;
+    let module = valid(alone(inline(&module, MAX_INSTS)))?;
     Ok(Assembled { module: pass::optimize(&module), layout })
+}
+
+fn valid(module: Module) -> Result<Valid, Refused> {
+    validate(module).map_err(|e| Refused::Kernel(e.report("kernel", None, false)))
+}
+
+/// The kernel without the functions that it no longer calls.
+fn alone(inlined: Inlined) -> Module {
+    let mut module = Module::clone(&inlined.module);
+    if inlined.left.is_empty() {
+        let kernels = module.kernels().map(|kernel| module.functions[kernel].clone()).collect::<Vec<_>>();
+        module.functions = Arena::default();
+        for kernel in kernels {
+            module.functions.push(kernel);
+        }
+    }
+    module
 }
 
 /// What is named but does not work yet, or not here.
