@@ -10,11 +10,14 @@ use super::dispatch::{Entry, allows, end};
 use super::handler::{Visible, Width};
 use super::kit::{Kit, LINE, U32, U64};
 use super::line;
-use super::window::{Runner, post};
+use super::window::Runner;
 use crate::protocol::{Code, Opcode, Status, control, slot};
 
 /// The bit above the status that says that others may look at what the task wrote.
 const SEEN: u32 = 1 << slot::GENERATION_SHIFT;
+
+/// No counter.
+const NONE: u32 = u32::MAX;
 
 /// About so many tasks are run by the lane that finds them; more are worth a group.
 pub(super) const FEW: u64 = 4;
@@ -35,8 +38,8 @@ type Params = (u32, u32, u32, u32, u32);
 /// How light tasks are run.
 #[derive(Clone, Copy)]
 pub(super) struct Light {
-    /// Gives status and value. A status of 0 says that it is not light.
-    call: Callee<Params, (u32, u32)>,
+    /// Gives status, value and the number of its counter. A status of 0 says that it is not light.
+    call: Callee<Params, (u32, u32, u32)>,
 }
 
 /// A line that a lane has read, and where.
@@ -54,29 +57,28 @@ pub(super) struct Found<'b> {
 impl Light {
     /// Writes the function that runs light tasks.
     pub fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Self {
-        let call = m.function::<Params, (u32, u32)>("light", |f, (task, at, op, tenant, mask)| {
+        let call = m.function::<Params, (u32, u32, u32)>("light", |f, (task, at, op, tenant, mask)| {
             f.store(kit.shared.faults.at(task), 0);
+            let ends = |status: Status, value: u32| (f.lit(status.code()), f.lit(value), f.lit(NONE));
             let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
             let run = || {
-                let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
+                let mut switch = f.switch::<(U32<'_>, U32<'_>, U32<'_>)>(op);
                 for entry in entries.iter().filter(|entry| entry.light && entry.width == Width::Lane) {
                     switch = switch.case([entry.op.code()], || {
-                        if kit.counts() {
-                            kit.add(f, f.lit(control::OBSERVABLES + entry.counter));
-                        }
+                        let counter = f.lit(control::OBSERVABLES + entry.counter);
                         let result = f.call(entry.whole, (task, at, tenant));
                         let (status, value) = end(f, kit, task, result);
                         match entry.visible {
-                            Visible::Memory => (status | SEEN, value),
-                            Visible::Result => (status, value),
+                            Visible::Memory => (status | SEEN, value, counter),
+                            Visible::Result => (status, value, counter),
                         }
                     });
                 }
                 switch
-                    .case([Opcode::CANCEL.code()], || (f.lit(Status::Cancelled.code()), f.lit(0)))
-                    .default(|| (f.lit(0), f.lit(0)))
+                    .case([Opcode::CANCEL.code()], || ends(Status::Cancelled, 0))
+                    .default(|| ends(Status::Empty, 0))
             };
-            f.choose(may, run, || (f.lit(Status::Fault.code()), f.lit(Code::DENIED.code())))
+            f.choose(may, run, || ends(Status::Fault, Code::DENIED.code()))
         });
         Light { call }
     }
@@ -94,8 +96,8 @@ impl Light {
                 f.store(kit.source.words.at(at + k as u32), *word);
             }
             let op = f.cast::<u32>(found.words[0] >> 32);
-            let (status, value) = f.call(self.call, (task, at, op, found.tenant, found.mask));
-            f.choose(status.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, (status, value)))
+            let end = f.call(self.call, (task, at, op, found.tenant, found.mask));
+            f.choose(end.0.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, end))
         };
         f.choose(whole, attempt, || f.lit(took::NOTHING))
     }
@@ -106,13 +108,19 @@ fn finish<'b>(
     f: &'b Body<'b>,
     run: Runner<'_>,
     found: Found<'b>,
-    (status, value): (U32<'b>, U32<'b>),
+    (status, value, counter): (U32<'b>, U32<'b>, U32<'b>),
 ) -> U32<'b> {
     let (kit, slots) = (run.kit, run.slots);
-    f.when((status & SEEN).ne(0), || f.fence(Order::AcqRel, Scope::System));
     let low = f.cast::<u64>((status & (SEEN - 1)) | slots.generation(f, found.position));
-    post(f, kit, slots, found.number, low | f.cast::<u64>(value) << 32);
+    let record = low | f.cast::<u64>(value) << 32;
+    if let Some(done) = slots.done {
+        // Others may look at what this lane wrote, and at nothing else.
+        let post = |order| f.atomic_store(order, Scope::System, done.at(found.number), record);
+        f.choose((status & SEEN).ne(0), || post(Order::Release), || post(Order::Relaxed));
+    }
+    // Counted afterwards: the record is what somebody waits for.
     if kit.counts() {
+        f.when(counter.ne(NONE), || kit.add(f, counter));
         for counter in
             [f.lit(control::DONE_COUNT), found.tenant + control::CLAIMS, found.level + control::LEVELS]
         {

@@ -171,8 +171,8 @@ steps! {
     "route"    Router AtomicLoad  "tails"   Acquire System (FAR)  "The tail: the lines before it are seen.";
     "taken"    Router Fence       ""        Acquire System (FAR | LOCAL) "After a line that the router read at once and is whole: what the task points to is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | WATCH | LOCAL) "The same for a line that a watch has read.";
-    "complete" Router Fence       ""        AcqRel  System (FAR)  "Between what a task did that the router ran, and its record.";
-    "complete" Group  Fence       ""        AcqRel  System (NEAR | WATCH) "The same for a task that a watch ran.";
+    "post"     Router AtomicStore "done"    Release System (FAR)  "The record of a task that the router ran, after what it did.";
+    "post"     Group  AtomicStore "done"    Release System (NEAR | WATCH) "The same for a task that a watch ran.";
     "pass"     Router Fence       ""        AcqRel  Device (FAR | FENCES) "Between the router's look at the frontier and its moving it.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail past a task that the router ran, after the claim.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail in device memory, by the lane that acquired it.";

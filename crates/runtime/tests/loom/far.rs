@@ -7,7 +7,7 @@ use loom::thread::spawn;
 use pelton::protocol::record::End;
 use pelton::ring::Ring;
 
-use super::near::{Near, task, through};
+use super::near::{How, Near, task, through};
 use super::plan::{Patience, Plain, Plan, Words, holds};
 
 /// A far ring with one tail in host memory and one in device memory.
@@ -26,7 +26,7 @@ impl Far {
         Arc::new(Far {
             near: Near {
                 plan,
-                copies: false,
+                how: How::InPlace,
                 ring: Ring {
                     lines: Words::new(plan, "slots", slots),
                     done: Words::new(plan, "done", slots),
@@ -84,7 +84,7 @@ impl Far {
         near.points[slot].read();
         near.effects[slot].write();
         near.plan.fence("complete");
-        near.post(position, End::Done(position as u32 + 1));
+        near.post(position, End::Done(position as u32 + 1), Ordering::Relaxed);
     }
 }
 

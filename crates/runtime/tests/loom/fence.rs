@@ -7,7 +7,7 @@ use loom::thread::spawn;
 use pelton::protocol::record::End;
 
 use super::far::Far;
-use super::near::{Near, through};
+use super::near::{How, Near, through};
 use super::plan::{Patience, Plain, Plan, holds};
 
 /// The steps of whoever marks and follows.
@@ -129,14 +129,14 @@ fn work(far: &Far, front: &Front, fence: u64, patience: u32) {
     through(0, COUNT, patience, |_| {
         let position = far.claim(room)?;
         if position != fence {
-            far.near.post(position, End::Done(0));
+            far.near.post(position, End::Done(0), Ordering::Relaxed);
         }
         front.mark(position, position == fence);
         front.tell(|fence| {
             let before = far.near.slot(fence - 1);
             let record = far.near.ring.done.at(before).load(Ordering::Relaxed);
             assert_ne!(record, 0, "the fence came too early");
-            far.near.post(fence, End::Done(0));
+            far.near.post(fence, End::Done(0), Ordering::Relaxed);
         });
         Some(())
     });
@@ -184,7 +184,7 @@ fn attempt(far: &Far, front: &Front, position: u64, tail: u64) -> Option<()> {
     let quiet =
         far.claimed.load(Ordering::Relaxed) == position && front.front.load(Ordering::Relaxed) == position;
     quiet.then(|| {
-        far.near.post(position, End::Done(0));
+        far.near.post(position, End::Done(0), Ordering::Relaxed);
         far.claimed.store(position + 1, Ordering::Relaxed);
         front.plan.fence("pass");
         front.front.store(position + 1, Ordering::Relaxed);
@@ -227,15 +227,15 @@ fn the_router_runs_a_task_after_two() {
 #[test]
 fn the_epoch_is_between_the_records() {
     holds(2, &[RETIRE, &["see"]].concat(), &[], |plan| {
-        let both = Arc::new((Near::new(plan, 1, false), AtomicU64::new(0)));
+        let both = Arc::new((Near::new(plan, 1, How::InPlace), AtomicU64::new(0)));
         let group = spawn({
             let both = both.clone();
             move || {
-                both.0.post(0, End::Done(0));
+                both.0.post(0, End::Done(0), Ordering::Relaxed);
                 plan.fence("settle");
                 both.1.fetch_add(1, Ordering::Relaxed);
                 plan.fence("show");
-                both.0.post(1, End::Done(1));
+                both.0.post(1, End::Done(1), Ordering::Relaxed);
             }
         });
         if both.1.load(Ordering::Acquire) != 0 {

@@ -8,7 +8,7 @@ use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::End;
 use pelton_device::event::Event;
 
-use super::near::Near;
+use super::near::{How, Near};
 use super::plan::{Plan, holds};
 
 /// A session with one slot, as its reaper sees it.
@@ -30,7 +30,7 @@ impl Session {
     fn new(plan: Plan) -> Arc<Self> {
         Arc::new(Session {
             plan,
-            near: Near::new(plan, 0, false),
+            near: Near::new(plan, 0, How::InPlace),
             span: AtomicU32::new(0),
             waker: Mutex::new(false),
             task: Notify::new(),
@@ -121,7 +121,7 @@ fn a_future_is_woken_by_its_record() {
             let session = session.clone();
             move || session.reap()
         });
-        session.near.post(0, End::Done(1));
+        session.near.post(0, End::Done(1), Ordering::Relaxed);
         future.join().unwrap();
         session.close();
         reaper.join().unwrap();

@@ -20,6 +20,7 @@ fn every_order_is_needed() {
     let lists = [
         near::LAPS,
         near::COPIES,
+        near::LIGHT,
         far::ROUTE,
         fence::PASS,
         stop::ENDS,

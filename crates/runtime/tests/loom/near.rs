@@ -12,11 +12,21 @@ use pelton::{Opcode, Task};
 
 use super::plan::{Patience, Plain, Plan, Words, holds};
 
+/// How a group takes and ends tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It acquires a line's first word, and fences before the record.
+    InPlace,
+    /// It reads a line at once, acquires afterwards, and fences before the record.
+    Copies,
+    /// It reads a line at once, acquires afterwards, and releases with the record.
+    Light,
+}
+
 /// A stripe, its group, and memory that only the protocol's order protects.
 pub struct Near {
     pub plan: Plan,
-    /// Whether the group reads a line at once, and acquires afterwards.
-    pub copies: bool,
+    pub how: How,
     pub ring: Ring<Words, Words>,
     /// What tasks point to: the producer writes it before it publishes.
     pub points: Vec<Plain>,
@@ -29,11 +39,11 @@ pub fn task(position: u64) -> Task {
 }
 
 impl Near {
-    pub fn new(plan: Plan, log2: u32, copies: bool) -> Arc<Self> {
+    pub fn new(plan: Plan, log2: u32, how: How) -> Arc<Self> {
         let slots = 1 << log2;
         Arc::new(Near {
             plan,
-            copies,
+            how,
             ring: Ring {
                 lines: Words::new(plan, "slots", slots),
                 done: Words::new(plan, "done", slots),
@@ -65,26 +75,32 @@ impl Near {
         (sealed(&line) || self.plan.wrong("no check")).then_some(line)
     }
 
-    pub fn post(&self, position: u64, end: End) {
+    pub fn post(&self, position: u64, end: End, order: Ordering) {
         let record = Record::new(end, generation(position, self.ring.log2));
-        self.ring.done.at(self.slot(position)).store(record.0, Ordering::Relaxed);
+        self.ring.done.at(self.slot(position)).store(record.0, order);
     }
 
     /// Takes and runs the task at a position, if it is there.
     pub fn serve(&self, position: u64) -> Option<()> {
-        let line = match self.copies {
-            true => {
+        let line = match self.how {
+            How::Copies | How::Light => {
                 let line = self.take(position, Ordering::Relaxed)?;
                 self.plan.fence("taken");
                 line
             }
-            false => self.take(position, self.plan.order("take"))?,
+            How::InPlace => self.take(position, self.plan.order("take"))?,
         };
         assert_eq!(line[2], position + 1, "it is another line");
         self.points[self.slot(position)].read();
         self.effects[self.slot(position)].write();
-        self.plan.fence("complete");
-        self.post(position, End::Done(line[2] as u32));
+        let order = match self.how {
+            How::Light => self.plan.order("post"),
+            _ => {
+                self.plan.fence("complete");
+                Ordering::Relaxed
+            }
+        };
+        self.post(position, End::Done(line[2] as u32), order);
         Some(())
     }
 
@@ -117,8 +133,8 @@ pub fn through(from: u64, to: u64, patience: u32, mut step: impl FnMut(u64) -> O
 }
 
 /// A producer, a group, and somebody else who holds the tickets.
-fn laps(plan: Plan, log2: u32, count: u64, copies: bool) {
-    let near = Near::new(plan, log2, copies);
+fn laps(plan: Plan, log2: u32, count: u64, how: How) {
+    let near = Near::new(plan, log2, how);
     let group = spawn({
         let near = near.clone();
         move || through(0, count, 2, |position| near.serve(position))
@@ -143,7 +159,7 @@ pub const LAPS: &[&str] = &["publish", "take", "complete", "see", "give up", "re
 
 #[test]
 fn one_slot_is_used_again_and_again() {
-    holds(2, LAPS, &[], |plan| laps(plan, 0, 3, false));
+    holds(2, LAPS, &[], |plan| laps(plan, 0, 3, How::InPlace));
 }
 
 /// The same where a group reads lines at once.
@@ -151,19 +167,27 @@ pub const COPIES: &[&str] = &["publish", "taken", "complete", "see", "give up", 
 
 #[test]
 fn lines_are_copied() {
-    holds(2, COPIES, &[], |plan| laps(plan, 0, 3, true));
+    holds(2, COPIES, &[], |plan| laps(plan, 0, 3, How::Copies));
+}
+
+/// The same where whoever polls runs the task.
+pub const LIGHT: &[&str] = &["publish", "taken", "post", "see", "give up", "reclaim"];
+
+#[test]
+fn light_tasks_are_run_at_once() {
+    holds(2, LIGHT, &[], |plan| laps(plan, 0, 3, How::Light));
 }
 
 #[test]
 fn two_slots_are_used_again_and_again() {
-    holds(2, LAPS, &[], |plan| laps(plan, 1, 5, false));
+    holds(2, LAPS, &[], |plan| laps(plan, 1, 5, How::InPlace));
 }
 
 /// Tickets that are dropped at once hold a slot only until its record is there.
 #[test]
 fn nobody_waits() {
     holds(2, &["publish", "take", "complete", "see"], &[], |plan| {
-        let near = Near::new(plan, 0, false);
+        let near = Near::new(plan, 0, How::InPlace);
         let group = spawn({
             let near = near.clone();
             move || through(0, 3, 4, |position| near.serve(position))
@@ -182,7 +206,7 @@ fn nobody_waits() {
 #[test]
 fn torn_lines_are_not_taken() {
     holds(3, &[], &["no check"], |plan| {
-        let near = Near::new(plan, 0, false);
+        let near = Near::new(plan, 0, How::InPlace);
         let group = spawn({
             let near = near.clone();
             move || {
@@ -200,7 +224,7 @@ fn torn_lines_are_not_taken() {
 
 /// Runs a task that may be cancelled meanwhile, as `mistaken` groups do or as they should.
 fn cancel(plan: Plan) {
-    let near = Near::new(plan, 0, false);
+    let near = Near::new(plan, 0, How::InPlace);
     let ran = Arc::new(AtomicU64::new(0));
     near.ring.publish(0, &task(0));
     let group = spawn({
@@ -218,7 +242,7 @@ fn cancel(plan: Plan) {
             }
             plan.fence("complete");
             let done = if plan.wrong("done by the first look") { aside } else { runs };
-            near.post(0, if done { End::Done(0) } else { End::Cancelled });
+            near.post(0, if done { End::Done(0) } else { End::Cancelled }, Ordering::Relaxed);
         }
     });
     near.ring.cancel(0);

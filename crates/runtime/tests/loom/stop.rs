@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
 
-use super::near::{Near, task};
+use super::near::{How, Near, task};
 use super::plan::{Plain, Plan, holds};
 
 /// A near ring whose group may be stopped.
@@ -54,7 +54,7 @@ pub const STOPS: &[&str] = &["stop", "stopped", "halt", "halted"];
 fn every_task_ends_or_is_left() {
     holds(2, ENDS, &["one look"], |plan| {
         let stop = Arc::new(Stop {
-            near: Near::new(plan, 1, false),
+            near: Near::new(plan, 1, How::InPlace),
             shutdown: AtomicU32::new(0),
             state: AtomicU32::new(0),
             ran: [AtomicU64::new(0), AtomicU64::new(0)],
