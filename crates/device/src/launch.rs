@@ -52,6 +52,11 @@ impl Launch {
         self
     }
 
+    /// How often whoever waits for its end renews the lease.
+    pub fn beat(&self) -> Option<Duration> {
+        self.lease.map(|lease| (lease / 4).max(Duration::from_millis(1)))
+    }
+
     /// The memory of each buffer of a module, or what is wrong with the bindings. Devices call it first.
     pub fn bound(&self, module: &Module) -> Result<Vec<Option<&Memory>>, DeviceError> {
         if self.groups == 0 {

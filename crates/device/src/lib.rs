@@ -59,6 +59,17 @@ pub trait Kernel: fmt::Debug + Send + Sync {
 
     /// Starts it.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError>;
+
+    /// Runs it to its end. Whoever waits here keeps its lease.
+    fn run(&self, launch: &Launch) -> Result<Ended, DeviceError> {
+        let run = self.launch(launch)?;
+        loop {
+            if let Some(ended) = run.wait(launch.beat())? {
+                return Ok(ended);
+            }
+            run.renew();
+        }
+    }
 }
 
 /// A launch under way. Dropping it stops it and waits for its end.

@@ -18,6 +18,7 @@ const PROMISES: &[Test] = named![
     a_reduction_over_barriers,
     a_resident_kernel_is_fed_while_it_runs,
     deadline_and_lease_end_a_launch,
+    who_runs_a_kernel_to_its_end_keeps_its_lease,
     dropping_a_launch_ends_it,
     a_trap_names_its_place_and_the_process_lives_on,
     long_loops_can_be_stopped,
@@ -85,6 +86,21 @@ fn deadline_and_lease_end_a_launch(name: &str) {
         assert_eq!(run.wait(Some(Duration::from_millis(20))).unwrap(), None);
     }
     assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Lease);
+}
+
+fn who_runs_a_kernel_to_its_end_keeps_its_lease(name: &str) {
+    let device = open(name).unwrap();
+    let (sum, echo) = (module(SUM), module(ECHO));
+    let buffers = memory(&device, &sum, 5);
+    buffers[0].as_ref().unwrap().upload(0, &[1u32, 2, 3, 4, 5]).unwrap();
+    let kernel = device.load(&sum, None, 5).unwrap();
+    let ended = kernel.run(&launch(1, &buffers).lease(Duration::from_secs(5))).unwrap();
+    assert_eq!((ended, words(&buffers[0])), (Ended { outcome: Outcome::Done, fault: None }, vec![15; 5]));
+    // It never ends by itself, and the lease alone would end it sooner.
+    let kernel = device.load(&echo, None, 1).unwrap();
+    let buffers = memory(&device, &echo, 1);
+    let brief = launch(2, &buffers).lease(Duration::from_millis(800)).deadline(Duration::from_millis(1500));
+    assert_eq!(kernel.run(&brief).unwrap().outcome, Outcome::Deadline);
 }
 
 fn dropping_a_launch_ends_it(name: &str) {

@@ -1,16 +1,17 @@
-//! A place for a launch: a stream, an event, the record that the kernel writes, and words that it reads.
+//! A place for a launch: a stream, the record that the kernel writes, and words that it reads.
 //!
-//! Places are kept between launches. The record of a place that nobody has is all zero, so a launch is one call; it
-//! is read and cleared when the launch has ended, and not by a copy queued behind the kernel: such a copy would hold up
-//! copies of other streams that happen to share its channel.
+//! Places are kept between launches. The record of a place that nobody has is all zero, so a launch is one call. Once the
+//! launch has ended the record is read and cleared, if there is anything in it: the kernel gives notice of what it wrote by itself,
+//! and the host knows what it asked for. Nothing is queued behind the kernel: a copy there would hold up copies of other streams that
+//! happen to share its channel.
 //!
 //! ```text
 //! record, in memory of the device        page, in memory of the host
 //!   0  a lane trapped                      0  when the kernel ends itself, in the device's nanoseconds
 //!   1  its code                            8  the number one, to be copied to word 7
-//!   2  its instruction                     16 the record, after the launch
+//!   2  its instruction                     16 the record, if it was read
 //!   3  the first fault's code              24 zeros, to clear the record with
-//!   4  its instruction
+//!   4  its instruction                     32 notice that there is something in the record
 //!   5  how many there were
 //!   6  a lane left because of word 7
 //!   7  everybody is to leave
@@ -22,7 +23,7 @@ use crate::error::DeviceError;
 use crate::mapped::{Mapped, Width};
 
 use super::context::Context;
-use super::current::{Current, Event, Stream};
+use super::current::{Current, Stream};
 use super::grave::Grave;
 use super::pinned::Pinned;
 use super::raw::Status;
@@ -37,6 +38,7 @@ const UNTIL: usize = 0;
 const ONE: usize = 8;
 const COPY: usize = 16;
 const ZERO: usize = 24;
+const NOTICE: usize = 32;
 const PAGE: usize = 512;
 
 /// What a kernel left behind.
@@ -66,8 +68,6 @@ impl Record {
 pub struct Berth {
     /// Where the kernel is put.
     pub stream: Stream,
-    /// Passed when it has ended.
-    pub event: Event,
     record: u64,
     page: Pinned,
 }
@@ -77,10 +77,10 @@ impl Berth {
     pub fn new(context: &Context) -> Result<Self, DeviceError> {
         let current = context.enter()?;
         let page = Pinned::new(current, Mapped::new(Width::W64, PAGE)?)?;
-        let (stream, event) = (current.stream()?, current.event()?);
+        let stream = current.stream()?;
         let record = current.alloc(RECORD).map_err(|status| status.of(RECORD))?;
         context.clear(record, RECORD)?;
-        let berth = Berth { stream, event, record, page };
+        let berth = Berth { stream, record, page };
         if let Some(one) = berth.word(ONE) {
             one.store(1, Ordering::Relaxed);
         }
@@ -99,10 +99,11 @@ impl Berth {
         }
     }
 
-    /// The first words of what the kernel is launched with, as the emitter has them: nothing, its record, where its
-    /// last moment is moved on, and that moment.
+    /// The first words of what the kernel is launched with, as the emitter has them: where it gives notice, its record,
+    /// where its last moment is moved on, and that moment.
     pub fn words(&self, until_ns: u64) -> [u64; 4] {
-        [0, self.record, self.page.at + (8 * UNTIL) as u64, until_ns]
+        let at = |word: usize| self.page.at + 8 * word as u64;
+        [at(NOTICE), self.record, at(UNTIL), until_ns]
     }
 
     fn place(&self, at: usize) -> *mut u8 {
@@ -115,8 +116,13 @@ impl Berth {
         unsafe { current.copy_in(self.record + STOP, self.place(ONE), 4, on) }
     }
 
-    /// What the kernel left behind, once it has ended. Clears the record.
-    pub fn read(&self, current: Current) -> Result<Record, Status> {
+    /// What the kernel left behind, once it has ended. Clears the record. Whether it was told to leave, the caller knows.
+    pub fn read(&self, current: Current, told: bool) -> Result<Record, Status> {
+        // Relaxed: the kernel has ended, and is seen to have.
+        let noticed = self.word(NOTICE).is_none_or(|word| word.swap(0, Ordering::Relaxed) != 0);
+        if !noticed && !told {
+            return Ok(Record::default());
+        }
         // SAFETY: page and record belong to the place, and the copy is waited for.
         unsafe { current.copy_out(self.place(COPY), self.record, RECORD, self.stream) }?;
         current.synchronize(self.stream)?;
@@ -134,9 +140,9 @@ impl Berth {
     }
 
     /// What it consists of, to be freed.
-    pub fn end(self) -> [Grave; 4] {
-        let Berth { stream, event, record, page } = self;
-        [Grave::Event(event), Grave::Stream(stream), Grave::Device(record), Grave::Host(page)]
+    pub fn end(self) -> [Grave; 3] {
+        let Berth { stream, record, page } = self;
+        [Grave::Stream(stream), Grave::Device(record), Grave::Host(page)]
     }
 }
 

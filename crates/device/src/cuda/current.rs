@@ -6,7 +6,7 @@
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 
-use cudarc::driver::sys::{self, CUctx_st, CUevent_st, CUfunc_st, CUmod_st, CUresult, CUstream_st};
+use cudarc::driver::sys::{self, CUctx_st, CUfunc_st, CUmod_st, CUresult, CUstream_st};
 
 use super::raw::{Driver, Gpu, Handle, Status, check};
 
@@ -14,8 +14,6 @@ use super::raw::{Driver, Gpu, Handle, Status, check};
 pub type Context = Handle<CUctx_st>;
 /// A stream.
 pub type Stream = Handle<CUstream_st>;
-/// An event.
-pub type Event = Handle<CUevent_st>;
 /// A loaded module.
 pub type Module = Handle<CUmod_st>;
 /// A kernel of a loaded module.
@@ -135,40 +133,19 @@ impl Current {
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
     }
 
+    /// Whether all that a stream was given is done.
+    pub fn idle(self, stream: Stream) -> Result<bool, Status> {
+        // SAFETY: the handle is of a stream that was not destroyed.
+        match unsafe { sys::cuStreamQuery(stream.0) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => check("cuStreamQuery", result).map(|()| true),
+        }
+    }
+
     /// Ends a stream. May block while a kernel is resident.
     pub fn end_stream(self, stream: Stream) -> Result<(), Status> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.0) })
-    }
-
-    /// An event.
-    pub fn event(self) -> Result<Event, Status> {
-        let mut event = std::ptr::null_mut();
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        // SAFETY: the driver writes one handle.
-        check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
-        Ok(Handle(event))
-    }
-
-    /// Puts an event behind what a stream was given so far.
-    pub fn record(self, event: Event, stream: Stream) -> Result<(), Status> {
-        // SAFETY: the handles are of what was not destroyed.
-        check("cuEventRecord", unsafe { sys::cuEventRecord(event.0, stream.0) })
-    }
-
-    /// Whether all before an event is done.
-    pub fn passed(self, event: Event) -> Result<bool, Status> {
-        // SAFETY: the handle is of an event that was not destroyed.
-        match unsafe { sys::cuEventQuery(event.0) } {
-            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            result => check("cuEventQuery", result).map(|()| true),
-        }
-    }
-
-    /// Ends an event.
-    pub fn end_event(self, event: Event) -> Result<(), Status> {
-        // SAFETY: the handle is of an event that was not destroyed.
-        check("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(event.0) })
     }
 
     /// Loads a cubin. Blocks while a kernel is resident.

@@ -1,6 +1,6 @@
 //! What is freed only when no kernel is resident.
 
-use super::current::{Current, Event, Module, Stream};
+use super::current::{Current, Module, Stream};
 use super::near::{Piece, Share};
 use super::pinned::Pinned;
 
@@ -19,8 +19,6 @@ pub enum Grave {
     Module(Module),
     /// A stream.
     Stream(Stream),
-    /// An event.
-    Event(Event),
 }
 
 impl Grave {
@@ -33,7 +31,6 @@ impl Grave {
             Grave::Share(share) => share.free(current),
             Grave::Module(module) => current.unload(module),
             Grave::Stream(stream) => current.end_stream(stream),
-            Grave::Event(event) => current.end_event(event),
         };
     }
 }

@@ -60,19 +60,8 @@ impl Loaded {
         Ok(words)
     }
 
-    /// When the kernel ends itself, in the device's nanoseconds.
-    fn until(&self, launch: &Launch) -> u64 {
-        let first = launch.deadline.into_iter().chain(launch.lease).min();
-        first.map_or(u64::MAX, |wait| self.context.after(wait))
-    }
-}
-
-impl Kernel for Loaded {
-    fn resident(&self) -> u32 {
-        self.code.resident
-    }
-
-    fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
+    /// Puts it on its way.
+    fn start(&self, launch: &Launch) -> Result<Launched, DeviceError> {
         let bound = launch.bound(&self.code.module)?;
         self.check(launch)?;
         let buffers = self.buffers(&bound)?;
@@ -90,27 +79,55 @@ impl Kernel for Loaded {
             self.context.vacate(berth);
             return Err(status.into());
         }
-        let recorded = current.record(berth.event, berth.stream);
         let shared = Arc::new(Shared {
             context: self.context.clone(),
             stop: Arc::default(),
             state: Mutex::new(State { under_way: Some((berth, pass)), told: false, ended: None }),
             _kept: bound.into_iter().flatten().cloned().collect(),
         });
-        if let Err(status) = recorded {
-            // Nobody can tell any more when it ends, and so nothing it uses is ever freed.
-            std::mem::forget(shared);
-            return Err(status.into());
-        }
-        let told = Arc::downgrade(&shared);
-        self.watch.add(&shared.stop, launch, move || {
+        let deadline = launch.deadline.and_then(|after| Instant::now().checked_add(after));
+        let (code, watch) = (self.code.clone(), self.watch.clone());
+        Ok(Launched { shared, code, watch, lease: launch.lease, deadline })
+    }
+
+    /// When the kernel ends itself, in the device's nanoseconds.
+    fn until(&self, launch: &Launch) -> u64 {
+        let first = launch.deadline.into_iter().chain(launch.lease).min();
+        first.map_or(u64::MAX, |wait| self.context.after(wait))
+    }
+}
+
+impl Kernel for Loaded {
+    fn resident(&self) -> u32 {
+        self.code.resident
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
+        let launched = self.start(launch)?;
+        let told = Arc::downgrade(&launched.shared);
+        self.watch.add(&launched.shared.stop, launch, move || {
             if let Some(shared) = told.upgrade() {
                 shared.halt();
             }
         });
-        let deadline = launch.deadline.and_then(|after| Instant::now().checked_add(after));
-        let (code, watch) = (self.code.clone(), self.watch.clone());
-        Ok(Box::new(Launched { shared, code, watch, lease: launch.lease, deadline }))
+        Ok(Box::new(launched))
+    }
+
+    /// Nobody else watches over it: whoever waits here does.
+    fn run(&self, launch: &Launch) -> Result<Ended, DeviceError> {
+        let launched = self.start(launch)?;
+        loop {
+            let left = launched.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                launched.shared.stop.set(Outcome::Deadline);
+                launched.shared.halt();
+            }
+            let beat = launch.beat().into_iter().chain(left.filter(|left| !left.is_zero())).min();
+            if let Some(ended) = launched.look(beat, Pause::new(POLITE))? {
+                return Ok(ended);
+            }
+            launched.renew();
+        }
     }
 }
 
@@ -154,14 +171,14 @@ impl Shared {
         let told = state.told;
         let (berth, _) = state.under_way.as_ref()?;
         let ended = self.context.enter().and_then(|current| {
-            if !current.passed(berth.event)? {
+            if !current.idle(berth.stream)? {
                 return Ok(None);
             }
             if told {
                 // The stop word is on its way until here, and must not meet the next launch.
                 current.synchronize(self.context.control)?;
             }
-            berth.read(current).map(Some)
+            berth.read(current, told).map(Some)
         });
         state.ended = ended.transpose();
         let ended = state.ended?;
@@ -188,6 +205,20 @@ struct Launched {
 }
 
 impl Launched {
+    /// Waits for the end, at most so long.
+    fn look(&self, timeout: Option<Duration>, mut pause: Pause) -> Result<Option<Ended>, DeviceError> {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(ended) = self.shared.poll() {
+                return self.tell(ended?).map(Some);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            pause.next(until);
+        }
+    }
+
     /// What a record means.
     fn tell(&self, record: Record) -> Result<Ended, DeviceError> {
         let site = |inst| self.code.site(inst);
@@ -229,17 +260,7 @@ impl Run for Launched {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut pause = Pause::default();
-        loop {
-            if let Some(ended) = self.shared.poll() {
-                return self.tell(ended?).map(Some);
-            }
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(None);
-            }
-            pause.next(until);
-        }
+        self.look(timeout, Pause::new(0))
     }
 }
 
@@ -251,22 +272,31 @@ impl Drop for Launched {
     }
 }
 
-/// How long to wait between two looks: hardly at first, then longer.
-#[derive(Debug, Default)]
-struct Pause(u32);
+/// How long to wait between two looks: not at first, then longer.
+#[derive(Debug)]
+struct Pause {
+    looks: u32,
+    polite: u32,
+}
 
 /// Looks that follow each other at once.
 const EAGER: u32 = 200;
+/// Looks of who waits for an end that comes by itself, between which others may have the core.
+const POLITE: u32 = 4000;
 /// The longest pause.
 const LONGEST: Duration = Duration::from_micros(500);
 
 impl Pause {
+    /// With so many looks before the first pause, beyond the first few.
+    fn new(polite: u32) -> Self {
+        Pause { looks: 0, polite }
+    }
+
     fn next(&mut self, until: Option<Instant>) {
-        self.0 = self.0.saturating_add(1);
-        if self.0 <= EAGER {
-            return std::thread::yield_now();
-        }
-        let pause = Duration::from_micros(u64::from(self.0 - EAGER)).min(LONGEST);
+        self.looks = self.looks.saturating_add(1);
+        let Some(late) = self.looks.checked_sub(EAGER) else { return std::hint::spin_loop() };
+        let Some(late) = late.checked_sub(self.polite) else { return std::thread::yield_now() };
+        let pause = Duration::from_micros(late.into()).min(LONGEST);
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
         std::thread::sleep(pause.min(left));
     }

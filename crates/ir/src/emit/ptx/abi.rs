@@ -2,6 +2,8 @@
 
 /// The launch record, which a kernel is given as its only parameter: words of 64 bits.
 pub mod launch {
+    /// The address of the notice.
+    pub const NOTICE: usize = 0;
     /// The address of the end record.
     pub const RECORD: usize = 1;
     /// The address of the lease word, or 0.

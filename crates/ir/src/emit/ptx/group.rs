@@ -5,8 +5,8 @@ use crate::module::{Node, Operand};
 use crate::op::Op;
 use crate::types::Type;
 
-use super::abi::record;
-use super::fixed::{Fixed, noted};
+use super::abi::{launch, record};
+use super::fixed::{Fixed, given, noted};
 use super::lower::{Lower, WARP};
 use super::write::{Kind, Reg, When, number};
 
@@ -245,6 +245,7 @@ impl Lower<'_> {
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
         self.note(first, record::TRAP_CODE, &code, inst);
         self.out.line(format_args!("st.relaxed.gpu.global.u32 [{stop}], 1"));
+        self.notice(When::If(first));
         self.out.line(format_args!("exit"));
     }
 
@@ -255,6 +256,14 @@ impl Lower<'_> {
         self.out.line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{faults}], 1"));
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
         self.note(first, record::FAULT_CODE, &code, inst);
+        self.notice(When::If(first));
+    }
+
+    /// Tells the host to look at the end record.
+    pub(super) fn notice(&mut self, when: When) {
+        let at = self.out.reg(Kind::Long);
+        self.out.line(format_args!("ld.param.u64 {at}, [launch+{}]", given(launch::NOTICE)));
+        self.out.line(format_args!("{when}st.relaxed.sys.global.u32 [{at}], 1"));
     }
 
     /// Records a code and, behind it, a site.

@@ -10,7 +10,7 @@
 //!
 //! | word | is |
 //! |---|---|
-//! | 0 | 0 |
+//! | 0 | the address of the *notice* in host memory |
 //! | 1 | the address of the *end record* in device memory |
 //! | 2 | the address of the lease word in host memory, or 0 |
 //! | 3 | until when the kernel may run, by the GPU's clock in nanoseconds; all ones is for ever |
@@ -29,7 +29,8 @@
 //! | 6 | whether a lane left because it was told to |
 //! | 7 | *stop*: whoever sees it set leaves. The host sets it by a copy, a trap sets it too |
 //!
-//! A site is an index into [`Ptx::sites`].
+//! A site is an index into [`Ptx::sites`]. The notice is a 32-bit word, zero before the launch, that is not so afterwards if the kernel
+//! has put anything into its end record that the host did not ask for: a trap, a fault, a stop of its own. So the host need not look.
 //!
 //! # How a launch ends
 //!

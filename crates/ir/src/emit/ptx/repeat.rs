@@ -217,6 +217,7 @@ impl Lower<'_> {
         self.lease(now, limit, lasts);
         // The next look finds it, and there lanes leave in the right company.
         self.out.line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{}], 1", noted(at, record::STOP)));
+        self.notice(When::Unless(lasts));
         self.out.branch(When::Always, cycle.head, false);
     }
 
