@@ -13,7 +13,11 @@ use pelton::{
     Batch, Claim, Drain, Error, Geometry, Opcode, Priority, Spec, SubmitError, Task, TaskError, Tenant,
 };
 
-const DEVICES: [&str; 2] = ["cpu", "reference"];
+/// The devices that are here.
+fn devices() -> Vec<&'static str> {
+    let gpu = open("cuda").is_ok().then_some("cuda");
+    ["cpu", "reference"].into_iter().chain(gpu).collect()
+}
 
 fn device(name: &str) -> Arc<dyn Device> {
     open(name).unwrap()
@@ -82,7 +86,7 @@ fn mixed(lanes: u32) -> Vec<Case> {
 
 #[test]
 fn every_kind_of_task_on_every_shape() {
-    for name in DEVICES {
+    for name in devices() {
         let device = device(name);
         for (lanes, groups, slots) in [(1, 5, 32), (8, 2, 32), (64, 1, 32), (64, 5, 256)] {
             let what = format!("{name}, {lanes} lanes, {groups} groups, {slots} slots");
@@ -165,7 +169,7 @@ fn a_ring_is_that_of_the_wire() {
     entries.iter().for_each(|entry| batch.place(entry).unwrap());
     let words: Vec<u32> = batch.slots().flat_map(|slot| slot.0).collect();
     assert_eq!(words, drained::encode(&entries));
-    for name in DEVICES {
+    for name in devices() {
         for lanes in [1, 8] {
             let mut drain = Drain::new(&device(name), &spec(Geometry::new(8).lanes(lanes))).unwrap();
             let found = outcomes(drain.run(&batch).unwrap());
@@ -182,7 +186,7 @@ fn a_ring_is_that_of_the_wire() {
 
 #[test]
 fn what_may_not_run_is_left() {
-    for name in DEVICES {
+    for name in devices() {
         let spec = spec(Geometry::new(32).lanes(8).groups(2).window(8)).tenant(Tenant::new(7));
         let mut drain = Drain::new(&device(name), &spec).unwrap();
         drain.set_quota(5, 10).unwrap();
@@ -213,7 +217,7 @@ fn what_may_not_run_is_left() {
 
 #[test]
 fn shutdown_ends_the_run() {
-    for name in DEVICES {
+    for name in devices() {
         let mut drain =
             Drain::new(&device(name), &spec(Geometry::new(16).lanes(1).groups(1).window(4))).unwrap();
         let mut batch = Batch::new();
@@ -269,7 +273,7 @@ fn many_batches_in_one_call() {
 
 #[test]
 fn the_urgent_come_first() {
-    for name in DEVICES {
+    for name in devices() {
         for slots in [8, 64] {
             let geometry = Geometry::new(slots).lanes(1).groups(1);
             let mut drain = Drain::new(&device(name), &spec(geometry).claim(Claim::PRIORITY)).unwrap();
@@ -288,7 +292,7 @@ fn the_urgent_come_first() {
 
 #[test]
 fn a_report_of_control_words_alone() {
-    for name in DEVICES {
+    for name in devices() {
         let spec = spec(Geometry::new(64).lanes(8).groups(2)).report(Report::Control);
         let mut drain = Drain::new(&device(name), &spec).unwrap();
         let mut batch = Batch::new();
@@ -325,7 +329,7 @@ fn a_report_of_control_words_alone() {
 #[test]
 fn a_fence_comes_after_all_before_it() {
     const BEFORE: u32 = 40;
-    for name in DEVICES {
+    for name in devices() {
         for (lanes, groups) in [(1, 1), (1, 5), (8, 2)] {
             let geometry = Geometry::new(256).lanes(lanes).groups(groups).window(8);
             let spec = Spec::new(geometry)
@@ -363,7 +367,7 @@ fn a_fence_comes_after_all_before_it() {
 
 #[test]
 fn what_is_printed_is_the_run_s_own() {
-    for name in DEVICES {
+    for name in devices() {
         let mut drain = Drain::new(&device(name), &spec(Geometry::new(32).lanes(8).groups(1))).unwrap();
         let mut batch = Batch::new();
         (0..65).for_each(|k| batch.push(0, Task::new(Opcode::PRINTF).args([1, k, 255])).unwrap());
@@ -427,5 +431,61 @@ fn a_batch_is_refused_before_anything_runs() {
             Drain::new(&device("cpu"), &spec(Geometry::new(slots).groups(groups))),
             Err(Error::Refused(_))
         ));
+    }
+}
+
+#[test]
+fn a_batch_may_lie_where_the_device_reads_it() {
+    for name in devices() {
+        let device = device(name);
+        let geometry = Geometry::new(64).lanes(8).groups(2);
+        for claim in [Claim::Owned, Claim::PRIORITY] {
+            let mut drain = Drain::new(&device, &spec(geometry.clone()).claim(claim)).unwrap();
+            let mut other = Drain::new(&device, &spec(geometry.clone()).claim(claim)).unwrap();
+            let (mut lent, mut own) = (drain.batch().unwrap(), Batch::new());
+            // As many as there is room for, then more than that, then few again.
+            for count in [64u32, 65, 3] {
+                lent.clear();
+                own.clear();
+                for k in 0..count {
+                    let task = Task::new(op(8)).args([k]).priority(Priority::ALL[k as usize % 5]);
+                    lent.push(0, task).unwrap();
+                    own.push(0, task).unwrap();
+                }
+                let want: Vec<_> = (0..count).map(|k| Ok(k * 3)).collect();
+                assert_eq!((&lent, lent.len()), (&own, count as usize), "{name}");
+                assert_eq!(lent.clone(), own, "{name}");
+                assert!(lent.slots().eq(own.slots()), "{name}");
+                for batch in [&lent, &own, &lent] {
+                    assert_eq!(outcomes(drain.run(batch).unwrap()), want, "{name}");
+                    // It is a batch like any other elsewhere.
+                    assert_eq!(outcomes(other.run(batch).unwrap()), want, "{name}");
+                }
+                let both = [lent.clone(), own.clone()];
+                assert_eq!(drain.run_all(&both).unwrap().statistics().done, 2 * u64::from(count), "{name}");
+                drain.run(&lent).unwrap();
+                let ended = |slot: &pelton::protocol::Slot| slot.0[0] == Status::Done.code();
+                assert!(drain.ring().unwrap().iter().all(ended), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_was_ended_leaves_nothing_for_the_next() {
+    for name in devices() {
+        // Two slots a pass, and the pass that is ended is not the last.
+        let geometry = Geometry::new(2).lanes(1).groups(1);
+        let mut drain = Drain::new(&device(name), &spec(geometry)).unwrap();
+        let mut batch = Batch::new();
+        let ops = [Opcode::BATCH_FENCE, Opcode::SHUTDOWN, Opcode::BATCH_FENCE, Opcode::NOP];
+        ops.iter().for_each(|op| batch.push(0, Task::new(*op)).unwrap());
+        for _ in 0..3 {
+            let readback = drain.run(&batch).unwrap();
+            let left = Err(TaskError::Left);
+            assert_eq!(outcomes(readback), [Ok(1), Ok(0), left, left], "{name}");
+            let s = readback.statistics();
+            assert_eq!((s.done, s.left, s.epoch, s.passes), (2, 2, 1, 1), "{name}");
+        }
     }
 }

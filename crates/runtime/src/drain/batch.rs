@@ -1,5 +1,8 @@
 //! Tasks that are run together.
 
+use std::sync::Arc;
+
+use pelton_device::Memory;
 use pelton_device::memory::Line;
 
 use crate::error::SubmitError;
@@ -11,13 +14,16 @@ use crate::protocol::{Opcode, Slot, Status};
 use crate::session::submittable;
 use crate::task::Task;
 
+use super::lines::Lines;
+
 /// Tasks that are run together, each as the slot that the kernel will find.
 ///
 /// A task is checked when it is put in, so a batch is right as a whole before anything of it is visible. The same batch can be run
-/// any number of times.
+/// any number of times. One that [`Drain::batch`](super::Drain::batch) gives lies where the device reads it; any other is copied there
+/// with every run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
-    lines: Vec<Line>,
+    lines: Lines,
     /// Who has published tasks, a bit each.
     tenants: u32,
     /// Slots by priority.
@@ -55,7 +61,12 @@ impl Batch {
 
     /// No tasks yet, and room for so many.
     pub fn with_capacity(tasks: usize) -> Self {
-        Batch { lines: Vec::with_capacity(tasks), ..Batch::default() }
+        Batch { lines: Lines::Own(Vec::with_capacity(tasks)), ..Batch::default() }
+    }
+
+    /// No tasks yet, and memory of a drain's device for as many as its ring has slots.
+    pub(super) fn lent(memory: Memory, owner: &Arc<()>) -> Self {
+        Batch { lines: Lines::lent(memory, owner), ..Batch::default() }
     }
 
     /// Puts in a task of a tenant's.
@@ -103,7 +114,7 @@ impl Batch {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.len() == 0
     }
 
     /// Takes all tasks out, and keeps the memory.
@@ -115,10 +126,10 @@ impl Batch {
 
     /// The ring of the batch, in the order in which it was filled.
     pub fn slots(&self) -> impl ExactSizeIterator<Item = Slot> {
-        self.lines.iter().map(|line| Slot::from(*line))
+        self.lines.iter().map(Slot::from)
     }
 
-    pub(super) fn lines(&self) -> &[Line] {
+    pub(super) fn lines(&self) -> &Lines {
         &self.lines
     }
 

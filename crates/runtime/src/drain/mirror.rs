@@ -29,11 +29,6 @@ impl<T: Slice + Default + PartialEq> Mirror<T> {
         &self.words
     }
 
-    /// Whether the copy is what is there.
-    pub fn same(&self) -> bool {
-        self.same
-    }
-
     /// Sets a word of the copy.
     pub fn set(&mut self, at: usize, value: T) {
         if self.words[at] != value {

@@ -1,7 +1,8 @@
 //! Batches: tasks that are all there before the kernel starts, run in one pass and read back.
 //!
 //! A [`Drain`] assembles the kernel of a [`Spec`], loads it and allocates its memory once; then it runs any number of batches with
-//! them. A run is one launch over all the batches it is given, or several if they have more tasks than the ring has slots.
+//! them. A run is one launch over all the batches it is given, or several if they have more tasks than the ring has slots. The kernel
+//! reads slots where the host wrote them and writes records where the host reads them, so that nothing else goes between the two.
 //! Regions of the workspace stay as they are from run to run. Control words are a run's own: credit, counters, epoch, observables
 //! and the debug log start anew, so a quota is what a tenant may run in each run.
 //!
@@ -9,26 +10,28 @@
 //! in. A task that ends the pass (SHUTDOWN) ends the run: what nobody has taken by then is left.
 
 mod batch;
+mod lines;
 mod mirror;
 mod readback;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use pelton_device::memory::Line;
-use pelton_device::{Device, Kernel, Launch, Memory, Outcome};
+use pelton_device::{Device, Kernel, Kind, Launch, Outcome, View64, Width};
 
 pub use batch::Batch;
 pub use readback::{Readback, Statistics};
 
 use crate::error::Error;
-use crate::kernel::drain::{front, word};
+use crate::kernel::drain::{Report as Told, Wanted};
 use crate::kernel::layout::Layout;
 use crate::kernel::{Assembled, Claim, Lifetime, Refused, Report, Spec, Telemetry, TenantId, assemble};
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
-use crate::protocol::{Slot, control, priority};
+use crate::protocol::{Record, Slot, control, priority};
 use crate::session::{self, Memories};
 use crate::telemetry::{self, Printer};
 use crate::workspace::{self, Element, Piece, View};
@@ -45,31 +48,37 @@ const FAR: u64 = 1 << 31;
 /// A kernel that runs batches.
 #[derive(Debug)]
 pub struct Drain {
+    device: Arc<dyn Device>,
     spec: Spec,
     layout: Layout,
     memories: Memories,
     kernel: Arc<dyn Kernel>,
     launch: Launch,
-    slots: Memory,
-    /// Records, if they are wanted.
-    done: Option<Memory>,
-    front: Memory,
+    /// Where the launch has the slots.
+    bound: Option<usize>,
+    /// Slots of batches that lie elsewhere.
+    slots: View64,
+    /// What the host says of a pass, and the kernel when it has ended.
+    wanted: View64,
+    report: View64,
+    told: Told,
+    /// The report of the last pass.
+    words: Vec<u64>,
     host: Mirror<u32>,
-    control: Mirror<u64>,
-    rows: Mirror<u64>,
     observables: Mirror<u32>,
     log: Mirror<u32>,
     printer: Printer,
-    /// Counters summed over groups: in all runs before, then in this one.
-    before: Vec<u64>,
-    counters: Vec<u64>,
     /// The first position of the next pass.
     base: u64,
     /// Slots of the last pass.
     last: usize,
-    /// Slots of a run, where they are not those of one batch in order.
+    /// Whether the words that groups share are as the next pass wants them.
+    clean: bool,
+    /// Slots of a run that takes several passes, in their order.
     staged: Vec<Line>,
     readback: Readback,
+    /// Tells its batches from those of others.
+    owner: Arc<()>,
 }
 
 impl Drain {
@@ -84,29 +93,40 @@ impl Drain {
         let kernel = device.load(&module, None, layout.lanes)?;
         let memories = session::memories(device, &layout)?;
         session::fill(&spec, &layout, &memories, 0)?;
-        let row = layout.row() as usize;
+        let view = |name: &str| memory(&memories, name)?.view64().ok_or_else(|| Error::Mapped(name.into()));
+        let done = memory(&memories, "done")?.view64().filter(|_| spec.report == Report::Full);
+        let told = Told::new(&layout);
         Ok(Drain {
+            device: device.clone(),
             launch: session::bind(&spec, &module, &layout, &memories),
-            slots: memory(&memories, "slots")?,
-            done: memories.get("done").cloned(),
-            front: memory(&memories, "front")?,
+            bound: module.buffers.iter().position(|(_, decl)| decl.name == "slots"),
+            slots: view("slots")?,
+            wanted: view("pass")?,
+            report: view("report")?,
+            told,
+            words: vec![0; told.words as usize],
             host: Mirror::new(&memories, "host")?,
-            control: Mirror::new(&memories, "control")?,
-            rows: Mirror::new(&memories, "rows")?,
             observables: Mirror::new(&memories, "observables")?,
             log: Mirror::new(&memories, "log")?,
             printer: Printer::new(&spec.formats),
-            before: vec![0; row],
-            counters: vec![0; row],
             base: 0,
             last: 0,
+            clean: true,
             staged: Vec::new(),
-            readback: Readback::new(&spec, &layout)?,
+            readback: Readback::new(&spec, &layout, done)?,
+            owner: Arc::default(),
             kernel,
             memories,
             layout,
             spec,
         })
+    }
+
+    /// No tasks yet, in memory that the device reads: a batch for this drain that no run copies. It has room for as many tasks as the
+    /// ring has slots, and moves to ordinary memory if it gets more.
+    pub fn batch(&self) -> Result<Batch, Error> {
+        let words = self.layout.slots() as usize * LINE;
+        Ok(Batch::lent(self.device.alloc(Kind::Host, Width::W64, words)?, &self.owner))
     }
 
     /// Runs a batch.
@@ -118,34 +138,36 @@ impl Drain {
     pub fn run_all(&mut self, batches: &[Batch]) -> Result<&Readback, Error> {
         let start = Instant::now();
         self.readback.clear();
+        self.words.fill(0);
         self.check(batches)?;
-        let total = self.stage(batches);
         let uses = batches.iter().map(Batch::uses).fold(Uses::default(), Uses::or);
         self.reset(uses)?;
+        let total = self.stage(batches)?;
+        self.host.push()?;
+        let slots = self.layout.slots() as usize;
         let (mut from, mut passes) = (0, 0);
         while from < total {
-            let to = total.min(from + self.layout.slots() as usize);
-            let lines = match batches {
-                [batch] if self.staged.is_empty() => batch.lines(),
-                _ => &self.staged,
-            };
-            self.slots.upload(0, lines[from..to].as_flattened())?;
-            self.pass(to - from)?;
+            let to = total.min(from + slots);
+            if total > slots {
+                let lines = &self.staged[from..to];
+                lines.iter().enumerate().for_each(|(at, line)| self.slots.write(at * LINE, line));
+            }
+            self.pass(to - from, uses, to < total)?;
             passes += 1;
-            if uses.ends && self.ended()? {
+            if self.words[self.told.ended as usize] != 0 {
                 break;
             }
             from = to;
         }
-        if self.done.is_some() {
-            // What the run did not get to.
-            self.readback.records.resize(total, 0);
+        if self.layout.observed() > 0 {
+            self.observables.pull()?;
         }
-        self.collect(uses)?;
+        let (row, shared) = (self.layout.row() as usize, self.told.control as usize);
         let words = Words {
             host: self.host.words(),
-            counters: &self.counters,
-            shared: self.control.words(),
+            counters: &self.words[..row],
+            faults: self.words[self.told.faults as usize],
+            shared: &self.words[shared..],
             observables: &self.observables.words()[..self.layout.observed() as usize],
         };
         self.readback.close(&self.spec, &self.layout, words, (passes, start.elapsed()));
@@ -161,50 +183,69 @@ impl Drain {
         }
     }
 
-    /// Puts slots into the order of the ring, and notes where each went. One batch in its own order needs nothing.
-    fn stage(&mut self, batches: &[Batch]) -> usize {
+    /// Puts slots where the kernel reads them, in the order of the ring, and notes where each went. One batch in its own order that is
+    /// there already needs nothing. What takes several passes waits aside.
+    fn stage(&mut self, batches: &[Batch]) -> Result<usize, Error> {
+        let total = batches.iter().fold(0, |total, batch| {
+            self.readback.ends.push(total + batch.len());
+            total + batch.len()
+        });
         let sorted = self.spec.claim != Claim::Owned;
-        let mut total = 0;
-        for batch in batches {
-            total += batch.len();
-            self.readback.ends.push(total);
+        let fits = total <= self.layout.slots() as usize;
+        let there = match batches {
+            [batch] if fits && !sorted => batch.lines().at(&self.owner).cloned(),
+            _ => None,
+        };
+        let stays = there.is_some();
+        let own = || memory(&self.memories, "slots");
+        let lies = there.map_or_else(own, Ok)?;
+        if let Some(bound) = self.bound {
+            self.launch.buffers[bound] = Some(lies);
+        }
+        if stays {
+            return Ok(total);
         }
         self.staged.clear();
-        if !sorted {
-            if batches.len() != 1 {
-                batches.iter().for_each(|batch| self.staged.extend_from_slice(batch.lines()));
+        self.staged.resize(if fits { 0 } else { total }, [0; LINE]);
+        let mut next = if sorted { self.cut(batches) } else { [0; priority::LEVELS] };
+        for line in batches.iter().flat_map(|batch| batch.lines().iter()) {
+            let place = &mut next[if sorted { level(&line) } else { 0 }];
+            match fits {
+                true => self.slots.write(*place * LINE, &line),
+                false => self.staged[*place] = line,
             }
-            return total;
+            if sorted {
+                self.readback.order.push(*place);
+            }
+            *place += 1;
         }
-        let mut next = [0; priority::LEVELS];
+        Ok(total)
+    }
+
+    /// Cuts the ring into a part a level; where each begins.
+    fn cut(&mut self, batches: &[Batch]) -> [usize; priority::LEVELS] {
+        let mut parts = [0; priority::LEVELS];
         let mut first = 0;
-        for (k, next) in next.iter_mut().enumerate() {
-            *next = first;
+        for (k, part) in parts.iter_mut().enumerate() {
+            *part = first;
             self.host.set(control::PARTITIONS as usize + k, first as u32);
             first += batches.iter().map(|batch| batch.levels()[k]).sum::<usize>();
         }
         self.host.set(control::PARTITIONS as usize + priority::LEVELS, first as u32);
-        self.staged.resize(total, [0; LINE]);
-        for line in batches.iter().flat_map(Batch::lines) {
-            let place = &mut next[level(line)];
-            self.staged[*place] = *line;
-            self.readback.order.push(*place);
-            *place += 1;
-        }
-        total
+        parts
     }
 
-    /// Makes control words and log those of a new run. What the last run cannot have written is not written again.
+    /// Makes observables and log those of a new run. What the last run cannot have written is not written again.
     fn reset(&mut self, uses: Uses) -> Result<(), Error> {
-        if !self.rows.same() {
-            // The last run failed, and what it counted is not this one's.
-            self.count()?;
+        if !self.clean {
+            // The last run failed or was ended, and what it counted is not this one's.
+            for name in ["rows", "control"] {
+                let memory = memory(&self.memories, name)?;
+                memory.upload(0, &vec![0u64; memory.len()])?;
+            }
+            self.front()?;
         }
-        self.rows.stale();
-        self.control.clear();
         self.log.clear();
-        self.host.push()?;
-        self.control.push()?;
         self.log.push()?;
         if self.layout.observed() > 0 {
             // The host may have written them through a view.
@@ -212,48 +253,57 @@ impl Drain {
             self.observables.clear();
             self.observables.push()?;
         }
-        if self.touches(uses) {
-            self.control.stale();
-        }
         if uses.prints {
             self.log.stale();
         }
         Ok(())
     }
 
-    /// Whether a run counts what all groups count together: fences, credit, lost records.
-    fn touches(&self, uses: Uses) -> bool {
-        let quotas = &self.host.words()[control::QUOTAS as usize..control::CLAIMS as usize];
-        uses.fences || uses.prints || quotas.iter().any(|quota| *quota != 0)
+    /// Makes the words that groups claim windows by those of a pass from here on.
+    fn front(&self) -> Result<(), Error> {
+        let mut front = [0; crate::kernel::STRIDE as usize];
+        front[0] = self.base;
+        Ok(memory(&self.memories, "front")?.upload(0, &front)?)
     }
 
-    /// Runs what lies in the first slots, and takes in its records.
-    fn pass(&mut self, count: usize) -> Result<(), Error> {
+    /// Runs what lies in the first slots, and takes in what was counted.
+    fn pass(&mut self, count: usize, uses: Uses, more: bool) -> Result<(), Error> {
+        self.readback.keep();
         if self.base >= FAR || self.generation() == GENERATION_MASK {
             self.rewind()?;
         }
-        let generation = self.generation();
-        self.front.upload(0, &front(self.base..self.base + count as u64))?;
+        let window = self.window(count);
+        let fences = uses.fences;
+        let wanted = Wanted { start: self.base, count: count as u32, window, fences, more };
+        self.readback.begin(count, self.generation());
+        self.launch.groups = self.layout.groups.min((count as u32).div_ceil(window));
+        for line in self.wanted.chunks(LINE).take(self.launch.groups as usize) {
+            // Relaxed: the launch comes after.
+            line.iter().zip(wanted.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        }
         self.base += u64::from(self.layout.slots());
-        self.last = count;
-        let run = self.kernel.launch(&self.launch)?;
-        let beat = (self.spec.lease / 4).max(Duration::from_millis(1));
-        let ended = loop {
-            match run.wait(Some(beat))? {
-                Some(ended) => break ended,
-                None => run.renew(),
-            }
-        };
+        (self.last, self.clean) = (count, false);
+        let ended = self.kernel.run(&self.launch)?;
         if ended.outcome != Outcome::Done {
             return Err(Error::Cut(ended.outcome));
         }
-        if let Some(done) = &self.done {
-            let from = self.readback.records.len();
-            self.readback.records.resize(from + count, 0);
-            done.download(0, &mut self.readback.records[from..])?;
-            self.readback.sift(from, generation);
+        for (word, told) in self.words.iter_mut().zip(self.report.iter()) {
+            // Relaxed: the launch has ended.
+            *word = told.load(Ordering::Relaxed);
         }
+        self.clean = !more;
         Ok(())
+    }
+
+    /// How many tasks a group takes at once: few enough that all groups have some, where that costs nothing. Four lanes fetch a slot, and
+    /// all of a group do so at once.
+    fn window(&self, count: usize) -> u32 {
+        let most = self.layout.window;
+        if !self.layout.remote {
+            return most;
+        }
+        let least = (self.layout.lanes / 4).max(1);
+        (count as u32).div_ceil(self.layout.groups).next_multiple_of(least).min(most)
     }
 
     /// The generation of the next pass.
@@ -265,44 +315,9 @@ impl Drain {
     fn rewind(&mut self) -> Result<(), Error> {
         let zeros = vec![0u64; self.layout.slots() as usize];
         memory(&self.memories, "marks")?.upload(0, &zeros)?;
-        if let Some(done) = &self.done {
-            done.upload(0, &zeros)?;
-        }
+        memory(&self.memories, "done")?.upload(0, &zeros)?;
         self.base = 0;
-        Ok(())
-    }
-
-    /// Whether a task has ended the run.
-    fn ended(&self) -> Result<bool, Error> {
-        let mut ended = [0u64];
-        self.front.download(word::ENDED as usize, &mut ended)?;
-        Ok(ended[0] != 0)
-    }
-
-    /// Copies out what the kernel counted and what tasks show.
-    fn collect(&mut self, uses: Uses) -> Result<(), Error> {
-        self.count()?;
-        if self.touches(uses) {
-            self.control.pull()?;
-        }
-        if self.layout.observed() > 0 {
-            self.observables.pull()?;
-        }
-        Ok(())
-    }
-
-    /// Works out what groups have counted since the last time.
-    fn count(&mut self) -> Result<(), Error> {
-        if self.spec.telemetry != Telemetry::Off {
-            self.rows.pull()?;
-            let row = self.layout.row() as usize;
-            for (at, (counter, before)) in self.counters.iter_mut().zip(&mut self.before).enumerate() {
-                let now = self.rows.words().iter().skip(at).step_by(row).sum::<u64>();
-                *counter = now - *before;
-                *before = now;
-            }
-        }
-        Ok(())
+        self.front()
     }
 
     /// What came back from the last run.
@@ -315,10 +330,19 @@ impl Drain {
         Ok(telemetry::read(&self.printer, &self.memories, 0)?.0)
     }
 
-    /// The ring as the last pass left it.
+    /// The ring as the last pass left it: its slots, with the statuses that they came to. A batch that lies where the device reads it
+    /// is read as it is now.
     pub fn ring(&self) -> Result<Vec<Slot>, Error> {
-        let mut lines = vec![[0u64; LINE]; self.last];
-        self.slots.download(0, lines.as_flattened_mut())?;
+        let slots = self.bound.and_then(|bound| self.launch.buffers[bound].clone());
+        let slots = slots.map_or_else(|| memory(&self.memories, "slots"), Ok)?;
+        let (mut lines, mut done) = (vec![[0u64; LINE]; self.last], vec![0u64; self.last]);
+        slots.download(0, lines.as_flattened_mut())?;
+        memory(&self.memories, "done")?.download(0, &mut done)?;
+        for (line, record) in lines.iter_mut().zip(done) {
+            if Record(record).is(self.readback.generation()) {
+                line[0] = line[0] & !0xffff_ffff | record & 0xff;
+            }
+        }
         Ok(lines.into_iter().map(Slot::from).collect())
     }
 

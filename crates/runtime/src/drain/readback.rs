@@ -1,8 +1,10 @@
 //! What came back from a drained batch.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use pelton_device::View64;
 use serde::Serialize;
 
 use crate::error::{Error, TaskError};
@@ -45,8 +47,7 @@ pub struct Statistics {
 pub struct Readback {
     statistics: Statistics,
     control: Control<Vec<u32>>,
-    /// By place in the ring; 0 for what was left.
-    pub(super) records: Vec<u64>,
+    records: Records,
     /// Places by task, where tasks do not stand in the order in which they were put in.
     pub(super) order: Vec<usize>,
     /// Where each batch ends among all tasks.
@@ -54,8 +55,36 @@ pub struct Readback {
     full: bool,
 }
 
+/// How tasks ended, by place in the ring.
+#[derive(Debug, Default)]
+struct Records {
+    /// Of all passes but the last; 0 for what was left.
+    kept: Vec<u64>,
+    /// Of the last one, where the kernel wrote them: they are looked at when somebody asks. None if nobody can.
+    live: Option<View64>,
+    generation: u32,
+    count: usize,
+}
+
+impl Records {
+    /// A record; 0 for what was left, or what the run did not get to.
+    fn get(&self, place: usize) -> u64 {
+        let last = place.checked_sub(self.kept.len());
+        last.map_or_else(|| self.kept[place], |at| self.last(at))
+    }
+
+    /// A record of the last pass.
+    fn last(&self, at: usize) -> u64 {
+        let live = self.live.as_deref().filter(|_| at < self.count);
+        // Relaxed: the launch that wrote it has ended.
+        let record = live.map_or(0, |live| live[at].load(Ordering::Relaxed));
+        // One of another generation is of another pass, and its slot was left.
+        if Record(record).is(self.generation) { record } else { 0 }
+    }
+}
+
 impl Readback {
-    pub(super) fn new(spec: &Spec, layout: &Layout) -> Result<Self, Error> {
+    pub(super) fn new(spec: &Spec, layout: &Layout, live: Option<View64>) -> Result<Self, Error> {
         let zeros = vec![0; layout.row() as usize];
         let priority = |p: &Priority| Count { name: p.to_string(), count: 0 };
         Ok(Readback {
@@ -66,7 +95,7 @@ impl Readback {
                 ..Statistics::default()
             },
             control: Control::new(vec![0; (control::OBSERVABLES + layout.observed()) as usize])?,
-            records: Vec::new(),
+            records: Records { live, ..Records::default() },
             order: Vec::new(),
             ends: Vec::new(),
             full: spec.report == Report::Full,
@@ -91,7 +120,7 @@ impl Readback {
         end: usize,
     ) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
         let place = |task: usize| self.order.get(task).copied().unwrap_or(task);
-        let one = move |task| match self.records[place(task)] {
+        let one = move |task| match self.records.get(place(task)) {
             0 => Err(TaskError::Left),
             record => outcome(Record(record)),
         };
@@ -110,34 +139,44 @@ impl Readback {
 
     /// Forgets the last run.
     pub(super) fn clear(&mut self) {
-        self.records.clear();
+        self.records.kept.clear();
+        self.records.count = 0;
         self.order.clear();
         self.ends.clear();
     }
 
-    /// Takes in the records of a pass: those of another generation are of another pass, and their slots were left.
-    pub(super) fn sift(&mut self, from: usize, generation: u32) {
-        for record in &mut self.records[from..] {
-            if !Record(*record).is(generation) {
-                *record = 0;
-            }
+    /// Keeps the records of the last pass, which are about to be written over.
+    pub(super) fn keep(&mut self) {
+        let records = &mut self.records;
+        for at in 0..records.count {
+            let record = records.last(at);
+            records.kept.push(record);
         }
+        records.count = 0;
+    }
+
+    /// Begins a pass over so many slots.
+    pub(super) fn begin(&mut self, count: usize, generation: u32) {
+        (self.records.count, self.records.generation) = (count, generation);
+    }
+
+    /// The generation of the last pass.
+    pub(super) fn generation(&self) -> u32 {
+        self.records.generation
     }
 
     /// Works out what the run did.
     pub(super) fn close(&mut self, spec: &Spec, layout: &Layout, words: Words<'_>, spent: (u64, Duration)) {
         self.compose(spec, layout, &words);
-        let Words { counters, shared, .. } = words;
+        let Words { counters, faults, shared, .. } = words;
+        let tasks = self.ends.last().copied().unwrap_or(0);
+        let counted = spec.telemetry != Telemetry::Off;
+        let (done, faults) =
+            if counted { (counters[control::DONE_COUNT as usize], faults) } else { self.tally(tasks) };
         let s = &mut self.statistics;
-        s.tasks = self.ends.last().copied().unwrap_or(0) as u64;
-        let count = |status: Status| {
-            self.records.iter().filter(|record| **record as u8 == status.code() as u8).count() as u64
-        };
-        s.faults = self.full.then(|| count(Status::Fault));
-        s.done = match s.faults {
-            Some(faults) => faults + count(Status::Done),
-            None => counters[control::DONE_COUNT as usize],
-        };
+        s.tasks = tasks as u64;
+        s.faults = self.full.then_some(faults);
+        s.done = done;
         s.left = s.tasks.saturating_sub(s.done);
         let by = |counts: &mut [Count], first: u32| {
             for (count, word) in counts.iter_mut().zip(&counters[first as usize..]) {
@@ -152,6 +191,14 @@ impl Readback {
         s.epoch = shared[control::EPOCH as usize];
         s.lost = shared[control::LOG_LOST as usize];
         (s.passes, s.wall) = spent;
+    }
+
+    /// How many of so many tasks have ended, and how many of those with a fault, by their records.
+    fn tally(&self, tasks: usize) -> (u64, u64) {
+        (0..tasks).map(|place| self.records.get(place)).fold((0, 0), |(done, faults), record| {
+            let is = |status: Status| u64::from(record as u8 == status.code() as u8);
+            (done + is(Status::Done) + is(Status::Fault), faults + is(Status::Fault))
+        })
     }
 
     /// Composes the control words of the wire: what the host wrote, what was counted, what tasks show.
@@ -206,6 +253,8 @@ pub(super) struct Words<'w> {
     pub host: &'w [u32],
     /// What groups counted in this run, summed.
     pub counters: &'w [u64],
+    /// Tasks that ended with a fault, if they were counted.
+    pub faults: u64,
     /// What groups counted together.
     pub shared: &'w [u64],
     /// What tasks show.

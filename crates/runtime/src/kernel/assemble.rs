@@ -49,11 +49,11 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     let mut m = Builder::new();
     let kit = Kit::new(&mut m, spec, layout);
     let table = dispatch::write(&mut m, &kit, &handlers);
-    match (&kit.batch, &kit.frontier) {
-        (Some(slots), Some(frontier)) => {
+    match (&kit.batch, &kit.frontier, &kit.pass) {
+        (Some(slots), Some(frontier), Some(pass)) => {
             let fences = Fences::write(&mut m, &kit, slots, Some(frontier));
             let run = Runner { kit: &kit, slots, table: &table, fences: &fences };
-            drain::write(&mut m, run, frontier);
+            drain::write(&mut m, run, frontier, pass);
         }
         _ => live::write(&mut m, &kit, &table, caps.independent_subgroups),
     }
@@ -96,7 +96,7 @@ fn axes(spec: &Spec, caps: &Caps) -> Result<(), Refused> {
         );
     }
     if spec.lifetime == Lifetime::Drain && spec.placement == Some(Placement::Near) {
-        return refuse("placement", "near", "a drained batch lies in device memory");
+        return refuse("placement", "near", "a drained batch lies in the host's memory");
     }
     if spec.body == Body::Fused && spec.handlers.len() != 1 {
         return refuse("body", "fused", "it runs the one handler there is, so there must be exactly one");

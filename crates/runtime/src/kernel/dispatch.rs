@@ -83,7 +83,7 @@ fn entry(
 /// Counts a task, and says whether others may look at what it wrote.
 pub(super) fn note<'b>(f: &'b Body<'b>, kit: &Kit<'_>, counter: u32, visible: Visible) {
     if kit.counts() {
-        f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
+        f.atomic_add(Order::Relaxed, Scope::Group, kit.tally(counter), 1);
     }
     if visible == Visible::Memory {
         f.store(kit.shared.state.at(state::DIRTY), 1);

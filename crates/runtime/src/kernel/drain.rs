@@ -1,7 +1,11 @@
 //! Drained batches: one pass over slots that the host has filled.
 //!
-//! Groups claim windows from a count until there are none. Positions go on from pass to pass, as in a live ring: the records of
-//! a pass carry its generation, and the marks of the last one lie behind. Slots carry none.
+//! Slots are read where the host wrote them, and records are written where it reads them: nothing is copied, and a pass is one
+//! launch. Each group has a window, and claims more from a count until there are none. The last to leave tells the host what was
+//! counted, and makes the words that groups share ready for the next pass.
+//!
+//! Positions go on from pass to pass, as in a live ring: the records of a pass carry its generation, and the marks of the last one
+//! lie behind. Slots carry none.
 //!
 //! Every slot says whose it is; what is not published, what belongs to a tenant that is disabled and what is beyond a tenant's
 //! credit is left as it is. SHUTDOWN ends the pass: windows that nobody has claimed by then are left.
@@ -11,72 +15,190 @@ use pelton_ir::types::{Order, Scope};
 
 use super::claim::Credit;
 use super::far::fetch;
-use super::kit::{Frontier, Kit, U32, U64};
+use super::kit::{Frontier, Kit, LINE, Pass, U32, U64, state};
+use super::layout::Layout;
 use super::tenant::Tenant;
 use super::window::{Runner, Window};
 use crate::protocol::{Code, Opcode, Status, control, slot};
 
-/// The words of [`Frontier::front`] that only drained batches have.
-pub(crate) mod word {
-    /// The first position that nobody has claimed.
+/// The words of [`Frontier::front`] that only drained batches have. All are zero when a pass begins.
+mod word {
+    /// How many windows were claimed beyond one a group; in the upper half, how often the pass was ended.
     pub const NEXT: u32 = 2;
-    /// Whether the pass has ended.
-    pub const ENDED: u32 = 3;
-    /// The position after the last.
-    pub const END: u32 = 4;
+    /// How many groups have left.
+    pub const LEFT: u32 = 3;
 }
 
-/// What the first words of [`Frontier::front`] are when a pass over these positions begins.
-pub(crate) fn front(positions: std::ops::Range<u64>) -> [u64; 5] {
-    let mut words = [0; 5];
-    words[0] = positions.start;
-    words[word::NEXT as usize] = positions.start;
-    words[word::END as usize] = positions.end;
-    words
+/// What is added to [`word::NEXT`] to end a pass: no window has such a number.
+const END: u64 = 1 << 32;
+
+/// What the host says of a pass, in [`Pass::wanted`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    /// Its first position.
+    pub start: u64,
+    /// How many slots.
+    pub count: u32,
+    /// The most of them that a group takes at once.
+    pub window: u32,
+    /// Whether there are fences among them.
+    pub fences: bool,
+    /// Whether the next pass belongs to the same run, and counts on.
+    pub more: bool,
+}
+
+/// Where the second word has the window, that there are fences, and that there is more.
+const WINDOW: u32 = 32;
+const FENCES: u32 = 62;
+const MORE: u32 = 63;
+
+impl Wanted {
+    pub fn words(self) -> [u64; 2] {
+        let Wanted { start, count, window, fences, more } = self;
+        let flags = u64::from(fences) << FENCES | u64::from(more) << MORE;
+        [start, u64::from(count) | u64::from(window) << WINDOW | flags]
+    }
+}
+
+/// The words of [`Pass::report`]: counters by the row of a group, then these.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    /// Tasks that ended with a fault.
+    pub faults: u32,
+    /// The first of what all groups count together.
+    pub control: u32,
+    /// Whether a task has ended the pass.
+    pub ended: u32,
+    /// How many words there are.
+    pub words: u32,
+}
+
+impl Report {
+    pub fn new(layout: &Layout) -> Self {
+        let faults = layout.row();
+        let (control, ended) = (faults + 1, faults + 1 + control::OBSERVABLES);
+        Report { faults, control, ended, words: ended + 1 }
+    }
 }
 
 /// Writes the kernel.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier) {
+pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier, pass: &Pass) {
     let kit = run.kit;
-    let window = kit.layout.window;
     m.kernel("main", |f| {
+        let (start, shape) = f.choose(
+            f.lane().eq(0),
+            || {
+                let line = pass.wanted.at(f.group() * LINE);
+                let [start, shape] = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, line);
+                (start, shape)
+            },
+            || (f.lit(0u64), f.lit(0u64)),
+        );
+        // What the host says is on its way meanwhile.
         kit.arm(f);
-        let all = f.group_broadcast(f.load(frontier.front.at(word::END)), 0).named("all");
-        f.forever::<(), ()>((), |claims, ()| {
-            let first = f.choose(
-                f.lane().eq(0),
-                || {
-                    run.clear(f);
-                    let ended = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(word::ENDED));
-                    let next = frontier.front.at(word::NEXT);
-                    f.choose(
-                        ended.eq(0),
-                        || f.atomic_add(Order::Relaxed, Scope::Device, next, u64::from(window)),
-                        || f.lit(u64::MAX),
-                    )
-                },
-                || f.lit(0u64),
-            );
-            let from = f.group_broadcast(first, 0).named("first");
+        let start = f.group_broadcast(start, 0).named("start");
+        let shape = f.group_broadcast(shape, 0);
+        f.when(f.lane().eq(0), || {
+            f.store(kit.shared.state.at(state::FENCES), f.cast::<u32>(shape >> FENCES & 1u64));
+        });
+        let all = f.cast::<u64>(f.cast::<u32>(shape)).named("all");
+        let most = (shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
+        let groups = f.cast::<u64>(f.groups());
+        // A window a group needs no claim, and often there are no more.
+        let covered = (groups * most).ge(all);
+        f.forever::<_, ()>(f.cast::<u64>(f.group()), |claims, number| {
+            let from = number * most;
             f.when(from.ge(all), || claims.leave(()));
-            let count = f.cast::<u32>(f.min(all - from, u64::from(window))).named("count");
+            let count = f.min(f.min(all - from, most), u64::from(kit.layout.window));
+            let count = f.cast::<u32>(count).named("count");
+            let first = (start + from).named("first");
             let base = f.lit(0);
             if kit.source.words.handle() != run.slots.words.handle() {
-                fetch(f, run, base, from, count);
+                fetch(f, run, base, first, count);
             }
             let nobody = f.lit(0);
-            let window = Window {
-                ring: nobody,
-                level: nobody,
-                base,
-                first: from,
-                count,
-                tenant: nobody,
-                mask: nobody,
-            };
-            run.run(f, window);
+            run.run(
+                f,
+                Window { ring: nobody, level: nobody, base, first, count, tenant: nobody, mask: nobody },
+            );
+            if run.fences.frontier().is_none() {
+                // Every lane has looked at what is cleared for the next.
+                f.barrier();
+            }
+            f.choose(covered, || f.lit(END), || groups + claim(f, run, frontier))
+        });
+        leave(f, kit, (frontier, pass), (start, shape));
+    });
+}
+
+/// Claims one more window, and makes ready for it.
+fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &Frontier) -> U64<'b> {
+    let number = f.choose(
+        f.lane().eq(0),
+        || {
+            run.clear(f);
+            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(word::NEXT), 1u64)
+        },
+        || f.lit(0u64),
+    );
+    f.group_broadcast(number, 0)
+}
+
+/// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
+fn leave<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    (frontier, pass): (&Frontier, &Pass),
+    (start, shape): (U64<'b>, U64<'b>),
+) {
+    let report = Report::new(&kit.layout);
+    if kit.counts() {
+        f.count((f.lane(), f.lit(report.control), f.lanes()), (), |_, at, ()| {
+            let tally = f.load(kit.shared.tally.at(at));
+            f.when(tally.ne(0), || {
+                f.atomic_add(Order::Relaxed, Scope::Device, kit.rows.at(at), f.cast::<u64>(tally));
+            });
+        });
+    }
+    f.barrier();
+    let before = f.choose(
+        f.lane().eq(0),
+        // Pairs with itself: the last sees what all have counted.
+        || f.atomic_add(Order::AcqRel, Scope::Device, frontier.front.at(word::LEFT), 1u64),
+        || f.lit(0u64),
+    );
+    let before = f.group_broadcast(before, 0);
+    f.when(before.eq(f.cast::<u64>(f.groups()) - 1u64), || {
+        let last = (shape >> MORE).eq(0);
+        let tell = |from: pelton_ir::builder::Buf<u64>, first: u32, count: u32| {
+            f.count((f.lane(), f.lit(count), f.lanes()), (), |_, at, ()| {
+                let word = f.atomic_load(Order::Relaxed, Scope::Device, from.at(at));
+                f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(at + first), word);
+                f.when(last & word.ne(0), || f.store(from.at(at), 0u64));
+            });
+        };
+        tell(kit.rows, 0, report.control);
+        tell(kit.control, report.control, control::OBSERVABLES);
+        f.when(f.lane().eq(0), || {
+            let front = |at: u32| frontier.front.at(at);
+            let next = f.atomic_load(Order::Relaxed, Scope::Device, front(word::NEXT));
+            f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END);
+            f.store(front(0), start + u64::from(kit.layout.slots()));
+            for at in [1, word::NEXT, word::LEFT] {
+                f.store(front(at), 0u64);
+            }
         });
     });
+}
+
+/// Counts a task that ended with a fault.
+pub(super) fn fault<'b>(f: &'b Body<'b>, kit: &Kit<'_>, status: U32<'b>) {
+    if kit.counts() {
+        let faults = kit.shared.tally.at(Report::new(&kit.layout).faults);
+        f.when(status.eq(Status::Fault.code()), || {
+            f.atomic_add(Order::Relaxed, Scope::Group, faults, 1);
+        });
+    }
 }
 
 /// Decides whether a slot is to be run, and by `call` with its tenant and mask if so.
@@ -97,12 +219,10 @@ pub(super) fn guard<'b>(
             f.choose(
                 tenant.lt(Tenant::MOST),
                 || {
-                    let mask = kit.host_word(f, tenant + control::MASKS);
-                    let may = f.choose(
-                        mask.ne(0),
-                        || Credit::new(f, kit, tenant).take(f, kit, f.lit(1)),
-                        || f.lit(0),
-                    );
+                    // Both words are on their way at once.
+                    let (mask, credit) =
+                        (kit.host_word(f, tenant + control::MASKS), Credit::new(f, kit, tenant));
+                    let may = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(1)), || f.lit(0));
                     f.choose(
                         may.ne(0),
                         || admitted(f, kit, (word, owner), tenant, || call(tenant, mask)),
@@ -125,10 +245,9 @@ fn admitted<'b>(
     call: impl FnOnce() -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
     if kit.counts() {
-        let row = f.group() * kit.layout.row();
         let priority = f.min(f.cast::<u32>(owner >> 32), 4);
         for counter in [f.lit(control::DONE_COUNT), tenant + control::CLAIMS, priority + control::LEVELS] {
-            f.atomic_add(Order::Relaxed, Scope::Group, kit.rows.at(row + counter), 1u64);
+            f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
         }
     }
     let (Some(frontier), ends) = (&kit.frontier, f.cast::<u32>(word >> 32).eq(Opcode::SHUTDOWN.code()))
@@ -138,7 +257,7 @@ fn admitted<'b>(
     f.choose(
         ends,
         || {
-            f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(word::ENDED), 1u64);
+            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(word::NEXT), END);
             (f.lit(Status::Done.code()), f.lit(0))
         },
         call,

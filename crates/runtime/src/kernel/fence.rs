@@ -55,6 +55,10 @@ impl<'k> Fences<'k> {
         // Every lane's records are posted.
         f.barrier();
         f.when(f.lane().eq(0), || match self.frontier {
+            // Whoever follows marks goes from one to the next, so none are made if the host has put no fences in.
+            Some(_) if kit.drains() => {
+                f.when(f.load(kit.shared.state.at(state::FENCES)).ne(0), || self.ended(f, kit, window));
+            }
             Some(_) => self.ended(f, kit, window),
             None => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
                 self.each(f, kit, window, |position, number| {
@@ -157,7 +161,7 @@ fn retire(m: &mut Builder, kit: &Kit<'_>, slots: &Slots) -> Callee<(u64, u32, u3
         f.when(len.ne(0), || f.atomic_store(Order::Relaxed, Scope::System, kit.observables.at(first), tag));
         f.fence(Order::AcqRel, Scope::System);
         let low = f.cast::<u64>(slots.generation(f, position) | Status::Done.code());
-        post(f, kit, slots, number, low | (before + 1u64) << 32);
+        post(f, slots, number, low | (before + 1u64) << 32);
     })
 }
 

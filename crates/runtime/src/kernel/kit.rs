@@ -2,7 +2,7 @@
 
 use pelton_device::{Kind, Placement};
 use pelton_ir::arena::Buffer;
-use pelton_ir::builder::{Body, Buf, Builder, Val};
+use pelton_ir::builder::{At, Body, Buf, Builder, Val};
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
 use super::layout::{Area, Bed, Bound, Layout, word};
@@ -65,7 +65,7 @@ pub(super) struct Shared {
     pub fuel: Buf<u32>,
     /// The group-wide tasks of a window.
     pub wide: Buf<u32>,
-    /// Tasks by opcode since the last window.
+    /// Tasks by opcode since the last window; in drained batches all that a group counts, as in its row.
     pub tally: Buf<u32>,
     /// Single words, see below.
     pub state: Buf<u32>,
@@ -83,8 +83,10 @@ pub(super) mod state {
     pub const DIRTY: u32 = 3;
     /// How many windows the group has served.
     pub const TURN: u32 = 4;
+    /// Whether a drained batch has fences.
+    pub const FENCES: u32 = 5;
     /// How many there are.
-    pub const WORDS: u32 = 5;
+    pub const WORDS: u32 = 6;
 }
 
 /// What only far rings have.
@@ -112,6 +114,14 @@ pub(super) mod flag {
     pub const HALT: u32 = 1;
 }
 
+/// What only drained batches have.
+pub(super) struct Pass {
+    /// What the host says of a pass, a line a group: a bus carries the same line to many only one by one.
+    pub wanted: Buf<u64>,
+    /// What the kernel says of it when it has ended.
+    pub report: Buf<u64>,
+}
+
 /// What rings have whose windows may end in any order.
 pub(super) struct Frontier {
     /// Where a window, or a fence, that begins at a position ends.
@@ -130,7 +140,7 @@ pub(super) struct Kit<'s> {
     pub host: Buf<u32>,
     /// Counters that all groups add to.
     pub control: Buf<u64>,
-    /// Counters of each group's own.
+    /// Counters of each group's own; in drained batches one row for all.
     pub rows: Buf<u64>,
     /// Where each stripe's positions start.
     pub start: Buf<u64>,
@@ -151,6 +161,7 @@ pub(super) struct Kit<'s> {
     pub far: Option<Far>,
     pub mirror: Option<Mirror>,
     pub frontier: Option<Frontier>,
+    pub pass: Option<Pass>,
     /// Whether some handler has loops that burn fuel.
     pub fueled: bool,
 }
@@ -188,14 +199,14 @@ impl Declare<'_> {
         let [slots, done] = ["slots", "done"].map(|name| layout.named(name, placement));
         let words = self.of(kind, &slots, bed.total() * LINE, Space::Host, Access::Read);
         let done = self.buffer(&done, bed.total(), Space::Host, Access::Write);
-        Some(Slots { bed, words, done: Some(done), prefix })
+        Some(Slots { bed, words, done, prefix })
     }
 
-    /// The slots of a drained batch, which the kernel writes too; their records, if they are wanted.
+    /// The slots of a drained batch. Records that nobody asks for stay at the device.
     fn batch(&mut self, bed: Bed, report: Report) -> Slots {
-        let words = self.buffer("slots", bed.total() * LINE, Space::Global, Access::ReadWrite);
-        let done =
-            (report == Report::Full).then(|| self.buffer("done", bed.total(), Space::Global, Access::Write));
+        let words = self.buffer("slots", bed.total() * LINE, Space::Host, Access::Read);
+        let space = if report == Report::Full { Space::Host } else { Space::Global };
+        let done = self.buffer("done", bed.total(), space, Access::Write);
         Slots { bed, words, done, prefix: "" }
     }
 
@@ -253,6 +264,14 @@ impl<'s> Kit<'s> {
             marks: d.global("marks", slots.bed.total()),
             front: d.global("front", rings * STRIDE),
         });
+        let pass = drain.then(|| Pass {
+            wanted: d.buffer("pass", layout.groups * LINE, Space::Host, Access::Read),
+            report: d.buffer("report", super::drain::Report::new(&layout).words, Space::Host, Access::Write),
+        });
+        let (rows, tallies) = match drain {
+            true => (layout.row() + 1, layout.row() + 1),
+            false => (layout.groups * layout.row(), layout.ops.len() as u32),
+        };
         // One lane runs tasks where they lie, unless they are far away.
         let live = if layout.lanes > 1 { None } else { near.as_ref().filter(|_| far.is_none()) };
         let live = live.map(|slots| Source { words: slots.words, live: true });
@@ -266,7 +285,7 @@ impl<'s> Kit<'s> {
                 .unwrap_or_else(|| Source { words: d.shared("window", window * LINE), live: false }),
             host,
             control: d.global("control", control::OBSERVABLES),
-            rows: d.global("rows", layout.groups * layout.row()),
+            rows: d.global("rows", rows),
             start: d.table("start", layout.all()),
             rings: d.table("rings", rings),
             regions: d.table("regions", pieces),
@@ -284,7 +303,7 @@ impl<'s> Kit<'s> {
                 faults: d.shared("faults", window),
                 fuel: d.shared("fuel", window),
                 wide: d.shared("wide", window),
-                tally: d.shared("tally", layout.ops.len() as u32),
+                tally: d.shared("tally", tallies),
                 state: d.shared("state", state::WORDS),
             },
             batch,
@@ -292,6 +311,7 @@ impl<'s> Kit<'s> {
             far,
             mirror,
             frontier,
+            pass,
             fueled: spec.handlers.iter().any(|h| super::adapt::burns(&h.module)),
             layout: layout.clone(),
         };
@@ -347,6 +367,11 @@ impl<'s> Kit<'s> {
     /// Whether a subgroup looks at all rings at once.
     pub fn watches(&self) -> bool {
         self.layout.lanes >= self.layout.subgroup
+    }
+
+    /// Where the tasks of an opcode are counted until a group tells others of them.
+    pub fn tally<'b>(&self, counter: u32) -> At<'b, u32> {
+        self.shared.tally.at(if self.drains() { control::OBSERVABLES + counter } else { counter })
     }
 
     /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.

@@ -113,11 +113,9 @@ fn finish<'b>(
     let (kit, slots) = (run.kit, run.slots);
     let low = f.cast::<u64>((status & (SEEN - 1)) | slots.generation(f, found.position));
     let record = low | f.cast::<u64>(value) << 32;
-    if let Some(done) = slots.done {
-        // Others may look at what this lane wrote, and at nothing else.
-        let post = |order| f.atomic_store(order, Scope::System, done.at(found.number), record);
-        f.choose((status & SEEN).ne(0), || post(Order::Release), || post(Order::Relaxed));
-    }
+    // Others may look at what this lane wrote, and at nothing else.
+    let post = |order| f.atomic_store(order, Scope::System, slots.done.at(found.number), record);
+    f.choose((status & SEEN).ne(0), || post(Order::Release), || post(Order::Relaxed));
     // Counted afterwards: the record is what somebody waits for.
     if kit.counts() {
         f.when(counter.ne(NONE), || kit.add(f, counter));

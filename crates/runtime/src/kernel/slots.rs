@@ -11,8 +11,8 @@ pub(super) struct Slots {
     pub bed: Bed,
     /// Their words.
     pub words: Buf<u64>,
-    /// Their completion records, unless nobody wants them.
-    pub done: Option<Buf<u64>>,
+    /// Their completion records.
+    pub done: Buf<u64>,
     /// What the names of its functions begin with.
     pub prefix: &'static str,
 }

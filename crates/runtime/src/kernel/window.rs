@@ -90,11 +90,17 @@ impl<'k> Runner<'k> {
             self.wide(f, window);
         }
         f.barrier();
-        if kit.counts() {
+        // A group of a drained batch tells what it has counted when it leaves.
+        if kit.counts() && !kit.drains() {
             self.count(f, window);
             f.barrier();
         }
-        f.when(f.load(kit.shared.state.at(state::DIRTY)).ne(0), || f.fence(Order::AcqRel, Scope::System));
+        if !kit.drains() {
+            // Nobody looks at a drained batch before it has ended.
+            f.when(f.load(kit.shared.state.at(state::DIRTY)).ne(0), || {
+                f.fence(Order::AcqRel, Scope::System);
+            });
+        }
         self.each(f, window, |task| self.post(f, window, task));
         self.fences.after(f, kit, window);
     }
@@ -165,9 +171,6 @@ impl<'k> Runner<'k> {
                 f.store(kit.shared.tally.at(op), 0);
             });
         });
-        if kit.drains() {
-            return;
-        }
         f.when(f.lane().eq(0), || {
             kit.count(f, f.lit(control::DONE_COUNT), window.count);
             kit.count(f, window.tenant + control::CLAIMS, window.count);
@@ -182,20 +185,14 @@ impl<'k> Runner<'k> {
         let number = self.place(f, window, task).number;
         let status = f.cast::<u32>(record) & 0xff;
         let ended: Val<'b, bool> = if kit.drains() { status.gt(LEFT) } else { status.ne(0) };
-        f.when(ended, || post(f, kit, self.slots, number, record));
+        if kit.drains() {
+            super::drain::fault(f, kit, status);
+        }
+        f.when(ended, || post(f, self.slots, number, record));
     }
 }
 
-/// Posts a record: to the host, or into the batch.
-pub(super) fn post<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, number: U32<'b>, record: U64<'b>) {
-    if kit.drains() {
-        let at = slots.words.at(number * LINE);
-        let status = record & 0xffu64;
-        f.store(at, f.load(at) & !0xffff_ffffu64 | status);
-        if let Some(done) = slots.done {
-            f.store(done.at(number), record);
-        }
-    } else if let Some(done) = slots.done {
-        f.atomic_store(Order::Relaxed, Scope::System, done.at(number), record);
-    }
+/// Posts a record.
+pub(super) fn post<'b>(f: &'b Body<'b>, slots: &Slots, number: U32<'b>, record: U64<'b>) {
+    f.atomic_store(Order::Relaxed, Scope::System, slots.done.at(number), record);
 }

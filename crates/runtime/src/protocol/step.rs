@@ -155,13 +155,16 @@ steps! {
     "credit"   Group  AtomicSub   "control" Relaxed Device (KINDS) "";
     "next"     Group  AtomicAdd   "front"   Relaxed Device (DRAIN) "";
     "frontier" Group  AtomicLoad  "front"   Relaxed Device (FAR | DRAIN) "";
-    "frontier" Group  AtomicStore "front"   Relaxed Device (FAR | DRAIN) "";
+    "frontier" Group  AtomicStore "front"   Relaxed Device (FAR) "";
     "count"    Group  AtomicAdd   "tally"   Relaxed Group  (KINDS) "";
-    "count"    Group  AtomicAdd   "rows"    Relaxed Group  (DRAIN) "";
-    "count"    Group  AtomicAdd   "rows"    Relaxed Device (LIVE) "";
-    "count"    Group  AtomicLoad  "rows"    Relaxed System (KINDS) "";
-    "count"    Group  AtomicStore "rows"    Relaxed System (KINDS) "";
-    "record"   Group  AtomicStore "done"    Relaxed System (LIVE) "";
+    "count"    Group  AtomicAdd   "rows"    Relaxed Device (KINDS) "";
+    "count"    Group  AtomicLoad  "rows"    Relaxed System (LIVE) "";
+    "count"    Group  AtomicStore "rows"    Relaxed System (LIVE) "";
+    "record"   Group  AtomicStore "done"    Relaxed System (KINDS) "";
+    "wanted"   Group  LoadWide    "pass"    Relaxed System (DRAIN) "";
+    "total"    Group  AtomicLoad  "rows"    Relaxed Device (DRAIN) "";
+    "total"    Group  AtomicLoad  "control" Relaxed Device (DRAIN) "";
+    "report"   Group  AtomicStore "report"  Relaxed System (DRAIN) "";
     "tag"      Group  AtomicStore "observables" Relaxed System (KINDS) "";
 
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "SHUTDOWN: what the host did before is seen.";
@@ -183,7 +186,7 @@ steps! {
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "After a line that was read at once and is whole: what the task points to is seen.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "The tail in device memory: the lines before it are seen. It may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "The frontier: the marks below it were read, and may be written again a lap later.";
-    "complete" Group  Fence       ""        AcqRel  System (KINDS) "One fence a window, between what its tasks did and their records.";
+    "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence a window, between what its tasks did and their records.";
     "mark"     Group  AtomicStore "marks"   Release Device (FAR | DRAIN | FENCES) "Where the tasks before a fence end, after their records.";
     "mark"     Group  AtomicStore "marks"   Release Device (FAR | DRAIN | FENCES) "Where a fence is.";
     "mark"     Group  AtomicStore "marks"   Release Device (FAR | DRAIN | FENCES) "Where a window ends, after its records.";
@@ -193,6 +196,7 @@ steps! {
     "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES) "Between the epoch and the fence's own record.";
     "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FENCES) "The frontier, after the marks below it were read.";
     "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FENCES) "Takes off what was seen; the next to follow sees the frontier.";
+    "leave"    Group  AtomicAdd   "front"   AcqRel  Device (DRAIN) "A group has counted its last. Who is the last to leave has seen what all counted, and tells the host.";
 }
 }
 
