@@ -2,7 +2,7 @@
 //!
 //! The files, from the driver up: `raw` and `current` are its calls, each checked; `context` is an open device with
 //! its `gate` and what waits to be freed (`grave`); `pinned`, `memory` and `near` are memory; `link`, `cache` and
-//! `code` make machine code; `berth`, `clock` and `run` are launches.
+//! `code` make machine code; `berth`, `clock` and `run` are launches; `floor` is what benchmarks hold them against.
 //!
 //! **While a kernel is resident** the driver loads no code and frees no memory: such a call would wait for the kernel's
 //! end, for ever perhaps, and hold up all others. So code is loaded before; [`Device::load`] waits a moment for launches
@@ -26,6 +26,7 @@ mod clock;
 mod code;
 mod context;
 mod current;
+mod floor;
 mod gate;
 mod grave;
 mod info;

@@ -1,9 +1,10 @@
-//! What the device and the way to it cost without a session: a word there and back, a copy, a launch.
+//! What the device and the way to it cost without a session: a word there and back, a copy, a launch, a node of a graph.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use pelton_device::cuda::{Config, Cuda};
 use pelton_device::{Device, Kind, Launch, Placement, Width};
 
 use crate::bench::device::module;
@@ -12,6 +13,8 @@ use crate::error::Error;
 
 /// Words of 64 bits that are copied: 64 MiB.
 const WORDS: usize = 8 << 20;
+/// Kernels of a graph.
+const NODES: u32 = 1000;
 /// Bytes of a slot.
 pub const SLOT: f64 = 64.0;
 
@@ -80,9 +83,26 @@ pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<[f64; 3], Error> 
     let mut times = Vec::with_capacity(rounds as usize);
     for _ in 0..rounds {
         let start = Instant::now();
-        kernel.launch(&launch)?.wait(None)?;
+        kernel.run(&launch)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
     times.sort_by(f64::total_cmp);
     Ok(echo::spread(&times))
+}
+
+/// Sorted times of a node of a graph of empty kernels, in microseconds; none if the device is not a GPU of NVIDIA's.
+pub fn node(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<Vec<f64>>, Error> {
+    let name = &device.caps().name;
+    let Some(ordinal) = name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) else {
+        return Ok(None);
+    };
+    // It is open already, and this is another handle of it.
+    let gpu = Cuda::new(Config { ordinal, ..Config::default() })?;
+    let mut times: Vec<f64> = gpu
+        .graph(NODES, rounds)?
+        .into_iter()
+        .map(|time| time.as_secs_f64() * 1e6 / f64::from(NODES))
+        .collect();
+    times.sort_by(f64::total_cmp);
+    Ok(Some(times))
 }

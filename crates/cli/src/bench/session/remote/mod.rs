@@ -15,6 +15,7 @@ use pelton::kernel::{Body, Report, Visible};
 use pelton::{Aim, Opcode};
 use pelton_device::{Device, Placement};
 
+use self::batch::Lies;
 use self::load::{PRODUCERS, Shape};
 use super::row;
 use crate::bench::echo::spread;
@@ -64,7 +65,6 @@ pub fn run(device: &Arc<dyn Device>, quick: bool, only: &str, term: &Term) -> Re
             term.note(format_args!("near is left out: {why}"));
         }
     }
-    term.note("a node of a graph is left out: devices have no graphs");
     let ended = bench.all(&places);
     bench.rows.retain(|row| row.case.contains(only));
     if ended.is_err() {
@@ -135,6 +135,10 @@ impl Bench<'_> {
         let launch = floor::launch(self.device, self.pace.rounds / 100)?;
         let name = &self.device.caps().name;
         self.rows.push(row("launch and wait", name, "us", launch[0], Some(launch), None));
+        match floor::node(self.device, self.pace.few)? {
+            Some(times) => self.times("node of a graph", "us", &times, None),
+            None => self.term.note("a node of a graph is left out: the device has no graphs"),
+        }
         Ok(floors)
     }
 
@@ -254,18 +258,31 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Batches, from host to host.
+    /// Batches, from host to host: by size, by where they lie, and many at once.
     fn drains(&mut self) -> Result<(), Error> {
-        for (report, what) in [(Report::Full, "every result"), (Report::Control, "control words")] {
-            let most = self.pace.batch;
+        let most = self.pace.batch;
+        for (report, lies, what) in [
+            (Report::Full, Lies::Lent, "every result"),
+            (Report::Control, Lies::Lent, "control words"),
+            (Report::Full, Lies::Own, "every result, copied"),
+        ] {
             for tasks in [1 << 8, 1 << 12, 1 << 16, 1 << 20].into_iter().filter(|tasks| *tasks <= most) {
                 let case = format!("drain of {tasks}, {what}");
                 if self.wants(&case) {
                     self.begin(&case);
-                    let rate = batch::rate(self.device, tasks, report, self.pace.few)?;
+                    // Small ones end before the clock has moved much.
+                    let turns = self.pace.few.max(self.pace.rounds / tasks);
+                    let rate = batch::rate(self.device, (tasks, report, lies), turns)?;
                     self.push(&case, "tasks/s", rate, self.copied());
                 }
             }
+        }
+        let case = format!("drains of {}, {} in one call", batch::SMALL, batch::MANY);
+        if self.wants(&case) {
+            self.begin(&case);
+            let (single, all) = batch::many(self.device, self.pace.few)?;
+            let single = ("one by one".to_string(), single);
+            self.push(&case, "tasks/s", all, Some(single));
         }
         Ok(())
     }

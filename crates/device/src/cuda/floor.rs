@@ -1,0 +1,110 @@
+//! What the driver's graphs cost, for benchmarks: launches that are known beforehand, given to the device in one call.
+
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
+
+use crate::error::DeviceError;
+
+use super::Cuda;
+use super::current::{Current, Function, Shape, Stream};
+use super::grave::Grave;
+use super::link;
+use super::raw::{Status, check};
+
+/// Does nothing.
+const PTX: &str = "\
+.version 7.0
+.target sm_80
+.address_size 64
+
+.visible .entry pelton_nothing(.param .u64 none)
+{
+	ret;
+}
+";
+
+impl Cuda {
+    /// How long a graph of so many empty kernels, one after the other, takes from its launch until it has ended; once a round.
+    pub fn graph(&self, nodes: u32, rounds: u32) -> Result<Vec<Duration>, DeviceError> {
+        let cubin = link::cubin(&self.context, PTX, None)?;
+        let alone = self.context.alone()?;
+        let current = self.context.enter()?;
+        let module = current.load(&cubin)?;
+        let times = current.function(module, "pelton_nothing").and_then(|kernel| {
+            let stream = current.stream()?;
+            let times = times(current, kernel, stream, (nodes, rounds));
+            Grave::Stream(stream).free(current);
+            times
+        });
+        Grave::Module(module).free(current);
+        drop(alone);
+        Ok(times?)
+    }
+}
+
+fn times(
+    current: Current,
+    kernel: Function,
+    stream: Stream,
+    (nodes, rounds): (u32, u32),
+) -> Result<Vec<Duration>, Status> {
+    let graph = Graph::new(current, stream, || {
+        // SAFETY: the kernel takes one word, and reads none.
+        (0..nodes).try_for_each(|_| unsafe {
+            current.launch(kernel, 1, Shape { lanes: 1, shared: 0 }, &mut [0], stream)
+        })
+    })?;
+    let mut times = Vec::with_capacity(rounds as usize);
+    // The first one is not like the others.
+    for round in 0..=rounds {
+        let start = Instant::now();
+        // SAFETY: graph and stream are there until they are dropped below.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.made, stream.0) })?;
+        current.synchronize(stream)?;
+        times.extend((round > 0).then(|| start.elapsed()));
+    }
+    Ok(times)
+}
+
+/// A graph that can be launched.
+struct Graph {
+    plan: CUgraph,
+    made: CUgraphExec,
+}
+
+impl Graph {
+    /// Of what is put on a stream.
+    fn new(
+        _current: Current,
+        stream: Stream,
+        put: impl FnOnce() -> Result<(), Status>,
+    ) -> Result<Self, Status> {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is there, and nobody else uses it.
+        check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
+        let put = put();
+        let mut graph = Graph { plan: std::ptr::null_mut(), made: std::ptr::null_mut() };
+        // SAFETY: the driver writes one handle.
+        let ended =
+            check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(stream.0, &mut graph.plan) });
+        put.and(ended)?;
+        // SAFETY: the driver writes one handle; the plan is there.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.made, graph.plan, 0) };
+        check("cuGraphInstantiate", made)?;
+        Ok(graph)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if !self.made.is_null() {
+            // SAFETY: it was made, is not under way, and ends once. Failing here leaks it, no more.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.made) };
+        }
+        if !self.plan.is_null() {
+            // SAFETY: as above.
+            let _ = unsafe { sys::cuGraphDestroy(self.plan) };
+        }
+    }
+}
