@@ -121,10 +121,6 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier, pass:
                 f,
                 Window { ring: nobody, level: nobody, base, first, count, tenant: nobody, mask: nobody },
             );
-            if run.fences.frontier().is_none() {
-                // Every lane has looked at what is cleared for the next.
-                f.barrier();
-            }
             f.choose(covered, || f.lit(END), || groups + claim(f, run, frontier))
         });
         leave(f, kit, (frontier, pass), (start, shape));

@@ -49,11 +49,11 @@ impl<'k> Fences<'k> {
 
     /// What comes after the records of a window.
     pub fn after<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
+        // Every lane's records are posted, and it has looked at what is cleared for the next window.
+        f.barrier();
         if kit.spec.body == super::spec::Body::Fused {
             return;
         }
-        // Every lane's records are posted.
-        f.barrier();
         f.when(f.lane().eq(0), || match self.frontier {
             // Whoever follows marks goes from one to the next, so none are made if the host has put no fences in.
             Some(_) if kit.drains() => {
