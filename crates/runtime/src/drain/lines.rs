@@ -70,6 +70,15 @@ impl Lines {
         (0..self.len()).map(|at| self.get(at))
     }
 
+    /// Copies all of them to slots, from one of these on.
+    pub fn copy(&self, to: &View64, from: usize) {
+        let put = |(at, line): (usize, &Line)| to.write((from + at) * LINE, line);
+        match self {
+            Lines::Own(lines) => lines.iter().enumerate().for_each(put),
+            Lines::Lent(_) => self.iter().enumerate().for_each(|(at, line)| put((at, &line))),
+        }
+    }
+
     /// Puts one in. What does not fit where it was lent is kept in memory of its own.
     #[inline]
     pub fn push(&mut self, line: Line) {

@@ -206,20 +206,32 @@ impl Drain {
             return Ok(total);
         }
         self.staged.clear();
+        match (sorted, fits) {
+            (true, _) => self.sort(batches, fits, total),
+            (false, true) => {
+                batches.iter().fold(0, |from, batch| {
+                    batch.lines().copy(&self.slots, from);
+                    from + batch.len()
+                });
+            }
+            (false, false) => batches.iter().for_each(|batch| self.staged.extend(batch.lines().iter())),
+        }
+        Ok(total)
+    }
+
+    /// Puts slots into the parts of their levels.
+    fn sort(&mut self, batches: &[Batch], fits: bool, total: usize) {
         self.staged.resize(if fits { 0 } else { total }, [0; LINE]);
-        let mut next = if sorted { self.cut(batches) } else { [0; priority::LEVELS] };
+        let mut next = self.cut(batches);
         for line in batches.iter().flat_map(|batch| batch.lines().iter()) {
-            let place = &mut next[if sorted { level(&line) } else { 0 }];
+            let place = &mut next[level(&line)];
             match fits {
                 true => self.slots.write(*place * LINE, &line),
                 false => self.staged[*place] = line,
             }
-            if sorted {
-                self.readback.order.push(*place);
-            }
+            self.readback.order.push(*place);
             *place += 1;
         }
-        Ok(total)
     }
 
     /// Cuts the ring into a part a level; where each begins.
