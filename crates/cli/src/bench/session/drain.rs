@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton::kernel::{Report, Telemetry};
-use pelton::{Batch, Drain, Geometry, Spec};
+use pelton::{Drain, Geometry, Spec};
 use pelton_device::Device;
 
 use super::feed;
@@ -27,7 +27,7 @@ pub fn throughput(device: &Arc<dyn Device>, load: Load, time: Duration) -> Resul
     let spec = Spec::new(Geometry::new(slots)).report(load.report).telemetry(Telemetry::Sampled);
     let mut drain = Drain::new(device, &feed::adds(spec)?)?;
     let op = feed::add()?;
-    let mut batch = Batch::with_capacity(load.items);
+    let mut batch = drain.batch()?;
     (0..load.items as u64).try_for_each(|k| batch.push(0, feed::task(op, k)))?;
     let (began, mut best, mut runs) = (Instant::now(), f64::INFINITY, 0u64);
     while (began.elapsed() < time && !stop::pressed()) || runs == 0 {
