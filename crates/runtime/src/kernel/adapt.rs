@@ -174,11 +174,12 @@ impl<'b> Task<'b, '_> {
     /// A word of the table of pieces.
     fn piece(self, column: u32, word: u32) -> U32<'b> {
         let columns = self.kit.layout.areas.len() as u32 + 1;
-        let at = self.tenant * (columns * 2) + (column * 2 + word);
         match self.kit.pieces {
-            Some(pieces) if self.width == Width::Lane => self.f.load(pieces.at(at)),
+            Some(pieces) if self.width == Width::Lane => {
+                self.f.load(pieces[word as usize].at(self.tenant * columns + column))
+            }
             // Here all lanes know that all read the same.
-            _ => self.f.load(self.kit.regions.at(at)),
+            _ => self.f.load(self.kit.regions.at(self.tenant * (columns * 2) + (column * 2 + word))),
         }
     }
 

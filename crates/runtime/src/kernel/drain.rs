@@ -96,22 +96,29 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier, pass:
         );
         // What the host says is on its way meanwhile.
         kit.arm(f);
-        let start = f.group_broadcast(start, 0).named("start");
         let shape = f.group_broadcast(shape, 0);
+        let all = f.cast::<u32>(shape).named("all");
+        let most = f.cast::<u32>(shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
         f.when(f.lane().eq(0), || {
-            f.store(kit.shared.state.at(state::FENCES), f.cast::<u32>(shape >> FENCES & 1u64));
+            // What is wanted between windows alone waits here, not in registers.
+            f.store(kit.shared.heads.at(0), start);
+            let flag = |bit: u32| f.cast::<u32>(shape >> bit & 1u64);
+            for (at, word) in [
+                (state::FENCES, flag(FENCES)),
+                (state::MORE, flag(MORE)),
+                (state::ALL, all),
+                (state::MOST, most),
+            ] {
+                f.store(kit.shared.state.at(at), word);
+            }
         });
-        let all = f.cast::<u64>(f.cast::<u32>(shape)).named("all");
-        let most = (shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
-        let groups = f.cast::<u64>(f.groups());
-        // A window a group needs no claim, and often there are no more.
-        let covered = (groups * most).ge(all);
-        f.forever::<_, ()>(f.cast::<u64>(f.group()), |claims, number| {
-            let from = number * most;
-            f.when(from.ge(all), || claims.leave(()));
-            let count = f.min(f.min(all - from, most), u64::from(kit.layout.window));
-            let count = f.cast::<u32>(count).named("count");
-            let first = (start + from).named("first");
+        f.barrier();
+        let from = f.group() * most;
+        f.forever::<_, ()>((from, fit(f, kit, from, (all, most))), |claims, (from, count)| {
+            f.when(count.eq(0), || claims.leave(()));
+            // Positions of batches have few bits.
+            let start = f.cast::<u32>(f.load(kit.shared.heads.at(0)));
+            let first = f.cast::<u64>(start + from).named("first");
             let base = f.lit(0);
             if kit.source.words.handle() != run.slots.words.handle() {
                 fetch(f, run, base, first, count);
@@ -121,35 +128,42 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier, pass:
                 f,
                 Window { ring: nobody, level: nobody, base, first, count, tenant: nobody, mask: nobody },
             );
-            f.choose(covered, || f.lit(END), || groups + claim(f, run, frontier))
+            let none = || (f.lit(0), f.lit(0));
+            let (from, count) = f.choose(f.lane().eq(0), || claim(f, run, frontier), none);
+            (f.group_broadcast(from, 0).named("from"), f.group_broadcast(count, 0).named("count"))
         });
-        leave(f, kit, (frontier, pass), (start, shape));
+        leave(f, kit, (frontier, pass));
     });
 }
 
-/// Claims one more window, and makes ready for it.
-fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &Frontier) -> U64<'b> {
-    let number = f.choose(
-        f.lane().eq(0),
-        || {
-            run.clear(f);
-            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(word::NEXT), 1u64)
-        },
-        || f.lit(0u64),
-    );
-    f.group_broadcast(number, 0)
+/// How many slots of a window there are, from its first on.
+fn fit<'b>(f: &'b Body<'b>, kit: &Kit<'_>, from: U32<'b>, (all, most): (U32<'b>, U32<'b>)) -> U32<'b> {
+    let left = f.max(all, from) - from;
+    f.min(f.min(left, most), kit.layout.window)
+}
+
+/// Claims one more window beyond one a group, and makes ready for it: its first slot, and how many there are.
+fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &Frontier) -> (U32<'b>, U32<'b>) {
+    let kit = run.kit;
+    run.clear(f);
+    let word = |at: u32| f.load(kit.shared.state.at(at));
+    let (all, most) = (word(state::ALL), word(state::MOST));
+    // A window a group needs no claim, and often there are no more.
+    let claim = || {
+        let next = f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(word::NEXT), 1u64);
+        // It is beyond all slots where the pass was ended.
+        let from = (next + f.cast::<u64>(f.groups())) * f.cast::<u64>(most);
+        let from = f.cast::<u32>(f.min(from, f.cast::<u64>(all)));
+        (from, fit(f, kit, from, (all, most)))
+    };
+    f.choose((f.groups() * most).lt(all), claim, || (f.lit(0), f.lit(0)))
 }
 
 /// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
-fn leave<'b>(
-    f: &'b Body<'b>,
-    kit: &Kit<'_>,
-    (frontier, pass): (&Frontier, &Pass),
-    (start, shape): (U64<'b>, U64<'b>),
-) {
+fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, (frontier, pass): (&Frontier, &Pass)) {
     let report = Report::new(&kit.layout);
     if kit.counts() {
-        f.count((f.lane(), f.lit(report.control), f.lanes()), (), |_, at, ()| {
+        kit.each(f, report.control, |at| {
             let tally = f.load(kit.shared.tally.at(at));
             f.when(tally.ne(0), || {
                 f.atomic_add(Order::Relaxed, Scope::Device, kit.rows.at(at), f.cast::<u64>(tally));
@@ -165,9 +179,9 @@ fn leave<'b>(
     );
     let before = f.group_broadcast(before, 0);
     f.when(before.eq(f.cast::<u64>(f.groups()) - 1u64), || {
-        let last = (shape >> MORE).eq(0);
+        let last = f.load(kit.shared.state.at(state::MORE)).eq(0);
         let tell = |from: pelton_ir::builder::Buf<u64>, first: u32, count: u32| {
-            f.count((f.lane(), f.lit(count), f.lanes()), (), |_, at, ()| {
+            kit.each(f, count, |at| {
                 let word = f.atomic_load(Order::Relaxed, Scope::Device, from.at(at));
                 f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(at + first), word);
                 f.when(last & word.ne(0), || f.store(from.at(at), 0u64));
@@ -179,6 +193,7 @@ fn leave<'b>(
             let front = |at: u32| frontier.front.at(at);
             let next = f.atomic_load(Order::Relaxed, Scope::Device, front(word::NEXT));
             f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END);
+            let start = f.load(kit.shared.heads.at(0));
             f.store(front(0), start + u64::from(kit.layout.slots()));
             for at in [1, word::NEXT, word::LEFT] {
                 f.store(front(at), 0u64);

@@ -85,8 +85,14 @@ pub(super) mod state {
     pub const TURN: u32 = 4;
     /// Whether a drained batch has fences.
     pub const FENCES: u32 = 5;
+    /// Whether its next pass belongs to the same run.
+    pub const MORE: u32 = 6;
+    /// How many slots a drained batch has.
+    pub const ALL: u32 = 7;
+    /// The most of them that a group takes at once.
+    pub const MOST: u32 = 8;
     /// How many there are.
-    pub const WORDS: u32 = 6;
+    pub const WORDS: u32 = 9;
 }
 
 /// What only far rings have.
@@ -148,8 +154,8 @@ pub(super) struct Kit<'s> {
     pub rings: Buf<u32>,
     /// First element and number of elements, by tenant and column.
     pub regions: Buf<u32>,
-    /// The same in memory of the group's own, where the way to other memory is long.
-    pub pieces: Option<Buf<u32>>,
+    /// First elements, and numbers of elements, in memory of the group's own, where the way to other memory is long.
+    pub pieces: Option<[Buf<u32>; 2]>,
     pub observables: Buf<u32>,
     pub log: Buf<u32>,
     /// The buffers of the workspace, in the order of the layout.
@@ -289,7 +295,7 @@ impl<'s> Kit<'s> {
             start: d.table("start", layout.all()),
             rings: d.table("rings", rings),
             regions: d.table("regions", pieces),
-            pieces: layout.remote.then(|| d.shared("pieces", pieces)),
+            pieces: layout.remote.then(|| ["firsts", "lens"].map(|name| d.shared(name, pieces / 2))),
             observables: d.global("observables", layout.observed()),
             log: d.global("log", log::WORDS as u32),
             areas: layout.areas.iter().map(|area| d.area(area)).collect(),
@@ -319,11 +325,22 @@ impl<'s> Kit<'s> {
         Kit { layout, ..kit }
     }
 
+    /// Deals so many words out to the lanes.
+    pub fn each<'b>(&self, f: &'b Body<'b>, count: u32, body: impl FnOnce(U32<'b>)) {
+        if self.layout.lanes >= count {
+            // One each, at most.
+            return f.when(f.lane().lt(count), || body(f.lane()));
+        }
+        f.count((f.lane(), f.lit(count), f.lanes()), (), |_, at, ()| body(at));
+    }
+
     /// Makes a group ready for its first task.
     pub fn arm<'b>(&self, f: &'b Body<'b>) {
         let Some(pieces) = self.pieces else { return };
-        f.count((f.lane(), f.lit(self.layout.pieces()), f.lanes()), (), |_, at, ()| {
-            f.store(pieces.at(at), f.load(self.regions.at(at)));
+        self.each(f, self.layout.pieces() / 2, |at| {
+            for (k, words) in pieces.iter().enumerate() {
+                f.store(words.at(at), f.load(self.regions.at(at * 2 + k as u32)));
+            }
         });
         f.barrier();
     }

@@ -80,7 +80,9 @@ impl<'k> Runner<'k> {
             true => super::drain::guard(f, kit, (word, place.at), call),
             false => call(window.tenant, window.mask),
         };
-        self.record(f, task, place.position, (status, value));
+        // A pass over a batch is one lap.
+        let lap = if kit.drains() { window.first } else { place.position };
+        self.record(f, task, lap, (status, value));
     }
 
     /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
@@ -107,11 +109,19 @@ impl<'k> Runner<'k> {
 
     /// Deals the tasks of a window out to the lanes.
     fn each<'b>(self, f: &'b Body<'b>, window: Window<'b>, body: impl FnOnce(U32<'b>)) {
+        if self.kit.layout.lanes >= self.kit.layout.window {
+            // One each, at most.
+            return f.when(f.lane().lt(window.count), || body(f.lane()));
+        }
         f.count((f.lane(), window.count, f.lanes()), (), |_, task, ()| body(task.named("task")));
     }
 
     fn place<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) -> Place<'b> {
-        let position = window.first + f.cast::<u64>(task);
+        let position = match self.kit.drains() {
+            // They have few bits, which saves registers.
+            true => f.cast::<u64>(f.cast::<u32>(window.first) + task),
+            false => window.first + f.cast::<u64>(task),
+        };
         let number = window.base + self.slots.slot(f, position);
         let copied = self.kit.source.words.handle() != self.slots.words.handle();
         let at = if copied { task } else { number } * LINE;

@@ -4,6 +4,7 @@
 //! table of steps, to which kernels are held. Each scenario is explored as it is, and then with one step weakened or one
 //! mistake made at a time, which must be found. Schedules with few preemptions are looked at; a missing order shows in those.
 
+mod drain;
 mod far;
 mod fence;
 mod future;
@@ -18,6 +19,7 @@ use pelton::protocol::step::TABLE;
 #[test]
 fn every_order_is_needed() {
     let lists = [
+        drain::LEAVE,
         near::LAPS,
         near::COPIES,
         near::LIGHT,
