@@ -38,8 +38,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError>;
     /// Copies words out.
     fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError>;
-    /// Writes a line; `at` counts words.
-    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError>;
+    /// Writes lines one after another; `at` counts words.
+    fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError>;
     /// Sends the lines on their way.
     fn flush(&self);
 }
@@ -173,16 +173,17 @@ impl Memory {
         Ok(words.into_iter().map(u64::from).collect())
     }
 
-    /// Writes a line of near memory; `at` counts words. Seen by kernels after the next [`flush`](Memory::flush).
-    pub fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
+    /// Writes lines of near memory one after another; `at` counts words. They leave at once, and arrive in no certain
+    /// order but for what stands between two [`flush`](Memory::flush)es.
+    pub fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
         if self.kind != Kind::Near {
             return Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" });
         }
-        self.check::<u64>(at, line.len())?;
-        self.store.put(at, line)
+        self.check::<u64>(at, lines.as_flattened().len())?;
+        self.store.put(at, lines)
     }
 
-    /// Sends the lines that were put on their way.
+    /// Lets everything that was stored or put before arrive before what comes after.
     pub fn flush(&self) {
         self.store.flush();
     }
@@ -220,14 +221,16 @@ impl Store for Mapped {
         Ok(())
     }
 
-    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
-        // The first word says that the line is there, so it goes last.
-        let words = &self.words64().unwrap_or(&[])[at..];
-        for (word, x) in words[1..].iter().zip(&line[1..]) {
-            word.store(*x, Ordering::Relaxed);
+    fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
+        let (words, _) = self.words64().unwrap_or(&[])[at..].as_chunks::<8>();
+        for (words, line) in words.iter().zip(lines) {
+            // The first word says that the line is there, so it goes last.
+            for (word, x) in words[1..].iter().zip(&line[1..]) {
+                word.store(*x, Ordering::Relaxed);
+            }
+            // Pairs with the acquire load of the line's first word by whoever polls it.
+            words[0].store(line[0], Ordering::Release);
         }
-        // Pairs with the acquire load of the line's first word by whoever polls it.
-        words[0].store(line[0], Ordering::Release);
         Ok(())
     }
 

@@ -55,6 +55,63 @@ impl View64 {
             word.store(*value, std::sync::atomic::Ordering::Release);
         }
     }
+
+    /// Writes lines one after another, the first at word `at`, each as [`write`](View64::write) does. They are read as they
+    /// were stored last, in whatever pieces.
+    #[inline]
+    pub fn write_all(&self, at: usize, lines: &[Line]) {
+        let (words, _) = self[at..at + lines.as_flattened().len()].as_chunks::<8>();
+        for (words, line) in words.iter().zip(lines) {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            copy(words, line);
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            for (word, value) in words.iter().zip(line).rev() {
+                word.store(*value, std::sync::atomic::Ordering::Release);
+            }
+        }
+    }
+
+    /// Reads words one after another, the first at `at`, each as an acquire load does.
+    #[inline]
+    pub fn read(&self, at: usize, into: &mut [u64]) {
+        let words = &self[at..at + into.len()];
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        let (words, into) = eights(words, into);
+        for (word, into) in words.iter().zip(into) {
+            *into = word.load(std::sync::atomic::Ordering::Acquire);
+        }
+    }
+}
+
+/// Reads as many words as are eights of them, and gives the rest back. Loads are seen in order on x86-64.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn eights<'a>(words: &'a [AtomicU64], into: &'a mut [u64]) -> (&'a [AtomicU64], &'a mut [u64]) {
+    let (words, more) = words.as_chunks::<8>();
+    let (into, rest) = into.as_chunks_mut::<8>();
+    for (words, into) in words.iter().zip(into) {
+        // SAFETY: both are eight words. The first are shared as atomics, and each half of such a load is one.
+        unsafe {
+            std::arch::asm!(
+                "movups {a}, [{from}]",
+                "movups {b}, [{from} + 16]",
+                "movups {c}, [{from} + 32]",
+                "movups {d}, [{from} + 48]",
+                "movups [{to}], {a}",
+                "movups [{to} + 16], {b}",
+                "movups [{to} + 32], {c}",
+                "movups [{to} + 48], {d}",
+                from = in(reg) words.as_ptr(),
+                to = in(reg) into.as_mut_ptr(),
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+    (more, rest)
 }
 
 /// Stores from the last to the first, in the order in which x86-64 shows them, 16 bytes each. Eight stores a line would take
@@ -78,6 +135,32 @@ fn wide(words: &[AtomicU64], line: &Line) {
             b = in(xmm_reg) pair(2),
             c = in(xmm_reg) pair(4),
             d = in(xmm_reg) pair(6),
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The same for a line that lies in memory.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn copy(words: &[AtomicU64; 8], line: &Line) {
+    // SAFETY: both are eight words. The first are shared as atomics, and each half of such a store is one.
+    unsafe {
+        std::arch::asm!(
+            "movups {d}, [{from} + 48]",
+            "movups {c}, [{from} + 32]",
+            "movups {b}, [{from} + 16]",
+            "movups {a}, [{from}]",
+            "movups [{to} + 48], {d}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 16], {b}",
+            "movups [{to}], {a}",
+            from = in(reg) line.as_ptr(),
+            to = in(reg) words.as_ptr(),
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
             options(nostack, preserves_flags),
         );
     }
@@ -117,5 +200,18 @@ mod tests {
         assert_eq!(words[..8], [0; 8]);
         assert_eq!(words[8..16], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(words[16..], [0; 8]);
+    }
+
+    #[test]
+    fn what_is_written_in_one_go_is_read_so() {
+        let view = Memory::mapped(Kind::Host, Width::W64, 40).unwrap().view64().unwrap();
+        let lines: [[u64; 8]; 3] = std::array::from_fn(|l| std::array::from_fn(|k| (8 * l + k + 1) as u64));
+        view.write_all(8, &lines);
+        for (at, count) in [(0, 40), (7, 26), (9, 3), (40, 0)] {
+            let mut words = vec![u64::MAX; count];
+            view.read(at, &mut words);
+            let wanted = (at..at + count).map(|at| if (8..32).contains(&at) { at as u64 - 7 } else { 0 });
+            assert_eq!(words, wanted.collect::<Vec<_>>());
+        }
     }
 }

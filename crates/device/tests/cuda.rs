@@ -238,7 +238,7 @@ fn near_memory_is_copied_and_takes_lines(name: &str) {
     assert!(near.bits().unwrap().iter().all(|word| *word == 0));
     near.upload(3, &[1u64, 2, 3]).unwrap();
     for at in 1..1 << 13 {
-        near.put(8 * at, &line(at as u64)).unwrap();
+        near.put(8 * at, &[line(at as u64)]).unwrap();
     }
     near.flush();
     // A write that is on its way passes before a read of the same memory is answered.
@@ -247,8 +247,8 @@ fn near_memory_is_copied_and_takes_lines(name: &str) {
     for (at, found) in words.chunks_exact(8).enumerate().skip(1) {
         assert_eq!(found, line(at as u64));
     }
-    assert!(matches!(near.put(1 << 16, &line(1)), Err(DeviceError::Range { .. })));
-    let across = near.put(4, &line(1)).unwrap_err();
+    assert!(matches!(near.put(1 << 16, &[line(1)]), Err(DeviceError::Range { .. })));
+    let across = near.put(4, &[line(1)]).unwrap_err();
     assert!(across.to_string().contains("no line that starts"), "{across}");
     let much = device.alloc(Kind::Near, Width::W64, 1 << 50).unwrap_err();
     assert_eq!(much.retry(), Retry::Later, "{much}");
@@ -312,7 +312,7 @@ fn lines_reach_a_kernel_that_stays(name: &str) {
             let at = number % LINES;
             number += 1;
             let line = line(number as u64);
-            near.put(8 * at, &line).unwrap();
+            near.put(8 * at, &[line]).unwrap();
             expected = line.iter().fold(expected, |sum, word| sum.wrapping_add(*word));
         }
         near.flush();
@@ -329,11 +329,11 @@ fn near_memory_goes_while_a_kernel_stays(name: &str) {
     for round in 0..20u64 {
         let other = device.alloc(Kind::Near, Width::W64, 100).unwrap();
         assert!(other.bits().unwrap().iter().all(|word| *word == 0), "memory that comes again is cleared");
-        other.put(0, &line(round)).unwrap();
+        other.put(0, &[line(round)]).unwrap();
         other.flush();
         assert_eq!(other.bits().unwrap()[..8], line(round));
         drop(other);
-        near.put(8 * round as usize, &line(round + 1)).unwrap();
+        near.put(8 * round as usize, &[line(round + 1)]).unwrap();
         near.flush();
         expected += line(round + 1).iter().sum::<u64>();
         answered(&*run, &sum, expected);

@@ -48,14 +48,14 @@ fn what_is_wrong_with_a_launch_is_said() {
 fn near_memory_takes_lines() {
     let device = open("cpu").unwrap();
     let near = device.alloc(Kind::Near, Width::W64, 16).unwrap();
-    near.put(8, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    near.put(8, &[[1, 2, 3, 4, 5, 6, 7, 8]]).unwrap();
     near.flush();
     let mut words = [0u64; 16];
     near.download(0, &mut words).unwrap();
     assert_eq!(words, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    assert!(near.put(9, &[0; 8]).is_err());
+    assert!(near.put(9, &[[0; 8]]).is_err());
     let host = device.alloc(Kind::Host, Width::W64, 16).unwrap();
-    assert!(host.put(0, &[0; 8]).is_err());
+    assert!(host.put(0, &[[0; 8]]).is_err());
     assert!(host.upload(0, &[1u32]).is_err());
 }
 

@@ -45,10 +45,22 @@ fn word(seed: u32, place: u32) -> u32 {
     seed.wrapping_add(place.wrapping_mul(C))
 }
 
-/// The task of a number.
+/// Seeds from a number on.
+pub fn seeds(first: u64, into: &mut [u32]) {
+    // Where the low half begins again. Up to there the high half is one number, and the loop is compiled wide.
+    let turn = ((1u64 << 32) - u64::from(first as u32)).min(into.len() as u64);
+    let (these, others) = into.split_at_mut(turn as usize);
+    for (first, into) in [(first, these), (first + turn, others)] {
+        let (low, high) = (first as u32, first >> 32 << 32);
+        for (k, into) in into.iter_mut().enumerate() {
+            *into = seed(high | u64::from(low.wrapping_add(k as u32)));
+        }
+    }
+}
+
+/// The task of a number and its seed.
 #[inline]
-pub fn task(op: Opcode, number: u64) -> Task {
-    let seed = seed(number);
+pub fn task(op: Opcode, number: u64, seed: u32) -> Task {
     let args = std::array::from_fn(|k| match k as u32 {
         0 => number as u32,
         1 => (number >> 32) as u32,
@@ -63,10 +75,13 @@ pub fn result(number: u64) -> u32 {
     mix(seed(number))
 }
 
-/// What it adds to the sum.
-#[inline]
-pub fn share(number: u64) -> u32 {
-    word(seed(number), MIXED.start)
+/// Holds the results of tasks against what they must be by their seeds: which bits are wrong in any, and what the tasks
+/// have added to the sum, of which the low half counts.
+pub fn check(seeds: &[u32], results: &[u32]) -> (u32, u64) {
+    let (wrong, sum) = seeds.iter().zip(results).fold((0u32, 0u32), |(wrong, sum), (seed, result)| {
+        (wrong | (result ^ mix(*seed)), sum.wrapping_add(word(*seed, MIXED.start)))
+    });
+    (wrong, sum.into())
 }
 
 /// Mixes in the kernel.
@@ -97,13 +112,33 @@ pub fn handler(op: Opcode, regions: &[Region]) -> Handler {
 mod tests {
     use super::*;
 
+    fn task_of(number: u64) -> Task {
+        let mut seed = [0];
+        seeds(number, &mut seed);
+        task(Opcode::NOP, number, seed[0])
+    }
+
     #[test]
     fn neighbours_share_no_argument() {
-        let op = Opcode::user(8).unwrap();
         for position in [0, 4095, u64::from(u32::MAX)] {
-            let (a, b) = (task(op, number(1, position)), task(op, number(1, position + 1)));
+            let (a, b) = (task_of(number(1, position)), task_of(number(1, position + 1)));
             assert!((2..12).all(|k| a.args[k] != b.args[k]));
             assert_ne!(result(number(1, position)), result(number(2, position)));
+        }
+    }
+
+    #[test]
+    fn every_wrong_result_is_found() {
+        let first = number(1, u64::from(u32::MAX) - 4);
+        let mut known = [0; 10];
+        seeds(first, &mut known);
+        let mut results: Vec<u32> = (first..first + 10).map(result).collect();
+        let sum = (first..first + 10).fold(0u32, |sum, number| sum.wrapping_add(task_of(number).args[2]));
+        assert_eq!(check(&known, &results), (0, sum.into()));
+        for at in 0..10 {
+            results[at] ^= 1 << at;
+            assert_eq!(check(&known, &results), (1 << at, sum.into()));
+            results[at] ^= 1 << at;
         }
     }
 }

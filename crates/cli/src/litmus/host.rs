@@ -39,7 +39,7 @@ pub fn lines(stage: &Stage, run: &dyn Run) -> Result<Counts, Error> {
     let cells = stage.cells as usize;
     for round in 1..=stage.rounds {
         for at in 0..cells {
-            lines.put(8 * at, &[round.into(); 8])?;
+            lines.put(8 * at, &[[round.into(); 8]])?;
         }
         lines.flush();
         run.wake();

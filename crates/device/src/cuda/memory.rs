@@ -91,8 +91,8 @@ impl Store for Host {
         self.block()?.download(at, words)
     }
 
-    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
-        self.block()?.put(at, line)
+    fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
+        self.block()?.put(at, lines)
     }
 
     fn flush(&self) {
@@ -158,7 +158,7 @@ impl Store for Own {
         download(&self.context, self.word(at), words)
     }
 
-    fn put(&self, _at: usize, _line: &Line) -> Result<(), DeviceError> {
+    fn put(&self, _at: usize, _lines: &[Line]) -> Result<(), DeviceError> {
         Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" })
     }
 

@@ -2,7 +2,7 @@
 
 use pelton_device::memory::Line;
 
-pub use super::check::{check, line_check, seal, sealed};
+pub use super::check::{check, line_check, seal, seal_all, sealed};
 use super::table::words;
 use super::{Opcode, Priority, Status};
 
@@ -58,6 +58,14 @@ pub const fn word0(status: Status, generation: u32) -> u32 {
     status.code() | generation << GENERATION_SHIFT
 }
 
+/// A published slot of a live ring, whose check is not made yet.
+#[inline(always)]
+pub fn unsealed(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Slot {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *args;
+    let word0 = word0(Status::Published, generation);
+    Slot([word0, opcode.code(), 0, priority.code(), a, b, c, d, e, f, g, h, i, j, k, l])
+}
+
 /// The line of a published slot of a live ring, sealed.
 #[inline]
 pub fn live(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Line {
@@ -72,6 +80,7 @@ pub fn live(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; AR
 
 /// A slot as words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[repr(align(64))]
 pub struct Slot(pub [u32; WORDS]);
 
 impl Slot {

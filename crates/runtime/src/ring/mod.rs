@@ -6,7 +6,7 @@
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | publish | producer | words 1-7 of the line, then word 0 with release (mapped: words 0 and 1 may show in either order, and the check tells); far: the tail with release, once a batch |
+//! | publish | producer | words 1-7 of the line, then word 0 with release (mapped: words 0 and 1 may show in either order, and the check tells); far: the tail with release, once a batch; through the bus: a store fence before the first line of a batch |
 //! | take | device | word 0 with acquire and the check (near); the tail with acquire (far); then the line |
 //! | complete | device | effects, a fence, then the record |
 //! | see | waiter | the record with acquire: the effects are seen |
@@ -26,8 +26,10 @@ pub use words::{Home, Lines, Words};
 
 use std::sync::atomic::Ordering;
 
-use crate::protocol::slot::{self, generation};
-use crate::protocol::{Opcode, Record};
+use pelton_device::memory::Line;
+
+use crate::protocol::slot::{self, Slot, generation, word0};
+use crate::protocol::{Opcode, Record, Status};
 use crate::task::Task;
 
 /// The host's side of a stripe.
@@ -50,6 +52,27 @@ pub struct Ring<L, W> {
 /// Says in `taken` that every record was seen.
 const SEEN: u64 = 1 << 32;
 
+/// Tasks that go into a ring at once. What is stored in pieces is not read back as a whole before it has come to rest. And of
+/// these lines the first is written last: whoever polls it then finds all of them, and does not pull lines away that are being
+/// written.
+const CHUNK: usize = 64;
+
+/// Where tasks are made ready.
+#[derive(Debug)]
+pub struct Stage {
+    slots: [Slot; CHUNK],
+    lines: [Line; CHUNK],
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Stage { slots: [Slot::default(); CHUNK], lines: [[0; 8]; CHUNK] }
+    }
+}
+
+/// Records that are looked at in one go.
+pub const BLOCK: usize = 32;
+
 impl<L: Lines, W: Words> Ring<L, W> {
     /// Slots of the ring.
     pub fn capacity(&self) -> u64 {
@@ -65,17 +88,42 @@ impl<L: Lines, W: Words> Ring<L, W> {
     /// Publishes a task.
     #[inline(always)]
     pub fn publish(&self, position: u64, task: &Task) {
+        self.lines.flush();
         let line = slot::live(generation(position, self.log2), task.op, task.priority, &task.args);
         self.lines.put(self.slot(position), &line);
+    }
+
+    /// Publishes tasks from a position on, and gives the position after the last.
+    #[inline(always)]
+    pub fn publish_all(&self, first: u64, tasks: impl Iterator<Item = Task>, stage: &mut Stage) -> u64 {
+        let (mut tail, mut tasks) = (first, tasks);
+        loop {
+            // Positions of one lap share a generation and follow each other in memory.
+            let left = (self.capacity() - (tail & (self.capacity() - 1))).min(CHUNK as u64) as usize;
+            let generation = generation(tail, self.log2);
+            let mut count = 0;
+            for (slot, task) in stage.slots[..left].iter_mut().zip(&mut tasks) {
+                *slot = slot::unsealed(generation, task.op, task.priority, &task.args);
+                count += 1;
+            }
+            let (slots, lines) = (&stage.slots[..count], &mut stage.lines[..count]);
+            slot::seal_all(slots, lines);
+            let [head, rest @ ..] = &*lines else { return tail };
+            if tail == first {
+                self.lines.flush();
+            }
+            self.lines.put_all(self.slot(tail) + 1, rest);
+            self.lines.put(self.slot(tail), head);
+            tail += count as u64;
+        }
     }
 
     /// Shows what was published below `tail` to a far kernel; near ones look at the lines themselves.
     #[inline]
     pub fn commit(&self, tail: u64) {
-        match &self.tail {
+        if let Some((tails, at)) = &self.tail {
             // Pairs with the router's acquire.
-            Some((tails, at)) => tails.store(*at, tail, Ordering::Release),
-            None => self.lines.flush(),
+            tails.store(*at, tail, Ordering::Release);
         }
     }
 
@@ -84,6 +132,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         let mut line = self.lines.line(self.slot(position));
         line[0] = line[0] & u64::from(u32::MAX) | u64::from(Opcode::CANCEL.code()) << 32;
         slot::seal(&mut line);
+        self.lines.flush();
         self.lines.patch(self.slot(position), &line);
     }
 
@@ -98,21 +147,31 @@ impl<L: Lines, W: Words> Ring<L, W> {
     /// The first of these positions that has not ended.
     #[inline]
     pub fn frontier(&self, from: u64, to: u64) -> u64 {
-        let mut at = from;
+        let (mut at, mut block) = (from, [0; BLOCK]);
         while at < to {
-            // Positions of one lap share a generation and follow each other in memory.
-            let end = to.min((at | (self.capacity() - 1)).saturating_add(1));
-            let (generation, first) = (generation(at, self.log2), self.slot(at));
-            let count = (end - at) as usize;
-            // Pairs with the fence before the record: what the tasks wrote is seen.
-            let ended = |k: &usize| Record(self.done.load(first + k, Ordering::Acquire)).is(generation);
-            let ended = (0..count).take_while(ended).count();
-            at += ended as u64;
-            if ended < count {
+            let (records, well) = self.records(at, to, &mut block);
+            let generation = generation(at, self.log2);
+            let ended = |record: &&u64| Record(**record).is(generation);
+            let count = if well { records.len() } else { records.iter().take_while(ended).count() };
+            at += count as u64;
+            if count < records.len() {
                 break;
             }
         }
         at
+    }
+
+    /// The records of the first of these positions, as many as are looked at in one go; and whether all of them ended well.
+    #[inline]
+    pub fn records<'a>(&self, from: u64, to: u64, block: &'a mut [u64; BLOCK]) -> (&'a [u64], bool) {
+        // Positions of one lap share a generation and follow each other in memory.
+        let end = to.min((from | (self.capacity() - 1)).saturating_add(1));
+        let records = &mut block[..(end - from).min(BLOCK as u64) as usize];
+        // Pairs with the fence before the record: what the tasks wrote is seen.
+        self.done.read(self.slot(from), records);
+        let done = u64::from(word0(Status::Done, generation(from, self.log2)));
+        let differ = records.iter().fold(0, |differ, record| differ | (record ^ done));
+        (records, differ as u32 == 0)
     }
 
     /// Gives up what was published at these positions: nobody will look at their records again. `seen` says that all

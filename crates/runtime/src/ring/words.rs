@@ -13,6 +13,13 @@ pub trait Words {
     fn load(&self, at: usize, order: Ordering) -> u64;
     /// Stores a word.
     fn store(&self, at: usize, value: u64, order: Ordering);
+    /// Loads words that follow each other, with acquire.
+    #[inline]
+    fn read(&self, at: usize, into: &mut [u64]) {
+        for (at, word) in (at..).zip(into) {
+            *word = self.load(at, Ordering::Acquire);
+        }
+    }
     /// Stores a line from a word on, its first word last and with release.
     #[inline]
     fn store_line(&self, at: usize, line: &Line) {
@@ -27,11 +34,18 @@ pub trait Words {
 pub trait Lines {
     /// Writes a line so that whoever acquires its first word sees the rest.
     fn put(&self, slot: usize, line: &Line);
+    /// Writes lines that follow each other, each like one.
+    #[inline]
+    fn put_all(&self, slot: usize, lines: &[Line]) {
+        for (slot, line) in (slot..).zip(lines) {
+            self.put(slot, line);
+        }
+    }
     /// Writes the first two words of a line anew, the second first.
     fn patch(&self, slot: usize, line: &Line);
     /// What was last written to a slot.
     fn line(&self, slot: usize) -> Line;
-    /// Sends the lines on their way.
+    /// Lets what was stored before be seen by whoever sees a line that is put after.
     fn flush(&self);
 }
 
@@ -91,6 +105,11 @@ impl Words for View64 {
     }
 
     #[inline]
+    fn read(&self, at: usize, into: &mut [u64]) {
+        View64::read(self, at, into);
+    }
+
+    #[inline]
     fn store_line(&self, at: usize, line: &Line) {
         Words::store_line(&**self, at, line);
     }
@@ -117,7 +136,15 @@ impl Lines for Home {
             // Words 0 and 1 may be seen in either order: then the check fails, and the line is looked at again.
             Home::Mapped(words) => words.write(slot * WORDS, line),
             // A copy, so that where lines are mapped none is ever put together in memory.
-            Home::Near { memory, copy } => near(memory, copy, slot, *line),
+            Home::Near { memory, copy } => near(memory, copy, slot, &[*line]),
+        }
+    }
+
+    #[inline]
+    fn put_all(&self, slot: usize, lines: &[Line]) {
+        match self {
+            Home::Mapped(words) => words.write_all(slot * WORDS, lines),
+            Home::Near { memory, copy } => near(memory, copy, slot, lines),
         }
     }
 
@@ -144,9 +171,9 @@ impl Lines for Home {
     }
 }
 
-/// Writes a line to near memory, and keeps a copy.
-fn near(memory: &Memory, copy: &View64, slot: usize, line: Line) {
-    copy.put(slot, &line);
-    // The slot is one of the memory's own, so there is nothing to go wrong.
-    drop(memory.put(slot * WORDS, &line));
+/// Writes lines to near memory, and keeps a copy.
+fn near(memory: &Memory, copy: &View64, slot: usize, lines: &[Line]) {
+    copy.write_all(slot * WORDS, lines);
+    // The slots are the memory's own, so there is nothing to go wrong.
+    drop(memory.put(slot * WORDS, lines));
 }

@@ -1,32 +1,22 @@
 //! Lines with a wrong bit, as a torn or stale write would leave them: for tests of what a kernel makes of them.
 
-use pelton_device::View64;
-
 use super::core::Stripe;
-use super::producer::{Producer, Put};
+use super::producer::Producer;
 use super::ticket::Ticket;
 use crate::error::SubmitError;
 use crate::protocol::slot::{self, generation};
-use crate::ring::{Home, Lines, Ring};
+use crate::ring::Lines;
 use crate::task::Task;
 
 impl Producer {
     /// Submits a task whose line has one wrong bit of its 512; bit 0 is the lowest of word 0.
     pub fn submit_torn(&mut self, task: Task, bit: u32) -> Result<Ticket, SubmitError> {
-        self.submit_with(task, Torn { bit })
-    }
-}
-
-/// Lines with one wrong bit.
-struct Torn {
-    bit: u32,
-}
-
-impl Put for Torn {
-    fn put(&self, ring: &Ring<Home, View64>, position: u64, task: &Task) {
-        let mut line = slot::live(generation(position, ring.log2), task.op, task.priority, &task.args);
-        flip(&mut line, self.bit);
-        ring.lines.put(ring.slot(position), &line);
+        self.submit_with(task, |to, position, task| {
+            let mut line = slot::live(generation(position, to.log2), task.op, task.priority, &task.args);
+            flip(&mut line, bit);
+            to.lines.flush();
+            to.lines.put(to.slot(position), &line);
+        })
     }
 }
 
@@ -37,8 +27,8 @@ impl Ticket {
         let at = ring.slot(self.place().1);
         let mut line = ring.lines.line(at);
         flip(&mut line, bit);
-        ring.lines.put(at, &line);
         ring.lines.flush();
+        ring.lines.put(at, &line);
         core.run.wake();
     }
 }

@@ -6,17 +6,13 @@ use std::sync::atomic::Ordering;
 use pelton_device::{Placement, View64};
 
 use super::core::{Core, State};
-use super::ticket::{Span, Ticket};
+use super::ticket::{Held, Span, Ticket};
 use crate::deadline::{Deadline, Pause};
 use crate::error::SubmitError;
 use crate::kernel::{LATER, TenantId};
 use crate::protocol::{Opcode, Priority};
-use crate::ring::{Home, Ring};
+use crate::ring::{Home, Ring, Stage};
 use crate::task::Task;
-
-/// Of so many tasks the first is written last. Whoever polls its line then finds all of them, and does not pull lines away
-/// that are being written.
-const CHUNK: usize = 64;
 
 /// What a producer knows of one of its stripes.
 #[derive(Debug)]
@@ -29,22 +25,8 @@ struct Side {
     seen: u64,
 }
 
-/// Who writes the line of a task.
-pub(super) trait Put {
-    fn put(&self, ring: &Ring<Home, View64>, position: u64, task: &Task);
-}
-
-/// Lines as they must be.
-pub(super) struct Whole;
-
-impl Put for Whole {
-    // A task that goes through memory on its way is read back in other pieces than it was written in. Such a read waits for
-    // all stores before it, those to the ring among them, which are slow.
-    #[inline(always)]
-    fn put(&self, ring: &Ring<Home, View64>, position: u64, task: &Task) {
-        ring.publish(position, task);
-    }
-}
+/// Where a producer writes to.
+pub(super) type To = Ring<Home, View64>;
 
 /// How long a producer waits for room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -88,7 +70,7 @@ struct Last {
 /// Feeds a session for a tenant. There is one writer a ring, so it is used by one thread at a time; others have their own.
 #[derive(Debug)]
 pub struct Producer {
-    core: Arc<Core>,
+    core: Arc<Held>,
     index: u32,
     tenant: TenantId,
     /// By level, then by stripe, near ones first.
@@ -100,6 +82,7 @@ pub struct Producer {
     near: u32,
     patience: Patience,
     aim: Aim,
+    stage: Box<Stage>,
 }
 
 impl Producer {
@@ -121,7 +104,18 @@ impl Producer {
         let near = layout.bed(Placement::Near).map_or(0, |bed| bed.stripes);
         let tenant = layout.rings[index as usize].tenant;
         let (patience, aim) = (Patience::default(), Aim::default());
-        Producer { index, tenant, sides, last, stripes, near, patience, aim, core }
+        Producer {
+            index,
+            tenant,
+            sides,
+            last,
+            stripes,
+            near,
+            patience,
+            aim,
+            stage: Box::default(),
+            core: Arc::new(Held(core)),
+        }
     }
 
     /// Sets how long it waits for room.
@@ -150,13 +144,20 @@ impl Producer {
     /// Submits a task.
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
-        self.submit_with(task, Whole)
+        self.submit_with(task, To::publish)
     }
 
     /// Submits a task, whose line is written by `put`.
     #[inline]
-    pub(super) fn submit_with(&mut self, task: Task, put: impl Put) -> Result<Ticket, SubmitError> {
-        let (stripe, first, stamp) = self.publish(std::iter::once(task), put)?;
+    pub(super) fn submit_with(
+        &mut self,
+        task: Task,
+        put: impl FnOnce(&To, u64, &Task),
+    ) -> Result<Ticket, SubmitError> {
+        let (stripe, first, stamp) = self.publish(std::iter::once(task), |to, first, _, _| {
+            put(to, first, &task);
+            first + 1
+        })?;
         Ok(Ticket::new(&self.core, stripe, first, stamp))
     }
 
@@ -168,16 +169,16 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let count = tasks.len();
-        let (stripe, first, stamp) = self.publish(tasks, Whole)?;
+        let (stripe, first, stamp) = self.publish(tasks, To::publish_all)?;
         Ok(Span::new(&self.core, stripe, first, count as u32, stamp))
     }
 
     /// Writes tasks to a stripe, and shows them to the kernel. Gives the stripe, the first position, and when.
     #[inline(always)]
-    fn publish(
+    fn publish<I: ExactSizeIterator<Item = Task> + Clone>(
         &mut self,
-        tasks: impl ExactSizeIterator<Item = Task> + Clone,
-        put: impl Put,
+        tasks: I,
+        put: impl FnOnce(&To, u64, I, &mut Stage) -> u64,
     ) -> Result<(u32, u64, u64), SubmitError> {
         let wanted = tasks.len() as u64;
         let (level, fence) = self.level(tasks.clone())?;
@@ -187,16 +188,7 @@ impl Producer {
         let to = &self.core.stripes[number as usize];
         let first = side.tail;
         let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
-        let mut tasks = tasks;
-        while let Some(task) = tasks.next() {
-            let head = side.tail;
-            side.tail += 1;
-            for task in tasks.by_ref().take(CHUNK - 1) {
-                put.put(&to.ring, side.tail, &task);
-                side.tail += 1;
-            }
-            put.put(&to.ring, head, &task);
-        }
+        side.tail = put(&to.ring, first, tasks, &mut self.stage);
         to.ring.commit(side.tail);
         // Pairs with the acquire of whoever looks through what is published.
         to.tail.store(side.tail, Ordering::Release);
@@ -211,8 +203,14 @@ impl Producer {
     /// Checks tasks before any is visible: their level, and how far back the first fence reaches that does not find enough
     /// tasks before it in the batch.
     #[inline]
-    fn level(&self, tasks: impl Iterator<Item = Task>) -> Result<(u32, Option<u32>), SubmitError> {
+    fn level(&self, tasks: impl Iterator<Item = Task> + Clone) -> Result<(u32, Option<u32>), SubmitError> {
         let levels = self.core.layout.levels;
+        // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
+        let plain =
+            |task: Task| (task.op.code().wrapping_sub(8) < 0xfff0 - 8) & (task.priority == Priority::Normal);
+        if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
+            return Ok((0, None));
+        }
         let (mut priority, mut fence) = (None, None);
         for (at, task) in tasks.enumerate() {
             if task.op.code().wrapping_sub(8) >= 0xfff0 - 8 {
@@ -285,7 +283,10 @@ impl Producer {
     #[inline]
     fn place(&mut self, level: u32, wanted: u64) -> (u32, u64) {
         let far = self.near;
-        if self.near == 0 || self.near == self.stripes {
+        if self.near == 0 {
+            return (far, self.free(level, far, wanted));
+        }
+        if self.near == self.stripes {
             return self.emptiest(level, wanted, self.stripes).0;
         }
         let (most, looks) = match self.aim {
@@ -318,13 +319,17 @@ impl Producer {
     /// Of the first stripes, or so many of them, the one with the least to do, and its free slots; whether it has nothing to do.
     #[inline]
     fn emptiest(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
-        let stripes = self.near.max(1);
+        let stripes = self.near;
         if stripes == 1 {
             return ((0, self.free(level, 0, wanted)), self.idle(level, 0));
         }
         let last = self.last[level as usize].near;
         let mut best = (0, 0);
         for k in 0..looks {
+            // Of many, all are looked at only for room.
+            if k >= LOOKS && best.1 >= wanted {
+                break;
+            }
             // The one that was used last, then those after it, so that equals take turns.
             let stripe = (last + k) % stripes;
             let idle = self.idle(level, stripe);

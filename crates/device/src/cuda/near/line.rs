@@ -1,6 +1,7 @@
 //! A line in one store, as wide as the processor has one.
 //!
-//! All of them go past the caches and are on their way for certain after a [`flush`].
+//! All of them go past the caches, each as soon as it is whole. In what order they arrive is certain only for those with a
+//! [`flush`] between them.
 
 use crate::memory::Line;
 
@@ -18,8 +19,7 @@ pub enum Wire {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence, _mm512_set_epi64, _mm512_stream_si512};
-    use std::ptr::read_volatile;
+    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
 
     use super::{Line, Wire};
 
@@ -33,61 +33,64 @@ mod x86 {
             wires.into_iter().filter_map(|(there, wire)| there.then_some(wire)).collect()
         }
 
-        /// Writes a line.
+        /// Writes lines one after another.
         ///
         /// # Safety
         ///
-        /// The target must be writable and 64-byte aligned, and the processor must have this wire.
+        /// The target must be writable for all of them and 64-byte aligned, and the processor must have this wire.
         #[inline]
-        pub unsafe fn put(self, to: *mut u64, line: &Line) {
+        pub unsafe fn put(self, to: *mut u64, lines: &[Line]) {
             match self {
                 // SAFETY: the caller's promise.
-                Wire::Direct => unsafe { direct(to, line) },
+                Wire::Direct => unsafe { direct(to.cast(), lines) },
                 // SAFETY: the caller's promise.
-                Wire::Stream => unsafe { stream(to, line) },
+                Wire::Stream => unsafe { stream(to.cast(), lines) },
                 // SAFETY: the caller's promise.
-                Wire::Words => unsafe { words(to, line) },
+                Wire::Words => unsafe { words(to.cast(), lines) },
             }
         }
     }
 
-    /// Sends what was written on its way.
+    /// Lets what was written before arrive before what comes after.
     #[inline]
     pub fn flush() {
         // SAFETY: every x86-64 has it.
         unsafe { _mm_sfence() };
     }
 
-    #[inline]
-    unsafe fn direct(to: *mut u64, line: &Line) {
-        // SAFETY: the caller's promise; the source is 64 bytes, of any alignment.
-        unsafe {
-            asm!("movdir64b {to}, [{from}]", to = in(reg) to, from = in(reg) line,
-                options(nostack, preserves_flags));
+    unsafe fn direct(to: *mut Line, lines: &[Line]) {
+        for (at, line) in lines.iter().enumerate() {
+            // SAFETY: the caller's promise; the source is 64 bytes, of any alignment.
+            unsafe {
+                asm!("movdir64b {to}, [{from}]", to = in(reg) to.wrapping_add(at), from = in(reg) line,
+                    options(nostack, preserves_flags));
+            }
         }
     }
 
     #[target_feature(enable = "avx512f")]
-    unsafe fn stream(to: *mut u64, line: &Line) {
-        // A line is mostly written word by word right before, and a load of all of it would wait until the stores are
-        // done. Loads of its words do not; volatile, or the compiler would make them one.
-        // SAFETY: a reference to a word can be read.
-        let [a, b, c, d, e, f, g, h] = line.each_ref().map(|word| unsafe { read_volatile(word) } as i64);
-        let whole = _mm512_set_epi64(h, g, f, e, d, c, b, a);
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_stream_si512(to.cast(), whole) };
+    unsafe fn stream(to: *mut Line, lines: &[Line]) {
+        for (at, line) in lines.iter().enumerate() {
+            // SAFETY: a line is 64 bytes.
+            let whole = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_stream_si512(to.wrapping_add(at).cast(), whole) };
+        }
     }
 
-    unsafe fn words(to: *mut u64, line: &Line) {
-        for (at, word) in line.iter().enumerate().skip(1) {
-            // SAFETY: the caller's promise; the line has as many words.
-            unsafe { to.wrapping_add(at).write_volatile(*word) };
+    unsafe fn words(to: *mut Line, lines: &[Line]) {
+        for (at, line) in lines.iter().enumerate() {
+            let to: *mut u64 = to.wrapping_add(at).cast();
+            for (at, word) in line.iter().enumerate().skip(1) {
+                // SAFETY: the caller's promise; the line has as many words.
+                unsafe { to.wrapping_add(at).write_volatile(*word) };
+            }
+            // The rest must be there before the first word says so.
+            flush();
+            // SAFETY: the caller's promise.
+            unsafe { to.write_volatile(line[0]) };
+            flush();
         }
-        // The rest must be there before the first word says so.
-        flush();
-        // SAFETY: the caller's promise.
-        unsafe { to.write_volatile(line[0]) };
-        flush();
     }
 }
 
@@ -106,7 +109,7 @@ mod other {
         /// # Safety
         ///
         /// None is needed.
-        pub unsafe fn put(self, _to: *mut u64, _line: &Line) {}
+        pub unsafe fn put(self, _to: *mut u64, _lines: &[Line]) {}
     }
 
     /// Nothing was written.
@@ -130,18 +133,19 @@ mod tests {
     use super::*;
 
     #[repr(align(64))]
-    struct Lines([u64; 24]);
+    struct Lines([u64; 32]);
 
     #[test]
-    fn every_wire_writes_its_line_and_no_other_word() {
+    fn every_wire_writes_its_lines_and_no_other_word() {
         for wire in Wire::all() {
-            let mut lines = Lines([7; 24]);
-            let line: Line = std::array::from_fn(|at| 0x0123_4567_89ab_cdef << at);
-            // SAFETY: the second of three aligned lines.
-            unsafe { wire.put(lines.0.as_mut_ptr().wrapping_add(8), &line) };
+            let mut lines = Lines([7; 32]);
+            let line =
+                |shift: u32| -> Line { std::array::from_fn(|at| (0x0123_4567_89ab_cdef << at) >> shift) };
+            // SAFETY: the second and third of four aligned lines.
+            unsafe { wire.put(lines.0.as_mut_ptr().wrapping_add(8), &[line(0), line(1)]) };
             flush();
-            assert_eq!(lines.0[8..16], line, "{wire:?}");
-            assert!(lines.0[..8].iter().chain(&lines.0[16..]).all(|word| *word == 7), "{wire:?}");
+            assert_eq!(lines.0[8..24], *[line(0), line(1)].as_flattened(), "{wire:?}");
+            assert!(lines.0[..8].iter().chain(&lines.0[24..]).all(|word| *word == 7), "{wire:?}");
         }
         assert_eq!(Wire::here().is_some(), cfg!(target_arch = "x86_64"));
     }

@@ -122,7 +122,7 @@ fn feed(run: &dyn Run, lines: &Memory, answer: &Memory) -> Result<Option<u64>, D
         for _ in 0..=round % LINES {
             let at = (written % LINES * 8) as usize;
             written += 1;
-            lines.put(at, &line(written))?;
+            lines.put(at, &[line(written)])?;
         }
         lines.flush();
         run.wake();
@@ -191,9 +191,9 @@ mod tests {
         fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
             self.words.download(at, words)
         }
-        fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
+        fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
             let words = &self.words.words64().expect("they have 64 bits")[at..];
-            for (k, (word, x)) in words.iter().zip(line).enumerate() {
+            for (k, (word, x)) in words.iter().zip(&lines[0]).enumerate() {
                 if (at, k) == (0, 1) && self.never.is_none() {
                     std::thread::sleep(Duration::from_millis(1));
                 }

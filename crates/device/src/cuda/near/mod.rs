@@ -176,17 +176,17 @@ impl Store for Near {
         memory::download(&self.context, self.word(at), words)
     }
 
-    fn put(&self, at: usize, line: &Line) -> Result<(), DeviceError> {
-        if !at.is_multiple_of(line.len()) {
+    fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
+        if !at.is_multiple_of(size_of::<Line>() / 8) {
             return Err(DeviceError::Memory {
                 device: "this memory".into(),
                 what: "line that starts at such a word",
             });
         }
         let to = self.start.as_ptr().wrapping_add(at * self.width.bytes());
-        // SAFETY: the range was checked, so the line lies in what the piece keeps mapped; memory starts on a page, so it
-        // is aligned.
-        unsafe { self.wire.put(to.cast(), line) };
+        // SAFETY: the range was checked, so the lines lie in what the piece keeps mapped; memory starts on a page, so they
+        // are aligned.
+        unsafe { self.wire.put(to.cast(), lines) };
         Ok(())
     }
 

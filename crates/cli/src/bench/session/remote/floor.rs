@@ -34,7 +34,7 @@ pub fn mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Resul
     for round in 1..=u64::from(rounds) {
         let start = Instant::now();
         if near {
-            ask.put(0, &[round; 8])?;
+            ask.put(0, &[[round; 8]])?;
             ask.flush();
         } else {
             // Pairs with the kernel's acquire.
