@@ -166,6 +166,26 @@ fn copy(words: &[AtomicU64; 8], line: &Line) {
     }
 }
 
+/// Writes a line in one store. No document says that it is seen so.
+///
+/// # Safety
+///
+/// The processor must have AVX-512.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx512f")]
+#[inline]
+pub fn whole(words: &[AtomicU64; 8], line: std::arch::x86_64::__m512i) {
+    // SAFETY: these are the line's words. They are shared as atomics, and each eighth of such a store is one.
+    unsafe {
+        std::arch::asm!(
+            "vmovdqu64 [{to}], {line}",
+            to = in(reg) words.as_ptr(),
+            line = in(zmm_reg) line,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 impl<A> fmt::Debug for View<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "View of {} words", self.len())

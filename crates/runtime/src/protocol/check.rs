@@ -3,6 +3,7 @@
 //! A producer seals every line of a live ring, so the check of a line is on its shortest path: it is computed four
 //! words at a time where the machine can. Tests hold each form to the definition.
 
+use pelton_device::View64;
 use pelton_device::memory::Line;
 
 use super::slot::{CHECK, Slot, WORDS};
@@ -41,7 +42,7 @@ pub fn seal_all(slots: &[Slot], lines: &mut [Line]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has what the function needs.
-        return unsafe { wide(slots, lines) };
+        return unsafe { wide::lines(slots, lines) };
     }
     for (slot, line) in slots.iter().zip(lines) {
         *line = slot.line();
@@ -49,18 +50,36 @@ pub fn seal_all(slots: &[Slot], lines: &mut [Line]) {
     }
 }
 
-/// All words of a slot at once: rotated, then folded until one is left.
+/// The same in shared memory, from word `at` on. Where there is no tail, a reader could see parts of a line; then the
+/// check tells.
+#[inline]
+pub fn seal_into(slots: &[Slot], to: &View64, at: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has what the function needs.
+        return unsafe { wide::into(slots, &to[at..at + slots.len() * (WORDS / 2)]) };
+    }
+    for (at, slot) in (at..).step_by(WORDS / 2).zip(slots) {
+        let mut line = slot.line();
+        seal(&mut line);
+        to.write(at, &line);
+    }
+}
+
+/// All words of a slot at once.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn wide(slots: &[Slot], lines: &mut [Line]) {
-    use std::arch::x86_64::{
-        _mm_shuffle_epi32, _mm_xor_si128, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256,
-        _mm512_castsi128_si512, _mm512_castsi512_si256, _mm512_extracti64x4_epi64, _mm512_loadu_si512,
-        _mm512_mask_mov_epi32, _mm512_maskz_rolv_epi32, _mm512_set_epi32, _mm512_storeu_si512,
-    };
-    const THERE: u16 = 1 << CHECK;
-    let turns = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    for (slot, line) in slots.iter().zip(lines) {
+mod wide {
+    use std::arch::x86_64::*;
+    use std::sync::atomic::AtomicU64;
+
+    use super::{CHECK, Line, Slot};
+
+    /// Rotates, folds until one word is left, and puts it in its place.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn sealed(slot: &Slot) -> __m512i {
+        const THERE: u16 = 1 << CHECK;
+        let turns = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
         // SAFETY: a slot is 64 bytes.
         let words = unsafe { _mm512_loadu_si512(slot.0.as_ptr().cast()) };
         let turned = _mm512_maskz_rolv_epi32(!THERE, words, turns);
@@ -68,9 +87,24 @@ fn wide(slots: &[Slot], lines: &mut [Line]) {
         let four = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
         let two = _mm_xor_si128(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
         let one = _mm_xor_si128(two, _mm_shuffle_epi32::<0b10_11_00_01>(two));
-        let sealed = _mm512_mask_mov_epi32(words, THERE, _mm512_castsi128_si512(one));
-        // SAFETY: a line is 64 bytes.
-        unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), sealed) };
+        _mm512_mask_mov_epi32(words, THERE, _mm512_castsi128_si512(one))
+    }
+
+    #[target_feature(enable = "avx512f")]
+    pub fn lines(slots: &[Slot], lines: &mut [Line]) {
+        for (slot, line) in slots.iter().zip(lines) {
+            // SAFETY: a line is 64 bytes.
+            unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), sealed(slot)) };
+        }
+    }
+
+    #[cfg(not(miri))]
+    #[target_feature(enable = "avx512f")]
+    pub fn into(slots: &[Slot], words: &[AtomicU64]) {
+        let (lines, _) = words.as_chunks();
+        for (slot, line) in slots.iter().zip(lines) {
+            pelton_device::view::whole(line, sealed(slot));
+        }
     }
 }
 
@@ -124,6 +158,7 @@ fn vector(line: &Line) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use pelton_device::{Kind, Memory, Width};
     use proptest::prelude::*;
 
     use super::*;
@@ -140,6 +175,11 @@ mod tests {
             let mut line = line;
             seal(&mut line);
             prop_assert_eq!(lines, [line, line, [0; WORDS / 2]]);
+            let view = Memory::mapped(Kind::Host, Width::W64, 32).unwrap().view64().unwrap();
+            seal_into(&[Slot(words); 2], &view, 8);
+            let mut found = [0; 32];
+            view.read(0, &mut found);
+            prop_assert_eq!(found.as_chunks().0, [[0; WORDS / 2], line, line, [0; WORDS / 2]]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use pelton_device::memory::Line;
 
-pub use super::check::{check, line_check, seal, seal_all, sealed};
+pub use super::check::{check, line_check, seal, seal_all, seal_into, sealed};
 use super::table::words;
 use super::{Opcode, Priority, Status};
 

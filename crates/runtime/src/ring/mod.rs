@@ -106,15 +106,27 @@ impl<L: Lines, W: Words> Ring<L, W> {
                 *slot = slot::unsealed(generation, task.op, task.priority, &task.args);
                 count += 1;
             }
-            let (slots, lines) = (&stage.slots[..count], &mut stage.lines[..count]);
-            slot::seal_all(slots, lines);
-            let [head, rest @ ..] = &*lines else { return tail };
+            if count == 0 {
+                return tail;
+            }
             if tail == first {
                 self.lines.flush();
             }
-            self.lines.put_all(self.slot(tail) + 1, rest);
-            self.lines.put(self.slot(tail), head);
+            self.write(self.slot(tail), &stage.slots[..count], &mut stage.lines[..count]);
             tail += count as u64;
+        }
+    }
+
+    /// Writes slots that follow each other, the first last.
+    #[inline]
+    fn write(&self, at: usize, slots: &[Slot], lines: &mut [Line]) {
+        if self.tail.is_some() {
+            self.lines.fill(at + 1, &slots[1..], &mut lines[1..]);
+            self.lines.fill(at, &slots[..1], &mut lines[..1]);
+        } else {
+            slot::seal_all(slots, lines);
+            self.lines.put_all(at + 1, &lines[1..]);
+            self.lines.put_all(at, &lines[..1]);
         }
     }
 

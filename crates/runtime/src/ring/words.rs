@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pelton_device::memory::Line;
 use pelton_device::{Memory, View64};
 
-use crate::protocol::slot;
+use crate::protocol::slot::{self, Slot};
 
 /// Words of 64 bits that both sides see.
 pub trait Words {
@@ -40,6 +40,12 @@ pub trait Lines {
         for (slot, line) in (slot..).zip(lines) {
             self.put(slot, line);
         }
+    }
+    /// Seals slots that follow each other and writes them, where a tail shows them: in any pieces. `lines` is room for them.
+    #[inline]
+    fn fill(&self, slot: usize, slots: &[Slot], lines: &mut [Line]) {
+        slot::seal_all(slots, lines);
+        self.put_all(slot, lines);
     }
     /// Writes the first two words of a line anew, the second first.
     fn patch(&self, slot: usize, line: &Line);
@@ -145,6 +151,17 @@ impl Lines for Home {
         match self {
             Home::Mapped(words) => words.write_all(slot * WORDS, lines),
             Home::Near { memory, copy } => near(memory, copy, slot, lines),
+        }
+    }
+
+    #[inline]
+    fn fill(&self, slot: usize, slots: &[Slot], lines: &mut [Line]) {
+        match self {
+            Home::Mapped(words) => slot::seal_into(slots, words, slot * WORDS),
+            Home::Near { memory, copy } => {
+                slot::seal_all(slots, lines);
+                near(memory, copy, slot, lines);
+            }
         }
     }
 
