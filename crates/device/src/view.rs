@@ -71,47 +71,57 @@ impl View64 {
         }
     }
 
-    /// Reads words one after another, the first at `at`, each as an acquire load does.
+    /// Reads words one after another, the first at `at`, each as an acquire load does. Keeps their high halves, and says
+    /// whether every low half is `low`.
     #[inline]
-    pub fn read(&self, at: usize, into: &mut [u64]) {
-        let words = &self[at..at + into.len()];
+    pub fn halves(&self, at: usize, low: u32, high: &mut [u32]) -> bool {
+        let words = &self[at..at + high.len()];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        let (words, into) = eights(words, into);
-        for (word, into) in words.iter().zip(into) {
-            *into = word.load(std::sync::atomic::Ordering::Acquire);
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has what the function needs.
+            return unsafe { eights(words, low, high) };
         }
+        ones(words, low, high)
     }
 }
 
-/// Reads as many words as are eights of them, and gives the rest back. Loads are seen in order on x86-64.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn eights<'a>(words: &'a [AtomicU64], into: &'a mut [u64]) -> (&'a [AtomicU64], &'a mut [u64]) {
-    let (words, more) = words.as_chunks::<8>();
-    let (into, rest) = into.as_chunks_mut::<8>();
-    for (words, into) in words.iter().zip(into) {
-        // SAFETY: both are eight words. The first are shared as atomics, and each half of such a load is one.
+fn ones(words: &[AtomicU64], low: u32, high: &mut [u32]) -> bool {
+    let differ = words.iter().zip(high).fold(0, |differ, (word, high)| {
+        let word = word.load(std::sync::atomic::Ordering::Acquire);
+        *high = (word >> 32) as u32;
+        differ | (word as u32 ^ low)
+    });
+    differ == 0
+}
+
+/// Eight words at once. Loads are seen in order on x86-64.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx512f")]
+fn eights(words: &[AtomicU64], low: u32, high: &mut [u32]) -> bool {
+    use std::arch::x86_64::*;
+    let (words, rest) = words.as_chunks::<8>();
+    let (high, more) = high.as_chunks_mut::<8>();
+    let wanted = _mm512_set1_epi64(low.into());
+    let mut differ = _mm512_setzero_si512();
+    for (words, high) in words.iter().zip(high) {
+        let found: __m512i;
+        // SAFETY: these are eight words. They are shared as atomics, and each eighth of such a load is one.
         unsafe {
             std::arch::asm!(
-                "movups {a}, [{from}]",
-                "movups {b}, [{from} + 16]",
-                "movups {c}, [{from} + 32]",
-                "movups {d}, [{from} + 48]",
-                "movups [{to}], {a}",
-                "movups [{to} + 16], {b}",
-                "movups [{to} + 32], {c}",
-                "movups [{to} + 48], {d}",
+                "vmovdqu64 {found}, [{from}]",
                 from = in(reg) words.as_ptr(),
-                to = in(reg) into.as_mut_ptr(),
-                a = out(xmm_reg) _,
-                b = out(xmm_reg) _,
-                c = out(xmm_reg) _,
-                d = out(xmm_reg) _,
-                options(nostack, preserves_flags),
+                found = out(zmm_reg) found,
+                options(nostack, preserves_flags, readonly),
             );
         }
+        differ = _mm512_or_si512(differ, _mm512_xor_si512(found, wanted));
+        let halves = _mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(found));
+        // SAFETY: there is room for eight.
+        unsafe { _mm256_storeu_si256(high.as_mut_ptr().cast(), halves) };
     }
-    (more, rest)
+    let same = _mm512_test_epi64_mask(differ, _mm512_set1_epi64(u32::MAX.into())) == 0;
+    ones(rest, low, more) && same
 }
 
 /// Stores from the last to the first, in the order in which x86-64 shows them, 16 bytes each. Eight stores a line would take
@@ -223,15 +233,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_one_go_is_read_so() {
+    fn lines_are_written_one_after_another() {
         let view = Memory::mapped(Kind::Host, Width::W64, 40).unwrap().view64().unwrap();
         let lines: [[u64; 8]; 3] = std::array::from_fn(|l| std::array::from_fn(|k| (8 * l + k + 1) as u64));
         view.write_all(8, &lines);
+        let mut words = view.iter().map(|word| word.load(Ordering::Relaxed));
+        assert!((0..40).all(|at| words.next() == Some(if (8..32).contains(&at) { at - 7 } else { 0 })));
+    }
+
+    #[test]
+    fn a_wrong_half_is_found_wherever_it_is() {
+        let view = Memory::mapped(Kind::Host, Width::W64, 40).unwrap().view64().unwrap();
+        for (at, word) in view.iter().enumerate() {
+            word.store((at as u64) << 32 | 7, Ordering::Relaxed);
+        }
         for (at, count) in [(0, 40), (7, 26), (9, 3), (40, 0)] {
-            let mut words = vec![u64::MAX; count];
-            view.read(at, &mut words);
-            let wanted = (at..at + count).map(|at| if (8..32).contains(&at) { at as u64 - 7 } else { 0 });
-            assert_eq!(words, wanted.collect::<Vec<_>>());
+            let mut high = vec![u32::MAX; count];
+            assert!(view.halves(at, 7, &mut high));
+            assert!(high.iter().zip(at..).all(|(high, at)| *high as usize == at));
+            for wrong in at..at + count {
+                view[wrong].fetch_xor(1 << (wrong % 32), Ordering::Relaxed);
+                assert!(!view.halves(at, 7, &mut high));
+                view[wrong].fetch_xor(1 << (wrong % 32), Ordering::Relaxed);
+            }
         }
     }
 }

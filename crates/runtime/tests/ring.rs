@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread::{spawn, yield_now};
 
 use pelton::protocol::record::End;
-use pelton::protocol::slot::{generation, sealed, word0};
+use pelton::protocol::slot::{generation, live, sealed, word0};
 use pelton::protocol::step::{self, FAR, Step, Who};
 use pelton::protocol::{Opcode, Record, Status};
-use pelton::ring::{Ring, Words};
+use pelton::ring::{Lines, Ring, Stage, Words};
 use pelton::task::Task;
 use pelton_ir::op::Op;
 use pelton_ir::types::Order;
@@ -102,6 +102,41 @@ fn every_task_comes_back() {
         }
         group.join().unwrap();
         holder.join().unwrap();
+    }
+}
+
+/// A batch that goes past the end of a lap, and what is seen of its ends.
+#[test]
+fn a_batch_goes_round() {
+    const LOG2: u32 = 7;
+    let (first, count) = ((1 << LOG2) - 70, 100);
+    for tail in [None, Some((Plain::new(1), 0))] {
+        let slots = 1 << LOG2;
+        let (lines, done, taken) = (Plain::new(slots * 8), Plain::new(slots), Plain::new(slots));
+        let ring = Ring { lines, done, taken, tail, first: 0, log2: LOG2 };
+        let end = ring.publish_all(first, (first..first + count).map(task), &mut Stage::default());
+        assert_eq!(end, first + count);
+        for position in first..end {
+            let Task { op, priority, args } = task(position);
+            let wanted = live(generation(position, LOG2), op, priority, &args);
+            assert_eq!(ring.lines.line(ring.slot(position)), wanted, "position {position}");
+        }
+        let post = |position: u64, how: End| {
+            let record = Record::new(how, generation(position, LOG2));
+            ring.done.0[ring.slot(position)].store(record.0, Ordering::Relaxed);
+        };
+        let mut results = [0; 100];
+        assert_eq!(ring.results(first, &mut results), (70, false));
+        for position in first..end {
+            assert_eq!(ring.frontier(first, end), position);
+            post(position, End::Done(position as u32));
+        }
+        assert_eq!(ring.frontier(first, end), end);
+        assert_eq!(ring.results(first, &mut results), (70, true));
+        assert!((first as u32..).zip(&results[..70]).all(|(position, result)| position == *result));
+        post(first + 80, End::Cancelled);
+        assert_eq!(ring.frontier(first, end), end);
+        assert_eq!(ring.results(first + 70, &mut results[..30]), (30, false));
     }
 }
 

@@ -71,7 +71,7 @@ impl Default for Stage {
 }
 
 /// Records that are looked at in one go.
-pub const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 impl<L: Lines, W: Words> Ring<L, W> {
     /// Slots of the ring.
@@ -161,29 +161,28 @@ impl<L: Lines, W: Words> Ring<L, W> {
     pub fn frontier(&self, from: u64, to: u64) -> u64 {
         let (mut at, mut block) = (from, [0; BLOCK]);
         while at < to {
-            let (records, well) = self.records(at, to, &mut block);
-            let generation = generation(at, self.log2);
-            let ended = |record: &&u64| Record(**record).is(generation);
-            let count = if well { records.len() } else { records.iter().take_while(ended).count() };
-            at += count as u64;
-            if count < records.len() {
+            let most = (to - at).min(BLOCK as u64) as usize;
+            let (count, well) = self.results(at, &mut block[..most]);
+            let end = at + count as u64;
+            let open = |at: &u64| self.ended(*at).is_none();
+            at = if well { end } else { (at..end).find(open).unwrap_or(end) };
+            if at < end {
                 break;
             }
         }
         at
     }
 
-    /// The records of the first of these positions, as many as are looked at in one go; and whether all of them ended well.
+    /// The results of tasks from a position on, up to the end of the lap; how many these are, and whether all of them ended
+    /// well. If not, the results are nobody's.
     #[inline]
-    pub fn records<'a>(&self, from: u64, to: u64, block: &'a mut [u64; BLOCK]) -> (&'a [u64], bool) {
+    pub fn results(&self, from: u64, into: &mut [u32]) -> (usize, bool) {
         // Positions of one lap share a generation and follow each other in memory.
-        let end = to.min((from | (self.capacity() - 1)).saturating_add(1));
-        let records = &mut block[..(end - from).min(BLOCK as u64) as usize];
+        let left = self.capacity() - (from & (self.capacity() - 1));
+        let count = left.min(into.len() as u64) as usize;
+        let done = word0(Status::Done, generation(from, self.log2));
         // Pairs with the fence before the record: what the tasks wrote is seen.
-        self.done.read(self.slot(from), records);
-        let done = u64::from(word0(Status::Done, generation(from, self.log2)));
-        let differ = records.iter().fold(0, |differ, record| differ | (record ^ done));
-        (records, differ as u32 == 0)
+        (count, self.done.halves(self.slot(from), done, &mut into[..count]))
     }
 
     /// Gives up what was published at these positions: nobody will look at their records again. `seen` says that all

@@ -13,12 +13,15 @@ pub trait Words {
     fn load(&self, at: usize, order: Ordering) -> u64;
     /// Stores a word.
     fn store(&self, at: usize, value: u64, order: Ordering);
-    /// Loads words that follow each other, with acquire.
+    /// Loads words that follow each other, with acquire. Keeps their high halves, and says whether every low half is `low`.
     #[inline]
-    fn read(&self, at: usize, into: &mut [u64]) {
-        for (at, word) in (at..).zip(into) {
-            *word = self.load(at, Ordering::Acquire);
-        }
+    fn halves(&self, at: usize, low: u32, high: &mut [u32]) -> bool {
+        let words = (at..).zip(high).map(|(at, high)| {
+            let word = self.load(at, Ordering::Acquire);
+            *high = (word >> 32) as u32;
+            word as u32 ^ low
+        });
+        words.fold(0, |differ, word| differ | word) == 0
     }
     /// Stores a line from a word on, its first word last and with release.
     #[inline]
@@ -111,8 +114,8 @@ impl Words for View64 {
     }
 
     #[inline]
-    fn read(&self, at: usize, into: &mut [u64]) {
-        View64::read(self, at, into);
+    fn halves(&self, at: usize, low: u32, high: &mut [u32]) -> bool {
+        View64::halves(self, at, low, high)
     }
 
     #[inline]

@@ -15,7 +15,6 @@ use pelton_device::Placement;
 use super::core::{Core, State, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
-use crate::ring::BLOCK;
 
 /// A session in the hands of one producer and its tickets, which count themselves: if those of all producers counted together,
 /// they would wait for each other.
@@ -294,19 +293,16 @@ impl Span {
     /// for a task that did not end well. This is the fast way to look at many.
     pub fn read(&self, results: &mut [u32]) -> Ends {
         let mut ends = Ends::default();
-        let end = self.0.end().min(self.0.first + results.len() as u64);
-        let (mut at, mut block) = (self.0.first, [0; BLOCK]);
-        let mut results = results;
-        while at < end {
-            let (records, well) = self.0.stripe().ring.records(at, end, &mut block);
-            let (these, rest) = results.split_at_mut(records.len());
+        let (mut at, count) = (self.0.first, self.len().min(results.len()));
+        let mut left = &mut results[..count];
+        while !left.is_empty() {
+            let (count, well) = self.0.stripe().ring.results(at, left);
+            let (these, rest) = left.split_at_mut(count);
             match well {
-                true => these.iter_mut().zip(records).for_each(|(to, record)| *to = (record >> 32) as u32),
+                true => ends.done += count as u32,
                 false => these.iter_mut().zip(at..).for_each(|(to, at)| *to = ends.count(self.0.result(at))),
             }
-            ends.done += if well { records.len() as u32 } else { 0 };
-            at += records.len() as u64;
-            results = rest;
+            (at, left) = (at + count as u64, rest);
         }
         ends
     }
