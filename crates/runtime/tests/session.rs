@@ -58,9 +58,20 @@ fn a_task_comes_back() {
             let ends = span.wait(Deadline::after_ms(20_000)).unwrap();
             assert_eq!(ends.done, all, "{what}");
             let mut results: Vec<u32> = span.results().map(|r| r.unwrap()).collect();
+            let mut read = vec![u32::MAX; all as usize + 1];
+            assert_eq!(span.read(&mut read), ends, "{what}");
+            assert_eq!((&read[..results.len()], read.last()), (&results[..], Some(&u32::MAX)), "{what}");
             results.sort();
             assert_eq!(results, (0..all).collect::<Vec<_>>(), "{what}");
-            drop((span, producer));
+            drop(span);
+            let tasks = [0, u32::MAX, 0].map(|at| Task::new(add()).args([at, 7]));
+            let mut mixed = producer.submit_all(tasks).unwrap();
+            let ends = mixed.wait(Deadline::after_ms(20_000)).unwrap();
+            assert_eq!((ends.done, ends.faults), (2, 1), "{what}");
+            let mut read = [9; 3];
+            assert_eq!(mixed.read(&mut read), ends, "{what}");
+            assert_eq!((read.iter().sum::<u32>(), read[1]), (7, 0), "{what}");
+            drop((mixed, producer));
             session.quiesce(Deadline::after_ms(1000)).unwrap();
             assert_eq!(session.stop().unwrap().total(), 0, "{what}");
         }

@@ -330,8 +330,9 @@ impl Producer {
             if k >= LOOKS && best.1 >= wanted {
                 break;
             }
-            // The one that was used last, then those after it, so that equals take turns.
-            let stripe = (last + k) % stripes;
+            // The one that was used last, then those after it, so that equals take turns. Many tasks at once have kept it
+            // busy, so more of them leave it alone.
+            let stripe = (last + u32::from(wanted > FEW) + k) % stripes;
             let idle = self.idle(level, stripe);
             let room = self.free(level, stripe, wanted);
             if room >= wanted && idle {

@@ -92,7 +92,12 @@ pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Durat
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut all = producers(&session, shape.producers)?;
     let most = if shape.place == Placement::Near { NEAR } else { FAR };
-    let part = part(&session, work, most, time, (&done, &quit))?;
+    let mut part = part(&session, work, most, time, (&done, &quit))?;
+    let bed = flood::bed(&session, Aim::Throughput);
+    if bed.stripes > 1 {
+        // While others are busy, a stripe takes as much as it holds.
+        (part.batch, part.deep) = (most.min(bed.slots()), bed.stripes as usize);
+    }
     let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, Part { producer, ..part }));
     let seen = flood::all(feeds.collect(), || std::thread::sleep(Duration::from_millis(1)))?;
     flood::check(&session, work, &seen)?;
