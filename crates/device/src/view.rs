@@ -56,8 +56,7 @@ impl View64 {
         }
     }
 
-    /// Writes lines one after another, the first at word `at`, each as [`write`](View64::write) does. They are read as they
-    /// were stored last, in whatever pieces.
+    /// Writes lines one after another, the first at word `at`, each as [`write`](View64::write) does.
     #[inline]
     pub fn write_all(&self, at: usize, lines: &[Line]) {
         let (words, _) = self[at..at + lines.as_flattened().len()].as_chunks::<8>();
@@ -112,7 +111,7 @@ fn eights(words: &[AtomicU64], low: u32, high: &mut [u32]) -> bool {
                 "vmovdqu64 {found}, [{from}]",
                 from = in(reg) words.as_ptr(),
                 found = out(zmm_reg) found,
-                options(nostack, preserves_flags, readonly),
+                options(nostack, preserves_flags),
             );
         }
         differ = _mm512_or_si512(differ, _mm512_xor_si512(found, wanted));

@@ -71,7 +71,7 @@ impl Default for Stage {
 }
 
 /// Records that are looked at in one go.
-const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 
 impl<L: Lines, W: Words> Ring<L, W> {
     /// Slots of the ring.

@@ -15,6 +15,7 @@ use pelton_device::Placement;
 use super::core::{Core, State, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
+use crate::ring::BLOCK;
 
 /// A session in the hands of one producer and its tickets, which count themselves: if those of all producers counted together,
 /// they would wait for each other.
@@ -296,15 +297,23 @@ impl Span {
         let (mut at, count) = (self.0.first, self.len().min(results.len()));
         let mut left = &mut results[..count];
         while !left.is_empty() {
-            let (count, well) = self.0.stripe().ring.results(at, left);
-            let (these, rest) = left.split_at_mut(count);
-            match well {
-                true => ends.done += count as u32,
-                false => these.iter_mut().zip(at..).for_each(|(to, at)| *to = ends.count(self.0.result(at))),
-            }
-            (at, left) = (at + count as u64, rest);
+            let count = self.lap(at, left, &mut ends);
+            (at, left) = (at + count as u64, &mut left[count..]);
         }
         ends
+    }
+
+    /// The results from a position on, as many as there is room for in this lap; how many these are.
+    #[inline]
+    fn lap(&self, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
+        let (count, well) = self.0.stripe().ring.results(at, results);
+        if well {
+            ends.done += count as u32;
+        } else {
+            let each = results[..count].iter_mut().zip(at..);
+            each.for_each(|(to, at)| *to = ends.count(self.0.result(at)));
+        }
+        count
     }
 
     /// All results, in order.
@@ -328,9 +337,11 @@ impl Span {
     }
 
     fn ends(&self) -> Ends {
-        let mut ends = Ends::default();
-        for result in self.results() {
-            ends.count(result);
+        let (mut ends, mut block) = (Ends::default(), [0; BLOCK]);
+        let mut left = self.len();
+        while left > 0 {
+            let at = self.0.end() - left as u64;
+            left -= self.lap(at, &mut block[..left.min(BLOCK)], &mut ends);
         }
         ends
     }
