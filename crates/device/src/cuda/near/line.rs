@@ -76,6 +76,8 @@ mod x86 {
             // SAFETY: the caller's promise.
             unsafe { _mm512_stream_si512(to.wrapping_add(at).cast(), whole) };
         }
+        // The last may wait for others to come.
+        flush();
     }
 
     unsafe fn words(to: *mut Line, lines: &[Line]) {

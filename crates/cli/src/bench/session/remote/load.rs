@@ -27,6 +27,17 @@ const BURST: u32 = 128;
 /// How long a load runs before single tasks are timed.
 const RAMP: Duration = Duration::from_millis(20);
 
+/// What a handler does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Does {
+    /// It adds to a word, and gives what that was.
+    Add,
+    /// It checks every word of its task, and adds.
+    Mark,
+    /// It gives the xor of its words, and touches nothing.
+    Mix,
+}
+
 /// What kernel a session has.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -38,8 +49,8 @@ pub struct Shape {
     pub body: Body,
     /// What of a task others may look at.
     pub visible: Visible,
-    /// Whether its handler checks every word, or adds alone.
-    pub mark: bool,
+    /// What its handler does.
+    pub does: Does,
     /// How many rings it has.
     pub producers: u32,
 }
@@ -48,7 +59,7 @@ impl Shape {
     /// A kernel that chooses among handlers and shows what they wrote.
     pub fn new(place: Placement) -> Self {
         let (body, visible) = (Body::Dispatch, Visible::Memory);
-        Shape { place, aim: Aim::Latency, body, visible, mark: false, producers: PRODUCERS }
+        Shape { place, aim: Aim::Latency, body, visible, does: Does::Add, producers: PRODUCERS }
     }
 }
 
@@ -61,9 +72,13 @@ pub fn op() -> Result<Opcode, Error> {
 pub fn spec(shape: Shape, number: u32) -> Result<Spec, Error> {
     let spec =
         Spec::new(Geometry::new(SLOTS)).producers(shape.producers).body(shape.body).placement(shape.place);
-    let handler = match shape.mark {
-        true => mark::handler(op()?, &spec.regions),
-        false => Draft::new(op()?).name("add").regions(&spec.regions).build(|slot| {
+    let handler = match shape.does {
+        Does::Mark => mark::handler(op()?, &spec.regions),
+        Does::Mix => Draft::new(op()?).name("mix").regions(&spec.regions).build(|slot| {
+            let mixed = (1..12).fold(slot.arg(0), |mixed, k| mixed ^ slot.arg(k));
+            slot.finish(mixed);
+        }),
+        Does::Add => Draft::new(op()?).name("add").regions(&spec.regions).build(|slot| {
             let f = slot.body();
             let (by, at) = (slot.arg(0), slot.arg(1));
             // Nobody asks for so much.
@@ -151,7 +166,7 @@ fn inner(session: &Session, task: Task, seen: &Seen) -> Result<(), Error> {
 }
 
 /// Sorted times of single tasks from submit to result, in microseconds. Each result is checked.
-pub fn trips(producer: &mut Producer, rounds: u32) -> Result<Vec<f64>, Error> {
+pub fn trips(producer: &mut Producer, does: Does, rounds: u32) -> Result<Vec<f64>, Error> {
     let op = op()?;
     let mut times = Vec::with_capacity(rounds as usize);
     let deadline = Deadline::after(flood::PATIENCE);
@@ -160,7 +175,8 @@ pub fn trips(producer: &mut Producer, rounds: u32) -> Result<Vec<f64>, Error> {
         let start = Instant::now();
         let result = producer.submit(task)?.wait(deadline)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
-        if result != round {
+        let wanted = if does == Does::Mix { task.args.iter().fold(0, |all, arg| all ^ arg) } else { round };
+        if result != wanted {
             return Err(Error::Wrong(format!("task {round} gave {result}")));
         }
         if stop::pressed() {
@@ -190,7 +206,7 @@ pub fn loaded(
     let seen = flood::all(feeds.collect(), || {
         std::thread::sleep(RAMP);
         if times.is_none() {
-            times = Some(trips(&mut prober, rounds));
+            times = Some(trips(&mut prober, shape.does, rounds));
             quit.store(true, Ordering::Relaxed);
         }
     })?;

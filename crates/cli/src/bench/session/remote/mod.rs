@@ -16,7 +16,7 @@ use pelton::{Aim, Opcode};
 use pelton_device::{Device, Placement};
 
 use self::batch::Lies;
-use self::load::{PRODUCERS, Shape};
+use self::load::{Does, PRODUCERS, Shape};
 use super::row;
 use crate::bench::echo::spread;
 use crate::bench::flood::Work;
@@ -156,7 +156,8 @@ impl Bench<'_> {
                     continue;
                 }
                 self.begin(&case);
-                let shape = Shape { mark, producers, ..Shape::new(place) };
+                let does = if mark { Does::Mark } else { Does::Add };
+                let shape = Shape { does, producers, ..Shape::new(place) };
                 let seen = load::sustained(self.device, shape, work, self.pace.time)?;
                 self.push(&case, "slots/s", seen.rate(), self.copied());
                 // Producers that never wait are the limit themselves.
@@ -176,19 +177,20 @@ impl Bench<'_> {
         mailbox: &Floor,
         most: Option<f64>,
     ) -> Result<(), Error> {
-        for (body, visible, what) in [
-            (Body::Dispatch, Visible::Memory, "dispatch, memory seen"),
-            (Body::Dispatch, Visible::Result, "dispatch, result alone"),
-            (Body::Fused, Visible::Result, "fused, result alone"),
+        for (body, visible, does, what) in [
+            (Body::Dispatch, Visible::Memory, Does::Add, "dispatch, memory seen"),
+            (Body::Dispatch, Visible::Result, Does::Add, "dispatch, result alone"),
+            (Body::Dispatch, Visible::Result, Does::Mix, "dispatch, no memory"),
+            (Body::Fused, Visible::Result, Does::Add, "fused, result alone"),
         ] {
             let case = format!("{name}, task, {what}");
             if !self.wants(&case) {
                 continue;
             }
             self.begin(&case);
-            let session = load::launch(self.device, Shape { body, visible, ..Shape::new(place) })?;
+            let session = load::launch(self.device, Shape { body, visible, does, ..Shape::new(place) })?;
             let mut producer = session.producer(0)?.aim(Aim::Latency);
-            let times = load::trips(&mut producer, self.pace.rounds)?;
+            let times = load::trips(&mut producer, does, self.pace.rounds)?;
             drop(producer);
             load::stopped(session)?;
             self.times(&case, "us", &times, mailbox.clone());
