@@ -141,28 +141,28 @@ fn an_aim_decides_where_tasks_lie() {
         // Nothing is run, so what is submitted stays.
         let session = Session::launch(&device, &spec.clone().tenant(Tenant::new(0).mask(0))).unwrap();
         let (near, far) = (session.layout().beds[0], session.layout().beds[1]);
-        assert_eq!((near.groups, near.slots(), far.groups, far.slots()), (2, 32, 6, 64));
+        assert_eq!((near.groups, near.slots(), far.groups, far.slots()), (1, 64, 7, 64));
         let one = || Task::new(add());
         let few = |count: u32| (0..count).map(|_| Task::new(add()));
         let mut producer = session.producer(0).unwrap();
         let placed = [1, 4, 1, 5].map(|count| producer.submit_all(few(count)).unwrap());
         let found = placed.each_ref().map(Span::placement);
         // A few go near while a stripe there is idle; many, and those that would wait, go far.
-        assert_eq!(found, [Placement::Near, Placement::Near, Placement::Far, Placement::Far]);
+        assert_eq!(found, [Placement::Near, Placement::Far, Placement::Far, Placement::Far]);
         producer = producer.aim(Aim::Throughput);
         assert_eq!(producer.submit(one()).unwrap().placement(), Placement::Far);
         producer = producer.aim(Aim::Latency);
         let span = producer.submit_all(few(28)).unwrap();
         assert_eq!(span.placement(), Placement::Near);
-        assert_eq!(producer.submit_all(few(33)).unwrap().placement(), Placement::Far);
+        assert_eq!(producer.submit_all(few(36)).unwrap().placement(), Placement::Far);
         // A fence stands where the tasks are that it follows.
-        let fence = Task::new(Opcode::BATCH_FENCE).args([34]);
-        let far = Err(SubmitError::Fence { count: 34, within: 33 });
+        let fence = Task::new(Opcode::BATCH_FENCE).args([37]);
+        let far = Err(SubmitError::Fence { count: 37, within: 36 });
         assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), far);
-        let fence = Task::new(Opcode::BATCH_FENCE).args([33]);
+        let fence = Task::new(Opcode::BATCH_FENCE).args([36]);
         assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), Ok(Placement::Far));
         drop((placed, span, producer));
-        assert_eq!(session.stop().unwrap().total(), 1 + 4 + 1 + 5 + 1 + 28 + 33 + 1);
+        assert_eq!(session.stop().unwrap().total(), 1 + 4 + 1 + 5 + 1 + 28 + 36 + 1);
         // One group that works cannot do both.
         let lone = Spec { geometry: spec.geometry.clone().groups(1), ..spec };
         let refused = Session::launch(&device, &lone).unwrap_err().to_string();

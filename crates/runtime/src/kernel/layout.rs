@@ -6,10 +6,12 @@
 use pelton_device::{Caps, Kind, Placement, mapped::Width as Word};
 use pelton_ir::types::Type;
 
+use super::bed;
+pub use super::bed::Bed;
 use super::error::Refused;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
 use super::tenant::{Region, Tenant, TenantId};
-use crate::protocol::{Opcode, control, slot};
+use crate::protocol::{Opcode, control};
 
 /// A ring: whose, and how urgent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,42 +46,6 @@ pub struct Bound {
     pub width: Word,
     /// How many.
     pub len: usize,
-}
-
-/// The slots of one placement: how rings are cut there, and where they stand among all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bed {
-    /// Near or far.
-    pub placement: Placement,
-    /// Groups that run tasks of it.
-    pub groups: u32,
-    /// Stripes of a ring: a group each in near rings, one in far rings.
-    pub stripes: u32,
-    /// Slots of a stripe, as a power of two.
-    pub log2: u32,
-    /// Rings, each with its stripes.
-    pub rings: u32,
-    /// The number of its first stripe among all stripes.
-    pub stripe: u32,
-    /// The number of its first slot among all slots.
-    pub slot: u32,
-}
-
-impl Bed {
-    /// Slots of a stripe.
-    pub fn slots(&self) -> u32 {
-        1 << self.log2
-    }
-
-    /// Its stripes.
-    pub fn all(&self) -> u32 {
-        self.rings * self.stripes
-    }
-
-    /// Its slots.
-    pub fn total(&self) -> u32 {
-        self.all() << self.log2
-    }
 }
 
 /// Where everything lies.
@@ -119,9 +85,6 @@ pub struct Layout {
     pub buffers: Vec<Bound>,
 }
 
-/// A stripe has at least so many slots, or all of its ring.
-const LEAST: u32 = 16;
-
 /// Pieces of the workspace start at a multiple of this many bytes.
 pub const ALIGN: u32 = 64;
 
@@ -129,7 +92,7 @@ impl Layout {
     /// Works out where everything lies; buffers come as the kernel is written.
     pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
         let Geometry { slots, window, .. } = spec.geometry;
-        let placement = placement(spec, caps)?;
+        let placement = bed::placement(spec, caps)?;
         let (lanes, workers, groups) = size(spec, caps, placement)?;
         // A drained batch is one ring for everybody, whatever the claim.
         let drain = spec.lifetime == Lifetime::Drain;
@@ -147,8 +110,8 @@ impl Layout {
             })
             .collect::<Vec<_>>();
         let beds = match drain {
-            true => vec![bed((Placement::Far, workers, slots), 1, None)?],
-            false => beds(spec, caps, placement, (workers, rings.len() as u32))?,
+            true => vec![bed::one((Placement::Far, workers, slots), 1, None)?],
+            false => bed::all(spec, caps, placement, (workers, rings.len() as u32))?,
         };
         let window = window.min(beds.iter().map(Bed::slots).max().unwrap_or(1));
         let ops = ops(spec);
@@ -244,73 +207,13 @@ impl Layout {
 }
 
 /// Refuses more words than an index can reach.
-fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
+pub(super) fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
     let most = pelton_ir::limits::MAX_LEN;
     if found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
 }
 
 /// The most groups of a launch that drains batches.
 const MAX_GROUPS: u32 = 1 << 16;
-
-/// Where rings lie: where it is asked for, or where it suits the device.
-fn placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> {
-    let refuse = |value, why| Err(Refused::Axis { axis: "placement", value, why });
-    let few = spec.geometry.groups.is_some_and(|groups| groups < 2);
-    let suits = |placement: &&Placement| !few || **placement != Placement::Both;
-    match spec.placement {
-        _ if spec.lifetime == Lifetime::Drain => Ok(Placement::Far),
-        None => Ok(*caps.placements.iter().find(suits).unwrap_or(&Placement::Far)),
-        Some(Placement::Both) if few => refuse("both", "it takes two groups that run tasks"),
-        Some(placement) if placement == Placement::Far || caps.placements.contains(&placement) => {
-            Ok(placement)
-        }
-        Some(Placement::Near) => refuse("near", "the device has no such memory"),
-        Some(_) => refuse("both", "the device has no memory for near rings"),
-    }
-}
-
-/// One in so many groups serves near rings, where there are far ones too.
-const HOME: u32 = 4;
-
-/// The slots of a session by placement.
-fn beds(
-    spec: &Spec,
-    caps: &Caps,
-    placement: Placement,
-    (workers, rings): (u32, u32),
-) -> Result<Vec<Bed>, Refused> {
-    let slots = spec.geometry.slots;
-    // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
-    let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
-    let shared = |stripes: u32| slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots);
-    let near = (workers / HOME).max(1);
-    let parts = match placement {
-        Placement::Near if many => vec![(Placement::Near, workers, shared(workers))],
-        Placement::Both => {
-            vec![(Placement::Near, near, shared(near)), (Placement::Far, workers - near, slots)]
-        }
-        one => vec![(one, workers, slots)],
-    };
-    let mut beds: Vec<Bed> = Vec::new();
-    for part in parts {
-        let next = bed(part, rings, beds.last())?;
-        beds.push(next);
-    }
-    Ok(beds)
-}
-
-/// The slots of one placement, after those of another.
-fn bed(
-    (placement, groups, slots): (Placement, u32, u32),
-    rings: u32,
-    before: Option<&Bed>,
-) -> Result<Bed, Refused> {
-    let stripes = if placement == Placement::Near { groups } else { 1 };
-    let (stripe, slot) = before.map_or((0, 0), |bed| (bed.stripe + bed.all(), bed.slot + bed.total()));
-    let all = u64::from(slot) + u64::from(rings) * u64::from(stripes) * u64::from(slots);
-    addressed("the words of all rings", all * (slot::WORDS / 2) as u64)?;
-    Ok(Bed { placement, groups, stripes, log2: slots.ilog2(), rings, stripe, slot })
-}
 
 /// Lanes, groups that work, and groups that are launched.
 fn size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), Refused> {

@@ -12,8 +12,10 @@ pub mod text;
 
 mod adapt;
 mod assemble;
+mod bed;
 mod builtin;
 mod claim;
+mod declare;
 mod dispatch;
 pub(crate) mod drain;
 mod error;

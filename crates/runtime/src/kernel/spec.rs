@@ -16,7 +16,7 @@ use crate::protocol::Opcode;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
     /// Slots of a ring, a power of two. Of a near ring each group has so many, unless there are as many groups as suit a device
-    /// with memory of its own: they share them out.
+    /// with memory of its own, or far rings too: then the groups share them out.
     pub slots: u32,
     /// Lanes of a group.
     pub lanes: Option<u32>,

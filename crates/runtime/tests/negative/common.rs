@@ -99,8 +99,8 @@ pub const SOME: &[Shape] = &[near(1), near(32), far(8), both(8)];
 impl Shape {
     /// A geometry of this shape with so many groups that run tasks.
     pub fn geometry(self, slots: u32, workers: u32) -> Geometry {
-        // Each placement has so many.
-        let all = if self.placement == Placement::Both { (4 * workers).max(2) } else { workers };
+        // One more serves near rings.
+        let all = workers + u32::from(self.placement == Placement::Both);
         Geometry::new(slots).lanes(self.lanes).groups(all)
     }
 
