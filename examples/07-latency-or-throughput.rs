@@ -1,0 +1,58 @@
+//! Near and far rings in one session: a thread that feeds all it can, and one that waits for single tasks beside it.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pelton::device::Placement;
+use pelton::{Aim, Deadline, Opcode, Patience, Producer, Session, Spec, Task, device};
+
+type Fail = Box<dyn Error + Send + Sync>;
+
+/// Feeds batches until it is told to end; how many tasks that were.
+fn flood(mut producer: Producer, task: Task, over: &AtomicBool) -> Result<u32, Fail> {
+    let mut fed = 0;
+    loop {
+        let mut span = producer.submit_all([task; 256])?;
+        fed += span.wait(Deadline::after_ms(10_000))?.done;
+        if over.load(Ordering::Relaxed) {
+            return Ok(fed);
+        }
+    }
+}
+
+/// Submits tasks one by one, and says how long each took.
+fn singles(mut producer: Producer, task: Task, count: u32) -> Result<Vec<Duration>, Fail> {
+    let mut times = Vec::new();
+    for round in 0..count {
+        let start = Instant::now();
+        assert_eq!(producer.submit(task)?.wait(Deadline::after_ms(10_000))?, round);
+        times.push(start.elapsed());
+    }
+    times.sort();
+    Ok(times)
+}
+
+fn main() -> Result<(), Fail> {
+    let device = device::open("auto")?;
+    // A GPU has both kinds of rings where it can, unless told otherwise.
+    let placement = device.caps().placements.iter().find(|place| **place == Placement::Both).copied();
+    let session = Session::launch(&device, &Spec { placement, ..Spec::default().producers(2) })?;
+    let many = session.producer(0)?.aim(Aim::Throughput).patience(Patience::Endless);
+    let one = session.producer(0)?.aim(Aim::Latency);
+    let [to_0, to_1] = [0, 1].map(|word| Task::new(Opcode::ATOMIC_ADD).args([1, word]));
+    let over = AtomicBool::new(false);
+    let (fed, times) = thread::scope(|scope| {
+        let feeder = scope.spawn(|| flood(many, to_0, &over));
+        let times = singles(one, to_1, 10_000);
+        over.store(true, Ordering::Relaxed);
+        (feeder.join(), times)
+    });
+    let (fed, times) = (fed.map_err(|_| "the feeder ended early")??, times?);
+    // Every task ran once, wherever it lay.
+    assert_eq!(session.view::<u32>(0, "data")?.read(0, 2)?, [fed, 10_000]);
+    println!("{fed} tasks in batches; single ones beside them: p50 {:?}, p99 {:?}", times[5000], times[9900]);
+    session.stop()?;
+    Ok(())
+}
