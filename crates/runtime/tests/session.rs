@@ -120,6 +120,9 @@ impl Device for Remote {
         width: pelton::device::Width,
         len: usize,
     ) -> Result<pelton::device::Memory, pelton::device::DeviceError> {
+        if kind == pelton::device::Kind::Near && len as u64 * 8 > self.1.memory_bytes.unwrap() {
+            return Err(pelton::device::DeviceError::Exhausted { bytes: len as u64 * 8 });
+        }
         self.0.alloc(kind, width, len)
     }
 
@@ -167,6 +170,27 @@ fn an_aim_decides_where_tasks_lie() {
         let lone = Spec { geometry: spec.geometry.clone().groups(1), ..spec };
         let refused = Session::launch(&device, &lone).unwrap_err().to_string();
         assert_eq!(refused, "placement = both: it takes two groups that run tasks");
+    }
+}
+
+#[test]
+fn without_room_for_near_rings_there_are_far_ones() {
+    let cpu = open("cpu").unwrap();
+    let placements = vec![Placement::Both, Placement::Far, Placement::Near];
+    let caps = |bytes| {
+        let placements = placements.clone();
+        pelton::device::Caps { memory_bytes: Some(bytes), placements, ..cpu.caps().clone() }
+    };
+    for (bytes, found) in [(1 << 20, Placement::Both), (1, Placement::Far)] {
+        let remote: Arc<dyn Device> = Arc::new(Remote(cpu.clone(), caps(bytes)));
+        let session = Session::launch(&remote, &spec()).unwrap();
+        assert_eq!(session.layout().placement, found);
+        let mut producer = session.producer(0).unwrap();
+        let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
+        assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(0));
+        // Whoever asks for near rings is told.
+        let asked = Session::launch(&remote, &spec().placement(Placement::Both)).map(|_| ());
+        assert_eq!(asked.is_err(), bytes == 1);
     }
 }
 

@@ -20,7 +20,13 @@ pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Resul
         return Err(Refused::Axis { axis, value, why }.into());
     }
     let (Assembled { module, layout }, kernel) = load(device, spec)?;
-    let memories = memories(device, &layout)?;
+    let memories = match memories(device, &layout) {
+        // Near rings were nobody's wish, and there is no room for them.
+        Err(_) if spec.placement.is_none() && layout.placement == Placement::Both => {
+            return launch(device, &spec.clone().placement(Placement::Far), start);
+        }
+        found => found?,
+    };
     fill(spec, &layout, &memories, start)?;
     let launch = bind(spec, &module, &layout, &memories);
     let need = |name: &str| memories.get(name).ok_or_else(|| Error::Region(name.into()));
