@@ -39,6 +39,21 @@ fn base() -> Spec {
         .with(sum)
 }
 
+/// Catches a handler whose name meets one of the kernel's own: it is refused by name, not as a kernel that is not valid.
+#[test]
+fn names_of_the_kernel_are_taken() {
+    let caps = open("reference").unwrap().caps().clone();
+    for name in ["main", "dispatch", "packed", "retire", "follow", "ready", "pick", "route", "watch", "light"]
+    {
+        for placement in [Placement::Near, Placement::Far, Placement::Both] {
+            let handler = Draft::new(add()).name(name).build(|slot| slot.finish(1));
+            let spec = Spec::new(Geometry::new(64).lanes(64).groups(2)).placement(placement).with(handler);
+            let refused = assemble(&spec, &caps).map(drop).unwrap_err().to_string();
+            assert!(refused.ends_with("the name is taken"), "{name}: {refused}");
+        }
+    }
+}
+
 #[test]
 fn every_shape_is_valid() {
     for device in ["cpu", "reference"] {
@@ -50,6 +65,7 @@ fn every_shape_is_valid() {
                 for spec in [
                     spec.clone().placement(Placement::Near),
                     spec.clone().placement(Placement::Far),
+                    spec.clone().placement(Placement::Both),
                     spec.clone().lifetime(Lifetime::Drain),
                 ] {
                     let made = assemble(&spec, device.caps()).unwrap_or_else(|e| panic!("{e}"));

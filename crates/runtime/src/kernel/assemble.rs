@@ -183,7 +183,7 @@ fn distinct(spec: &Spec) -> Result<(), Refused> {
 /// Names of the kernel's own functions.
 const RESERVED: &[&str] = &[
     "main", "dispatch", "packed", "arity", "printf", "retire", "follow", "check", "ready", "look", "pick",
-    "route",
+    "route", "watch", "light",
 ];
 
 fn refused(handler: &Handler, why: impl Into<String>) -> Refused {
