@@ -1,7 +1,7 @@
 //! The megakernel: from a [`Spec`] to a module that every device runs.
 //!
 //! [`assemble`] writes the kernel from parts: handlers made safe ([`handler`]), a switch over their opcodes, windows of tasks
-//! with their completion records, fences, and one of three outer loops: near rings, far rings, drained batches. What comes
+//! with their completion records, fences, and the outer loops: near rings, far rings or both, or drained batches. What comes
 //! out is a module of the language like any other.
 
 pub mod handler;
