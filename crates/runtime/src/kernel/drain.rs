@@ -163,7 +163,7 @@ fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &Frontier) -> (U32<'b>,
 fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, (frontier, pass): (&Frontier, &Pass)) {
     let report = Report::new(&kit.layout);
     if kit.counts() {
-        kit.each(f, report.control, |at| {
+        kit.deal(f, f.lit(report.control), report.control, |at| {
             let tally = f.load(kit.shared.tally.at(at));
             f.when(tally.ne(0), || {
                 f.atomic_add(Order::Relaxed, Scope::Device, kit.rows.at(at), f.cast::<u64>(tally));
@@ -181,7 +181,7 @@ fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, (frontier, pass): (&Frontier, &Pass
     f.when(before.eq(f.cast::<u64>(f.groups()) - 1u64), || {
         let last = f.load(kit.shared.state.at(state::MORE)).eq(0);
         let tell = |from: pelton_ir::builder::Buf<u64>, first: u32, count: u32| {
-            kit.each(f, count, |at| {
+            kit.deal(f, f.lit(count), count, |at| {
                 let word = f.atomic_load(Order::Relaxed, Scope::Device, from.at(at));
                 f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(at + first), word);
                 f.when(last & word.ne(0), || f.store(from.at(at), 0u64));

@@ -256,19 +256,20 @@ impl<'s> Kit<'s> {
         Kit { layout, ..kit }
     }
 
-    /// Deals so many words out to the lanes.
-    pub fn each<'b>(&self, f: &'b Body<'b>, count: u32, body: impl FnOnce(U32<'b>)) {
-        if self.layout.lanes >= count {
-            // One each, at most.
+    /// Deals so many numbers, known to be `most` or fewer, out to the lanes.
+    pub fn deal<'b>(&self, f: &'b Body<'b>, count: U32<'b>, most: u32, body: impl FnOnce(U32<'b>)) {
+        if self.layout.lanes >= most {
+            // One each, so there is no loop.
             return f.when(f.lane().lt(count), || body(f.lane()));
         }
-        f.count((f.lane(), f.lit(count), f.lanes()), (), |_, at, ()| body(at));
+        f.count((f.lane(), count, f.lanes()), (), |_, at, ()| body(at));
     }
 
     /// Makes a group ready for its first task.
     pub fn arm<'b>(&self, f: &'b Body<'b>) {
         let Some(pieces) = self.pieces else { return };
-        self.each(f, self.layout.pieces() / 2, |at| {
+        let count = self.layout.pieces() / 2;
+        self.deal(f, f.lit(count), count, |at| {
             for (k, words) in pieces.iter().enumerate() {
                 f.store(words.at(at), f.load(self.regions.at(at * 2 + k as u32)));
             }

@@ -109,11 +109,7 @@ impl<'k> Runner<'k> {
 
     /// Deals the tasks of a window out to the lanes.
     fn each<'b>(self, f: &'b Body<'b>, window: Window<'b>, body: impl FnOnce(U32<'b>)) {
-        if self.kit.layout.lanes >= self.kit.layout.window {
-            // One each, at most.
-            return f.when(f.lane().lt(window.count), || body(f.lane()));
-        }
-        f.count((f.lane(), window.count, f.lanes()), (), |_, task, ()| body(task.named("task")));
+        self.kit.deal(f, window.count, self.kit.layout.window, |task| body(task.named("task")));
     }
 
     fn place<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) -> Place<'b> {
