@@ -83,6 +83,16 @@ pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, ring: U3
     }
 }
 
+/// Lets a group that polls know where each ring stands, by its stripe, and whose it is.
+pub(super) fn begin<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce(U32<'b>) -> U32<'b>) {
+    let rings = kit.layout.rings.len() as u32;
+    f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
+        f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(ring))));
+        f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
+    });
+    f.barrier();
+}
+
 /// Lets a group look first at the producer that is its own, where there are many more groups than producers.
 pub(super) fn settle<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots) {
     if affine(kit, slots) {

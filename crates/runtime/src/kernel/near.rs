@@ -79,12 +79,7 @@ impl<'k> Near<'k> {
     pub fn serve<'b>(self, f: &'b Body<'b>) {
         let Near { run, check, .. } = self;
         let kit = run.kit;
-        let rings = kit.layout.rings.len() as u32;
-        f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
-            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(f, run.slots, ring))));
-            f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
-        });
-        f.barrier();
+        claim::begin(f, kit, |ring| stripe(f, run.slots, ring));
         f.forever::<_, ()>(f.lit(0), |serve, idle| {
             let nothing = || f.lit(news::NONE);
             let news = match self.watch {

@@ -37,13 +37,8 @@ pub(super) fn write(
 ) -> Callee<(), ()> {
     let kit = run.kit;
     let visit = Visit { run, far, mirror, light };
-    let rings = kit.layout.rings.len() as u32;
     m.function("route", |f, ()| {
-        f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
-            f.store(kit.shared.heads.at(ring), f.load(kit.start.at(run.slots.start(ring))));
-            f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
-        });
-        f.barrier();
+        claim::begin(f, kit, |ring| run.slots.start(ring));
         match subgroups {
             Some(all) if all > 1 && kit.layout.subgroup.is_multiple_of(TEAM) => {
                 let pollers = all - 1;
