@@ -3,27 +3,37 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton::Deadline;
+use pelton::{Deadline, Producer, Task};
 use pelton_device::Device;
 
 use super::feed::{self, Load};
+use crate::bench::flood;
 use crate::error::Error;
 use crate::stop;
 
-/// Sorted times of so many round trips, in microseconds.
+/// Sorted times of so many round trips of a new session, in microseconds.
 pub fn times(device: &Arc<dyn Device>, load: Load, rounds: u32) -> Result<Vec<f64>, Error> {
     let session = feed::launch(device, load)?;
-    let mut producer = session.producer(0)?;
     let op = feed::add()?;
-    let deadline = Deadline::after_ms(60_000);
+    trips(&mut session.producer(0)?, rounds, |round| (feed::task(op, round.into()), round))
+}
+
+/// Sorted times of so many single tasks from submit to result, in microseconds. `make` gives the task of a round and its result, which is
+/// checked.
+pub fn trips(
+    producer: &mut Producer,
+    rounds: u32,
+    make: impl Fn(u32) -> (Task, u32),
+) -> Result<Vec<f64>, Error> {
+    let deadline = Deadline::after(flood::PATIENCE);
     let mut times = Vec::with_capacity(rounds as usize);
     for round in 0..rounds {
-        let task = feed::task(op, round.into());
+        let (task, wanted) = make(round);
         let start = Instant::now();
         let result = producer.submit(task)?.wait(deadline)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
-        if result != round {
-            return Err(Error::Wrong(format!("round trip {round} gave {result}")));
+        if result != wanted {
+            return Err(Error::Wrong(format!("round trip {round} gave {result}, not {wanted}")));
         }
         if stop::pressed() {
             break;

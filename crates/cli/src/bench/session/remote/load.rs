@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use pelton::kernel::{Body, Draft, Visible};
 use pelton::protocol::packed::Packed;
-use pelton::{Aim, Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
+use pelton::{Aim, Geometry, Opcode, Producer, Session, Spec, Task};
 use pelton_device::{Device, Placement};
 
 use crate::bench::flood::{self, Part, Seen, Work};
 use crate::bench::mark;
+use crate::bench::session::trip;
 use crate::error::Error;
-use crate::stop;
 
 /// Slots of a ring.
 pub const SLOTS: u32 = 1 << 16;
@@ -168,23 +168,10 @@ fn inner(session: &Session, task: Task, seen: &Seen) -> Result<(), Error> {
 /// Sorted times of single tasks from submit to result, in microseconds. Each result is checked.
 pub fn trips(producer: &mut Producer, does: Does, rounds: u32) -> Result<Vec<f64>, Error> {
     let op = op()?;
-    let mut times = Vec::with_capacity(rounds as usize);
-    let deadline = Deadline::after(flood::PATIENCE);
-    for round in 0..rounds {
+    trip::trips(producer, rounds, |round| {
         let task = flood::add(op, 0, round.into());
-        let start = Instant::now();
-        let result = producer.submit(task)?.wait(deadline)?;
-        times.push(start.elapsed().as_secs_f64() * 1e6);
-        let wanted = if does == Does::Mix { task.args.iter().fold(0, |all, arg| all ^ arg) } else { round };
-        if result != wanted {
-            return Err(Error::Wrong(format!("task {round} gave {result}")));
-        }
-        if stop::pressed() {
-            break;
-        }
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times)
+        (task, if does == Does::Mix { task.args.iter().fold(0, |all, arg| all ^ arg) } else { round })
+    })
 }
 
 /// The same while others send so many tasks a second in all; and how many they did.
