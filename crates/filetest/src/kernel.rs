@@ -8,7 +8,7 @@
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
-    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, Step, WATCH,
+    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, Step, TELLS, TOLD, WATCH,
 };
 use pelton_device::{Caps, Placement, open};
 use pelton_ir::arena::Region;
@@ -189,11 +189,12 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
             }
         };
     }
-    Ok(Wanted { spec, caps, shapes: parts(shape) })
+    let teams = args.iter().any(|arg| arg == "teams");
+    Ok(Wanted { spec, caps, shapes: parts(shape, teams) })
 }
 
 /// The shape of each part of a kernel, in the order of the text.
-fn parts(shape: u16) -> Vec<u16> {
+fn parts(shape: u16, teams: bool) -> Vec<u16> {
     let both = shape & NEAR != 0 && shape & FAR != 0;
     let shape = if both { shape & !LANE | LANES } else { shape };
     let kept = match (shape & FAR != 0, shape & LOCAL != 0) {
@@ -201,9 +202,14 @@ fn parts(shape: u16) -> Vec<u16> {
         (false, true) => OWN,
         (false, false) => KEPT | CLERK,
     };
+    // Where the device has memory of its own, the watches of near groups and the teams of a router are told of changes.
+    let told =
+        |kind: u16, polls: bool| if shape & LOCAL == 0 && shape & kind != 0 && polls { TOLD } else { 0 };
+    let (near, far) = (told(NEAR, shape & WATCH != 0), told(FAR, teams));
+    let tells = if near | far == 0 { 0 } else { TELLS };
     let part =
         |kind: u16, more: u16| (shape & kind != 0).then_some(shape & !(NEAR | FAR | DRAIN) | kind | more);
-    [part(NEAR, kept), part(FAR, 0), part(DRAIN, 0)].into_iter().flatten().collect()
+    [part(NEAR, kept | near | tells), part(FAR, far | tells), part(DRAIN, 0)].into_iter().flatten().collect()
 }
 
 /// In groups of so many lanes.

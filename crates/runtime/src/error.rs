@@ -25,6 +25,9 @@ pub enum Error {
     /// All producers of a tenant are in use.
     #[error("tenant {tenant} has {count} producers, and all are in use")]
     Producers { tenant: TenantId, count: u32 },
+    /// More credit than a tenant can have.
+    #[error("tenant {tenant} would have credit for {credit} tasks; it can have at most {most}", most = Tenant::MAX_QUOTA)]
+    Credit { tenant: TenantId, credit: u64 },
     /// No such region.
     #[error("there is no region {0:?}")]
     Region(String),

@@ -29,9 +29,11 @@ pub use readback::{Readback, Statistics};
 use crate::error::Error;
 use crate::kernel::drain::{Report as Told, Wanted};
 use crate::kernel::layout::Layout;
-use crate::kernel::{Assembled, Claim, Lifetime, Refused, Report, Spec, Telemetry, TenantId, assemble};
+use crate::kernel::{
+    Assembled, Claim, Lifetime, Refused, Report, Spec, Telemetry, Tenant, TenantId, assemble,
+};
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
-use crate::protocol::{Record, Slot, control, priority};
+use crate::protocol::{Opcode, Record, Slot, control, priority};
 use crate::session::{self, Memories};
 use crate::telemetry::{self, Printer};
 use crate::workspace::{self, Element, Piece, View};
@@ -383,9 +385,23 @@ impl Drain {
         self.set(tenant, control::MASKS, mask)
     }
 
+    /// Allows a tenant these opcodes and no others from the next run on. All opcodes from 31 on are allowed or not together, and an empty
+    /// list disables the tenant.
+    pub fn allow(&mut self, tenant: TenantId, ops: &[Opcode]) -> Result<(), Error> {
+        self.set_mask(tenant, Opcode::mask(ops))
+    }
+
     /// Sets how many tasks a tenant may run in each run from the next on; 0 is no limit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Credit`] if that is more than [`Tenant::MAX_QUOTA`](crate::Tenant::MAX_QUOTA).
     pub fn set_quota(&mut self, tenant: TenantId, quota: u32) -> Result<(), Error> {
-        self.set(tenant, control::QUOTAS, quota)
+        if quota > Tenant::MAX_QUOTA {
+            return Err(Error::Credit { tenant, credit: quota.into() });
+        }
+        let limit = if quota == 0 { None } else { Some(quota.into()) };
+        self.set(tenant, control::QUOTAS, session::quota_word(limit))
     }
 
     fn set(&mut self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {

@@ -55,7 +55,7 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
             let run = Runner { kit: &kit, slots, table: &table, fences: &fences };
             drain::write(&mut m, run, frontier, pass);
         }
-        _ => live::write(&mut m, &kit, &table, caps.independent_subgroups),
+        _ => live::write(&mut m, &kit, &table, caps),
     }
     let layout = kit.layout.clone();
     let module = valid(m.finish())?;
@@ -112,6 +112,9 @@ fn tenants(spec: &Spec) -> Result<(), Refused> {
         }
         if spec.tenants[..at].iter().any(|t| t.id == tenant.id || t.name == tenant.name) {
             return wrong("it is named twice".into());
+        }
+        if tenant.quota > Tenant::MAX_QUOTA {
+            return wrong(format!("its quota is {}; it is at most {}", tenant.quota, Tenant::MAX_QUOTA));
         }
         if let Some((name, _)) = tenant.sizes.iter().find(|(n, _)| !spec.regions.iter().any(|r| r.name == *n))
         {

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use pelton_device::Placement;
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{Kit, U32, state};
+use super::kit::{Kit, U32, U64, state};
 use super::slots::Slots;
 use super::spec::Claim;
 use crate::protocol::control;
@@ -119,6 +119,11 @@ impl<'b> Credit<'b> {
         Credit { tenant, quota: kit.host_word(f, tenant + control::QUOTAS) }
     }
 
+    /// Whether the tenant's quota is still the one that was read.
+    pub fn holds(self, f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
+        kit.host_word(f, self.tenant + control::QUOTAS).eq(self.quota)
+    }
+
     /// Takes credit for so many tasks; what is left of it if there is not enough.
     pub fn take(self, f: &'b Body<'b>, kit: &Kit<'_>, count: U32<'b>) -> U32<'b> {
         f.choose(
@@ -127,8 +132,8 @@ impl<'b> Credit<'b> {
             || {
                 let claims = kit.control.at(self.tenant + control::CLAIMS);
                 let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
-                let room = f.cast::<i32>(self.quota - f.cast::<u32>(before));
-                let taken = f.min(f.cast::<u32>(f.max(room, 0i32)), count);
+                let room = f.cast::<u32>(f.max(left(f, self.quota, before), 0i32)) >> 1;
+                let taken = f.min(room, count);
                 self.give(f, kit, count - taken);
                 taken
             },
@@ -145,12 +150,17 @@ impl<'b> Credit<'b> {
 }
 
 /// Whether a tenant may run anything now.
-pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> pelton_ir::builder::Val<'b, bool> {
+pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
     let mask = kit.host_word(f, tenant + control::MASKS);
     let quota = kit.host_word(f, tenant + control::QUOTAS);
     let claims = f.atomic_load(Order::Relaxed, Scope::Device, kit.control.at(tenant + control::CLAIMS));
-    let room = f.cast::<i32>(quota - f.cast::<u32>(claims)).gt(0i32);
-    mask.ne(0) & (quota.eq(0) | room)
+    mask.ne(0) & (quota.eq(0) | left(f, quota, claims).gt(0i32))
+}
+
+/// What is left of a quota when so many tasks were taken, doubled: the account has 31 bits, since bit 31 of a quota only says that there
+/// is one. Below 0 if more were taken.
+fn left<'b>(f: &'b Body<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, i32> {
+    f.cast::<i32>((quota - f.cast::<u32>(claims)) << 1)
 }
 
 /// So many looks at near rings in a row may find nothing before their group backs off at all.

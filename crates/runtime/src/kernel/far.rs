@@ -5,6 +5,7 @@
 //! worker that acquires the tail there sees the slots behind it. It also keeps the host's control words in device memory, so that
 //! no worker looks at host memory but for slots.
 
+use pelton_device::Caps;
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
@@ -41,17 +42,16 @@ pub(super) struct Crew<'k> {
 }
 
 impl<'k> Crew<'k> {
-    /// Writes its functions. `independent` says whether subgroups progress independently.
+    /// Writes its functions.
     pub fn write(
         m: &mut Builder,
         run: Runner<'k>,
         (far, mirror): (&'k Far, &'k Mirror),
         light: Light,
-        independent: bool,
+        caps: &Caps,
     ) -> Self {
         let kit = run.kit;
-        let subgroups = independent.then(|| kit.layout.lanes.div_ceil(kit.layout.subgroup));
-        let route = route::write(m, run, (far, mirror), light, subgroups);
+        let route = route::write(m, run, (far, mirror), light, route::teams(caps, kit.layout.lanes));
         let ready = ready(m, kit, far);
         let pick = claim::write(m, kit, run.slots, ready);
         Crew { run, far, mirror, route, pick }
@@ -140,12 +140,12 @@ fn take<'b>(
     let kit = run.kit;
     let workers = u64::from((run.slots.bed.groups / CROWD).max(1));
     let tenant = f.load(kit.rings.at(ring));
-    // A tenant that is disabled later is so from the next window on.
-    let mask = kit.host_word(f, tenant + control::MASKS);
     let claims = far.route.at(claimed(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
     // Pairs with the router's release: what lies between the claim and this tail is seen.
     let end = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring)));
+    // After the tail: tasks that were submitted after a change of the mask meet it. One that comes later holds from the next window on.
+    let mask = kit.host_word(f, tenant + control::MASKS);
     // The claim may be of somebody who has seen a newer tail.
     let left = f.max(f.min(end, room(f, run, ring, end)), from) - from;
     // A few tasks are spread, many are taken at once.

@@ -111,6 +111,10 @@ pub(super) struct Mirror {
     pub flags: Buf<u32>,
     /// The host's control words in device memory.
     pub words: Buf<u32>,
+    /// The last change of a control word that was taken over, for the host to see: one word per lane that takes it over.
+    pub acks: Buf<u32>,
+    /// One word per poller that has to be told of a change, where there are any; see [`notice`](super::notice).
+    pub notices: Option<Buf<u32>>,
 }
 
 /// The words of [`Mirror::flags`].
@@ -193,8 +197,12 @@ impl<'s> Kit<'s> {
             tails: d.buffer("tails", rings * STRIDE, Space::Host, Access::Read),
             route: d.global("route", rings * 2 * STRIDE),
         });
-        let mirror = (far.is_some() || layout.remote && !drain)
-            .then(|| Mirror { flags: d.global("flags", 2), words: d.global("mirror", control::OBSERVABLES) });
+        let mirror = (layout.keepers > 0).then(|| Mirror {
+            flags: d.global("flags", 2),
+            words: d.global("mirror", control::OBSERVABLES),
+            acks: d.buffer("acks", layout.keepers, Space::Host, Access::Write),
+            notices: (layout.pollers > 0).then(|| d.global("notices", layout.pollers * STRIDE)),
+        });
         // Windows of these may end in any order.
         let loose = batch.as_ref().or(far.as_ref().map(|far| &far.slots));
         let frontier = loose.map(|slots| Frontier {
@@ -294,6 +302,17 @@ impl<'s> Kit<'s> {
             None if self.drains() => f.load(self.host.at(at)),
             None => f.atomic_load(Order::Relaxed, Scope::System, self.host.at(at)),
         }
+    }
+
+    /// Whether pollers are told when a control word changes, so that they may read one together with a task.
+    pub fn notified(&self) -> bool {
+        self.layout.pollers > 0
+    }
+
+    /// The opcodes that a tenant may use without a window: none if it has a quota, which windows take credit from.
+    pub fn light_mask<'b>(&self, f: &'b Body<'b>, tenant: U32<'b>) -> U32<'b> {
+        let mask = self.host_word(f, tenant + control::MASKS);
+        f.select(self.host_word(f, tenant + control::QUOTAS).eq(0), mask, 0)
     }
 
     /// The slots of the stripe of a slot: a fence reaches no further back.

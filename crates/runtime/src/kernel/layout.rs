@@ -9,6 +9,7 @@ use pelton_ir::types::Type;
 use super::bed;
 pub use super::bed::Bed;
 use super::error::Refused;
+use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
 use super::tenant::{Region, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
@@ -79,6 +80,11 @@ pub struct Layout {
     pub ops: Vec<Opcode>,
     /// Whether the device has memory of its own, so that host memory is far from it.
     pub remote: bool,
+    /// Lanes that keep a copy of the host's control words for all groups, and tell the host when a change has been taken over; 0 where
+    /// groups read the host's words themselves.
+    pub keepers: u32,
+    /// Subgroups that have to be told of a change of the copy, because they read it together with a task and not after it.
+    pub pollers: u32,
     /// Whether the device can be woken from a `backoff`.
     pub wakes: bool,
     /// What the host binds, in the order of the module.
@@ -113,6 +119,8 @@ impl Layout {
             true => vec![bed::one((Placement::Far, workers, slots), 1, None)?],
             false => bed::all(spec, caps, placement, (workers, rings.len() as u32))?,
         };
+        let remote = caps.memory_bytes.is_some();
+        let (keepers, pollers) = if drain { (0, 0) } else { keepers(caps, &beds, lanes) };
         let window = window.min(beds.iter().map(Bed::slots).max().unwrap_or(1));
         let ops = ops(spec);
         addressed(
@@ -133,7 +141,9 @@ impl Layout {
             areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
             observables: observables(&spec.tenants),
             ops,
-            remote: caps.memory_bytes.is_some(),
+            remote,
+            keepers,
+            pollers,
             wakes: caps.wakes,
             buffers: Vec::new(),
         })
@@ -244,6 +254,29 @@ fn size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32
         limit("every how many windows the longest unserved level comes", every, 1, 1 << 16)?;
     }
     Ok((lanes, workers, workers + besides))
+}
+
+/// Lanes that keep the host's control words for all groups, and subgroups that have to be told of their changes.
+fn keepers(caps: &Caps, beds: &[Bed], lanes: u32) -> (u32, u32) {
+    let remote = caps.memory_bytes.is_some();
+    let far = beds.iter().any(|bed| bed.placement == Placement::Far);
+    let teams = if far { route::teams(caps, lanes) } else { None };
+    let pollers = match remote {
+        true => {
+            let watches =
+                beds.iter().filter(|bed| bed.placement == Placement::Near && lanes >= caps.subgroup);
+            watches.map(|bed| bed.groups).sum::<u32>() + teams.unwrap_or(0)
+        }
+        false => 0,
+    };
+    // The keeper is the router's last subgroup, its one lane that polls, or the first subgroup of a group of its own.
+    let lanes = match (far, teams) {
+        (true, Some(teams)) => lanes - teams * caps.subgroup,
+        (true, None) => 1,
+        (false, _) => lanes.min(caps.subgroup),
+    };
+    let keepers = if pollers > 0 { lanes } else { 1 };
+    if far || remote { (keepers, pollers) } else { (0, 0) }
 }
 
 fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {

@@ -50,7 +50,8 @@ pub(super) struct Found<'b> {
     /// The number of its slot.
     pub number: U32<'b>,
     pub tenant: U32<'b>,
-    pub mask: U32<'b>,
+    /// What light tasks of that tenant may do, if it was read together with the line; else it is read now that the line is there.
+    pub mask: Option<U32<'b>>,
     pub level: U32<'b>,
 }
 
@@ -90,14 +91,18 @@ impl Light {
         let whole = f.choose(fresh, || line::whole(f, &found.words), || f.lit(false));
         let attempt = || {
             kit.follow(f);
-            let task = f.lane();
-            let at = task * LINE;
-            for (k, word) in found.words.iter().enumerate() {
-                f.store(kit.source.words.at(at + k as u32), *word);
-            }
-            let op = f.cast::<u32>(found.words[0] >> 32);
-            let end = f.call(self.call, (task, at, op, found.tenant, found.mask));
-            f.choose(end.0.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, end))
+            let mask = found.mask.unwrap_or_else(|| kit.light_mask(f, found.tenant));
+            let permitted = || {
+                let task = f.lane();
+                let at = task * LINE;
+                for (k, word) in found.words.iter().enumerate() {
+                    f.store(kit.source.words.at(at + k as u32), *word);
+                }
+                let op = f.cast::<u32>(found.words[0] >> 32);
+                let end = f.call(self.call, (task, at, op, found.tenant, mask));
+                f.choose(end.0.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, end))
+            };
+            f.choose(mask.ne(0), permitted, || f.lit(took::HEAVY))
         };
         f.choose(whole, attempt, || f.lit(took::NOTHING))
     }

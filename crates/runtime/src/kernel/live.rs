@@ -4,6 +4,7 @@
 //! Where there are both, the first groups are those of the near rings. They run no tasks of far rings, so a task of a near
 //! ring never waits for a window of far ones.
 
+use pelton_device::Caps;
 use pelton_ir::builder::Builder;
 use pelton_ir::types::Need;
 
@@ -15,8 +16,9 @@ use super::light::Light;
 use super::near::Near;
 use super::window::Runner;
 
-/// Writes the kernel. `independent` says whether subgroups progress independently.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, table: &Table, independent: bool) {
+/// Writes the kernel.
+pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, table: &Table, caps: &Caps) {
+    let independent = caps.independent_subgroups;
     let far = kit.far.as_ref().zip(kit.mirror.as_ref());
     let polls = far.is_some() || kit.watches();
     if independent && polls {
@@ -31,7 +33,7 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, table: &Table, independent: 
     });
     let far = far.zip(loose.as_ref()).zip(light).map(|(((far, mirror), fences), light)| {
         let run = Runner { kit, slots: &far.slots, table, fences };
-        Crew::write(m, run, (far, mirror), light, independent)
+        Crew::write(m, run, (far, mirror), light, caps)
     });
     m.kernel("main", |f| {
         kit.arm(f);

@@ -26,6 +26,7 @@ mod light;
 mod line;
 mod live;
 mod near;
+mod notice;
 mod packed;
 mod print;
 mod route;

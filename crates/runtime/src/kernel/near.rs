@@ -1,7 +1,9 @@
 //! Near rings: every group polls a stripe of its own in each ring, so nobody claims anything.
 //!
 //! A line is taken when its generation is the one expected and its check holds; nothing is inferred from a neighbour. A line
-//! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it.
+//! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it. A group of one lane in the
+//! host's memory acquires word 0 of a line before it reads the rest, so there the order of memory says that the line is whole, and
+//! nothing is checked.
 //!
 //! Where host memory is far from the device, slots lie at the device, and one group more keeps the host's control words there.
 
@@ -13,7 +15,7 @@ use super::kit::{Kit, LINE, U32, U64, flag, state};
 use super::light::Light;
 use super::slots::Slots;
 use super::window::{Runner, Window};
-use super::{line, route, watch};
+use super::{line, notice, route, watch};
 use crate::protocol::control;
 
 /// The ring of a group that is to stop.
@@ -37,8 +39,8 @@ pub(super) mod news {
 #[derive(Clone, Copy)]
 pub(super) struct Near<'k> {
     run: Runner<'k>,
-    /// Whether the line at a word is whole.
-    check: Callee<u32, bool>,
+    /// Whether the line at a word is whole, where that is not known otherwise.
+    check: Option<Callee<u32, bool>>,
     /// The next ring.
     pick: Callee<(), u32>,
     /// Looks at all rings at once, where there are lanes for it: one of [`news`].
@@ -49,7 +51,8 @@ impl<'k> Near<'k> {
     /// Writes its functions. `independent` says whether subgroups progress independently.
     pub fn write(m: &mut Builder, run: Runner<'k>, light: Option<Light>, independent: bool) -> Self {
         let (kit, slots) = (run.kit, run.slots);
-        let check = check(m, slots);
+        let acquired = kit.source.live && !kit.layout.remote;
+        let check = (!acquired).then(|| check(m, slots));
         let ready = ready(m, run, check);
         let pick = claim::write(m, kit, slots, ready);
         let watch = light.filter(|_| kit.watches()).map(|light| watch::write(m, run, light, independent));
@@ -145,26 +148,28 @@ pub(super) fn stripe<'b>(f: &'b Body<'b>, slots: &Slots, ring: U32<'b>) -> U32<'
 fn take<'b>(
     f: &'b Body<'b>,
     run: Runner<'_>,
-    check: Callee<u32, bool>,
+    check: Option<Callee<u32, bool>>,
     ring: U32<'b>,
     first: U64<'b>,
 ) -> U32<'b> {
     let (kit, slots) = (run.kit, run.slots);
     let base = slots.base(stripe(f, slots, ring));
     let tenant = f.load(kit.rings.at(ring));
-    // One lane's reading for all: a tenant that is disabled meanwhile is disabled for the whole window.
-    let mask = f.group_broadcast(kit.host_word(f, tenant + control::MASKS), 0);
     let none = f.lit(0);
-    let window = Window { ring, level: claim::level(f, kit, ring), base, first, count: none, tenant, mask };
-    let count = match kit.source.live {
+    let level = claim::level(f, kit, ring);
+    let window = Window { ring, level, base, first, count: none, tenant, mask: none };
+    // One lane's reading for all: a change of the mask that comes meanwhile holds from the next window on.
+    let (count, mask) = match kit.source.live {
         true => in_place(f, run, check, window),
         false => copied(f, run, window),
     };
     let count = f.group_broadcast(count, 0).named("count");
+    let mask = f.group_broadcast(mask, 0).named("mask");
     f.when(count.ne(0), || {
-        let window = Window { count, ..window };
+        let window = Window { count, mask, ..window };
         // Before the lanes meet for the last time: the watch is to see it.
         f.when(f.lane().eq(0), || {
+            notice::leave(f, kit, f.group());
             f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
             f.store(kit.shared.suspect.at(ring), 0);
             claim::served(f, kit, slots, ring, window.level);
@@ -177,32 +182,47 @@ fn take<'b>(
     count
 }
 
-/// One lane runs what is ready as it goes, where it lies; how many tasks that were.
-fn in_place<'b>(f: &'b Body<'b>, run: Runner<'_>, check: Callee<u32, bool>, window: Window<'b>) -> U32<'b> {
+/// One lane runs what is ready as it goes, where it lies; how many tasks that were, and what their tenant may do.
+fn in_place<'b>(
+    f: &'b Body<'b>,
+    run: Runner<'_>,
+    check: Option<Callee<u32, bool>>,
+    window: Window<'b>,
+) -> (U32<'b>, U32<'b>) {
     let (kit, slots) = (run.kit, run.slots);
     run.clear(f);
+    let mask = kit.host_word(f, window.tenant + control::MASKS);
+    let window = Window { mask, ..window };
     let credit = Credit::new(f, kit, window.tenant);
-    let most = f.choose(window.mask.ne(0), || credit.take(f, kit, f.lit(self::window(run))), || f.lit(0));
+    let most = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(self::window(run))), || f.lit(0));
     let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot(f, position)) * LINE;
         // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
         let word = f.atomic_load(Order::Acquire, Scope::System, slots.words.at(at));
         let fresh = f.cast::<u32>(word).eq(slots.ready(f, position));
-        let whole = f.choose(fresh, || f.call(check, at), || f.lit(false));
+        let whole = check.map_or(fresh, |check| f.choose(fresh, || f.call(check, at), || f.lit(false)));
         f.when(!whole, || look.leave(count));
+        // A task that was submitted after a change of these words does not begin under the old ones.
+        let same = kit.host_word(f, window.tenant + control::MASKS).eq(mask) & credit.holds(f, kit);
+        f.when(!same, || look.leave(count));
         run.one(f, window, task);
         task + 1
     });
     credit.give(f, kit, most - count);
-    doubt(f, kit, window.ring, count, most);
-    count
+    if check.is_some() {
+        doubt(f, kit, window.ring, count, most);
+    }
+    (count, mask)
 }
 
-/// All lanes copy what is ready; how many tasks of it may be run.
-fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> U32<'b> {
+/// All lanes copy what is ready; how many tasks of it may be run, and what their tenant may do.
+fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>, U32<'b>) {
     let (kit, slots) = (run.kit, run.slots);
     let limit = kit.shared.state.at(state::LIMIT);
+    let mask = || kit.host_word(f, window.tenant + control::MASKS);
+    // A group that is told of changes may read the mask while the lines are on their way; any other must have the lines first.
+    let early = kit.notified().then(mask);
     f.count((f.lane(), f.lit(self::window(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot(f, position)) * LINE;
@@ -213,14 +233,16 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> U32<'b> {
     });
     f.barrier();
     f.choose(
-        f.lane().eq(0) & window.mask.ne(0),
+        f.lane().eq(0),
         || {
             run.clear(f);
+            let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
+            let wanted = f.select(mask.eq(0), 0, ready);
             doubt(f, kit, window.ring, ready, f.lit(1));
-            Credit::new(f, kit, window.tenant).take(f, kit, ready)
+            (Credit::new(f, kit, window.tenant).take(f, kit, wanted), mask)
         },
-        || f.lit(0),
+        || (f.lit(0), f.lit(0)),
     )
 }
 
@@ -231,24 +253,28 @@ fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most
 }
 
 /// Whether a ring has something for this group. A head that has failed its check must hold it now.
-fn ready(m: &mut Builder, run: Runner<'_>, check: Callee<u32, bool>) -> Callee<u32, bool> {
+fn ready(m: &mut Builder, run: Runner<'_>, check: Option<Callee<u32, bool>>) -> Callee<u32, bool> {
     let (kit, slots) = (run.kit, run.slots);
     m.function(slots.name("ready"), |f, ring| {
         let head = f.load(kit.shared.heads.at(ring));
         let at = (slots.base(stripe(f, slots, ring)) + slots.slot(f, head)) * LINE;
         let word = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
         let fresh = f.cast::<u32>(word).eq(slots.ready(f, head));
+        let believed = |check| {
+            let suspect = kit.shared.suspect.at(ring);
+            let before = f.load(suspect);
+            let whole = f.choose(before.eq(0), || f.lit(true), || f.call(check, at));
+            f.when(before.eq(1) & !whole, || {
+                kit.count(f, f.lit(control::CHECKS), f.lit(1));
+                f.store(suspect, 2);
+            });
+            whole
+        };
         f.choose(
             fresh,
             || {
-                let suspect = kit.shared.suspect.at(ring);
-                let before = f.load(suspect);
-                let whole = f.choose(before.eq(0), || f.lit(true), || f.call(check, at));
-                f.when(before.eq(1) & !whole, || {
-                    kit.count(f, f.lit(control::CHECKS), f.lit(1));
-                    f.store(suspect, 2);
-                });
-                whole & claim::open(f, kit, f.load(kit.rings.at(ring)))
+                let open = claim::open(f, kit, f.load(kit.rings.at(ring)));
+                check.map_or(open, |check| believed(check) & open)
             },
             || f.lit(false),
         )

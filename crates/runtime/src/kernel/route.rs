@@ -1,13 +1,14 @@
 //! The router of far rings: tails, tasks that wait alone, control words, stop.
 //!
 //! Where subgroups progress independently, a team of eight lanes has a ring of its own, spread over all subgroups but the last,
-//! which is the *clerk*: it keeps the host's control words in device memory and watches for the stop. Elsewhere one lane does it
-//! all in turn.
+//! which is the *clerk*: it keeps the host's control words in device memory (see [`notice`]) and watches for the stop. Elsewhere one
+//! lane does it all in turn.
 //!
 //! The line at the head of a ring and its tail are read in one go. If the tail has moved, and only by a few, and everything before has
 //! ended, the lane that acquired the tail runs the task itself if it is light: the line was read before the tail, so its check
 //! decides whether it is the one expected. Otherwise that lane moves the tail into device memory, for the groups.
 
+use pelton_device::Caps;
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
@@ -15,33 +16,36 @@ use super::claim;
 use super::far::{claimed, tail};
 use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
 use super::light::{FEW, Found, Light, doubt, took};
-use super::line;
 use super::window::Runner;
+use super::{line, notice};
 use crate::protocol::control;
 
-/// How many times one lane looks at the rings before it looks at the control words again.
-const ROUNDS: u32 = 64;
-/// How long the clerk rests: control words may come later than tasks.
-const REST_NS: u32 = 2 * claim::REST_NS;
+/// How long the clerk rests between two looks at the host's words.
+const REST_NS: u32 = claim::REST_NS;
 
 /// Lanes that look at one ring together: four take the line, the first takes the tail and does the rest.
 const TEAM: u32 = 8;
 
-/// Writes the router. `subgroups` is how many the group has, if they progress independently.
+/// How many subgroups of a router of so many lanes poll rings in teams; none where one lane looks at all of them.
+pub(super) fn teams(caps: &Caps, lanes: u32) -> Option<u32> {
+    let pollers = lanes.div_ceil(caps.subgroup) - 1;
+    (caps.independent_subgroups && pollers > 0 && caps.subgroup.is_multiple_of(TEAM)).then_some(pollers)
+}
+
+/// Writes the router. `pollers` is how many of its subgroups poll rings in teams, if they do.
 pub(super) fn write(
     m: &mut Builder,
     run: Runner<'_>,
     (far, mirror): (&Far, &Mirror),
     light: Light,
-    subgroups: Option<u32>,
+    pollers: Option<u32>,
 ) -> Callee<(), ()> {
     let kit = run.kit;
     let visit = Visit { run, far, mirror, light };
     m.function("route", |f, ()| {
         claim::begin(f, kit, |ring| run.slots.start(ring));
-        match subgroups {
-            Some(all) if all > 1 && kit.layout.subgroup.is_multiple_of(TEAM) => {
-                let pollers = all - 1;
+        match pollers {
+            Some(pollers) => {
                 let teams = kit.layout.subgroup / TEAM;
                 f.choose(
                     f.subgroup().eq(pollers),
@@ -52,20 +56,22 @@ pub(super) fn write(
                     },
                 );
             }
-            _ => f.when(f.lane().eq(0), || visit.rounds(f, (f.lit(0), 1), false)),
+            None => f.when(f.lane().eq(0), || visit.rounds(f, (f.lit(0), 1), false)),
         }
     })
 }
 
 /// Keeps the control words, and watches for the stop.
 pub(super) fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
-    f.forever::<(), ()>((), |rounds, ()| {
-        // The subgroup may be the group's only one, and partial.
-        copy(f, kit, mirror, (f.sublane(), f.min(f.subgroup_size(), f.lanes())));
+    let lanes = kit.layout.keepers;
+    f.forever::<_, ()>(f.lit(0), |rounds, last| {
+        let keep = || notice::keep(f, kit, mirror, (f.sublane(), lanes), last);
+        let last = f.choose(f.sublane().lt(lanes), keep, || last);
         // The lanes meet here, so that all go on wherever they run.
         let over = f.any(stop(f, kit, mirror));
         f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
+        last
     });
 }
 
@@ -75,14 +81,6 @@ fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) -> Val<'b, bool> {
     let asked = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN)).ne(0);
     f.when(asked, || f.atomic_store(Order::Release, Scope::Device, mirror.flags.at(flag::HALT), 1));
     asked
-}
-
-/// Copies the host's control words.
-fn copy<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror, (first, step): (U32<'b>, U32<'b>)) {
-    f.count((first, f.lit(control::OBSERVABLES), step), (), |_, word, ()| {
-        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(word));
-        f.atomic_store(Order::Relaxed, Scope::Device, mirror.words.at(word), value);
-    });
 }
 
 /// How rings are looked at.
@@ -99,20 +97,28 @@ impl Visit<'_> {
     fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
         let (kit, mirror) = (self.run.kit, self.mirror);
         let rings = kit.layout.rings.len() as u32;
-        f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (round, idle)| {
+        f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (last, idle)| {
             // On its way while the rings are looked at.
             let halt = f.atomic_load(Order::Relaxed, Scope::Device, mirror.flags.at(flag::HALT));
-            if !team {
-                f.when((round % ROUNDS).eq(0), || copy(f, kit, mirror, (f.lit(0), f.lit(1))));
-                f.when(stop(f, kit, mirror), || rounds.leave(()));
-            }
+            let last = match team {
+                true => last,
+                false => {
+                    let last = notice::keep(f, kit, mirror, (f.lit(0), 1), last);
+                    f.when(stop(f, kit, mirror), || rounds.leave(()));
+                    last
+                }
+            };
             let moved = match team {
                 true => {
+                    let poller = self.poller(f);
+                    let notice = notice::word(f, kit, poller);
                     // All teams of a subgroup go through as many turns: they read lines together.
                     let turns = rings.div_ceil(step);
-                    f.count((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
+                    let moved = f.count((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
                         moved | self.together(f, first + turn * step)
-                    })
+                    });
+                    notice::heed(f, kit, poller, notice);
+                    moved
                 }
                 false => f.count((first, f.lit(rings), f.lit(step)), f.lit(false), |_, ring, moved| {
                     moved | self.alone(f, ring)
@@ -122,8 +128,14 @@ impl Visit<'_> {
             f.when(over, || rounds.leave(()));
             let idle = f.select(moved, 0, idle + 1);
             f.when(!moved, || claim::rest(f, kit, idle));
-            (round + 1, idle)
+            (last, idle)
         });
+    }
+
+    /// The number of this subgroup among those that are told of changed control words: near groups come first.
+    fn poller<'b>(self, f: &'b Body<'b>) -> U32<'b> {
+        let near = self.run.kit.near.as_ref().map_or(0, |slots| slots.bed.groups);
+        f.subgroup() + near
     }
 
     /// One lane looks at a ring.
@@ -174,8 +186,7 @@ impl Visit<'_> {
             head,
             number: slots.base(ring) + slots.slot(f, head),
             tenant,
-            mask: kit.host_word(f, tenant + control::MASKS),
-            quota: kit.host_word(f, tenant + control::QUOTAS),
+            mask: kit.notified().then(|| kit.light_mask(f, tenant)),
             quiet: claims.eq(head) & self.run.fences.quiet(f, ring, head),
         }
     }
@@ -188,10 +199,10 @@ impl Visit<'_> {
     /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
     fn moved<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize], end: U64<'b>) {
         let (kit, far) = (self.run.kit, self.far);
-        let Ring { ring, head, number, tenant, mask, quota, quiet } = at;
+        let Ring { ring, head, number, tenant, mask, quiet } = at;
         let few = (end - head).le(FEW) & f.lane().lt(kit.layout.window);
         let took = f.choose(
-            few & quiet & mask.ne(0) & quota.eq(0),
+            few & quiet,
             || {
                 let level = claim::level(f, kit, ring);
                 self.light.attempt(f, self.run, Found { words, position: head, number, tenant, mask, level })
@@ -223,8 +234,8 @@ struct Ring<'b> {
     /// The number of the head's slot.
     number: U32<'b>,
     tenant: U32<'b>,
-    mask: U32<'b>,
-    quota: U32<'b>,
+    /// What light tasks of that tenant may do, where it is read together with the line.
+    mask: Option<U32<'b>>,
     /// Whether everything before the head has ended, and no group has anything to do with it.
     quiet: Val<'b, bool>,
 }

@@ -50,7 +50,7 @@ pub struct Tenant {
     pub producers: u32,
     /// What it may do: bit i allows opcode i, bit 31 all from 31 on. 0 disables it.
     pub mask: u32,
-    /// How many tasks it may run before it needs new credit; 0 is no limit.
+    /// How many tasks it may begin before it needs more credit, at most [`Tenant::MAX_QUOTA`]; 0 is no limit.
     pub quota: u32,
     /// How many observables it has.
     pub observables: u32,
@@ -61,6 +61,8 @@ pub struct Tenant {
 impl Tenant {
     /// Tenants are numbered below this.
     pub const MOST: u32 = 29;
+    /// The most tasks that a tenant may have credit for at once.
+    pub const MAX_QUOTA: u32 = (1 << 30) - 1;
 
     /// A tenant with one producer that may do everything.
     pub fn new(id: TenantId) -> Self {
@@ -92,10 +94,10 @@ impl Tenant {
 
     /// Allows these opcodes and no others. All from 31 on are allowed or not together.
     pub fn allow(self, ops: &[Opcode]) -> Self {
-        self.mask(ops.iter().fold(0, |mask, op| mask | op.bit()))
+        self.mask(Opcode::mask(ops))
     }
 
-    /// Sets how many tasks it may run before it needs new credit.
+    /// Sets how many tasks it may begin before it needs more credit, at most [`Tenant::MAX_QUOTA`]; 0 is no limit.
     pub fn quota(self, quota: u32) -> Self {
         Tenant { quota, ..self }
     }

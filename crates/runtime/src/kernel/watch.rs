@@ -9,74 +9,111 @@
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{LINE, U32};
+use super::kit::{LINE, U32, U64};
 use super::light::{FEW, Found, Light, doubt, took};
 use super::near::{halted, news, stripe};
 use super::window::Runner;
-use super::{claim, line};
-use crate::protocol::control;
+use super::{claim, line, notice};
 
 /// Writes the watch, which gives one of [`news`]. A subgroup calls it together. `independent` says whether it may go on by itself.
 pub(super) fn write(m: &mut Builder, run: Runner<'_>, light: Light, independent: bool) -> Callee<(), u32> {
-    m.function("watch", |f, ()| match independent {
-        true => f.forever(f.lit(0), |rounds, idle| {
-            let found = round(f, run, light);
-            f.when(found.ge(news::SOME), || rounds.leave(found));
-            let idle = f.select(found.eq(news::RAN), 0, idle + 1);
-            f.when(idle.gt(claim::KEEN), || claim::rest(f, run.kit, idle));
-            idle
-        }),
-        false => round(f, run, light),
+    m.function("watch", |f, ()| {
+        f.when(f.sublane().eq(0), || notice::come_back(f, run.kit, f.group()));
+        match independent {
+            true => f.forever(f.lit(0), |rounds, idle| {
+                let found = round(f, run, light);
+                f.when(found.ge(news::SOME), || rounds.leave(found));
+                let idle = f.select(found.eq(news::RAN), 0, idle + 1);
+                f.when(idle.gt(claim::KEEN), || claim::rest(f, run.kit, idle));
+                idle
+            }),
+            false => round(f, run, light),
+        }
     })
 }
 
 /// Looks at every ring once: one of [`news`].
 fn round<'b>(f: &'b Body<'b>, run: Runner<'_>, light: Light) -> U32<'b> {
-    let (rings, subgroup) = (run.kit.layout.rings.len() as u32, run.kit.layout.subgroup);
-    // On its way while the rings are looked at.
-    let halt = halted(f, run.kit, Order::Relaxed);
+    let kit = run.kit;
+    let (rings, subgroup) = (kit.layout.rings.len() as u32, kit.layout.subgroup);
+    // On their way while the rings are looked at.
+    let halt = halted(f, kit, Order::Relaxed);
+    let notice = notice::word(f, kit, f.group());
     let turns = rings.div_ceil(subgroup);
     let found = f.count((0u32, turns, 1u32), f.lit(news::NONE), |_, turn, found| {
         let ring = f.sublane() + turn * subgroup;
-        let took = f.choose(ring.lt(rings), || look(f, run, light, ring), || f.lit(took::NOTHING));
+        let there = ring.lt(rings);
+        let nothing = || f.lit(took::NOTHING);
+        let took = match notice {
+            // Everything is on its way before the lanes meet to hear whether any of it may be used.
+            Some(notice) => {
+                let head = Head::read(f, run, f.select(there, ring, 0));
+                let may = there & !notice::changed(f, notice);
+                f.choose(may, || head.take(f, run, light), nothing)
+            }
+            None => f.choose(there, || Head::read(f, run, ring).take(f, run, light), nothing),
+        };
         let some = f.select(f.any(took.eq(took::HEAVY)), news::SOME, news::NONE);
         let ran = f.select(f.any(took.eq(took::IT)), news::RAN, news::NONE);
         f.max(found, f.max(some, ran))
     });
+    notice::heed(f, kit, f.group(), notice);
     f.select(f.any(halt.ne(0)), news::HALT, found)
 }
 
-/// Looks at a ring: one of [`took`].
-fn look<'b>(f: &'b Body<'b>, run: Runner<'_>, light: Light, ring: U32<'b>) -> U32<'b> {
-    let (kit, slots) = (run.kit, run.slots);
-    let head = f.load(kit.shared.heads.at(ring));
-    let tenant = f.load(kit.shared.owners.at(ring));
-    let base = slots.base(stripe(f, slots, ring));
-    let number = base + slots.slot(f, head);
-    let further = head + (FEW - 1).min(u64::from(slots.bed.slots()) - 1);
-    // All on its way at once.
-    let mask = kit.host_word(f, tenant + control::MASKS);
-    let quota = kit.host_word(f, tenant + control::QUOTAS);
-    let later =
-        f.atomic_load(Order::Relaxed, Scope::System, slots.words.at((base + slots.slot(f, further)) * LINE));
-    let words = line::read(f, slots.words, number * LINE);
-    let fresh = f.cast::<u32>(words[0]).eq(slots.ready(f, head));
-    let alone = f.cast::<u32>(later).ne(slots.ready(f, further)) & f.lane().lt(kit.layout.window);
-    let taken = || {
-        let took = f.choose(
-            alone & mask.ne(0) & quota.eq(0),
-            || {
-                let level = claim::level(f, kit, ring);
-                light.attempt(f, run, Found { words, position: head, number, tenant, mask, level })
-            },
-            || f.lit(took::HEAVY),
-        );
-        f.when(took.eq(took::IT), || {
-            f.store(kit.shared.heads.at(ring), head + 1u64);
-            f.store(kit.shared.suspect.at(ring), 0);
-        });
-        f.when(took.eq(took::NOTHING), || doubt(f, kit, ring));
-        took
-    };
-    f.choose(fresh, taken, || f.lit(took::NOTHING))
+/// The head of a ring, as a lane has read it.
+struct Head<'b> {
+    ring: U32<'b>,
+    /// The position of the ring's next task.
+    position: U64<'b>,
+    /// The number of its slot.
+    number: U32<'b>,
+    tenant: U32<'b>,
+    /// What light tasks of that tenant may do, where it is read together with the line.
+    mask: Option<U32<'b>>,
+    words: [U64<'b>; LINE as usize],
+    /// Word 0 of a line some places on, and the position that it is for.
+    later: (U64<'b>, U64<'b>),
+}
+
+impl<'b> Head<'b> {
+    /// Reads it: all on its way at once.
+    fn read(f: &'b Body<'b>, run: Runner<'_>, ring: U32<'b>) -> Self {
+        let (kit, slots) = (run.kit, run.slots);
+        let position = f.load(kit.shared.heads.at(ring));
+        let tenant = f.load(kit.shared.owners.at(ring));
+        let base = slots.base(stripe(f, slots, ring));
+        let number = base + slots.slot(f, position);
+        let further = position + (FEW - 1).min(u64::from(slots.bed.slots()) - 1);
+        let mask = kit.notified().then(|| kit.light_mask(f, tenant));
+        let at = (base + slots.slot(f, further)) * LINE;
+        let later = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
+        let words = line::read(f, slots.words, number * LINE);
+        Head { ring, position, number, tenant, mask, words, later: (later, further) }
+    }
+
+    /// Runs its task if that waits alone and is light: one of [`took`].
+    fn take(self, f: &'b Body<'b>, run: Runner<'_>, light: Light) -> U32<'b> {
+        let (kit, slots) = (run.kit, run.slots);
+        let Head { ring, position, number, tenant, mask, words, later: (later, further) } = self;
+        let fresh = f.cast::<u32>(words[0]).eq(slots.ready(f, position));
+        let alone = f.cast::<u32>(later).ne(slots.ready(f, further)) & f.lane().lt(kit.layout.window);
+        let taken = || {
+            let took = f.choose(
+                alone,
+                || {
+                    let level = claim::level(f, kit, ring);
+                    light.attempt(f, run, Found { words, position, number, tenant, mask, level })
+                },
+                || f.lit(took::HEAVY),
+            );
+            f.when(took.eq(took::IT), || {
+                f.store(kit.shared.heads.at(ring), position + 1u64);
+                f.store(kit.shared.suspect.at(ring), 0);
+            });
+            f.when(took.eq(took::NOTHING), || doubt(f, kit, ring));
+            took
+        };
+        f.choose(fresh, taken, || f.lit(took::NOTHING))
+    }
 }

@@ -58,8 +58,8 @@ control! {
     DONE_COUNT  done_count    1       Device "Tasks that have ended.";
     TENANT_BASE tenant_base   2       Host   "The number of the first mask: 3.";
     MASKS       masks         3 [29]  Host   "By tenant, which opcodes it may use: bit i allows opcode i up to 30, bit 31 all others. 0 disables the tenant, and its rings are not read.";
-    QUOTAS      quotas       32 [32]  Host   "By tenant, its credit in tasks: more are taken while claims − quota < 0, wrapping. 0 is no limit.";
-    CLAIMS      claims       64 [32]  Device "By tenant, tasks taken.";
+    QUOTAS      quotas       32 [32]  Host   "By tenant, up to how many tasks may be charged to it. Tasks are taken while (quota − claims) modulo 2^31, as a signed number of 31 bits, is above 0. 0 is no limit; in a live session bit 31 is set otherwise, so that a limit may go through 0.";
+    CLAIMS      claims       64 [32]  Device "By tenant, tasks taken; those that a quota decides on are tasks that were taken while there was one.";
     METRICS     metrics      96 [32]  Device "By opcode 0-31, tasks run.";
     EPOCH       epoch       128       Device "Fences passed.";
     PARTITIONS  partitions  129 [6]   Host   "In a drained batch: the first slot of each priority's part of the ring, and the end of the last.";
@@ -69,6 +69,7 @@ control! {
     LOG_READ    log_read    142       Host   "Debug records that the host has read.";
     LOG_LOST    log_lost    143       Device "Debug records that found no room.";
     CHECKS      checks      144       Device "Lines whose check failed.";
+    CHANGED     changed     145       Host   "In a live session: the control word that the host changed last in bits 0-7, and the number of changes so far, modulo 2^24, above. Where one group keeps the control words for the others, it takes over that word and then repeats this one in `acks`.";
     OBSERVABLES observables 160 [OPEN] Device "What tasks show the host: each tenant has its own range, and an index is relative to it and checked.";
 }
 

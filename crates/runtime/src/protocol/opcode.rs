@@ -102,6 +102,11 @@ impl Opcode {
     pub const fn bit(self) -> u32 {
         1 << if self.0 < 31 { self.0 } else { 31 }
     }
+
+    /// The mask of a tenant that may use these opcodes and no others, but for those that share bit 31.
+    pub fn mask(ops: &[Opcode]) -> u32 {
+        ops.iter().fold(0, |mask, op| mask | op.bit())
+    }
 }
 
 /// By name if it is built in, else its number.

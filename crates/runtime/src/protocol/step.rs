@@ -44,6 +44,12 @@ pub const KEPT: u16 = 512;
 /// Only where that group does nothing else: there is no router.
 pub const CLERK: u16 = 1024;
 
+/// Only where pollers are told of changed control words: on a device with memory of its own, the watches of near groups and the
+/// subgroups of a router that polls in teams.
+pub const TOLD: u16 = 2048;
+/// Only where the keeper of the control words tells pollers of a change.
+pub const TELLS: u16 = 4096;
+
 const KINDS: u16 = NEAR | FAR | DRAIN;
 const LIVE: u16 = NEAR | FAR;
 
@@ -134,6 +140,9 @@ steps! {
     "clear"    Host   AtomicStore "taken"   Relaxed System (LIVE) "";
     "read"     Host   AtomicLoad  "slots"   Relaxed System (LIVE) "";
     "cancel"   Host   AtomicStore "slots"   Release System (LIVE) "Words 0-1 with the opcode CANCEL, after the new check.";
+    "set"      Host   AtomicStore "host"    Relaxed System (LIVE) "";
+    "change"   Host   AtomicStore "host" [control::CHANGED] Release System (LIVE) "CHANGED, after the word that it names.";
+    "heard"    Host   AtomicLoad  "acks"    Acquire System (LIVE) "The keeper's answer: whatever is submitted from here on meets the change.";
     "stop"     Host   AtomicStore "host" [control::SHUTDOWN] Release System (LIVE) "SHUTDOWN, after whatever the host did before.";
     "end"      Host   AtomicCas   "state"   Release System (LIVE) "The session has ended, after the kernel's last record.";
     "ended"    Host   AtomicLoad  "state"   Acquire System (LIVE) "A task without a record never will have one.";
@@ -142,6 +151,8 @@ steps! {
     "hear"     Router AtomicLoad  "flags"   Relaxed Device (LIVE) "";
     "mirror"   Router AtomicLoad  "host"    Relaxed System (LIVE) "";
     "mirror"   Router AtomicStore "mirror"  Relaxed Device (LIVE) "";
+    "notice"   Group  AtomicLoad  "notices" Relaxed Device (LIVE) "";
+    "back"     Group  AtomicAnd   "notices" Relaxed Device (NEAR) "";
     "open"     Group  AtomicLoad  "mirror"  Relaxed Device (LIVE) "";
     "look"     Group  AtomicLoad  "slots"   Relaxed System (LIVE) "";
     "line"     Group  LoadWide    "slots"   Relaxed System (KINDS) "";
@@ -167,6 +178,14 @@ steps! {
     "report"   Group  AtomicStore "report"  Relaxed System (DRAIN) "";
     "tag"      Group  AtomicStore "observables" Relaxed System (KINDS) "";
 
+    "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (FAR) "CHANGED: the word that it names is seen.";
+    "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (NEAR | CLERK) "The same, by the group that keeps the control words.";
+    "tell"     Router AtomicOr    "notices" Release Device (FAR | TELLS) "Tells a poller of a change, after the copy was changed.";
+    "tell"     Router AtomicOr    "notices" Release Device (NEAR | CLERK | TELLS) "The same, by the group that keeps the control words.";
+    "told"     Router AtomicLoad  "notices" Acquire Device (FAR | TELLS) "A poller knows, or is away: it uses nothing that it read of the copy before.";
+    "told"     Router AtomicLoad  "notices" Acquire Device (NEAR | CLERK | TELLS) "The same, by the group that keeps the control words.";
+    "answer"   Router AtomicStore "acks"    Release System (FAR)  "The change has been taken over, after the copy was changed and all pollers know.";
+    "answer"   Router AtomicStore "acks"    Release System (NEAR | CLERK) "The same, by the group that keeps the control words.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "SHUTDOWN: what the host did before is seen.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | CLERK) "The same, by the group that keeps the control words.";
     "halt"     Router AtomicStore "flags" [HALT] Release Device (FAR) "Tells the groups, after the host told the router.";
@@ -179,11 +198,16 @@ steps! {
     "pass"     Router Fence       ""        AcqRel  Device (FAR | FENCES) "Between the router's look at the frontier and its moving it.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail past a task that the router ran, after the claim.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "The tail in device memory, by the lane that acquired it.";
+    "heed"     Router Fence       ""        Acquire Device (FAR | TOLD) "After a poller found that it was told: the copy is seen as it is now.";
+    "heed"     Group  Fence       ""        Acquire Device (NEAR | TOLD) "The same for the watch of a near group.";
+    "know"     Router AtomicAnd   "notices" Release Device (FAR | TOLD) "A poller of the router knows of the change, after its last use of what it had read.";
+    "know"     Group  AtomicAnd   "notices" Release Device (NEAR | TOLD) "The same for the watch of a near group.";
     "stopped"  Group  AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | OWN) "SHUTDOWN: no new windows, and what the host did before is seen.";
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (FAR) "No new windows; what the host did before is seen.";
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | KEPT) "The same.";
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Words 0-1 of a line: the rest, and what the task points to, is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "After a line that was read at once and is whole: what the task points to is seen.";
+    "away"     Group  AtomicOr    "notices" Release Device (NEAR | TOLD) "A near group runs a window, after it has read the lines.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "The tail in device memory: the lines before it are seen. It may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "The frontier: the marks below it were read, and may be written again a lap later.";
     "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence a window, between what its tasks did and their records.";

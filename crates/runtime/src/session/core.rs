@@ -8,6 +8,7 @@ use atomic_waker::AtomicWaker;
 use pelton_device::event::Event;
 use pelton_device::{Memory, Run, View32, View64};
 
+use super::rights::Changes;
 use crate::error::TaskError;
 use crate::kernel::{Layout, Spec, Telemetry};
 use crate::protocol::record::End;
@@ -88,6 +89,7 @@ pub(crate) struct Core {
     /// The host's control words.
     pub host: View32,
     pub run: Box<dyn Run>,
+    pub changes: Mutex<Changes>,
     state: AtomicU32,
     /// Producers that nobody uses.
     pub idle: Mutex<Vec<u32>>,
@@ -114,6 +116,7 @@ impl Core {
         Core {
             idle: Mutex::new((0..layout.producers).rev().collect()),
             printer: Printer::new(&spec.formats),
+            changes: Changes::new(&spec.tenants),
             spec,
             layout,
             stripes,

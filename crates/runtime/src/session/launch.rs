@@ -8,6 +8,7 @@ use pelton_device::{Device, Kernel, Launch, Memory, Placement, View64};
 use pelton_ir::module::Module;
 
 use super::core::{Core, Memories, Stripe};
+use super::rights::quota_word;
 use crate::error::Error;
 use crate::kernel::{Assembled, Geometry, Layout, Lifetime, Refused, STRIDE, Spec, Tenant, assemble};
 use crate::protocol::control;
@@ -85,9 +86,11 @@ pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, start: u64
     host[control::TENANT_BASE as usize] = control::MASKS;
     for tenant in &spec.tenants {
         host[(control::MASKS + tenant.id) as usize] = tenant.mask;
-        host[(control::QUOTAS + tenant.id) as usize] = tenant.quota;
+        let quota = if tenant.quota == 0 { None } else { Some(tenant.quota.into()) };
+        host[(control::QUOTAS + tenant.id) as usize] = quota_word(quota);
     }
     put32("host", &host)?;
+    put32("mirror", &host)?;
     put32("rings", &layout.rings.iter().map(|ring| ring.tenant).collect::<Vec<_>>())?;
     put32("regions", &pieces(layout))?;
     put64("start", &vec![start; layout.all() as usize])?;

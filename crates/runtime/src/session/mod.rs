@@ -13,6 +13,7 @@ mod inject;
 mod launch;
 mod producer;
 mod reaper;
+mod rights;
 mod ticket;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use self::core::State;
 pub(crate) use self::core::{Core, Memories, Stripe, outcome};
 pub(crate) use self::launch::{bind, fill, memories};
 pub(crate) use self::producer::submittable;
+pub(crate) use self::rights::quota_word;
 use crate::deadline::{Deadline, Pause};
 use crate::error::Error;
 use crate::kernel::layout::Layout;
@@ -124,7 +126,7 @@ impl Session {
         let mut at = self.core.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (lines, end) = telemetry::read(&self.core.printer, &self.core.memories, *at)?;
         *at = end;
-        self.core.host[control::LOG_READ as usize].store(end, Ordering::Release);
+        self.core.log_read(end)?;
         Ok(lines)
     }
 
@@ -143,25 +145,6 @@ impl Session {
             Some(at) => Ok(Producer::new(self.core.clone(), idle.remove(at))),
             None => Err(Error::Producers { tenant, count }),
         }
-    }
-
-    /// Sets what a tenant may do: bit i allows opcode i, bit 31 all from 31 on; 0 disables it.
-    pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
-        self.set(tenant, control::MASKS, mask)
-    }
-
-    /// Sets after how many tasks in all a tenant needs new credit; 0 is no limit.
-    pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
-        self.set(tenant, control::QUOTAS, quota)
-    }
-
-    fn set(&self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {
-        if !self.core.spec.tenants.iter().any(|t| t.id == tenant) {
-            return Err(Error::Tenant(tenant));
-        }
-        self.core.host[(table + tenant) as usize].store(value, Ordering::Release);
-        self.core.run.wake();
-        Ok(())
     }
 
     /// Waits until all that was published before has ended.

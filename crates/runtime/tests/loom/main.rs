@@ -10,6 +10,7 @@ mod fence;
 mod future;
 mod near;
 mod plan;
+mod rights;
 mod stop;
 
 use pelton::protocol::step::TABLE;
@@ -25,6 +26,9 @@ fn every_order_is_needed() {
         near::LIGHT,
         far::ROUTE,
         fence::PASS,
+        rights::FAR,
+        rights::POLLER,
+        rights::AWAY_STEPS,
         stop::ENDS,
         stop::STOPS,
         fence::FOLLOW,

@@ -5,6 +5,7 @@
 #[macro_use]
 mod common;
 
+mod apart;
 mod counts;
 mod ends;
 mod fences;
@@ -12,6 +13,7 @@ mod futures;
 mod packed;
 mod pressure;
 mod prints;
+mod rights;
 mod tenants;
 mod torn;
 mod turns;
@@ -29,11 +31,11 @@ fn main() -> ExitCode {
         };
     }
     let themes =
-        themes![counts, ends, fences, futures, packed, pressure, prints, tenants, torn, turns, wide,];
+        themes![counts, ends, fences, futures, packed, pressure, prints, rights, tenants, torn, turns, wide,];
     let mut all = Vec::new();
-    for name in ["cpu", "reference", "cuda"] {
+    for name in ["cpu", "reference", "apart", "cuda"] {
         // One device for all its tests, so that a kernel is compiled once.
-        let device = open(name).ok();
+        let device = if name == "apart" { Some(apart::open()) } else { open(name).ok() };
         for (theme, tests) in themes {
             all.extend(tests.iter().map(|test| common::trial(theme, *test, name, device.clone())));
         }

@@ -2,7 +2,7 @@
 //!
 //! A line that may be read before it is known to be whole is checked: in a near ring, and by the router of far rings where a task
 //! waits alone. What the groups of far rings read lies behind a tail that was acquired, is whole by the rules of memory, and is not
-//! checked.
+//! checked. Nor is what a group of one lane reads in the host's memory, after it has acquired word 0 of the line.
 
 use pelton::Producer;
 use pelton::device::Placement;
@@ -17,7 +17,11 @@ const OTHER: u32 = 4;
 
 /// Catches a group that believes word 0 without the check, or a check that leaves a bit out.
 fn a_line_with_one_wrong_bit_is_never_run(on: &On) {
-    for shape in shapes(on, SOME) {
+    // A line that is acquired word by word cannot be torn.
+    let acquired = |shape: &Shape| {
+        shape.placement == Placement::Near && shape.lanes == 1 && on.caps().memory_bytes.is_none()
+    };
+    for shape in shapes(on, SOME).filter(|shape| !acquired(shape)) {
         // One group, or the router, looks at both rings in turn.
         let session = launch(on, &shape.spec(16, 1).producers(2));
         let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
