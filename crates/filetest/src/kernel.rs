@@ -8,7 +8,7 @@
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
-    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, Step, TELLS, TOLD, WATCH,
+    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, Step, TELLS, TOLD, WATCH,
 };
 use pelton_device::{Caps, Placement, open};
 use pelton_ir::arena::Region;
@@ -168,7 +168,7 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
             }
             "remote" => {
                 caps.memory_bytes = Some(1 << 30);
-                (spec, shape & !LOCAL)
+                (spec, shape & !LOCAL | REMOTE)
             }
             word => {
                 let words = [

@@ -13,7 +13,7 @@ use crate::types::{Const, Scalar, Type};
 pub trait Rule {
     /// Puts something in the place of an instruction that has no regions, and gives what stands for its results; or
     /// leaves it to be copied. `args` are what stands for its operands.
-    fn inst(&mut self, node: &Node, args: &[Operand]) -> Option<Vec<Operand>>;
+    fn inst(&mut self, inst: Inst, node: &Node, args: &[Operand]) -> Option<Vec<Operand>>;
 
     /// The `at`-th region of an instruction has been opened; `copy` is the instruction's copy.
     fn enter(&mut self, _inst: Inst, _at: usize, _copy: Inst) {}
@@ -110,7 +110,7 @@ impl Graft<'_, '_> {
         if node.op.nests() {
             return self.nest(inst, args, rule);
         }
-        if let Some(results) = rule.inst(node, &args) {
+        if let Some(results) = rule.inst(inst, node, &args) {
             return self.bind(node.results, &results);
         }
         let (op, attr) = match (node.op, &node.attr, self.out) {

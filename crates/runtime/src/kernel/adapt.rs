@@ -5,16 +5,23 @@
 //! the access goes nowhere, which in the language gives zero or does nothing. `fault` records a code unless one is there;
 //! a number that is no code is recorded as fault 5.
 //!
-//! A loop that is not brief takes a unit of fuel a turn and is left when there is none, with fault 6. All later loops of the task
-//! are then left at once, so the function runs to its end: lanes that must meet still do.
+//! A loop that is not brief takes fuel for each turn and is left when there is not enough, with fault 6. All later loops of the task
+//! are then left at once, so the function runs to its end: lanes that must meet still do. A turn takes one unit, and one more for every
+//! [`UNIT`] instructions that it may run, brief loops included, so fuel bounds the time of a task and not only its turns.
+//!
+//! Shared buffers of a handler are zero when a task begins: they would otherwise show one tenant what another's task left there.
+//!
+//! The host may rewrite a region while the kernel runs, even one that handlers only read. So lanes that meet where such a region decides
+//! take lane 0's reading, and a device with memory of its own reads regions past its nearest cache where nothing was acquired before
+//! the task: a light task is one that a poller takes from a line which it only looked at.
 
 use std::collections::HashMap;
 
-use pelton_ir::arena::{Buffer, Func, Inst};
+use pelton_ir::arena::{Buffer, Func, Inst, Region};
 use pelton_ir::builder::{self, Body, Builder, Callee};
 use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand};
 use pelton_ir::op::Op;
-use pelton_ir::types::{Const, Order, Scope, Space};
+use pelton_ir::types::{Const, Len, Order, Scope, Space};
 use pelton_ir::valid::{Level, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
@@ -54,14 +61,23 @@ pub(super) struct Checked {
     pub width: Width,
     /// Whether it was written by users.
     pub fueled: bool,
-    /// Whether its lanes meet where arguments decide, so that each must be the same in all of them.
+    /// Whether its lanes meet where arguments or read-only regions decide, so that what is read of them must be the same in all lanes.
     pub agreed: bool,
 }
+
+/// Instructions of a turn that take one unit of fuel more.
+const UNIT: u64 = 256;
 
 impl Checked {
     /// Whether it has no loop.
     pub fn light(&self) -> bool {
         !self.module.functions[self.func].insts().any(|(_, node)| node.op.loops())
+    }
+
+    /// Whether it has loops that burn fuel.
+    pub fn burns(&self) -> bool {
+        let function = &self.module.functions[self.func];
+        self.fueled && function.insts().any(|(_, node)| node.op.loops() && !brief(function, node))
     }
 
     /// Writes it into a kernel.
@@ -71,13 +87,34 @@ impl Checked {
         m.function::<(u32, u32, u32), u32>(name, |f, (index, at, tenant)| {
             let (index, at, tenant) = (index.named("task"), at.named("at"), tenant.named("tenant"));
             let task = Task { f, kit, index, at, tenant, args, width: self.width, agreed: None };
+            self.clear(&task, &named);
             let agreed = self.agreed.then(|| std::array::from_fn(|k| self.agreed(&task, k as u32)));
             let task = Task { agreed: agreed.as_ref(), ..task };
             let levels = self.module.uniformity(self.func);
-            let mut rule = Rule { task, named: &named, function, levels, fueled: self.fueled };
+            let past = kit.layout.remote && self.width == Width::Lane && self.light();
+            let mut rule = Rule { task, named: &named, function, levels, fueled: self.fueled, past };
             let results = f.graft(function, &[], &mut rule);
             f.value(results[0])
         })
+    }
+
+    /// Clears the handler's shared buffers, with all lanes of the group.
+    fn clear(&self, task: &Task<'_, '_>, named: &HashMap<Buffer, Named>) {
+        let f = task.f;
+        let own = self.module.buffers.iter().filter_map(|(at, decl)| match (named.get(&at), decl.len) {
+            (Some(Named::Own(buffer)), Len::Fixed(len)) => Some((*buffer, decl.elem, len as u32)),
+            _ => None,
+        });
+        let own = own.collect::<Vec<_>>();
+        for (buffer, elem, len) in &own {
+            task.kit.deal(f, f.lit(*len), *len, |at| {
+                let zero = Operand::Const(Const::zero(*elem));
+                f.emit(Op::Store, Attr::Buffer(*buffer), vec![builder::Arg::operand(at), zero]);
+            });
+        }
+        if !own.is_empty() {
+            f.barrier();
+        }
     }
 
     /// An argument as lane 0 has it, if anything reads it.
@@ -198,6 +235,8 @@ struct Rule<'b, 'k, 'h> {
     function: &'h Function,
     levels: &'h Uniformity,
     fueled: bool,
+    /// Whether regions are read past the nearest cache.
+    past: bool,
 }
 
 impl Rule<'_, '_, '_> {
@@ -205,10 +244,27 @@ impl Rule<'_, '_, '_> {
     fn scope(&self, scope: Scope) -> Scope {
         if scope == Scope::Device && self.task.kit.layout.groups == 1 { Scope::Group } else { scope }
     }
+
+    /// What a load of a region gives.
+    fn load(&self, inst: Inst, node: &Node, buffer: Buffer, args: Vec<Operand>) -> Vec<Operand> {
+        let f = self.task.f;
+        let read = match self.past {
+            true => f.emit(Op::AtomicLoad, Attr::Atomic(buffer, Order::Relaxed, Scope::Device), args),
+            false => f.emit(Op::Load, Attr::Buffer(buffer), args),
+        };
+        // The handler's own module says that nobody writes what it only reads, so what is loaded may decide where lanes meet.
+        let level = self.levels.level(node.results.get(0)).min(self.levels.control(inst));
+        match level {
+            _ if self.task.agreed.is_none() => read,
+            Level::Group => f.emit(Op::GroupBroadcast, Attr::None, vec![read[0], 0u32.into()]),
+            Level::Subgroup => f.emit(Op::Broadcast, Attr::None, vec![read[0], 0u32.into()]),
+            Level::Lane => read,
+        }
+    }
 }
 
 impl builder::Rule for Rule<'_, '_, '_> {
-    fn inst(&mut self, node: &Node, args: &[Operand]) -> Option<Vec<Operand>> {
+    fn inst(&mut self, inst: Inst, node: &Node, args: &[Operand]) -> Option<Vec<Operand>> {
         let (f, task) = (self.task.f, self.task);
         if node.op == Op::Fault {
             task.fault(task.code(f.value(args[0])));
@@ -223,6 +279,9 @@ impl builder::Rule for Rule<'_, '_, '_> {
             (op, Named::Piece { buffer, column }) => {
                 let mut args = args.to_vec();
                 args[0] = builder::Arg::operand(task.within(*column, f.value(args[0])));
+                if op == Op::Load {
+                    return Some(self.load(inst, node, *buffer, args));
+                }
                 let attr = match node.attr {
                     Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, self.scope(scope)),
                     _ => Attr::Buffer(*buffer),
@@ -247,6 +306,7 @@ impl builder::Rule for Rule<'_, '_, '_> {
         }
         let (f, task) = (self.task.f, self.task);
         let fuel = task.kit.shared.fuel.at(task.index);
+        let cost = 1 + (weight(self.function, node.regions[at]) / UNIT).min(u64::from(u32::MAX / 2)) as u32;
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
         let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
@@ -254,30 +314,47 @@ impl builder::Rule for Rule<'_, '_, '_> {
         let shared = task.width == Width::Group && !together;
         let left = if shared { f.atomic_load(Order::Relaxed, Scope::Group, fuel) } else { f.load(fuel) };
         let left = if together { f.group_broadcast(left, 0) } else { left };
-        f.when(left.eq(0), || {
+        f.when(left.lt(cost), || {
+            // What is left is not enough for another loop either.
+            match shared {
+                true => f.atomic_store(Order::Relaxed, Scope::Group, fuel, 0),
+                false => f.when(f.lit(!together) | f.lane().eq(0), || f.store(fuel, 0)),
+            }
             task.fault(f.lit(Code::FUEL.code()));
             let zeros =
                 node.results.iter().map(|v| Operand::Const(Const::zero(self.function.ty(v)))).collect();
             f.emit(Op::Break, Attr::Target(copy), zeros);
         });
         match (together, shared) {
-            (true, _) => f.when(f.lane().eq(0), || f.store(fuel, left - 1)),
-            (_, true) => f.atomic_store(Order::Relaxed, Scope::Group, fuel, left - 1),
-            _ => f.store(fuel, left - 1),
+            (true, _) => f.when(f.lane().eq(0), || f.store(fuel, left - cost)),
+            (_, true) => f.atomic_store(Order::Relaxed, Scope::Group, fuel, left - cost),
+            _ => f.store(fuel, left - cost),
         }
     }
 }
 
-/// Whether a module has loops that burn fuel.
-pub(super) fn burns(module: &pelton_ir::module::Module) -> bool {
-    let of =
-        |function: &Function| function.insts().any(|(_, node)| node.op.loops() && !brief(function, node));
-    module.functions.iter().any(|(_, function)| of(function))
+/// How many instructions one run of a region may take, loops that burn fuel themselves left out.
+fn weight(function: &Function, region: Region) -> u64 {
+    let of = |node: &Node| {
+        let regions = node.regions.iter().map(|region| weight(function, *region));
+        match node.op.loops() {
+            true if !brief(function, node) => 0,
+            true => regions.sum::<u64>().saturating_mul(TURNS),
+            false => regions.sum(),
+        }
+    };
+    function
+        .region(region)
+        .insts
+        .iter()
+        .fold(0u64, |all, inst| all.saturating_add(1 + of(function.inst(*inst))))
 }
+
+/// A loop that is known to take at most so many turns, and has no loop in it, burns no fuel.
+const TURNS: u64 = 256;
 
 /// Whether a loop is known to take few turns, and has no loop in it.
 fn brief(function: &Function, node: &Node) -> bool {
-    const TURNS: u64 = 256;
     let bits = |at: usize| node.args.get(at).and_then(|arg| arg.constant()).map(|c| c.bits());
     let few = match (node.op, bits(0), bits(1), bits(2)) {
         (Op::Loop, Some(from), Some(to), Some(step)) => {
@@ -289,7 +366,7 @@ fn brief(function: &Function, node: &Node) -> bool {
 }
 
 /// Whether there is a loop in a region.
-fn loops(function: &Function, region: pelton_ir::arena::Region) -> bool {
+fn loops(function: &Function, region: Region) -> bool {
     function.region(region).insts.iter().any(|inst| {
         let node = function.inst(*inst);
         node.op.loops() || node.regions.iter().any(|region| loops(function, *region))

@@ -1,10 +1,10 @@
 //! From a `Spec` to a kernel: the one verb that can fail.
 
 use pelton_device::{Caps, Placement};
-use pelton_ir::arena::Arena;
+use pelton_ir::arena::{Arena, Func};
 use pelton_ir::builder::Builder;
-use pelton_ir::limits::MAX_INSTS;
-use pelton_ir::module::{Attr, BufferDecl, Module};
+use pelton_ir::limits::{MAX_BUFFERS, MAX_DEPTH, MAX_INSTS, MAX_NAME, MAX_SHARED};
+use pelton_ir::module::{Attr, BufferDecl, Function, Module};
 use pelton_ir::op::{Effect, Op};
 use pelton_ir::pass::{
     self,
@@ -45,9 +45,11 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     }
     let handlers = spec.handlers.iter().map(|h| ready(spec, h)).collect::<Result<Vec<_>, _>>()?;
     distinct(spec)?;
+    together(&handlers)?;
     let layout = Layout::new(spec, caps)?;
     let mut m = Builder::new();
-    let kit = Kit::new(&mut m, spec, layout);
+    let fueled = handlers.iter().any(|handler| handler.checked.burns());
+    let kit = Kit::new(&mut m, spec, layout, fueled);
     let table = dispatch::write(&mut m, &kit, &handlers);
     match (&kit.batch, &kit.frontier, &kit.pass) {
         (Some(slots), Some(frontier), Some(pass)) => {
@@ -58,7 +60,9 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
         _ => live::write(&mut m, &kit, &table, caps),
     }
     let layout = kit.layout.clone();
-    let module = valid(m.finish())?;
+    let module = m.finish();
+    shares(caps, &handlers, &module)?;
+    let module = valid(module)?;
     let module = valid(alone(inline(&module, MAX_INSTS)))?;
     Ok(Assembled { module: pass::optimize(&module), layout })
 }
@@ -206,7 +210,8 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
         }
     };
     for (_, decl) in valid.buffers.iter() {
-        buffer(spec, decl).map_err(|why| refused(handler, format!("buffer {:?} {why}", decl.name)))?;
+        buffer(spec, handler.width, decl)
+            .map_err(|why| refused(handler, format!("buffer {:?} {why}", decl.name)))?;
     }
     let named = |m: &Module| m.functions.iter().find(|(_, f)| f.name == handler.name).map(|(at, _)| at);
     let Some(func) = named(&valid) else {
@@ -220,6 +225,7 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
     let agreed = handler.width == Width::Group && loose.is_none();
     let module = inline(&loose.unwrap_or(valid), usize::MAX).module;
     let Some(func) = named(&module) else { return wrong("it has no function of that name".into()) };
+    fits(handler, &module, func)?;
     let arity = ops(handler, &module, func)?;
     Ok(Ready {
         handler,
@@ -228,19 +234,105 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
     })
 }
 
-/// The module with arguments that each lane reads for itself, if it is valid that way too: whoever writes `arg` changes
-/// nothing but what is known of it.
+/// The most regions within regions of a handler: the kernel around it needs the rest of what the language allows.
+const MOST_DEPTH: usize = MAX_DEPTH - 48;
+/// The most instructions of all handlers together: a kernel has several copies of each.
+const MOST_INSTS: usize = MAX_INSTS / 16;
+/// The longest name of a handler, and of a shared buffer of one: the kernel's names are made of both.
+const MOST_NAME: usize = MAX_NAME / 2 - 4;
+/// The most shared buffers of all handlers together.
+const MOST_SHARED: usize = MAX_BUFFERS / 2;
+
+/// Refuses a handler that is too large for any kernel.
+fn fits(handler: &Handler, module: &Valid, func: Func) -> Result<(), Refused> {
+    let wrong = |why: String| Err(refused(handler, why));
+    let function = &module.functions[func];
+    let depth = depth(function, function.body);
+    if depth > MOST_DEPTH {
+        return wrong(format!("its regions are nested {depth} deep; a handler's may be {MOST_DEPTH} deep"));
+    }
+    let shared = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Shared);
+    let long =
+        shared.map(|(_, decl)| &*decl.name).chain([&*handler.name]).find(|name| name.len() > MOST_NAME);
+    match long {
+        Some(name) => wrong(format!("the name {name:?} is longer than {MOST_NAME} bytes")),
+        None => Ok(()),
+    }
+}
+
+/// How deep regions are nested, this one included.
+fn depth(function: &Function, region: pelton_ir::arena::Region) -> usize {
+    let inner = function.region(region).insts.iter().flat_map(|inst| &function.inst(*inst).regions);
+    1 + inner.map(|region| depth(function, *region)).max().unwrap_or(0)
+}
+
+/// Refuses handlers that are too large together.
+fn together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
+    let (mut insts, mut buffers) = (0, 0);
+    for Ready { handler, checked, .. } in handlers {
+        let wrong = |what: &str, found: usize, most: usize| {
+            Err(refused(
+                handler,
+                format!("with it handlers have {found} {what}; those of a kernel may have {most}"),
+            ))
+        };
+        insts += checked.module.functions[checked.func].insts().len();
+        if insts > MOST_INSTS {
+            return wrong("instructions", insts, MOST_INSTS);
+        }
+        buffers += shared(&checked.module).0;
+        if buffers > MOST_SHARED {
+            return wrong("shared buffers", buffers, MOST_SHARED);
+        }
+    }
+    Ok(())
+}
+
+/// Shared buffers of a module, and their bytes.
+fn shared(module: &Module) -> (usize, u64) {
+    let bytes = |decl: &BufferDecl| match decl.len {
+        Len::Fixed(len) => len.saturating_mul(u64::from(decl.elem.bits() / 8)),
+        Len::Launch => 0,
+    };
+    let all = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Shared);
+    all.fold((0, 0), |(count, sum), (_, decl)| (count + 1, sum.saturating_add(bytes(decl))))
+}
+
+/// Refuses a kernel that takes more shared memory than a group has, by the handler that takes most of it.
+fn shares(caps: &Caps, handlers: &[Ready<'_>], module: &Module) -> Result<(), Refused> {
+    let (all, most) = (shared(module).1, (caps.shared_bytes as u64).min(MAX_SHARED));
+    let largest = handlers.iter().max_by_key(|ready| shared(&ready.checked.module).1);
+    match largest {
+        Some(ready) if all > most => {
+            let own = shared(&ready.checked.module).1;
+            let why = format!("it takes {own} of {all} bytes of shared memory, and a group has {most} here");
+            Err(refused(ready.handler, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The module with arguments and regions that each lane reads for itself, if it is valid that way too: whoever may write them changes
+/// nothing but what is known of them.
 fn loose(module: &Module) -> Option<Valid> {
     let mut module = module.clone();
-    let arg = module.buffers.iter().find(|(_, decl)| decl.name == ARG)?.0;
-    module.buffers[arg].access = Access::ReadWrite;
+    let global = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Global);
+    for buffer in global.map(|(at, _)| at).collect::<Vec<_>>() {
+        module.buffers[buffer].access = Access::ReadWrite;
+    }
     validate(module).ok()
 }
 
 /// Refuses buffers that are not a handler's to name.
-fn buffer(spec: &Spec, decl: &BufferDecl) -> Result<(), String> {
-    if decl.space == Space::Shared {
-        return Ok(());
+fn buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
+    match (decl.space, width) {
+        (Space::Shared, Width::Group) => return Ok(()),
+        (Space::Shared, Width::Lane) => {
+            return Err(
+                "is shared by the lanes of a group, and one lane runs the handler: make it group-wide".into(),
+            );
+        }
+        _ => {}
     }
     if decl.space == Space::Host {
         return Err("lies in host memory, which is not a handler's to reach".into());
@@ -265,13 +357,14 @@ fn buffer(spec: &Spec, decl: &BufferDecl) -> Result<(), String> {
 }
 
 /// Refuses what a handler may not do; how many arguments it reads.
-fn ops(handler: &Handler, module: &Valid, func: pelton_ir::arena::Func) -> Result<u32, Refused> {
+fn ops(handler: &Handler, module: &Valid, func: Func) -> Result<u32, Refused> {
     let mut arity = 0;
     for (_, node) in module.functions[func].insts() {
         let no = |why: &str| Err(refused(handler, format!("`{}` {why}", node.op.row().name)));
         let lane = handler.width == Width::Lane;
         match node.op {
             Op::Backoff => return no("waits, and a handler never does"),
+            Op::Trap => return no("ends the kernel, for every tenant; `fault` ends the task alone"),
             Op::AsyncLoad | Op::AsyncWait => return no("runs on no device yet"),
             Op::Group | Op::Groups => return no("says where it runs, which is not a handler's to know"),
             op if lane && op.row().effect == Effect::Sync => {

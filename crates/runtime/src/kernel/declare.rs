@@ -66,7 +66,9 @@ impl Declare<'_> {
 
     pub fn area(&mut self, area: &Area) -> Buffer {
         let (name, len) = (format!("region.{}", area.region.name), area.total);
-        let access = area.region.access;
+        // The host may write a region while the kernel runs, even one that handlers only read. So the kernel never says that nobody
+        // does: a GPU would read it through a cache that nothing renews.
+        let access = Access::ReadWrite;
         match area.region.elem {
             Type::I32 => self.buffer::<i32>(&name, len, Space::Global, access).handle(),
             Type::U64 => self.buffer::<u64>(&name, len, Space::Global, access).handle(),

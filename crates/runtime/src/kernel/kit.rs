@@ -178,8 +178,8 @@ pub(super) struct Kit<'s> {
 }
 
 impl<'s> Kit<'s> {
-    /// Declares what a kernel needs.
-    pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout) -> Self {
+    /// Declares what a kernel needs. `fueled` says whether some handler has loops that burn fuel.
+    pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout, fueled: bool) -> Self {
         let drain = spec.lifetime == Lifetime::Drain;
         let (rings, window) = (layout.rings.len() as u32, layout.window);
         let mut d = Declare { m, bound: Vec::new() };
@@ -257,7 +257,7 @@ impl<'s> Kit<'s> {
             mirror,
             frontier,
             pass,
-            fueled: spec.handlers.iter().any(|h| super::adapt::burns(&h.module)),
+            fueled,
             layout: layout.clone(),
         };
         layout.buffers = d.bound;
@@ -328,6 +328,14 @@ impl<'s> Kit<'s> {
     /// A device with memory of its own was given that memory by a copy, which had ended.
     pub fn follow<'b>(&self, f: &'b Body<'b>) {
         if !self.layout.remote {
+            f.fence(Order::Acquire, Scope::System);
+        }
+    }
+
+    /// Comes after the lines of a window that nobody acquired, on a device with memory of its own: what the host has written to that memory
+    /// before it published them is seen, whatever the nearest cache holds.
+    pub fn renew<'b>(&self, f: &'b Body<'b>) {
+        if self.layout.remote {
             f.fence(Order::Acquire, Scope::System);
         }
     }

@@ -236,6 +236,7 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>,
         f.lane().eq(0),
         || {
             run.clear(f);
+            kit.renew(f);
             let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
             let wanted = f.select(mask.eq(0), 0, ready);

@@ -50,6 +50,9 @@ pub const TOLD: u16 = 2048;
 /// Only where the keeper of the control words tells pollers of a change.
 pub const TELLS: u16 = 4096;
 
+/// Only where the device has memory of its own.
+pub const REMOTE: u16 = 8192;
+
 const KINDS: u16 = NEAR | FAR | DRAIN;
 const LIVE: u16 = NEAR | FAR;
 
@@ -207,6 +210,7 @@ steps! {
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | KEPT) "The same.";
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Words 0-1 of a line: the rest, and what the task points to, is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "After a line that was read at once and is whole: what the task points to is seen.";
+    "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | REMOTE) "After the lines of a window: what the host wrote to the device's memory before is seen, whatever the nearest cache holds.";
     "away"     Group  AtomicOr    "notices" Release Device (NEAR | TOLD) "A near group runs a window, after it has read the lines.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "The tail in device memory: the lines before it are seen. It may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "The frontier: the marks below it were read, and may be written again a lap later.";

@@ -10,6 +10,7 @@ mod counts;
 mod ends;
 mod fences;
 mod futures;
+mod hostile;
 mod packed;
 mod pressure;
 mod prints;
@@ -30,8 +31,9 @@ fn main() -> ExitCode {
             [$((stringify!($theme), $theme::TESTS)),*]
         };
     }
-    let themes =
-        themes![counts, ends, fences, futures, packed, pressure, prints, rights, tenants, torn, turns, wide,];
+    let themes = themes![
+        counts, ends, fences, futures, hostile, packed, pressure, prints, rights, tenants, torn, turns, wide,
+    ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {
         // One device for all its tests, so that a kernel is compiled once.

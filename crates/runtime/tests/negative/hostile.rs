@@ -1,0 +1,324 @@
+//! Hostile handlers: what a stranger's handler can do to others, and what it cannot.
+
+use pelton::ir::types::{Order, Scope, Type};
+use pelton::kernel::{Draft, Region, Width};
+use pelton::protocol::Code;
+use pelton::{Error, Handler, Session, Spec, Task, Tenant};
+
+use crate::common::*;
+
+pub const TESTS: &[Test] = named![
+    what_would_end_the_kernel_is_refused,
+    shared_memory_is_zero_when_a_task_begins,
+    a_region_that_is_rewritten_is_read_as_it_is,
+    lanes_meet_although_a_region_changes,
+    fuel_bounds_work_and_not_only_turns,
+    helpers_in_loops_burn_fuel_rightly,
+    what_is_too_large_is_refused_by_name,
+    what_is_as_large_as_may_be_runs,
+    effects_that_are_allowed_harm_nobody,
+];
+
+/// The opcode of the handler that is tried.
+const TRIED: u32 = 9;
+
+/// A handler from text, with the buffers that all have.
+fn text(body: &str) -> Handler {
+    let source =
+        format!("buffer arg: [u32; 12] global read\nbuffer data: [u32; ?] global read_write\n{body}");
+    Handler::text(op(TRIED), "tried", &source)
+}
+
+fn refused(on: &On, shape: Shape, handler: Handler) -> String {
+    match Session::launch(on, &shape.spec(64, 2).with(handler)) {
+        Err(Error::Refused(why)) => why.to_string(),
+        Err(error) => panic!("{shape}: {error}"),
+        Ok(_) => panic!("{shape}: it was taken"),
+    }
+}
+
+/// Catches an op of a handler that reaches beyond its own task.
+fn what_would_end_the_kernel_is_refused(on: &On) {
+    for shape in shapes(on, &[near(8), far(8)]) {
+        for (body, word) in [
+            ("trap 7", "trap"),
+            ("backoff 1000", "backoff"),
+            ("barrier", "barrier"),
+            ("%g = group", "group"),
+            ("%g = groups", "groups"),
+            ("%b = any true", "any"),
+            ("%b = group_broadcast 1, 0", "group_broadcast"),
+        ] {
+            let why = refused(on, shape, text(&format!("fn tried() -> u32 {{\n  {body}\n  return 0\n}}")));
+            assert!(why.contains(&format!("`{word}`")), "{shape}: {body}: {why}");
+            // Behind a call it is the same.
+            let behind = format!(
+                "fn deep() -> u32 {{\n  {body}\n  return 0\n}}\nfn tried() -> u32 {{\n  %r = call deep()\n  return %r\n}}"
+            );
+            let why = refused(on, shape, text(&behind));
+            assert!(why.contains(&format!("`{word}`")), "{shape}: {body} behind a call: {why}");
+        }
+        let own = "buffer words: [u32; 8] shared read_write\nfn tried() -> u32 {\n  %w = load @words[0]\n  return %w\n}";
+        assert!(refused(on, shape, text(own)).contains("make it group-wide"), "{shape}");
+    }
+}
+
+/// Reads all its shared words, then leaves its tenant's number in them.
+fn leaves_words() -> Handler {
+    const WORDS: u32 = 300;
+    let draft = Draft::new(op(TRIED)).width(Width::Group).shared("words", Type::U32, WORDS);
+    draft.shared("wide", Type::U64, 3).build(|slot| {
+        let f = slot.body();
+        let (words, wide) = (slot.region::<u32>("words"), slot.region::<u64>("wide"));
+        let found =
+            f.count((f.lit(0), f.lit(WORDS), f.lit(1)), f.lit(0), |_, k, found| found | f.load(words.at(k)));
+        let more =
+            f.count((f.lit(0), f.lit(3), f.lit(1)), f.lit(0u64), |_, k, more| more | f.load(wide.at(k)));
+        f.barrier();
+        f.count((f.lane(), f.lit(WORDS), f.lanes()), (), |_, k, ()| f.store(words.at(k), slot.arg(0)));
+        f.when(f.lane().eq(0), || f.store(wide.at(2), 7u64));
+        f.barrier();
+        slot.finish(found | f.cast::<u32>(more));
+    })
+}
+
+/// Catches words of one tenant's task that another's finds.
+fn shared_memory_is_zero_when_a_task_begins(on: &On) {
+    for shape in shapes(on, &[near(1), near(8), near(32), far(8), both(32)]) {
+        let session = launch(on, &shape.spec(64, 1).tenant(Tenant::new(1)).with(leaves_words()));
+        let mut producers = [session.producer(0).unwrap(), session.producer(1).unwrap()];
+        for round in 0..6u32 {
+            let producer = &mut producers[round as usize % 2];
+            let mut span = producer.submit_all([Task::new(op(TRIED)).args([round + 1]); 3]).unwrap();
+            span.wait(soon()).unwrap();
+            assert_eq!(span.results().collect::<Vec<_>>(), [Ok(0); 3], "{shape}, round {round}");
+        }
+    }
+}
+
+/// A table that handlers only read.
+fn with_table(shape: Shape, len: u32) -> Spec {
+    shape.spec(64, 2).region(Region::new("table", Type::U32, len).read_only())
+}
+
+/// Catches a read that comes from a cache which nothing renews. On a device that works in the host's memory there is none.
+fn a_region_that_is_rewritten_is_read_as_it_is(on: &On) {
+    for shape in shapes(on, &[near(1), near(32), far(1), far(32), both(32)]) {
+        let spec = with_table(shape, 64).handler(op(TRIED), |slot| {
+            let table = slot.region::<u32>("table");
+            slot.finish(slot.body().load(table.at(slot.arg(0))));
+        });
+        // The same with a loop, which no poller runs itself.
+        let spec = spec.handler(op(TRIED + 1), |slot| {
+            let (f, table) = (slot.body(), slot.region::<u32>("table"));
+            let last =
+                f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), |_, _, _| f.load(table.at(slot.arg(0))));
+            slot.finish(last);
+        });
+        let session = launch(on, &spec);
+        let (table, cells) =
+            (session.view::<u32>(0, "table").unwrap(), session.view::<u32>(0, "data").unwrap());
+        let mut producer = session.producer(0).unwrap();
+        for round in 0..200u32 {
+            let at = round % 64;
+            table.write(at as usize, &[round * 3 + 1]).unwrap();
+            cells.write(at as usize, &[round * 5 + 1]).unwrap();
+            for task in [Task::new(op(TRIED)).args([at]), Task::new(op(TRIED + 1)).args([at, 2])] {
+                assert_eq!(run(&mut producer, task), Ok(round * 3 + 1), "{shape}, round {round}");
+                let mut span = producer.submit_all([task; 6]).unwrap();
+                span.wait(soon()).unwrap();
+                assert!(span.results().all(|end| end == Ok(round * 3 + 1)), "{shape}, round {round}");
+            }
+            let load = Task::new(pelton::Opcode::COMPARE_SWAP).args([at, 0, 0]);
+            assert_eq!(run(&mut producer, load), Ok(round * 5 + 1), "{shape}, round {round}");
+        }
+    }
+}
+
+/// Catches lanes that go different ways because the host changed what decides while they looked: they would never meet again.
+fn lanes_meet_although_a_region_changes(on: &On) {
+    for shape in shapes(on, &[near(8), near(32), far(32)]) {
+        let spec = with_table(shape, 1);
+        // How often the lanes meet stands in the table.
+        let meets = Draft::new(op(TRIED)).width(Width::Group).regions(&spec.regions).build(|slot| {
+            let (f, table) = (slot.body(), slot.region::<u32>("table"));
+            let turns = f.forever::<_, _>(f.lit(0), |turns, k| {
+                let much = f.load(table.at(0));
+                f.when(k.ge(much & 15), || turns.leave(k));
+                f.barrier();
+                k + 1
+            });
+            slot.finish(turns);
+        });
+        let session = launch(on, &spec.with(meets));
+        let table = session.view::<u32>(0, "table").unwrap();
+        let mut producer = session.producer(0).unwrap();
+        for round in 0..60u32 {
+            let mut span = producer.submit_all([Task::new(op(TRIED)); 8]).unwrap();
+            for change in 0..20u32 {
+                table.write(0, &[round + change * 7]).unwrap();
+            }
+            assert_eq!(span.wait(soon()).unwrap().done, 8, "{shape}");
+        }
+    }
+}
+
+/// Catches a loop whose turns are few and long, and brief loops that make a turn long and take no fuel themselves.
+fn fuel_bounds_work_and_not_only_turns(on: &On) {
+    for shape in shapes(on, &[near(8), far(8)]) {
+        let spec = shape.spec(64, 2).fuel(1000).handler(op(TRIED), |slot| {
+            let f = slot.body();
+            let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
+                // Four brief loops of 256 turns each: more than 2,048 instructions.
+                for _ in 0..4 {
+                    f.count((0u32, 256u32, 1u32), (), |_, k, ()| slot.store(1, k));
+                }
+                turns + 1
+            });
+            slot.finish(turns);
+        });
+        let session = launch(on, &spec);
+        let mut producer = session.producer(0).unwrap();
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}");
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([999])), fault(Code::FUEL), "{shape}");
+        assert_eq!(run(&mut producer, add(1, 5)), Ok(0), "{shape}");
+    }
+}
+
+/// Catches fuel that is decided on before helpers are in their place: a handler whose loops are all in helpers, or whose helpers are in
+/// loops, had none at all.
+fn helpers_in_loops_burn_fuel_rightly(on: &On) {
+    for shape in shapes(on, &[near(1), near(8), far(8)]) {
+        for width in [Width::Lane, Width::Group] {
+            let session = launch(on, &shape.spec(64, 2).with(helpers().width(width)));
+            let mut producer = session.producer(0).unwrap();
+            assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([3])), Ok(240), "{shape}, {width:?}");
+            let session = {
+                drop(session);
+                launch(on, &shape.spec(64, 2).fuel(4).with(helpers().width(width)))
+            };
+            let mut producer = session.producer(0).unwrap();
+            assert_eq!(
+                run(&mut producer, Task::new(op(TRIED)).args([3])),
+                fault(Code::FUEL),
+                "{shape}, {width:?}"
+            );
+        }
+    }
+}
+
+/// Ten turns of a loop that calls a helper, which calls another with a brief loop.
+fn helpers() -> Handler {
+    use pelton::ir::builder::Builder;
+    use pelton::ir::types::{Access, Len, Space};
+    let mut m = Builder::new();
+    let arg = m.buffer::<u32>("arg", Len::Fixed(12), Space::Global, Access::Read);
+    let inner =
+        m.function::<u32, u32>("inner", |f, n| f.count((0u32, 8u32, 1u32), f.lit(0), |_, _, sum| sum + n));
+    let middle = m.function::<u32, u32>("middle", |f, n| f.call(inner, n));
+    m.function::<(), u32>("tried", |f, ()| {
+        let n = f.load(arg.at(0));
+        f.count((0u32, 10u32, 1u32), f.lit(0), |_, _, sum| sum + f.call(middle, n))
+    });
+    Handler::text(op(TRIED), "tried", &pelton::ir::text::print(&m.finish()))
+}
+
+/// A handler whose regions are so deep.
+fn nested(depth: u32) -> Handler {
+    fn nest(slot: &pelton::kernel::Slot<'_>, left: u32) {
+        let f = slot.body();
+        match left {
+            0 => slot.store(2, 5),
+            _ => f.when(slot.arg(0).ge(left), || nest(slot, left - 1)),
+        }
+    }
+    let spec = Spec::default();
+    Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
+        nest(&slot, depth - 1);
+        slot.finish(slot.load(2));
+    })
+}
+
+/// Catches a handler that makes a kernel that is not valid, which would be called a defect of Pelton.
+fn what_is_too_large_is_refused_by_name(on: &On) {
+    let shape = near(8);
+    let shared = |name: &str, words: u32, width| {
+        Draft::new(op(TRIED))
+            .name("tried")
+            .width(width)
+            .shared(name, Type::U32, words)
+            .build(|slot| slot.finish(1))
+    };
+    let cases = [
+        (nested(100), "nested 100 deep"),
+        (shared("words", 1 << 16, Width::Group), "bytes of shared memory"),
+        (shared(&"w".repeat(40), 8, Width::Group), "is longer than"),
+        (Draft::new(op(TRIED)).name("n".repeat(40)).build(|slot| slot.finish(1)), "is longer than"),
+        (long(80_000), "instructions"),
+    ];
+    for (handler, why) in cases {
+        let said = refused(on, shape, handler);
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// A handler of so many instructions in a row.
+fn long(insts: u32) -> Handler {
+    let spec = Spec::default();
+    Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
+        let value = (0..insts / 2).fold(slot.arg(0), |value, k| (value ^ (k | 1)) * 3);
+        slot.finish(value);
+    })
+}
+
+/// Catches limits that are wider than the kernel around a handler leaves room for.
+fn what_is_as_large_as_may_be_runs(on: &On) {
+    for shape in shapes(on, &[near(1), near(32), far(32), both(32)]) {
+        let session = launch(on, &shape.spec(64, 2).with(nested(80)));
+        let mut producer = session.producer(0).unwrap();
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([200])), Ok(5), "{shape}");
+        assert_eq!(run(&mut producer, add(1, 5)), Ok(0), "{shape}");
+    }
+}
+
+/// Catches an effect of one tenant's handler that another tenant's task meets.
+fn effects_that_are_allowed_harm_nobody(on: &On) {
+    for shape in shapes(on, &[near(8), far(8), both(32)]) {
+        let wide =
+            Draft::new(op(TRIED + 1)).width(Width::Group).shared("words", Type::U64, 32).build(|slot| {
+                let f = slot.body();
+                let words = slot.region::<u64>("words");
+                f.store_wide(
+                    Order::Relaxed,
+                    Scope::Group,
+                    words.at(f.lane() % 16 * 2),
+                    [f.lit(7u64), f.lit(9u64)],
+                );
+                f.fence(Order::SeqCst, Scope::System);
+                f.barrier();
+                let all = f.reduce_max(f.lane());
+                let [low, _] =
+                    f.load_wide::<u64, 2>(Order::Relaxed, Scope::Group, words.at(f.lane() % 16 * 2));
+                slot.finish(f.select(all.ge(0u32), f.cast::<u32>(low), 0));
+            });
+        let spec = shape.spec(64, 2).tenant(Tenant::new(1)).with(wide).handler(op(TRIED), |slot| {
+            let f = slot.body();
+            let now = f.clock();
+            f.fence(Order::SeqCst, Scope::System);
+            slot.fault(0);
+            slot.store(u32::MAX, 1);
+            slot.finish(f.cast::<u32>(now));
+        });
+        let session = launch(on, &spec);
+        let (mut hostile, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
+        for round in 0..20 {
+            let mut span = hostile.submit_all([Task::new(op(TRIED)); 5]).unwrap();
+            let mut wide = hostile.submit_all([Task::new(op(TRIED + 1)); 5]).unwrap();
+            assert_eq!(run(&mut other, add(1, 3)), Ok(round), "{shape}");
+            assert_eq!(span.wait(soon()).unwrap().faults, 5, "{shape}");
+            wide.wait(soon()).unwrap();
+            assert!(wide.results().all(|end| end == Ok(7)), "{shape}");
+        }
+        assert!(data(&session).iter().all(|word| *word == 0), "{shape}");
+    }
+}
