@@ -103,8 +103,11 @@ fn gpus() -> Vec<String> {
     vec!["cuda".into()]
 }
 
-/// Opens a device by name: `cuda`, `cuda:1` (the second GPU), `cpu`, `cpu:2` (so many threads), `reference`, `null`, or
-/// `auto` for the best there is.
+/// Opens a device by name: `cuda`, `cuda:1` (the second GPU), `cpu`, `cpu:2` (so many threads), `reference`, or `auto`
+/// for the best there is.
+///
+/// The [null device](null) cannot be opened by name: it runs nothing, so a program that waits for its kernel would wait
+/// for ever.
 pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
     let absent = |why: &str| DeviceError::Absent { name: name.into(), why: why.into() };
     let (kind, number) = match name.split_once(':') {
@@ -120,9 +123,11 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
         "cpu" | "reference" if number == Some(0) => Err(absent("0 is not a number of threads")),
         "cpu" => Ok(Arc::new(cpu::Cpu::new(cpu::Config { threads: number, ..cpu::Config::default() })?)),
         "reference" => Ok(Arc::new(reference::Reference::new(number)?)),
-        "null" => Ok(Arc::new(null::Null::new(null::Faults::default()))),
+        "null" => Err(absent(
+            "the null device runs nothing; it is for tests written in Rust, which use `null::Null`",
+        )),
         "vulkan" => Err(absent("this version of Pelton has no such device yet")),
-        _ => Err(absent("devices are cuda, cuda:N, cpu, cpu:N, reference, null and auto")),
+        _ => Err(absent("devices are cuda, cuda:N, cpu, cpu:N, reference, reference:N and auto")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{DOUBLE, Folder, pelton};
+use crate::{DOUBLE, Folder, pelton, pelton_with};
 
 #[test]
 fn every_device_is_listed_by_name() {
@@ -17,6 +17,24 @@ fn every_device_is_listed_by_name() {
     let there = |name: &str| rows.iter().find(|row| row["name"] == name).map(|row| row["there"].clone());
     assert_eq!(there("cpu"), Some(Value::Bool(true)));
     assert!(rows.iter().all(|row| row["there"] == true || row["why"].is_string()), "{}", ran.out);
+}
+
+#[test]
+fn the_null_device_is_for_tests_alone() {
+    let folder = Folder::new("null");
+    let file = folder.file("double.pel", DOUBLE);
+    let spec = folder.file("spec.toml", "");
+    let tasks = "{\"op\": \"NOP\"}\n";
+    for args in [&["exec", &file, "--buffer", "x=[1]", "--device", "null"][..], &["demo", "--device", "null"]]
+    {
+        let ran = pelton(args);
+        assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("the null device runs nothing; it is for tests"), "{args:?}: {}", ran.err);
+    }
+    let ran = pelton_with(&["run", &spec, "--device", "null"], tasks);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+    let ran = pelton(&["exec", &file, "--buffer", "x=[1]", "--device", "nul"]);
+    assert!(ran.err.contains("devices are cuda, ") && !ran.err.contains("null"), "{}", ran.err);
 }
 
 #[test]
