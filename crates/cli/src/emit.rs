@@ -9,6 +9,7 @@ use pelton_device::cpu::{Config, Cpu};
 use pelton_ir::emit::ptx;
 
 use crate::Status;
+use crate::count::count;
 use crate::error::Error;
 use crate::source::Source;
 use crate::term::Term;
@@ -42,7 +43,7 @@ pub struct Args {
     kernel: Option<String>,
 
     /// Lanes in a group, for which the code is made
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
     /// The GPU that PTX is for

@@ -18,6 +18,7 @@ use pelton_ir::types::Type;
 use pelton_ir::valid::Valid;
 use serde_json::{Map, Value, json};
 
+use crate::count::count;
 use crate::error::Error;
 use crate::launch::{Job, Report, launch};
 use crate::source::Source;
@@ -59,15 +60,15 @@ pub struct Args {
     kernel: Option<String>,
 
     /// Groups of the launch
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().groups)]
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().groups, value_parser = count::<u32>, allow_negative_numbers = true)]
     groups: u32,
 
     /// Lanes in a group
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().lanes)]
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().lanes, value_parser = count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
     /// Lanes in a subgroup, at most 32; with --seed, since devices have their own
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().subgroup, requires = "seed")]
+    #[arg(long, value_name = "N", default_value_t = Geometry::default().subgroup, value_parser = count::<u32>, allow_negative_numbers = true, requires = "seed")]
     subgroup: u32,
 
     /// Run on the reference interpreter, on one thread, in the order that this number gives

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod completions;
+mod count;
 mod demo;
 mod devices;
 mod emit;

@@ -24,7 +24,6 @@ use crate::{Status, stop};
 
 pub use device::module;
 pub use row::Row;
-pub use soak::amount;
 
 /// What to measure.
 #[derive(Subcommand)]

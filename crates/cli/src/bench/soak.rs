@@ -8,6 +8,7 @@ use pelton_device::{Placement, open};
 
 use super::flood::{self, Part, Work};
 use super::{Row, mark};
+use crate::count::{count, within};
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
@@ -25,15 +26,15 @@ pub struct Args {
     device: String,
 
     /// How many tasks, such as 1e9
-    #[arg(long, value_name = "N", default_value = "1e9", value_parser = amount)]
+    #[arg(long, value_name = "N", default_value = "1e9", value_parser = count::<u64>, allow_negative_numbers = true)]
     tasks: u64,
 
     /// Slots of a ring, a power of two
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count::<u32>, allow_negative_numbers = true)]
     slots: u32,
 
     /// Threads that submit
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u32>(1..=64), allow_negative_numbers = true)]
     producers: u32,
 
     /// Where rings lie; what suits the device unless said
@@ -41,11 +42,11 @@ pub struct Args {
     placement: Option<Place>,
 
     /// Groups of the kernel; what suits the device unless said
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>, allow_negative_numbers = true)]
     groups: Option<u32>,
 
     /// The position that rings start from, to go past an edge such as 4294967296
-    #[arg(long, value_name = "N", default_value = "0", value_parser = amount)]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = count::<u64>, allow_negative_numbers = true)]
     start: u64,
 }
 
@@ -67,16 +68,6 @@ impl From<Place> for Placement {
             Place::Far => Placement::Far,
             Place::Both => Placement::Both,
         }
-    }
-}
-
-/// A number of tasks, also as 1e9.
-pub fn amount(text: &str) -> Result<u64, String> {
-    let text = text.replace('_', "");
-    match (text.parse::<u64>(), text.parse::<f64>()) {
-        (Ok(n), _) => Ok(n),
-        (_, Ok(x)) if x >= 0.0 && x < 2f64.powi(56) && x.fract() == 0.0 => Ok(x as u64),
-        _ => Err("a whole number, such as 1000000 or 1e6".into()),
     }
 }
 

@@ -23,6 +23,7 @@ use self::report::Report;
 use self::sample::Sampler;
 use self::tally::Tally;
 use self::work::{TABLE, Table};
+use crate::count::within;
 use crate::error::Error;
 use crate::term::Term;
 use crate::{Status, stop};
@@ -35,7 +36,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 #[command(after_help = "\
 Examples:
   pelton demo
-  pelton demo --tasks 100000000
+  pelton demo --tasks 1e8
   pelton demo --device reference
   pelton demo --json
   pelton demo --text > kernel.pel && pelton check kernel.pel
@@ -44,8 +45,8 @@ Two tenants feed it from two threads each, a span of 256 tasks at a time: built-
 that a lane runs, one that a whole group runs, packed slots, fences, priorities, and tasks that must be refused.
 Another thread sends single tasks and measures them. Ctrl-C stops it, and what has come so far is reported.")]
 pub struct Args {
-    /// How many tasks to submit; unless said 20 million, or 50,000 on the interpreter
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    /// How many tasks to submit, such as 1e8; unless said 20 million, or 50,000 on the interpreter
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1..=1 << 40), allow_negative_numbers = true)]
     tasks: Option<u64>,
 
     /// What to run it on; `pelton devices` lists what there is

@@ -18,7 +18,8 @@ use case::{CASES, Case, Shape, weaken};
 use row::Row;
 use stage::{Orders, Seen, perform};
 
-use crate::bench::{amount, machine, module};
+use crate::bench::{machine, module};
+use crate::count::count;
 use crate::error::Error;
 use crate::term::Term;
 use crate::{Status, stop};
@@ -36,7 +37,7 @@ pub struct Args {
     device: String,
 
     /// Rounds of each case, such as 1e8; what suits the device unless said
-    #[arg(long, value_name = "N", value_parser = amount)]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
     rounds: Option<u64>,
 
     /// Only the cases whose name contains this

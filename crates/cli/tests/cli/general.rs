@@ -31,6 +31,38 @@ fn a_wrong_command_line_is_64() {
 }
 
 #[test]
+fn a_count_is_spelled_the_same_everywhere() {
+    let ran = pelton(&["demo", "--device", "cpu", "--tasks", "1e3", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("\"asked\":1000,"), "{}", ran.out);
+    let folder = Folder::new("count");
+    let file = folder.file("double.pel", DOUBLE);
+    let ran = pelton(&["exec", &file, "--lanes", "0.4e1", "--buffer", "x=[1 2 3 4]"]);
+    assert!(ran.code == Some(0) && ran.out.contains("2 4 6 8"), "{}{}", ran.out, ran.err);
+    for args in [
+        &["demo", "--tasks"][..],
+        &["litmus", "--rounds"],
+        &["bench", "soak", "--tasks"],
+        &["bench", "soak", "--slots"],
+        &["bench", "soak", "--producers"],
+        &["exec", &file, "--groups"],
+        &["emit", &file, "--to", "ptx", "--lanes"],
+    ] {
+        for (text, why) in [
+            ("1.5", "it is not a whole number"),
+            ("-1", "it must not be negative"),
+            ("1e99", "it must be "),
+            ("", "write a whole number, such as 1000000 or 1e6"),
+            ("x", "write a whole number, such as 1000000 or 1e6"),
+        ] {
+            let ran = pelton(&[args, &[text]].concat());
+            assert_eq!(ran.code, Some(64), "{args:?} {text}: {}", ran.err);
+            assert!(ran.err.contains(why), "{args:?} {text}: {}", ran.err);
+        }
+    }
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = pelton(&["completions", shell]);
