@@ -76,6 +76,9 @@ pub enum Error {
     /// Ctrl-C cannot be listened for.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
+    /// Ctrl-C was pressed before the command could do its work.
+    #[error("interrupted")]
+    Interrupted,
     /// A result is not what it must be.
     #[error("{0}")]
     Wrong(String),

@@ -1,12 +1,36 @@
 //! Shapes of what `--json` prints.
 
+use std::fs;
+use std::path::Path;
+
 use pelton_filetest::data::{Data, spell};
 use pelton_ir::module::Place;
 use pelton_ir::text::Diagnostic;
 use pelton_ir::types::{Const, Type};
 use serde_json::{Value, json};
 
+use crate::error::Error;
+use crate::exec;
 use crate::source::Source;
+use crate::term::Term;
+
+/// Refuses a file that `rows` could not write, before anything is measured.
+pub fn writable(path: Option<&Path>) -> Result<(), Error> {
+    path.filter(|path| *path != Path::new("-")).map_or(Ok(()), exec::writable)
+}
+
+/// Writes rows where `--json FILE` says, and tells whether there is to be a table as well: not if they go to standard output,
+/// as `-` asks for.
+pub fn rows(path: Option<&Path>, rows: &str, term: &Term) -> Result<bool, Error> {
+    match path {
+        None => Ok(true),
+        Some(path) if path == Path::new("-") => term.text(rows).map(|()| false),
+        Some(path) => {
+            fs::write(path, rows).map_err(|source| Error::Write { path: path.into(), source })?;
+            Ok(true)
+        }
+    }
+}
 
 /// A diagnostic: `{"file", "code", "message", "label", "notes", "start", "end", "also"}`.
 pub fn diagnostic(source: &Source, diagnostic: &Diagnostic) -> Value {

@@ -120,6 +120,10 @@ fn main() -> ExitCode {
         Ok(status) => status.into(),
         // Whoever read the output has seen enough of it.
         Err(Error::Pipe) => Status::Fine.into(),
+        Err(Error::Interrupted) => {
+            term.note(Error::Interrupted);
+            Status::Interrupted.into()
+        }
         Err(error) => {
             term.error(&error);
             Status::Wrong.into()

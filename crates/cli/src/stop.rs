@@ -1,9 +1,16 @@
 //! Ctrl-C as a stop word.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use pelton_device::{Ended, Run};
 
 use crate::Status;
 use crate::error::Error;
+use crate::term::Term;
+
+/// How often Ctrl-C is looked for by those who wait for something else.
+const GLANCE: Duration = Duration::from_millis(20);
 
 static STOP: AtomicU32 = AtomicU32::new(0);
 static LISTENS: AtomicBool = AtomicBool::new(false);
@@ -20,6 +27,46 @@ pub fn word() -> Result<&'static AtomicU32, Error> {
         }
     })?;
     Ok(&STOP)
+}
+
+/// Fails if Ctrl-C was pressed.
+pub fn unless_pressed() -> Result<(), Error> {
+    if pressed() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// How a command ends that has shown so many rows, or all of them; says so if Ctrl-C was pressed.
+pub fn verdict(rows: usize, term: &Term) -> Status {
+    match (pressed(), rows) {
+        (false, _) => return Status::Fine,
+        (true, 0) => term.note("interrupted before there was a figure"),
+        (true, _) => term.note("interrupted: these are the figures so far"),
+    }
+    Status::Interrupted
+}
+
+/// Sleeps, and fails soon after Ctrl-C is pressed.
+pub fn sleep(time: Duration) -> Result<(), Error> {
+    let until = Instant::now() + time;
+    loop {
+        unless_pressed()?;
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return Ok(()),
+            left => std::thread::sleep(left.min(GLANCE)),
+        }
+    }
+}
+
+/// Waits for the end of a launch. Ctrl-C stops the launch, and this fails when it has ended.
+pub fn wait(run: &dyn Run) -> Result<Ended, Error> {
+    loop {
+        if let Some(ended) = run.wait(Some(GLANCE))? {
+            unless_pressed()?;
+            return Ok(ended);
+        }
+        if pressed() {
+            run.stop();
+        }
+    }
 }
 
 /// Whether Ctrl-C was pressed.

@@ -9,11 +9,13 @@ use pelton_ir::pass::optimize;
 use super::Row;
 use super::device::{module, time};
 use crate::error::Error;
+use crate::stop;
+use crate::term::Term;
 
-/// Times each step for modules of two sizes.
-pub fn run(only: &str) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::new();
+/// Times each step for modules of two sizes, and adds a row for each.
+pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
     for count in [2_000u32, 20_000].into_iter().filter(|count| count.to_string() == only || only.is_empty()) {
+        term.note(format_args!("{count} instructions …"));
         let source = straight(count);
         let parsed = module("generated", &source)?;
         let case = |step: &str| format!("{step}, {count} instructions");
@@ -41,6 +43,7 @@ pub fn run(only: &str) -> Result<Vec<Row>, Error> {
         let mut best = f64::INFINITY;
         let mut hit = f64::INFINITY;
         for _ in 0..5 {
+            stop::unless_pressed()?;
             let device = open("cpu:1")?;
             let start = Instant::now();
             device.load(&parsed, None, 1)?;
@@ -52,7 +55,7 @@ pub fn run(only: &str) -> Result<Vec<Row>, Error> {
         row("load, all of it", best);
         row("load, from the cache", hit);
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// A kernel of so many instructions, in loops and branches, that nothing can fold away.

@@ -11,6 +11,7 @@ use pelton_ir::valid::{Valid, validate};
 
 use super::Row;
 use crate::error::Error;
+use crate::stop;
 use crate::term::Term;
 
 /// Elements of the input: small enough for a cache, so that code is measured and not memory; many enough that what a
@@ -123,8 +124,7 @@ impl Ready {
     }
 
     fn run(&self) -> Result<(), Error> {
-        self.kernel.launch(&self.launch)?.wait(None)?;
-        Ok(())
+        stop::wait(&*self.kernel.launch(&self.launch)?).map(drop)
     }
 
     /// Holds one launch against Rust.
@@ -142,8 +142,9 @@ impl Ready {
     }
 }
 
-/// Nanoseconds of one call, at its best of several stretches.
+/// Nanoseconds of one call, at its best of several stretches. Ctrl-C ends it between two calls.
 pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    stop::unless_pressed()?;
     call()?;
     let mut best = f64::INFINITY;
     let began = Instant::now();
@@ -151,6 +152,7 @@ pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
         let start = Instant::now();
         let mut calls = 0;
         while start.elapsed() < TIME / 20 || calls == 0 {
+            stop::unless_pressed()?;
             call()?;
             calls += 1;
         }
@@ -159,8 +161,8 @@ pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     Ok(best)
 }
 
-pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::new();
+/// Adds the rows of each case when all of them are measured.
+pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
     let input: Vec<u32> =
         (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
     let one = Config { threads: Some(1), ..Config::default() };
@@ -171,6 +173,7 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
     let bar = term.bar(cases.len() as u64 * 4, "{bar:40} {msg}");
     for case in cases {
         bar.set_message(case.name);
+        bar.suspend(|| term.note(format_args!("{} …", case.name)));
         let mut output = vec![0; ELEMENTS];
         let rust = time(|| {
             (case.rust)(black_box(&input), black_box(&mut output));
@@ -201,5 +204,5 @@ pub fn run(only: &str, term: &Term) -> Result<Vec<Row>, Error> {
         rows.push(row("reference", slow, Some(("cpu", ours))));
     }
     bar.finish_and_clear();
-    Ok(rows)
+    Ok(())
 }

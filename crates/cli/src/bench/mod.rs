@@ -13,14 +13,13 @@ mod row;
 mod session;
 mod soak;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use crate::error::Error;
 use crate::term::{Role, Term};
-use crate::{Status, stop};
+use crate::{Status, json, stop};
 
 pub use device::module;
 pub use row::Row;
@@ -48,7 +47,10 @@ Examples:
   pelton bench session --device cuda --json rows.jsonl
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
-  pelton bench device --only hash")]
+  pelton bench device --only hash
+  pelton bench compile --json - > rows.jsonl     rows on standard output instead of the table
+
+Ctrl-C ends it with the rows that are measured so far, and exit status 130.")]
 pub struct Args {
     /// What to measure
     #[command(subcommand)]
@@ -64,34 +66,33 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let machine = machine::about();
-    term.note(&machine);
-    let rows = match &args.group {
-        Group::Device => device::run(&args.only, term)?,
-        Group::Echo => echo::run(&args.only, term)?,
-        Group::Compile => compile::run(&args.only)?,
-        Group::Soak(group) => soak::run(group, term)?,
-        Group::Session(group) => session::run(group, &args.only, term)?,
+    json::writable(args.json.as_deref())?;
+    stop::word()?;
+    term.note(machine::about());
+    let (only, mut rows) = (&*args.only, Vec::new());
+    let ended = match &args.group {
+        Group::Device => device::run(only, &mut rows, term),
+        Group::Echo => echo::run(only, &mut rows, term),
+        Group::Compile => compile::run(only, &mut rows, term),
+        Group::Soak(group) => soak::run(group, term).map(|all| rows = all),
+        Group::Session(group) => session::run(group, only, term).map(|all| rows = all),
     };
+    match ended {
+        // What was measured before is shown.
+        Err(Error::Interrupted) => {}
+        ended => ended?,
+    }
     if rows.is_empty() && !stop::pressed() {
         return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
     }
     show(&rows, args.json.as_deref(), term)?;
-    if stop::pressed() {
-        term.note("interrupted: these are the figures so far");
-        return Ok(Status::Interrupted);
-    }
-    Ok(Status::Fine)
+    Ok(stop::verdict(rows.len(), term))
 }
 
-/// Prints a table, or writes the rows as asked.
+/// Writes the rows where `--json` says, and prints a table unless that is standard output.
 fn show(rows: &[Row], json: Option<&Path>, term: &Term) -> Result<(), Error> {
-    match json {
-        Some(path) if path == Path::new("-") => return term.text(&row::json(rows)),
-        Some(path) => {
-            fs::write(path, row::json(rows)).map_err(|source| Error::Write { path: path.into(), source })?
-        }
-        None => {}
+    if !json::rows(json, &row::json(rows), term)? || rows.is_empty() {
+        return Ok(());
     }
     let (head, lines) = row::table(rows);
     term.line(term.paint(Role::Strong, head))?;

@@ -22,6 +22,7 @@ pub fn far(stage: &Stage, run: &dyn Run) -> Result<Counts, Error> {
     let (data, flags, acks) = (stage.words("data")?, stage.words("flag")?, stage.words("ack")?);
     let cells = stage.cells as usize;
     for round in 1..=stage.rounds {
+        stop::unless_pressed()?;
         for at in 0..cells {
             data[at].store(round, Ordering::Relaxed);
             data[cells + at].store(round, Ordering::Relaxed);
@@ -38,6 +39,7 @@ pub fn lines(stage: &Stage, run: &dyn Run) -> Result<Counts, Error> {
     let (lines, acks) = (stage.memory("lines")?, stage.words("ack")?);
     let cells = stage.cells as usize;
     for round in 1..=stage.rounds {
+        stop::unless_pressed()?;
         for at in 0..cells {
             lines.put(8 * at, &[[round.into(); 8]])?;
         }
@@ -54,6 +56,7 @@ pub fn back(stage: &Stage, run: &dyn Run) -> Result<Counts, Error> {
     let cells = stage.cells as usize;
     let mut counts = Counts::default();
     for round in 1..=stage.rounds {
+        stop::unless_pressed()?;
         for at in 0..cells {
             let waited = wait(run, || flags[at].load(stage.acquire()) == round)?;
             let words = [&data[cells + at], &data[at]].map(|word| word.load(Ordering::Relaxed));
@@ -84,6 +87,7 @@ pub fn publish(stage: &Stage, run: &dyn Run) -> Result<Counts, Error> {
         if (position + 1).is_multiple_of(few) || position + 1 == stage.rounds * cells {
             tail[0].store(position + 1, stage.release());
             run.wake();
+            stop::unless_pressed()?;
         }
     }
     Ok(Counts::default())
@@ -107,9 +111,7 @@ fn wait(run: &dyn Run, so: impl Fn() -> bool) -> Result<bool, Error> {
         }
         // Asking the device costs more than a look.
         if looks.is_multiple_of(4096) {
-            if stop::pressed() {
-                return Err(Error::Wrong("interrupted".into()));
-            }
+            stop::unless_pressed()?;
             if let Some(ended) = run.wait(Some(Duration::ZERO))?
                 && !so()
             {

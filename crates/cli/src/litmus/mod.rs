@@ -22,7 +22,7 @@ use crate::bench::{machine, module};
 use crate::count::count;
 use crate::error::Error;
 use crate::term::Term;
-use crate::{Status, stop};
+use crate::{Status, json, stop};
 
 /// Try on hardware what the memory model promises, and count what it forbids
 #[derive(clap::Args)]
@@ -30,7 +30,10 @@ use crate::{Status, stop};
 Examples:
   pelton litmus
   pelton litmus --device cuda --rounds 1e8 --json rows.jsonl
-  pelton litmus --device reference --rounds 100 --only buffering")]
+  pelton litmus --device reference --rounds 100 --only buffering
+  pelton litmus --json - > rows.jsonl     rows on standard output instead of the table
+
+Ctrl-C ends it with the rows of the cases played so far, and exit status 130.")]
 pub struct Args {
     /// What to try; `pelton devices` lists what there is
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
@@ -50,32 +53,38 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+    json::writable(args.json.as_deref())?;
     stop::word()?;
     term.note(machine::about());
     let device = open(&args.device)?;
     let rounds = args.rounds.unwrap_or_else(|| suits(device.caps()));
     let mut rows = Vec::new();
-    for case in CASES.iter().filter(|case| case.name.contains(&args.only)) {
+    'cases: for case in CASES.iter().filter(|case| case.name.contains(&args.only)) {
         term.note(format_args!("{} …", case.name));
         for orders in [Orders::Kept, Orders::Relaxed] {
+            if stop::pressed() {
+                break 'cases;
+            }
             let result = match absent(case.shape, device.caps()) {
                 Some(why) => Err(why),
                 None => match play(&device, case, rounds, orders) {
-                    Err(_) if stop::pressed() => return Ok(Status::Interrupted),
+                    Err(_) if stop::pressed() => break 'cases,
                     seen => Ok(seen?),
                 },
             };
             rows.push(Row { case: case.name, beside: case.beside, orders, result });
         }
     }
-    if rows.is_empty() {
+    if rows.is_empty() && !stop::pressed() {
         return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
     }
-    row::show(&rows, &device.caps().name, args.json.as_deref(), term)?;
-    match row::judge(&rows) {
-        Ok(()) => Ok(Status::Fine),
-        Err(why) => Err(Error::Wrong(why)),
+    let name = &device.caps().name;
+    if json::rows(args.json.as_deref(), &row::json(&rows, name), term)? && !rows.is_empty() {
+        row::show(&rows, name, term)?;
     }
+    let status = stop::verdict(rows.len(), term);
+    row::judge(&rows).map_err(Error::Wrong)?;
+    Ok(status)
 }
 
 /// Rounds of a case that a device plays in a few seconds.

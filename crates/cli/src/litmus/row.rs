@@ -1,8 +1,5 @@
 //! What the cases gave: a table for people, rows for programs, and the verdict.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::stage::{Orders, Seen};
@@ -63,16 +60,13 @@ impl Row {
     }
 }
 
-/// Prints a table, or writes the rows as asked.
-pub fn show(rows: &[Row], device: &str, json: Option<&Path>, term: &Term) -> Result<(), Error> {
-    let lines: String = rows.iter().map(|row| format!("{}\n", row.json(device))).collect();
-    match json {
-        Some(path) if path == Path::new("-") => return term.text(&lines),
-        Some(path) => {
-            fs::write(path, lines).map_err(|source| Error::Write { path: path.into(), source })?;
-        }
-        None => {}
-    }
+/// The rows for programs: one JSON object per line.
+pub fn json(rows: &[Row], device: &str) -> String {
+    rows.iter().map(|row| format!("{}\n", row.json(device))).collect()
+}
+
+/// Prints a table.
+pub fn show(rows: &[Row], device: &str, term: &Term) -> Result<(), Error> {
     let head =
         format!("{:<38} {:<8} {:>12} {:>10} {:>12}", "case", "orders", "rounds", "forbidden", "beside");
     term.line(term.paint(Role::Strong, head))?;

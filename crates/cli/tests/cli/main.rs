@@ -6,6 +6,8 @@ mod devices;
 mod exec;
 mod fmt;
 mod general;
+#[cfg(unix)]
+mod interrupt;
 mod kernel;
 mod litmus;
 mod opt;
