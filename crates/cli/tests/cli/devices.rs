@@ -65,3 +65,28 @@ fn benchmarks_write_rows() {
     assert!(text.lines().count() >= 4, "{text}");
     assert_eq!(pelton(&["bench", "device", "--only", "no such case"]).code, Some(1));
 }
+
+#[test]
+fn a_dash_is_standard_output_for_rows() {
+    let ran = pelton(&["bench", "compile", "--only", "2000", "--json", "-"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let rows =
+        ran.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("rows are all there is"));
+    assert_eq!(rows.count(), 4, "{}", ran.out);
+    for command in ["bench", "litmus"] {
+        let help = pelton(&[command, "--help"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("`-` is standard output, without the table"), "{help}");
+        assert!(help.contains("--json - > rows.jsonl"), "{help}");
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_written_are_refused_before_anything_is_measured() {
+    let folder = Folder::new("rows");
+    let path = folder.path("no/such/rows.jsonl");
+    for args in [&["bench", "compile"][..], &["litmus", "--device", "cpu"]] {
+        let ran = pelton(&[args, &["--json", &path]].concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.starts_with("error: cannot write "), "{}", ran.err);
+    }
+}
