@@ -151,11 +151,7 @@ impl<'a> Intake<'a> {
             self.counts.push((order.tenant, 0));
             self.counts.len() - 1
         });
-        // A task beyond the quota would wait for credit that nobody gives.
-        let quota = self.names.quota(order.tenant);
-        if quota > 0 && self.counts[at].1 >= quota {
-            return Err(format!("its tenant has a quota of {quota} tasks, and has used it"));
-        }
+        self.names.admit(order.tenant, self.counts[at].1)?;
         self.counts[at].1 += 1;
         Ok(order)
     }

@@ -95,9 +95,18 @@ impl Names {
         }
     }
 
-    /// How many tasks a tenant may run; 0 is no limit.
-    pub fn quota(&self, id: TenantId) -> u64 {
-        self.tenants.iter().find(|tenant| tenant.id == id).map_or(0, |tenant| tenant.quota.into())
+    /// Refuses a task of a tenant that has had so many before it, if the kernel would never take it.
+    pub fn admit(&self, id: TenantId, before: u64) -> Result<(), String> {
+        let Some(tenant) = self.tenants.iter().find(|tenant| tenant.id == id) else { return Ok(()) };
+        let quota = u64::from(tenant.quota);
+        if tenant.mask == 0 {
+            return Err(format!("tenant `{}` is disabled: the spec allows it no opcode", tenant.name));
+        }
+        // A task beyond the quota would wait for credit that nobody gives.
+        if quota > 0 && before >= quota {
+            return Err(format!("its tenant has a quota of {quota} tasks, and has used it"));
+        }
+        Ok(())
     }
 
     fn named(&self) -> Vec<&str> {

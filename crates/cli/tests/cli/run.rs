@@ -187,6 +187,30 @@ fn a_quota_is_not_waited_for() {
 }
 
 #[test]
+fn a_disabled_tenant_is_not_waited_for() {
+    let others =
+        "{\"op\": \"NOP\", \"tenant\": \"bob\"}\n{\"op\": \"NOP\", \"tenant\": \"alice\"}\n".repeat(2);
+    for (none, lifetime) in [
+        ("mask = 0", "persistent"),
+        ("allow = []", "persistent"),
+        ("mask = 0", "drain"),
+        ("allow = []", "drain"),
+    ] {
+        let tenants =
+            format!("[[tenant]]\nid = 0\nname = \"alice\"\n{none}\n[[tenant]]\nid = 1\nname = \"bob\"\n");
+        let spec = format!("lifetime = \"{lifetime}\"\n{SPEC}\n{tenants}");
+        let ran = run("run-disabled", &spec, &["--bad", "skip"], &others);
+        assert_eq!((ran.code, results(&ran).len()), (Some(1), 2), "{none}: {}", ran.err);
+        for line in [2, 4] {
+            let why =
+                format!("error: line {line}: tenant `alice` is disabled: the spec allows it no opcode\n");
+            assert!(ran.err.contains(&why), "{none}: {}", ran.err);
+        }
+        assert!(ran.err.contains("done: 2 done, 2 bad lines"), "{none}: {}", ran.err);
+    }
+}
+
+#[test]
 fn every_printed_line_is_seen() {
     let spec = format!("formats = [\"at {{}}\"]\n{SPEC}");
     let lines: String = (0..500).map(|k| format!("{{\"op\": \"PRINTF\", \"args\": [1, {k}]}}\n")).collect();
