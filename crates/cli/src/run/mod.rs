@@ -48,7 +48,7 @@ Examples:
 Tasks, one a line; blank lines and those that begin with # are passed over:
   {\"op\": \"add\", \"args\": [1, 2], \"tenant\": \"alice\", \"priority\": \"high\"}
   op        a handler of the spec, a built-in opcode, or a number
-  args      up to 12 numbers: u32, i32, or with a point the bits of an f32
+  args      up to 12 numbers: u32, i32, or with a point or an exponent the bits of an f32
   tenant    a name or a number; can be left out if there is one
   priority  critical, high, normal, low or idle, if the spec has claim = \"priority\"
 Tasks run at once and in any order; BATCH_FENCE ends when so many before it of its tenant have ended.

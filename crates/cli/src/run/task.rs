@@ -50,9 +50,18 @@ impl Names {
         if line.len() > LONGEST {
             return Err(format!("it has more than the {LONGEST} bytes that a line may have"));
         }
+        if line.first() != Some(&b'{') {
+            return Err(format!(
+                "a task is a JSON object, such as {{\"op\": \"NOP\"}}, and this is {}",
+                kind(line)
+            ));
+        }
         let Line { op, args, tenant, priority } = serde_json::from_slice(line).map_err(clause)?;
+        if args.wide {
+            integers(line)?;
+        }
         let mut task = Task::new(self.op(&op)?);
-        task.args = args.0;
+        task.args = args.words;
         if let Some(priority) = priority {
             task.priority = level(&priority)?;
         }
@@ -128,6 +137,32 @@ fn level(text: &str) -> Result<Priority, String> {
     })
 }
 
+/// What a line is that is no object.
+fn kind(line: &[u8]) -> Cow<'static, str> {
+    let text = String::from_utf8_lossy(line);
+    match text.chars().next() {
+        None => "nothing".into(),
+        Some('[') => "an array".into(),
+        Some('"') => "a string".into(),
+        Some('-' | '0'..='9') => "a number".into(),
+        Some(_) if matches!(&*text, "true" | "false" | "null") => text.into_owned().into(),
+        Some(other) => format!("something that begins with {other:?}").into(),
+    }
+}
+
+/// Refuses integers of a line that JSON reads as floating-point numbers, since they have more than 64 bits.
+fn integers(line: &[u8]) -> Result<(), String> {
+    let words = line.split(|b| b"[]{},: \t".contains(b)).filter_map(|word| str::from_utf8(word).ok());
+    for word in words {
+        let digits = word.strip_prefix('-').unwrap_or(word);
+        let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        if whole && word.parse::<i64>().is_err() && word.parse::<u64>().is_err() {
+            return Err(format!("invalid value: integer `{word}`, expected a number of 32 bits"));
+        }
+    }
+    Ok(())
+}
+
 /// What is wrong with a line, with the column instead of a line that is always the first.
 fn clause(error: serde_json::Error) -> String {
     let text = error.to_string();
@@ -190,9 +225,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// Arguments: integers of 32 bits with or without sign, and numbers with a point as the bits of an f32.
+/// Arguments: integers of 32 bits with or without sign, and numbers with a point or an exponent as the bits of an f32.
 #[derive(Default)]
-struct Args([u32; slot::ARGS]);
+struct Args {
+    words: [u32; slot::ARGS],
+    /// Whether one was so large that it may have been written as an integer.
+    wide: bool,
+}
 
 impl<'de> Deserialize<'de> for Args {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -205,10 +244,10 @@ impl<'de> Deserialize<'de> for Args {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Args, A::Error> {
                 let mut args = Args::default();
                 let mut count = 0;
-                while let Some(Arg(arg)) = list.next_element()? {
-                    let to =
-                        args.0.get_mut(count).ok_or_else(|| de::Error::invalid_length(count + 1, &self))?;
-                    *to = arg;
+                while let Some(Arg { word, wide }) = list.next_element()? {
+                    let to = args.words.get_mut(count);
+                    *to.ok_or_else(|| de::Error::invalid_length(count + 1, &self))? = word;
+                    args.wide |= wide;
                     count += 1;
                 }
                 Ok(args)
@@ -218,7 +257,16 @@ impl<'de> Deserialize<'de> for Args {
     }
 }
 
-struct Arg(u32);
+struct Arg {
+    word: u32,
+    wide: bool,
+}
+
+impl From<u32> for Arg {
+    fn from(word: u32) -> Arg {
+        Arg { word, wide: false }
+    }
+}
 
 impl<'de> Deserialize<'de> for Arg {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -229,15 +277,22 @@ impl<'de> Deserialize<'de> for Arg {
                 f.write_str("a number of 32 bits")
             }
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Arg, E> {
-                let short = u32::try_from(number).map(Arg);
+                let short = u32::try_from(number).map(Arg::from);
                 short.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
             }
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Arg, E> {
-                let short = i32::try_from(number).map(|number| Arg(number as u32));
+                let short = i32::try_from(number).map(|number| Arg::from(number as u32));
                 short.map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
             }
-            fn visit_f64<E>(self, number: f64) -> Result<Arg, E> {
-                Ok(Arg((number as f32).to_bits()))
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Arg, E> {
+                let short = number as f32;
+                if short.is_infinite() {
+                    return Err(E::invalid_value(
+                        de::Unexpected::Float(number),
+                        &"a number that an f32 can hold",
+                    ));
+                }
+                Ok(Arg { word: short.to_bits(), wide: number.abs() >= i64::MAX as f64 })
             }
         }
         from.deserialize_any(Reader)
@@ -265,6 +320,8 @@ mod tests {
         assert_eq!(tenant, 4);
         let Order { task, tenant } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
         assert_eq!((task, tenant), (Task::new(Opcode::ATOMIC_ADD), 0));
+        let Order { task, .. } = order(r#"{"op": 77, "tenant": 0, "args": [1e20, 3.4e38, 1e-60]}"#).unwrap();
+        assert_eq!(task.args[..3], [1e20f32, 3.4e38, 0.0].map(f32::to_bits));
         assert_eq!(order(r#"{"op": 77, "tenant": 0}"#).unwrap().task.op, Opcode::wire(77));
     }
 
@@ -272,7 +329,18 @@ mod tests {
     fn a_bad_line_says_why() {
         for (line, why) in [
             ("{", "EOF while parsing an object at column 1"),
-            ("[]", "invalid length 0, expected struct Line"),
+            ("[]", r#"a task is a JSON object, such as {"op": "NOP"}, and this is an array"#),
+            (
+                r#"["op8", [1], "bob", "high"]"#,
+                r#"a task is a JSON object, such as {"op": "NOP"}, and this is an array"#,
+            ),
+            ("\"op8\"", r#"a task is a JSON object, such as {"op": "NOP"}, and this is a string"#),
+            ("-8", r#"a task is a JSON object, such as {"op": "NOP"}, and this is a number"#),
+            ("null", r#"a task is a JSON object, such as {"op": "NOP"}, and this is null"#),
+            (
+                "nop",
+                r#"a task is a JSON object, such as {"op": "NOP"}, and this is something that begins with 'n'"#,
+            ),
             (r#"{"args": []}"#, "missing field `op`"),
             (r#"{"op": "op7", "tenant": 0}"#, "there is no opcode `op7`; did you mean op8?"),
             (r#"{"op": 8, "tenant": "bib"}"#, "there is no tenant `bib`; did you mean bob?"),
@@ -286,6 +354,23 @@ mod tests {
             (
                 r#"{"op": 8, "args": [4294967296]}"#,
                 "invalid value: integer `4294967296`, expected a number of 32 bits",
+            ),
+            (
+                r#"{"op": 8, "args": [1e300]}"#,
+                "invalid value: floating point `1e+300`, expected a number that an f32 can hold",
+            ),
+            (
+                r#"{"op": 8, "args": [-3.5e38]}"#,
+                "invalid value: floating point `-3.5e+38`, expected a number",
+            ),
+            (r#"{"op": 8, "args": [1e999]}"#, "number out of range at column"),
+            (
+                r#"{"op": 8, "args": [18446744073709551616]}"#,
+                "invalid value: integer `18446744073709551616`, expected a number of 32 bits",
+            ),
+            (
+                r#"{"op": 8, "args": [1, -9223372036854775809]}"#,
+                "invalid value: integer `-9223372036854775809`",
             ),
             (r#"{"op": 8, "args": [-2147483649]}"#, "invalid value: integer `-2147483649`"),
             (
