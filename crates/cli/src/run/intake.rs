@@ -14,6 +14,9 @@ use crate::term::Term;
 /// How often Ctrl-C is looked for while nothing comes.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// The byte order mark in UTF-8, with which some programs begin what they write.
+const BOM: &[u8] = "\u{feff}".as_bytes();
+
 /// What becomes of the lines after a bad one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Bad {
@@ -124,6 +127,7 @@ impl<'a> Intake<'a> {
     fn chunk(&mut self, sink: &mut impl Sink, bytes: &[u8]) -> Result<(), Halt> {
         self.bytes += bytes.len() as u64;
         for line in bytes.split_inclusive(|b| *b == b'\n') {
+            let line = if self.lines == 0 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
             self.lines += 1;
             let line = line.trim_ascii();
             if line.is_empty() || line[0] == b'#' {

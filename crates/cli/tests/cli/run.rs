@@ -119,12 +119,33 @@ fn bad_lines_say_why() {
         ),
         ("{\"op\": \"SHUTDOWN\"}", "line 1: SHUTDOWN cannot be submitted"),
         ("{\"op\": \"LOAD_MISS\"}", "line 1: LOAD_MISS does not run yet"),
-        ("\u{feff}{}", "line 1: expected value at column 1"),
+        ("\u{feff}{}", "line 1: missing field `op` at column 2"),
+        ("{\"op\": \"add\"} \u{feff}", "line 1: trailing characters at column 15"),
     ] {
         let ran = run("run-bad", SPEC, &[], line);
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{line}");
         assert!(ran.err.contains(why), "{line}\ngave\n{}", ran.err);
     }
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let folder = Folder::new("run-bom");
+    let handler = SPEC.split("'''").nth(1).expect("the spec has a handler");
+    folder.file("add.pel", format!("\u{feff}{handler}"));
+    let spec = "\u{feff}[[handler]]\nname = \"add\"\nop = 8\nfile = \"add.pel\"\n";
+    let spec = folder.file("spec.toml", spec);
+    let lines = "\u{feff}{\"op\": \"add\", \"args\": [0, 1]}\n\u{feff}{\"op\": \"add\"}\n";
+    let ran = pelton_with(&["run", &spec], lines);
+    assert_eq!((ran.code, results(&ran).len()), (Some(1), 1), "{}", ran.err);
+    let why =
+        "line 2: a task is a JSON object, such as {\"op\": \"NOP\"}, and this is something that begins with";
+    assert!(ran.err.contains(why), "one in the middle is wrong: {}", ran.err);
+    assert_eq!(pelton_with(&["kernel", "-", "--whole"], format!("\u{feff}{SPEC}")).code, Some(0));
+    let module = format!("\u{feff}{}", crate::DOUBLE);
+    let ran = pelton_with(&["fmt", "-"], &module);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), crate::DOUBLE), "{}", ran.err);
+    assert_eq!(pelton_with(&["check", "-"], &module).code, Some(0));
 }
 
 #[test]

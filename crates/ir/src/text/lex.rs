@@ -74,6 +74,10 @@ impl<'t> Lexer<'t> {
     pub fn next(&mut self) -> Token {
         let bytes = self.text.as_bytes();
         let mut fresh = self.at == 0;
+        if fresh && self.text.starts_with('\u{feff}') {
+            // Some editors begin a text with a byte order mark, which says nothing in UTF-8.
+            self.at = '\u{feff}'.len_utf8();
+        }
         while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = bytes.get(self.at) {
             fresh |= *byte == b'\n';
             self.at += 1;

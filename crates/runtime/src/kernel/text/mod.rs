@@ -112,7 +112,7 @@ impl Spec {
 impl FromStr for Spec {
     type Err = TextError;
     fn from_str(source: &str) -> Result<Spec, TextError> {
-        read::spec("<spec>", source, Path::new(""))
+        read::spec("<spec>", source.strip_prefix(BOM).unwrap_or(source), Path::new(""))
     }
 }
 
@@ -123,7 +123,10 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The text of a file; no more is read than a text may have.
+/// The byte order mark, with which some editors begin a text; it says nothing in UTF-8.
+const BOM: char = '\u{feff}';
+
+/// The text of a file, without a byte order mark; no more is read than a text may have.
 fn load(path: &Path) -> std::io::Result<String> {
     let wrong = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
     let mut bytes = Vec::new();
@@ -131,7 +134,11 @@ fn load(path: &Path) -> std::io::Result<String> {
     if bytes.len() > MAX_TEXT {
         return Err(wrong(format!("it has more than the {MAX_TEXT} bytes that a text may have")));
     }
-    String::from_utf8(bytes).map_err(|e| {
+    let mut text = String::from_utf8(bytes).map_err(|e| {
         wrong(format!("it is not UTF-8: byte {} begins no character", e.utf8_error().valid_up_to()))
-    })
+    })?;
+    if text.starts_with(BOM) {
+        text.remove(0);
+    }
+    Ok(text)
 }
