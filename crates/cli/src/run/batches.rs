@@ -92,8 +92,10 @@ impl<W: Write> Sink for Batches<'_, '_, W> {
         }
         let readback = self.drain.run(&self.batch)?;
         let missing = || Error::Wrong("the report has no results".into());
+        let mut written = Ok(());
         for (mark, result) in self.marks.iter().zip(readback.outcomes().ok_or_else(missing)?) {
-            self.results.write(*mark, result)?;
+            // All of them have ended, and count, even if one cannot be written.
+            written = written.and(self.results.write(*mark, result));
         }
         match &mut self.statistics {
             Some(all) => add(all, readback.statistics()),
@@ -107,6 +109,7 @@ impl<W: Write> Sink for Batches<'_, '_, W> {
         self.batch.clear();
         self.marks.clear();
         (self.levels, self.prints) = ([0; LEVELS], 0);
+        written?;
         Ok(self.results.flush()?)
     }
 

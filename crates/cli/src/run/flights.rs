@@ -93,9 +93,11 @@ impl<'n, W: Write> Flights<'n, W> {
         let Flight { span, marks, left } = &mut self.waiting[at];
         for (mark, result) in marks.iter_mut().zip(span.results()) {
             if mark.line > 0 && result != Err(TaskError::Late) {
-                self.results.write(*mark, result)?;
+                let ended = *mark;
+                // It is dealt with even if it cannot be written.
                 mark.line = 0;
                 *left -= 1;
+                self.results.write(ended, result)?;
             }
         }
         Ok(())

@@ -35,13 +35,18 @@ pub enum Halt {
     Interrupted,
     /// The kernel has ended by itself.
     Lost,
+    /// Results cannot be written, perhaps because nobody reads them any more.
+    Unwritten(Error),
     /// Something failed.
     Failed(Error),
 }
 
 impl<E: Into<Error>> From<E> for Halt {
     fn from(error: E) -> Halt {
-        Halt::Failed(error.into())
+        match error.into() {
+            error @ (Error::Pipe | Error::Output(_)) => Halt::Unwritten(error),
+            error => Halt::Failed(error),
+        }
     }
 }
 

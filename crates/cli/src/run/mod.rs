@@ -59,7 +59,8 @@ Results, one a task:
 
 A spec with lifetime = \"drain\" runs the lines in batches, one pass each.
 Buffers are as in `pelton exec`, and fill a region from its first element on.
-Exit status: 1 if lines were bad, else 2 if tasks ended with a fault.")]
+A reader that leaves, such as `| head -1`, ends the run: tasks under way are finished, the rest is not submitted.
+Exit status: 1 if lines were bad or results could not be written, else 2 if tasks ended with a fault.")]
 pub struct Args {
     /// The spec, in TOML; `pelton kernel` prints what it assembles to
     spec: PathBuf,
@@ -120,9 +121,9 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     };
     tell(args, term, &device.caps().name, &summary);
     Ok(match summary.halt {
-        Err(Halt::Failed(error)) => return Err(error),
+        Err(Halt::Failed(error) | Halt::Unwritten(error @ Error::Output(_))) => return Err(error),
         Err(Halt::Interrupted) => Status::Interrupted,
-        Err(Halt::Bad | Halt::Lost) => Status::Wrong,
+        Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => Status::Wrong,
         Ok(()) if summary.skipped > 0 => Status::Wrong,
         Ok(()) if summary.ends.faults > 0 => Status::Failed,
         Ok(()) => Status::Fine,
@@ -175,9 +176,9 @@ impl<'a> Job<'a> {
             halt = Err(Halt::Failed(error.into()));
         }
         while !flights.is_empty() {
-            flights.collect()?;
+            unwritten(flights.collect().map(drop), &mut halt);
         }
-        flights.results.flush()?;
+        unwritten(flights.results.flush(), &mut halt);
         Ok(Summary { halt, ends: flights.results.ends, skipped, took: began.elapsed(), stats })
     }
 
@@ -186,11 +187,18 @@ impl<'a> Job<'a> {
         self.open(&drain)?;
         let began = Instant::now();
         let mut batches = Batches::new(&mut drain, self.term, &mut results);
-        let (halt, skipped) = self.intake(&mut batches)?;
+        let (mut halt, skipped) = self.intake(&mut batches)?;
         let stats = batches.statistics.as_ref().filter(|_| self.args.stats).map(both);
-        results.flush()?;
+        unwritten(results.flush(), &mut halt);
         workspace::save(&drain, self.names, &self.args.outs)?;
         Ok(Summary { halt, ends: results.ends, skipped, took: began.elapsed(), stats })
+    }
+}
+
+/// Notes that the last results could not be written, unless something has gone wrong before.
+fn unwritten(written: Result<(), Error>, halt: &mut Result<(), Halt>) {
+    if let (Err(error), Ok(())) = (written, &*halt) {
+        *halt = Err(error.into());
     }
 }
 
@@ -223,6 +231,8 @@ fn tell(args: &Args, term: &Term, device: &str, summary: &Summary) {
         Ok(()) => "done",
         Err(Halt::Bad) => "stopped at a bad line",
         Err(Halt::Interrupted) => "interrupted",
+        Err(Halt::Unwritten(Error::Pipe)) => "stopped, since nobody reads the results any more",
+        Err(Halt::Unwritten(_)) => "stopped, since the results cannot be written",
         Err(Halt::Lost | Halt::Failed(_)) => "lost",
     };
     let seconds = took.as_secs_f64();

@@ -34,21 +34,42 @@ impl Ends {
 pub struct Results<'n, W> {
     names: &'n Names,
     out: W,
+    /// Whether writing has failed. From then on results are only counted.
+    broken: bool,
     pub ends: Ends,
 }
 
 impl<'n, W: Write> Results<'n, W> {
     pub fn new(names: &'n Names, out: W) -> Self {
-        Results { names, out, ends: Ends::default() }
+        Results { names, out, broken: false, ends: Ends::default() }
     }
 
     /// Shows what was written so far.
     pub fn flush(&mut self) -> Result<(), Error> {
-        Ok(self.out.flush()?)
+        self.attempt(|results| Ok(results.out.flush()?))
     }
 
-    /// Writes how a task ended.
+    /// Counts how a task ended, and writes it.
     pub fn write(&mut self, mark: Mark, result: Result<u32, TaskError>) -> Result<(), Error> {
+        match result {
+            Ok(_) => self.ends.done += 1,
+            Err(TaskError::Fault(_)) => self.ends.faults += 1,
+            Err(_) => self.ends.unrun += 1,
+        }
+        self.attempt(|results| results.line(mark, result))
+    }
+
+    /// Writes something unless that has failed before. So a failure is reported once, and what has begun can end.
+    fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        if self.broken {
+            return Ok(());
+        }
+        let written = write(self);
+        self.broken = written.is_err();
+        written
+    }
+
+    fn line(&mut self, mark: Mark, result: Result<u32, TaskError>) -> Result<(), Error> {
         let out = &mut self.out;
         write!(out, "{{\"line\": {}, \"op\": ", mark.line)?;
         match self.names.quoted(mark.op) {
@@ -57,11 +78,9 @@ impl<'n, W: Write> Results<'n, W> {
         }
         match result {
             Ok(result) => {
-                self.ends.done += 1;
                 writeln!(out, ", \"status\": \"done\", \"result\": {result}}}")?;
             }
             Err(TaskError::Fault(fault)) => {
-                self.ends.faults += 1;
                 write!(out, ", \"status\": \"fault\", \"fault\": {{\"code\": {}, ", fault.code.code())?;
                 // A name has nothing that JSON would escape.
                 write!(out, "\"name\": \"{}\"", fault.code)?;
@@ -71,7 +90,6 @@ impl<'n, W: Write> Results<'n, W> {
                 out.write_all(b"}}\n")?;
             }
             Err(why) => {
-                self.ends.unrun += 1;
                 let status = match why {
                     TaskError::Cancelled => "cancelled",
                     TaskError::Stopped => "stopped",

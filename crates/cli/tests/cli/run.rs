@@ -350,5 +350,28 @@ fn a_reader_that_leaves_ends_the_run() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let ran: Ran = child.wait_with_output().expect("it ends").into();
-    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.starts_with("stopped, since nobody reads the results any more: "), "{}", ran.err);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_that_cannot_be_written_are_reported_with_the_summary() {
+    let folder = Folder::new("run-full");
+    for lifetime in ["persistent", "drain"] {
+        let spec = folder.file("spec.toml", format!("lifetime = \"{lifetime}\"\n{SPEC}"));
+        let tasks = folder.file("tasks.jsonl", "{\"op\": \"add\", \"args\": [0, 1]}\n".repeat(3));
+        let out = format!("data={}", folder.path("d.bin"));
+        let ran: Ran = crate::command()
+            .args(["run", &spec, "--out", &out])
+            .stdin(std::fs::File::open(tasks).expect("it was written"))
+            .stdout(std::fs::File::options().write(true).open("/dev/full").expect("Linux has it"))
+            .output()
+            .expect("the program starts")
+            .into();
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.contains("stopped, since the results cannot be written: 3 done in "), "{}", ran.err);
+        assert!(ran.err.contains("error: cannot write the output: No space left"), "{}", ran.err);
+        assert_eq!(folder.read("d.bin")[..4], [3, 0, 0, 0], "{lifetime}");
+    }
 }
