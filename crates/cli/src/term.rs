@@ -69,7 +69,12 @@ impl Term {
 
     /// Writes a line to standard error. There is nobody to tell if that fails.
     pub fn note(&self, text: impl Display) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        self.notes(&format!("{text}\n"));
+    }
+
+    /// Writes lines to standard error at once: it is not buffered, so each write is a call to the system.
+    pub fn notes(&self, lines: &str) {
+        let _ = io::stderr().lock().write_all(lines.as_bytes());
     }
 
     /// Writes an error to standard error; a report comes as it is.
@@ -82,7 +87,12 @@ impl Term {
 
     /// Writes to standard error that something is wrong.
     pub fn wrong(&self, what: impl Display) {
-        self.note(format_args!("{}: {what}", paint(self.err_color, Role::Bad, "error")));
+        self.note(self.error_line(what));
+    }
+
+    /// A line that says that something is wrong.
+    pub fn error_line(&self, what: impl Display) -> String {
+        format!("{}: {what}", paint(self.err_color, Role::Bad, "error"))
     }
 
     /// A text on standard output in its role.

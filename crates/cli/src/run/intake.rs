@@ -83,13 +83,24 @@ pub struct Intake<'a> {
     /// Lines so far.
     lines: u64,
     bytes: u64,
+    /// What is wrong with the lines of the chunk in hand.
+    mistakes: String,
     /// Bad lines so far.
     pub skipped: u64,
 }
 
 impl<'a> Intake<'a> {
     pub fn new(names: &'a Names, term: &'a Term, bad: Bad) -> Self {
-        Intake { names, term, bad, counts: Vec::new(), lines: 0, bytes: 0, skipped: 0 }
+        Intake {
+            names,
+            term,
+            bad,
+            counts: Vec::new(),
+            lines: 0,
+            bytes: 0,
+            mistakes: String::new(),
+            skipped: 0,
+        }
     }
 
     /// Takes in all lines, and finishes what was submitted. `show` is told from time to time how many bytes were read and
@@ -129,7 +140,19 @@ impl<'a> Intake<'a> {
         }
     }
 
+    /// Takes in the lines of a chunk. What is wrong with them is written at once in the end, which is soon: a chunk is what
+    /// one read gave.
     fn chunk(&mut self, sink: &mut impl Sink, bytes: &[u8]) -> Result<(), Halt> {
+        let taken = self.take(sink, bytes);
+        if !self.mistakes.is_empty() {
+            self.term.notes(&self.mistakes);
+            self.mistakes.clear();
+        }
+        taken?;
+        sink.pause()
+    }
+
+    fn take(&mut self, sink: &mut impl Sink, bytes: &[u8]) -> Result<(), Halt> {
         self.bytes += bytes.len() as u64;
         for line in bytes.split_inclusive(|b| *b == b'\n') {
             let line = if self.lines == 0 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
@@ -142,14 +165,14 @@ impl<'a> Intake<'a> {
                 Ok(order) => sink.push(order, self.lines)?,
                 Err(why) => {
                     self.skipped += 1;
-                    self.term.wrong(format_args!("line {}: {why}", self.lines));
+                    self.mistakes += &self.term.error_line(format_args!("line {}: {why}\n", self.lines));
                     if self.bad == Bad::Stop {
                         return Err(Halt::Bad);
                     }
                 }
             }
         }
-        sink.pause()
+        Ok(())
     }
 
     /// What a line asks for, if it can be done.

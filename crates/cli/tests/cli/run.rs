@@ -375,3 +375,45 @@ fn results_that_cannot_be_written_are_reported_with_the_summary() {
         assert_eq!(folder.read("d.bin")[..4], [3, 0, 0, 0], "{lifetime}");
     }
 }
+
+/// What a run writes to standard error, one text per call.
+#[cfg(target_os = "linux")]
+fn calls(spec: &str, lines: &str) -> Vec<String> {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::time::Duration;
+    let folder = Folder::new("run-calls");
+    let spec = folder.file("spec.toml", spec);
+    let lines = folder.file("lines.jsonl", lines);
+    // A datagram is what one call has written.
+    let (ours, theirs) = UnixDatagram::pair().expect("there are sockets");
+    ours.set_read_timeout(Some(Duration::from_millis(20))).expect("it can be set");
+    let mut child = crate::command()
+        .args(["run", &spec, "--bad", "skip"])
+        .stdin(std::fs::File::open(lines).expect("it was written"))
+        .stderr(OwnedFd::from(theirs))
+        .spawn()
+        .expect("the program starts");
+    let (mut calls, mut bytes) = (Vec::new(), vec![0; 1 << 20]);
+    loop {
+        let ended = child.try_wait().expect("it can be asked").is_some();
+        match ours.recv(&mut bytes) {
+            Ok(0) => return calls,
+            Ok(len) => calls.push(String::from_utf8_lossy(&bytes[..len]).into_owned()),
+            Err(_) if ended => return calls,
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_bad_line_costs_at_most_one_write() {
+    let count = 50;
+    let calls = calls(SPEC, &"{\"op\": \"ad\"}\n".repeat(count));
+    let all = calls.concat();
+    assert_eq!(all.lines().filter(|line| line.starts_with("error: line ")).count(), count, "{all}");
+    assert!(all.ends_with('\n') && all.contains("done: 0 done, 50 bad lines"), "{all}");
+    assert!(calls.len() <= count + 1, "{} calls", calls.len());
+    assert!(calls.iter().all(|call| call.ends_with('\n')), "{calls:?}");
+}
