@@ -35,8 +35,11 @@ pub enum DeviceError {
     /// The module has no such kernel.
     #[error("the module has no kernel {name:?}; it has {have}")]
     Kernel { name: String, have: String },
-    /// A size beyond what the device takes.
-    #[error("{what} is {found}, and {device} takes at most {most}")]
+    /// No kernel was named, and the module has not exactly one.
+    #[error("{}", unnamed(have))]
+    Unnamed { have: Vec<String> },
+    /// A size beyond what the device takes: 0, or more than the most.
+    #[error("{what} is {found}, and {device} takes {}", bound(*found, *most))]
     Limit { device: String, what: &'static str, found: u64, most: u64 },
     /// A buffer is bound wrongly.
     #[error("buffer {name:?} {why}")]
@@ -48,13 +51,13 @@ pub enum DeviceError {
     #[error("{device} has no near memory: {why}")]
     Near { device: String, why: String },
     /// An access past the end of memory.
-    #[error("words {at}..{end} of memory of {len} words", end = at + count)]
+    #[error("{count} words from word {at} on do not lie in memory of {len} words")]
     Range { at: usize, count: usize, len: usize },
     /// No memory left.
     #[error("no memory for {bytes} bytes")]
     Exhausted { bytes: u64 },
     /// A kernel ended in a trap, perhaps after it had recorded a fault.
-    #[error("trap {code} in {instruction:?}")]
+    #[error("the kernel trapped with code {code} in `{instruction}`")]
     Fault { code: u32, site: Site, place: Option<Place>, instruction: String, recorded: Option<Fault> },
     /// Code generation failed: a defect of Pelton.
     #[error("code generation failed: {0}")]
@@ -66,11 +69,26 @@ pub enum DeviceError {
     #[error("the device is busy: {what}")]
     Busy { what: &'static str },
     /// A thread could not be started.
-    #[error("no thread could be started")]
+    #[error("no thread could be started: {0}")]
     Thread(#[source] std::io::Error),
     /// The device is gone.
     #[error("the device is lost: {0}")]
     Lost(String),
+}
+
+/// What is wrong with a module from which no kernel was chosen.
+fn unnamed(have: &[String]) -> String {
+    match have {
+        [] => "the module has no kernel".into(),
+        have => {
+            format!("the module has {} kernels, so one must be named: {}", have.len(), have.join(", "))
+        }
+    }
+}
+
+/// The bound that a size has crossed.
+fn bound(found: u64, most: u64) -> String {
+    if found == 0 { "at least 1".into() } else { format!("at most {most}") }
 }
 
 impl DeviceError {
@@ -90,5 +108,33 @@ impl DeviceError {
             DeviceError::Lost(_) => Retry::Reopen,
             _ => Retry::Never,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_range_can_be_said() {
+        let range = DeviceError::Range { at: usize::MAX, count: 2, len: 1 };
+        let text = format!("2 words from word {} on do not lie in memory of 1 words", usize::MAX);
+        assert_eq!(range.to_string(), text);
+    }
+
+    #[test]
+    fn a_limit_names_the_bound_that_was_crossed() {
+        let limit = |found| {
+            let what = "the number of lanes";
+            DeviceError::Limit { device: "cpu".into(), what, found, most: 8 }.to_string()
+        };
+        assert_eq!(limit(0), "the number of lanes is 0, and cpu takes at least 1");
+        assert_eq!(limit(9), "the number of lanes is 9, and cpu takes at most 8");
+    }
+
+    #[test]
+    fn a_thread_that_does_not_start_says_why() {
+        let cause = std::io::Error::other("too many of them");
+        assert_eq!(DeviceError::Thread(cause).to_string(), "no thread could be started: too many of them");
     }
 }

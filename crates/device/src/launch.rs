@@ -1,5 +1,6 @@
 //! What a launch is given and how it ends.
 
+use std::fmt;
 use std::time::Duration;
 
 use pelton_ir::arena::{Buffer, Func};
@@ -63,7 +64,7 @@ impl Launch {
             let device = "every device".into();
             return Err(DeviceError::Limit {
                 device,
-                what: "the number of groups, which is at least 1,",
+                what: "the number of groups",
                 found: 0,
                 most: u32::MAX.into(),
             });
@@ -119,6 +120,18 @@ pub enum Outcome {
     Lease,
 }
 
+/// As a clause whose subject is the launch.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Done => "every lane returned",
+            Outcome::Stopped => "it was asked to stop",
+            Outcome::Deadline => "its deadline passed",
+            Outcome::Lease => "nobody renewed its lease",
+        })
+    }
+}
+
 /// How a launch ended. A trap is an error instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
@@ -130,16 +143,17 @@ pub struct Ended {
 
 /// The kernel of that name, or the only one.
 pub fn kernel(module: &Module, name: Option<&str>) -> Result<Func, DeviceError> {
-    let have = || {
-        let names: Vec<&str> = module.kernels().map(|k| &*module.functions[k].name).collect();
-        if names.is_empty() { "none".into() } else { names.join(", ") }
-    };
-    let found = match name {
-        Some(name) => module.kernels().find(|k| module.functions[*k].name == name),
+    let have = || -> Vec<String> { module.kernels().map(|k| module.functions[k].name.clone()).collect() };
+    let mut all = module.kernels();
+    match name {
+        Some(name) => all.find(|k| module.functions[*k].name == name).ok_or_else(|| {
+            let have = have();
+            let have = if have.is_empty() { "none".into() } else { have.join(", ") };
+            DeviceError::Kernel { name: name.into(), have }
+        }),
         None => {
-            let mut all = module.kernels();
-            all.next().filter(|_| all.next().is_none())
+            let first = all.next().filter(|_| all.next().is_none());
+            first.ok_or_else(|| DeviceError::Unnamed { have: have() })
         }
-    };
-    found.ok_or_else(|| DeviceError::Kernel { name: name.unwrap_or("(the only one)").into(), have: have() })
+    }
 }

@@ -115,10 +115,7 @@ fn wait(run: &dyn Run, so: impl Fn() -> bool) -> Result<bool, Error> {
             if let Some(ended) = run.wait(Some(Duration::ZERO))?
                 && !so()
             {
-                return Err(Error::Wrong(format!(
-                    "the kernel has ended before its time: {:?}",
-                    ended.outcome
-                )));
+                return Err(Error::Wrong(format!("the kernel has ended before its time: {}", ended.outcome)));
             }
         }
     }

@@ -157,7 +157,7 @@ fn ended(run: &dyn Run) -> Result<(), Error> {
             None => {}
             Some(ended) if ended.outcome == Outcome::Done => return Ok(()),
             Some(ended) => {
-                return Err(Error::Wrong(format!("the kernel has not come to its end: {:?}", ended.outcome)));
+                return Err(Error::Wrong(format!("the kernel has not come to its end: {}", ended.outcome)));
             }
         }
     }

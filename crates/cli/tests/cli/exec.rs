@@ -10,6 +10,43 @@ fn exec(text: &str, args: &[&str]) -> crate::Ran {
 }
 
 #[test]
+fn a_module_without_one_kernel_says_what_it_has() {
+    let kernels = "kernel a {\n  return\n}\n\nkernel b {\n  return\n}\n";
+    let none = "fn a() {\n  return\n}\n";
+    for (text, device, why) in [
+        (none, "cpu", "the module has no kernel\n"),
+        (kernels, "cpu", "the module has 2 kernels, so one must be named: a, b\n"),
+        (none, "reference", "the module has no kernel\n"),
+        (kernels, "reference", "the module has 2 kernels, so one must be named: a, b\n"),
+    ] {
+        let ran = pelton_with(&["exec", "-", "--device", device], text);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.ends_with(why), "{}", ran.err);
+    }
+    for way in
+        [&["exec", "-", "--seed", "1"][..], &["emit", "-", "--to", "ptx"], &["emit", "-", "--to", "clif"]]
+    {
+        let ran = pelton_with(way, none);
+        assert!(
+            ran.code == Some(1) && ran.err.ends_with("the module has no kernel\n"),
+            "{way:?}: {}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn a_launch_of_nothing_says_what_it_needs() {
+    for (flag, why) in [
+        ("--lanes", "the number of lanes is 0, and cpu takes at least 1\n"),
+        ("--groups", "the number of groups is 0, and every device takes at least 1\n"),
+    ] {
+        let ran = pelton_with(&["exec", "-", "--device", "cpu", "--buffer", "x=[1]", flag, "0"], DOUBLE);
+        assert!(ran.code == Some(1) && ran.err.ends_with(why), "{}", ran.err);
+    }
+}
+
+#[test]
 fn buffers_are_printed() {
     let ran = exec(DOUBLE, &["--lanes", "4", "--buffer", "x=[1 2 3 4294967295]"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "x: [u32; 4] = [2 4 6 4294967294]\n"), "{}", ran.err);

@@ -76,10 +76,10 @@ impl Cpu {
             Err(DeviceError::Limit { device: "cpu".into(), what, found: found.into(), most: most.into() })
         };
         if threads == 0 || threads > RESIDENT {
-            return limit("the number of threads, which is at least 1,", threads, RESIDENT);
+            return limit("the number of threads", threads, RESIDENT);
         }
         if subgroup == 0 || subgroup > MAX_SUBGROUP {
-            return limit("the number of lanes in a subgroup, which is at least 1,", subgroup, MAX_SUBGROUP);
+            return limit("the number of lanes in a subgroup", subgroup, MAX_SUBGROUP);
         }
         let compiler = Compiler::new(subgroup, simd)?;
         let caps = Caps {
@@ -123,7 +123,7 @@ impl Cpu {
             let (found, most) = (lanes.into(), MAX_LANES.into());
             return Err(DeviceError::Limit {
                 device: "cpu".into(),
-                what: "the number of lanes, which is at least 1,",
+                what: "the number of lanes",
                 found,
                 most,
             });

@@ -138,7 +138,7 @@ impl Device for Cuda {
         if lanes == 0 || lanes > info.lanes {
             return Err(DeviceError::Limit {
                 device: info.open.clone(),
-                what: "the number of lanes, which is at least 1,",
+                what: "the number of lanes",
                 found: lanes.into(),
                 most: info.lanes.into(),
             });

@@ -20,7 +20,7 @@ use crate::valid::{Uniformity, Valid, validate};
 pub enum EmitError {
     #[error("the module has no kernel `{name}`")]
     Missing { name: String },
-    #[error("the module has {count} kernels, so one must be named")]
+    #[error("{}", crate::interp::unnamed(*count))]
     Unnamed { count: usize },
     #[error("`{}` cannot be emitted", op.row().name)]
     Op { op: Op, site: Site },

@@ -146,7 +146,7 @@ pub enum LoadError {
     Missing { name: String },
     #[error("`{name}` is not a kernel")]
     Function { name: String },
-    #[error("the module has {count} kernels, so one must be named")]
+    #[error("{}", unnamed(*count))]
     Unnamed { count: usize },
     #[error("`{}` does not run on the reference device", op.row().name)]
     Refused { op: Op, site: Site },
@@ -183,6 +183,14 @@ pub enum LaunchError {
     /// The validator should not have passed the module.
     #[error("lanes that should meet at {} never do", site.inst)]
     Diverged { site: Site },
+}
+
+/// What is wrong with a module of so many kernels from which none was chosen.
+pub(crate) fn unnamed(count: usize) -> String {
+    match count {
+        0 => "the module has no kernel".into(),
+        count => format!("the module has {count} kernels, so one must be named"),
+    }
 }
 
 impl Program {
