@@ -35,7 +35,7 @@ pub enum Error {
     #[error("region {name:?} holds {holds}")]
     Type { name: String, holds: pelton_ir::types::Type },
     /// Beyond the end of a tenant's region.
-    #[error("elements {at}..{end} of region {name:?}, which has {len}", end = at + count)]
+    #[error("{count} elements from element {at} on do not lie in region {name:?}, which has {len}")]
     Range { name: String, at: usize, count: usize, len: usize },
     /// The host cannot reach the words of that region.
     #[error("region {0:?} is not mapped: copy it in and out")]
@@ -47,10 +47,10 @@ pub enum Error {
     #[error("the session has ended")]
     Ended,
     /// A pass over a batch was cut short.
-    #[error("the pass was cut short: {0:?}")]
+    #[error("the pass was cut short: {0}")]
     Cut(Outcome),
     /// A thread could not be started.
-    #[error("no thread could be started")]
+    #[error("no thread could be started: {0}")]
     Thread(#[source] std::io::Error),
 }
 
@@ -99,13 +99,13 @@ pub enum TaskError {
     #[error("{0}")]
     Fault(Fault),
     /// It was cancelled, and never ran.
-    #[error("cancelled")]
+    #[error("it was cancelled")]
     Cancelled,
     /// The session was stopped before it ran.
     #[error("the session was stopped before it ran")]
     Stopped,
     /// The pass over its batch left it as it was: its tenant is disabled or has no credit, or the pass ended before.
-    #[error("left as it was")]
+    #[error("it was left as it was: its tenant is disabled or has no credit, or the pass ended before it")]
     Left,
     /// The device was lost before it ended.
     #[error("the device was lost")]
@@ -113,4 +113,29 @@ pub enum TaskError {
     /// It has not ended yet; it may be waited for again.
     #[error("it has not ended yet")]
     Late,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_range_can_be_said() {
+        let range = Error::Range { name: "data".into(), at: usize::MAX, count: 2, len: 1 };
+        assert_eq!(
+            range.to_string(),
+            format!("2 elements from element {} on do not lie in region \"data\", which has 1", usize::MAX)
+        );
+    }
+
+    #[test]
+    fn a_thread_that_does_not_start_says_why() {
+        let cause = std::io::Error::other("too many of them");
+        assert_eq!(Error::Thread(cause).to_string(), "no thread could be started: too many of them");
+    }
+
+    #[test]
+    fn a_pass_that_was_cut_short_says_why() {
+        assert_eq!(Error::Cut(Outcome::Deadline).to_string(), "the pass was cut short: its deadline passed");
+    }
 }

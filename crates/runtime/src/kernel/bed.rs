@@ -104,6 +104,6 @@ pub(super) fn one(
     let stripes = if placement == Placement::Near { groups } else { 1 };
     let (stripe, slot) = before.map_or((0, 0), |bed| (bed.stripe + bed.all(), bed.slot + bed.total()));
     let all = u64::from(slot) + u64::from(rings) * u64::from(stripes) * u64::from(slots);
-    addressed("the words of all rings", all * (slot::WORDS / 2) as u64)?;
+    addressed("the number of words of all rings", all * (slot::WORDS / 2) as u64)?;
     Ok(Bed { placement, groups, stripes, log2: slots.ilog2(), rings, stripe, slot })
 }

@@ -11,7 +11,7 @@ pub enum Refused {
     #[error("{axis} = {value}: {why}")]
     Axis { axis: &'static str, value: &'static str, why: &'static str },
     /// A number out of range.
-    #[error("{what} is {found}; it is at least 1 and at most {most}")]
+    #[error("{what} is {found}; it must be at least 1 and at most {most}")]
     Size { what: &'static str, found: u64, most: u64 },
     /// Rings wrap by masking.
     #[error("a ring has {found} slots, which is not a power of two")]

@@ -124,7 +124,7 @@ impl Layout {
         let window = window.min(beds.iter().map(Bed::slots).max().unwrap_or(1));
         let ops = ops(spec);
         addressed(
-            "the counters of all groups",
+            "the number of counters of all groups",
             u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
         )?;
         Ok(Layout {
@@ -289,7 +289,11 @@ fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {
         pieces[tenant.id as usize] = (at as u32, len);
         total = total.max(at + u64::from(len).next_multiple_of(step.into()));
     }
-    addressed("the elements of a region", total)?;
+    let most = pelton_ir::limits::MAX_LEN;
+    if total > most {
+        let why = format!("its tenants have {total} elements in all, and an index reaches {most}");
+        return Err(Refused::Region { name: region.name.clone(), why });
+    }
     Ok(Area { region: region.clone(), total: (total as u32).max(1), pieces })
 }
 
