@@ -257,7 +257,11 @@ impl Area {
                 }
             }
             (Expect::Fault(expected), Err(TaskError::Fault(fault))) => {
-                *tally.faults.entry(fault.to_string()).or_default() += 1;
+                let name = match fault.inner {
+                    0 => fault.code.to_string(),
+                    inner => format!("{} in inner operation {inner}", fault.code),
+                };
+                *tally.faults.entry(name).or_default() += 1;
                 fault == expected
             }
             (Expect::Epoch, Ok(found)) => {

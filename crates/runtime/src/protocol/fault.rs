@@ -18,9 +18,17 @@ pub const MAX: u32 = (1 << INNER_SHIFT) - 1;
 pub const INNER_SHIFT: u32 = 24;
 
 macro_rules! faults {
-    ($($name:ident $code:literal $word:literal $text:literal;)*) => {
+    ($($name:ident $code:literal $word:literal $text:literal $clause:literal;)*) => {
         impl Code {
             $(#[doc = $text] pub const $name: Code = Code($code);)*
+
+            /// What happened to the task, as a clause, if the code is the protocol's.
+            fn clause(self) -> Option<&'static str> {
+                match self {
+                    $(Code::$name => Some($clause),)*
+                    _ => None,
+                }
+            }
         }
 
         /// The protocol's own codes: each with its name and meaning.
@@ -29,12 +37,18 @@ macro_rules! faults {
 }
 
 faults! {
-    UNKNOWN   1 "unknown opcode" "Nobody handles the opcode.";
-    REGION    2 "out of region"  "An access left the tenant's region. It gave zero or did nothing.";
-    DENIED    3 "denied"         "The tenant may not use the opcode.";
-    MALFORMED 4 "malformed"      "The slot is not what its opcode asks for. Nothing was done.";
-    ARGUMENTS 5 "arguments"      "The handler refuses its arguments.";
-    FUEL      6 "fuel"           "The handler ran for too long.";
+    UNKNOWN   1 "unknown opcode" "Nobody handles the opcode."
+        "nobody handles its opcode";
+    REGION    2 "out of region"  "An access left the tenant's region. It gave zero or did nothing."
+        "it left its tenant's region";
+    DENIED    3 "denied"         "The tenant may not use the opcode."
+        "its tenant may not use its opcode";
+    MALFORMED 4 "malformed"      "The slot is not what its opcode asks for. Nothing was done."
+        "its slot is not what its opcode asks for";
+    ARGUMENTS 5 "arguments"      "The handler refuses its arguments."
+        "its handler refuses its arguments";
+    FUEL      6 "fuel"           "The handler ran for too long."
+        "its handler ran for too long";
 }
 
 impl Code {
@@ -88,11 +102,16 @@ impl Fault {
     }
 }
 
+/// As a clause whose subject is the task: what happened, and the code.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code.clause() {
+            Some(clause) => write!(f, "{clause} (fault {})", self.code.0)?,
+            None => write!(f, "its handler ended with fault {}", self.code)?,
+        }
         match self.inner {
-            0 => write!(f, "{}", self.code),
-            inner => write!(f, "{} in inner operation {inner}", self.code),
+            0 => Ok(()),
+            inner => write!(f, ", in inner operation {inner}"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use pelton::protocol::fault;
 use pelton::protocol::opcode::{self, RESERVED};
 use pelton::protocol::{Code, Fault, Malformed, Opcode, Priority, Status};
 
@@ -95,5 +96,18 @@ fn a_packed_fault_says_which_operation() {
     assert_eq!(fault.word(), 0x1600_0002);
     assert_eq!(Fault::of(0x1600_0002), Some(fault));
     assert_eq!(Fault::of(0x1600_0000), None);
-    assert_eq!(fault.to_string(), "out of region in inner operation 22");
+    assert_eq!(fault.to_string(), "it left its tenant's region (fault 2), in inner operation 22");
+}
+
+#[test]
+fn every_fault_says_what_it_means() {
+    for (code, name, _) in fault::TABLE {
+        let text = Fault { code: *code, inner: 0 }.to_string();
+        assert!(
+            text.ends_with(&format!(" (fault {})", code.code())) && text.len() > name.len() + 10,
+            "{text}"
+        );
+    }
+    let own = Fault { code: Code::user(0x100).unwrap(), inner: 0 };
+    assert_eq!(own.to_string(), "its handler ended with fault 0x100");
 }
