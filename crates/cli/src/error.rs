@@ -10,6 +10,8 @@ use pelton_filetest::target::TargetError;
 use pelton_ir::emit::EmitError;
 use pelton_ir::interp;
 
+use crate::Status;
+
 /// What stops a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -82,6 +84,20 @@ pub enum Error {
     /// A result is not what it must be.
     #[error("{0}")]
     Wrong(String),
+}
+
+impl Error {
+    /// The exit status of a command that it stops.
+    pub fn status(&self) -> Status {
+        match self {
+            // Whoever read the output has seen enough of it.
+            Error::Pipe => Status::Fine,
+            Error::Interrupted => Status::Interrupted,
+            Error::Device(DeviceError::Fault { .. })
+            | Error::Session(pelton::Error::Device(DeviceError::Fault { .. })) => Status::Failed,
+            _ => Status::Wrong,
+        }
+    }
 }
 
 impl From<io::Error> for Error {

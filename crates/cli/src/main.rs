@@ -26,7 +26,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::Error;
 use crate::term::{Color, Term};
 
 /// Tools for Pelton's kernels: check, format, optimise, run and test `.pel` files.
@@ -118,15 +117,9 @@ fn main() -> ExitCode {
     };
     match ended {
         Ok(status) => status.into(),
-        // Whoever read the output has seen enough of it.
-        Err(Error::Pipe) => Status::Fine.into(),
-        Err(Error::Interrupted) => {
-            term.note(Error::Interrupted);
-            Status::Interrupted.into()
-        }
         Err(error) => {
             term.error(&error);
-            Status::Wrong.into()
+            error.status().into()
         }
     }
 }

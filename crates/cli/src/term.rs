@@ -77,9 +77,11 @@ impl Term {
         let _ = io::stderr().lock().write_all(lines.as_bytes());
     }
 
-    /// Writes an error to standard error; a report comes as it is.
+    /// Writes an error to standard error; a report comes as it is, and a reader that has left is no error.
     pub fn error(&self, error: &Error) {
         match error {
+            Error::Pipe => {}
+            Error::Interrupted => self.note(error),
             Error::Report(report) => self.note(report.trim_end()),
             error => self.wrong(error),
         }

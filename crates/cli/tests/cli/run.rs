@@ -172,6 +172,30 @@ fn opcodes_can_be_numbers() {
 }
 
 #[test]
+fn a_trap_is_a_failure_of_the_kernel() {
+    let spec =
+        "[[handler]]\nname = \"end\"\nop = 8\ntext = '''\nfn end() -> u32 {\n  trap 7\n  return 0\n}\n'''\n";
+    for lifetime in ["persistent", "drain"] {
+        let spec = format!("lifetime = \"{lifetime}\"\n{spec}");
+        let ran = run("run-trap", &spec, &["--device", "cpu"], "{\"op\": \"end\"}\n");
+        assert_eq!(ran.code, Some(2), "{lifetime}: {}", ran.err);
+        assert!(
+            ran.err.contains("error: the kernel trapped with code 7 in `trap 7`"),
+            "{lifetime}: {}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn a_region_that_is_too_large_is_named() {
+    let spec = format!("{SPEC}\n[[region]]\nname = \"wide\"\ntype = \"u32\"\nlen = 4000000000\n");
+    let ran = run("run-large", &spec, &["--device", "cpu"], "");
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("region \"wide\": its tenants have 4000000000 elements in all"), "{}", ran.err);
+}
+
+#[test]
 fn regions_are_filled_and_saved() {
     let folder = Folder::new("run-regions");
     let spec = format!("{SPEC}\n[[region]]\nname = \"wide\"\ntype = \"u64\"\nlen = 3\n");
