@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pelton_filetest::near::hint;
-use pelton_ir::manual::{self, chapters, effect, signature};
+use pelton_ir::manual::{self, chapters, effect, example, signature};
 use pelton_ir::op::{Op, Row, TABLE};
 
 use crate::Status;
@@ -15,7 +15,7 @@ use crate::term::{Role, Term};
 #[command(after_help = "\
 Examples:
   pelton ops                     every operation, by chapter
-  pelton ops atomic_add          one of them
+  pelton ops atomic_add          one of them, with an instruction that uses it
   pelton ops --markdown          the tables of the language's manual")]
 pub struct Args {
     /// An operation
@@ -55,7 +55,11 @@ fn all(term: &Term) -> String {
 }
 
 fn one(row: &Row, term: &Term) -> String {
-    let mut text = format!("{} {}\n\n{}\n\n", term.paint(Role::Good, row.name), signature(row), row.doc);
+    let mut text = format!("{} {}\n\n", term.paint(Role::Good, row.name), signature(row));
+    for line in example(row).lines() {
+        let _ = writeln!(text, "    {line}");
+    }
+    let _ = write!(text, "\n{}\n\n", row.doc);
     if let Some(class) = row.class {
         let types: Vec<&str> = class.types().iter().map(|ty| ty.word()).collect();
         let _ = writeln!(text, "T is {}.", types.join(", "));

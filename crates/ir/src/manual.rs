@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::limits;
-use crate::op::{Form, Pat, Row, TABLE};
+use crate::op::{Form, Op, Pat, Row, TABLE};
 use crate::pass::Pass;
 use crate::valid::Rule;
 
@@ -44,6 +44,65 @@ pub fn signature(row: &Row) -> String {
         let _ = write!(text, " -> {}{dots}", results.join(", "));
     }
     text
+}
+
+/// An instruction of a row's op as the text spells it, in canonical form. Its operands have the names that the row gives them,
+/// and each buffer is one of `u32`.
+pub fn example(row: &Row) -> String {
+    const WIDE: &str = "%w0, %w1, %w2, %w3";
+    let name = row.name;
+    let operand = |(name, _): &(&str, Pat)| format!("%{name}");
+    let operands = |from: usize| row.args[from..].iter().map(operand).collect::<Vec<_>>().join(", ");
+    // An access at the first operand, and the operands that follow it.
+    let at = |buffer: &str| {
+        let rest = if row.args.len() > 1 { format!(", {}", operands(1)) } else { String::new() };
+        format!("@{buffer}[%{}]{rest}", row.args[0].0)
+    };
+    let order = match row.op {
+        Op::AtomicLoad => "acquire",
+        Op::AtomicStore => "release",
+        _ => "relaxed",
+    };
+    let code = match row.form {
+        Form::Plain => format!("{name} {}", operands(0)),
+        Form::Typed => format!("{name} f32 {}", operands(0)),
+        Form::Buffer => format!("{name} @b"),
+        Form::Place => format!("{name} {}", at("b")),
+        Form::Wide if row.results.is_empty() => format!("{name} relaxed device @b[%at], {WIDE}"),
+        Form::Wide => return format!("{WIDE} = {name} relaxed device {}", at("b")),
+        Form::Atomic => format!("{name} {order} device {}", at("b")),
+        Form::Fence => format!("{name} acq_rel device"),
+        Form::Copy => format!("{name} @tile[%to], @b[%from], {}", operands(2)),
+        Form::Control => return control(row.op).into(),
+    };
+    let code = code.trim_end();
+    if row.results.is_empty() { code.into() } else { format!("%r = {code}") }
+}
+
+/// An example of a control op, each of which has a form of its own.
+fn control(op: Op) -> &'static str {
+    match op {
+        Op::If | Op::Yield => "%r: u32 = if %c {\n  yield %a\n} else {\n  yield %b\n}",
+        Op::Switch => {
+            "%r: u32 = switch %on {\n  case 0 {\n    yield %a\n  }\n  case 1, 7 {\n    yield %b\n  }\n  default {\n    yield 0\n  }\n}"
+        }
+        Op::Block | Op::Break => "%r: u32 = block ^out {\n  if %c {\n    break ^out %a\n  }\n  yield %b\n}",
+        Op::Loop => {
+            "%r: u32 = loop %i = %from to %to step %step with %sum = 0 {\n  %next = add %sum, %i\n  yield %next\n}"
+        }
+        Op::While => {
+            "%r: u32 = while with %x = %a {\n  %more = lt %x, %b\n  yield %more\n} do {\n  %next = mul %x, 2\n  yield %next\n}"
+        }
+        Op::Forever => {
+            "%r: u32 = forever ^poll with %x = %a {\n  if %c {\n    break ^poll %x\n  }\n  %next = add %x, 1\n  yield %next\n}"
+        }
+        Op::Continue => {
+            "%r: u32 = loop ^all %i = 0 to %b step 1 with %sum = 0 {\n  if %c {\n    continue ^all %sum\n  }\n  %next = add %sum, %i\n  yield %next\n}"
+        }
+        Op::Return => "return %a",
+        Op::Call => "%r = call f(%a, %b)",
+        _ => "",
+    }
 }
 
 /// A cell of a table: a bar would end it.

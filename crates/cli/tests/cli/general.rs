@@ -84,6 +84,8 @@ fn ops_are_shown_whole_or_one_by_one() {
         assert!(markdown.out.contains(&format!("\n| `{}` | ", row.name)), "{}", row.name);
     }
     assert!(one.out.starts_with("atomic_cas (at: u32, expected: T, desired: T) -> T\n"), "{}", one.out);
+    let syntax = "\n\n    %r = atomic_cas relaxed device @b[%at], %expected, %desired\n\n";
+    assert!(one.out.contains(syntax), "{}", one.out);
     let rows = markdown.out.lines().filter(|line| line.starts_with('|'));
     for row in rows {
         assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
