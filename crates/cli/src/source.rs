@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pelton_filetest::file;
 use pelton_ir::text::{self, Diagnostic};
-use pelton_ir::valid::{Valid, validate};
+use pelton_ir::valid::{Valid, validate_text};
 
 use crate::error::Error;
 
@@ -35,7 +35,7 @@ impl Source {
 
     /// The module, if there is nothing wrong with it.
     pub fn validate(&self) -> Result<Valid, Vec<Diagnostic>> {
-        validate(text::parse(&self.text)?).map_err(|invalid| invalid.diagnostics())
+        validate_text(&self.text)
     }
 
     /// The module; what is wrong with it is an error that shows it.

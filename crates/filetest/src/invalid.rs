@@ -1,7 +1,7 @@
 //! `test invalid`: the diagrams of what is wrong with the text or the module.
 
 use pelton_ir::text;
-use pelton_ir::valid::{self, validate};
+use pelton_ir::valid::{self, validate, validate_text};
 
 use crate::command::{Command, Context, Coverage, Printed};
 use crate::failure::Failure;
@@ -21,14 +21,10 @@ impl Command for Invalid {
 
     fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
         let file = context.file;
-        let report = match text::parse(&file.source) {
-            Err(list) => text::render(file.title(), &file.source, &list, false),
-            Ok(module) => match validate(module) {
-                Err(invalid) => invalid.report(file.title(), Some(&file.source), false),
-                Ok(_) => return Err(Failure::Valid),
-            },
-        };
-        Ok(Some(report))
+        match validate_text(&file.source) {
+            Err(list) => Ok(Some(text::render(file.title(), &file.source, &list, false))),
+            Ok(_) => Err(Failure::Valid),
+        }
     }
 
     fn coverage(&self, file: &File) -> Coverage {

@@ -7,7 +7,7 @@ use pelton_ir::module::Module;
 use pelton_ir::pass;
 use pelton_ir::text;
 use pelton_ir::types::Len;
-use pelton_ir::valid::{Valid, validate};
+use pelton_ir::valid::{Valid, validate, validate_text};
 
 use crate::case::{Case, Geometry};
 use crate::choose::Bytes;
@@ -30,8 +30,19 @@ pub fn parse(bytes: &[u8]) -> Result<(), Broken> {
         Err(list) => {
             // What is drawn cannot be judged, but that it is drawn can.
             let drawn = text::render("input", source, &list, false);
-            let said = !list.is_empty() && !drawn.is_empty();
-            return if said { Ok(()) } else { Err(Broken::new("text", "it is refused without a word")) };
+            if list.is_empty() || drawn.is_empty() {
+                return Err(Broken::new("text", "it is refused without a word"));
+            }
+            return match validate_text(source) {
+                Err(all)
+                    if list.iter().all(|error| {
+                        all.iter().any(|said| said.place == error.place && said.code == error.code)
+                    }) =>
+                {
+                    Ok(())
+                }
+                _ => Err(Broken::new("valid", "what is wrong with the text is not said")),
+            };
         }
     };
     formats(source)?;

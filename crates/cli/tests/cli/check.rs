@@ -36,6 +36,19 @@ fn the_validator_is_heard_too() {
 }
 
 #[test]
+fn a_mistake_in_one_function_hides_none_in_another() {
+    let text = "fn f() {\n  %a = add 1, 2.0\n}\n\nkernel main {\n  %b = ad 1, 2\n}\n";
+    let ran = pelton_with(&["check", "--json", "-"], text);
+    assert_eq!(ran.code, Some(1));
+    let codes: Vec<Value> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("each line is JSON")["code"].clone())
+        .collect();
+    assert_eq!(codes, ["operand-type", "unknown"], "{}", ran.out);
+}
+
+#[test]
 fn json_has_one_object_a_line() {
     let folder = Folder::new("check-json");
     let (bad, good) = (folder.file("bad.pel", BAD), folder.file("good.pel", DOUBLE));

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use crate::arena::{Func, Handle};
 use crate::module::Module;
+use crate::text::{self, Diagnostic, Partial};
 
 pub use error::{Error, Invalid, Note, Where};
 pub use rule::{Reach, Rule};
@@ -104,6 +105,34 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
     } else {
         Err(errors.of(module))
     }
+}
+
+/// Reads a module and checks it against every [`Rule`].
+///
+/// A mistake in the text does not hide those elsewhere: buffers, and functions that were read without an error, are held to
+/// the rules nonetheless. What lanes do together is looked at once there is nothing else to say.
+///
+/// ```
+/// let source = "fn f() {\n  %a = add 1, 2.0\n}\n\nfn g() {\n  %b = ad 1, 2\n}\n";
+/// let errors = pelton_ir::valid::validate_text(source).unwrap_err();
+/// assert_eq!(errors.iter().map(|error| error.code).collect::<Vec<_>>(), ["operand-type", "unknown"]);
+/// ```
+pub fn validate_text(source: &str) -> Result<Valid, Vec<Diagnostic>> {
+    let Partial { module, errors: mut list, sound } = text::partial(source);
+    if list.is_empty() {
+        return validate(module).map_err(|invalid| invalid.diagnostics());
+    }
+    let mut errors = error::Errors::default();
+    if declare::module(&module, &mut errors) {
+        let mut names = HashSet::new();
+        for (func, _) in module.functions.handles().zip(sound).filter(|(_, sound)| *sound) {
+            declare::function(&module, func, &mut names, &mut errors);
+            walk::function(&module, func, &mut errors);
+        }
+    }
+    list.extend(errors.of(module).diagnostics());
+    list.sort_by_key(|error| error.place.start);
+    Err(list)
 }
 
 #[cfg(test)]

@@ -43,7 +43,10 @@ impl<'t> Body<'_, 't> {
         let callee = match self.p.functions.get(name) {
             Some((Some(func), _)) => *func,
             // A function with an error in its head: this call is not a second one.
-            Some((None, _)) if self.writer.function().name != name => Func::new(0),
+            Some((None, _)) if self.writer.function().name != name => {
+                self.p.tainted = true;
+                Func::new(0)
+            }
             Some((None, _)) => {
                 let error = Diagnostic::new("unknown", token.place, format!("`{name}` calls itself"));
                 return Err(self

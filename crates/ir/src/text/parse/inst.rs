@@ -139,7 +139,10 @@ impl Body<'_, '_> {
     fn buffer(&mut self) -> Parsed<Buffer> {
         let token = self.p.read.expect_kind(Kind::Buffer, "a buffer")?;
         match self.p.buffers.get(self.p.read.name(token)) {
-            Some((known, _)) => Ok(known.unwrap_or(Buffer::new(0))),
+            Some((known, _)) => {
+                self.p.tainted |= known.is_none();
+                Ok(known.unwrap_or(Buffer::new(0)))
+            }
             None => {
                 let names = self.p.module.buffers.iter().map(|(_, buffer)| buffer.name.as_str());
                 let error = self.p.read.unknown("buffer", token, names);

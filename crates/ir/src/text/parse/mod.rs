@@ -43,17 +43,43 @@ pub(super) struct Source {
 
 /// Reads a module with the places that formatting needs.
 pub(super) fn source(text: &str) -> Result<Source, Vec<Diagnostic>> {
+    let parser = read(text)?;
+    if parser.read.errors.is_empty() {
+        Ok(Source { module: parser.module, marks: parser.marks })
+    } else {
+        Err(parser.read.errors)
+    }
+}
+
+/// A text with mistakes, as far as it could be read.
+pub(crate) struct Partial {
+    /// What was read. Functions are there if their head was understood and their braces match.
+    pub module: Module,
+    /// What is wrong with the text.
+    pub errors: Vec<Diagnostic>,
+    /// By function, whether all of it was read, and so was all that it names. Only what is wrong with such functions means
+    /// something.
+    pub sound: Vec<bool>,
+}
+
+/// Reads a module as far as possible. If there are so many errors that the rest is not read, they are all there is.
+pub(crate) fn partial(text: &str) -> Partial {
+    let nothing = |errors| Partial { module: Module::default(), errors, sound: Vec::new() };
+    match read(text) {
+        Err(errors) => nothing(errors),
+        Ok(Parser { read, .. }) if read.is_done() => nothing(read.errors),
+        Ok(Parser { read, module, sound, .. }) => Partial { module, errors: read.errors, sound },
+    }
+}
+
+fn read(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
     if text.len() > MAX_TEXT {
         let message = format!("a text of {} bytes; {MAX_TEXT} are allowed", text.len());
         return Err(vec![Diagnostic::new("limit", Place::default(), message)]);
     }
     let mut parser = Parser::new(text);
     parser.items();
-    if parser.read.errors.is_empty() {
-        Ok(Source { module: parser.module, marks: parser.marks })
-    } else {
-        Err(parser.read.errors)
-    }
+    Ok(parser)
 }
 
 /// What names stand for and where they were first given. What had an error in its definition is `None`: a use of it
@@ -69,6 +95,10 @@ struct Parser<'t> {
     functions: Names<'t, Func>,
     /// Instructions of the functions so far.
     insts: usize,
+    /// By function, whether it was read without an error.
+    sound: Vec<bool>,
+    /// Whether the function in hand names something that had an error in its definition.
+    tainted: bool,
 }
 
 /// The words that begin what stands outside of functions.
@@ -83,12 +113,18 @@ impl<'t> Parser<'t> {
             buffers: HashMap::new(),
             functions: HashMap::new(),
             insts: 0,
+            sound: Vec::new(),
+            tainted: false,
         }
     }
 
     fn items(&mut self) {
         while self.read.token.kind != Kind::End {
             let start = self.read.token.place.start;
+            if !self.read.word().is_some_and(|word| ITEMS.contains(&word)) {
+                // A brace too many has ended the function before, which is more than was read of it.
+                self.sound.last_mut().into_iter().for_each(|sound| *sound = false);
+            }
             if self.item().is_err() {
                 self.recover(start);
             }
@@ -196,6 +232,8 @@ impl<'t> Parser<'t> {
     }
 
     fn function(&mut self, kind: module::Kind) -> Parsed<()> {
+        let errors = self.read.errors.len();
+        self.tainted = false;
         let start = self.read.advance().place.start;
         let token = self.read.expect_kind(Kind::Word, "the function's name")?;
         let name = self.read.slice(token);
@@ -224,6 +262,7 @@ impl<'t> Parser<'t> {
         let function = body.finish()?;
         self.insts += function.insts().len();
         let func = self.module.functions.push(function);
+        self.sound.push(self.read.errors.len() == errors && !self.tainted);
         self.functions.entry(name).and_modify(|(known, _)| *known = Some(func));
         Ok(())
     }

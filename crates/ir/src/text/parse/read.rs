@@ -207,6 +207,11 @@ impl<'t> Reader<'t> {
         1 + self.text.as_bytes()[..at as usize].iter().filter(|byte| **byte == b'\n').count()
     }
 
+    /// Whether the rest of the text was not read.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
     fn stop(&mut self) {
         let end = self.text.len() as u32;
         self.token = Token { kind: Kind::End, place: Place { start: end, end }, fresh: true };
