@@ -36,7 +36,7 @@ pub use diagnostic::{Diagnostic, render};
 pub use format::format;
 pub(crate) use lex::is_name;
 pub use listing::{Listing, annotated, listing};
-pub(crate) use parse::{Partial, partial};
+pub(crate) use parse::{Doubts, Partial, partial};
 pub use parse::{constant, nearest, parse};
 pub use print::print;
 

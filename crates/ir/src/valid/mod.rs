@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use crate::arena::{Func, Handle};
 use crate::module::Module;
-use crate::text::{self, Diagnostic, Partial};
+use crate::text::{self, Diagnostic, Doubts, Partial};
 
 pub use error::{Error, Invalid, Note, Where};
 pub use rule::{Reach, Rule};
@@ -93,10 +93,10 @@ impl Hash for Valid {
 pub fn validate(module: Module) -> Result<Valid, Invalid> {
     let mut errors = error::Errors::default();
     if declare::module(&module, &mut errors) {
-        let mut names = HashSet::new();
+        let (mut names, none) = (HashSet::new(), Doubts::new());
         for func in module.functions.handles() {
             declare::function(&module, func, &mut names, &mut errors);
-            walk::function(&module, func, &mut errors);
+            walk::function(&module, func, &none, &mut errors);
         }
     }
     let uniformity = if errors.is_empty() { uniform::check(&module, &mut errors) } else { Vec::new() };
@@ -109,8 +109,8 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
 
 /// Reads a module and checks it against every [`Rule`].
 ///
-/// A mistake in the text does not hide those elsewhere: buffers, and functions that were read without an error, are held to
-/// the rules nonetheless. What lanes do together is looked at once there is nothing else to say.
+/// A mistake in the text does not hide those elsewhere: what was read is held to the rules nonetheless, and what depends on
+/// something that was not read is left alone. What lanes do together is looked at once there is nothing else to say.
 ///
 /// ```
 /// let source = "fn f() {\n  %a = add 1, 2.0\n}\n\nfn g() {\n  %b = ad 1, 2\n}\n";
@@ -118,16 +118,17 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
 /// assert_eq!(errors.iter().map(|error| error.code).collect::<Vec<_>>(), ["operand-type", "unknown"]);
 /// ```
 pub fn validate_text(source: &str) -> Result<Valid, Vec<Diagnostic>> {
-    let Partial { module, errors: mut list, sound } = text::partial(source);
+    let Partial { module, errors: mut list, doubts } = text::partial(source);
     if list.is_empty() {
         return validate(module).map_err(|invalid| invalid.diagnostics());
     }
     let mut errors = error::Errors::default();
     if declare::module(&module, &mut errors) {
         let mut names = HashSet::new();
-        for (func, _) in module.functions.handles().zip(sound).filter(|(_, sound)| *sound) {
+        for (func, doubts) in module.functions.handles().zip(&doubts) {
+            let Some(doubts) = doubts else { continue };
             declare::function(&module, func, &mut names, &mut errors);
-            walk::function(&module, func, &mut errors);
+            walk::function(&module, func, doubts, &mut errors);
         }
     }
     list.extend(errors.of(module).diagnostics());

@@ -12,10 +12,11 @@ use crate::arena::{Func, Handle, Inst, Region, Value, Values};
 use crate::limits::{MAX_ARGS, MAX_CASES, MAX_DEPTH};
 use crate::module::{Attr, Function, Module, Node, Operand, Site};
 use crate::op::{Form, Op, Pat};
+use crate::text::Doubts;
 use crate::types::Type;
 
-/// Checks the body of a function.
-pub(super) fn function(module: &Module, func: Func, errors: &mut Errors) {
+/// Checks the body of a function. What is in doubt counts as refused, and was told before.
+pub(super) fn function(module: &Module, func: Func, doubts: &Doubts, errors: &mut Errors) {
     let function = &module.functions[func];
     let mut walk = Walk {
         module,
@@ -27,6 +28,7 @@ pub(super) fn function(module: &Module, func: Func, errors: &mut Errors) {
         next: Next::default(),
         muted: false,
         told: HashSet::new(),
+        doubts,
         errors,
     };
     if let Err(Stop::Lost) = walk.body() {
@@ -84,6 +86,7 @@ pub(super) struct Walk<'m> {
     muted: bool,
     /// What wrong types jumps gave to where; told once.
     pub told: HashSet<(Goal, Vec<Option<Type>>)>,
+    doubts: &'m Doubts,
     errors: &'m mut Errors,
 }
 
@@ -149,9 +152,14 @@ impl<'m> Walk<'m> {
 
     fn inst(&mut self, inst: Inst, node: &'m Node, home: Region) -> Result<(), Stop> {
         self.count(node.results)?;
-        let check = self.check(node);
-        let refused = check.is_err();
-        self.tell(inst, check);
+        let refused = if self.doubts.contains(&inst) {
+            true
+        } else {
+            let check = self.check(node);
+            let refused = check.is_err();
+            self.tell(inst, check);
+            refused
+        };
         if !node.regions.is_empty() {
             self.nested(inst, node, refused)?;
         }

@@ -1,6 +1,7 @@
 //! Text: what is printed reads back as the same module, and no text is too bad to read.
 
 mod bad;
+mod cascade;
 mod every;
 mod format;
 

@@ -1,9 +1,9 @@
 //! The body of a function: regions of instructions, and how reading goes on after an error in one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::read::{Parsed, Reported};
-use super::{Names, Parser};
+use super::{Doubts, Names, Parser};
 use crate::arena::{Handle, Inst, Value};
 use crate::limits::MAX_DEPTH;
 use crate::module::{Function, Place};
@@ -23,6 +23,25 @@ pub struct Body<'p, 't> {
     pub lost: bool,
     /// How many of the open regions have a head that was not understood.
     pub orphans: usize,
+    /// What cannot be judged; none if nothing can, because regions do not stand where the text has them.
+    pub doubts: Option<Doubts>,
+    /// Whether the instruction in hand has something in place of what was not read.
+    pub blank: Blank,
+    /// Whether a line of the region in hand was not read.
+    gap: bool,
+    /// Names that were given twice: which of both is meant, nobody knows.
+    pub twice: HashSet<&'t str>,
+}
+
+/// What stands in place of something that was not read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Blank {
+    /// Nothing does.
+    None,
+    /// Operands do.
+    Operand,
+    /// A buffer or function does, so that the number of results is not known either.
+    Shape,
 }
 
 /// A result as the text names it, and its type where the text says it.
@@ -33,7 +52,19 @@ pub type Start<'t> = (Lexer<'t>, Token);
 
 impl<'p, 't> Body<'p, 't> {
     pub fn new(p: &'p mut Parser<'t>, writer: Writer) -> Self {
-        Body { p, writer, values: HashMap::new(), labels: HashMap::new(), depth: 0, lost: false, orphans: 0 }
+        Body {
+            p,
+            writer,
+            values: HashMap::new(),
+            labels: HashMap::new(),
+            depth: 0,
+            lost: false,
+            orphans: 0,
+            doubts: Some(Doubts::new()),
+            blank: Blank::None,
+            gap: false,
+            twice: HashSet::new(),
+        }
     }
 
     /// Names the function's parameters.
@@ -44,16 +75,25 @@ impl<'p, 't> Body<'p, 't> {
         }
     }
 
-    /// Reads the body after its brace.
-    pub fn finish(mut self) -> Parsed<Function> {
+    /// Reads the body after its brace. Gives the function, and what of it cannot be judged.
+    pub fn finish(mut self) -> Parsed<(Function, Option<Doubts>)> {
         self.fill()?;
-        Ok(self.writer.finish())
+        Ok((self.writer.finish(), self.doubts))
+    }
+
+    /// Notes that an instruction cannot be judged.
+    pub fn doubt(&mut self, inst: Inst) {
+        if let Some(doubts) = &mut self.doubts {
+            doubts.insert(inst);
+        }
     }
 
     /// Reads the region that the writer has opened, after its brace, and closes it.
     pub fn fill(&mut self) -> Parsed<Place> {
+        let outer = std::mem::take(&mut self.gap);
         let end = self.region()?;
         self.close(end);
+        self.gap = outer;
         Ok(end)
     }
 
@@ -69,12 +109,23 @@ impl<'p, 't> Body<'p, 't> {
         self.brace(open)
     }
 
+    /// Writes a region that the text leaves out.
+    pub fn omitted(&mut self, inst: Inst, end: Place) {
+        let outer = std::mem::take(&mut self.gap);
+        self.writer.open(inst, &[]);
+        self.close(end);
+        self.gap = outer;
+    }
+
     /// Closes the region that the writer has open; the text ends it at a place.
     pub fn close(&mut self, end: Place) {
         let before = self.writer.function().insts().len();
         let region = self.writer.close();
         if self.writer.function().insts().len() > before {
             self.writer.place(Inst::new(before), end);
+            if self.gap {
+                self.doubt(Inst::new(before));
+            }
         }
         let ends = &mut self.writer.debug().ends;
         ends.resize(ends.len().max(region.index() + 1), Place::default());
@@ -90,6 +141,7 @@ impl<'p, 't> Body<'p, 't> {
         while !self.at_end() {
             let start = self.start();
             if self.inst().is_err() {
+                self.gap = true;
                 self.recover(start);
             }
         }
@@ -117,6 +169,9 @@ impl<'p, 't> Body<'p, 't> {
     /// own errors.
     pub fn recover(&mut self, start: Start<'t>) {
         let mut open = self.skip(start);
+        if open > 0 {
+            self.doubts = None;
+        }
         while open > 0 && !self.lost {
             self.orphans += 1;
             let end = self.region();

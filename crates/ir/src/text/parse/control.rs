@@ -1,6 +1,6 @@
 //! Jumps, calls, and instructions with regions.
 
-use super::body::{Body, Named};
+use super::body::{Blank, Body, Named};
 use super::read::{Parsed, Reported};
 use super::{Line, literal};
 use crate::arena::{Func, Handle, Inst, Region};
@@ -44,7 +44,7 @@ impl<'t> Body<'_, 't> {
             Some((Some(func), _)) => *func,
             // A function with an error in its head: this call is not a second one.
             Some((None, _)) if self.writer.function().name != name => {
-                self.p.tainted = true;
+                self.blank = Blank::Shape;
                 Func::new(0)
             }
             Some((None, _)) => {
@@ -73,7 +73,12 @@ impl<'t> Body<'_, 't> {
     fn target(&mut self) -> Parsed<Inst> {
         let token = self.p.read.expect_kind(Kind::Label, "a label")?;
         match self.labels.get(self.p.read.name(token)) {
-            Some((known, _)) => Ok(known.unwrap_or(Inst::new(0))),
+            Some((known, _)) => {
+                if known.is_none() {
+                    self.blank = self.blank.max(Blank::Operand);
+                }
+                Ok(known.unwrap_or(Inst::new(0)))
+            }
             None => {
                 let names = self.writer.function().debug.labels.iter().rev().map(|(_, name)| &**name);
                 let error = self.p.read.unknown("label", token, names);
@@ -93,6 +98,9 @@ impl<'t> Body<'_, 't> {
         let attr = if op == Op::Switch { Attr::Cases(Vec::new()) } else { Attr::None };
         let (inst, values) = self.writer.push(op, attr, head.args, &types);
         self.writer.place(inst, self.p.read.since(start));
+        if self.blank != Blank::None {
+            self.doubt(inst);
+        }
         for ((token, _), value) in results.into_iter().zip(values.iter()) {
             self.define(token, value);
         }
@@ -110,7 +118,7 @@ impl<'t> Body<'_, 't> {
         match op {
             Op::If if self.p.read.at_word("else") => self.second(inst, end),
             Op::If => {
-                self.missing(inst, end);
+                self.omitted(inst, end);
                 Ok(())
             }
             Op::While if self.p.read.at_word("do") => self.second(inst, end),
@@ -199,12 +207,6 @@ impl<'t> Body<'_, 't> {
         self.fill()
     }
 
-    /// A region that the text leaves out.
-    fn missing(&mut self, inst: Inst, end: Place) {
-        self.writer.open(inst, &[]);
-        self.close(end);
-    }
-
     /// The regions of a switch, after its brace.
     fn arms(&mut self, inst: Inst, open: Place) -> Parsed<()> {
         let mut cases = Vec::new();
@@ -228,6 +230,7 @@ impl<'t> Body<'_, 't> {
                 })
             };
             if read.is_err() {
+                self.doubts = None;
                 self.recover(from);
             }
             if self.lost {
@@ -237,7 +240,7 @@ impl<'t> Body<'_, 't> {
         let end = self.brace(open)?;
         *self.writer.attr(inst) = Attr::Cases(cases);
         if !complete {
-            self.missing(inst, end);
+            self.omitted(inst, end);
         }
         self.p.marks.insert(Line::Close(self.p.func(), inst), end);
         Ok(())

@@ -1,6 +1,6 @@
 //! One instruction: its results, its op, its operands, and the names it gives.
 
-use super::body::{Body, Named};
+use super::body::{Blank, Body, Named};
 use super::literal;
 use super::read::{Parsed, Reported};
 use crate::arena::{Buffer, Handle, Value};
@@ -15,6 +15,7 @@ use crate::write;
 impl Body<'_, '_> {
     pub fn inst(&mut self) -> Parsed<()> {
         let start = self.p.read.token.place.start;
+        self.blank = Blank::None;
         let results = self.results()?;
         let token = self.p.read.token;
         let Some(name) = self.p.read.word() else {
@@ -37,7 +38,11 @@ impl Body<'_, '_> {
         }
         self.p.read.advance();
         if op.nests() {
-            return self.nest(op, start, results);
+            let nested = self.nest(op, start, results);
+            if nested.is_err() {
+                self.doubts = None;
+            }
+            return nested;
         }
         let (attr, args) = self.rest(op)?;
         let types: Vec<Type> = args.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
@@ -45,6 +50,9 @@ impl Body<'_, '_> {
         let types = self.agree(op, token, &results, types)?;
         let (inst, values) = self.writer.push(op, attr, args, &types);
         self.writer.place(inst, self.p.read.since(start));
+        if self.blank != Blank::None {
+            self.doubt(inst);
+        }
         for ((token, _), value) in results.into_iter().zip(values.iter()) {
             self.define(token, value);
         }
@@ -81,6 +89,9 @@ impl Body<'_, '_> {
         }
         if named.len() == types.len() {
             return Ok(types);
+        }
+        if self.blank == Blank::Shape {
+            return Ok(vec![Type::U32; named.len()]);
         }
         let count = |n: usize| if n == 1 { "1 result".to_string() } else { format!("{n} results") };
         let message = format!(
@@ -140,7 +151,9 @@ impl Body<'_, '_> {
         let token = self.p.read.expect_kind(Kind::Buffer, "a buffer")?;
         match self.p.buffers.get(self.p.read.name(token)) {
             Some((known, _)) => {
-                self.p.tainted |= known.is_none();
+                if known.is_none() {
+                    self.blank = Blank::Shape;
+                }
                 Ok(known.unwrap_or(Buffer::new(0)))
             }
             None => {
@@ -231,13 +244,19 @@ impl Body<'_, '_> {
         let name = self.p.read.name(token);
         self.p.read.advance();
         let known = match self.values.get(name) {
-            Some((known, _)) => *known,
+            Some((known, _)) => {
+                if known.is_none() || self.twice.contains(name) {
+                    self.blank = self.blank.max(Blank::Operand);
+                }
+                *known
+            }
             None => {
                 let names = &self.writer.function().debug.values;
                 let names = names.iter().rev().map(|name| &**name).filter(|name| !name.is_empty());
                 let error = self.p.read.unknown("value", token, names);
                 self.p.read.error(error);
                 self.values.insert(name, (None, token.place.start));
+                self.blank = self.blank.max(Blank::Operand);
                 None
             }
         };
@@ -253,6 +272,7 @@ impl Body<'_, '_> {
         if let Some((known, first)) = self.values.insert(name, (Some(value), token.place.start)) {
             self.values.insert(name, (known, first));
             if known.is_some() {
+                self.twice.insert(name);
                 self.p.read.duplicate("value", token, first);
             }
         } else if !is_number(name) {

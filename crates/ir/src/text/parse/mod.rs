@@ -2,7 +2,8 @@
 //!
 //! One pass over the tokens, writing through [`Writer`] as the builder does. An error does not end the pass: the rest
 //! of its line is passed over, what the line would have defined counts as defined, and reading goes on, so several
-//! mistakes are reported at once and none because of another. Types are not checked here; the validator does that.
+//! mistakes are reported at once and none because of another. Types are not checked here; the validator does that, also of
+//! a text with mistakes, in which it passes over what depends on them: [`Partial`].
 
 mod body;
 mod control;
@@ -13,13 +14,13 @@ mod read;
 
 pub use self::near::nearest;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::body::Body;
 use self::read::{Parsed, Reader};
 use super::lex::{Kind, Token};
 use super::{Diagnostic, Line};
-use crate::arena::{Buffer, Func, Handle};
+use crate::arena::{Buffer, Func, Handle, Inst};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_TEXT};
 use crate::module::{self, BufferDecl, Module, Place};
 use crate::types::{Access, Const, Len, Need, Space, Type};
@@ -57,18 +58,21 @@ pub(crate) struct Partial {
     pub module: Module,
     /// What is wrong with the text.
     pub errors: Vec<Diagnostic>,
-    /// By function, whether all of it was read, and so was all that it names. Only what is wrong with such functions means
-    /// something.
-    pub sound: Vec<bool>,
+    /// By function, what cannot be judged; none if nothing of it can.
+    pub doubts: Vec<Option<Doubts>>,
 }
+
+/// Instructions of a function that say nothing about the program, because of a mistake in the text: those with an operand in
+/// place of one that was not read, and ends that nobody wrote of regions in which a line was not read.
+pub(crate) type Doubts = HashSet<Inst>;
 
 /// Reads a module as far as possible. If there are so many errors that the rest is not read, they are all there is.
 pub(crate) fn partial(text: &str) -> Partial {
-    let nothing = |errors| Partial { module: Module::default(), errors, sound: Vec::new() };
+    let nothing = |errors| Partial { module: Module::default(), errors, doubts: Vec::new() };
     match read(text) {
         Err(errors) => nothing(errors),
         Ok(Parser { read, .. }) if read.is_done() => nothing(read.errors),
-        Ok(Parser { read, module, sound, .. }) => Partial { module, errors: read.errors, sound },
+        Ok(Parser { read, module, doubts, .. }) => Partial { module, errors: read.errors, doubts },
     }
 }
 
@@ -95,10 +99,8 @@ struct Parser<'t> {
     functions: Names<'t, Func>,
     /// Instructions of the functions so far.
     insts: usize,
-    /// By function, whether it was read without an error.
-    sound: Vec<bool>,
-    /// Whether the function in hand names something that had an error in its definition.
-    tainted: bool,
+    /// By function, what cannot be judged; none if nothing of it can.
+    doubts: Vec<Option<Doubts>>,
 }
 
 /// The words that begin what stands outside of functions.
@@ -113,8 +115,7 @@ impl<'t> Parser<'t> {
             buffers: HashMap::new(),
             functions: HashMap::new(),
             insts: 0,
-            sound: Vec::new(),
-            tainted: false,
+            doubts: Vec::new(),
         }
     }
 
@@ -123,7 +124,7 @@ impl<'t> Parser<'t> {
             let start = self.read.token.place.start;
             if !self.read.word().is_some_and(|word| ITEMS.contains(&word)) {
                 // A brace too many has ended the function before, which is more than was read of it.
-                self.sound.last_mut().into_iter().for_each(|sound| *sound = false);
+                self.doubts.last_mut().into_iter().for_each(|doubts| *doubts = None);
             }
             if self.item().is_err() {
                 self.recover(start);
@@ -233,7 +234,6 @@ impl<'t> Parser<'t> {
 
     fn function(&mut self, kind: module::Kind) -> Parsed<()> {
         let errors = self.read.errors.len();
-        self.tainted = false;
         let start = self.read.advance().place.start;
         let token = self.read.expect_kind(Kind::Word, "the function's name")?;
         let name = self.read.slice(token);
@@ -254,15 +254,16 @@ impl<'t> Parser<'t> {
         let results = self.results()?;
         self.read.expect(b'{')?;
         let head = self.read.since(start);
+        let sound = self.read.errors.len() == errors;
 
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
         let mut body = Body::new(self, Writer::new(name, kind, &types, &results));
         body.writer.debug().head = head;
         body.define_params(&params);
-        let function = body.finish()?;
+        let (function, doubts) = body.finish()?;
         self.insts += function.insts().len();
         let func = self.module.functions.push(function);
-        self.sound.push(self.read.errors.len() == errors && !self.tainted);
+        self.doubts.push(doubts.filter(|_| sound));
         self.functions.entry(name).and_modify(|(known, _)| *known = Some(func));
         Ok(())
     }
