@@ -23,7 +23,7 @@ pub enum Error {
     #[error("there is no tenant {0} in this session")]
     Tenant(TenantId),
     /// All producers of a tenant are in use.
-    #[error("tenant {tenant} has {count} producers, and all are in use")]
+    #[error("every producer of tenant {tenant} is in use; it has {count}")]
     Producers { tenant: TenantId, count: u32 },
     /// More credit than a tenant can have.
     #[error("tenant {tenant} would have credit for {credit} tasks; it can have at most {most}", most = Tenant::MAX_QUOTA)]
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("there is no region {0:?}")]
     Region(String),
     /// A region of another type.
-    #[error("region {name:?} holds {holds}")]
+    #[error("region {name:?} holds elements of {holds}, and another type was asked for")]
     Type { name: String, holds: pelton_ir::types::Type },
     /// Beyond the end of a tenant's region.
     #[error("{count} elements from element {at} on do not lie in region {name:?}, which has {len}")]

@@ -246,7 +246,12 @@ fn tell(args: &Args, term: &Term, device: &str, summary: &Summary) {
         term.note(text);
     }
     let mut parts = vec![format!("{} done", ends.done)];
-    for (count, what) in [(ends.faults, "faults"), (ends.unrun, "not run"), (*skipped, "bad lines")] {
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    for (count, what) in [
+        (ends.faults, format!("fault{}", plural(ends.faults))),
+        (ends.unrun, "not run".into()),
+        (*skipped, format!("bad line{}", plural(*skipped))),
+    ] {
         if count > 0 {
             parts.push(format!("{count} {what}"));
         }

@@ -100,12 +100,12 @@ fn a_bad_line_stops_or_is_skipped() {
     assert_eq!(ran.code, Some(1));
     assert_eq!(results(&ran).len(), 1, "{}", ran.out);
     assert!(ran.err.contains("error: line 2: there is no opcode `ad`; did you mean add?"), "{}", ran.err);
-    assert!(ran.err.contains("stopped at a bad line: 1 done, 1 bad lines"), "{}", ran.err);
+    assert!(ran.err.contains("stopped at a bad line: 1 done, 1 bad line in "), "{}", ran.err);
     let ran = run("run-bad-skip", SPEC, &["--bad", "skip"], lines);
     assert_eq!(ran.code, Some(1));
     let found: Vec<Value> = results(&ran).iter().map(|result| result["line"].clone()).collect();
     assert_eq!(found, [1, 5]);
-    assert!(ran.err.contains("done: 2 done, 1 bad lines"), "{}", ran.err);
+    assert!(ran.err.contains("done: 2 done, 1 bad line in "), "{}", ran.err);
 }
 
 #[test]
