@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long)]
     stats: bool,
 
-    /// Write the summary as JSON
+    /// Write the summary, which goes to standard error, as JSON
     #[arg(long)]
     json: bool,
 }
