@@ -61,7 +61,7 @@ fn bench_compile_shows_what_is_measured() {
 
 #[test]
 fn litmus_shows_what_was_played() {
-    let args = ["litmus", "--device", "reference", "--rounds", "1e5"];
+    let args = ["litmus", "--device", "reference", "--rounds", "1e6"];
     first_case_is_shown(&args, "host to device, near", "host to device, far");
 }
 
