@@ -3,9 +3,11 @@
 //! Every case is a kernel of thousands of independent cells, each of which plays its rounds with a partner: the host, or a lane
 //! of another group. Outcomes that the orders forbid are counted, and none may appear. Beside it runs a twin with every order
 //! relaxed: what appears there is what the orders are for. Processors are stricter than the language, so it need not appear.
+//! The cases of [`region`] feed a session instead, and have no twin.
 
 mod case;
 mod host;
+mod region;
 mod row;
 mod stage;
 
@@ -74,6 +76,22 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
             };
             rows.push(Row { case: case.name, beside: case.beside, orders, result });
         }
+    }
+    for (name, placement) in region::CASES.iter().filter(|(name, _)| name.contains(&args.only)) {
+        if stop::pressed() {
+            break;
+        }
+        term.note(format_args!("{name} …"));
+        let lies = device.caps().placements.contains(placement);
+        let result = match lies || *placement == Placement::Far {
+            false => Err(device.caps().why_far.clone().unwrap_or_else(|| "there is no near memory".into())),
+            // A round is a copy and a few tasks, which take as long as hundreds of rounds of the other cases.
+            true => match region::play(&device, *placement, args.rounds.unwrap_or(rounds / 200)) {
+                Err(_) if stop::pressed() => break,
+                seen => Ok(seen?),
+            },
+        };
+        rows.push(Row { case: name, beside: "tasks", orders: Orders::Kept, result });
     }
     if rows.is_empty() && !stop::pressed() {
         return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));

@@ -62,6 +62,21 @@ pub fn alone(name: &'static str, test: fn()) -> Trial {
     })
 }
 
+/// Holds the page on isolation to what is tested: every row names a test that there is.
+pub fn documented(known: Vec<String>) -> Trial {
+    Trial::test("docs::the_page_on_tenants_names_tests_that_there_are", move || {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tenants.md"))?;
+        let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains("::"));
+        let named: Vec<&str> = rows.filter_map(|row| row.split('`').rev().nth(1)).collect();
+        let missing: Vec<&&str> =
+            named.iter().filter(|name| !known.iter().any(|test| test == *name)).collect();
+        match (named.len() >= 20, missing.is_empty()) {
+            (true, true) => Ok(()),
+            _ => Err(format!("{} rows name tests; there are no tests {missing:?}", named.len()).into()),
+        }
+    })
+}
+
 /// Where rings lie, and lanes of a group.
 #[derive(Clone, Copy)]
 pub struct Shape {

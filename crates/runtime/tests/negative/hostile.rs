@@ -9,6 +9,7 @@ use crate::common::*;
 
 pub const TESTS: &[Test] = named![
     what_would_end_the_kernel_is_refused,
+    what_is_not_a_handlers_to_name_is_refused,
     shared_memory_is_zero_when_a_task_begins,
     a_region_that_is_rewritten_is_read_as_it_is,
     lanes_meet_although_a_region_changes,
@@ -60,6 +61,40 @@ fn what_would_end_the_kernel_is_refused(on: &On) {
         }
         let own = "buffer words: [u32; 8] shared read_write\nfn tried() -> u32 {\n  %w = load @words[0]\n  return %w\n}";
         assert!(refused(on, shape, text(own)).contains("make it group-wide"), "{shape}");
+    }
+}
+
+/// Catches a buffer of the kernel's own that a handler reaches by its name, and memory that is not its to write.
+fn what_is_not_a_handlers_to_name_is_refused(on: &On) {
+    let names = [
+        "host",
+        "control",
+        "slots",
+        "done",
+        "log",
+        "rows",
+        "mirror",
+        "observables",
+        "region.data",
+        "window",
+        "notices",
+    ];
+    for shape in shapes(on, &[near(8), far(8)]) {
+        for name in names {
+            for space in ["global", "host"] {
+                let body = format!(
+                    "buffer {name}: [u32; ?] {space} read\nfn tried() -> u32 {{\n  %w = load @{name}[0]\n  return %w\n}}"
+                );
+                let why = refused(on, shape, text(&body));
+                assert!(why.contains("buffer") || why.contains("name"), "{shape}: {name}: {why}");
+            }
+        }
+        let table = Region::shared("table", Type::U32, 8);
+        let body = "buffer table: [u32; ?] global read_write\nfn tried() -> u32 {\n  store @table[0], 1\n  return 0\n}";
+        match Session::launch(on, &shape.spec(64, 2).region(table).with(text(body))) {
+            Err(Error::Refused(why)) => assert!(why.to_string().contains("only read"), "{shape}: {why}"),
+            other => panic!("{shape}: {other:?}"),
+        }
     }
 }
 

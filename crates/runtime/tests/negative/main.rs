@@ -42,6 +42,11 @@ fn main() -> ExitCode {
             all.extend(tests.iter().map(|test| common::trial(theme, *test, name, device.clone())));
         }
     }
+    let known: Vec<String> = themes
+        .iter()
+        .flat_map(|(theme, tests)| tests.iter().map(move |(name, _)| format!("{theme}::{name}")))
+        .collect();
+    all.push(common::documented(known));
     all.push(common::alone("ends::lost_by_its_device", ends::lost_by_its_device));
     run(&Arguments::from_args(), all).exit_code()
 }

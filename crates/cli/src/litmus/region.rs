@@ -1,0 +1,71 @@
+//! Regions that the host rewrites between tasks: no task may read an old word.
+//!
+//! A GPU reads memory through caches that nobody tells of what a copy has written. So these cases feed a session: the host copies a new word into
+//! a region that handlers only read, and then submits tasks that read it, as a poller runs them and as a group does. Words lie close
+//! together, so that what a task reads was in a cache a moment before.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pelton::ir::types::Type;
+use pelton::kernel::Region;
+use pelton::{Deadline, Opcode, Session, Spec, Task};
+use pelton_device::{Device, Placement};
+
+use super::stage::{Counts, Seen};
+use crate::error::Error;
+use crate::stop;
+
+/// A case: where its rings lie.
+pub const CASES: [(&str, Placement); 3] = [
+    ("region rewritten, far rings", Placement::Far),
+    ("region rewritten, near rings", Placement::Near),
+    ("region rewritten, near and far rings", Placement::Both),
+];
+
+/// Words that are rewritten in turn.
+const WORDS: u32 = 64;
+/// Tasks of a batch that a group runs.
+const BATCH: usize = 6;
+
+/// Rewrites and reads so many times.
+pub fn play(device: &Arc<dyn Device>, placement: Placement, rounds: u64) -> Result<Seen, Error> {
+    let (alone, turns) = (opcode(8)?, opcode(9)?);
+    let spec = Spec::default()
+        .placement(placement)
+        .region(Region::new("table", Type::U32, WORDS).read_only())
+        .handler(alone, |slot| {
+            let table = slot.region::<u32>("table");
+            slot.finish(slot.body().load(table.at(slot.arg(0))));
+        })
+        .handler(turns, |slot| {
+            let (f, table) = (slot.body(), slot.region::<u32>("table"));
+            let read = |_, _, _| f.load(table.at(slot.arg(0)));
+            slot.finish(f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), read));
+        });
+    let session = Session::launch(device, &spec)?;
+    let (table, mut producer) = (session.view::<u32>(0, "table")?, session.producer(0)?);
+    let mut counts = Counts::default();
+    let began = Instant::now();
+    for round in 0..rounds {
+        stop::unless_pressed()?;
+        let (at, word) = (round as u32 % WORDS, round as u32 ^ 0x5555_5555);
+        table.write(at as usize, &[word])?;
+        let mut ticket = producer.submit(Task::new(alone).args([at]))?;
+        let mut read = vec![ticket.wait(Deadline::Never)];
+        let mut span = producer.submit_all([Task::new(turns).args([at, 2]); BATCH])?;
+        span.wait(Deadline::Never)?;
+        read.extend(span.results());
+        for result in read {
+            counts.beside += 1;
+            counts.bad += u64::from(result? != word);
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    session.stop()?;
+    Ok(Seen { rounds, counts, seconds })
+}
+
+fn opcode(code: u32) -> Result<Opcode, Error> {
+    Opcode::user(code).map_err(|error| Error::Wrong(error.to_string()))
+}
