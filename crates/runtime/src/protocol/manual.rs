@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
-use super::step::{self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, WATCH};
+use super::step::{
+    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
+};
 use super::{Move, OPEN, Priority, Status, Word, control, fault, io, log, opcode, record, slot};
 
 /// The words of a layout, with what marks its rows.
@@ -119,6 +121,9 @@ pub fn steps() -> String {
             (OWN, "no other group keeps control words"),
             (KEPT, "a group keeps control words"),
             (CLERK, "and does nothing else"),
+            (TELLS, "pollers are told"),
+            (TOLD, "by a poller that is told"),
+            (REMOTE, "the device has memory of its own"),
         ];
         let only: String = only
             .iter()
