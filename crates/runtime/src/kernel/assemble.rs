@@ -364,7 +364,9 @@ fn ops(handler: &Handler, module: &Valid, func: Func) -> Result<u32, Refused> {
         let lane = handler.width == Width::Lane;
         match node.op {
             Op::Backoff => return no("waits, and a handler never does"),
-            Op::Trap => return no("ends the kernel, for every tenant; `fault` ends the task alone"),
+            Op::Trap if !handler.may_trap => {
+                return no("ends the kernel, for every tenant; `fault` ends the task alone");
+            }
             Op::AsyncLoad | Op::AsyncWait => return no("runs on no device yet"),
             Op::Group | Op::Groups => return no("says where it runs, which is not a handler's to know"),
             op if lane && op.row().effect == Effect::Sync => {

@@ -85,6 +85,8 @@ pub struct Handler {
     pub module: Module,
     /// What went wrong while it was written.
     pub(super) error: Option<String>,
+    /// Whether it may end the kernel.
+    pub(super) may_trap: bool,
 }
 
 impl Handler {
@@ -105,7 +107,7 @@ impl Handler {
 
     pub(super) fn of(op: Opcode, name: String, module: Module) -> Self {
         let (width, visible, class) = Default::default();
-        Handler { op, name, width, visible, class, module, error: None }
+        Handler { op, name, width, visible, class, module, error: None, may_trap: false }
     }
 
     /// Sets what the opcode is called.
@@ -126,6 +128,12 @@ impl Handler {
     /// Sets what others may look at when it is done.
     pub fn visible(self, visible: Visible) -> Self {
         Handler { visible, ..self }
+    }
+
+    /// Lets it end the kernel with `trap`: for tests of how sessions end.
+    #[cfg(feature = "inject")]
+    pub fn may_trap(self) -> Self {
+        Handler { may_trap: true, ..self }
     }
 
     /// Sets whether it may run again.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton::device::null::{Faults, Null};
+use pelton::kernel::Draft;
 use pelton::{Aim, Error, Patience, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket};
 
 use crate::common::*;
@@ -43,7 +44,7 @@ fn spec(shape: Shape) -> Spec {
                 k + 1
             });
         })
-        .handler(op(TRAP), |slot| slot.body().trap(7))
+        .with(Draft::new(op(TRAP)).build(|slot| slot.body().trap(7)).may_trap())
 }
 
 /// Catches a stop that waits for an empty ring, and one that forgets what it left.
