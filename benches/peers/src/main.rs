@@ -3,6 +3,10 @@
 // The format is shared as text, so that neither program depends on the other.
 #[path = "../../../crates/cli/src/bench/machine.rs"]
 mod machine;
+#[allow(dead_code, reason = "no row of this program is held against another")]
+#[path = "../../../crates/cli/src/bench/ratio.rs"]
+mod ratio;
+#[allow(dead_code, reason = "no row of this program is held against another")]
 #[path = "../../../crates/cli/src/bench/row.rs"]
 mod row;
 mod vyre;

@@ -39,11 +39,11 @@ pub fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     for items in SIZES {
         let times = times(&backend, items)?;
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-        let row = |metric, value, spread| Row {
+        let row = |metric: &'static str, value, spread| Row {
             group: "peers",
             case: format!("vyre 0.6.3, dispatch of {items}"),
             device: "cuda:0".into(),
-            metric,
+            metric: metric.into(),
             value,
             spread,
             against: None,

@@ -20,7 +20,7 @@ pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
         let parsed = module("generated", &source)?;
         let case = |step: &str| format!("{step}, {count} instructions");
         let mut row = |step: &str, ns: f64| {
-            let (group, metric, device) = ("compile", "ms", "cpu".to_string());
+            let (group, metric, device) = ("compile", "ms".into(), "cpu".to_string());
             rows.push(Row {
                 group,
                 case: case(step),

@@ -10,6 +10,7 @@ use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
 
 use super::Row;
+use super::rounds::{Sample, Series, play};
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
@@ -21,6 +22,12 @@ const ELEMENTS: usize = 1 << 20;
 const LANES: u32 = 1024;
 /// How long a measurement lasts at least.
 const TIME: Duration = Duration::from_millis(300);
+/// How long a stretch of calls lasts at least.
+const STRETCH: Duration = Duration::from_millis(15);
+/// How many rounds compiled code is measured in.
+const ROUNDS: u32 = 15;
+/// How many rounds the interpreter, whose single launch may take a second, is measured in at most.
+const SLOW_ROUNDS: u32 = 5;
 
 /// A benchmark: a kernel over `input` and `output`, and the same in Rust.
 struct Case {
@@ -149,20 +156,25 @@ pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let mut best = f64::INFINITY;
     let began = Instant::now();
     while began.elapsed() < TIME || best.is_infinite() {
-        let start = Instant::now();
-        let mut calls = 0;
-        while start.elapsed() < TIME / 20 || calls == 0 {
-            stop::unless_pressed()?;
-            call()?;
-            calls += 1;
-        }
-        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(calls));
+        best = best.min(stretch(&mut call)?);
     }
     Ok(best)
 }
 
-/// Adds the rows of each case when all of them are measured.
-pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
+/// Nanoseconds per call over one stretch of calls. Ctrl-C ends it between two calls.
+fn stretch(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    let start = Instant::now();
+    let mut calls = 0;
+    while start.elapsed() < STRETCH || calls == 0 {
+        stop::unless_pressed()?;
+        call()?;
+        calls += 1;
+    }
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(calls))
+}
+
+/// Adds the rows of each case as soon as its rounds are over. After Ctrl-C these are made of the rounds that were complete.
+pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
     let input: Vec<u32> =
         (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
     let one = Config { threads: Some(1), ..Config::default() };
@@ -170,38 +182,48 @@ pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
     let scalar: Arc<dyn Device> = Arc::new(Cpu::new(Config { simd: false, ..one })?);
     let reference = open("reference:1")?;
     let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
-    let bar = term.bar(cases.len() as u64 * 4, "{bar:40} {msg}");
+    let bar = term.bar(cases.len() as u64, "{bar:40} {msg}");
     for case in cases {
         bar.set_message(case.name);
         bar.suspend(|| term.note(format_args!("{} …", case.name)));
         let mut output = vec![0; ELEMENTS];
-        let rust = time(|| {
-            (case.rust)(black_box(&input), black_box(&mut output));
-            Ok(())
-        })?;
-        bar.inc(1);
-        let measure = |device| -> Result<f64, Error> {
+        let ready = |device| -> Result<Ready, Error> {
             let ready = Ready::new(device, case, &input)?;
             ready.verify(case, &input)?;
-            let ns = time(|| ready.run());
-            bar.inc(1);
-            ns
+            Ok(ready)
         };
-        let (ours, single, slow) = (measure(&cpu)?, measure(&scalar)?, measure(&reference)?);
-        let each = |ns: f64| ns / ELEMENTS as f64;
-        let row = |device: &str, ns: f64, against: Option<(&str, f64)>| Row {
-            group: "device",
-            case: case.name.into(),
-            device: device.into(),
-            metric: "ns/elem",
-            value: each(ns),
-            spread: None,
-            against: against.map(|(name, ns)| (name.into(), each(ns))),
+        let (ours, single, slow) = (ready(&cpu)?, ready(&scalar)?, ready(&reference)?);
+        // Whoever has no kernel is the loop in Rust.
+        let mut measure = |ready: &mut Option<&Ready>| -> Result<Sample, Error> {
+            let ns = stretch(|| match ready {
+                Some(ready) => ready.run(),
+                None => {
+                    (case.rust)(black_box(&input), black_box(&mut output));
+                    Ok(())
+                }
+            })?;
+            Ok(Sample::figure(ns / ELEMENTS as f64))
         };
-        rows.push(row("rust", rust, None));
-        rows.push(row("cpu", ours, Some(("rust", rust))));
-        rows.push(row("cpu, no SIMD", single, Some(("cpu", ours))));
-        rows.push(row("reference", slow, Some(("cpu", ours))));
+        let rounds = rounds.unwrap_or(ROUNDS);
+        let compiled = play(rounds, &mut [None, Some(&ours), Some(&single)], &mut measure)?;
+        let interpreted = play(rounds.min(SLOW_ROUNDS), &mut [Some(&ours), Some(&slow)], &mut measure)?;
+        let row = |device: &str, series: &Series, against: Option<(&str, &Series)>| {
+            Some(Row {
+                group: "device",
+                case: case.name.into(),
+                device: device.into(),
+                metric: "ns/elem".into(),
+                value: series.value()?,
+                spread: None,
+                against: against.and_then(|(name, peer)| series.against(name, peer)),
+            })
+        };
+        rows.extend(row("rust", &compiled[0], None));
+        rows.extend(row("cpu", &compiled[1], Some(("rust", &compiled[0]))));
+        rows.extend(row("cpu, no SIMD", &compiled[2], Some(("cpu", &compiled[1]))));
+        rows.extend(row("reference", &interpreted[1], Some(("cpu", &interpreted[0]))));
+        stop::unless_pressed()?;
+        bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(())

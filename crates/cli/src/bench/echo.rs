@@ -8,25 +8,27 @@ use pelton_device::{Device, Kind, Launch, Memory, Run, Width, open};
 
 use super::Row;
 use super::device::module;
+use super::rounds::{Sample, Series, play};
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
 
-/// Exchanges that are measured.
-const ROUNDS: u32 = 100_000;
+/// Exchanges that are timed all together.
+const EXCHANGES: u32 = 100_000;
+/// Exchanges of one round.
+const PIECE: u32 = 10_000;
+/// How many rounds there are.
+const ROUNDS: u32 = 10;
 /// How long an idle kernel is watched.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Whether a measurement goes on, asked while it waits.
-type Proceed = fn() -> Result<(), Error>;
-
-/// Waits for a word, giving the core away now and then.
-fn await_word(word: &AtomicU32, wanted: u32, proceed: Proceed) -> Result<(), Error> {
+/// Waits for a word, giving the core away now and then. Ctrl-C ends it.
+fn await_word(word: &AtomicU32, wanted: u32) -> Result<(), Error> {
     let mut spins = 0u32;
     while word.load(Ordering::Acquire) != wanted {
         spins = spins.wrapping_add(1);
         if spins.is_multiple_of(256) {
-            proceed()?;
+            stop::unless_pressed()?;
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
@@ -64,25 +66,24 @@ impl Echo {
     }
 }
 
-/// Sorted times of exchanges of a word with a worker of a device, in microseconds.
-pub fn trips(device: &Arc<dyn Device>) -> Result<Vec<f64>, Error> {
-    // Others measure more than this, and end by themselves when Ctrl-C is pressed.
-    exchange(&Echo::launch(device, 1)?, 1, || Ok(()))
+/// Sorted times of so many exchanges of a word with new workers of a device in turn, in microseconds.
+pub fn trips(device: &Arc<dyn Device>, workers: u32, count: u32) -> Result<Vec<f64>, Error> {
+    exchange(&Echo::launch(device, workers)?, workers, count)
 }
 
-/// Exchanges words with the workers in turn; gives the sorted times in microseconds.
-fn exchange(echo: &Echo, workers: u32, proceed: Proceed) -> Result<Vec<f64>, Error> {
+/// Exchanges so many words with the workers in turn; gives the sorted times in microseconds.
+fn exchange(echo: &Echo, workers: u32, count: u32) -> Result<Vec<f64>, Error> {
     let (ask, answer) = (echo.ask.words32().unwrap_or(&[]), echo.answer.words32().unwrap_or(&[]));
-    let mut times = Vec::with_capacity(ROUNDS as usize);
-    for round in 1..=ROUNDS {
+    let mut times = Vec::with_capacity(count as usize);
+    for round in 1..=count {
         let at = (round % workers * 16) as usize;
         let start = Instant::now();
         ask[at].store(round, Ordering::Release);
         echo.run.wake();
-        await_word(&answer[at], round, proceed)?;
+        await_word(&answer[at], round)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         if round.is_multiple_of(256) {
-            proceed()?;
+            stop::unless_pressed()?;
         }
     }
     times.sort_by(f64::total_cmp);
@@ -90,23 +91,23 @@ fn exchange(echo: &Echo, workers: u32, proceed: Proceed) -> Result<Vec<f64>, Err
 }
 
 /// The same between two threads of Rust, for comparison.
-fn rust() -> Result<Vec<f64>, Error> {
+fn rust(count: u32) -> Result<Vec<f64>, Error> {
     let words = [const { AtomicU32::new(0) }; 32];
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for round in 1..=ROUNDS {
+            for round in 1..=count {
                 // It fails where the other thread does, which says so.
-                if await_word(&words[0], round, stop::unless_pressed).is_err() {
+                if await_word(&words[0], round).is_err() {
                     break;
                 }
                 words[16].store(round, Ordering::Release);
             }
         });
-        let mut times = Vec::with_capacity(ROUNDS as usize);
-        for round in 1..=ROUNDS {
+        let mut times = Vec::with_capacity(count as usize);
+        for round in 1..=count {
             let start = Instant::now();
             words[0].store(round, Ordering::Release);
-            await_word(&words[16], round, stop::unless_pressed)?;
+            await_word(&words[16], round)?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
         times.sort_by(f64::total_cmp);
@@ -122,33 +123,42 @@ pub fn spread(times: &[f64]) -> [f64; 3] {
     })
 }
 
-/// Adds each row as soon as it is measured.
-pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
+/// Adds each row as soon as it is measured. After Ctrl-C those of round trips are made of the rounds that were complete.
+pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
+    /// The workers of each kernel.
+    const WORKERS: [u32; 2] = [1, 8];
     let device = open("cpu")?;
-    let mut row = |case: String, device: &str, metric, value, spread, against| {
+    let mut row = |case: String, device: &str, metric: &'static str, value, spread, against| {
         if case.contains(only) {
+            let metric = metric.into();
             rows.push(Row { group: "echo", case, device: device.into(), metric, value, spread, against });
         }
     };
-    let peer = rust()?;
-    let floor = spread(&peer)[0];
-    row("round trip, two threads of Rust".into(), "rust", "us", floor, Some(spread(&peer)), None);
-    for workers in [1, 8] {
+    term.note("round trips in turns …");
+    // Whoever has no workers is Rust. Workers are new in every round: idle ones would look for words for a while.
+    let mut contenders = [None, Some(WORKERS[0]), Some(WORKERS[1])];
+    let series = play(rounds.unwrap_or(ROUNDS), &mut contenders, |workers| {
+        let times = workers.map_or_else(|| rust(PIECE), |workers| trips(&device, workers, PIECE))?;
+        Ok(Sample::times(times))
+    })?;
+    let mut trip = |case: String, device, series: &Series, against| {
+        if let Some(value) = series.value() {
+            row(case, device, "us", value, series.percentiles(), against);
+        }
+    };
+    trip("round trip, two threads of Rust".into(), "rust", &series[0], None);
+    for (workers, ours) in WORKERS.iter().zip(&series[1..]) {
+        let against = ours.against("rust", &series[0]);
+        trip(format!("round trip, workers {workers}"), "cpu", ours, against);
+    }
+    for workers in WORKERS {
+        stop::unless_pressed()?;
         term.note(format_args!("{workers} resident workers …"));
         let echo = Echo::launch(&device, workers)?;
         let began = Instant::now();
-        let times = exchange(&echo, workers, stop::unless_pressed)?;
+        exchange(&echo, workers, EXCHANGES)?;
         let all = began.elapsed().as_secs_f64();
-        let against = Some(("rust".to_string(), floor));
-        row(
-            format!("round trip, workers {workers}"),
-            "cpu",
-            "us",
-            spread(&times)[0],
-            Some(spread(&times)),
-            against,
-        );
-        row(format!("{ROUNDS} rounds, workers {workers}"), "cpu", "s", all, None, None);
+        row(format!("{EXCHANGES} rounds, workers {workers}"), "cpu", "s", all, None, None);
         // Let the workers fall asleep first.
         stop::sleep(Duration::from_millis(200))?;
         let before = used();

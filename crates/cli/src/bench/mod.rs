@@ -1,7 +1,7 @@
 //! `pelton bench`: figures as tables for people and rows for programs.
 //!
-//! Every row is measured against something that was measured in the same run: a limit or a peer. Every case checks its
-//! results, so that what is timed is what was meant.
+//! What a row is held against, a limit or a peer, is measured in the same [rounds]. Every case checks its results, so that
+//! what is timed is what was meant.
 
 mod compile;
 mod device;
@@ -9,6 +9,8 @@ mod echo;
 mod flood;
 pub mod machine;
 mod mark;
+mod ratio;
+mod rounds;
 mod row;
 mod session;
 mod soak;
@@ -17,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use crate::count::within;
 use crate::error::Error;
 use crate::term::{Role, Term};
 use crate::{Status, json, stop};
@@ -60,6 +63,10 @@ pub struct Args {
     #[arg(long, global = true, value_name = "TEXT", default_value = "")]
     only: String,
 
+    /// How many times a case and what it is held against are measured in turns; what suits the group unless said
+    #[arg(long, global = true, value_name = "N", value_parser = within::<u32>(1..=1000), allow_negative_numbers = true)]
+    rounds: Option<u32>,
+
     /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -69,13 +76,13 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     json::writable(args.json.as_deref())?;
     stop::word()?;
     term.note(machine::about());
-    let (only, mut rows) = (&*args.only, Vec::new());
+    let (only, rounds, mut rows) = (&*args.only, args.rounds, Vec::new());
     let ended = match &args.group {
-        Group::Device => device::run(only, &mut rows, term),
-        Group::Echo => echo::run(only, &mut rows, term),
+        Group::Device => device::run(only, rounds, &mut rows, term),
+        Group::Echo => echo::run(only, rounds, &mut rows, term),
         Group::Compile => compile::run(only, &mut rows, term),
         Group::Soak(group) => soak::run(group, term).map(|all| rows = all),
-        Group::Session(group) => session::run(group, only, term).map(|all| rows = all),
+        Group::Session(group) => session::run(group, only, rounds, term).map(|all| rows = all),
     };
     match ended {
         // What was measured before is shown.

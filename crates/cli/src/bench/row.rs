@@ -1,6 +1,10 @@
 //! Rows of figures, in one shape for every benchmark, and for the program in `benches/peers`, which includes this file.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
+
+use super::ratio::{self, Ratio};
 
 /// A figure.
 #[derive(Clone, Debug)]
@@ -12,22 +16,35 @@ pub struct Row {
     /// On what.
     pub device: String,
     /// The unit.
-    pub metric: &'static str,
+    pub metric: Cow<'static, str>,
     /// The figure.
     pub value: f64,
     /// Percentiles 50, 99 and 99.9, where it is a distribution.
     pub spread: Option<[f64; 3]>,
-    /// A limit or peer measured in the same run, and its figure.
-    pub against: Option<(String, f64)>,
+    /// What it is held against.
+    pub against: Option<Against>,
+}
+
+/// A limit or peer that was measured in the same rounds.
+#[derive(Clone, Debug)]
+pub struct Against {
+    /// Its name.
+    pub name: String,
+    /// Its figure.
+    pub value: f64,
+    /// The ratio to it, round by round; `None` if no round has one. Its median is close to the quotient of the two figures,
+    /// and not the same.
+    pub ratio: Option<Ratio>,
 }
 
 impl Row {
-    fn ratio(&self) -> Option<f64> {
-        self.against.as_ref().map(|(_, other)| self.value / other)
+    fn ratio(&self) -> Option<Ratio> {
+        self.against.as_ref()?.ratio
     }
 
     fn json(&self) -> Value {
         let spread = |at: usize| self.spread.map(|spread| spread[at]);
+        let ratio = self.ratio();
         json!({
             "group": self.group,
             "case": self.case,
@@ -37,9 +54,13 @@ impl Row {
             "p50": spread(0),
             "p99": spread(1),
             "p999": spread(2),
-            "against": self.against.as_ref().map(|(name, _)| name),
-            "against_value": self.against.as_ref().map(|(_, value)| value),
-            "ratio": self.ratio(),
+            "against": self.against.as_ref().map(|against| &against.name),
+            "against_value": self.against.as_ref().map(|against| against.value),
+            "ratio": ratio.map(|ratio| ratio.median),
+            "ratio_low": ratio.map(|ratio| ratio.low),
+            "ratio_high": ratio.map(|ratio| ratio.high),
+            "rounds": ratio.map(|ratio| ratio.rounds),
+            "steady": ratio.map(|ratio| ratio.is_steady()),
         })
     }
 }
@@ -49,29 +70,46 @@ pub fn json(rows: &[Row]) -> String {
     rows.iter().map(|row| format!("{}\n", row.json())).collect()
 }
 
-/// The rows for people: the head of a table, and its lines.
+/// The rows for people: the head of a table, its lines, and a footnote if one is needed.
 pub fn table(rows: &[Row]) -> (String, Vec<String>) {
-    let head =
-        format!("{:<38} {:<12} {:>10} {:<9} {:<24} {:>8}", "case", "device", "value", "", "against", "ratio");
-    (head.trim_end().to_owned(), rows.iter().map(line).collect())
+    let cells: Vec<[String; 9]> = rows.iter().map(cells).collect();
+    let width = |column: usize, least: usize| {
+        cells.iter().map(|cells| cells[column].chars().count()).fold(least, usize::max)
+    };
+    let (case, against, quartiles) = (width(0, 38), width(4, 24), width(6, 14));
+    let line = |[name, device, value, metric, peer, ratio, spread, rounds, rest]: [&str; 9]| {
+        let line = format!(
+            "{name:<case$} {device:<12} {value:>10} {metric:<9} {peer:<against$} {ratio:>9} {spread:<quartiles$} {rounds:>6} {rest}"
+        );
+        line.trim_end().to_owned()
+    };
+    let head = line(["case", "device", "value", "", "against", "ratio ", "quartiles", "rounds", ""]);
+    let mut lines: Vec<String> =
+        cells.iter().map(|cells| line(cells.each_ref().map(String::as_str))).collect();
+    if rows.iter().filter_map(Row::ratio).any(|ratio| !ratio.is_steady()) {
+        lines.push(ratio::footnote());
+    }
+    (head, lines)
 }
 
-fn line(row: &Row) -> String {
-    let against =
-        row.against.as_ref().map(|(name, value)| format!("{name} {}", figure(*value))).unwrap_or_default();
-    let ratio = row.ratio().map(|ratio| format!("{}×", figure(ratio))).unwrap_or_default();
-    let spread = row
-        .spread
-        .map(|[p50, p99, p999]| format!("  p50 {} p99 {} p99.9 {}", figure(p50), figure(p99), figure(p999)));
-    let line = format!(
-        "{:<38} {:<12} {:>10} {:<9} {against:<24} {ratio:>8}{}",
-        row.case,
-        row.device,
+/// What a row shows, column by column.
+fn cells(row: &Row) -> [String; 9] {
+    let ratio = row.ratio();
+    let mark = |ratio: Ratio| if ratio.is_steady() { ' ' } else { '~' };
+    let cell = |text: Option<String>| text.unwrap_or_default();
+    [
+        row.case.clone(),
+        row.device.clone(),
         figure(row.value),
-        row.metric,
-        spread.unwrap_or_default()
-    );
-    line.trim_end().to_owned()
+        row.metric.to_string(),
+        cell(row.against.as_ref().map(|against| format!("{} {}", against.name, figure(against.value)))),
+        cell(ratio.map(|ratio| format!("{}×{}", figure(ratio.median), mark(ratio)))),
+        cell(ratio.map(|ratio| format!("{} to {}", figure(ratio.low), figure(ratio.high)))),
+        cell(ratio.map(|ratio| ratio.rounds.to_string())),
+        cell(row.spread.map(|[p50, p99, p999]| {
+            format!(" p50 {} p99 {} p99.9 {}", figure(p50), figure(p99), figure(p999))
+        })),
+    ]
 }
 
 /// Three digits, and no more zeros than needed.
@@ -82,5 +120,63 @@ fn figure(x: f64) -> String {
         a if a >= 10.0 => format!("{x:.1}"),
         a if a >= 1.0 => format!("{x:.2}"),
         _ => format!("{x:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Against, Ratio, Row, json, table};
+
+    fn row(against: Option<Against>) -> Row {
+        let (group, case, device) = ("session", "batched".into(), "cpu".into());
+        Row { group, case, device, metric: "tasks/s".into(), value: 6e7, spread: None, against }
+    }
+
+    fn against(low: f64, high: f64) -> Row {
+        let ratio = Some(Ratio { low, median: 4.0, high, rounds: 9 });
+        row(Some(Against { name: "crossbeam".into(), value: 1.5e7, ratio }))
+    }
+
+    #[test]
+    fn programs_get_the_spread_of_a_ratio() {
+        let value: serde_json::Value = serde_json::from_str(&json(&[against(3.5, 4.5)])).expect("it is JSON");
+        let wanted = serde_json::json!({
+            "group": "session", "case": "batched", "device": "cpu", "metric": "tasks/s", "value": 6e7,
+            "p50": null, "p99": null, "p999": null,
+            "against": "crossbeam", "against_value": 1.5e7,
+            "ratio": 4.0, "ratio_low": 3.5, "ratio_high": 4.5, "rounds": 9, "steady": true,
+        });
+        assert_eq!(value, wanted);
+    }
+
+    #[test]
+    fn what_is_held_against_nothing_has_no_ratio() {
+        let silent = Against { name: "silent".into(), value: 0.0, ratio: None };
+        for row in [row(None), row(Some(silent))] {
+            let value: serde_json::Value = serde_json::from_str(&json(&[row])).expect("it is JSON");
+            for field in ["ratio", "ratio_low", "ratio_high", "rounds", "steady"] {
+                assert_eq!(value.get(field), Some(&serde_json::Value::Null), "{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wide_spread_is_marked_and_explained() {
+        let (_, steady) = table(&[row(None), against(3.5, 4.5)]);
+        assert_eq!(steady.len(), 2, "{steady:?}");
+        assert!(steady[1].contains("4.00×  3.50 to 4.50"), "{steady:?}");
+        let (_, wide) = table(&[against(3.5, 4.5), against(3.0, 5.0)]);
+        assert_eq!(wide.len(), 3, "{wide:?}");
+        assert!(!wide[0].contains('~') && wide[1].contains("4.00×~ 3.00 to 5.00"), "{wide:?}");
+        assert!(wide[2].starts_with("~ "), "{wide:?}");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_they_hold() {
+        let long = Row { case: "a case with a name that is longer than most others are".into(), ..row(None) };
+        let (head, lines) = table(&[long, row(None)]);
+        let place = |line: &str, word: &str| line.find(word).expect("it is there");
+        assert_eq!(place(&lines[0], "cpu"), place(&lines[1], "cpu"));
+        assert_eq!(place(&lines[0], "cpu"), place(&head, "device"));
     }
 }

@@ -110,6 +110,6 @@ pub fn run(args: &Args, term: &Term) -> Result<Vec<Row>, Error> {
     }
     let names = format!("{} tasks, {} slots, producers {}", seen.tasks, args.slots, args.producers);
     let device = device.caps().name.clone();
-    let (group, metric, value) = ("soak", "tasks/s", seen.rate());
+    let (group, metric, value) = ("soak", "tasks/s".into(), seen.rate());
     Ok(vec![Row { group, case: names, device, metric, value, spread: None, against: None }])
 }

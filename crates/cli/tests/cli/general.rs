@@ -42,6 +42,7 @@ fn a_count_is_spelled_the_same_everywhere() {
     for args in [
         &["demo", "--tasks"][..],
         &["litmus", "--rounds"],
+        &["bench", "echo", "--rounds"],
         &["bench", "soak", "--tasks"],
         &["bench", "soak", "--slots"],
         &["bench", "soak", "--producers"],

@@ -55,6 +55,20 @@ fn bench_echo_shows_what_is_measured() {
 }
 
 #[test]
+fn rounds_end_early_and_those_that_were_complete_count() {
+    for (group, only, sign) in [("device", "map", "map"), ("echo", "trip", "round trips")] {
+        let args = ["bench", group, "--only", only, "--rounds", "1000", "--json", "-"];
+        let ran = interrupted_at(&args, sign);
+        assert_eq!(ran.code, Some(130), "{group}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains("interrupted"), "{group}: {}", ran.err);
+        for line in ran.out.lines() {
+            let row: Value = serde_json::from_str(line).expect("it is JSON");
+            assert!(row["against"].is_null() || row["rounds"].as_u64() < Some(1000), "{group}: {row}");
+        }
+    }
+}
+
+#[test]
 fn bench_compile_shows_what_is_measured() {
     first_case_is_shown(&["bench", "compile"], "20000 instructions", "parse and validate, 2000 ");
 }

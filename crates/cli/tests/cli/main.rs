@@ -1,5 +1,6 @@
 //! The built program, run as people run it.
 
+mod bench;
 mod check;
 mod demo;
 mod devices;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton::kernel::{Report, Telemetry};
-use pelton::{Drain, Geometry, Spec};
+use pelton::{Batch, Drain, Geometry, Spec};
 use pelton_device::Device;
 
 use super::feed;
@@ -21,28 +21,51 @@ pub struct Load {
     pub report: Report,
 }
 
-/// Runs a batch again and again for so long; items a second of the best run, from the filled batch to what came back.
-pub fn throughput(device: &Arc<dyn Device>, load: Load, time: Duration) -> Result<f64, Error> {
-    let slots = load.items.next_power_of_two().max(1) as u32;
-    let spec = Spec::new(Geometry::new(slots)).report(load.report).telemetry(Telemetry::Sampled);
-    let mut drain = Drain::new(device, &feed::adds(spec)?)?;
-    let op = feed::add()?;
-    let mut batch = drain.batch()?;
-    (0..load.items as u64).try_for_each(|k| batch.push(0, feed::task(op, k)))?;
-    let (began, mut best, mut runs) = (Instant::now(), f64::INFINITY, 0u64);
-    while (began.elapsed() < time && !stop::pressed()) || runs == 0 {
+/// A filled batch, and what runs it again and again.
+pub struct Ready {
+    load: Load,
+    drain: Drain,
+    batch: Batch,
+    /// How many times it has run.
+    runs: u64,
+}
+
+impl Ready {
+    /// Fills a batch.
+    pub fn new(device: &Arc<dyn Device>, load: Load) -> Result<Ready, Error> {
+        let slots = load.items.next_power_of_two().max(1) as u32;
+        let spec = Spec::new(Geometry::new(slots)).report(load.report).telemetry(Telemetry::Sampled);
+        let drain = Drain::new(device, &feed::adds(spec)?)?;
+        let op = feed::add()?;
+        let mut batch = drain.batch()?;
+        (0..load.items as u64).try_for_each(|k| batch.push(0, feed::task(op, k)))?;
+        Ok(Ready { load, drain, batch, runs: 0 })
+    }
+
+    /// Runs the batch again and again for so long; items per second of the best run, from the filled batch to what came back.
+    pub fn throughput(&mut self, time: Duration) -> Result<f64, Error> {
+        let (began, mut best) = (Instant::now(), f64::INFINITY);
+        while best.is_infinite() || (began.elapsed() < time && !stop::pressed()) {
+            best = best.min(self.run()?);
+        }
+        Ok(self.load.items as f64 / best)
+    }
+
+    /// Runs the batch once and checks what came back; the seconds that the run took.
+    fn run(&mut self) -> Result<f64, Error> {
+        let items = self.load.items as u64;
         let start = Instant::now();
-        let back = drain.run(&batch)?;
-        best = best.min(start.elapsed().as_secs_f64());
-        if back.statistics().done != load.items as u64 {
-            return Err(Error::Wrong(format!("{} of {} items ran", back.statistics().done, load.items)));
+        let back = self.drain.run(&self.batch)?;
+        let took = start.elapsed().as_secs_f64();
+        if back.statistics().done != items {
+            return Err(Error::Wrong(format!("{} of {items} items ran", back.statistics().done)));
         }
         if let Some(outcomes) = back.outcomes() {
-            check(outcomes, runs * load.items as u64)?;
+            check(outcomes, self.runs * items)?;
         }
-        runs += 1;
+        self.runs += 1;
+        Ok(took)
     }
-    Ok(load.items as f64 / best)
 }
 
 /// Items return what the word was before: in one run the numbers from where the last run left it, in some order.

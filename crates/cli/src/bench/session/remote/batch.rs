@@ -8,6 +8,7 @@ use pelton::{Batch, Drain, Geometry, Opcode, Region, Spec, Task};
 use pelton_device::Device;
 use pelton_ir::types::Type;
 
+use crate::bench::ratio;
 use crate::error::Error;
 
 /// Words that the tasks of a batch add to, so that they do not all meet at one.
@@ -26,35 +27,64 @@ pub enum Lies {
     Own,
 }
 
-/// Tasks a second of a batch of so many adds, from host to host, in the middle of so many runs.
-pub fn rate(
-    device: &Arc<dyn Device>,
-    (tasks, report, lies): (u32, Report, Lies),
-    turns: u32,
-) -> Result<f64, Error> {
-    let mut drain = drain(device, tasks, report)?;
-    let batch = match lies {
-        Lies::Lent => drain.batch()?,
-        Lies::Own => Batch::with_capacity(tasks as usize),
-    };
-    let batches = [fill(batch, tasks)?];
-    let took = middle(turns, || run(&mut drain, &batches))?;
-    total(&drain, tasks, turns + 1)?;
-    Ok(f64::from(tasks) / took)
+/// Filled batches, and what runs them again and again.
+pub struct Ready {
+    drain: Drain,
+    batches: Vec<Batch>,
+    /// How the batches are run.
+    calls: Calls,
+    /// How many times all of them have run.
+    runs: u32,
 }
 
-/// Tasks a second of many small batches, run one by one and in one call.
-pub fn many(device: &Arc<dyn Device>, turns: u32) -> Result<(f64, f64), Error> {
-    let all = SMALL * MANY;
-    let mut drain = drain(device, all.next_power_of_two(), Report::Full)?;
-    let batches = (0..MANY).map(|_| fill(Batch::with_capacity(SMALL as usize), SMALL));
-    let batches = batches.collect::<Result<Vec<Batch>, Error>>()?;
-    let single = middle(turns, || {
-        batches.iter().try_fold(0.0, |sum, batch| Ok(sum + run(&mut drain, std::slice::from_ref(batch))?))
-    })?;
-    let together = middle(turns, || run(&mut drain, &batches))?;
-    total(&drain, all, 2 * (turns + 1))?;
-    Ok((f64::from(all) / single, f64::from(all) / together))
+/// How several batches are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls {
+    /// With one call for each batch.
+    Each,
+    /// With one call for all.
+    All,
+}
+
+impl Ready {
+    /// One batch of so many adds.
+    pub fn one(device: &Arc<dyn Device>, tasks: u32, report: Report, lies: Lies) -> Result<Ready, Error> {
+        let drain = drain(device, tasks, report)?;
+        let batch = match lies {
+            Lies::Lent => drain.batch()?,
+            Lies::Own => Batch::with_capacity(tasks as usize),
+        };
+        Ok(Ready { drain, batches: vec![fill(batch, tasks)?], calls: Calls::All, runs: 0 })
+    }
+
+    /// Many small batches.
+    pub fn many(device: &Arc<dyn Device>, calls: Calls) -> Result<Ready, Error> {
+        let drain = drain(device, (SMALL * MANY).next_power_of_two(), Report::Full)?;
+        let batches = (0..MANY).map(|_| fill(Batch::with_capacity(SMALL as usize), SMALL));
+        Ok(Ready { drain, batches: batches.collect::<Result<_, Error>>()?, calls, runs: 0 })
+    }
+
+    /// Tasks per second from host to host: the median of so many runs after a first one, which is not like the others.
+    pub fn rate(&mut self, turns: u32) -> Result<f64, Error> {
+        self.run()?;
+        let took = (0..turns.max(1)).map(|_| self.run()).collect::<Result<Vec<f64>, Error>>()?;
+        let tasks = self.batches.iter().map(Batch::len).sum::<usize>() as u64;
+        total(&self.drain, tasks, self.runs)?;
+        Ok(tasks as f64 / ratio::median(&took).unwrap_or(f64::NAN))
+    }
+
+    /// Runs all batches once; how many seconds it took.
+    fn run(&mut self) -> Result<f64, Error> {
+        self.runs += 1;
+        let drain = &mut self.drain;
+        match self.calls {
+            Calls::All => run(drain, &self.batches),
+            Calls::Each => self
+                .batches
+                .iter()
+                .try_fold(0.0, |sum, batch| Ok(sum + run(drain, std::slice::from_ref(batch))?)),
+        }
+    }
 }
 
 fn drain(device: &Arc<dyn Device>, slots: u32, report: Report) -> Result<Drain, Error> {
@@ -68,14 +98,6 @@ fn fill(mut batch: Batch, tasks: u32) -> Result<Batch, Error> {
         batch.push(0, Task::new(Opcode::ATOMIC_ADD).args([1, k % WORDS]))?;
     }
     Ok(batch)
-}
-
-/// The middle of so many times; the first is not like the others.
-fn middle(turns: u32, mut once: impl FnMut() -> Result<f64, Error>) -> Result<f64, Error> {
-    once()?;
-    let mut times = (0..turns.max(1)).map(|_| once()).collect::<Result<Vec<f64>, Error>>()?;
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
 }
 
 /// Runs batches; how many seconds it took.
@@ -93,9 +115,9 @@ fn run(drain: &mut Drain, batches: &[Batch]) -> Result<f64, Error> {
 }
 
 /// What all runs added must be there.
-fn total(drain: &Drain, tasks: u32, runs: u32) -> Result<(), Error> {
+fn total(drain: &Drain, tasks: u64, runs: u32) -> Result<(), Error> {
     let sum: u64 = drain.view::<u32>(0, "data")?.all()?.iter().map(|word| u64::from(*word)).sum();
-    match sum == u64::from(tasks) * u64::from(runs) {
+    match sum == tasks * u64::from(runs) {
         true => Ok(()),
         false => Err(Error::Wrong(format!("{runs} runs of {tasks} adds made {sum}"))),
     }

@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pelton_device::cuda::{Config, Cuda};
-use pelton_device::{Device, Kind, Launch, Placement, Width};
+use pelton_device::{Device, Kind, Launch, Memory, Placement, Width};
 
 use crate::bench::device::module;
-use crate::bench::echo;
 use crate::error::Error;
 
 /// Words of 64 bits that are copied: 64 MiB.
@@ -53,31 +52,50 @@ pub fn mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Resul
     Ok(times)
 }
 
-/// Bytes a second of copies from memory of the host that the device reaches to memory of its own, at best.
-pub fn copy(device: &Arc<dyn Device>, turns: u32) -> Result<f64, Error> {
-    let from = device.alloc(Kind::Host, Width::W64, WORDS)?;
-    let to = device.alloc(Kind::Device, Width::W64, WORDS)?;
-    let words: Vec<u64> = (0..WORDS as u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-    from.upload(0, &words)?;
-    let mapped = from.words64().unwrap_or(&[]);
-    // SAFETY: an atomic word is laid out as a word, and nobody writes these while they are borrowed: no kernel runs.
-    let source = unsafe { std::slice::from_raw_parts(mapped.as_ptr().cast::<u64>(), mapped.len()) };
-    let mut best = f64::INFINITY;
-    for _ in 0..turns {
-        let start = Instant::now();
-        to.upload(0, source)?;
-        best = best.min(start.elapsed().as_secs_f64());
+/// Memory of the host that the device reaches, and memory of the device to copy it to.
+pub struct Copier {
+    from: Memory,
+    to: Memory,
+    words: Vec<u64>,
+}
+
+impl Copier {
+    /// Fills the memory of the host.
+    pub fn new(device: &Arc<dyn Device>) -> Result<Copier, Error> {
+        let from = device.alloc(Kind::Host, Width::W64, WORDS)?;
+        let to = device.alloc(Kind::Device, Width::W64, WORDS)?;
+        let words: Vec<u64> = (0..WORDS as u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        from.upload(0, &words)?;
+        Ok(Copier { from, to, words })
     }
-    let mut back = vec![0; WORDS];
-    to.download(0, &mut back)?;
-    match back == words {
-        true => Ok(size_of_val(source) as f64 / best),
-        false => Err(Error::Wrong("a copy is not what was copied".into())),
+
+    /// Bytes per second of the best of so many copies.
+    pub fn rate(&self, turns: u32) -> Result<f64, Error> {
+        let mapped = self.from.words64().unwrap_or(&[]);
+        // SAFETY: an atomic word is laid out as a word, and nobody writes these while they are borrowed: no kernel has them.
+        let source = unsafe { std::slice::from_raw_parts(mapped.as_ptr().cast::<u64>(), mapped.len()) };
+        let mut best = f64::INFINITY;
+        for _ in 0..turns {
+            let start = Instant::now();
+            self.to.upload(0, source)?;
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        Ok(size_of_val(source) as f64 / best)
+    }
+
+    /// Holds what the device has against what was copied.
+    pub fn verify(&self) -> Result<(), Error> {
+        let mut back = vec![0; WORDS];
+        self.to.download(0, &mut back)?;
+        match back == self.words {
+            true => Ok(()),
+            false => Err(Error::Wrong("a copy is not what was copied".into())),
+        }
     }
 }
 
-/// Percentiles of a launch of a kernel that does nothing and the wait for its end, in microseconds.
-pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<[f64; 3], Error> {
+/// Sorted times of a launch of a kernel that does nothing and the wait for its end, in microseconds.
+pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, Error> {
     let kernel = device.load(&module("nothing", include_str!("../../kernels/nothing.pel"))?, None, 1)?;
     let launch = Launch::new(1);
     let mut times = Vec::with_capacity(rounds as usize);
@@ -87,7 +105,7 @@ pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<[f64; 3], Error> 
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
     times.sort_by(f64::total_cmp);
-    Ok(echo::spread(&times))
+    Ok(times)
 }
 
 /// Sorted times of a node of a graph of empty kernels, in microseconds; none if the device is not a GPU of NVIDIA's.

@@ -166,12 +166,22 @@ fn inner(session: &Session, task: Task, seen: &Seen) -> Result<(), Error> {
 }
 
 /// Sorted times of single tasks from submit to result, in microseconds. Each result is checked.
-pub fn trips(producer: &mut Producer, does: Does, rounds: u32) -> Result<Vec<f64>, Error> {
+fn trips(producer: &mut Producer, does: Does, rounds: u32) -> Result<Vec<f64>, Error> {
     let op = op()?;
     trip::trips(producer, rounds, |round| {
         let task = flood::add(op, 0, round.into());
         (task, if does == Does::Mix { task.args.iter().fold(0, |all, arg| all ^ arg) } else { round })
     })
+}
+
+/// The same of a new session that nobody else feeds.
+pub fn alone(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<f64>, Error> {
+    let session = launch(device, shape)?;
+    let mut producer = session.producer(0)?.aim(shape.aim);
+    let times = trips(&mut producer, shape.does, rounds)?;
+    drop(producer);
+    stopped(session)?;
+    Ok(times)
 }
 
 /// The same while others send so many tasks a second in all; and how many they did.

@@ -1,7 +1,8 @@
 //! A session on a device with memory of its own, beside what that device and the way to it cost without one.
 //!
-//! First the floors: a word there and back through memory of the host (far) and of the device (near), a copy, a launch. Every
-//! figure of a session is held against the floor of the same run that it cannot beat.
+//! The floors are a word there and back through memory of the host (far) and of the device (near), a copy, and a launch. Every
+//! figure of a session is held against the floor that it cannot beat, in the same [rounds](crate::bench::rounds). A device has
+//! one resident kernel at a time, so that each measurement launches its own and stops it.
 
 mod batch;
 mod floor;
@@ -12,34 +13,69 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton::kernel::{Body, Report, Visible};
-use pelton::{Aim, Opcode};
+use pelton::{Opcode, Task};
 use pelton_device::{Device, Placement};
 
-use self::batch::Lies;
+use self::batch::{Calls, Lies, Ready};
+use self::floor::Copier;
 use self::load::{Does, PRODUCERS, Shape};
 use super::row;
-use crate::bench::echo::spread;
 use crate::bench::flood::Work;
+use crate::bench::rounds::{Sample, Series, play};
 use crate::bench::{Row, show};
 use crate::error::Error;
 use crate::stop;
 use crate::term::Term;
 
-/// How long things are measured.
+/// How long each contender is measured in a round, and how many rounds there are.
 struct Pace {
     time: Duration,
-    rounds: u32,
+    trips: u32,
     /// Repetitions of what takes long.
     few: u32,
     /// The largest batch.
     batch: u32,
+    rounds: u32,
 }
 
-const FULL: Pace = Pace { time: Duration::from_millis(1000), rounds: 200_000, few: 20, batch: 1 << 20 };
-const QUICK: Pace = Pace { time: Duration::from_millis(200), rounds: 20_000, few: 4, batch: 1 << 16 };
+const FULL: Pace =
+    Pace { time: Duration::from_millis(200), trips: 20_000, few: 5, batch: 1 << 20, rounds: 9 };
+const QUICK: Pace =
+    Pace { time: Duration::from_millis(100), trips: 4_000, few: 2, batch: 1 << 16, rounds: 5 };
 
-/// A figure that others are held against.
-type Floor = Option<(String, f64)>;
+/// Copies of a round, of which the best counts: all together take a hundredth of a second.
+const COPIES: u32 = 8;
+/// Times that a session is woken in a round.
+const WAKES: u32 = 2;
+/// The most rounds of starts: each compiles a kernel that stays in the cache on disk and is never used again.
+const MOST_STARTS: u32 = 3;
+
+/// What is measured in a round.
+enum Contender {
+    /// A word there and back, in microseconds.
+    Mailbox(Placement),
+    /// A copy to the device, in slots per second.
+    Copy,
+    /// A launch of an empty kernel, in microseconds.
+    Launch,
+    /// Producers that feed a session, in slots per second; beside it the share of time that they wait, in percent.
+    Sustained(Shape, Work),
+    /// Producers that feed a session with packed slots of so many operations, in operations per second.
+    Packed(Task, u32),
+    /// Single tasks, in microseconds.
+    Trips(Shape),
+    /// Single tasks while others send so many tasks per second; beside it how many they did send.
+    Loaded(Shape, f64),
+    /// A single task after a while without any, in microseconds.
+    Wake(Shape),
+    /// A stop under load, in milliseconds.
+    Stop(Shape),
+    /// Batches, in tasks per second, by the median of so many runs.
+    Drain(Box<Ready>, u32),
+}
+
+/// A contender and its name, which is the case of its row.
+type Entry = (String, Contender);
 
 /// A run: what was measured so far.
 struct Bench<'a> {
@@ -48,15 +84,21 @@ struct Bench<'a> {
     only: &'a str,
     term: &'a Term,
     rows: Vec<Row>,
-    /// Slots a second that a copy carries.
-    copy: f64,
+    copier: Copier,
 }
 
-pub fn run(device: &Arc<dyn Device>, quick: bool, only: &str, term: &Term) -> Result<Vec<Row>, Error> {
+pub fn run(
+    device: &Arc<dyn Device>,
+    quick: bool,
+    only: &str,
+    rounds: Option<u32>,
+    term: &Term,
+) -> Result<Vec<Row>, Error> {
     let pace = if quick { QUICK } else { FULL };
+    let pace = Pace { rounds: rounds.unwrap_or(pace.rounds), ..pace };
     let caps = device.caps();
     term.note(format_args!("{}: {}", caps.name, caps.about));
-    let mut bench = Bench { device, pace, only, term, rows: Vec::new(), copy: f64::INFINITY };
+    let mut bench = Bench { device, pace, only, term, rows: Vec::new(), copier: Copier::new(device)? };
     let mut places = vec![(Placement::Far, "far")];
     match (caps.placements.contains(&Placement::Near), &caps.why_far) {
         (true, _) => places.extend([(Placement::Near, "near"), (Placement::Both, "both")]),
@@ -74,16 +116,31 @@ pub fn run(device: &Arc<dyn Device>, quick: bool, only: &str, term: &Term) -> Re
     ended.map(|()| bench.rows)
 }
 
+/// The floor of single tasks by placement; where there are both, one task goes near.
+fn mailbox(place: Placement) -> Entry {
+    match place {
+        Placement::Far => ("mailbox, far".into(), Contender::Mailbox(Placement::Far)),
+        _ => ("mailbox, near".into(), Contender::Mailbox(Placement::Near)),
+    }
+}
+
+/// The floor of what carries many slots.
+fn copy() -> Entry {
+    ("copy".into(), Contender::Copy)
+}
+
 impl Bench<'_> {
     fn all(&mut self, places: &[(Placement, &str)]) -> Result<(), Error> {
-        let boxes = self.floors(places)?;
-        for ((place, name), mailbox) in places.iter().zip(boxes) {
-            let most = self.sustained(*place, name)?;
-            self.trips(*place, name, &mailbox, most)?;
-            self.life(*place, name, &mailbox)?;
+        self.floors(places)?;
+        for (place, name) in places {
+            self.sustained(*place, name)?;
+            self.trips(*place, name)?;
+            self.loaded(*place, name)?;
+            self.life(*place, name)?;
         }
         self.packed()?;
-        self.drains()
+        self.drains()?;
+        self.copier.verify()
     }
 
     /// Whether a case is to be measured.
@@ -92,200 +149,260 @@ impl Bench<'_> {
     }
 
     /// Says what comes next, since it takes a while.
-    fn begin(&self, case: &str) {
-        self.term.note(format_args!("{case} …"));
+    fn begin(&self, what: &str) {
+        self.term.note(format_args!("{what} …"));
     }
 
-    fn push(&mut self, case: &str, metric: &'static str, value: f64, against: Floor) {
-        self.rows.push(row(case, &self.device.caps().name, metric, value, None, against));
+    fn push(&mut self, case: &str, metric: &'static str, series: &Series, against: Option<(&str, &Series)>) {
+        self.rows.extend(row(case, &self.device.caps().name, metric, series, against));
     }
 
-    /// A distribution, by the middle of its sorted times.
-    fn times(&mut self, case: &str, metric: &'static str, times: &[f64], against: Floor) {
-        if !times.is_empty() {
-            let spread = spread(times);
-            let name = &self.device.caps().name;
-            self.rows.push(row(case, name, metric, spread[0], Some(spread), against));
-        }
-    }
-
-    fn copied(&self) -> Floor {
-        Some(("copy".into(), self.copy))
-    }
-
-    /// Mailboxes by placement, copy, launch. They are measured whatever is asked for: others are held against them.
-    fn floors(&mut self, places: &[(Placement, &str)]) -> Result<Vec<Floor>, Error> {
-        self.begin("floors");
-        let mut floors = Vec::new();
-        for (place, name) in places {
-            if *place == Placement::Both {
-                // One task goes near.
-                floors.push(floors.last().cloned().flatten());
-                continue;
-            }
-            let case = format!("mailbox, {name}");
-            let times = floor::mailbox(self.device, *place, self.pace.rounds)?;
-            self.times(&case, "us", &times, None);
-            floors.push(Some((case, spread(&times)[0])));
-        }
-        let copy = floor::copy(self.device, self.pace.few)?;
-        self.copy = copy / floor::SLOT;
-        self.push("copy, host to device", "GB/s", copy / 1e9, None);
-        self.push("copy, in slots", "slots/s", self.copy, None);
-        let launch = floor::launch(self.device, self.pace.rounds / 100)?;
-        let name = &self.device.caps().name;
-        self.rows.push(row("launch and wait", name, "us", launch[0], Some(launch), None));
-        match floor::node(self.device, self.pace.few)? {
-            Some(times) => self.times("node of a graph", "us", &times, None),
-            None => self.term.note("a node of a graph is left out: the device has no graphs"),
-        }
-        Ok(floors)
-    }
-
-    /// Slots a second by producers; gives that of adds by all of them, if it was measured.
-    fn sustained(&mut self, place: Placement, name: &str) -> Result<Option<f64>, Error> {
-        let mut last = None;
-        for (work, mark, what) in
-            [(Work::Mark, true, "every word checked"), (Work::Add { at: 0 }, false, "adds")]
-        {
-            for producers in [1, 2, 4, PRODUCERS] {
-                let case = format!("{name}, producers {producers}, {what}");
-                // Half of this is the load of others.
-                let needed = producers == PRODUCERS && !mark && self.wants(&format!("{name}, half load"));
-                if !self.wants(&case) && !needed {
-                    continue;
-                }
-                self.begin(&case);
-                let does = if mark { Does::Mark } else { Does::Add };
-                let shape = Shape { does, producers, ..Shape::new(place) };
-                let seen = load::sustained(self.device, shape, work, self.pace.time)?;
-                self.push(&case, "slots/s", seen.rate(), self.copied());
+    fn measure(&self, contender: &mut Contender) -> Result<Sample, Error> {
+        let (device, pace) = (self.device, &self.pace);
+        Ok(match contender {
+            Contender::Mailbox(place) => Sample::times(floor::mailbox(device, *place, pace.trips)?),
+            Contender::Copy => Sample::figure(self.copier.rate(COPIES)? / floor::SLOT),
+            Contender::Launch => Sample::times(floor::launch(device, pace.trips / 100)?),
+            Contender::Sustained(shape, work) => {
+                let seen = load::sustained(device, *shape, *work, pace.time)?;
                 // Producers that never wait are the limit themselves.
-                let waited = seen.waited.as_secs_f64() / seen.took.as_secs_f64() / f64::from(producers);
-                self.push(&format!("{case}, waiting"), "% time", waited * 100.0, None);
-                last = Some(seen.rate()).filter(|_| producers == PRODUCERS && !mark);
+                let waited = seen.waited.as_secs_f64() / seen.took.as_secs_f64() / f64::from(shape.producers);
+                Sample::figure(seen.rate()).beside(waited * 100.0)
             }
-        }
-        Ok(last)
+            Contender::Packed(task, each) => {
+                let shape = Shape::new(Placement::Far);
+                let seen = load::sustained(device, shape, Work::Same(*task), pace.time)?;
+                Sample::figure(seen.rate() * f64::from(*each))
+            }
+            Contender::Trips(shape) => Sample::times(load::alone(device, *shape, pace.trips)?),
+            Contender::Loaded(shape, rate) => {
+                let (times, load) = load::loaded(device, *shape, *rate, pace.trips / 2)?;
+                Sample::times(times).beside(load)
+            }
+            Contender::Wake(shape) => Sample::times(life::wakes(device, *shape, WAKES)?),
+            Contender::Stop(shape) => Sample::times(life::stops(device, *shape, 1)?),
+            Contender::Drain(ready, turns) => Sample::figure(ready.rate(*turns)?),
+        })
     }
 
-    /// One task there and back with all rings there: alone, and beside half of what the session carries.
-    fn trips(
+    fn play(&self, entries: &mut [Entry]) -> Result<Vec<Series>, Error> {
+        play(self.pace.rounds, entries, |(_, contender)| self.measure(contender))
+    }
+
+    /// Holds contenders against a floor, with a row for each; gives what they gave. Those that are not wanted must have been
+    /// left out; with none, nothing is measured.
+    fn hold(
         &mut self,
-        place: Placement,
-        name: &str,
-        mailbox: &Floor,
-        most: Option<f64>,
-    ) -> Result<(), Error> {
-        for (body, visible, does, what) in [
+        floor: Entry,
+        contenders: Vec<Entry>,
+        metric: &'static str,
+    ) -> Result<Vec<(String, Series)>, Error> {
+        if contenders.is_empty() {
+            return Ok(Vec::new());
+        }
+        let name = floor.0.clone();
+        let mut entries: Vec<Entry> = std::iter::once(floor).chain(contenders).collect();
+        let all = self.play(&mut entries)?;
+        for ((case, _), series) in entries.iter().zip(&all).skip(1) {
+            self.push(case, metric, series, Some((&name, &all[0])));
+        }
+        Ok(entries.into_iter().map(|(case, _)| case).zip(all).skip(1).collect())
+    }
+
+    /// Mailboxes by placement, copy, launch, as rows of their own.
+    fn floors(&mut self, places: &[(Placement, &str)]) -> Result<(), Error> {
+        let boxes = places.iter().filter(|(place, _)| *place != Placement::Both);
+        let mut entries: Vec<Entry> = boxes.map(|(place, _)| mailbox(*place)).collect();
+        entries.push(("launch and wait".into(), Contender::Launch));
+        entries.retain(|(case, _)| self.wants(case));
+        if !entries.is_empty() {
+            self.begin("floors");
+        }
+        let all = self.play(&mut entries)?;
+        for ((case, _), series) in entries.iter().zip(&all) {
+            self.push(case, "us", series, None);
+        }
+        let (bytes, slots) = ("copy, host to device", "copy, in slots");
+        if self.wants(bytes) || self.wants(slots) {
+            let all = self.play(&mut [copy()])?;
+            self.push(bytes, "GB/s", &all[0].scaled(floor::SLOT / 1e9), None);
+            self.push(slots, "slots/s", &all[0], None);
+        }
+        let case = "node of a graph";
+        if self.wants(case) {
+            match floor::node(self.device, self.pace.few * self.pace.rounds)? {
+                Some(times) => {
+                    let series = play(1, &mut [times], |times| Ok(Sample::times(std::mem::take(times))))?;
+                    self.push(case, "us", &series[0], None);
+                }
+                None => self.term.note("a node of a graph is left out: the device has no graphs"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Slots per second by producers, and one handler instead of a choice.
+    fn sustained(&mut self, place: Placement, name: &str) -> Result<(), Error> {
+        for (does, work, what) in
+            [(Does::Mark, Work::Mark, "every word checked"), (Does::Add, Work::Add { at: 0 }, "adds")]
+        {
+            let shape = |producers| Shape { does, producers, ..Shape::new(place) };
+            let entry = |producers| {
+                let case = format!("{name}, producers {producers}, {what}");
+                (case, Contender::Sustained(shape(producers), work))
+            };
+            let mut entries: Vec<Entry> = [1, 2, 4, PRODUCERS].map(entry).into();
+            if place == Placement::Far && does == Does::Add {
+                let fused = Shape { body: Body::Fused, ..shape(PRODUCERS) };
+                let case = format!("{name}, producers {PRODUCERS}, fused, {what}");
+                entries.push((case, Contender::Sustained(fused, work)));
+            }
+            // The rows of waiting come from the same measurement.
+            entries.retain(|(case, _)| self.wants(case) || self.wants(&waiting(case)));
+            if !entries.is_empty() {
+                self.begin(&format!("{name}, {what}"));
+            }
+            for (case, series) in self.hold(copy(), entries, "slots/s")? {
+                self.push(&waiting(&case), "% time", &series.beside(), None);
+            }
+        }
+        Ok(())
+    }
+
+    /// One task there and back with all rings there, alone.
+    fn trips(&mut self, place: Placement, name: &str) -> Result<(), Error> {
+        let entries = [
             (Body::Dispatch, Visible::Memory, Does::Add, "dispatch, memory seen"),
             (Body::Dispatch, Visible::Result, Does::Add, "dispatch, result alone"),
             (Body::Dispatch, Visible::Result, Does::Mix, "dispatch, no memory"),
             (Body::Fused, Visible::Result, Does::Add, "fused, result alone"),
-        ] {
-            let case = format!("{name}, task, {what}");
-            if !self.wants(&case) {
-                continue;
-            }
-            self.begin(&case);
-            let session = load::launch(self.device, Shape { body, visible, does, ..Shape::new(place) })?;
-            let mut producer = session.producer(0)?.aim(Aim::Latency);
-            let times = load::trips(&mut producer, does, self.pace.rounds)?;
-            drop(producer);
-            load::stopped(session)?;
-            self.times(&case, "us", &times, mailbox.clone());
+        ]
+        .into_iter()
+        .map(|(body, visible, does, what)| {
+            let shape = Shape { body, visible, does, ..Shape::new(place) };
+            (format!("{name}, task, {what}"), Contender::Trips(shape))
+        })
+        .filter(|(case, _)| self.wants(case))
+        .collect::<Vec<Entry>>();
+        if !entries.is_empty() {
+            self.begin(&format!("{name}, task"));
         }
-        let case = format!("{name}, half load");
-        if let Some(most) = most.filter(|_| self.wants(&case)) {
-            for (visible, what) in [(Visible::Memory, "memory seen"), (Visible::Result, "result alone")] {
-                self.begin(&case);
-                let shape = Shape { visible, ..Shape::new(place) };
-                let (times, rate) = load::loaded(self.device, shape, most / 2.0, self.pace.rounds / 2)?;
-                self.times(&format!("{case}, task, {what}"), "us", &times, mailbox.clone());
-                self.push(&format!("{case}, the load, {what}"), "slots/s", rate, Some(("all".into(), most)));
-            }
+        self.hold(mailbox(place), entries, "us")?;
+        Ok(())
+    }
+
+    /// One task there and back beside half of what the session carries.
+    fn loaded(&mut self, place: Placement, name: &str) -> Result<(), Error> {
+        let kinds = [(Visible::Memory, "memory seen"), (Visible::Result, "result alone")];
+        let names = |what: &str| {
+            [format!("{name}, half load, task, {what}"), format!("{name}, half load, the load, {what}")]
+        };
+        let kinds: Vec<_> =
+            kinds.into_iter().filter(|(_, what)| names(what).iter().any(|case| self.wants(case))).collect();
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        self.begin(&format!("{name}, half load"));
+        let (shape, work) = (Shape::new(place), Work::Add { at: 0 });
+        let half = load::sustained(self.device, shape, work, self.pace.time)?.rate() / 2.0;
+        let mut entries = vec![mailbox(place), ("all".into(), Contender::Sustained(shape, work))];
+        entries.extend(kinds.iter().map(|(visible, what)| {
+            (what.to_string(), Contender::Loaded(Shape { visible: *visible, ..shape }, half))
+        }));
+        let all = self.play(&mut entries)?;
+        for ((what, _), series) in entries.iter().zip(&all).skip(2) {
+            let [task, load] = names(what);
+            self.push(&task, "us", series, Some((&entries[0].0, &all[0])));
+            self.push(&load, "slots/s", &series.beside(), Some((&entries[1].0, &all[1])));
         }
         Ok(())
     }
 
-    /// Start, stop, wake.
-    fn life(&mut self, place: Placement, name: &str, mailbox: &Floor) -> Result<(), Error> {
+    /// Wake, start, stop.
+    fn life(&mut self, place: Placement, name: &str) -> Result<(), Error> {
         let shape = Shape::new(place);
         let case = format!("{name}, wake");
         if self.wants(&case) {
             self.begin(&case);
-            let times = life::wakes(self.device, shape, self.pace.few)?;
-            self.times(&case, "us", &times, mailbox.clone());
+            self.hold(mailbox(place), vec![(case, Contender::Wake(shape))], "us")?;
         }
         let case = format!("{name}, start");
-        if self.wants(&case) {
+        let names = ["never compiled", "in the cache", "loaded before"].map(|how| format!("{case}, {how}"));
+        if names.iter().any(|case| self.wants(case)) {
             self.begin(&case);
-            let starts = life::starts(self.device, shape)?;
-            let cold = Some(("never compiled".to_string(), starts.cold));
-            self.push(&format!("{case}, never compiled"), "ms", starts.cold, None);
-            self.push(&format!("{case}, in the cache"), "ms", starts.cached, cold.clone());
-            self.push(&format!("{case}, loaded before"), "ms", starts.loaded, cold);
+            let mut starts = Vec::new();
+            for round in 0..self.pace.rounds.min(MOST_STARTS) {
+                if !stop::pressed() {
+                    starts.push(life::starts(self.device, shape, round)?);
+                }
+            }
+            let series = |of: fn(&life::Starts) -> f64| starts.iter().map(of).collect::<Series>();
+            let cold = series(|starts| starts.cold);
+            let against = Some(("never compiled", &cold));
+            self.push(&names[0], "ms", &cold, None);
+            self.push(&names[1], "ms", &series(|starts| starts.cached), against);
+            self.push(&names[2], "ms", &series(|starts| starts.loaded), against);
         }
         let case = format!("{name}, stop under load");
         if self.wants(&case) {
             self.begin(&case);
-            let times = life::stops(self.device, shape, self.pace.few.min(5))?;
-            self.times(&case, "ms", &times, None);
+            let all = self.play(&mut [(case.clone(), Contender::Stop(shape))])?;
+            self.push(&case, "ms", &all[0], None);
         }
         Ok(())
     }
 
-    /// Packed slots in operations a second beside single ones, and one handler instead of a choice.
+    /// Packed slots in operations per second beside single ones.
     fn packed(&mut self) -> Result<(), Error> {
-        let shape = Shape::new(Placement::Far);
-        let single = format!("far, producers {PRODUCERS}, adds");
-        let single =
-            self.rows.iter().find(|row| row.case == single).map(|row| ("adds".to_string(), row.value));
+        let mut entries = Vec::new();
         for (op, args) in [(Opcode::NOP, &[][..]), (Opcode::ATOMIC_ADD, &[1, 0][..])] {
             let (task, each) = load::packed(op, args)?;
             let case = format!("far, packed, {each} of {op}");
             if self.wants(&case) {
                 self.begin(&case);
-                let seen = load::sustained(self.device, shape, Work::Same(task), self.pace.time)?;
-                self.push(&case, "ops/s", seen.rate() * f64::from(each), single.clone());
+                entries.push((case, Contender::Packed(task, each)));
             }
         }
-        let case = format!("far, producers {PRODUCERS}, fused, adds");
-        if self.wants(&case) {
-            self.begin(&case);
-            let shape = Shape { body: Body::Fused, ..shape };
-            let seen = load::sustained(self.device, shape, Work::Add { at: 0 }, self.pace.time)?;
-            self.push(&case, "slots/s", seen.rate(), self.copied());
-        }
+        let single = Contender::Sustained(Shape::new(Placement::Far), Work::Add { at: 0 });
+        self.hold(("adds".into(), single), entries, "ops/s")?;
         Ok(())
     }
 
     /// Batches, from host to host: by size, by where they lie, and many at once.
     fn drains(&mut self) -> Result<(), Error> {
         let most = self.pace.batch;
-        for (report, lies, what) in [
-            (Report::Full, Lies::Lent, "every result"),
-            (Report::Control, Lies::Lent, "control words"),
-            (Report::Full, Lies::Own, "every result, copied"),
-        ] {
-            for tasks in [1 << 8, 1 << 12, 1 << 16, 1 << 20].into_iter().filter(|tasks| *tasks <= most) {
+        for tasks in [1 << 8, 1 << 12, 1 << 16, 1 << 20].into_iter().filter(|tasks| *tasks <= most) {
+            let mut entries = Vec::new();
+            for (report, lies, what) in [
+                (Report::Full, Lies::Lent, "every result"),
+                (Report::Control, Lies::Lent, "control words"),
+                (Report::Full, Lies::Own, "every result, copied"),
+            ] {
                 let case = format!("drain of {tasks}, {what}");
                 if self.wants(&case) {
                     self.begin(&case);
                     // Small ones end before the clock has moved much.
-                    let turns = self.pace.few.max(self.pace.rounds / tasks);
-                    let rate = batch::rate(self.device, (tasks, report, lies), turns)?;
-                    self.push(&case, "tasks/s", rate, self.copied());
+                    let turns = self.pace.few.max(self.pace.trips / tasks);
+                    let ready = Ready::one(self.device, tasks, report, lies)?;
+                    entries.push((case, Contender::Drain(ready.into(), turns)));
                 }
             }
+            self.hold(copy(), entries, "tasks/s")?;
         }
         let case = format!("drains of {}, {} in one call", batch::SMALL, batch::MANY);
         if self.wants(&case) {
             self.begin(&case);
-            let (single, all) = batch::many(self.device, self.pace.few)?;
-            let single = ("one by one".to_string(), single);
-            self.push(&case, "tasks/s", all, Some(single));
+            let many = |calls| -> Result<Contender, Error> {
+                Ok(Contender::Drain(Ready::many(self.device, calls)?.into(), self.pace.few))
+            };
+            let (single, together) = (many(Calls::Each)?, many(Calls::All)?);
+            self.hold(("one by one".into(), single), vec![(case, together)], "tasks/s")?;
         }
         Ok(())
     }
+}
+
+/// The case of how long producers wait.
+fn waiting(case: &str) -> String {
+    format!("{case}, waiting")
 }

@@ -1,0 +1,140 @@
+//! The ratio of two figures that were measured in the same rounds: its median, its spread, and whether it says anything.
+
+/// How far apart the quartiles of a ratio may lie, as a share of its median, before the ratio says nothing.
+const WIDEST_SPREAD: f64 = 0.3;
+/// The fewest rounds whose quartiles say something about a spread.
+const FEWEST_ROUNDS: usize = 3;
+
+/// The ratios of all rounds in brief.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ratio {
+    /// The lower quartile.
+    pub low: f64,
+    /// The median, which is the ratio that a row shows.
+    pub median: f64,
+    /// The upper quartile.
+    pub high: f64,
+    /// How many rounds gave a ratio.
+    pub rounds: usize,
+}
+
+impl Ratio {
+    /// The ratios of `ours` to `theirs`, round by round.
+    ///
+    /// A round without a finite ratio, such as one in which the peer gave zero, is left out. `None` if no round is left.
+    pub fn of(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
+        let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
+        let sorted = sorted(ratios.filter(|ratio| ratio.is_finite()));
+        Some(Ratio {
+            low: quantile(&sorted, 0.25)?,
+            median: quantile(&sorted, 0.5)?,
+            high: quantile(&sorted, 0.75)?,
+            rounds: sorted.len(),
+        })
+    }
+
+    /// Whether the rounds agree well enough for the median to mean something.
+    pub fn is_steady(&self) -> bool {
+        self.rounds >= FEWEST_ROUNDS && self.high - self.low <= WIDEST_SPREAD * self.median.abs()
+    }
+}
+
+/// What a table says below its rows when the ratio of one of them is not [steady](Ratio::is_steady).
+pub fn footnote() -> String {
+    format!(
+        "~ This ratio says little: its quartiles lie more than {:.0} % of the median apart, or it has fewer than {FEWEST_ROUNDS} rounds.",
+        WIDEST_SPREAD * 100.0
+    )
+}
+
+/// The median of figures, of which those that are no numbers are left out; `None` if none is left.
+pub fn median(figures: &[f64]) -> Option<f64> {
+    quantile(&sorted(figures.iter().copied().filter(|figure| !figure.is_nan())), 0.5)
+}
+
+fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = figures.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The figure that this share of the sorted figures lies below; between two of them, what lies proportionally between.
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let place = sorted.len().checked_sub(1)? as f64 * share;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    // Two equal figures may be infinite, and have no difference then.
+    Some(if below == above { below } else { below + (above - below) * place.fract() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ratio, median};
+
+    /// The ratios of figures to a peer that gives 1 in every round.
+    fn to_one(figures: &[f64]) -> Ratio {
+        Ratio::of(figures, &vec![1.0; figures.len()]).expect("there are rounds")
+    }
+
+    #[test]
+    fn medians_of_odd_and_even_numbers_of_figures() {
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0, 4.0]), Some(3.0));
+        assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_figure() {
+        assert_eq!(median(&[f64::NAN, 3.0, 1.0, 2.0, f64::NAN]), Some(2.0));
+        assert_eq!(median(&[f64::NAN]), None);
+        assert_eq!(median(&[f64::INFINITY, f64::INFINITY]), Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn quartiles_of_odd_and_even_numbers_of_rounds() {
+        let odd = to_one(&[5.0, 3.0, 1.0, 2.0, 4.0]);
+        assert_eq!(odd, Ratio { low: 2.0, median: 3.0, high: 4.0, rounds: 5 });
+        let even = to_one(&[4.0, 3.0, 2.0, 1.0]);
+        assert_eq!(even, Ratio { low: 1.75, median: 2.5, high: 3.25, rounds: 4 });
+    }
+
+    #[test]
+    fn one_round_is_all_its_quartiles_and_never_steady() {
+        let one = to_one(&[2.0]);
+        assert_eq!(one, Ratio { low: 2.0, median: 2.0, high: 2.0, rounds: 1 });
+        assert!(!one.is_steady());
+        assert!(!to_one(&[2.0, 2.0]).is_steady());
+        assert!(to_one(&[2.0, 2.0, 2.0]).is_steady());
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        // The machine is four times as fast in every other round, for both.
+        let ratio = Ratio::of(&[2.0, 8.0, 2.0, 8.0], &[1.0, 4.0, 1.0, 4.0]).expect("there are rounds");
+        assert_eq!(ratio, Ratio { low: 2.0, median: 2.0, high: 2.0, rounds: 4 });
+        assert!(ratio.is_steady());
+    }
+
+    #[test]
+    fn rounds_without_a_ratio_are_left_out() {
+        let ours = [1.0, f64::NAN, 0.0, 6.0, 9.0];
+        let theirs = [0.0, 1.0, 0.0, 2.0, f64::NAN];
+        assert_eq!(Ratio::of(&ours, &theirs).map(|ratio| (ratio.median, ratio.rounds)), Some((3.0, 1)));
+        assert_eq!(Ratio::of(&[1.0, 2.0], &[0.0, 0.0]), None);
+        assert_eq!(Ratio::of(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_round_that_only_one_of_them_has_gives_no_ratio() {
+        assert_eq!(Ratio::of(&[1.0, 2.0, 3.0], &[1.0, 1.0]).map(|ratio| ratio.rounds), Some(2));
+    }
+
+    #[test]
+    fn a_ratio_is_steady_up_to_a_spread_of_three_tenths() {
+        let ratio = |low, high| Ratio { low, median: 10.0, high, rounds: 5 };
+        assert!(ratio(8.5, 11.5).is_steady());
+        assert!(!ratio(8.5, 11.6).is_steady());
+        // What is zero in every round differs in none.
+        assert!(to_one(&[0.0, 0.0, 0.0]).is_steady());
+    }
+}

@@ -1,0 +1,173 @@
+//! Contenders that are measured in turns, round after round.
+//!
+//! A machine changes its speed within seconds: other programs come and go, clocks rise and fall, threads move to other
+//! cores. Two figures that are taken one after the other differ by that too. Here every round measures every contender for a
+//! short while, and a ratio is taken within each round; see [`Ratio`].
+
+use super::echo;
+use super::ratio::{self, Ratio};
+use super::row::Against;
+use crate::error::Error;
+use crate::stop;
+
+/// What a contender gave in one round.
+pub struct Sample {
+    /// The figure of the round.
+    value: f64,
+    /// The times that it is the middle of, if it is that.
+    times: Vec<f64>,
+    /// Another figure of the same measurement.
+    beside: Option<f64>,
+}
+
+impl Sample {
+    /// A single figure.
+    pub fn figure(value: f64) -> Sample {
+        Sample { value, times: Vec::new(), beside: None }
+    }
+
+    /// Times, of which the median counts.
+    pub fn times(times: Vec<f64>) -> Sample {
+        Sample { value: ratio::median(&times).unwrap_or(f64::NAN), times, beside: None }
+    }
+
+    /// Adds another figure of the same measurement.
+    pub fn beside(self, figure: f64) -> Sample {
+        Sample { beside: Some(figure), ..self }
+    }
+}
+
+/// What a contender gave in all rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    values: Vec<f64>,
+    times: Vec<f64>,
+    beside: Vec<f64>,
+}
+
+impl Series {
+    fn push(&mut self, sample: Sample) {
+        self.values.push(sample.value);
+        self.times.extend(sample.times);
+        self.beside.extend(sample.beside);
+    }
+
+    /// The figure of a row: the median of the times of all rounds, or else of the rounds' figures. `None` if there was no
+    /// round.
+    pub fn value(&self) -> Option<f64> {
+        self.percentiles().map(|[p50, ..]| p50).or_else(|| ratio::median(&self.values))
+    }
+
+    /// Percentiles 50, 99 and 99.9 of the times of all rounds, if they were times.
+    pub fn percentiles(&self) -> Option<[f64; 3]> {
+        let mut times = self.times.clone();
+        times.sort_by(f64::total_cmp);
+        (!times.is_empty()).then(|| echo::spread(&times))
+    }
+
+    /// What was measured [beside](Sample::beside) in all rounds.
+    pub fn beside(&self) -> Series {
+        self.beside.iter().copied().collect()
+    }
+
+    /// The same rounds with every figure multiplied by `factor`, for another unit.
+    pub fn scaled(&self, factor: f64) -> Series {
+        self.values.iter().map(|value| value * factor).collect()
+    }
+
+    /// This series held against that of a peer in the same rounds; `None` if there was no round.
+    pub fn against(&self, name: &str, peer: &Series) -> Option<Against> {
+        let ratio = Ratio::of(&self.values, &peer.values);
+        Some(Against { name: name.into(), value: peer.value()?, ratio })
+    }
+}
+
+impl FromIterator<f64> for Series {
+    /// The figures of rounds that were measured elsewhere.
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Series {
+        Series { values: values.into_iter().collect(), ..Series::default() }
+    }
+}
+
+/// Measures all contenders in every round, and gives what each gave, in the order of `contenders`.
+///
+/// Every other round goes backwards, so that none is always measured right after the same other one, and a machine that
+/// becomes slower or faster all the time favours none. A round that Ctrl-C interrupts counts for none of them, and is no failure: the rounds before it are given.
+pub fn play<C>(
+    rounds: u32,
+    contenders: &mut [C],
+    mut measure: impl FnMut(&mut C) -> Result<Sample, Error>,
+) -> Result<Vec<Series>, Error> {
+    let mut all = vec![Series::default(); contenders.len()];
+    for round in 0..rounds {
+        let mut samples = Vec::with_capacity(contenders.len());
+        for turn in 0..contenders.len() {
+            let at = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
+            if stop::pressed() {
+                return Ok(all);
+            }
+            match measure(&mut contenders[at]) {
+                Err(Error::Interrupted) => return Ok(all),
+                sample => samples.push((at, sample?)),
+            }
+        }
+        if stop::pressed() {
+            return Ok(all);
+        }
+        samples.into_iter().for_each(|(at, sample)| all[at].push(sample));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Sample, Series, play};
+
+    #[test]
+    fn rounds_go_there_and_back() {
+        let mut seen = String::new();
+        let all = play(3, &mut ['a', 'b', 'c'], |name| {
+            seen.push(*name);
+            Ok(Sample::figure(seen.len() as f64))
+        })
+        .expect("nothing fails");
+        assert_eq!(seen, "abccbaabc");
+        let values: Vec<&[f64]> = all.iter().map(|series| &series.values[..]).collect();
+        assert_eq!(values, [[1.0, 6.0, 7.0], [2.0, 5.0, 8.0], [3.0, 4.0, 9.0]]);
+    }
+
+    #[test]
+    fn an_interrupted_round_counts_for_none() {
+        let mut turns = 0;
+        let all = play(3, &mut [(), ()], |()| {
+            turns += 1;
+            if turns == 4 { Err(Error::Interrupted) } else { Ok(Sample::figure(f64::from(turns))) }
+        })
+        .expect("Ctrl-C is no failure");
+        assert_eq!((&all[0].values[..], &all[1].values[..], turns), (&[1.0][..], &[2.0][..], 4));
+    }
+
+    #[test]
+    fn times_count_by_their_middle_in_a_round_and_all_together_in_the_row() {
+        let mut rounds = [vec![1.0, 2.0, 9.0], vec![3.0, 4.0, 5.0]].into_iter();
+        let all = play(2, &mut [()], |()| Ok(Sample::times(rounds.next().expect("there are two rounds"))))
+            .expect("nothing fails");
+        assert_eq!(all[0].values, [2.0, 4.0]);
+        assert_eq!(all[0].percentiles(), Some([4.0, 9.0, 9.0]));
+        assert_eq!(all[0].value(), Some(4.0));
+    }
+
+    #[test]
+    fn without_a_round_there_is_no_figure() {
+        let all = play(0, &mut [1, 2], |_| Ok(Sample::figure(1.0))).expect("nothing fails");
+        assert_eq!((all[0].value(), all[0].percentiles()), (None, None));
+        assert!(all[0].against("other", &all[1]).is_none());
+    }
+
+    #[test]
+    fn a_peer_that_gives_nothing_has_a_figure_and_no_ratio() {
+        let (ours, peer) = (Series::from_iter([1.0, 2.0, 3.0]), Series::from_iter([0.0; 3]));
+        let against = ours.against("peer", &peer).expect("there are rounds");
+        assert_eq!((against.value, against.ratio), (0.0, None));
+    }
+}
