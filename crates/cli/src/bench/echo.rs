@@ -153,24 +153,29 @@ pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) ->
     }
     for workers in WORKERS {
         stop::unless_pressed()?;
+        let cases = [format!("{EXCHANGES} rounds"), "idle".into(), "stop".into()];
+        let [exchanges, idle, ending] = cases.map(|case| format!("{case}, workers {workers}"));
+        if ![&exchanges, &idle, &ending].iter().any(|case| case.contains(only)) {
+            continue;
+        }
         term.note(format_args!("{workers} resident workers …"));
         let echo = Echo::launch(&device, workers)?;
         let began = Instant::now();
         exchange(&echo, workers, EXCHANGES)?;
         let all = began.elapsed().as_secs_f64();
-        row(format!("{EXCHANGES} rounds, workers {workers}"), "cpu", "s", all, None, None);
+        row(exchanges, "cpu", "s", all, None, None);
         // Let the workers fall asleep first.
         stop::sleep(Duration::from_millis(200))?;
         let before = used();
         stop::sleep(IDLE)?;
         if let (Some(before), Some(after)) = (before, used()) {
             let share = (after - before) / IDLE.as_secs_f64() * 100.0;
-            row(format!("idle, workers {workers}"), "cpu", "% core", share, None, None);
+            row(idle, "cpu", "% core", share, None, None);
         }
         let start = Instant::now();
         echo.run.stop();
         echo.run.wait(None)?;
-        row(format!("stop, workers {workers}"), "cpu", "us", start.elapsed().as_secs_f64() * 1e6, None, None);
+        row(ending, "cpu", "us", start.elapsed().as_secs_f64() * 1e6, None, None);
     }
     Ok(())
 }
