@@ -11,6 +11,7 @@ use pelton_ir::emit::EmitError;
 use pelton_ir::interp;
 
 use crate::Status;
+use crate::bench::BuildError;
 
 /// What stops a command.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +82,9 @@ pub enum Error {
     /// Ctrl-C was pressed before the command could do its work.
     #[error("interrupted")]
     Interrupted,
+    /// Two builds cannot be compared.
+    #[error(transparent)]
+    Builds(#[from] BuildError),
     /// A result is not what it must be.
     #[error("{0}")]
     Wrong(String),

@@ -3,6 +3,7 @@
 //! What a row is held against, a limit or a peer, is measured in the same [rounds]. Every case checks its results, so that
 //! what is timed is what was meant.
 
+mod builds;
 mod compile;
 mod device;
 mod echo;
@@ -24,6 +25,7 @@ use crate::error::Error;
 use crate::term::{Role, Term};
 use crate::{Status, json, stop};
 
+pub use builds::BuildError;
 pub use device::module;
 pub use row::Row;
 
@@ -48,6 +50,7 @@ Examples:
   pelton bench echo --json rows.jsonl
   pelton bench session --device cpu --quick
   pelton bench session --device cuda --json rows.jsonl
+  pelton bench session --device cuda --quick --only task --against ../old/target/release/pelton
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench device --only hash
@@ -67,9 +70,30 @@ pub struct Args {
     #[arg(long, global = true, value_name = "N", value_parser = within::<u32>(1..=1000), allow_negative_numbers = true)]
     rounds: Option<u32>,
 
+    /// Compare this build with another build of pelton: run both in turns, and show the ratio of this one to the other
+    #[arg(long, global = true, value_name = "PROGRAM")]
+    against: Option<PathBuf>,
+
     /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+impl Args {
+    /// The name of the group, and the command line that measures the same cases in one round and writes rows.
+    fn once(&self) -> Result<(&'static str, Vec<String>), Error> {
+        let (group, own) = match &self.group {
+            Group::Device => ("device", Vec::new()),
+            Group::Echo => ("echo", Vec::new()),
+            Group::Compile => ("compile", Vec::new()),
+            Group::Session(group) => ("session", group.flags()),
+            Group::Soak(_) => return Err(Error::Wrong("`bench soak` compares no builds".into())),
+        };
+        let mut flags = vec!["bench", group];
+        flags.extend(own);
+        flags.extend(["--only", &self.only, "--rounds", "1", "--json", "-"]);
+        Ok((group, flags.into_iter().map(String::from).collect()))
+    }
 }
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
@@ -77,12 +101,16 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     stop::word()?;
     term.note(machine::about());
     let (only, rounds, mut rows) = (&*args.only, args.rounds, Vec::new());
-    let ended = match &args.group {
-        Group::Device => device::run(only, rounds, &mut rows, term),
-        Group::Echo => echo::run(only, rounds, &mut rows, term),
-        Group::Compile => compile::run(only, &mut rows, term),
-        Group::Soak(group) => soak::run(group, term).map(|all| rows = all),
-        Group::Session(group) => session::run(group, only, rounds, term).map(|all| rows = all),
+    let ended = match (&args.against, &args.group) {
+        (Some(other), _) => {
+            let (group, flags) = args.once()?;
+            builds::run(group, &flags, other, rounds, term).map(|all| rows = all)
+        }
+        (None, Group::Device) => device::run(only, rounds, &mut rows, term),
+        (None, Group::Echo) => echo::run(only, rounds, &mut rows, term),
+        (None, Group::Compile) => compile::run(only, &mut rows, term),
+        (None, Group::Soak(group)) => soak::run(group, term).map(|all| rows = all),
+        (None, Group::Session(group)) => session::run(group, only, rounds, term).map(|all| rows = all),
     };
     match ended {
         // What was measured before is shown.

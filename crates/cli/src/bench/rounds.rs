@@ -89,16 +89,31 @@ impl FromIterator<f64> for Series {
     }
 }
 
-/// Measures all contenders in every round, and gives what each gave, in the order of `contenders`.
-///
-/// Every other round goes backwards, so that none is always measured right after the same other one, and a machine that
-/// becomes slower or faster all the time favours none. A round that Ctrl-C interrupts counts for none of them, and is no failure: the rounds before it are given.
+/// Measures all contenders in every round, as [`take_turns`] does, and gives what each gave, in the order of `contenders`.
 pub fn play<C>(
     rounds: u32,
     contenders: &mut [C],
-    mut measure: impl FnMut(&mut C) -> Result<Sample, Error>,
+    measure: impl FnMut(&mut C) -> Result<Sample, Error>,
 ) -> Result<Vec<Series>, Error> {
-    let mut all = vec![Series::default(); contenders.len()];
+    let series = |samples: Vec<Sample>| {
+        let mut series = Series::default();
+        samples.into_iter().for_each(|sample| series.push(sample));
+        series
+    };
+    Ok(take_turns(rounds, contenders, measure)?.into_iter().map(series).collect())
+}
+
+/// Measures all contenders in every round, and gives what each gave round by round, in the order of `contenders`.
+///
+/// Every other round goes backwards, so that none is always measured right after the same other one, and a machine that
+/// becomes slower or faster all the time favours none. A round that Ctrl-C interrupts counts for none of them, and is no
+/// failure: what the rounds before it gave is given.
+pub fn take_turns<C, S>(
+    rounds: u32,
+    contenders: &mut [C],
+    mut measure: impl FnMut(&mut C) -> Result<S, Error>,
+) -> Result<Vec<Vec<S>>, Error> {
+    let mut all: Vec<Vec<S>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         let mut samples = Vec::with_capacity(contenders.len());
         for turn in 0..contenders.len() {

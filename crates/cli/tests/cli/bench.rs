@@ -13,11 +13,13 @@ fn rows(args: &[&str]) -> Vec<Value> {
 
 #[test]
 fn rows_say_how_far_rounds_differ() {
-    for (group, only, rounds) in
-        [("session", "fused, no telemetry", 3), ("device", "map", 1), ("echo", "trip", 2)]
-    {
-        let given = rounds.to_string();
-        let rows = rows(&[group, "--only", only, "--rounds", &given]);
+    let groups: [(&[&str], &str, u32); 3] = [
+        (&["session", "--quick"], "fused, no telemetry", 3),
+        (&["device"], "map", 1),
+        (&["echo"], "trip", 2),
+    ];
+    for (group, only, rounds) in groups {
+        let rows = rows(&[group, &["--only", only, "--rounds", &rounds.to_string()]].concat());
         let (compared, alone): (Vec<&Value>, Vec<&Value>) =
             rows.iter().partition(|row| row["against"].is_string());
         assert!(compared.len() >= 2, "{rows:?}");
@@ -46,4 +48,119 @@ fn one_round_is_marked_in_the_table() {
     assert_eq!(lines.iter().filter(|line| line.contains("×~ ")).count(), 1, "{}", ran.out);
     assert!(lines[3].starts_with("~ "), "{}", ran.out);
     assert_eq!(pelton(&["bench", "session", "--rounds", "0"]).code, Some(64));
+}
+
+#[test]
+fn a_build_is_compared_with_another_row_by_row() {
+    let this = env!("CARGO_BIN_EXE_pelton");
+    let flags = ["session", "--quick", "--only", "drain 256", "--rounds", "3", "--against", this];
+    let rows = rows(&flags);
+    let cases: Vec<&Value> = rows.iter().map(|row| &row["case"]).collect();
+    assert_eq!(cases, ["drain 256", "drain 256, counted only"]);
+    for row in &rows {
+        assert_eq!(
+            (&row["group"], &row["device"], &row["metric"]),
+            (&"session".into(), &"cpu".into(), &"items/s".into())
+        );
+        assert_eq!((&row["against"], &row["rounds"]), (&"other build".into(), &3.into()), "{row}");
+        assert!(row["ratio"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
+#[cfg(unix)]
+mod other_builds {
+    use std::fs::{self, Permissions};
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use crate::{Folder, Ran, command, pelton};
+
+    /// A program in place of another build.
+    fn program(folder: &Folder, script: &str) -> String {
+        let path = folder.file("other", format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it can be made a program");
+        path
+    }
+
+    #[test]
+    fn what_is_not_such_a_build_is_refused() {
+        let folder = Folder::new("bench-refused");
+        let against = |path: &str| {
+            let ran = pelton(&["bench", "session", "--quick", "--only", "drain 256", "--against", path]);
+            assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+            ran.err
+        };
+        let err = against(&program(&folder, "echo \"error: unexpected argument '--rounds'\" >&2; exit 64"));
+        assert!(
+            err.contains("does not understand `bench session --device cpu --quick --only drain 256"),
+            "{err}"
+        );
+        let err = against(&program(&folder, "echo 'error: no such device' >&2; exit 1"));
+        assert!(err.contains("failed, exit status: 1: error: no such device"), "{err}");
+        let err = against(&program(&folder, "echo case device value"));
+        assert!(err.contains("wrote a line that is not a row: case device value"), "{err}");
+        let err = against(&program(&folder, "exit 0"));
+        assert!(err.contains("the two builds have no row in common"), "{err}");
+        let err = against(&folder.path("nobody"));
+        assert!(err.contains("cannot run") && err.contains("nobody"), "{err}");
+        let soak = pelton(&["bench", "soak", "--against", &program(&folder, "exit 0")]);
+        assert_eq!(soak.code, Some(1), "{}", soak.err);
+    }
+
+    #[test]
+    fn ctrl_c_ends_a_benchmark_between_rounds() {
+        let mut child = command()
+            .args(["bench", "session", "--only", "drain 256", "--rounds", "1000", "--json", "-"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("it was piped")).lines();
+        // From here on it measures.
+        assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("batches"))));
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(sent.expect("kill is there").success());
+        let ran = Ran::from(child.wait_with_output().expect("the program ends"));
+        assert_eq!(ran.code, Some(130));
+        assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("interrupted"))));
+        for line in ran.out.lines() {
+            let row: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+            assert!(row["against"].is_null() || row["rounds"].as_u64() < Some(1000), "{row}");
+        }
+    }
+
+    #[test]
+    fn ctrl_c_leaves_the_rounds_that_are_whole() {
+        let folder = Folder::new("bench-stopped");
+        let calls = folder.path("calls");
+        let row = r#"{"case": "drain 256", "device": "cpu", "metric": "items/s", "value": 1}"#;
+        let other = program(&folder, &format!("echo call >> '{calls}'; echo '{row}'"));
+        let flags = ["bench", "session", "--quick", "--only", "drain 256", "--json", "-", "--rounds", "1000"];
+        let mut child = command()
+            .args(flags)
+            .args(["--against", &other])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        // The second call is that of the second round, which goes backwards.
+        while fs::read_to_string(&calls).unwrap_or_default().lines().count() < 2 {
+            assert!(matches!(child.try_wait(), Ok(None)), "it ended early");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(sent.expect("kill is there").success());
+        let ran = Ran::from(child.wait_with_output().expect("the program ends"));
+        assert_eq!(ran.code, Some(130), "{}", ran.err);
+        let rows: Vec<serde_json::Value> =
+            ran.out.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        let [row] = &rows[..] else { panic!("{}", ran.out) };
+        assert!(row["case"] == "drain 256" && row["rounds"].as_u64() >= Some(1), "{row}");
+        assert!(row["rounds"].as_u64() < Some(1000), "{row}");
+        assert!(ran.err.contains("only this build has: drain 256, counted only"), "{}", ran.err);
+    }
 }

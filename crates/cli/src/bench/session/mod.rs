@@ -42,6 +42,14 @@ pub struct Args {
     quick: bool,
 }
 
+impl Args {
+    /// The flags that give these arguments again.
+    pub fn flags(&self) -> Vec<&str> {
+        let quick = self.quick.then_some("--quick");
+        ["--device", &self.device].into_iter().chain(quick).collect()
+    }
+}
+
 /// Someone who carries tasks.
 #[derive(Clone, Copy)]
 enum Who {
