@@ -145,14 +145,13 @@ fn take<'b>(
     // Pairs with the router's release: what lies between the claim and this tail is seen.
     let end = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring)));
     // After the tail: tasks that were submitted after a change of the mask meet it. One that comes later holds from the next window on.
-    let mask = kit.host_word(f, tenant + control::MASKS);
+    let (mask, credit) = (kit.host_word(f, tenant + control::MASKS), Credit::new(f, kit, tenant));
     // The claim may be of somebody who has seen a newer tail.
     let left = f.max(f.min(end, room(f, run, ring, end)), from) - from;
     // A few tasks are spread, many are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
     let wanted = f.select(mask.eq(0), 0, wanted);
-    let credit = Credit::new(f, kit, tenant);
     let count = credit.take(f, kit, wanted);
     let to = from + f.cast::<u64>(count);
     let found = f.choose(

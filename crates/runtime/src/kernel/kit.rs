@@ -141,6 +141,21 @@ pub(super) struct Frontier {
     pub front: Buf<u64>,
 }
 
+/// A tenant's mask and quota.
+#[derive(Clone, Copy)]
+pub(super) struct Rights<'b> {
+    mask: U32<'b>,
+    quota: U32<'b>,
+}
+
+impl<'b> Rights<'b> {
+    /// The opcodes that may be used without a window: none if there is a quota, which windows take credit from. Whoever asks waits for
+    /// both words.
+    pub fn light_mask(self, f: &'b Body<'b>) -> U32<'b> {
+        f.select(self.quota.eq(0), self.mask, 0)
+    }
+}
+
 /// The buffers of a kernel.
 pub(super) struct Kit<'s> {
     pub spec: &'s Spec,
@@ -309,10 +324,10 @@ impl<'s> Kit<'s> {
         self.layout.pollers > 0
     }
 
-    /// The opcodes that a tenant may use without a window: none if it has a quota, which windows take credit from.
-    pub fn light_mask<'b>(&self, f: &'b Body<'b>, tenant: U32<'b>) -> U32<'b> {
-        let mask = self.host_word(f, tenant + control::MASKS);
-        f.select(self.host_word(f, tenant + control::QUOTAS).eq(0), mask, 0)
+    /// What decides whether a tenant's tasks may run without a window: its mask and its quota, on their way at once.
+    pub fn rights<'b>(&self, f: &'b Body<'b>, tenant: U32<'b>) -> Rights<'b> {
+        let [mask, quota] = [control::MASKS, control::QUOTAS].map(|table| self.host_word(f, tenant + table));
+        Rights { mask, quota }
     }
 
     /// The slots of the stripe of a slot: a fence reaches no further back.
@@ -333,10 +348,11 @@ impl<'s> Kit<'s> {
     }
 
     /// Comes after the lines of a window that nobody acquired, on a device with memory of its own: what the host has written to that memory
-    /// before it published them is seen, whatever the nearest cache holds.
+    /// before it published them is seen, whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide
+    /// enough. The fence also stands between the lines and the word that says that the group is [away](super::notice).
     pub fn renew<'b>(&self, f: &'b Body<'b>) {
         if self.layout.remote {
-            f.fence(Order::Acquire, Scope::System);
+            f.fence(Order::AcqRel, Scope::Device);
         }
     }
 

@@ -8,7 +8,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::dispatch::{Entry, allows, end};
 use super::handler::{Visible, Width};
-use super::kit::{Kit, LINE, U32, U64};
+use super::kit::{Kit, LINE, Rights, U32, U64};
 use super::line;
 use super::window::Runner;
 use crate::protocol::{Code, Opcode, Status, control, slot};
@@ -42,6 +42,17 @@ pub(super) struct Light {
     call: Callee<Params, (u32, u32, u32)>,
 }
 
+/// What is known of what a tenant's light tasks may do.
+#[derive(Clone, Copy)]
+pub(super) enum Permit<'b> {
+    /// The mask, which is not 0.
+    Mask(U32<'b>),
+    /// The words that were read together with the line.
+    Rights(Rights<'b>),
+    /// Nothing yet: it is read now that the line is there.
+    Unread,
+}
+
 /// A line that a lane has read, and where.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'b> {
@@ -50,8 +61,7 @@ pub(super) struct Found<'b> {
     /// The number of its slot.
     pub number: U32<'b>,
     pub tenant: U32<'b>,
-    /// What light tasks of that tenant may do, if it was read together with the line; else it is read now that the line is there.
-    pub mask: Option<U32<'b>>,
+    pub permit: Permit<'b>,
     pub level: U32<'b>,
 }
 
@@ -91,8 +101,7 @@ impl Light {
         let whole = f.choose(fresh, || line::whole(f, &found.words), || f.lit(false));
         let attempt = || {
             kit.follow(f);
-            let mask = found.mask.unwrap_or_else(|| kit.light_mask(f, found.tenant));
-            let permitted = || {
+            let permitted = |mask| {
                 let task = f.lane();
                 let at = task * LINE;
                 for (k, word) in found.words.iter().enumerate() {
@@ -102,7 +111,15 @@ impl Light {
                 let end = f.call(self.call, (task, at, op, found.tenant, mask));
                 f.choose(end.0.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, end))
             };
-            f.choose(mask.ne(0), permitted, || f.lit(took::HEAVY))
+            let tested = |rights: Rights<'b>| {
+                let mask = rights.light_mask(f);
+                f.choose(mask.ne(0), || permitted(mask), || f.lit(took::HEAVY))
+            };
+            match found.permit {
+                Permit::Mask(mask) => permitted(mask),
+                Permit::Rights(rights) => tested(rights),
+                Permit::Unread => tested(kit.rights(f, found.tenant)),
+            }
         };
         f.choose(whole, attempt, || f.lit(took::NOTHING))
     }

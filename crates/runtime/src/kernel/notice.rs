@@ -97,11 +97,11 @@ pub(super) fn heed<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Op
     });
 }
 
-/// The group of a poller has copied its lines and runs them. One lane says so.
+/// The group of a poller has copied its lines and runs them. The lane that made the fence after them says so.
 pub(super) fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
     if let Some(notices) = kit.mirror.as_ref().and_then(|mirror| mirror.notices) {
-        // Pairs with the keeper's acquire: the lines were read before.
-        f.atomic_or(Order::Release, Scope::Device, notices.at(poller * STRIDE), AWAY);
+        // The fence after the lines pairs with the keeper's acquire: they were read before.
+        f.atomic_or(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), AWAY);
     }
 }
 

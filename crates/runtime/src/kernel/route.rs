@@ -14,8 +14,8 @@ use pelton_ir::types::{Order, Scope};
 
 use super::claim;
 use super::far::{claimed, tail};
-use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
-use super::light::{FEW, Found, Light, doubt, took};
+use super::kit::{Far, Kit, LINE, Mirror, Rights, STRIDE, U32, U64, flag};
+use super::light::{FEW, Found, Light, Permit, doubt, took};
 use super::window::Runner;
 use super::{line, notice};
 use crate::protocol::control;
@@ -186,7 +186,7 @@ impl Visit<'_> {
             head,
             number: slots.base(ring) + slots.slot(f, head),
             tenant,
-            mask: kit.notified().then(|| kit.light_mask(f, tenant)),
+            rights: kit.notified().then(|| kit.rights(f, tenant)),
             quiet: claims.eq(head) & self.run.fences.quiet(f, ring, head),
         }
     }
@@ -199,13 +199,19 @@ impl Visit<'_> {
     /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
     fn moved<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize], end: U64<'b>) {
         let (kit, far) = (self.run.kit, self.far);
-        let Ring { ring, head, number, tenant, mask, quiet } = at;
+        let Ring { ring, head, number, tenant, rights, quiet } = at;
         let few = (end - head).le(FEW) & f.lane().lt(kit.layout.window);
+        let mask = rights.map(|rights| rights.light_mask(f));
+        let permit = mask.map_or(Permit::Unread, Permit::Mask);
         let took = f.choose(
-            few & quiet,
+            mask.map_or(few & quiet, |mask| few & quiet & mask.ne(0)),
             || {
                 let level = claim::level(f, kit, ring);
-                self.light.attempt(f, self.run, Found { words, position: head, number, tenant, mask, level })
+                self.light.attempt(
+                    f,
+                    self.run,
+                    Found { words, position: head, number, tenant, permit, level },
+                )
             },
             || f.lit(took::HEAVY),
         );
@@ -234,8 +240,8 @@ struct Ring<'b> {
     /// The number of the head's slot.
     number: U32<'b>,
     tenant: U32<'b>,
-    /// What light tasks of that tenant may do, where it is read together with the line.
-    mask: Option<U32<'b>>,
+    /// What that tenant may do, where it is read together with the line.
+    rights: Option<Rights<'b>>,
     /// Whether everything before the head has ended, and no group has anything to do with it.
     quiet: Val<'b, bool>,
 }

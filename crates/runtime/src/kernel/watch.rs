@@ -9,8 +9,8 @@
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{LINE, U32, U64};
-use super::light::{FEW, Found, Light, doubt, took};
+use super::kit::{LINE, Rights, U32, U64};
+use super::light::{FEW, Found, Light, Permit, doubt, took};
 use super::near::{halted, news, stripe};
 use super::window::Runner;
 use super::{claim, line, notice};
@@ -69,8 +69,8 @@ struct Head<'b> {
     /// The number of its slot.
     number: U32<'b>,
     tenant: U32<'b>,
-    /// What light tasks of that tenant may do, where it is read together with the line.
-    mask: Option<U32<'b>>,
+    /// What that tenant may do, where it is read together with the line.
+    rights: Option<Rights<'b>>,
     words: [U64<'b>; LINE as usize],
     /// Word 0 of a line some places on, and the position that it is for.
     later: (U64<'b>, U64<'b>),
@@ -85,25 +85,26 @@ impl<'b> Head<'b> {
         let base = slots.base(stripe(f, slots, ring));
         let number = base + slots.slot(f, position);
         let further = position + (FEW - 1).min(u64::from(slots.bed.slots()) - 1);
-        let mask = kit.notified().then(|| kit.light_mask(f, tenant));
+        let rights = kit.notified().then(|| kit.rights(f, tenant));
         let at = (base + slots.slot(f, further)) * LINE;
         let later = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
         let words = line::read(f, slots.words, number * LINE);
-        Head { ring, position, number, tenant, mask, words, later: (later, further) }
+        Head { ring, position, number, tenant, rights, words, later: (later, further) }
     }
 
     /// Runs its task if that waits alone and is light: one of [`took`].
     fn take(self, f: &'b Body<'b>, run: Runner<'_>, light: Light) -> U32<'b> {
         let (kit, slots) = (run.kit, run.slots);
-        let Head { ring, position, number, tenant, mask, words, later: (later, further) } = self;
+        let Head { ring, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready(f, position));
         let alone = f.cast::<u32>(later).ne(slots.ready(f, further)) & f.lane().lt(kit.layout.window);
         let taken = || {
+            let permit = rights.map_or(Permit::Unread, Permit::Rights);
             let took = f.choose(
                 alone,
                 || {
                     let level = claim::level(f, kit, ring);
-                    light.attempt(f, run, Found { words, position, number, tenant, mask, level })
+                    light.attempt(f, run, Found { words, position, number, tenant, permit, level })
                 },
                 || f.lit(took::HEAVY),
             );

@@ -155,6 +155,7 @@ steps! {
     "mirror"   Router AtomicLoad  "host"    Relaxed System (LIVE) "";
     "mirror"   Router AtomicStore "mirror"  Relaxed Device (LIVE) "";
     "notice"   Group  AtomicLoad  "notices" Relaxed Device (LIVE) "";
+    "away"     Group  AtomicOr    "notices" Relaxed Device (NEAR) "";
     "back"     Group  AtomicAnd   "notices" Relaxed Device (NEAR) "";
     "open"     Group  AtomicLoad  "mirror"  Relaxed Device (LIVE) "";
     "look"     Group  AtomicLoad  "slots"   Relaxed System (LIVE) "";
@@ -210,8 +211,7 @@ steps! {
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | KEPT) "The same.";
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Words 0-1 of a line: the rest, and what the task points to, is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "After a line that was read at once and is whole: what the task points to is seen.";
-    "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | REMOTE) "After the lines of a window: what the host wrote to the device's memory before is seen, whatever the nearest cache holds.";
-    "away"     Group  AtomicOr    "notices" Release Device (NEAR | TOLD) "A near group runs a window, after it has read the lines.";
+    "lines"    Group  Fence       ""        AcqRel  Device (NEAR | LANES | REMOTE) "After the lines of a window: what a copy brought to the device's memory before is seen, whatever the nearest cache holds; and whoever finds the group away knows that the lines were read.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "The tail in device memory: the lines before it are seen. It may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "The frontier: the marks below it were read, and may be written again a lap later.";
     "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence a window, between what its tasks did and their records.";

@@ -164,8 +164,8 @@ fn a_poller_meets_a_change_that_was_made_before_its_task() {
     });
 }
 
-/// The step by which a group says that it runs a window.
-pub const AWAY_STEPS: &[&str] = &["away"];
+/// The step between the lines of a window and the word that says that the group runs them.
+pub const AWAY_STEPS: &[&str] = &["lines"];
 
 /// The keeper does not wait for a window, and the poller that comes back from one still meets the change. Host and keeper are one here.
 #[test]
@@ -177,7 +177,8 @@ fn a_poller_that_was_away_meets_the_change() {
             move || {
                 // The lines of its window.
                 all.old[0].read();
-                all.notice.fetch_or(AWAY, plan.order("away"));
+                plan.fence("lines");
+                all.notice.fetch_or(AWAY, Ordering::Relaxed);
                 all.notice.fetch_and(!AWAY, Ordering::Relaxed);
                 all.rounds(plan);
             }
