@@ -93,27 +93,35 @@ impl<L: Lines, W: Words> Ring<L, W> {
         self.lines.put(self.slot(position), &line);
     }
 
-    /// Publishes tasks from a position on, and gives the position after the last.
+    /// Publishes at most `count` tasks from position `tail` on. `tail` follows what is written, so that it is right even if the
+    /// iterator panics: a near kernel takes lines as soon as they are there.
     #[inline(always)]
-    pub fn publish_all(&self, first: u64, tasks: impl Iterator<Item = Task>, stage: &mut Stage) -> u64 {
-        let (mut tail, mut tasks) = (first, tasks);
-        loop {
+    pub fn publish_all(
+        &self,
+        tail: &mut u64,
+        count: u64,
+        tasks: impl Iterator<Item = Task>,
+        stage: &mut Stage,
+    ) {
+        let (first, end, mut tasks) = (*tail, *tail + count, tasks);
+        while *tail < end {
             // Positions of one lap share a generation and follow each other in memory.
-            let left = (self.capacity() - (tail & (self.capacity() - 1))).min(CHUNK as u64) as usize;
-            let generation = generation(tail, self.log2);
+            let lap = self.capacity() - (*tail & (self.capacity() - 1));
+            let left = lap.min(end - *tail).min(CHUNK as u64) as usize;
+            let generation = generation(*tail, self.log2);
             let mut count = 0;
             for (slot, task) in stage.slots[..left].iter_mut().zip(&mut tasks) {
                 *slot = slot::unsealed(generation, task.op, task.priority, &task.args);
                 count += 1;
             }
             if count == 0 {
-                return tail;
+                return;
             }
-            if tail == first {
+            if *tail == first {
                 self.lines.flush();
             }
-            self.write(self.slot(tail), &stage.slots[..count], &mut stage.lines[..count]);
-            tail += count as u64;
+            self.write(self.slot(*tail), &stage.slots[..count], &mut stage.lines[..count]);
+            *tail += count as u64;
         }
     }
 

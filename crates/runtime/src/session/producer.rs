@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::{Placement, View64};
 
-use super::core::{Core, State};
+use super::core::{Core, State, Stripe};
 use super::ticket::{Held, Span, Ticket};
 use crate::deadline::{Deadline, Pause};
 use crate::error::SubmitError;
@@ -154,50 +154,51 @@ impl Producer {
         task: Task,
         put: impl FnOnce(&To, u64, &Task),
     ) -> Result<Ticket, SubmitError> {
-        let (stripe, first, stamp) = self.publish(std::iter::once(task), |to, first, _, _| {
-            put(to, first, &task);
-            first + 1
+        let (stripe, first, _, stamp) = self.publish(std::iter::once(task), |to, tail, _, _, _| {
+            put(to, *tail, &task);
+            *tail += 1;
         })?;
         Ok(Ticket::new(&self.core, stripe, first, stamp))
     }
 
     /// Submits tasks of one priority at once: all of them, or none. They stand in one stripe, in order.
+    ///
+    /// The iterator is cloned and gone through twice: once to check the tasks, once to write them. Its `len` says how many
+    /// tasks there are. If it gives more, the rest is left alone; if it gives fewer, the span is shorter. A task that only the second
+    /// pass gives is not checked here, and ends with a fault if the kernel does not know what to do with it. If the
+    /// iterator panics while tasks are written, those that the kernel can already see run, and their results are given up.
     pub fn submit_all<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
         I: IntoIterator<Item = Task>,
         I::IntoIter: ExactSizeIterator + Clone,
     {
-        let tasks = tasks.into_iter();
-        let count = tasks.len();
-        let (stripe, first, stamp) = self.publish(tasks, To::publish_all)?;
-        Ok(Span::new(&self.core, stripe, first, count as u32, stamp))
+        let (stripe, first, count, stamp) = self.publish(tasks.into_iter(), To::publish_all)?;
+        Ok(Span::new(&self.core, stripe, first, count, stamp))
     }
 
-    /// Writes tasks to a stripe, and shows them to the kernel. Gives the stripe, the first position, and when.
+    /// Writes tasks to a stripe, and shows them to the kernel. Gives the stripe, the first position, how many, and when.
     #[inline(always)]
     fn publish<I: ExactSizeIterator<Item = Task> + Clone>(
         &mut self,
         tasks: I,
-        put: impl FnOnce(&To, u64, I, &mut Stage) -> u64,
-    ) -> Result<(u32, u64, u64), SubmitError> {
+        put: impl FnOnce(&To, &mut u64, u64, I, &mut Stage),
+    ) -> Result<(u32, u64, u32, u64), SubmitError> {
         let wanted = tasks.len() as u64;
         let (level, fence) = self.level(tasks.clone())?;
         let stripe = self.room(level, wanted, fence)?;
         let side = &mut self.sides[(level * self.stripes + stripe) as usize];
         let number = side.number;
-        let to = &self.core.stripes[number as usize];
         let first = side.tail;
         let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
-        side.tail = put(&to.ring, first, tasks, &mut self.stage);
-        to.ring.commit(side.tail);
-        // Pairs with the acquire of whoever looks through what is published.
-        to.tail.store(side.tail, Ordering::Release);
-        self.core.run.wake();
+        let to = &self.core.stripes[number as usize];
+        let written = Written { core: &self.core, to, first, tail: &mut side.tail };
+        put(&to.ring, written.tail, wanted, tasks, &mut self.stage);
+        let count = written.keep();
         let last = &mut self.last[level as usize];
-        let count = if last.stripe == stripe { last.count + wanted } else { wanted };
+        let before = if last.stripe == stripe { last.count } else { 0 };
         let near = if stripe < self.near { stripe } else { last.near };
-        *last = Last { stripe, count, near };
-        Ok((number, first, stamp))
+        *last = Last { stripe, count: before + count, near };
+        Ok((number, first, count as u32, stamp))
     }
 
     /// Checks tasks before any is visible: their level, and how far back the first fence reaches that does not find enough
@@ -350,6 +351,47 @@ impl Producer {
         let side = &self.sides[(level * self.stripes + stripe) as usize];
         let of = &self.core.stripes[side.number as usize];
         side.tail == of.start || of.ring.ended(side.tail - 1).is_some()
+    }
+}
+
+/// What is being written to a stripe. Whatever the iterator does that gives the tasks, the producer knows in the end up to where there
+/// are lines that the kernel may have taken.
+struct Written<'p> {
+    core: &'p Core,
+    to: &'p Stripe,
+    first: u64,
+    tail: &'p mut u64,
+}
+
+impl Written<'_> {
+    /// Shows what was written to the kernel, and says how many tasks these are.
+    #[inline]
+    fn keep(self) -> u64 {
+        let count = self.show();
+        // Nothing is given up.
+        std::mem::forget(self);
+        count
+    }
+
+    #[inline]
+    fn show(&self) -> u64 {
+        let tail = *self.tail;
+        self.to.ring.commit(tail);
+        // Pairs with the acquire of whoever looks through what is published.
+        self.to.tail.store(tail, Ordering::Release);
+        self.core.run.wake();
+        tail - self.first
+    }
+}
+
+/// The iterator has panicked: nobody will have a ticket for what was written.
+impl Drop for Written<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let count = self.show();
+        if count > 0 {
+            self.to.ring.give_up(self.first, count as u32, false);
+        }
     }
 }
 

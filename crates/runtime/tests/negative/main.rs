@@ -11,6 +11,7 @@ mod ends;
 mod fences;
 mod futures;
 mod hostile;
+mod iterators;
 mod packed;
 mod pressure;
 mod prints;
@@ -32,7 +33,8 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        counts, ends, fences, futures, hostile, packed, pressure, prints, rights, tenants, torn, turns, wide,
+        counts, ends, fences, futures, hostile, iterators, packed, pressure, prints, rights, tenants, torn,
+        turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {
