@@ -40,6 +40,9 @@ pub enum Error {
     /// The host cannot reach the words of that region.
     #[error("region {0:?} is not mapped: copy it in and out")]
     Mapped(String),
+    /// Positions that a session could count up to bits that kernels use otherwise.
+    #[error("positions cannot start at {start:#x}: {last:#x} is the last from which a session can count on")]
+    Start { start: u64, last: u64 },
     /// Not everything ended in time.
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },

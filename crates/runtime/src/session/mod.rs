@@ -71,8 +71,18 @@ impl Session {
         Session::launch_at(device, spec, 0)
     }
 
-    /// The same, with every stripe's positions counted from `start`: a session that goes on where another ended.
+    /// The last position that [`launch_at`](Session::launch_at) starts from. Kernels use the upper bits of a position for marks of
+    /// their own. At a thousand million tasks per second, a session that starts here comes to those bits after seventy years.
+    pub const LAST_START: u64 = 1 << 61;
+
+    /// Launches the kernel of a `Spec` with every stripe's positions counted from `start`: a session that goes on where another
+    /// ended.
+    ///
+    /// A start beyond [`LAST_START`](Session::LAST_START) is refused with [`Error::Start`], wherever rings lie.
     pub fn launch_at(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Session, Error> {
+        if start > Session::LAST_START {
+            return Err(Error::Start { start, last: Session::LAST_START });
+        }
         let core = Arc::new(launch::launch(device, spec, start)?);
         let shared = core.clone();
         let reaper = std::thread::Builder::new()

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use pelton::ir::types::Type;
 use pelton::kernel::Lifetime;
-use pelton::{Batch, Drain, Geometry, Opcode, Patience, Producer, Region, Session, Spec, Task, Ticket};
+use pelton::{
+    Batch, Drain, Error, Geometry, Opcode, Patience, Producer, Region, Session, Spec, Task, Ticket,
+};
 
 use crate::common::*;
 
@@ -13,6 +15,7 @@ pub const TESTS: &[Test] = named![
     every_item_of_a_batch_runs_once,
     ten_equal_adds_add_ten_times,
     counters_go_past_their_edges,
+    a_start_that_is_too_far_is_refused,
     none_lost_and_none_doubled_with_many_in_flight,
 ];
 
@@ -91,9 +94,14 @@ fn ten_equal_adds_add_ten_times(on: &On) {
 
 /// Catches positions of 32 bits, and generations that are compared as if they never wrapped.
 fn counters_go_past_their_edges(on: &On) {
-    // Where generations of 24 bits begin anew, in small rings and large; and where positions need a 33rd bit, in a ring whose
-    // generations hold that bit.
-    let starts = [(16, (16 << 24) - 37), (1024, (1024 << 24) - 37), (1024, (1u64 << 32) - 37)];
+    // Where generations of 24 bits begin anew, in small rings and large; where positions need a 33rd bit, in a ring whose
+    // generations hold that bit; and from the last start there is.
+    let starts = [
+        (16, (16 << 24) - 37),
+        (1024, (1024 << 24) - 37),
+        (1024, (1u64 << 32) - 37),
+        (1024, Session::LAST_START),
+    ];
     for shape in shapes(on, SOME) {
         for (slots, start) in starts {
             let what = format!("{shape}, {slots} slots, from {start:#x}");
@@ -115,6 +123,18 @@ fn counters_go_past_their_edges(on: &On) {
                 expected += 5;
             }
             assert_eq!(session.stop().unwrap().total(), 0, "{what}");
+        }
+    }
+}
+
+/// Catches positions that run into the bits of a kernel's marks, which a far kernel follows for ever.
+fn a_start_that_is_too_far_is_refused(on: &On) {
+    for shape in shapes(on, SOME) {
+        for start in [Session::LAST_START + 1, 1 << 62, (1 << 63) - 10, 1 << 63, u64::MAX] {
+            let refused = Session::launch_at(on, &shape.spec(16, 1), start);
+            let last = Session::LAST_START;
+            let right = |error: &Error| matches!(error, Error::Start { start: s, last: l } if (*s, *l) == (start, last));
+            assert!(refused.is_err_and(|error| right(&error)), "{shape}, from {start:#x}");
         }
     }
 }
