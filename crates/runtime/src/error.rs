@@ -65,9 +65,12 @@ pub enum SubmitError {
     /// There is no room: results wait to be taken, or the kernel is behind.
     #[error("the ring is full: {room} of {wanted} slots are free")]
     Full { room: u64, wanted: u64 },
-    /// More tasks at once than a ring can ever hold.
+    /// More tasks at once than the ring can ever hold, near or far.
     #[error("{wanted} tasks at once, and a ring has {slots} slots")]
     Large { wanted: u64, slots: u64 },
+    /// More tasks at once than a stripe can ever hold, with a fence among them that keeps them in one stripe.
+    #[error("{wanted} tasks at once with a fence among them, and a stripe has {slots} slots")]
+    Fenced { wanted: u64, slots: u64 },
     /// An opcode that is not for producers.
     #[error("{0} cannot be submitted")]
     Opcode(Opcode),

@@ -217,3 +217,70 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
         }
     }
 }
+
+/// A kernel so large that three of its groups fit.
+#[derive(Debug)]
+struct Tight(Arc<dyn pelton::device::Kernel>);
+
+impl pelton::device::Kernel for Tight {
+    fn resident(&self) -> u32 {
+        3
+    }
+
+    fn launch(
+        &self,
+        launch: &pelton::device::Launch,
+    ) -> Result<Box<dyn pelton::device::Run>, pelton::device::DeviceError> {
+        self.0.launch(launch)
+    }
+}
+
+/// A device with many groups, whose kernels turn out to be large.
+#[derive(Debug)]
+struct Narrow(Remote);
+
+impl Device for Narrow {
+    fn caps(&self) -> &pelton::device::Caps {
+        self.0.caps()
+    }
+
+    fn alloc(
+        &self,
+        kind: pelton::device::Kind,
+        width: pelton::device::Width,
+        len: usize,
+    ) -> Result<pelton::device::Memory, pelton::device::DeviceError> {
+        self.0.alloc(kind, width, len)
+    }
+
+    fn load(
+        &self,
+        module: &pelton::ir::valid::Valid,
+        kernel: Option<&str>,
+        lanes: u32,
+    ) -> Result<Arc<dyn pelton::device::Kernel>, pelton::device::DeviceError> {
+        Ok(Arc::new(Tight(self.0.load(module, kernel, lanes)?)))
+    }
+}
+
+/// Catches near stripes that have fewer slots together than the geometry asks for.
+#[test]
+fn as_many_tasks_as_there_are_slots_can_always_be_submitted_at_once() {
+    for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
+        let caps = pelton::device::Caps {
+            memory_bytes: Some(1 << 30),
+            groups: 64,
+            resident: 64,
+            placements: vec![Placement::Near, Placement::Far],
+            ..device.caps().clone()
+        };
+        let narrow: Arc<dyn Device> = Arc::new(Narrow(Remote(device, caps)));
+        let session = Session::launch(&narrow, &spec()).unwrap();
+        assert_eq!((session.layout().workers, session.layout().placement), (2, Placement::Near));
+        let mut producer = session.producer(0).unwrap();
+        let mut span = producer.submit_all((0..64).map(|_| Task::new(add()).args([4, 1]))).unwrap();
+        assert_eq!(span.wait(Deadline::after_ms(20_000)).unwrap().done, 64);
+        drop((span, producer));
+        assert_eq!(session.stop().unwrap().total(), 0);
+    }
+}

@@ -46,8 +46,10 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
         return Ok((made, kernel));
     }
     let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
-    // Groups that are asked for by number do not share a near ring's slots out, and these must: they have what they have.
-    let (slots, window) = (made.layout.slots(), made.layout.window);
+    // Groups that are asked for by number do not share a near ring's slots out, and these must: they have what they have, or as much as
+    // it takes that all of them together have as many slots as were asked for.
+    let share = spec.geometry.slots.div_ceil(workers).next_power_of_two().min(spec.geometry.slots);
+    let (slots, window) = (made.layout.slots().max(share), made.layout.window);
     let geometry = Geometry { slots, window, ..spec.geometry.clone().groups(workers) };
     let smaller = Spec { geometry, ..spec.clone() };
     let made = assemble(&smaller, device.caps())?;

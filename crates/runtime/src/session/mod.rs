@@ -2,7 +2,8 @@
 //!
 //! [`Session::launch`] assembles the kernel of a [`Spec`], gives it its memory and starts it. Threads take a
 //! [`Producer`] each and submit tasks; a [`Ticket`] says how a task ended. Between submit and done nothing allocates and nothing
-//! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record.
+//! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record. The one
+//! exception is a batch that no stripe has room for as a whole: the list of its pieces is allocated.
 //!
 //! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish what it has taken and says what it left; tickets of
 //! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
@@ -14,6 +15,7 @@ mod launch;
 mod producer;
 mod reaper;
 mod rights;
+mod span;
 mod ticket;
 
 use std::sync::Arc;
@@ -37,7 +39,8 @@ use crate::telemetry::{self, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
 pub use producer::{Aim, Patience, Producer};
-pub use ticket::{Ends, Span, Ticket};
+pub use span::{Ends, Span};
+pub use ticket::Ticket;
 
 /// What a stop left.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

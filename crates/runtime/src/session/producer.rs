@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use pelton_device::{Placement, View64};
 
 use super::core::{Core, State, Stripe};
-use super::ticket::{Held, Span, Ticket};
+use super::span::Span;
+use super::ticket::{Held, Hold, Ticket};
 use crate::deadline::{Deadline, Pause};
 use crate::error::SubmitError;
 use crate::kernel::{LATER, TenantId};
@@ -48,13 +49,37 @@ const LOOKS: u32 = 8;
 /// What a producer cares for. It matters where a session has near and far rings; elsewhere tasks go where there are rings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Aim {
-    /// A few tasks at once go near if a stripe there has nothing to do, all others far.
+    /// A few tasks at once go near if a stripe there has nothing to do, all others far. Where the far ring has no room for them
+    /// they go near.
     #[default]
     Choose,
-    /// Tasks go near as long as there is room for them, where they are seen soonest.
+    /// Tasks go near as long as there is room for them, where they are seen soonest. Then they go far.
     Latency,
-    /// Tasks go far: the most a second from many producers.
+    /// Tasks go far: the most per second from many producers. They never go near, so the ring is full when the far one is, and
+    /// near slots stay free for producers that want latency.
     Throughput,
+}
+
+/// Whether there are fences among tasks that are submitted at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fenced {
+    /// There is none, so tasks may stand in several stripes.
+    No,
+    /// Each finds the tasks that it follows in the batch itself.
+    Within,
+    /// One reaches back over so many tasks that were submitted before.
+    Back(u32),
+}
+
+impl Fenced {
+    /// With one more fence, which reaches back over so many tasks before the batch.
+    fn and(self, back: u32) -> Self {
+        match self {
+            Fenced::Back(most) => Fenced::Back(most.max(back)),
+            _ if back > 0 => Fenced::Back(back),
+            _ => Fenced::Within,
+        }
+    }
 }
 
 /// Where tasks of a level went last.
@@ -80,6 +105,9 @@ pub struct Producer {
     /// Stripes of a level, and how many of them are near.
     stripes: u32,
     near: u32,
+    /// Slots of a near stripe and of the far one; 0 where there is none.
+    near_slots: u64,
+    far_slots: u64,
     patience: Patience,
     aim: Aim,
     stage: Box<Stage>,
@@ -102,6 +130,8 @@ impl Producer {
             .collect();
         let last = vec![Last::default(); layout.levels as usize];
         let near = layout.bed(Placement::Near).map_or(0, |bed| bed.stripes);
+        let slots = |placement| layout.bed(placement).map_or(0, |bed| u64::from(bed.slots()));
+        let (near_slots, far_slots) = (slots(Placement::Near), slots(Placement::Far));
         let tenant = layout.rings[index as usize].tenant;
         let (patience, aim) = (Patience::default(), Aim::default());
         Producer {
@@ -111,6 +141,8 @@ impl Producer {
             last,
             stripes,
             near,
+            near_slots,
+            far_slots,
             patience,
             aim,
             stage: Box::default(),
@@ -154,14 +186,20 @@ impl Producer {
         task: Task,
         put: impl FnOnce(&To, u64, &Task),
     ) -> Result<Ticket, SubmitError> {
-        let (stripe, first, _, stamp) = self.publish(std::iter::once(task), |to, tail, _, _, _| {
+        let (level, fenced) = self.level(std::iter::once(task))?;
+        let stripe = self.room(level, 1, fenced)?.expect("one task never stands in several stripes");
+        let (number, first, _, stamp) = self.write(level, stripe, 1, (), |to, tail, _, (), _| {
             put(to, *tail, &task);
             *tail += 1;
-        })?;
-        Ok(Ticket::new(&self.core, stripe, first, stamp))
+        });
+        Ok(Ticket::new(&self.core, number, first, stamp))
     }
 
-    /// Submits tasks of one priority at once: all of them, or none. They stand in one stripe, in order.
+    /// Submits tasks of one priority at once: all of them, or none.
+    ///
+    /// They stand in one stripe, in order. If no stripe has room for all of them but several near ones together have, they are
+    /// spread over those; results are in the order of submission all the same. Only then is a list allocated. Tasks with
+    /// a fence among them are never spread, since a fence follows what stands before it in its own stripe.
     ///
     /// The iterator is cloned and gone through twice: once to check the tasks, once to write them. Its `len` says how many
     /// tasks there are. If it gives more, the rest is left alone; if it gives fewer, the span is shorter. A task that only the second
@@ -172,23 +210,43 @@ impl Producer {
         I: IntoIterator<Item = Task>,
         I::IntoIter: ExactSizeIterator + Clone,
     {
-        let (stripe, first, count, stamp) = self.publish(tasks.into_iter(), To::publish_all)?;
-        Ok(Span::new(&self.core, stripe, first, count, stamp))
+        let tasks = tasks.into_iter();
+        let wanted = tasks.len() as u64;
+        let (level, fenced) = self.level(tasks.clone())?;
+        let Some(stripe) = self.room(level, wanted, fenced)? else {
+            return Ok(self.spread(level, wanted, tasks));
+        };
+        let (number, first, count, stamp) = self.write(level, stripe, wanted, tasks, To::publish_all);
+        Ok(Span::new(&self.core, number, first, count, stamp))
     }
 
-    /// Writes tasks to a stripe, and shows them to the kernel. Gives the stripe, the first position, how many, and when.
+    /// The most tasks that can be submitted at once, if there is no fence among them. It is at least as many as the geometry of
+    /// the [`Spec`](crate::Spec) has slots.
+    pub fn largest_batch(&self) -> u64 {
+        let near = u64::from(self.near) * self.near_slots;
+        if self.aim == Aim::Throughput && self.far_slots > 0 {
+            self.far_slots
+        } else {
+            near.max(self.far_slots)
+        }
+    }
+
+    /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Gives the stripe's number, the first position,
+    /// how many, and when.
     #[inline(always)]
-    fn publish<I: ExactSizeIterator<Item = Task> + Clone>(
+    fn write<I>(
         &mut self,
+        level: u32,
+        stripe: u32,
+        wanted: u64,
         tasks: I,
         put: impl FnOnce(&To, &mut u64, u64, I, &mut Stage),
-    ) -> Result<(u32, u64, u32, u64), SubmitError> {
-        let wanted = tasks.len() as u64;
-        let (level, fence) = self.level(tasks.clone())?;
-        let stripe = self.room(level, wanted, fence)?;
+    ) -> (u32, u64, u32, u64) {
         let side = &mut self.sides[(level * self.stripes + stripe) as usize];
         let number = side.number;
         let first = side.tail;
+        let slots = self.core.stripes[number as usize].ring.capacity();
+        debug_assert!(first + wanted - side.free <= slots, "there is room");
         let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
         let to = &self.core.stripes[number as usize];
         let written = Written { core: &self.core, to, first, tail: &mut side.tail };
@@ -198,26 +256,48 @@ impl Producer {
         let before = if last.stripe == stripe { last.count } else { 0 };
         let near = if stripe < self.near { stripe } else { last.near };
         *last = Last { stripe, count: before + count, near };
-        Ok((number, first, count as u32, stamp))
+        (number, first, count as u32, stamp)
     }
 
-    /// Checks tasks before any is visible: their level, and how far back the first fence reaches that does not find enough
-    /// tasks before it in the batch.
+    /// Writes tasks to near stripes, which have room for them together: as many to each as it takes, from the one after the last on.
+    #[cold]
+    fn spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
+        let mut pieces = Vec::with_capacity(self.near.min(wanted as u32) as usize);
+        let (from, mut left, mut stamp) = (self.last[level as usize].near + 1, wanted, 0);
+        for k in 0..self.near {
+            let stripe = (from + k) % self.near;
+            let count = self.free(level, stripe, 1).min(left);
+            if count == 0 {
+                continue;
+            }
+            let (number, first, given, now) = self.write(level, stripe, count, &mut tasks, To::publish_all);
+            // From here on they are given up if the iterator panics later.
+            pieces.push(Hold::new(&self.core, number, first, given, 0));
+            stamp = if stamp == 0 { now } else { stamp };
+            left -= count;
+            if left == 0 || u64::from(given) < count {
+                break;
+            }
+        }
+        Span::spread(pieces, stamp)
+    }
+
+    /// Checks tasks before any is visible: their level, and whether there are fences among them.
     #[inline]
-    fn level(&self, tasks: impl Iterator<Item = Task> + Clone) -> Result<(u32, Option<u32>), SubmitError> {
+    fn level(&self, tasks: impl Iterator<Item = Task> + Clone) -> Result<(u32, Fenced), SubmitError> {
         let levels = self.core.layout.levels;
         // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
         let plain =
             |task: Task| (task.op.code().wrapping_sub(8) < 0xfff0 - 8) & (task.priority == Priority::Normal);
         if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
-            return Ok((0, None));
+            return Ok((0, Fenced::No));
         }
-        let (mut priority, mut fence) = (None, None);
+        let (mut priority, mut fenced) = (None, Fenced::No);
         for (at, task) in tasks.enumerate() {
             if task.op.code().wrapping_sub(8) >= 0xfff0 - 8 {
                 submittable(task.op)?;
-                if task.op == Opcode::BATCH_FENCE && fence.is_none() {
-                    fence = task.args[0].checked_sub(at as u32).filter(|back| *back > 0);
+                if task.op == Opcode::BATCH_FENCE {
+                    fenced = fenced.and(task.args[0].saturating_sub(at as u32));
                 }
             }
             match priority {
@@ -232,33 +312,44 @@ impl Producer {
             }
         }
         let level = if levels == 1 { 0 } else { priority.unwrap_or_default().code() };
-        Ok((level, fence))
+        Ok((level, fenced))
     }
 
-    /// A stripe with room for so many tasks. A fence that reaches back over tasks submitted before goes where they are.
+    /// Whether so many tasks could be submitted if nothing else were there. A fence that reaches back over tasks submitted before goes
+    /// where they are.
     #[inline]
-    fn room(&mut self, level: u32, wanted: u64, fence: Option<u32>) -> Result<u32, SubmitError> {
-        let slots = u64::from(self.core.layout.slots());
-        if wanted > slots {
-            return Err(SubmitError::Large { wanted, slots });
+    fn fits(&self, level: u32, wanted: u64, fenced: Fenced) -> Result<(), SubmitError> {
+        if fenced == Fenced::No {
+            let slots = self.largest_batch();
+            return if wanted > slots { Err(SubmitError::Large { wanted, slots }) } else { Ok(()) };
         }
         let last = self.last[level as usize];
-        if let Some(count) = fence
+        if let Fenced::Back(count) = fenced
             && u64::from(count) > last.count
             && self.stripes > 1
         {
             return Err(SubmitError::Fence { count, within: last.count });
         }
+        let slots = match fenced {
+            Fenced::Back(_) if last.stripe < self.near => self.near_slots,
+            Fenced::Back(_) => self.far_slots,
+            _ if self.aim == Aim::Throughput && self.far_slots > 0 => self.far_slots,
+            _ => self.near_slots.max(self.far_slots),
+        };
+        if wanted > slots { Err(SubmitError::Fenced { wanted, slots }) } else { Ok(()) }
+    }
+
+    /// A stripe with room for so many tasks; none if several near ones have room for them together.
+    #[inline]
+    fn room(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Result<Option<u32>, SubmitError> {
+        self.fits(level, wanted, fenced)?;
         let mut deadline = None;
         let mut pause = Pause::default();
         loop {
             if self.core.state() != State::Running {
                 return Err(SubmitError::Ended);
             }
-            let (stripe, room) = match fence {
-                Some(_) => (last.stripe, self.free(level, last.stripe, wanted)),
-                None => self.place(level, wanted),
-            };
+            let (stripe, room) = self.place(level, wanted, fenced);
             if room >= wanted {
                 return Ok(stripe);
             }
@@ -280,15 +371,20 @@ impl Producer {
         }
     }
 
-    /// The stripe for so many tasks, and its free slots.
+    /// The stripe for so many tasks, or none if they are for several near ones; and the free slots there.
     #[inline]
-    fn place(&mut self, level: u32, wanted: u64) -> (u32, u64) {
+    fn place(&mut self, level: u32, wanted: u64, fenced: Fenced) -> (Option<u32>, u64) {
         let far = self.near;
+        if let Fenced::Back(_) = fenced {
+            let stripe = self.last[level as usize].stripe;
+            return (Some(stripe), self.free(level, stripe, wanted));
+        }
         if self.near == 0 {
-            return (far, self.free(level, far, wanted));
+            return (Some(far), self.free(level, far, wanted));
         }
         if self.near == self.stripes {
-            return self.emptiest(level, wanted, self.stripes).0;
+            let (best, _) = self.emptiest(level, wanted, self.near);
+            return self.together(level, wanted, fenced, best);
         }
         let (most, looks) = match self.aim {
             Aim::Choose => (FEW, LOOKS),
@@ -298,10 +394,32 @@ impl Producer {
         if wanted <= most {
             let (best, idle) = self.emptiest(level, wanted, looks);
             if best.1 >= wanted && (idle || self.aim == Aim::Latency) {
-                return best;
+                return (Some(best.0), best.1);
             }
         }
-        (far, self.free(level, far, wanted))
+        let room = self.free(level, far, wanted);
+        if self.aim == Aim::Throughput || room >= wanted && self.aim == Aim::Choose {
+            return (Some(far), room);
+        }
+        self.spill(level, wanted, fenced, room)
+    }
+
+    /// The same where there is no room in one stripe of the preferred ring, and the far one has so many free slots.
+    #[cold]
+    fn spill(&mut self, level: u32, wanted: u64, fenced: Fenced, far: u64) -> (Option<u32>, u64) {
+        let (best, _) = self.emptiest(level, wanted, self.near);
+        let near = self.together(level, wanted, fenced, best);
+        if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near), far) }
+    }
+
+    /// The best near stripe if it has room for so many tasks or has to, else all near ones.
+    #[inline]
+    fn together(&mut self, level: u32, wanted: u64, fenced: Fenced, best: (u32, u64)) -> (Option<u32>, u64) {
+        // One task waits for one stripe: slots may become free between two looks.
+        if best.1 >= wanted || wanted == 1 || fenced != Fenced::No || self.near == 1 {
+            return (Some(best.0), best.1);
+        }
+        (None, (0..self.near).map(|stripe| self.free(level, stripe, self.near_slots)).sum())
     }
 
     /// Free slots of a stripe: those known to be free if they are enough, else all.

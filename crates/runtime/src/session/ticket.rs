@@ -15,7 +15,6 @@ use pelton_device::Placement;
 use super::core::{Core, State, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
-use crate::ring::BLOCK;
 
 /// A session in the hands of one producer and its tickets, which count themselves: if those of all producers counted together,
 /// they would wait for each other.
@@ -31,11 +30,11 @@ impl Deref for Held {
 }
 
 /// Tasks at consecutive positions of a stripe, held until dropped.
-struct Hold {
-    core: Arc<Held>,
+pub(super) struct Hold {
+    pub core: Arc<Held>,
     stripe: u32,
-    first: u64,
-    count: u32,
+    pub first: u64,
+    pub count: u32,
     /// Up to where tasks are known to have ended.
     seen: u64,
     /// When it was published, if its latency is measured; 0 if not.
@@ -52,22 +51,27 @@ const REGISTERED: u32 = 2;
 
 impl Hold {
     #[inline]
-    fn stripe(&self) -> &Stripe {
+    pub(super) fn stripe(&self) -> &Stripe {
         &self.core.stripes[self.stripe as usize]
     }
 
-    fn placement(&self) -> Placement {
+    pub(super) fn placement(&self) -> Placement {
         let far = self.core.layout.beds.iter().rfind(|bed| bed.stripe <= self.stripe);
         far.map_or(Placement::Far, |bed| bed.placement)
     }
 
-    fn end(&self) -> u64 {
+    /// Whether it was looked at before all had ended.
+    pub(super) fn early(&self) -> bool {
+        self.flags & EARLY != 0
+    }
+
+    pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 
     /// Whether all have ended, or never will.
     #[inline]
-    fn poll(&mut self) -> bool {
+    pub(super) fn poll(&mut self) -> bool {
         let end = self.end();
         if self.seen < end {
             let ring = &self.core.stripes[self.stripe as usize].ring;
@@ -94,7 +98,7 @@ impl Hold {
     }
 
     #[inline]
-    fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
+    pub(super) fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         if self.poll() { Ok(()) } else { self.linger(deadline) }
     }
 
@@ -117,7 +121,7 @@ impl Hold {
     }
 
     /// Registers a waker, and says whether all have ended meanwhile.
-    fn poll_with(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_with(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.poll() {
             return Poll::Ready(());
         }
@@ -150,7 +154,7 @@ impl Hold {
     }
 
     #[inline]
-    fn result(&self, position: u64) -> Result<u32, TaskError> {
+    pub(super) fn result(&self, position: u64) -> Result<u32, TaskError> {
         self.core.ended(self.stripe(), position).unwrap_or(Err(TaskError::Late))
     }
 }
@@ -226,136 +230,8 @@ impl Future for Ticket {
     }
 }
 
-/// How the tasks of a span ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ends {
-    /// With a result.
-    pub done: u32,
-    /// With a fault.
-    pub faults: u32,
-    /// Cancelled.
-    pub cancelled: u32,
-    /// Never run, because the session ended.
-    pub left: u32,
-}
-
-impl Ends {
-    /// Counts how a task ended, and gives its result, or 0.
-    #[inline]
-    fn count(&mut self, end: Result<u32, TaskError>) -> u32 {
-        *match end {
-            Ok(_) => &mut self.done,
-            Err(TaskError::Fault(_)) => &mut self.faults,
-            Err(TaskError::Cancelled) => &mut self.cancelled,
-            Err(_) => &mut self.left,
-        } += 1;
-        end.unwrap_or(0)
-    }
-}
-
-/// Tasks that were submitted at once.
-#[must_use = "a span that is dropped gives its results up"]
-#[derive(Debug)]
-pub struct Span(Hold);
-
-impl Span {
-    pub(super) fn new(core: &Arc<Held>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
-        Span(Hold::new(core, stripe, first, count, stamp))
-    }
-
-    /// How many tasks.
-    pub fn len(&self) -> usize {
-        self.0.count as usize
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.count == 0
-    }
-
-    /// Whether all have ended.
-    pub fn poll(&mut self) -> bool {
-        self.0.poll()
-    }
-
-    /// Waits until all have ended, and says how.
-    pub fn wait(&mut self, deadline: Deadline) -> Result<Ends, TaskError> {
-        self.0.wait(deadline)?;
-        Ok(self.ends())
-    }
-
-    /// The result of a task, in the order in which they were submitted; `None` past the last.
-    #[inline]
-    pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
-        (index < self.len()).then(|| self.0.result(self.0.first + index as u64))
-    }
-
-    /// Copies the results of the first tasks, as many as there is room for, in order; and says how they ended. 0 stands
-    /// for a task that did not end well. This is the fast way to look at many.
-    pub fn read(&self, results: &mut [u32]) -> Ends {
-        let mut ends = Ends::default();
-        let (mut at, count) = (self.0.first, self.len().min(results.len()));
-        let mut left = &mut results[..count];
-        while !left.is_empty() {
-            let count = self.lap(at, left, &mut ends);
-            (at, left) = (at + count as u64, &mut left[count..]);
-        }
-        ends
-    }
-
-    /// The results from a position on, as many as there is room for in this lap; how many these are.
-    #[inline]
-    fn lap(&self, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
-        let (count, well) = self.0.stripe().ring.results(at, results);
-        if well {
-            ends.done += count as u32;
-        } else {
-            let each = results[..count].iter_mut().zip(at..);
-            each.for_each(|(to, at)| *to = ends.count(self.0.result(at)));
-        }
-        count
-    }
-
-    /// All results, in order.
-    #[inline]
-    pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
-        (0..self.0.count).map(|k| self.0.result(self.0.first + u64::from(k)))
-    }
-
-    /// Where it lies.
-    pub fn placement(&self) -> Placement {
-        self.0.placement()
-    }
-
-    /// Asks that those that have not ended be not run.
-    pub fn cancel(&mut self) {
-        for position in self.0.first..self.0.end() {
-            if self.0.stripe().ring.ended(position).is_none() {
-                self.0.stripe().ring.cancel(position);
-            }
-        }
-    }
-
-    fn ends(&self) -> Ends {
-        let (mut ends, mut block) = (Ends::default(), [0; BLOCK]);
-        let mut left = self.len();
-        while left > 0 {
-            let at = self.0.end() - left as u64;
-            left -= self.lap(at, &mut block[..left.min(BLOCK)], &mut ends);
-        }
-        ends
-    }
-}
-
-impl Future for Span {
-    type Output = Ends;
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ends> {
-        self.0.poll_with(cx).map(|()| self.ends())
-    }
-}
-
 impl Hold {
-    fn new(core: &Arc<Held>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+    pub(super) fn new(core: &Arc<Held>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
         Hold { core: core.clone(), stripe, first, count, seen: first, stamp, flags: 0 }
     }
 }

@@ -26,7 +26,7 @@ impl Wake for Unpark {
 }
 
 /// Runs a future on this thread, which is parked while it waits.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {

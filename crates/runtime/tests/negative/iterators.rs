@@ -133,11 +133,12 @@ fn an_iterator_may_give_other_tasks_when_it_is_cloned(on: &On) {
     }
 }
 
-/// Panics after so many tasks, but not while it is checked.
+/// Panics after so many looks: those of the check, and then as many as are to be written.
 #[derive(Clone)]
-struct Panics<'c> {
-    looks: &'c Cell<usize>,
-    left: usize,
+pub struct Panics<'c> {
+    pub looks: &'c Cell<usize>,
+    pub left: usize,
+    pub task: Task,
 }
 
 impl Iterator for Panics<'_> {
@@ -146,7 +147,7 @@ impl Iterator for Panics<'_> {
     fn next(&mut self) -> Option<Task> {
         self.left = self.left.checked_sub(1)?;
         self.looks.set(self.looks.get().checked_sub(1).expect("this iterator panics"));
-        Some(add(1, 0))
+        Some(self.task)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -164,7 +165,7 @@ fn an_iterator_may_panic(on: &On) {
         let mut least = 0;
         for (round, written) in [0, 1, 64, 65, 199, 130, 5].into_iter().enumerate() {
             let looks = Cell::new(200 + written);
-            let tasks = Panics { looks: &looks, left: 200 };
+            let tasks = Panics { looks: &looks, left: 200, task: add(1, 0) };
             let result = catch_unwind(AssertUnwindSafe(|| producer.submit_all(tasks).map(|_| ())));
             assert!(result.is_err(), "{shape}: it panics");
             session.quiesce(soon()).unwrap();

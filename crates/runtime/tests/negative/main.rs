@@ -16,6 +16,7 @@ mod packed;
 mod pressure;
 mod prints;
 mod rights;
+mod spread;
 mod tenants;
 mod torn;
 mod turns;
@@ -33,8 +34,8 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        counts, ends, fences, futures, hostile, iterators, packed, pressure, prints, rights, tenants, torn,
-        turns, wide,
+        counts, ends, fences, futures, hostile, iterators, packed, pressure, prints, rights, spread, tenants,
+        torn, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {

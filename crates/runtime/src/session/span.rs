@@ -1,0 +1,234 @@
+//! What a producer gets for tasks that it submits at once.
+//!
+//! They mostly stand in one stripe. Those that do not are held in pieces, in the order of submission.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pelton_device::Placement;
+
+use super::ticket::{Held, Hold};
+use crate::deadline::Deadline;
+use crate::error::TaskError;
+use crate::ring::BLOCK;
+
+/// How the tasks of a span ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// With a result.
+    pub done: u32,
+    /// With a fault.
+    pub faults: u32,
+    /// Cancelled.
+    pub cancelled: u32,
+    /// Never run, because the session ended.
+    pub left: u32,
+}
+
+impl Ends {
+    /// Counts how a task ended, and gives its result, or 0.
+    #[inline]
+    fn count(&mut self, end: Result<u32, TaskError>) -> u32 {
+        *match end {
+            Ok(_) => &mut self.done,
+            Err(TaskError::Fault(_)) => &mut self.faults,
+            Err(TaskError::Cancelled) => &mut self.cancelled,
+            Err(_) => &mut self.left,
+        } += 1;
+        end.unwrap_or(0)
+    }
+}
+
+/// Tasks that were submitted at once. It holds their slots until it is dropped.
+#[must_use = "a span that is dropped gives its results up"]
+#[derive(Debug)]
+pub struct Span {
+    /// The first piece, and mostly the only one.
+    hold: Hold,
+    rest: Option<Box<Rest>>,
+}
+
+/// The pieces after the first of tasks that stand in several stripes.
+#[derive(Debug)]
+struct Rest {
+    holds: Vec<Hold>,
+    /// The tasks of all pieces.
+    count: usize,
+    /// When they were published, if their latency is measured; 0 if not.
+    stamp: u64,
+}
+
+impl Span {
+    #[inline]
+    pub(super) fn new(core: &Arc<Held>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+        Span { hold: Hold::new(core, stripe, first, count, stamp), rest: None }
+    }
+
+    /// Tasks in several stripes, of which there is at least one.
+    pub(super) fn spread(mut holds: Vec<Hold>, stamp: u64) -> Self {
+        let count = holds.iter().map(|hold| hold.count as usize).sum();
+        let hold = holds.remove(0);
+        Span { hold, rest: Some(Box::new(Rest { holds, count, stamp })) }
+    }
+
+    /// How many tasks.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.rest.as_ref().map_or(self.hold.count as usize, |rest| rest.count)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// In how many stripes they stand: one, unless none had room for all of them.
+    pub fn pieces(&self) -> usize {
+        1 + self.rest.as_ref().map_or(0, |rest| rest.holds.len())
+    }
+
+    /// All pieces.
+    fn holds(&self) -> impl Iterator<Item = &Hold> {
+        std::iter::once(&self.hold).chain(self.rest.iter().flat_map(|rest| &rest.holds))
+    }
+
+    /// Whether all have ended.
+    #[inline]
+    pub fn poll(&mut self) -> bool {
+        if self.rest.is_none() { self.hold.poll() } else { self.poll_pieces() }
+    }
+
+    #[cold]
+    fn poll_pieces(&mut self) -> bool {
+        let Span { hold, rest: Some(rest) } = self else { return self.hold.poll() };
+        if !(hold.poll() && rest.holds.iter_mut().all(Hold::poll)) {
+            return false;
+        }
+        let stamp = std::mem::take(&mut rest.stamp);
+        if stamp != 0 && (hold.early() || rest.holds.iter().any(Hold::early)) {
+            hold.core.latency.record(hold.core.now() - stamp);
+        }
+        true
+    }
+
+    /// Waits until all have ended, and says how.
+    pub fn wait(&mut self, deadline: Deadline) -> Result<Ends, TaskError> {
+        self.hold.wait(deadline)?;
+        if let Some(rest) = &mut self.rest {
+            rest.holds.iter_mut().try_for_each(|hold| hold.wait(deadline))?;
+            self.poll_pieces();
+        }
+        Ok(self.ends())
+    }
+
+    /// The result of a task, in the order in which they were submitted; `None` past the last.
+    #[inline]
+    pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
+        (index < self.len()).then(|| self.at(index))
+    }
+
+    /// The result of a task that there is.
+    #[inline]
+    fn at(&self, index: usize) -> Result<u32, TaskError> {
+        if self.rest.is_none() { self.hold.result(self.hold.first + index as u64) } else { self.find(index) }
+    }
+
+    /// The same in pieces.
+    #[cold]
+    fn find(&self, index: usize) -> Result<u32, TaskError> {
+        let mut left = index as u64;
+        for hold in self.holds() {
+            if left < u64::from(hold.count) {
+                return hold.result(hold.first + left);
+            }
+            left -= u64::from(hold.count);
+        }
+        Err(TaskError::Late)
+    }
+
+    /// Copies the results of the first tasks, as many as there is room for, in order; and says how they ended. 0 stands
+    /// for a task that did not end well. This is the fast way to look at many.
+    pub fn read(&self, results: &mut [u32]) -> Ends {
+        let mut ends = Ends::default();
+        let left = read(&self.hold, results, &mut ends);
+        if let Some(rest) = &self.rest {
+            rest.holds.iter().fold(left, |left, hold| read(hold, left, &mut ends));
+        }
+        ends
+    }
+
+    /// All results, in order.
+    #[inline]
+    pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
+        (0..self.len()).map(|index| self.at(index))
+    }
+
+    /// Where it lies. Pieces all lie near.
+    pub fn placement(&self) -> Placement {
+        self.hold.placement()
+    }
+
+    /// Asks that those that have not ended be not run.
+    pub fn cancel(&mut self) {
+        for hold in self.holds() {
+            let ring = &hold.stripe().ring;
+            (hold.first..hold.end()).filter(|at| ring.ended(*at).is_none()).for_each(|at| ring.cancel(at));
+        }
+    }
+
+    fn ends(&self) -> Ends {
+        let (mut ends, mut block) = (Ends::default(), [0; BLOCK]);
+        for hold in self.holds() {
+            let mut left = hold.count as usize;
+            while left > 0 {
+                let at = hold.end() - left as u64;
+                left -= lap(hold, at, &mut block[..left.min(BLOCK)], &mut ends);
+            }
+        }
+        ends
+    }
+}
+
+/// Copies the results of a piece, as many as there is room for; the room that is left.
+#[inline]
+fn read<'r>(hold: &Hold, results: &'r mut [u32], ends: &mut Ends) -> &'r mut [u32] {
+    let count = results.len().min(hold.count as usize);
+    let (mut left, more) = results.split_at_mut(count);
+    let mut at = hold.first;
+    while !left.is_empty() {
+        let count = lap(hold, at, left, ends);
+        (at, left) = (at + count as u64, &mut left[count..]);
+    }
+    more
+}
+
+/// The results from a position on, as many as there is room for in this lap; how many these are.
+#[inline]
+fn lap(hold: &Hold, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
+    let (count, well) = hold.stripe().ring.results(at, results);
+    if well {
+        ends.done += count as u32;
+    } else {
+        let each = results[..count].iter_mut().zip(at..);
+        each.for_each(|(to, at)| *to = ends.count(hold.result(at)));
+    }
+    count
+}
+
+impl Future for Span {
+    type Output = Ends;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ends> {
+        let span = &mut *self;
+        ready!(span.hold.poll_with(cx));
+        if let Some(rest) = &mut span.rest {
+            // One after the other: all of them have to end.
+            for hold in &mut rest.holds {
+                ready!(hold.poll_with(cx));
+            }
+            span.poll_pieces();
+        }
+        Poll::Ready(span.ends())
+    }
+}
