@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton_ir::module::Module;
+use pelton_ir::arena::{Func, Handle};
+use pelton_ir::module::Site;
 use pelton_ir::types::Scope;
 use pelton_ir::valid::Valid;
 
@@ -27,6 +28,8 @@ pub struct Faults {
     pub launch: Option<u32>,
     /// A launch is found lost after so long.
     pub lost_after: Option<Duration>,
+    /// A launch is found to have trapped in its first instruction after so long.
+    pub trap_after: Option<Duration>,
 }
 
 /// Groups that progress together.
@@ -91,18 +94,19 @@ impl Device for Null {
         kernel: Option<&str>,
         _lanes: u32,
     ) -> Result<Arc<dyn Kernel>, DeviceError> {
-        crate::launch::kernel(module, kernel)?;
+        let func = crate::launch::kernel(module, kernel)?;
         if due(&self.loads, self.faults.load) {
             return Err(DeviceError::Codegen("told to fail".into()));
         }
-        let module: Module = (**module).clone();
-        Ok(Arc::new(Loaded { module, faults: self.faults, launches: self.launches.clone() }))
+        let (module, launches) = (module.clone(), self.launches.clone());
+        Ok(Arc::new(Loaded { module, func, faults: self.faults, launches }))
     }
 }
 
 #[derive(Debug)]
 struct Loaded {
-    module: Module,
+    module: Valid,
+    func: Func,
     faults: Faults,
     launches: Arc<AtomicU32>,
 }
@@ -117,15 +121,20 @@ impl Kernel for Loaded {
         if due(&self.launches, self.faults.launch) {
             return Err(DeviceError::Lost("told to be".into()));
         }
-        let lost = self.faults.lost_after.map(|after| Instant::now() + after);
-        Ok(Box::new(Idle { lost, stopped: Mutex::new(false) }))
+        let until = |after: Option<Duration>| after.map(|after| Instant::now() + after);
+        let (lost, trap) = (until(self.faults.lost_after), until(self.faults.trap_after));
+        let (module, func) = (self.module.clone(), self.func);
+        Ok(Box::new(Idle { module, func, lost, trap, stopped: Mutex::new(false) }))
     }
 }
 
 /// A launch that does nothing until it is stopped.
 #[derive(Debug)]
 struct Idle {
+    module: Valid,
+    func: Func,
     lost: Option<Instant>,
+    trap: Option<Instant>,
     stopped: Mutex<bool>,
 }
 
@@ -143,6 +152,10 @@ impl Run for Idle {
         loop {
             if self.lost.is_some_and(|lost| lost <= Instant::now()) {
                 return Err(DeviceError::Lost("told to be".into()));
+            }
+            if self.trap.is_some_and(|trap| trap <= Instant::now()) {
+                let site = Site { func: self.func, inst: Handle::new(0) };
+                return Err(DeviceError::fault(&self.module, (7, site), None));
             }
             if *self.stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
                 return Ok(Some(Ended { outcome: Outcome::Stopped, fault: None }));

@@ -78,7 +78,7 @@ fn module() -> Valid {
 
 #[test]
 fn the_null_device_fails_when_told_to() {
-    let device = Null::new(Faults { alloc: Some(1), load: Some(1), launch: Some(1), lost_after: None });
+    let device = Null::new(Faults { alloc: Some(1), load: Some(1), launch: Some(1), ..Faults::default() });
     let memory = device.alloc(Kind::Device, Width::W32, 1).unwrap();
     assert_eq!(device.alloc(Kind::Device, Width::W32, 1).unwrap_err().retry(), Retry::Later);
     let kernel = device.load(&module(), None, 1).unwrap();

@@ -1,5 +1,8 @@
 //! What can go wrong between a `Spec` and a result.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use pelton_device::{DeviceError, Outcome};
 
 use crate::kernel::{Refused, Tenant, TenantId};
@@ -47,14 +50,74 @@ pub enum Error {
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },
     /// The session has ended.
-    #[error("the session has ended")]
-    Ended,
+    #[error("the session has ended: {0}")]
+    Ended(SessionEnd),
     /// A pass over a batch was cut short.
     #[error("the pass was cut short: {0}")]
     Cut(Outcome),
     /// A thread could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+/// How a session ended, with all that is known of it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionEnd {
+    /// It was stopped, or dropped.
+    #[error("it was stopped")]
+    Stopped,
+    /// Nobody renewed the lease of its kernel for so long. The session does so by itself while its process runs.
+    #[error("the host did not renew the lease of its kernel for {0:?}")]
+    Lease(Duration),
+    /// The device did not go on: its kernel trapped, or the device failed.
+    #[error("{0}")]
+    Device(#[source] Arc<DeviceError>),
+    /// Its kernel returned without being asked to.
+    #[error("its kernel returned without being asked to")]
+    Returned,
+}
+
+impl SessionEnd {
+    /// The same in short.
+    pub fn reason(&self) -> EndReason {
+        EndReason::Lost(match self {
+            SessionEnd::Stopped => return EndReason::Stopped,
+            SessionEnd::Lease(_) => LossReason::Lease,
+            SessionEnd::Device(error) if matches!(**error, DeviceError::Fault { .. }) => LossReason::Trap,
+            SessionEnd::Device(_) => LossReason::Device,
+            SessionEnd::Returned => LossReason::Returned,
+        })
+    }
+}
+
+/// Why a session takes no more tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum EndReason {
+    /// It was stopped, or dropped.
+    #[error("it was stopped")]
+    Stopped,
+    /// It ended by itself.
+    #[error("{0}")]
+    Lost(LossReason),
+}
+
+/// Why a session ended by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Nobody renewed the lease of its kernel.
+    #[error("the lease of its kernel ran out")]
+    Lease,
+    /// Its kernel trapped.
+    #[error("its kernel trapped")]
+    Trap,
+    /// The device failed.
+    #[error("the device failed")]
+    Device,
+    /// Its kernel returned without being asked to, or left words that are not of the protocol.
+    #[error("its kernel did what it was not asked to")]
+    Returned,
 }
 
 /// Why a task was not taken. Nothing of it is visible to the kernel.
@@ -91,9 +154,9 @@ pub enum SubmitError {
         "a fence over {count} tasks, of which only the last {within} are in one stripe: submit them at once"
     )]
     Fence { count: u32, within: u64 },
-    /// The session has ended.
-    #[error("the session has ended")]
-    Ended,
+    /// The session has ended. [`Producer::end_reason`](crate::Producer::end_reason) has the details.
+    #[error("the session has ended: {0}")]
+    Ended(EndReason),
 }
 
 /// Why a task has no result.
@@ -113,9 +176,9 @@ pub enum TaskError {
     /// The pass over its batch left it as it was: its tenant is disabled or has no credit, or the pass ended before.
     #[error("it was left as it was: its tenant is disabled or has no credit, or the pass ended before it")]
     Left,
-    /// The device was lost before it ended.
-    #[error("the device was lost")]
-    Lost,
+    /// The session was lost before it ended. [`Session::end_reason`](crate::Session::end_reason) has the details.
+    #[error("the session was lost: {0}")]
+    Lost(LossReason),
     /// It has not ended yet; it may be waited for again.
     #[error("it has not ended yet")]
     Late,

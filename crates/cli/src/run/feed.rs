@@ -64,7 +64,7 @@ impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
                         self.flights.wait();
                     }
                 }
-                Err(SubmitError::Ended) => return Err(Halt::Lost),
+                Err(SubmitError::Ended(_)) => return Err(Halt::Lost),
                 Err(error) => return Err(error.into()),
             }
         }

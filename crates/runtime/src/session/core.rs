@@ -1,32 +1,31 @@
 //! What a session's handles share: the rings, the run, and how it stands.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
 use pelton_device::event::Event;
-use pelton_device::{Memory, Run, View32, View64};
+use pelton_device::{Ended, Memory, Outcome, Run, View32, View64};
 
 use super::rights::Changes;
-use crate::error::TaskError;
+use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
 use crate::kernel::{Layout, Spec, Telemetry};
 use crate::protocol::record::End;
 use crate::protocol::{Record, Status, control};
 use crate::ring::{Home, Ring};
 use crate::telemetry::{Latency, Printer};
 
-/// How a session stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(crate) enum State {
-    /// The kernel runs.
-    Running = 0,
-    /// It was stopped.
-    Stopped = 1,
-    /// It ended by itself.
-    Lost = 2,
-}
+/// How a session stands, as the word that says so: it runs.
+const RUNNING: u32 = 0;
+/// How sessions end, by their word less one.
+const ENDS: [EndReason; 5] = [
+    EndReason::Stopped,
+    EndReason::Lost(LossReason::Lease),
+    EndReason::Lost(LossReason::Trap),
+    EndReason::Lost(LossReason::Device),
+    EndReason::Lost(LossReason::Returned),
+];
 
 /// Futures that wait for spans of a stripe, by first slot.
 #[derive(Debug)]
@@ -90,7 +89,10 @@ pub(crate) struct Core {
     pub host: View32,
     pub run: Box<dyn Run>,
     pub changes: Mutex<Changes>,
+    /// Whether it runs, and in short why not; set once.
     state: AtomicU32,
+    /// How it ended; set just before.
+    ending: OnceLock<SessionEnd>,
     /// Producers that nobody uses.
     pub idle: Mutex<Vec<u32>>,
     /// Where the reaper parks.
@@ -123,7 +125,8 @@ impl Core {
             memories,
             host,
             run,
-            state: AtomicU32::new(State::Running as u32),
+            state: AtomicU32::new(RUNNING),
+            ending: OnceLock::new(),
             event: Event::default(),
             waiting: AtomicUsize::new(0),
             closing: AtomicU32::new(0),
@@ -132,30 +135,69 @@ impl Core {
         }
     }
 
-    /// How it stands.
+    /// Whether the kernel runs, as far as anybody has noticed.
     #[inline]
-    pub fn state(&self) -> State {
+    pub fn running(&self) -> bool {
         // Pairs with the release in `end`: records that were posted before the end are seen.
-        match self.state.load(Ordering::Acquire) {
-            0 => State::Running,
-            1 => State::Stopped,
-            _ => State::Lost,
-        }
+        self.state.load(Ordering::Acquire) == RUNNING
+    }
+
+    /// Why it does not run any more, if somebody has noticed.
+    pub fn end_reason(&self) -> Option<EndReason> {
+        // Pairs with the release in `end`, as above.
+        let state = self.state.load(Ordering::Acquire);
+        ENDS.get((state as usize).checked_sub(1)?).copied()
+    }
+
+    /// What a producer says that has found it ended.
+    #[cold]
+    pub fn ended_submit(&self) -> SubmitError {
+        SubmitError::Ended(self.end_reason().unwrap_or(EndReason::Stopped))
+    }
+
+    /// What a session says that has found it ended.
+    #[cold]
+    pub fn ended_error(&self) -> Error {
+        Error::Ended(self.ending.get().cloned().unwrap_or(SessionEnd::Stopped))
+    }
+
+    /// How it ended, if it has.
+    pub fn ending(&self) -> Option<SessionEnd> {
+        self.watch();
+        self.ending.get().cloned()
     }
 
     /// Says how it ended. The first to say so is right.
-    pub fn end(&self, state: State) {
-        let _ = self.state.compare_exchange(0, state as u32, Ordering::Release, Ordering::Relaxed);
+    pub fn end(&self, end: SessionEnd) {
+        let reason = end.reason();
+        if self.ending.set(end).is_ok() {
+            let at = ENDS.iter().position(|known| *known == reason).unwrap_or(0);
+            self.state.store(at as u32 + 1, Ordering::Release);
+        }
     }
 
     /// Looks whether the kernel has ended by itself.
     pub fn watch(&self) {
-        if self.state() == State::Running
-            && self.host[control::SHUTDOWN as usize].load(Ordering::Relaxed) == 0
-            && !matches!(self.run.wait(Some(std::time::Duration::ZERO)), Ok(None))
-        {
-            self.end(State::Lost);
+        if self.running() && !self.asked() {
+            self.look();
         }
+    }
+
+    /// Whether the kernel was asked to end.
+    fn asked(&self) -> bool {
+        self.host[control::SHUTDOWN as usize].load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes how the kernel has ended, if it has.
+    pub fn look(&self) {
+        self.end(match self.run.wait(Some(Duration::ZERO)) {
+            Ok(None) => return,
+            Ok(Some(Ended { outcome: Outcome::Lease, .. })) => SessionEnd::Lease(self.spec.lease),
+            // It may have been asked since somebody began to look.
+            Ok(Some(_)) if self.asked() => SessionEnd::Stopped,
+            Ok(Some(_)) => SessionEnd::Returned,
+            Err(error) => SessionEnd::Device(Arc::new(error)),
+        });
     }
 
     /// The stripes of a ring.
@@ -175,11 +217,12 @@ impl Core {
     /// How a task ended that has no record.
     #[cold]
     fn missing(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
-        match self.state() {
-            State::Running => None,
-            // The record may have come between the two looks.
-            state => Some(stripe.ring.ended(position).map_or(Err(gone(state)), outcome)),
-        }
+        let why = match self.end_reason()? {
+            EndReason::Stopped => TaskError::Stopped,
+            EndReason::Lost(reason) => TaskError::Lost(reason),
+        };
+        // The record may have come between the two looks.
+        Some(stripe.ring.ended(position).map_or(Err(why), outcome))
     }
 
     /// Nanoseconds since the session began, never 0.
@@ -196,11 +239,6 @@ impl Core {
             Telemetry::Sampled => first >> 10 != end >> 10 || first & 1023 == 0,
         }
     }
-}
-
-/// Why a task that has no record never will.
-fn gone(state: State) -> TaskError {
-    if state == State::Lost { TaskError::Lost } else { TaskError::Stopped }
 }
 
 /// What a record says.
@@ -221,6 +259,6 @@ fn failure(record: Record) -> Result<u32, TaskError> {
         Ok(End::Fault(fault)) => Err(TaskError::Fault(fault)),
         Ok(End::Cancelled) => Err(TaskError::Cancelled),
         // No kernel of ours posts anything else.
-        Err(_) => Err(TaskError::Lost),
+        Err(_) => Err(TaskError::Lost(LossReason::Returned)),
     }
 }

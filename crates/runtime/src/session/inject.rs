@@ -1,5 +1,9 @@
-//! Lines with a wrong bit, as a torn or stale write would leave them: for tests of what a kernel makes of them.
+//! What goes wrong between host and kernel, for tests of what the other side makes of it: lines with a wrong bit, as a torn or stale
+//! write would leave them, and a host that does not say that it lives.
 
+use std::sync::atomic::Ordering;
+
+use super::Session;
 use super::core::Stripe;
 use super::producer::Producer;
 use super::ticket::Ticket;
@@ -17,6 +21,14 @@ impl Producer {
             to.lines.flush();
             to.lines.put(to.slot(position), &line);
         })
+    }
+}
+
+impl Session {
+    /// Ends the thread that renews the lease of the kernel, as if the host were stopped in a debugger.
+    pub fn silence(&self) {
+        self.core.closing.store(1, Ordering::Release);
+        self.core.event.wake();
     }
 }
 

@@ -23,15 +23,14 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pelton_device::{Device, Ended};
+use pelton_device::Device;
 
-use self::core::State;
 pub(crate) use self::core::{Core, Memories, Stripe, outcome};
 pub(crate) use self::launch::{bind, fill, memories};
 pub(crate) use self::producer::submittable;
 pub(crate) use self::rights::quota_word;
 use crate::deadline::{Deadline, Pause};
-use crate::error::Error;
+use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
 use crate::kernel::{Spec, TenantId};
 use crate::protocol::control;
@@ -145,8 +144,8 @@ impl Session {
 
     /// A producer of a tenant that nobody uses. It goes back when it is dropped.
     pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
-        if self.core.state() != State::Running {
-            return Err(Error::Ended);
+        if !self.core.running() {
+            return Err(self.core.ended_error());
         }
         let of = |index: &u32| self.core.layout.rings[*index as usize].tenant == tenant;
         let count = (0..self.core.layout.producers).filter(of).count() as u32;
@@ -175,8 +174,8 @@ impl Session {
             if left == 0 {
                 return Ok(());
             }
-            if self.core.state() != State::Running {
-                return Err(Error::Ended);
+            if !self.core.running() {
+                return Err(self.core.ended_error());
             }
             if pause.slow() {
                 self.core.watch();
@@ -188,8 +187,13 @@ impl Session {
         }
     }
 
+    /// How it ended, if it has: stopped, or lost and why. A session that was lost stays what it was, and a new one can be launched.
+    pub fn end_reason(&self) -> Option<SessionEnd> {
+        self.core.ending()
+    }
+
     /// Stops the kernel: it takes nothing new, finishes what it has taken, and ends. After a grace the device's own stop is
-    /// used. Says what was left.
+    /// used. Says what was left. If the session was lost before, the error says why.
     pub fn stop(mut self) -> Result<Stopped, Error> {
         self.close()
     }
@@ -206,7 +210,9 @@ impl Session {
             }
             ended => (ended, false),
         };
-        core.end(if ended.is_ok() { State::Stopped } else { State::Lost });
+        core.look();
+        // It has ended, so this was said already.
+        core.end(SessionEnd::Stopped);
         core.closing.store(1, Ordering::Release);
         core.event.wake();
         if let Some(reaper) = self.reaper.take() {
@@ -219,7 +225,11 @@ impl Session {
         };
         let rings = 0..core.layout.rings.len() as u32;
         let left = rings.map(|ring| core.stripes(ring).map(left).sum()).collect();
-        ended.map(|_: Option<Ended>| Stopped { left, forced }).map_err(Error::from)
+        ended?;
+        match core.end_reason() {
+            Some(EndReason::Lost(_)) => Err(core.ended_error()),
+            _ => Ok(Stopped { left, forced }),
+        }
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::{Placement, View64};
 
-use super::core::{Core, State, Stripe};
+use super::core::{Core, Stripe};
 use super::span::Span;
 use super::ticket::{Held, Hold, Ticket};
 use crate::deadline::{Deadline, Pause};
-use crate::error::SubmitError;
+use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{LATER, TenantId};
 use crate::protocol::{Opcode, Priority};
 use crate::ring::{Home, Ring, Stage};
@@ -165,6 +165,11 @@ impl Producer {
     /// Whom it feeds the session for.
     pub fn tenant(&self) -> TenantId {
         self.tenant
+    }
+
+    /// How its session ended, if it has: stopped, or lost and why.
+    pub fn end_reason(&self) -> Option<SessionEnd> {
+        self.core.ending()
     }
 
     /// Whether a task could be submitted if there were room for it. What a fence reaches is seen only then.
@@ -346,8 +351,8 @@ impl Producer {
         let mut deadline = None;
         let mut pause = Pause::default();
         loop {
-            if self.core.state() != State::Running {
-                return Err(SubmitError::Ended);
+            if !self.core.running() {
+                return Err(self.core.ended_submit());
             }
             let (stripe, room) = self.place(level, wanted, fenced);
             if room >= wanted {

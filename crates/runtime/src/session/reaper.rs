@@ -6,7 +6,7 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use super::core::{Core, State, Stripe};
+use super::core::{Core, Stripe};
 use crate::deadline::Pause;
 use crate::protocol::control;
 
@@ -58,7 +58,7 @@ fn sweep(core: &Core) -> bool {
 fn look(core: &Core, stripe: &Stripe) -> bool {
     let waiters = stripe.waiters();
     let (from, to) = (stripe.free.load(Ordering::Relaxed), stripe.tail.load(Ordering::Acquire));
-    let over = core.state() != State::Running;
+    let over = !core.running();
     let mut woken = false;
     for position in from..to {
         let place = stripe.place(position);

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use super::Session;
-use super::core::{Core, State};
+use super::core::Core;
 use crate::deadline::Pause;
 use crate::error::Error;
 use crate::kernel::{Tenant, TenantId};
@@ -75,8 +75,8 @@ impl Core {
         let mut pause = Pause::default();
         // Pairs with the kernel's release: tasks that are submitted from here on meet the change.
         while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
-            if self.state() != State::Running {
-                return Err(Error::Ended);
+            if !self.running() {
+                return Err(self.ended_error());
             }
             if pause.slow() {
                 self.watch();

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use pelton_device::Placement;
 
-use super::core::{Core, State, Stripe};
+use super::core::{Core, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
 
@@ -80,7 +80,7 @@ impl Hold {
                 self.seen = ring.frontier(self.seen, end);
             }
             if self.seen < end {
-                if self.core.state() == State::Running {
+                if self.core.running() {
                     self.flags |= EARLY;
                     return false;
                 }
@@ -166,7 +166,7 @@ impl Drop for Hold {
         if self.count == 0 {
             return;
         }
-        let seen = self.seen == self.end() && self.core.state() == State::Running;
+        let seen = self.seen == self.end() && self.core.running();
         self.stripe().ring.give_up(self.first, self.count, seen);
     }
 }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::{DeviceError, Placement, open};
 use pelton::{
-    Deadline, Error, Geometry, Opcode, Producer, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket,
+    Deadline, EndReason, Error, Geometry, LossReason, Opcode, Producer, Session, Spec, SubmitError, Task,
+    TaskError, Tenant, Ticket,
 };
 
 /// Set in a child: what it is to do.
@@ -25,6 +26,9 @@ const NEAR: &str = "lose near rings";
 const WORK: &str = "work";
 /// A child that takes so long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How tasks end that the GPU has not finished.
+const LOST: TaskError = TaskError::Lost(LossReason::Device);
 
 /// Adds to a word.
 const ADD: u32 = 8;
@@ -150,8 +154,8 @@ fn lose(placement: Placement) {
 
     trap.launch();
 
-    assert_eq!(running.wait(soon()), Err(TaskError::Lost));
-    assert_eq!(seen.recv_timeout(PATIENCE), Ok(Err(TaskError::Lost)), "a thread waits for what is lost");
+    assert_eq!(running.wait(soon()), Err(LOST));
+    assert_eq!(seen.recv_timeout(PATIENCE), Ok(Err(LOST)), "a thread waits for what is lost");
     thread.join().expect("it ends").expect("it was heard");
     let end = loop {
         if let Poll::Ready(end) = future.as_mut().poll(&mut context) {
@@ -160,14 +164,14 @@ fn lose(placement: Placement) {
         assert!(start.elapsed() < PATIENCE, "a future waits for what is lost");
         park_timeout(PATIENCE);
     };
-    assert_eq!(end, Err(TaskError::Lost));
+    assert_eq!(end, Err(LOST));
     for ticket in &mut waiting {
-        assert_eq!(ticket.wait(soon()), Err(TaskError::Lost));
+        assert_eq!(ticket.wait(soon()), Err(LOST));
     }
     assert_eq!(done.poll(), Some(Ok(0)), "what has ended keeps its result");
-    assert_eq!(producer.submit(add()).err(), Some(SubmitError::Ended));
-    assert!(matches!(session.producer(0), Err(Error::Ended)));
-    assert!(matches!(session.quiesce(soon()), Err(Error::Ended)));
+    assert_eq!(producer.submit(add()).err(), Some(SubmitError::Ended(EndReason::Lost(LossReason::Device))));
+    assert!(matches!(session.producer(0), Err(Error::Ended(_))));
+    assert!(matches!(session.quiesce(soon()), Err(Error::Ended(_))));
     // What lies on the GPU is gone, and says so.
     assert!(session.view::<u32>(0, "data").and_then(|view| view.all()).is_err());
     assert!(matches!(session.stop(), Err(Error::Device(DeviceError::Lost(_)))));

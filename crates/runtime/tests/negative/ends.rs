@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pelton::device::DeviceError;
 use pelton::device::null::{Faults, Null};
 use pelton::kernel::Draft;
-use pelton::{Aim, Error, Patience, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket};
+use pelton::{
+    Aim, EndReason, Error, LossReason, Patience, Session, SessionEnd, Spec, SubmitError, Task, TaskError,
+    Tenant, Ticket,
+};
 
 use crate::common::*;
 
@@ -17,6 +21,7 @@ pub const TESTS: &[Test] = named![
     producers_are_given_back_and_taken_again,
     two_sessions_share_a_device,
     a_trap_loses_the_session_and_every_ticket_ends,
+    a_lease_that_runs_out_says_so,
 ];
 
 /// Says how many came before it, after a while.
@@ -74,7 +79,7 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
         // What was taken was finished, and what is left never ran: no place is missing.
         places.sort();
         assert_eq!(places, (0..places.len() as u32).collect::<Vec<_>>(), "{shape}");
-        assert!(matches!(producers[0].submit(add(1, 0)), Err(SubmitError::Ended)), "{shape}");
+        assert!(matches!(producers[0].submit(add(1, 0)), Err(SubmitError::Ended(_))), "{shape}");
     }
 }
 
@@ -139,9 +144,11 @@ fn producers_outlive_their_session(on: &On) {
         until("the ring is full", || Ok(session.snapshot()?.occupancy.published == room));
         assert_eq!(session.stop().unwrap().total(), room, "{shape}");
         let (mut tickets, error, mut producer) = feeder.join().unwrap();
-        assert_eq!((tickets.len() as u64, error), (room, SubmitError::Ended), "{shape}");
+        let stopped = SubmitError::Ended(EndReason::Stopped);
+        assert_eq!((tickets.len() as u64, error), (room, stopped), "{shape}");
         assert!(tickets.iter_mut().all(|ticket| ticket.poll() == Some(Err(TaskError::Stopped))), "{shape}");
-        assert_eq!(producer.submit_all([add(1, 0)]).err(), Some(SubmitError::Ended), "{shape}");
+        assert_eq!(producer.submit_all([add(1, 0)]).err(), Some(stopped), "{shape}");
+        assert!(matches!(producer.end_reason(), Some(SessionEnd::Stopped)), "{shape}");
     }
 }
 
@@ -197,12 +204,75 @@ fn a_trap_loses_the_session_and_every_ticket_ends(on: &On) {
         assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
         let mut waits = idle.submit(add(1, 0)).unwrap();
         let mut trap = producer.submit(Task::new(op(TRAP))).unwrap();
-        assert_eq!(trap.wait(soon()), Err(TaskError::Lost), "{shape}");
-        assert_eq!(waits.wait(soon()), Err(TaskError::Lost), "{shape}");
-        assert_eq!(idle.submit(add(1, 0)).err(), Some(SubmitError::Ended), "{shape}");
-        assert!(matches!(session.producer(0), Err(Error::Ended)), "{shape}");
-        assert!(matches!(session.quiesce(soon()), Err(Error::Ended)), "{shape}");
+        let reason = LossReason::Trap;
+        assert_eq!(trap.wait(soon()), Err(TaskError::Lost(reason)), "{shape}");
+        assert_eq!(waits.wait(soon()), Err(TaskError::Lost(reason)), "{shape}");
+        let ended = SubmitError::Ended(EndReason::Lost(reason));
+        assert_eq!(idle.submit(add(1, 0)).err(), Some(ended), "{shape}");
+        assert!(matches!(session.producer(0), Err(Error::Ended(_))), "{shape}");
+        assert!(matches!(session.quiesce(soon()), Err(Error::Ended(_))), "{shape}");
         assert!(matches!(session.stop(), Err(Error::Device(_))), "{shape}");
+    }
+}
+
+/// Catches a lease that runs out and leaves tickets waiting, or an end that does not say that it was the lease.
+fn a_lease_that_runs_out_says_so(on: &On) {
+    for shape in shapes(on, &[near(1), far(8)]) {
+        let lease = Duration::from_millis(200);
+        let spec = spec(shape).tenant(Tenant::new(1).mask(0)).lease(lease);
+        let session = launch(on, &spec);
+        let (mut producer, mut idle) = (session.producer(0).unwrap(), session.producer(1).unwrap());
+        assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
+        assert!(session.end_reason().is_none() && producer.end_reason().is_none(), "{shape}");
+        let mut waits = idle.submit(add(1, 0)).unwrap();
+        session.silence();
+        assert_eq!(waits.wait(soon()), Err(TaskError::Lost(LossReason::Lease)), "{shape}");
+        let ended = SubmitError::Ended(EndReason::Lost(LossReason::Lease));
+        assert_eq!(producer.submit(add(1, 0)).err(), Some(ended), "{shape}");
+        assert_eq!(ended.to_string(), "the session has ended: the lease of its kernel ran out", "{shape}");
+        let says = |error: Error| {
+            let text = "the session has ended: the host did not renew the lease of its kernel for 200ms";
+            assert_eq!(error.to_string(), text, "{shape}");
+        };
+        says(session.producer(0).unwrap_err());
+        says(session.quiesce(soon()).unwrap_err());
+        assert!(matches!(session.end_reason(), Some(SessionEnd::Lease(found)) if found == lease), "{shape}");
+        says(session.stop().unwrap_err());
+        // A producer outlives its session, and still knows.
+        assert!(matches!(producer.end_reason(), Some(SessionEnd::Lease(found)) if found == lease), "{shape}");
+    }
+}
+
+/// Catches an end whose cause nobody hears of.
+pub fn a_lost_session_says_why() {
+    let soon_lost = Some(Duration::from_millis(20));
+    let trap = Faults { trap_after: soon_lost, ..Faults::default() };
+    let lost = Faults { lost_after: soon_lost, ..Faults::default() };
+    for (faults, reason, text) in [
+        (trap, LossReason::Trap, "the session has ended: trap 7 in "),
+        (lost, LossReason::Device, "the session has ended: the device is lost: told to be"),
+    ] {
+        let device: On = Arc::new(Null::new(faults));
+        let session = Session::launch(&device, &Spec::default()).unwrap();
+        let mut producer = session.producer(0).unwrap();
+        let mut ticket = producer.submit(Task::new(pelton::Opcode::NOP)).unwrap();
+        assert_eq!(ticket.wait(soon()), Err(TaskError::Lost(reason)));
+        let error = session.producer(0).unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
+        let end = producer.end_reason().unwrap();
+        assert_eq!(end.reason(), EndReason::Lost(reason));
+        // The place of a trap is that of the instruction.
+        match end {
+            SessionEnd::Device(error) => match &*error {
+                DeviceError::Fault { code, instruction, .. } => {
+                    assert_eq!(*code, 7);
+                    assert!(!instruction.is_empty() && error.to_string().contains(&**instruction), "{error}");
+                }
+                error => assert!(matches!(error, DeviceError::Lost(_)), "{error}"),
+            },
+            end => panic!("{end}"),
+        }
+        assert!(matches!(session.stop(), Err(Error::Device(_))));
     }
 }
 
@@ -213,8 +283,9 @@ pub fn lost_by_its_device() {
     let session = Session::launch(&device, &Spec::default()).unwrap();
     let mut producer = session.producer(0).unwrap();
     let mut ticket = producer.submit(Task::new(pelton::Opcode::NOP)).unwrap();
-    assert_eq!(ticket.wait(soon()), Err(TaskError::Lost));
-    assert!(matches!(producer.submit(Task::new(pelton::Opcode::NOP)), Err(SubmitError::Ended)));
+    assert_eq!(ticket.wait(soon()), Err(TaskError::Lost(LossReason::Device)));
+    let ended = SubmitError::Ended(EndReason::Lost(LossReason::Device));
+    assert_eq!(producer.submit(Task::new(pelton::Opcode::NOP)).err(), Some(ended));
     assert!(session.stop().is_err());
     for faults in [
         Faults { alloc: Some(0), ..Faults::default() },

@@ -51,5 +51,6 @@ fn main() -> ExitCode {
         .collect();
     all.push(common::documented(known));
     all.push(common::alone("ends::lost_by_its_device", ends::lost_by_its_device));
+    all.push(common::alone("ends::a_lost_session_says_why", ends::a_lost_session_says_why));
     run(&Arguments::from_args(), all).exit_code()
 }
