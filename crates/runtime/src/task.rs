@@ -33,10 +33,76 @@ impl Task {
         self
     }
 
+    /// Sets the first arguments from a slice, whose length need not be known beforehand. More than twelve are an error.
+    ///
+    /// ```
+    /// # use pelton::{Opcode, Task};
+    /// let words = vec![64, 5];
+    /// let task = Task::new(Opcode::NOP).args_from(&words)?;
+    /// assert_eq!(task.args[..3], [64, 5, 0]);
+    /// assert!(Task::new(Opcode::NOP).args_from(&[0; 13]).is_err());
+    /// # Ok::<(), pelton::protocol::Malformed>(())
+    /// ```
+    pub fn args_from(mut self, args: &[u32]) -> Result<Self, Malformed> {
+        let found = args.len();
+        let too_long = Malformed::Long { what: "task", found, most: slot::ARGS };
+        self.args.get_mut(..found).ok_or(too_long)?.copy_from_slice(args);
+        Ok(self)
+    }
+
+    /// Sets the argument at a place to a value of any [`Argument`] type. A `u64` takes two places, its low half first; the
+    /// others take one. A value that does not fit in twelve places is an error.
+    ///
+    /// ```
+    /// # use pelton::{Opcode, Task};
+    /// let task = Task::new(Opcode::NOP).arg(0, 1.5f32)?.arg(1, 7u64 << 32 | 9)?.arg(3, -1i32)?;
+    /// assert_eq!(task.args[..4], [1.5f32.to_bits(), 9, 7, u32::MAX]);
+    /// assert!(Task::new(Opcode::NOP).arg(11, 0u64).is_err());
+    /// # Ok::<(), pelton::protocol::Malformed>(())
+    /// ```
+    pub fn arg(mut self, at: usize, value: impl Argument) -> Result<Self, Malformed> {
+        let (words, count) = value.words();
+        let found = at.saturating_add(count);
+        let too_long = Malformed::Long { what: "task", found, most: slot::ARGS };
+        self.args.get_mut(at..found).ok_or(too_long)?.copy_from_slice(&words[..count]);
+        Ok(self)
+    }
+
     /// Sets how urgent it is.
     pub const fn priority(self, priority: Priority) -> Self {
         Task { priority, ..self }
     }
+}
+
+mod sealed {
+    /// How a value is words: the words, and how many of them count.
+    pub trait Words {
+        /// They.
+        fn words(self) -> ([u32; 2], usize);
+    }
+}
+
+/// The types of a task's arguments: `u32`, `i32`, `f32`, `u64`.
+pub trait Argument: sealed::Words {}
+
+macro_rules! arguments {
+    ($($t:ty: |$x:ident| $words:expr;)*) => {$(
+        impl sealed::Words for $t {
+            #[inline]
+            fn words(self) -> ([u32; 2], usize) {
+                let $x = self;
+                $words
+            }
+        }
+        impl Argument for $t {}
+    )*};
+}
+
+arguments! {
+    u32: |x| ([x, 0], 1);
+    i32: |x| ([x as u32, 0], 1);
+    f32: |x| ([x.to_bits(), 0], 1);
+    u64: |x| ([x as u32, (x >> 32) as u32], 2);
 }
 
 /// Several small tasks in one.
