@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use pelton_device::Memory;
+use pelton_device::{DeviceError, Memory};
 use pelton_ir::types::{Num, Type};
 
 use crate::error::Error;
@@ -21,10 +21,16 @@ pub trait Element: Num + Copy {
     fn bits(self) -> u64;
     /// From the bits of a word.
     fn of(bits: u64) -> Self;
+    /// Copies values into memory that holds them, from a word on.
+    #[doc(hidden)]
+    fn upload(memory: &Memory, at: usize, values: &[Self]) -> Result<(), DeviceError>;
+    /// Copies values out of memory that holds them, from a word on.
+    #[doc(hidden)]
+    fn download(memory: &Memory, at: usize, values: &mut [Self]) -> Result<(), DeviceError>;
 }
 
 macro_rules! elements {
-    ($($t:ty: |$x:ident| $bits:expr, |$b:ident| $of:expr;)*) => {$(
+    ($($t:ty as $word:ty: |$x:ident| $bits:expr, |$b:ident| $of:expr;)*) => {$(
         impl Element for $t {
             fn bits(self) -> u64 {
                 let $x = self;
@@ -33,15 +39,27 @@ macro_rules! elements {
             fn of($b: u64) -> Self {
                 $of
             }
+            fn upload(memory: &Memory, at: usize, values: &[Self]) -> Result<(), DeviceError> {
+                // SAFETY: the type has the size and the alignment of its word, and its bits are a value of either.
+                let words = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<$word>(), values.len()) };
+                memory.upload(at, words)
+            }
+            fn download(memory: &Memory, at: usize, values: &mut [Self]) -> Result<(), DeviceError> {
+                let (start, len) = (values.as_mut_ptr().cast::<$word>(), values.len());
+                // SAFETY: as above; and `values` is not used while the words are.
+                let words = unsafe { std::slice::from_raw_parts_mut(start, len) };
+                memory.download(at, words)
+            }
         }
+        const _: () = assert!(size_of::<$t>() == size_of::<$word>() && align_of::<$t>() == align_of::<$word>());
     )*};
 }
 
 elements! {
-    u32: |x| x.into(), |b| b as u32;
-    i32: |x| u64::from(x as u32), |b| b as u32 as i32;
-    u64: |x| x, |b| b;
-    f32: |x| x.to_bits().into(), |b| f32::from_bits(b as u32);
+    u32 as u32: |x| x.into(), |b| b as u32;
+    i32 as u32: |x| u64::from(x as u32), |b| b as u32 as i32;
+    u64 as u64: |x| x, |b| b;
+    f32 as u32: |x| x.to_bits().into(), |b| f32::from_bits(b as u32);
 }
 
 /// A tenant's piece of a region.
@@ -117,24 +135,33 @@ impl<'s, T: Element> View<'s, T> {
     /// Copies elements in.
     pub fn write(&self, at: usize, values: &[T]) -> Result<(), Error> {
         let first = self.check(at, values.len())?;
-        match T::TYPE {
-            Type::U64 => self.memory.upload(first, &values.iter().map(|x| x.bits()).collect::<Vec<u64>>())?,
-            _ => self.memory.upload(first, &values.iter().map(|x| x.bits() as u32).collect::<Vec<u32>>())?,
-        }
-        Ok(())
+        Ok(T::upload(self.memory, first, values)?)
+    }
+
+    /// Copies elements out, as many as there is room for. Nothing is allocated.
+    ///
+    /// ```
+    /// # use pelton::{Session, Spec, device};
+    /// # let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+    /// let view = session.view::<u32>(0, "data")?;
+    /// view.write(10, &[1, 2, 3])?;
+    /// let mut words = [0; 4];
+    /// view.read_into(9, &mut words)?;
+    /// assert_eq!(words, [0, 1, 2, 3]);
+    /// # Ok::<(), pelton::Error>(())
+    /// ```
+    pub fn read_into(&self, at: usize, values: &mut [T]) -> Result<(), Error> {
+        let first = self.check(at, values.len())?;
+        Ok(T::download(self.memory, first, values)?)
     }
 
     /// Copies elements out.
     pub fn read(&self, at: usize, count: usize) -> Result<Vec<T>, Error> {
-        let first = self.check(at, count)?;
-        if T::TYPE == Type::U64 {
-            let mut words = vec![0u64; count];
-            self.memory.download(first, &mut words)?;
-            return Ok(words.into_iter().map(T::of).collect());
-        }
-        let mut words = vec![0u32; count];
-        self.memory.download(first, &mut words)?;
-        Ok(words.into_iter().map(|word| T::of(word.into())).collect())
+        // Before anything is allocated.
+        self.check(at, count)?;
+        let mut values = vec![T::of(0); count];
+        self.read_into(at, &mut values)?;
+        Ok(values)
     }
 
     /// Copies everything out.

@@ -14,6 +14,7 @@ use std::thread::Thread;
 
 use pelton::device::{Placement, open};
 use pelton::kernel::Telemetry;
+use pelton::workspace::View;
 use pelton::{Claim, Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
 
 /// Counts, and leaves the rest to the system.
@@ -66,7 +67,7 @@ impl Wake for Unpark {
 }
 
 /// Submits and takes results in every way there is.
-fn work(producer: &mut Producer, waker: &Waker) {
+fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
     let task = Task::new(Opcode::ATOMIC_ADD).args([1, 0]);
     for _ in 0..200 {
         producer.submit(task).unwrap().wait(Deadline::Never).unwrap();
@@ -82,6 +83,9 @@ fn work(producer: &mut Producer, waker: &Waker) {
         let mut span = producer.submit_all([task; 10]).unwrap();
         assert_eq!(span.wait(Deadline::Never).unwrap().done, 10);
         assert_eq!(span.results().filter(Result::is_ok).count(), 10);
+        let mut words = [0; 100];
+        data.read_into(100, &mut words).unwrap();
+        data.write(100, &words).unwrap();
     }
 }
 
@@ -95,9 +99,10 @@ fn nothing_allocates_between_submit_and_done() {
             let spec = Spec::new(Geometry::new(64).lanes(8)).placement(placement).claim(claim);
             let session = Session::launch(&device, &spec.telemetry(Telemetry::Full)).unwrap();
             let mut producer = session.producer(0).unwrap();
-            work(&mut producer, &waker);
+            let data = session.view::<u32>(0, "data").unwrap();
+            work(&mut producer, &data, &waker);
             let before = (ALL.load(Ordering::Relaxed), MINE.get());
-            work(&mut producer, &waker);
+            work(&mut producer, &data, &waker);
             let after = (ALL.load(Ordering::Relaxed), MINE.get());
             assert_eq!(before.1, after.1, "{name}, {placement:?}, {claim:?}: by this thread");
             if name == "cpu" {

@@ -71,4 +71,33 @@ fn views_are_checked() {
     assert_eq!(sums.len(), 4);
     assert!(matches!(sums.read(3, 2), Err(Error::Range { at: 3, count: 2, len: 4, .. })));
     assert!(matches!(sums.write(usize::MAX, &[1.0]), Err(Error::Range { .. })));
+    assert!(matches!(sums.read_into(3, &mut [0.0; 2]), Err(Error::Range { at: 3, count: 2, len: 4, .. })));
+}
+
+/// Catches a copy that changes bits, or that goes beyond what it is given.
+#[test]
+fn values_go_in_and_out_as_they_are() {
+    for device in ["cpu", "reference"] {
+        let session = Session::launch(&open(device).unwrap(), &spec()).unwrap();
+        let (sums, signs) =
+            (session.view::<f32>(3, "sums").unwrap(), session.view::<i32>(3, "signs").unwrap());
+        let long = session.view::<u64>(3, "long").unwrap();
+        // A value that is not a number keeps its bits.
+        let odd = f32::from_bits(0x7fc0_1234);
+        sums.write(2, &[-0.0, odd, f32::MIN]).unwrap();
+        let mut found = [1.0f32; 5];
+        sums.read_into(1, &mut found).unwrap();
+        let bits = [0.0, -0.0, odd, f32::MIN, 0.0].map(f32::to_bits);
+        assert_eq!(found.map(f32::to_bits), bits, "{device}");
+        assert_eq!(sums.all().unwrap()[1..6].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), bits);
+        signs.write(0, &[i32::MIN, -1, 1]).unwrap();
+        let mut found = [9i32; 3];
+        signs.read_into(1, &mut found).unwrap();
+        assert_eq!(found, [-1, 1, 0], "{device}");
+        long.write(6, &[u64::MAX - 1, 1 << 40]).unwrap();
+        let mut found = [9u64; 3];
+        long.read_into(5, &mut found).unwrap();
+        assert_eq!(found, [0, u64::MAX - 1, 1 << 40], "{device}");
+        long.read_into(8, &mut []).unwrap();
+    }
 }
