@@ -489,3 +489,30 @@ fn a_run_that_was_ended_leaves_nothing_for_the_next() {
         }
     }
 }
+
+/// Catches results that come in another order when they are gone through in another way.
+#[test]
+fn results_are_gone_through_in_order() {
+    for name in devices() {
+        for claim in [Claim::Owned, Claim::PRIORITY] {
+            let mut drain = Drain::new(&device(name), &spec(Geometry::new(8)).claim(claim)).unwrap();
+            let mut batch = Batch::new();
+            for k in 0..20 {
+                let priority = if k % 2 == 0 { Priority::Low } else { Priority::High };
+                batch.push(0, Task::new(op(8)).args([k]).priority(priority)).unwrap();
+            }
+            let readback = drain.run(&batch).unwrap();
+            let wanted: Vec<_> = (0..20).map(|k| Ok(k * 3)).collect();
+            assert_eq!(readback.into_iter().collect::<Vec<_>>(), wanted, "{name}, {claim:?}");
+            assert!(readback.into_iter().rev().eq(wanted.iter().rev().copied()), "{name}, {claim:?}");
+            let mut some = readback.into_iter();
+            assert_eq!((some.len(), some.nth(4), some.len()), (20, Some(Ok(12)), 15), "{name}, {claim:?}");
+        }
+        let control = spec(Geometry::new(8)).report(Report::Control);
+        let mut drain = Drain::new(&device(name), &control).unwrap();
+        let mut batch = Batch::new();
+        batch.push(0, add(0, 1)).unwrap();
+        let readback = drain.run(&batch).unwrap();
+        assert_eq!((readback.into_iter().len(), readback.outcomes().is_none()), (0, true), "{name}");
+    }
+}

@@ -24,7 +24,7 @@ use pelton_device::memory::Line;
 use pelton_device::{Device, Kernel, Kind, Launch, Outcome, View64, Width};
 
 pub use batch::Batch;
-pub use readback::{Readback, Statistics};
+pub use readback::{Outcomes, Readback, Statistics};
 
 use crate::error::Error;
 use crate::kernel::drain::{Report as Told, Wanted};

@@ -1,6 +1,7 @@
 //! What came back from a drained batch.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -83,6 +84,62 @@ impl Records {
     }
 }
 
+/// How tasks of a run ended, in the order in which they were put in.
+#[derive(Clone, Debug)]
+pub struct Outcomes<'r> {
+    readback: &'r Readback,
+    tasks: Range<usize>,
+}
+
+impl Iterator for Outcomes<'_> {
+    type Item = Result<u32, TaskError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.tasks.next().map(|task| self.readback.outcome(task))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.tasks.size_hint()
+    }
+
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
+        self.tasks.nth(n).map(|task| self.readback.outcome(task))
+    }
+}
+
+impl DoubleEndedIterator for Outcomes<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.tasks.next_back().map(|task| self.readback.outcome(task))
+    }
+}
+
+impl ExactSizeIterator for Outcomes<'_> {}
+
+/// How the tasks of all batches ended, in the order in which they were put in. A report of control words alone says nothing of single
+/// tasks, so there are none; [`Readback::outcomes`] tells this from a run of no tasks.
+///
+/// ```
+/// # use pelton::{Batch, Drain, Opcode, Spec, Task, device};
+/// let mut drain = Drain::new(&device::open("cpu")?, &Spec::default())?;
+/// let mut batch = Batch::new();
+/// for k in 0..3 {
+///     batch.push(0, Task::new(Opcode::ATOMIC_ADD).args([10, k]))?;
+/// }
+/// for result in drain.run(&batch)? {
+///     assert_eq!(result?, 0);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl<'r> IntoIterator for &'r Readback {
+    type Item = Result<u32, TaskError>;
+    type IntoIter = Outcomes<'r>;
+
+    fn into_iter(self) -> Outcomes<'r> {
+        self.outcomes().unwrap_or(self.range(0, 0))
+    }
+}
+
 impl Readback {
     pub(super) fn new(spec: &Spec, layout: &Layout, live: Option<View64>) -> Result<Self, Error> {
         let zeros = vec![0; layout.row() as usize];
@@ -103,28 +160,28 @@ impl Readback {
     }
 
     /// How the tasks of all batches ended, in the order in which they were put in. None if the report is of control words alone.
-    pub fn outcomes(&self) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
-        self.range(0, self.ends.last().copied().unwrap_or(0))
+    pub fn outcomes(&self) -> Option<Outcomes<'_>> {
+        self.full.then(|| self.range(0, self.ends.last().copied().unwrap_or(0)))
     }
 
-    /// How the tasks of one of the batches ended.
-    pub fn batch(&self, batch: usize) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
+    /// How the tasks of one of the batches ended. None if there is no such batch, or if the report is of control words alone.
+    pub fn batch(&self, batch: usize) -> Option<Outcomes<'_>> {
         let end = *self.ends.get(batch)?;
         let first = batch.checked_sub(1).map_or(0, |last| self.ends[last]);
-        self.range(first, end)
+        self.full.then(|| self.range(first, end))
     }
 
-    fn range(
-        &self,
-        first: usize,
-        end: usize,
-    ) -> Option<impl ExactSizeIterator<Item = Result<u32, TaskError>>> {
-        let place = |task: usize| self.order.get(task).copied().unwrap_or(task);
-        let one = move |task| match self.records.get(place(task)) {
+    fn range(&self, first: usize, end: usize) -> Outcomes<'_> {
+        Outcomes { readback: self, tasks: first..end }
+    }
+
+    /// How a task ended.
+    fn outcome(&self, task: usize) -> Result<u32, TaskError> {
+        let place = self.order.get(task).copied().unwrap_or(task);
+        match self.records.get(place) {
             0 => Err(TaskError::Left),
             record => outcome(Record(record)),
-        };
-        self.full.then(|| (first..end).map(one))
+        }
     }
 
     /// What the run did.
