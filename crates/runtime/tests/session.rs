@@ -154,7 +154,7 @@ fn an_aim_decides_where_tasks_lie() {
         assert_eq!(found, [Placement::Near, Placement::Far, Placement::Far, Placement::Far]);
         producer = producer.aim(Aim::Throughput);
         assert_eq!(producer.submit(one()).unwrap().placement(), Placement::Far);
-        producer = producer.aim(Aim::Latency);
+        producer.set_aim(Aim::Latency);
         let span = producer.submit_all(few(28)).unwrap();
         assert_eq!(span.placement(), Placement::Near);
         assert_eq!(producer.submit_all(few(36)).unwrap().placement(), Placement::Far);

@@ -150,16 +150,26 @@ impl Producer {
         }
     }
 
-    /// Sets how long it waits for room.
+    /// The same producer with this patience; [`set_patience`](Producer::set_patience) changes it later.
     pub fn patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+        self.set_patience(patience);
         self
     }
 
-    /// Sets what it cares for.
+    /// The same producer with this aim; [`set_aim`](Producer::set_aim) changes it later.
     pub fn aim(mut self, aim: Aim) -> Self {
-        self.aim = aim;
+        self.set_aim(aim);
         self
+    }
+
+    /// Sets how long it waits for room from now on.
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+    }
+
+    /// Sets what it cares for from now on. Tasks that were submitted before stay where they are.
+    pub fn set_aim(&mut self, aim: Aim) {
+        self.aim = aim;
     }
 
     /// Whom it feeds the session for.

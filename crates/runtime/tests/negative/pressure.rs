@@ -25,7 +25,7 @@ fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
         assert_eq!(producer.submit_all([add(100, 0); 3]).err(), full(2), "{shape}");
         tickets.extend((6..SLOTS).map(|_| producer.submit(add(1, 0)).unwrap()));
         for patience in [Patience::None, Patience::Ms(0), Patience::Ms(20)] {
-            producer = producer.patience(patience);
+            producer.set_patience(patience);
             assert_eq!(producer.submit_all([add(100, 0); 3]).err(), full(0), "{shape}, {patience:?}");
         }
         session.set_mask(0, u32::MAX).unwrap();

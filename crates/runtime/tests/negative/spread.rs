@@ -108,13 +108,13 @@ fn a_spread_batch_is_taken_whole_or_not_at_all(on: &On) {
         let mut spans = vec![producer.submit_all(echoes(0, 3)).unwrap()];
         let full = |room, wanted| Some(SubmitError::Full { room, wanted });
         for patience in [Patience::None, Patience::Ms(0), Patience::Ms(20)] {
-            producer = producer.patience(patience);
+            producer.set_patience(patience);
             assert_eq!(producer.submit_all(echoes(100, ALL - 2)).err(), full(29, 30), "{shape}");
         }
         assert_eq!(session.snapshot().unwrap().occupancy.published, 3, "{shape}");
         spans.push(producer.submit_all(echoes(3, ALL - 3)).unwrap());
         assert_eq!(spans[1].pieces(), 4, "{shape}");
-        producer = producer.patience(Patience::None);
+        producer.set_patience(Patience::None);
         assert_eq!(producer.submit(echo(50)).err(), full(0, 1), "{shape}");
         assert_eq!(producer.submit_all(echoes(50, SLOTS + 1)).err(), full(0, 9), "{shape}");
         assert_eq!(spans[1].wait(Deadline::Now), Err(TaskError::Late), "{shape}");
