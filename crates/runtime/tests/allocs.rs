@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -86,6 +86,18 @@ fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
         let mut words = [0; 100];
         data.read_into(100, &mut words).unwrap();
         data.write(100, &words).unwrap();
+    }
+    // These are more than there are slots, so that it waits for room.
+    let mut context = Context::from_waker(waker);
+    for _ in 0..200 {
+        let mut room = pin!(producer.submit_when_room(task));
+        let submitted = loop {
+            match room.as_mut().poll(&mut context) {
+                Poll::Ready(ticket) => break ticket,
+                Poll::Pending => std::thread::park(),
+            }
+        };
+        drop(submitted.unwrap());
     }
 }
 

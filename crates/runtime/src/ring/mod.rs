@@ -202,6 +202,18 @@ impl<L: Lines, W: Words> Ring<L, W> {
         self.taken.store(self.slot(position), word, Ordering::Release);
     }
 
+    /// Whether [`reclaim`](Ring::reclaim) would find slots to reuse from `free` on. Anybody may ask: the producer may have reused them
+    /// meanwhile, so the answer is a reason to look, and no more.
+    pub fn gives(&self, free: u64, tail: u64) -> bool {
+        if free >= tail {
+            return false;
+        }
+        // Pairs with the release in `give_up`.
+        let word = self.taken.load(self.slot(free), Ordering::Acquire);
+        let end = free + (word & (SEEN - 1));
+        word != 0 && (word & SEEN != 0 || self.frontier(free, end) == end)
+    }
+
     /// The first position that still holds its slot, from `free` on; called by the producer alone. `seen` is how far it
     /// knows that tasks have ended.
     #[inline]

@@ -9,6 +9,7 @@ use pelton_device::event::Event;
 use pelton_device::{Ended, Memory, Outcome, Run, View32, View64};
 
 use super::rights::Changes;
+use super::room::RoomWaiter;
 use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
 use crate::kernel::{Layout, Spec, Telemetry};
 use crate::protocol::record::End;
@@ -61,6 +62,12 @@ impl Stripe {
         })
     }
 
+    /// Whether slots can be taken back that the producer has not taken back yet.
+    pub fn gives(&self) -> bool {
+        // Relaxed: what the producer wrote before it registered is seen by whoever sees that it did.
+        self.ring.gives(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
+    }
+
     /// A position's place among the waiters.
     pub fn place(&self, position: u64) -> usize {
         (position & (self.ring.capacity() - 1)) as usize
@@ -97,8 +104,12 @@ pub(crate) struct Core {
     pub idle: Mutex<Vec<u32>>,
     /// Where the reaper parks.
     pub event: Event,
-    /// Futures that wait, over all stripes.
+    /// Futures that wait, for tasks and for room.
     pub waiting: AtomicUsize,
+    /// Producers, and whether they wait for room.
+    pub rooms: Box<[RoomWaiter]>,
+    /// How many of them do.
+    pub rooms_waiting: AtomicUsize,
     /// Whether the reaper is to end.
     pub closing: AtomicU32,
     pub born: Instant,
@@ -117,6 +128,8 @@ impl Core {
     ) -> Self {
         Core {
             idle: Mutex::new((0..layout.producers).rev().collect()),
+            rooms: (0..layout.producers).map(|_| RoomWaiter::default()).collect(),
+            rooms_waiting: AtomicUsize::new(0),
             printer: Printer::new(&spec.formats),
             changes: Changes::new(&spec.tenants),
             spec,

@@ -15,6 +15,7 @@ mod launch;
 mod producer;
 mod reaper;
 mod rights;
+mod room;
 mod span;
 mod ticket;
 

@@ -29,7 +29,7 @@ struct Side {
 /// Where a producer writes to.
 pub(super) type To = Ring<Home, View64>;
 
-/// How long a producer waits for room.
+/// How long a producer blocks its thread until there is room. [`Producer::submit_when_room`] waits without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Patience {
     /// Not at all: a full ring is an error.
@@ -62,7 +62,7 @@ pub enum Aim {
 
 /// Whether there are fences among tasks that are submitted at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fenced {
+pub(super) enum Fenced {
     /// There is none, so tasks may stand in several stripes.
     No,
     /// Each finds the tasks that it follows in the batch itself.
@@ -299,7 +299,10 @@ impl Producer {
 
     /// Checks tasks before any is visible: their level, and whether there are fences among them.
     #[inline]
-    fn level(&self, tasks: impl Iterator<Item = Task> + Clone) -> Result<(u32, Fenced), SubmitError> {
+    pub(super) fn level(
+        &self,
+        tasks: impl Iterator<Item = Task> + Clone,
+    ) -> Result<(u32, Fenced), SubmitError> {
         let levels = self.core.layout.levels;
         // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
         let plain =
@@ -333,7 +336,7 @@ impl Producer {
     /// Whether so many tasks could be submitted if nothing else were there. A fence that reaches back over tasks submitted before goes
     /// where they are.
     #[inline]
-    fn fits(&self, level: u32, wanted: u64, fenced: Fenced) -> Result<(), SubmitError> {
+    pub(super) fn fits(&self, level: u32, wanted: u64, fenced: Fenced) -> Result<(), SubmitError> {
         if fenced == Fenced::No {
             let slots = self.largest_batch();
             return if wanted > slots { Err(SubmitError::Large { wanted, slots }) } else { Ok(()) };
@@ -388,7 +391,7 @@ impl Producer {
 
     /// The stripe for so many tasks, or none if they are for several near ones; and the free slots there.
     #[inline]
-    fn place(&mut self, level: u32, wanted: u64, fenced: Fenced) -> (Option<u32>, u64) {
+    pub(super) fn place(&mut self, level: u32, wanted: u64, fenced: Fenced) -> (Option<u32>, u64) {
         let far = self.near;
         if let Fenced::Back(_) = fenced {
             let stripe = self.last[level as usize].stripe;
@@ -435,6 +438,23 @@ impl Producer {
             return (Some(best.0), best.1);
         }
         (None, (0..self.near).map(|stripe| self.free(level, stripe, self.near_slots)).sum())
+    }
+
+    /// Takes all slots of a level back that were given up.
+    pub(super) fn take_back(&mut self, level: u32) {
+        for stripe in 0..self.stripes {
+            self.free(level, stripe, u64::MAX);
+        }
+    }
+
+    /// What it shares with its session.
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Its number among all producers.
+    pub(super) fn index(&self) -> u32 {
+        self.index
     }
 
     /// Free slots of a stripe: those known to be free if they are enough, else all.

@@ -44,12 +44,17 @@ pub(super) fn run(core: &Core) {
     sweep(core);
 }
 
-/// Wakes every future whose tasks have ended; whether there was one.
+/// Wakes every future whose tasks have ended, and every producer that may have room now; whether there was one.
 fn sweep(core: &Core) -> bool {
     let mut woken = false;
     for stripe in &core.stripes {
         if stripe.waiting.load(Ordering::Relaxed) != 0 {
             woken |= look(core, stripe);
+        }
+    }
+    if core.rooms_waiting.load(Ordering::Relaxed) != 0 {
+        for (producer, room) in (0..).zip(&core.rooms) {
+            woken |= room.wake(core, producer);
         }
     }
     woken

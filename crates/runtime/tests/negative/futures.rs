@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use pelton::{Patience, Session, Tenant, Ticket};
+use pelton::{Aim, EndReason, Patience, Session, SubmitError, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -15,6 +16,11 @@ pub const TESTS: &[Test] = named![
     several_threads_await,
     futures_wake_when_the_session_ends,
     a_future_that_is_dropped_wakes_nobody_else,
+    a_producer_awaits_room,
+    a_producer_awaits_room_for_many,
+    a_producer_that_awaits_room_hears_of_the_end,
+    a_producer_is_woken_no_more_often_than_slots_are_given_up,
+    two_producers_await_room_at_once,
 ];
 
 struct Unpark(Thread);
@@ -117,5 +123,160 @@ fn a_future_that_is_dropped_wakes_nobody_else(on: &On) {
                 assert_eq!(block_on(ticket), Ok(round), "{shape}");
             }
         }
+    }
+}
+
+/// Catches a slot that is given up by another thread and that nobody tells the producer of.
+fn a_producer_awaits_room(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(8, 1));
+        let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
+        let mut tickets: Vec<Ticket> = (0..8).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
+        session.quiesce(soon()).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            // One that is dropped half-way has submitted nothing, and keeps nobody from waiting.
+            let mut given_up = pin!(producer.submit_when_room(add(100, 0)));
+            assert!(given_up.as_mut().poll(&mut context).is_pending(), "{shape}");
+        }
+        let waiter = std::thread::spawn(move || {
+            let ticket = block_on(producer.submit_when_room(add(1, 0))).unwrap();
+            (block_on(ticket), producer)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiter.is_finished(), "{shape}: there is no room");
+        // Whoever looks at its result first has it.
+        assert!(tickets[0].poll().is_some(), "{shape}");
+        drop(tickets.remove(0));
+        let (end, mut producer) = waiter.join().unwrap();
+        assert_eq!(end, Ok(8), "{shape}");
+        drop(tickets);
+        assert_eq!(run(&mut producer, add(1, 0)), Ok(9), "{shape}");
+        let large = Some(SubmitError::Large { wanted: 9, slots: 8 });
+        assert_eq!(block_on(producer.submit_all_when_room([add(1, 0); 9])).err(), large, "{shape}");
+    }
+}
+
+/// Catches a producer that is never woken for a ring whose tickets are dropped before their tasks have ended, or taken elsewhere.
+fn a_producer_awaits_room_for_many(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(8, 2).tenant(Tenant::new(0).mask(0)));
+        let mut producer = session.producer(0).unwrap();
+        let most = producer.largest_batch() as u32;
+        let mut total = 0;
+        // They are dropped unseen; there is room for others once they have run.
+        while let Ok(span) = producer.submit_all((0..3).map(|_| add(1, 0))) {
+            total += span.len() as u32;
+        }
+        let (give, take) = std::sync::mpsc::channel::<pelton::Span>();
+        let taker = std::thread::spawn(move || {
+            take.iter().map(|mut span| span.wait(soon()).unwrap().done).sum::<u32>()
+        });
+        let feeder = std::thread::spawn(move || {
+            block_on(async {
+                for round in 0..100 {
+                    let count = round * 5 % most + 1;
+                    let tasks = (0..count).map(|_| add(1, 0));
+                    give.send(producer.submit_all_when_room(tasks).await.unwrap()).unwrap();
+                }
+            });
+        });
+        session.set_mask(0, u32::MAX).unwrap();
+        feeder.join().unwrap();
+        let taken = taker.join().unwrap();
+        assert_eq!(taken, (0..100).map(|round| round * 5 % most + 1).sum::<u32>(), "{shape}");
+        session.quiesce(soon()).unwrap();
+        assert_eq!(data(&session)[0], total + taken, "{shape}");
+    }
+}
+
+/// Catches a producer that waits for room in a session that is gone.
+fn a_producer_that_awaits_room_hears_of_the_end(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(8, 1).tenant(Tenant::new(0).mask(0)));
+        let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
+        let held = producer.submit_all([add(1, 0); 8]).unwrap();
+        let waiter = std::thread::spawn(move || {
+            let end = block_on(producer.submit_when_room(add(1, 0))).err();
+            (end, block_on(producer.submit_when_room(add(1, 0))).err())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiter.is_finished(), "{shape}");
+        session.stop().unwrap();
+        let stopped = Some(SubmitError::Ended(EndReason::Stopped));
+        assert_eq!(waiter.join().unwrap(), (stopped, stopped), "{shape}");
+        drop(held);
+    }
+}
+
+/// Counts how often it is told to wake.
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Catches a producer that is woken again and again for slots that do not help it, or that it has taken back already.
+fn a_producer_is_woken_no_more_often_than_slots_are_given_up(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(8, 2));
+        let mut producer = session.producer(0).unwrap().aim(Aim::Latency);
+        let mut held: Vec<Ticket> = Vec::new();
+        // All slots of all stripes.
+        while let Ok(ticket) = producer.submit(add(1, 0)) {
+            held.push(ticket);
+        }
+        session.quiesce(soon()).unwrap();
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        // A full ring of far slots, or all near ones: what is given up one at a time is not enough until the end.
+        producer.set_aim(Aim::Throughput);
+        let wanted = producer.largest_batch() as usize;
+        let mut future = pin!(producer.submit_all_when_room(vec![add(1, 1); wanted]));
+        let (mut polls, slots) = (0, held.len() as u32);
+        loop {
+            polls += 1;
+            let seen = count.0.load(Ordering::Relaxed);
+            if let Poll::Ready(span) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                assert_eq!(span.unwrap().wait(soon()).unwrap().done as usize, wanted, "{shape}");
+                break;
+            }
+            // One more slot is given up, always the oldest, so that it can be taken back. Like an executor, this polls again when
+            // it is woken.
+            drop(held.remove(0));
+            until("it is woken", || Ok(count.0.load(Ordering::Relaxed) > seen));
+        }
+        assert!(polls <= slots + 1 && count.0.load(Ordering::Relaxed) <= slots, "{shape}: {polls} polls");
+    }
+}
+
+/// Catches a producer that is woken for the slots of another.
+fn two_producers_await_room_at_once(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(4, 1).producers(2));
+        let mut held = Vec::new();
+        let waiters = [0, 1].map(|cell| {
+            let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
+            held.push(producer.submit_all([add(1, cell); 4]).unwrap());
+            std::thread::spawn(move || {
+                block_on(async {
+                    for before in 4..200 {
+                        let ticket = producer.submit_when_room(add(1, cell)).await.unwrap();
+                        assert_eq!(ticket.await, Ok(before));
+                    }
+                });
+            })
+        });
+        // The second first.
+        for span in held.into_iter().rev() {
+            drop(span);
+        }
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert_eq!(data(&session)[..2], [200, 200], "{shape}");
     }
 }

@@ -1,0 +1,169 @@
+//! Waiting for room without blocking a thread.
+//!
+//! Nobody is told when a ticket gives its slots up: that would cost every ticket something, whether a producer waits or not. So
+//! the reaper looks for producers that wait, as it does for futures of tickets. It wakes one when slots can be taken back that
+//! were held before, and the producer then sees whether they are enough.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use atomic_waker::AtomicWaker;
+
+use super::core::Core;
+use super::producer::{Fenced, Producer};
+use super::span::Span;
+use super::ticket::Ticket;
+use crate::error::SubmitError;
+use crate::task::Task;
+
+/// A producer that waits for room, as the reaper sees it.
+#[derive(Debug, Default)]
+pub(crate) struct RoomWaiter {
+    /// The level of the ring in which it wants room, plus one; 0 if it does not wait.
+    level: AtomicU32,
+    waker: AtomicWaker,
+}
+
+impl RoomWaiter {
+    fn register(&self, core: &Core, level: u32, cx: &Context<'_>) {
+        self.waker.register(cx.waker());
+        // Pairs with the reaper's acquire: who sees the level finds the waker.
+        if self.level.swap(level + 1, Ordering::AcqRel) == 0 {
+            core.rooms_waiting.fetch_add(1, Ordering::Relaxed);
+            core.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        core.event.wake();
+    }
+
+    fn unregister(&self, core: &Core) {
+        if self.level.swap(0, Ordering::AcqRel) != 0 {
+            core.rooms_waiting.fetch_sub(1, Ordering::Relaxed);
+            core.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// For the reaper: wakes the producer if slots of its ring can be taken back, or never will be. Whether it did.
+    pub fn wake(&self, core: &Core, producer: u32) -> bool {
+        // Pairs with the release of whoever registered: its waker is there, and what it took back is seen.
+        let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
+        let ring = level * core.layout.producers + producer;
+        if core.running() && !core.stripes(ring).any(|stripe| stripe.gives()) {
+            return false;
+        }
+        self.unregister(core);
+        self.waker.wake();
+        true
+    }
+}
+
+/// Waits until a producer has room for tasks.
+struct RoomFuture<'p> {
+    producer: &'p mut Producer,
+    level: u32,
+    wanted: u64,
+    fenced: Fenced,
+}
+
+impl RoomFuture<'_> {
+    fn waiter(&self) -> (&Core, &RoomWaiter) {
+        let core = self.producer.core();
+        (core, &core.rooms[self.producer.index() as usize])
+    }
+}
+
+impl Future for RoomFuture<'_> {
+    type Output = Result<(), SubmitError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (level, wanted, fenced) = (self.level, self.wanted, self.fenced);
+        if let Some(found) = self.producer.look(level, wanted, fenced) {
+            return Poll::Ready(found);
+        }
+        let (core, waiter) = self.waiter();
+        waiter.register(core, level, cx);
+        // What was given up before the reaper knew of this producer may be all that it waits for.
+        self.producer.look(level, wanted, fenced).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for RoomFuture<'_> {
+    fn drop(&mut self) {
+        let (core, waiter) = self.waiter();
+        waiter.unregister(core);
+        waiter.waker.take();
+    }
+}
+
+impl Producer {
+    /// Submits a task as soon as there is room for it. While there is none the thread is free for other futures, whatever the
+    /// producer's patience. A future that is dropped has submitted nothing.
+    ///
+    /// ```
+    /// # use std::future::Future;
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// # use pelton::{Geometry, Opcode, Session, Spec, Task, device};
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = pin!(future);
+    /// #     loop {
+    /// #         if let Poll::Ready(end) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    /// #             return end;
+    /// #         }
+    /// #         std::thread::yield_now();
+    /// #     }
+    /// # }
+    /// let session = Session::launch(&device::open("cpu")?, &Spec::new(Geometry::new(4)))?;
+    /// let mut producer = session.producer(0)?;
+    /// let sum: u32 = block_on(async {
+    ///     let mut sum = 0;
+    ///     for _ in 0..100 {
+    ///         // There are four slots per stripe, and a ticket that is awaited gives its own back.
+    ///         let ticket = producer.submit_when_room(Task::new(Opcode::ATOMIC_ADD).args([1, 0])).await?;
+    ///         sum += ticket.await?;
+    ///     }
+    ///     Ok::<u32, Box<dyn std::error::Error>>(sum)
+    /// })?;
+    /// assert_eq!(sum, (0..100).sum());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn submit_when_room(&mut self, task: Task) -> Result<Ticket, SubmitError> {
+        self.room_for(std::iter::once(task)).await?;
+        self.submit(task)
+    }
+
+    /// Submits tasks at once, as [`submit_all`](Producer::submit_all) does, as soon as there is room for all of them. While there is none
+    /// the thread is free for other futures, whatever the producer's patience. A future that is dropped has submitted nothing.
+    pub async fn submit_all_when_room<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
+    where
+        I: IntoIterator<Item = Task>,
+        I::IntoIter: ExactSizeIterator + Clone,
+    {
+        let tasks = tasks.into_iter();
+        self.room_for(tasks.clone()).await?;
+        // Only this producer takes room away, so there is still enough; an iterator that says something else now waits as the
+        // producer's patience says.
+        self.submit_all(tasks)
+    }
+
+    async fn room_for(
+        &mut self,
+        tasks: impl ExactSizeIterator<Item = Task> + Clone,
+    ) -> Result<(), SubmitError> {
+        let wanted = tasks.len() as u64;
+        let (level, fenced) = self.level(tasks)?;
+        self.fits(level, wanted, fenced)?;
+        RoomFuture { producer: self, level, wanted, fenced }.await
+    }
+
+    /// Whether there is room for tasks; none if not yet. Takes everything back that was given up, so that the reaper wakes this
+    /// producer for what comes after.
+    fn look(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Option<Result<(), SubmitError>> {
+        if !self.core().running() {
+            return Some(Err(self.core().ended_submit()));
+        }
+        self.take_back(level);
+        (self.place(level, wanted, fenced).1 >= wanted).then_some(Ok(()))
+    }
+}
