@@ -41,7 +41,37 @@ impl Ends {
     }
 }
 
-/// Tasks that were submitted at once. It holds their slots until it is dropped.
+/// Tasks that were submitted at once. A span holds their slots until it is dropped.
+///
+/// A span is a future that says how its tasks ended. Whoever awaits it by reference keeps it, and can then look at each result:
+///
+/// ```
+/// # use std::future::Future;
+/// # use std::pin::pin;
+/// # use std::task::{Context, Poll, Waker};
+/// # use pelton::{Opcode, Session, Spec, Task, device};
+/// # fn block_on<F: Future>(future: F) -> F::Output {
+/// #     let mut future = pin!(future);
+/// #     loop {
+/// #         if let Poll::Ready(end) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+/// #             return end;
+/// #         }
+/// #         std::thread::yield_now();
+/// #     }
+/// # }
+/// # let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+/// # let mut producer = session.producer(0)?;
+/// # block_on(async {
+/// let add = |by| Task::new(Opcode::ATOMIC_ADD).args([by, 0]);
+/// let mut span = producer.submit_all([add(1), add(1), add(1)])?;
+/// assert_eq!((&mut span).await.done, 3);
+/// let mut results: Vec<u32> = span.results().collect::<Result<_, _>>()?;
+/// results.sort();
+/// assert_eq!(results, [0, 1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a span that is dropped gives its results up"]
 #[derive(Debug)]
 pub struct Span {

@@ -178,6 +178,34 @@ impl fmt::Debug for Hold {
 }
 
 /// A task that was submitted. Every ticket ends: with a result, a fault, cancelled, stopped or lost.
+///
+/// A ticket is a future. Whoever awaits it by reference keeps it, and with it the slot and its result:
+///
+/// ```
+/// # use std::future::Future;
+/// # use std::pin::pin;
+/// # use std::task::{Context, Poll, Waker};
+/// # use pelton::{Opcode, Session, Spec, Task, device};
+/// # fn block_on<F: Future>(future: F) -> F::Output {
+/// #     let mut future = pin!(future);
+/// #     loop {
+/// #         if let Poll::Ready(end) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+/// #             return end;
+/// #         }
+/// #         std::thread::yield_now();
+/// #     }
+/// # }
+/// # let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+/// # let mut producer = session.producer(0)?;
+/// # block_on(async {
+/// let mut ticket = producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?;
+/// assert_eq!((&mut ticket).await, Ok(0));
+/// assert_eq!(ticket.poll(), Some(Ok(0)), "it is still there");
+/// assert_eq!(producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?.await, Ok(5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a ticket that is dropped gives its result up"]
 #[derive(Debug)]
 pub struct Ticket(Hold);
