@@ -28,6 +28,7 @@ use crate::memory::{Kind, Memory};
 use crate::watch::Watch;
 use crate::{Device, Kernel};
 
+pub use code::CodeCacheStats;
 use code::Compiler;
 use pool::Pool;
 use run::Loaded;
@@ -102,6 +103,12 @@ impl Cpu {
             async_copies: false,
         };
         Ok(Cpu { caps, compiler, threads, pool: Arc::default(), watch: Arc::default() })
+    }
+
+    /// What its compiled kernels take up. At most 64 kernels and 16 MiB of machine code are kept for the next load; the rest is freed
+    /// when no loaded kernel and no launch has it any more.
+    pub fn code_cache(&self) -> CodeCacheStats {
+        self.compiler.stats()
     }
 
     /// A kernel in Cranelift's IR, for people.
