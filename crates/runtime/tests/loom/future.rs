@@ -1,8 +1,8 @@
-//! Futures against the reaper: whoever registers is woken, or sees that it need not be.
+//! Futures of tickets and producers that wait for room, against the reaper: whoever registers is woken, or sees that it need not be.
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use loom::sync::{Mutex, Notify};
 use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::End;
@@ -143,6 +143,126 @@ fn a_future_is_woken_by_the_end() {
         });
         session.close();
         future.join().unwrap();
+        reaper.join().unwrap();
+    });
+}
+
+/// A producer that waits for the only slot of its ring, as its reaper sees it.
+struct Room {
+    session: Arc<Session>,
+    /// Up to where the producer has taken slots back.
+    free: AtomicU64,
+}
+
+impl Room {
+    fn new(plan: Plan) -> Arc<Self> {
+        Arc::new(Room { session: Session::new(plan), free: AtomicU64::new(0) })
+    }
+
+    /// Whether the producer has its slot back, or never will.
+    fn look(&self, free: &mut u64, seen: &mut u64) -> bool {
+        *free = self.session.near.ring.reclaim(*free, 1, seen);
+        self.free.store(*free, Ordering::Relaxed);
+        *free == 1 || self.session.state.load(Ordering::Acquire) != 0
+    }
+
+    /// Polls until there is room, asleep in between.
+    fn wait(&self) {
+        let (mut free, mut seen) = (0, 0);
+        let Session { plan, span, waker, waiting, event, task, .. } = &*self.session;
+        while !self.look(&mut free, &mut seen) {
+            let late = plan.wrong("the waker comes last, and no second look");
+            if !late {
+                *waker.lock().unwrap() = true;
+            }
+            if span.swap(1, Ordering::AcqRel) == 0 {
+                waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            if late {
+                *waker.lock().unwrap() = true;
+            }
+            event.wake();
+            if !late && !plan.wrong("no second look") && self.look(&mut free, &mut seen) {
+                break;
+            }
+            task.wait();
+        }
+        if span.swap(0, Ordering::AcqRel) != 0 {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn sweep(&self) {
+        let Session { span, waker, waiting, task, near, state, .. } = &*self.session;
+        if waiting.load(Ordering::Relaxed) == 0 || span.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let over = state.load(Ordering::Acquire) != 0;
+        if over || near.ring.gives(self.free.load(Ordering::Relaxed), 1) {
+            if span.swap(0, Ordering::AcqRel) != 0 {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            if std::mem::take(&mut *waker.lock().unwrap()) {
+                task.notify();
+            }
+        }
+    }
+
+    fn reap(&self) {
+        let Session { plan, event, waiting, closing, .. } = &*self.session;
+        while closing.load(Ordering::Acquire) == 0 {
+            let key = event.announce();
+            if waiting.load(Ordering::Acquire) == 0 && closing.load(Ordering::Acquire) == 0 {
+                event.park(key, None);
+                continue;
+            }
+            event.cancel(key);
+            self.sweep();
+            yield_now();
+        }
+        if !plan.wrong("no fence at the end") {
+            fence(Ordering::SeqCst);
+        }
+        self.sweep();
+    }
+}
+
+/// A ticket is dropped, perhaps before its task has ended, while the producer registers.
+#[test]
+fn a_producer_is_woken_by_a_slot_that_is_given_up() {
+    holds(2, &[], &["the waker comes last, and no second look"], |plan| {
+        let room = Room::new(plan);
+        let producer = spawn({
+            let room = room.clone();
+            move || room.wait()
+        });
+        let reaper = spawn({
+            let room = room.clone();
+            move || room.reap()
+        });
+        room.session.near.ring.give_up(0, 1, false);
+        room.session.near.post(0, End::Done(1), Ordering::Relaxed);
+        producer.join().unwrap();
+        room.session.close();
+        reaper.join().unwrap();
+    });
+}
+
+/// The session ends while a producer registers.
+#[test]
+fn a_producer_is_woken_by_the_end() {
+    holds(3, &[], &["no second look", "no fence at the end"], |plan| {
+        let room = Room::new(plan);
+        let producer = spawn({
+            let room = room.clone();
+            move || room.wait()
+        });
+        let reaper = spawn({
+            let room = room.clone();
+            move || room.reap()
+        });
+        room.session.close();
+        producer.join().unwrap();
         reaper.join().unwrap();
     });
 }
