@@ -163,7 +163,8 @@ impl Layout {
         }
     }
 
-    /// The most tasks that a stripe holds, so that can be submitted at once.
+    /// Slots of the largest stripe: the most tasks that can be submitted at once with a fence among them. Without one,
+    /// [`Producer::largest_batch`](crate::Producer::largest_batch) says how many can be.
     pub fn slots(&self) -> u32 {
         self.beds.iter().map(Bed::slots).max().unwrap_or(0)
     }
