@@ -57,8 +57,15 @@ pub enum DeviceError {
     #[error("no memory for {bytes} bytes")]
     Exhausted { bytes: u64 },
     /// A kernel ended in a trap, perhaps after it had recorded a fault.
-    #[error("the kernel trapped with code {code} in `{instruction}`")]
-    Fault { code: u32, site: Site, place: Option<Place>, instruction: String, recorded: Option<Fault> },
+    #[error("the kernel trapped with code {code} in `{instruction}` of `{function}`")]
+    Fault {
+        code: u32,
+        site: Site,
+        place: Option<Place>,
+        function: String,
+        instruction: String,
+        recorded: Option<Fault>,
+    },
     /// Code generation failed: a defect of Pelton.
     #[error("code generation failed: {0}")]
     Codegen(String),
@@ -97,8 +104,9 @@ impl DeviceError {
         let listing = text::listing(module);
         let printed = listing.inst(site);
         let instruction = listing.text.get(printed.range()).unwrap_or_default().to_string();
-        let place = module.functions[site.func].debug.place(site.inst);
-        DeviceError::Fault { code, site, place, instruction, recorded }
+        let function = &module.functions[site.func];
+        let (place, function) = (function.debug.place(site.inst), function.name.clone());
+        DeviceError::Fault { code, site, place, function, instruction, recorded }
     }
 
     /// Whether trying again can help.

@@ -136,6 +136,7 @@ kernel main {
     let run = kernel.launch(&launch(1, &buffers)).unwrap();
     let error = run.wait(None).unwrap_err();
     assert_eq!(error.retry(), Retry::Never);
+    assert_eq!(error.to_string(), "the kernel trapped with code 77 in `trap 77` of `check`", "{name}");
     let DeviceError::Fault { code, place, instruction, .. } = error else { panic!("{error}") };
     assert_eq!((code, &*instruction), (77, "trap 77"), "{name}");
     assert_eq!(&source[place.unwrap().range()], "trap 77");

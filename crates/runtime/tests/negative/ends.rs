@@ -249,7 +249,7 @@ pub fn a_lost_session_says_why() {
     let trap = Faults { trap_after: soon_lost, ..Faults::default() };
     let lost = Faults { lost_after: soon_lost, ..Faults::default() };
     for (faults, reason, text) in [
-        (trap, LossReason::Trap, "the session has ended: trap 7 in "),
+        (trap, LossReason::Trap, "the session has ended: the kernel trapped with code 7 in `"),
         (lost, LossReason::Device, "the session has ended: the device is lost: told to be"),
     ] {
         let device: On = Arc::new(Null::new(faults));
@@ -264,9 +264,10 @@ pub fn a_lost_session_says_why() {
         // The place of a trap is that of the instruction.
         match end {
             SessionEnd::Device(error) => match &*error {
-                DeviceError::Fault { code, instruction, .. } => {
-                    assert_eq!(*code, 7);
-                    assert!(!instruction.is_empty() && error.to_string().contains(&**instruction), "{error}");
+                DeviceError::Fault { code, function, instruction, .. } => {
+                    assert!(*code == 7 && !function.is_empty() && !instruction.is_empty(), "{error}");
+                    let text = format!("the kernel trapped with code 7 in `{instruction}` of `{function}`");
+                    assert_eq!(error.to_string(), text);
                 }
                 error => assert!(matches!(error, DeviceError::Lost(_)), "{error}"),
             },
