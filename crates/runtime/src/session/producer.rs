@@ -108,6 +108,8 @@ pub struct Producer {
     /// Slots of a near stripe and of the far one; 0 where there is none.
     near_slots: u64,
     far_slots: u64,
+    /// The most tasks at once, as long as this is the aim.
+    largest: u64,
     patience: Patience,
     aim: Aim,
     stage: Box<Stage>,
@@ -134,7 +136,7 @@ impl Producer {
         let (near_slots, far_slots) = (slots(Placement::Near), slots(Placement::Far));
         let tenant = layout.rings[index as usize].tenant;
         let (patience, aim) = (Patience::default(), Aim::default());
-        Producer {
+        let producer = Producer {
             index,
             tenant,
             sides,
@@ -143,11 +145,13 @@ impl Producer {
             near,
             near_slots,
             far_slots,
+            largest: 0,
             patience,
             aim,
             stage: Box::default(),
             core: Arc::new(Held(core)),
-        }
+        };
+        producer.aim(aim)
     }
 
     /// The same producer with this patience; [`set_patience`](Producer::set_patience) changes it later.
@@ -170,6 +174,9 @@ impl Producer {
     /// Sets what it cares for from now on. Tasks that were submitted before stay where they are.
     pub fn set_aim(&mut self, aim: Aim) {
         self.aim = aim;
+        let near = u64::from(self.near) * self.near_slots;
+        let far_only = aim == Aim::Throughput && self.far_slots > 0;
+        self.largest = if far_only { self.far_slots } else { near.max(self.far_slots) };
     }
 
     /// Whom it feeds the session for.
@@ -237,13 +244,9 @@ impl Producer {
 
     /// The most tasks that can be submitted at once, if there is no fence among them. It is at least as many as the geometry of
     /// the [`Spec`](crate::Spec) has slots.
+    #[inline]
     pub fn largest_batch(&self) -> u64 {
-        let near = u64::from(self.near) * self.near_slots;
-        if self.aim == Aim::Throughput && self.far_slots > 0 {
-            self.far_slots
-        } else {
-            near.max(self.far_slots)
-        }
+        self.largest
     }
 
     /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Gives the stripe's number, the first position,
@@ -338,7 +341,7 @@ impl Producer {
     #[inline]
     pub(super) fn fits(&self, level: u32, wanted: u64, fenced: Fenced) -> Result<(), SubmitError> {
         if fenced == Fenced::No {
-            let slots = self.largest_batch();
+            let slots = self.largest;
             return if wanted > slots { Err(SubmitError::Large { wanted, slots }) } else { Ok(()) };
         }
         let last = self.last[level as usize];
