@@ -75,9 +75,9 @@ impl Task {
 }
 
 mod sealed {
-    /// How a value is words: the words, and how many of them count.
+    /// How a value is stored in argument words.
     pub trait Words {
-        /// They.
+        /// The words, and how many of them count.
         fn words(self) -> ([u32; 2], usize);
     }
 }
