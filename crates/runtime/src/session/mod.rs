@@ -12,6 +12,7 @@ mod core;
 #[cfg(feature = "inject")]
 mod inject;
 mod launch;
+mod place;
 mod producer;
 mod reaper;
 mod rights;
@@ -38,7 +39,8 @@ use crate::protocol::control;
 use crate::telemetry::{self, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
-pub use producer::{Aim, Patience, Producer};
+pub use place::Aim;
+pub use producer::{Patience, Producer};
 pub use span::{Ends, Span};
 pub use ticket::Ticket;
 

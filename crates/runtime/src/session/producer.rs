@@ -6,24 +6,24 @@ use std::sync::atomic::Ordering;
 use pelton_device::{Placement, View64};
 
 use super::core::{Core, Stripe};
+use super::place::Aim;
 use super::span::Span;
 use super::ticket::{Held, Hold, Ticket};
-use crate::deadline::{Deadline, Pause};
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{LATER, TenantId};
-use crate::protocol::{Opcode, Priority};
+use crate::protocol::Opcode;
 use crate::ring::{Home, Ring, Stage};
 use crate::task::Task;
 
 /// What a producer knows of one of its stripes.
 #[derive(Debug)]
-struct Side {
+pub(super) struct Side {
     /// Its number among all.
-    number: u32,
-    tail: u64,
-    free: u64,
+    pub number: u32,
+    pub tail: u64,
+    pub free: u64,
     /// Up to where tasks that were given up are known to have ended.
-    seen: u64,
+    pub seen: u64,
 }
 
 /// Where a producer writes to.
@@ -41,77 +41,36 @@ pub enum Patience {
     Ms(u64),
 }
 
-/// So few tasks at once are better off near, where a session has near and far rings.
-const FEW: u64 = 4;
-/// So many near stripes are looked at for one that has nothing to do.
-const LOOKS: u32 = 8;
-
-/// What a producer cares for. It matters where a session has near and far rings; elsewhere tasks go where there are rings.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Aim {
-    /// A few tasks at once go near if a stripe there has nothing to do, all others far. Where the far ring has no room for them
-    /// they go near.
-    #[default]
-    Choose,
-    /// Tasks go near as long as there is room for them, where they are seen soonest. Then they go far.
-    Latency,
-    /// Tasks go far: the most per second from many producers. They never go near, so the ring is full when the far one is, and
-    /// near slots stay free for producers that want latency.
-    Throughput,
-}
-
-/// Whether there are fences among tasks that are submitted at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fenced {
-    /// There is none, so tasks may stand in several stripes.
-    No,
-    /// Each finds the tasks that it follows in the batch itself.
-    Within,
-    /// One reaches back over so many tasks that were submitted before.
-    Back(u32),
-}
-
-impl Fenced {
-    /// With one more fence, which reaches back over so many tasks before the batch.
-    fn and(self, back: u32) -> Self {
-        match self {
-            Fenced::Back(most) => Fenced::Back(most.max(back)),
-            _ if back > 0 => Fenced::Back(back),
-            _ => Fenced::Within,
-        }
-    }
-}
-
 /// Where tasks of a level went last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
-    stripe: u32,
+pub(super) struct Last {
+    pub stripe: u32,
     /// How many in a row went there.
-    count: u64,
+    pub count: u64,
     /// The last near stripe.
-    near: u32,
+    pub near: u32,
 }
 
 /// Feeds a session for a tenant. There is one writer a ring, so it is used by one thread at a time; others have their own.
 #[derive(Debug)]
 pub struct Producer {
-    core: Arc<Held>,
+    pub(super) core: Arc<Held>,
     index: u32,
     tenant: TenantId,
     /// By level, then by stripe, near ones first.
-    sides: Vec<Side>,
+    pub(super) sides: Vec<Side>,
     /// By level.
-    last: Vec<Last>,
+    pub(super) last: Vec<Last>,
     /// Stripes of a level, and how many of them are near.
-    stripes: u32,
-    near: u32,
+    pub(super) stripes: u32,
+    pub(super) near: u32,
     /// Slots of a near stripe and of the far one; 0 where there is none.
-    near_slots: u64,
-    far_slots: u64,
+    pub(super) near_slots: u64,
+    pub(super) far_slots: u64,
     /// The most tasks at once, as long as this is the aim.
-    largest: u64,
-    patience: Patience,
-    aim: Aim,
+    pub(super) largest: u64,
+    pub(super) patience: Patience,
+    pub(super) aim: Aim,
     stage: Box<Stage>,
 }
 
@@ -300,213 +259,9 @@ impl Producer {
         Span::spread(pieces, stamp)
     }
 
-    /// Checks tasks before any is visible: their level, and whether there are fences among them.
-    #[inline]
-    pub(super) fn level(
-        &self,
-        tasks: impl Iterator<Item = Task> + Clone,
-    ) -> Result<(u32, Fenced), SubmitError> {
-        let levels = self.core.layout.levels;
-        // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
-        let plain =
-            |task: Task| (task.op.code().wrapping_sub(8) < 0xfff0 - 8) & (task.priority == Priority::Normal);
-        if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
-            return Ok((0, Fenced::No));
-        }
-        let (mut priority, mut fenced) = (None, Fenced::No);
-        for (at, task) in tasks.enumerate() {
-            if task.op.code().wrapping_sub(8) >= 0xfff0 - 8 {
-                submittable(task.op)?;
-                if task.op == Opcode::BATCH_FENCE {
-                    fenced = fenced.and(task.args[0].saturating_sub(at as u32));
-                }
-            }
-            match priority {
-                None if levels == 1 && task.priority != Priority::Normal => {
-                    return Err(SubmitError::Priority(task.priority));
-                }
-                None => priority = Some(task.priority),
-                Some(first) if first != task.priority => {
-                    return Err(SubmitError::Mixed(first, task.priority));
-                }
-                Some(_) => {}
-            }
-        }
-        let level = if levels == 1 { 0 } else { priority.unwrap_or_default().code() };
-        Ok((level, fenced))
-    }
-
-    /// Whether so many tasks could be submitted if nothing else were there. A fence that reaches back over tasks submitted before goes
-    /// where they are.
-    #[inline]
-    pub(super) fn fits(&self, level: u32, wanted: u64, fenced: Fenced) -> Result<(), SubmitError> {
-        if fenced == Fenced::No {
-            let slots = self.largest;
-            return if wanted > slots { Err(SubmitError::Large { wanted, slots }) } else { Ok(()) };
-        }
-        let last = self.last[level as usize];
-        if let Fenced::Back(count) = fenced
-            && u64::from(count) > last.count
-            && self.stripes > 1
-        {
-            return Err(SubmitError::Fence { count, within: last.count });
-        }
-        let slots = match fenced {
-            Fenced::Back(_) if last.stripe < self.near => self.near_slots,
-            Fenced::Back(_) => self.far_slots,
-            _ if self.aim == Aim::Throughput && self.far_slots > 0 => self.far_slots,
-            _ => self.near_slots.max(self.far_slots),
-        };
-        if wanted > slots { Err(SubmitError::Fenced { wanted, slots }) } else { Ok(()) }
-    }
-
-    /// A stripe with room for so many tasks; none if several near ones have room for them together.
-    #[inline]
-    fn room(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Result<Option<u32>, SubmitError> {
-        self.fits(level, wanted, fenced)?;
-        let mut deadline = None;
-        let mut pause = Pause::default();
-        loop {
-            if !self.core.running() {
-                return Err(self.core.ended_submit());
-            }
-            let (stripe, room) = self.place(level, wanted, fenced);
-            if room >= wanted {
-                return Ok(stripe);
-            }
-            let full = SubmitError::Full { room, wanted };
-            match self.patience {
-                Patience::None => return Err(full),
-                Patience::Ms(ms) => {
-                    let deadline = *deadline.get_or_insert_with(|| Deadline::after_ms(ms));
-                    if pause.slow() && deadline.passed() {
-                        return Err(full);
-                    }
-                }
-                Patience::Endless => {}
-            }
-            if pause.slow() {
-                self.core.watch();
-            }
-            pause.turn();
-        }
-    }
-
-    /// The stripe for so many tasks, or none if they are for several near ones; and the free slots there.
-    #[inline]
-    pub(super) fn place(&mut self, level: u32, wanted: u64, fenced: Fenced) -> (Option<u32>, u64) {
-        let far = self.near;
-        if let Fenced::Back(_) = fenced {
-            let stripe = self.last[level as usize].stripe;
-            return (Some(stripe), self.free(level, stripe, wanted));
-        }
-        if self.near == 0 {
-            return (Some(far), self.free(level, far, wanted));
-        }
-        if self.near == self.stripes {
-            let (best, _) = self.emptiest(level, wanted, self.near);
-            return self.together(level, wanted, fenced, best);
-        }
-        let (most, looks) = match self.aim {
-            Aim::Choose => (FEW, LOOKS),
-            Aim::Latency => (u64::MAX, self.near),
-            Aim::Throughput => (0, 0),
-        };
-        if wanted <= most {
-            let (best, idle) = self.emptiest(level, wanted, looks);
-            if best.1 >= wanted && (idle || self.aim == Aim::Latency) {
-                return (Some(best.0), best.1);
-            }
-        }
-        let room = self.free(level, far, wanted);
-        if self.aim == Aim::Throughput || room >= wanted && self.aim == Aim::Choose {
-            return (Some(far), room);
-        }
-        self.spill(level, wanted, fenced, room)
-    }
-
-    /// The same where there is no room in one stripe of the preferred ring, and the far one has so many free slots.
-    #[cold]
-    fn spill(&mut self, level: u32, wanted: u64, fenced: Fenced, far: u64) -> (Option<u32>, u64) {
-        let (best, _) = self.emptiest(level, wanted, self.near);
-        let near = self.together(level, wanted, fenced, best);
-        if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near), far) }
-    }
-
-    /// The best near stripe if it has room for so many tasks or has to, else all near ones.
-    #[inline]
-    fn together(&mut self, level: u32, wanted: u64, fenced: Fenced, best: (u32, u64)) -> (Option<u32>, u64) {
-        // One task waits for one stripe: slots may become free between two looks.
-        if best.1 >= wanted || wanted == 1 || fenced != Fenced::No || self.near == 1 {
-            return (Some(best.0), best.1);
-        }
-        (None, (0..self.near).map(|stripe| self.free(level, stripe, self.near_slots)).sum())
-    }
-
-    /// Takes all slots of a level back that were given up.
-    pub(super) fn take_back(&mut self, level: u32) {
-        for stripe in 0..self.stripes {
-            self.free(level, stripe, u64::MAX);
-        }
-    }
-
-    /// What it shares with its session.
-    pub(super) fn core(&self) -> &Core {
-        &self.core
-    }
-
     /// Its number among all producers.
     pub(super) fn index(&self) -> u32 {
         self.index
-    }
-
-    /// Free slots of a stripe: those known to be free if they are enough, else all.
-    #[inline]
-    fn free(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
-        let side = &mut self.sides[(level * self.stripes + stripe) as usize];
-        let of = &self.core.stripes[side.number as usize];
-        let slots = of.ring.capacity();
-        if slots - (side.tail - side.free) < wanted {
-            side.free = of.ring.reclaim(side.free, side.tail, &mut side.seen);
-            of.free.store(side.free, Ordering::Relaxed);
-        }
-        slots - (side.tail - side.free)
-    }
-
-    /// Of the first stripes, or so many of them, the one with the least to do, and its free slots; whether it has nothing to do.
-    #[inline]
-    fn emptiest(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
-        let stripes = self.near;
-        if stripes == 1 {
-            return ((0, self.free(level, 0, wanted)), self.idle(level, 0));
-        }
-        let last = self.last[level as usize].near;
-        let mut best = (0, 0);
-        for k in 0..looks {
-            // Of many, all are looked at only for room.
-            if k >= LOOKS && best.1 >= wanted {
-                break;
-            }
-            // The one that was used last, then those after it, so that equals take turns. Many tasks at once have kept it
-            // busy, so more of them leave it alone.
-            let stripe = (last + u32::from(wanted > FEW) + k) % stripes;
-            let idle = self.idle(level, stripe);
-            let room = self.free(level, stripe, wanted);
-            if room >= wanted && idle {
-                return ((stripe, room), true);
-            }
-            if room > best.1 {
-                best = (stripe, room);
-            }
-        }
-        (best, false)
-    }
-
-    /// Whether all tasks of a stripe are known to have ended.
-    fn idle(&self, level: u32, stripe: u32) -> bool {
-        let side = &self.sides[(level * self.stripes + stripe) as usize];
-        let of = &self.core.stripes[side.number as usize];
-        side.tail == of.start || of.ring.ended(side.tail - 1).is_some()
     }
 }
 

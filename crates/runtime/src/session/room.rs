@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use atomic_waker::AtomicWaker;
 
 use super::core::Core;
-use super::producer::{Fenced, Producer};
+use super::place::Fenced;
+use super::producer::Producer;
 use super::span::Span;
 use super::ticket::Ticket;
 use crate::error::SubmitError;
@@ -68,7 +69,7 @@ struct RoomFuture<'p> {
 
 impl RoomFuture<'_> {
     fn waiter(&self) -> (&Core, &RoomWaiter) {
-        let core = self.producer.core();
+        let core = &**self.producer.core;
         (core, &core.rooms[self.producer.index() as usize])
     }
 }
@@ -160,8 +161,8 @@ impl Producer {
     /// Whether there is room for tasks; none if not yet. Takes everything back that was given up, so that the reaper wakes this
     /// producer for what comes after.
     fn look(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Option<Result<(), SubmitError>> {
-        if !self.core().running() {
-            return Some(Err(self.core().ended_submit()));
+        if !self.core.running() {
+            return Some(Err(self.core.ended_submit()));
         }
         self.take_back(level);
         (self.place(level, wanted, fenced).1 >= wanted).then_some(Ok(()))
