@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use pelton::device::Placement;
+use pelton::kernel::Telemetry;
 use pelton::{Aim, Deadline, Opcode, Patience, Session, Span, Spec, SubmitError, Task, TaskError, Tenant};
 
 use crate::common::*;
@@ -15,6 +16,7 @@ use crate::iterators::Panics;
 pub const TESTS: &[Test] = named![
     a_batch_larger_than_a_stripe_comes_back_in_order,
     a_spread_batch_is_taken_whole_or_not_at_all,
+    a_spread_batch_is_measured_as_one,
     a_spread_batch_is_cancelled_as_one,
     a_spread_batch_that_is_dropped_gives_all_its_slots_back,
     patience_waits_for_room_in_all_stripes,
@@ -128,6 +130,22 @@ fn a_spread_batch_is_taken_whole_or_not_at_all(on: &On) {
         assert_eq!(producer.submit(echo(50)).err(), full(0, 1), "{shape}");
         drop(spans);
         assert_eq!(producer.submit_all(echoes(7, ALL)).unwrap().wait(soon()).unwrap().done, ALL, "{shape}");
+    }
+}
+
+/// Catches pieces whose latency is measured one by one, or not at all.
+fn a_spread_batch_is_measured_as_one(on: &On) {
+    for shape in shapes(on, &[near(1), near(8)]) {
+        let spec = spec(shape).tenant(Tenant::new(0).mask(0)).telemetry(Telemetry::Full);
+        let session = launch(on, &spec);
+        let mut producer = session.producer(0).unwrap();
+        let mut span = producer.submit_all(echoes(0, ALL)).unwrap();
+        assert!(!span.poll(), "{shape}");
+        release(&session);
+        let ends = span.wait(soon()).unwrap();
+        assert_eq!((ends.done, span.pieces()), (ALL, 4), "{shape}");
+        assert!(span.poll() && block_on(&mut span) == ends, "{shape}");
+        assert_eq!(session.snapshot().unwrap().latency.samples, 1, "{shape}");
     }
 }
 
