@@ -185,7 +185,7 @@ impl Core {
         let reason = end.reason();
         if self.ending.set(end).is_ok() {
             let at = ENDS.iter().position(|known| *known == reason).unwrap_or(0);
-            self.state.store(at as u32 + 1, Ordering::Release);
+            let _ = self.state.compare_exchange(RUNNING, at as u32 + 1, Ordering::Release, Ordering::Relaxed);
         }
     }
 

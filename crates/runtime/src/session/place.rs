@@ -7,6 +7,7 @@ use crate::deadline::{Deadline, Pause};
 use crate::error::SubmitError;
 use crate::protocol::{Opcode, Priority};
 use crate::task::Task;
+
 /// So few tasks at once are better off near, where a session has near and far rings.
 const FEW: u64 = 4;
 /// So many near stripes are looked at for one that has nothing to do.
