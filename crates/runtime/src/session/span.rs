@@ -192,7 +192,9 @@ impl Span {
     /// All results, in order.
     #[inline]
     pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
-        (0..self.len()).map(|index| self.at(index))
+        let hold = &self.hold;
+        let rest = self.rest.as_ref().map_or(&[][..], |rest| &rest.holds);
+        Results { hold, rest, at: hold.first, end: hold.end(), left: self.len() }
     }
 
     /// Where it lies. Pieces all lie near.
@@ -220,6 +222,52 @@ impl Span {
         ends
     }
 }
+
+/// The results of a span, in order. It goes from piece to piece, so that what one task gave is found without asking for its piece.
+struct Results<'s> {
+    hold: &'s Hold,
+    /// The pieces after this one.
+    rest: &'s [Hold],
+    /// The next position, and the end of this piece.
+    at: u64,
+    end: u64,
+    /// How many tasks there are from there on, in all pieces.
+    left: usize,
+}
+
+impl Results<'_> {
+    /// Goes on to the next piece that has tasks.
+    #[cold]
+    fn turn(&mut self) {
+        while let ([next, rest @ ..], true) = (self.rest, self.at == self.end) {
+            (self.hold, self.rest, self.at, self.end) = (next, rest, next.first, next.end());
+        }
+    }
+}
+
+impl Iterator for Results<'_> {
+    type Item = Result<u32, TaskError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == self.end {
+            self.turn();
+        }
+        let at = self.at;
+        if at == self.end {
+            return None;
+        }
+        (self.at, self.left) = (at + 1, self.left - 1);
+        Some(self.hold.result(at))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Results<'_> {}
 
 /// Copies the results of a piece, as many as there is room for; the room that is left.
 #[inline]
