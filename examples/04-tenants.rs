@@ -39,8 +39,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(SessionError::Late { left }) => println!("red is out of credit: {left} tasks wait"),
         other => panic!("expected 3 tasks to wait, found {other:?}"),
     }
-    session.set_quota(1, 0)?;
+    assert_eq!(session.credit(1)?, Some(0));
+    session.grant(1, 10)?;
     assert_eq!(span.wait(deadline())?.done, 100);
+    println!("red has credit for {:?} more", session.credit(1)?);
+    // A right that is taken away is gone for the very next task.
+    session.allow(1, &[Opcode::NOP])?;
+    let end = red.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 0]))?.wait(deadline());
+    assert!(matches!(end, Err(TaskError::Fault(fault)) if fault.code == Code::DENIED));
     for tenant in session.snapshot()?.tenants {
         println!("{}: {} tasks", tenant.name, tenant.count);
     }

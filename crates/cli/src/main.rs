@@ -50,7 +50,7 @@ Examples:
 
 Exit status:
     0  everything is well
-    1  something given is wrong: a file, a module, a test
+    1  something is wrong: a file, a module, a test, a device, or results that could not be written
     2  the kernel trapped, recorded a fault or was stopped at its deadline
    64  the command line itself is wrong
   130  Ctrl-C";

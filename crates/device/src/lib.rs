@@ -103,7 +103,7 @@ fn gpus() -> Vec<String> {
     vec!["cuda".into()]
 }
 
-/// Opens a device by name: `cuda`, `cuda:1` (the second GPU), `cpu`, `cpu:2` (so many threads), `reference`, or `auto`
+/// Opens a device by name: `cuda`, `cuda:1` (the second GPU), `cpu`, `cpu:2` (on two threads), `reference`, `reference:2` (on two threads), or `auto`
 /// for the best there is.
 ///
 /// The [null device](null) cannot be opened by name: it runs nothing, so a program that waits for its kernel would wait

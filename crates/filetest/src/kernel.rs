@@ -8,7 +8,7 @@
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
-    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, Step, TELLS, TOLD, WATCH,
+    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, Step, TELLS, TOLD, WATCH,
 };
 use pelton_device::{Caps, Placement, open};
 use pelton_ir::arena::Region;
@@ -200,7 +200,7 @@ fn parts(shape: u16, teams: bool) -> Vec<u16> {
     let kept = match (shape & FAR != 0, shape & LOCAL != 0) {
         (true, _) => KEPT,
         (false, true) => OWN,
-        (false, false) => KEPT | CLERK,
+        (false, false) => KEPT | KEEPER,
     };
     // Where the device has memory of its own, the watches of near groups and the teams of a router are told of changes.
     let told =

@@ -43,8 +43,8 @@ pub enum Error {
     /// The host cannot reach the words of that region.
     #[error("region {0:?} is not mapped: copy it in and out")]
     Mapped(String),
-    /// Positions that a session could count up to bits that kernels use otherwise.
-    #[error("positions cannot start at {start:#x}: {last:#x} is the last from which a session can count on")]
+    /// A start position beyond [`Session::LAST_START`](crate::Session::LAST_START).
+    #[error("a session cannot start at position {start:#x}; the last possible start is {last:#x}")]
     Start { start: u64, last: u64 },
     /// Not everything ended in time.
     #[error("{left} tasks had not ended by the deadline")]
@@ -52,15 +52,19 @@ pub enum Error {
     /// The session has ended.
     #[error("the session has ended: {0}")]
     Ended(SessionEnd),
+    /// The session lacks a buffer of its own: a defect of Pelton.
+    #[error("the session has no buffer {0:?}; this is a defect of Pelton")]
+    Internal(&'static str),
     /// A pass over a batch was cut short.
     #[error("the pass was cut short: {0}")]
     Cut(Outcome),
     /// A thread could not be started.
     #[error("no thread could be started: {0}")]
-    Thread(#[source] std::io::Error),
+    Thread(std::io::Error),
 }
 
-/// How a session ended, with all that is known of it.
+/// How a session ended, with the device's error if there was one. [`EndReason`] is the same without the error, and can be copied and
+/// compared.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionEnd {
@@ -72,14 +76,14 @@ pub enum SessionEnd {
     Lease(Duration),
     /// The device did not go on: its kernel trapped, or the device failed.
     #[error("{0}")]
-    Device(#[source] Arc<DeviceError>),
+    Device(Arc<DeviceError>),
     /// Its kernel returned without being asked to.
     #[error("its kernel returned without being asked to")]
     Returned,
 }
 
 impl SessionEnd {
-    /// The same in short.
+    /// The same without the device's error.
     pub fn reason(&self) -> EndReason {
         EndReason::Lost(match self {
             SessionEnd::Stopped => return EndReason::Stopped,
@@ -91,8 +95,9 @@ impl SessionEnd {
     }
 }
 
-/// Why a session takes no more tasks.
+/// Why a session has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndReason {
     /// It was stopped, or dropped.
     #[error("it was stopped")]
@@ -115,9 +120,12 @@ pub enum LossReason {
     /// The device failed.
     #[error("the device failed")]
     Device,
-    /// Its kernel returned without being asked to, or left words that are not of the protocol.
-    #[error("its kernel did what it was not asked to")]
+    /// Its kernel returned without being asked to.
+    #[error("its kernel returned without being asked to")]
     Returned,
+    /// Its kernel posted a record that is not of the protocol. The session itself may still run.
+    #[error("its kernel posted a record that is not of the protocol")]
+    Record,
 }
 
 /// Why a task was not taken. Nothing of it is visible to the kernel.
@@ -131,9 +139,9 @@ pub enum SubmitError {
     /// More tasks at once than the ring can ever hold, near or far.
     #[error("{wanted} tasks at once, and a ring has {slots} slots")]
     Large { wanted: u64, slots: u64 },
-    /// More tasks at once than a stripe can ever hold, with a fence among them that keeps them in one stripe.
+    /// More tasks at once than one stripe holds. There is a fence among them, so they cannot be spread over several stripes.
     #[error("{wanted} tasks at once with a fence among them, and a stripe has {slots} slots")]
-    Fenced { wanted: u64, slots: u64 },
+    LargeFenced { wanted: u64, slots: u64 },
     /// An opcode that is not for producers.
     #[error("{0} cannot be submitted")]
     Opcode(Opcode),
@@ -154,7 +162,7 @@ pub enum SubmitError {
         "a fence over {count} tasks, of which only the last {within} are in one stripe: submit them at once"
     )]
     Fence { count: u32, within: u64 },
-    /// The session has ended. [`Producer::end_reason`](crate::Producer::end_reason) has the details.
+    /// The session has ended. [`Producer::session_end`](crate::Producer::session_end) has the details.
     #[error("the session has ended: {0}")]
     Ended(EndReason),
 }
@@ -176,7 +184,7 @@ pub enum TaskError {
     /// The pass over its batch left it as it was: its tenant is disabled or has no credit, or the pass ended before.
     #[error("it was left as it was: its tenant is disabled or has no credit, or the pass ended before it")]
     Left,
-    /// The session was lost before it ended. [`Session::end_reason`](crate::Session::end_reason) has the details.
+    /// The session was lost before it ended. [`Session::session_end`](crate::Session::session_end) has the details.
     #[error("the session was lost: {0}")]
     Lost(LossReason),
     /// It has not ended yet; it may be waited for again.

@@ -138,7 +138,7 @@ impl<'s, T: Element> View<'s, T> {
         Ok(T::upload(self.memory, first, values)?)
     }
 
-    /// Copies elements out, as many as there is room for. Nothing is allocated.
+    /// Fills `values` with the elements from element `at` on. Nothing is allocated. [`Error::Range`] if they do not all lie in the view.
     ///
     /// ```
     /// # use pelton::{Session, Spec, device};

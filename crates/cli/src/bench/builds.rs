@@ -37,7 +37,7 @@ pub enum BuildError {
     },
     /// A build does not know the flags.
     #[error(
-        "{} does not understand `{flags}`; it must be a pelton that measures in rounds as this one does",
+        "{} does not understand `{flags}`; it must be a build of pelton that has `bench --rounds`",
         path.display()
     )]
     Flags {

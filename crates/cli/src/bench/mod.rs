@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "TEXT", default_value = "")]
     only: String,
 
-    /// How many times a case and what it is held against are measured in turns; what suits the group unless said
+    /// How many rounds to measure; chosen for the group if not given, 5 with --against. `compile` and `soak` have no rounds
     #[arg(long, global = true, value_name = "N", value_parser = within::<u32>(1..=1000), allow_negative_numbers = true)]
     rounds: Option<u32>,
 

@@ -42,7 +42,7 @@ impl Ratio {
 /// What a table says below its rows when the ratio of one of them is not [steady](Ratio::is_steady).
 pub fn footnote() -> String {
     format!(
-        "~ This ratio says little: its quartiles lie more than {:.0} % of the median apart, or it has fewer than {FEWEST_ROUNDS} rounds.",
+        "~ Do not rely on this ratio: its quartiles lie more than {:.0} % of the median apart, or there were fewer than {FEWEST_ROUNDS} rounds.",
         WIDEST_SPREAD * 100.0
     )
 }

@@ -32,8 +32,8 @@ pub struct Against {
     pub name: String,
     /// Its figure.
     pub value: f64,
-    /// The ratio to it, round by round; `None` if no round has one. Its median is close to the quotient of the two figures,
-    /// and not the same.
+    /// The ratio to it, round by round; `None` if no round has one. Its median is not the quotient of the two figures, and on a busy machine
+    /// may be far from it.
     pub ratio: Option<Ratio>,
 }
 

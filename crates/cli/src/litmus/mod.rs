@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
 
-    /// Rounds of each case, such as 1e8; what suits the device unless said
+    /// Rounds of each case, such as 1e8; the cases of regions play one for every 200. Chosen for the device if not given
     #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
     rounds: Option<u64>,
 
@@ -86,7 +86,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         let result = match lies || *placement == Placement::Far {
             false => Err(device.caps().why_far.clone().unwrap_or_else(|| "there is no near memory".into())),
             // A round is a copy and a few tasks, which take as long as hundreds of rounds of the other cases.
-            true => match region::play(&device, *placement, args.rounds.unwrap_or(rounds / 200)) {
+            true => match region::play(&device, *placement, (rounds / 200).max(1)) {
                 Err(_) if stop::pressed() => break,
                 seen => Ok(seen?),
             },

@@ -59,7 +59,7 @@ Results, one a task:
 
 A spec with lifetime = \"drain\" runs the lines in batches, one pass each.
 Buffers are as in `pelton exec`, and fill a region from its first element on.
-A reader that leaves, such as `| head -1`, ends the run: tasks under way are finished, the rest is not submitted.
+If the reader of the results leaves, as in `| head -1`, tasks under way are finished and the rest is not submitted.
 Exit status: 1 if lines were bad or results could not be written, else 2 if tasks ended with a fault.")]
 pub struct Args {
     /// The spec, in TOML; `pelton kernel` prints what it assembles to

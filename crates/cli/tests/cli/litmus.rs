@@ -21,7 +21,12 @@ fn orders_are_kept_here() {
             let (played, skipped): (Vec<&Value>, Vec<&Value>) = of.partition(|row| row["skipped"].is_null());
             assert_eq!(played.len(), cases, "{text}");
             let most: u64 = rounds.parse().expect("it is a number");
-            assert!(played.iter().all(|row| row["rounds"].as_u64() >= Some(most)), "{text}");
+            let least =
+                |row: &Value| match row["case"].as_str().is_some_and(|case| case.starts_with("region")) {
+                    true => (most / 200).max(1),
+                    false => most,
+                };
+            assert!(played.iter().all(|row| row["rounds"].as_u64() >= Some(least(row))), "{text}");
             // Only where a line arrives in one store can eight lanes count on it.
             let names: Vec<&Value> = skipped.iter().map(|row| &row["case"]).collect();
             assert_eq!(names, ["host to device, near, by eight lanes"], "{text}");

@@ -105,8 +105,8 @@ impl Cpu {
         Ok(Cpu { caps, compiler, threads, pool: Arc::default(), watch: Arc::default() })
     }
 
-    /// What its compiled kernels take up. At most 64 kernels and 16 MiB of machine code are kept for the next load; the rest is freed
-    /// when no loaded kernel and no launch has it any more.
+    /// How much memory the compiled kernels take. The 64 kernels used last are kept for the next load, up to 16 MiB of machine code; a
+    /// single larger kernel is kept alone. The code of other kernels is freed once no loaded kernel and no launch uses it.
     pub fn code_cache(&self) -> CodeCacheStats {
         self.compiler.stats()
     }

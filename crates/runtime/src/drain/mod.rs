@@ -400,8 +400,7 @@ impl Drain {
         if quota > Tenant::MAX_QUOTA {
             return Err(Error::Credit { tenant, credit: quota.into() });
         }
-        let limit = if quota == 0 { None } else { Some(quota.into()) };
-        self.set(tenant, control::QUOTAS, session::quota_word(limit))
+        self.set(tenant, control::QUOTAS, session::quota_word(session::limit(quota)))
     }
 
     fn set(&mut self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {

@@ -7,7 +7,7 @@
 //!
 //! A loop that is not brief takes fuel for each turn and is left when there is not enough, with fault 6. All later loops of the task
 //! are then left at once, so the function runs to its end: lanes that must meet still do. A turn takes one unit, and one more for every
-//! [`UNIT`] instructions that it may run, brief loops included, so fuel bounds the time of a task and not only its turns.
+//! [`UNIT`] instructions that it may run, brief loops included, so fuel bounds the work of a task's loops and not only their turns.
 //!
 //! Shared buffers of a handler are zero when a task begins: they would otherwise show one tenant what another's task left there.
 //!

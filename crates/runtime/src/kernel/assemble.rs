@@ -273,7 +273,9 @@ fn together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
         let wrong = |what: &str, found: usize, most: usize| {
             Err(refused(
                 handler,
-                format!("with it handlers have {found} {what}; those of a kernel may have {most}"),
+                format!(
+                    "together with the handlers before it, it has {found} {what}; all handlers of a kernel may have {most}"
+                ),
             ))
         };
         insts += checked.module.functions[checked.func].insts().len();
@@ -305,7 +307,9 @@ fn shares(caps: &Caps, handlers: &[Ready<'_>], module: &Module) -> Result<(), Re
     match largest {
         Some(ready) if all > most => {
             let own = shared(&ready.checked.module).1;
-            let why = format!("it takes {own} of {all} bytes of shared memory, and a group has {most} here");
+            let why = format!(
+                "it takes {own} of the {all} bytes of shared memory that this kernel needs, and a group of this device has {most}"
+            );
             Err(refused(ready.handler, why))
         }
         _ => Ok(()),

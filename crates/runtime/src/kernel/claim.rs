@@ -179,3 +179,55 @@ pub(super) fn rest<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
     };
     f.backoff(ns);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    use pelton_ir::interp::{Launch, Program, Schedule, Words};
+    use pelton_ir::types::{Access, Len, Space};
+    use pelton_ir::valid::validate;
+
+    use super::*;
+    use crate::kernel::Tenant;
+    use crate::session::quota_word;
+
+    /// What the kernel makes of a quota when so many tasks were charged.
+    fn left_of(quota: u64, charged: u64) -> i32 {
+        let mut m = Builder::new();
+        let words = m.buffer::<u32>("words", Len::Fixed(2), Space::Global, Access::ReadWrite);
+        let claims = m.buffer::<u64>("claims", Len::Fixed(1), Space::Global, Access::Read);
+        m.kernel("main", |f| {
+            let left = left(f, f.load(words.at(0)), f.load(claims.at(0)));
+            f.store(words.at(1), f.cast::<u32>(left));
+        });
+        let program = Program::new(&validate(m.finish()).expect("it is valid"), None).expect("it loads");
+        let words = [AtomicU32::new(quota_word(Some(quota))), AtomicU32::new(0)];
+        let claims = [AtomicU64::new(charged)];
+        let launch = Launch {
+            groups: 1,
+            lanes: 1,
+            subgroup: 32,
+            buffers: vec![Words::W32(&words), Words::W64(&claims)],
+            stop: None,
+            deadline: None,
+            schedule: Schedule::Threads(1),
+        };
+        program.run(&launch).expect("it runs");
+        words[1].load(Ordering::Relaxed) as i32
+    }
+
+    #[test]
+    fn an_account_goes_through_zero_and_never_runs_out_of_bits() {
+        let most = u64::from(Tenant::MAX_QUOTA);
+        for charged in [0, 1, most, (1 << 31) - 2, 1 << 31, (1 << 32) - 3, 1 << 32, (1 << 40) + 7] {
+            for credit in [0, 1, 2, 1000, most - 1, most] {
+                let doubled = left_of(charged + credit, charged);
+                assert_eq!(i64::from(doubled), 2 * credit as i64, "{credit} beyond {charged}");
+            }
+            for over in [1, 1000, most].into_iter().filter(|over| *over <= charged) {
+                assert!(left_of(charged - over, charged) < 0, "{over} below {charged}");
+            }
+        }
+    }
+}

@@ -17,8 +17,9 @@
 //! ```
 //!
 //! A *lane-wide* handler is run by one lane, beside others of its window. A *group-wide* one is run by all lanes of a group
-//! together: it may use barriers, subgroup ops and shared buffers, and lane 0 gives the result. `fault` ends the task as
-//! a fault with the first code recorded; the function still runs to its end.
+//! together: it may use barriers, subgroup ops and shared buffers, which are zero when a task begins, and lane 0 gives the result. A
+//! lane-wide handler may not have shared buffers. `fault` ends the task as a fault with the first code recorded; the function still
+//! runs to its end. `trap` would end the kernel for every tenant, so it is refused.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -319,6 +319,11 @@ impl<'s> Kit<'s> {
         }
     }
 
+    /// The words of the pollers, where they are told of changes.
+    pub fn notices(&self) -> Option<Buf<u32>> {
+        self.mirror.as_ref()?.notices
+    }
+
     /// Whether pollers are told when a control word changes, so that they may read one together with a task.
     pub fn notified(&self) -> bool {
         self.layout.pollers > 0
@@ -351,9 +356,7 @@ impl<'s> Kit<'s> {
     /// before it published them is seen, whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide
     /// enough. The fence also stands between the lines and the word that says that the group is [away](super::notice).
     pub fn renew<'b>(&self, f: &'b Body<'b>) {
-        if self.layout.remote {
-            f.fence(Order::AcqRel, Scope::Device);
-        }
+        f.fence(Order::AcqRel, Scope::Device);
     }
 
     /// Whether a subgroup looks at all rings at once.

@@ -71,7 +71,7 @@ impl<'k> Near<'k> {
         match &kit.mirror {
             Some(mirror) => f.choose(
                 f.group().eq(self.groups()),
-                || f.when(f.subgroup().eq(0), || route::clerk(f, kit, mirror)),
+                || f.when(f.subgroup().eq(0), || route::keeper(f, kit, mirror)),
                 || self.serve(f),
             ),
             None => self.serve(f),
@@ -167,9 +167,11 @@ fn take<'b>(
     let mask = f.group_broadcast(mask, 0).named("mask");
     f.when(count.ne(0), || {
         let window = Window { count, mask, ..window };
+        if kit.notified() {
+            f.when(last(f, kit), || notice::leave(f, kit, f.group()));
+        }
         // Before the lanes meet for the last time: the watch is to see it.
         f.when(f.lane().eq(0), || {
-            notice::leave(f, kit, f.group());
             f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
             f.store(kit.shared.suspect.at(ring), 0);
             claim::served(f, kit, slots, ring, window.level);
@@ -232,11 +234,14 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>,
         });
     });
     f.barrier();
+    // While lane 0 sees to what may be run.
+    if kit.layout.remote {
+        f.when(last(f, kit), || kit.renew(f));
+    }
     f.choose(
         f.lane().eq(0),
         || {
             run.clear(f);
-            kit.renew(f);
             let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
             let wanted = f.select(mask.eq(0), 0, ready);
@@ -245,6 +250,11 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>,
         },
         || (f.lit(0), f.lit(0)),
     )
+}
+
+/// Whether this is the last lane of its group, which makes the fence after the lines of a window.
+fn last<'b>(f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
+    f.lane().eq(kit.layout.lanes - 1)
 }
 
 /// Nothing was taken though something might have been: the head was fresh a moment ago, so its check has failed.

@@ -74,7 +74,7 @@ pub(super) fn keep<'b>(
 
 /// The word of a poller, if it is told of changes.
 pub(super) fn word<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) -> Option<U32<'b>> {
-    let notices = kit.mirror.as_ref()?.notices?;
+    let notices = kit.notices()?;
     Some(f.atomic_load(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE)))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn changed<'b>(f: &'b Body<'b>, word: U32<'b>) -> Val<'b, bool> {
 
 /// Tells the keeper at the end of a round that the poller knows of a change, if there was one.
 pub(super) fn heed<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Option<U32<'b>>) {
-    let notices = kit.mirror.as_ref().and_then(|mirror| mirror.notices);
+    let notices = kit.notices();
     let Some((notices, word)) = notices.zip(word) else { return };
     f.when(changed(f, word), || {
         // Pairs with the keeper's release: the next round reads the copy as it is now.
@@ -99,7 +99,7 @@ pub(super) fn heed<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Op
 
 /// The group of a poller has copied its lines and runs them. The lane that made the fence after them says so.
 pub(super) fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
-    if let Some(notices) = kit.mirror.as_ref().and_then(|mirror| mirror.notices) {
+    if let Some(notices) = kit.notices() {
         // The fence after the lines pairs with the keeper's acquire: they were read before.
         f.atomic_or(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), AWAY);
     }
@@ -107,7 +107,7 @@ pub(super) fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
 
 /// The group of a poller is about to look at its rings again. One lane says so, before it looks at its word.
 pub(super) fn come_back<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
-    if let Some(notices) = kit.mirror.as_ref().and_then(|mirror| mirror.notices) {
+    if let Some(notices) = kit.notices() {
         f.atomic_and(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), !AWAY);
     }
 }

@@ -1,7 +1,7 @@
 //! The router of far rings: tails, tasks that wait alone, control words, stop.
 //!
 //! Where subgroups progress independently, a team of eight lanes has a ring of its own, spread over all subgroups but the last,
-//! which is the *clerk*: it keeps the host's control words in device memory (see [`notice`]) and watches for the stop. Elsewhere one
+//! which is the *keeper*: it keeps the host's control words in device memory (see [`notice`]) and watches for the stop. Elsewhere one
 //! lane does it all in turn.
 //!
 //! The line at the head of a ring and its tail are read in one go. If the tail has moved, and only by a few, and everything before has
@@ -20,7 +20,7 @@ use super::window::Runner;
 use super::{line, notice};
 use crate::protocol::control;
 
-/// How long the clerk rests between two looks at the host's words.
+/// How long the keeper rests between two looks at the host's words.
 const REST_NS: u32 = claim::REST_NS;
 
 /// Lanes that look at one ring together: four take the line, the first takes the tail and does the rest.
@@ -49,7 +49,7 @@ pub(super) fn write(
                 let teams = kit.layout.subgroup / TEAM;
                 f.choose(
                     f.subgroup().eq(pollers),
-                    || clerk(f, kit, mirror),
+                    || keeper(f, kit, mirror),
                     || {
                         let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
                         visit.rounds(f, (first, pollers * teams), true);
@@ -62,7 +62,7 @@ pub(super) fn write(
 }
 
 /// Keeps the control words, and watches for the stop.
-pub(super) fn clerk<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
+pub(super) fn keeper<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
     let lanes = kit.layout.keepers;
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
         let keep = || notice::keep(f, kit, mirror, (f.sublane(), lanes), last);

@@ -57,9 +57,9 @@ control! {
     SHUTDOWN    shutdown      0       Host   "Not zero: take no new work.";
     DONE_COUNT  done_count    1       Device "Tasks that have ended.";
     TENANT_BASE tenant_base   2       Host   "The number of the first mask: 3.";
-    MASKS       masks         3 [29]  Host   "By tenant, which opcodes it may use: bit i allows opcode i up to 30, bit 31 all others. 0 disables the tenant, and its rings are not read.";
-    QUOTAS      quotas       32 [32]  Host   "By tenant, up to how many tasks may be charged to it. Tasks are taken while (quota − claims) modulo 2^31, as a signed number of 31 bits, is above 0. 0 is no limit; in a live session bit 31 is set otherwise, so that a limit may go through 0.";
-    CLAIMS      claims       64 [32]  Device "By tenant, tasks taken; those that a quota decides on are tasks that were taken while there was one.";
+    MASKS       masks         3 [29]  Host   "By tenant, which opcodes it may use: bit i allows opcode i up to 30, bit 31 all others. 0 disables the tenant: its tasks are not taken.";
+    QUOTAS      quotas       32 [32]  Host   "By tenant, the number of tasks up to which it may be charged. Tasks are taken while (quota − claims) modulo 2^31, as a signed number of 31 bits, is above 0. A word of 0 is no limit. The host sets bit 31 of every other quota, so that a limit whose lower bits are 0 is not mistaken for none; the kernel ignores that bit.";
+    CLAIMS      claims       64 [32]  Device "By tenant, tasks taken. The word that a quota is compared with counts only tasks that were taken while the tenant had a quota.";
     METRICS     metrics      96 [32]  Device "By opcode 0-31, tasks run.";
     EPOCH       epoch       128       Device "Fences passed.";
     PARTITIONS  partitions  129 [6]   Host   "In a drained batch: the first slot of each priority's part of the ring, and the end of the last.";

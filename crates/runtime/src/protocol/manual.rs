@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::step::{
-    self, CLERK, DRAIN, FAR, FENCES, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
+    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
 };
 use super::{Move, OPEN, Priority, Status, Word, control, fault, io, log, opcode, record, slot};
 
@@ -120,7 +120,7 @@ pub fn steps() -> String {
             (LOCAL, "in the host's memory"),
             (OWN, "no other group keeps control words"),
             (KEPT, "a group keeps control words"),
-            (CLERK, "and does nothing else"),
+            (KEEPER, "and does nothing else"),
             (TELLS, "pollers are told"),
             (TOLD, "by a poller that is told"),
             (REMOTE, "the device has memory of its own"),

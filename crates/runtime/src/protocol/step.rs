@@ -42,7 +42,7 @@ pub const OWN: u16 = 256;
 /// Only where another group keeps the host's control words for near groups: the device has memory of its own, or there is a router.
 pub const KEPT: u16 = 512;
 /// Only where that group does nothing else: there is no router.
-pub const CLERK: u16 = 1024;
+pub const KEEPER: u16 = 1024;
 
 /// Only where pollers are told of changed control words: on a device with memory of its own, the watches of near groups and the
 /// subgroups of a router that polls in teams.
@@ -183,17 +183,17 @@ steps! {
     "tag"      Group  AtomicStore "observables" Relaxed System (KINDS) "";
 
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (FAR) "CHANGED: the word that it names is seen.";
-    "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (NEAR | CLERK) "The same, by the group that keeps the control words.";
+    "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "tell"     Router AtomicOr    "notices" Release Device (FAR | TELLS) "Tells a poller of a change, after the copy was changed.";
-    "tell"     Router AtomicOr    "notices" Release Device (NEAR | CLERK | TELLS) "The same, by the group that keeps the control words.";
+    "tell"     Router AtomicOr    "notices" Release Device (NEAR | KEEPER | TELLS) "The same, by the group that keeps the control words.";
     "told"     Router AtomicLoad  "notices" Acquire Device (FAR | TELLS) "A poller knows, or is away: it uses nothing that it read of the copy before.";
-    "told"     Router AtomicLoad  "notices" Acquire Device (NEAR | CLERK | TELLS) "The same, by the group that keeps the control words.";
+    "told"     Router AtomicLoad  "notices" Acquire Device (NEAR | KEEPER | TELLS) "The same, by the group that keeps the control words.";
     "answer"   Router AtomicStore "acks"    Release System (FAR)  "The change has been taken over, after the copy was changed and all pollers know.";
-    "answer"   Router AtomicStore "acks"    Release System (NEAR | CLERK) "The same, by the group that keeps the control words.";
+    "answer"   Router AtomicStore "acks"    Release System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "SHUTDOWN: what the host did before is seen.";
-    "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | CLERK) "The same, by the group that keeps the control words.";
+    "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "halt"     Router AtomicStore "flags" [HALT] Release Device (FAR) "Tells the groups, after the host told the router.";
-    "halt"     Router AtomicStore "flags" [HALT] Release Device (NEAR | CLERK) "The same, by the group that keeps the control words.";
+    "halt"     Router AtomicStore "flags" [HALT] Release Device (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "route"    Router AtomicLoad  "tails"   Acquire System (FAR)  "The tail: the lines before it are seen.";
     "taken"    Router Fence       ""        Acquire System (FAR | LOCAL) "After a line that the router read at once and is whole: what the task points to is seen.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | WATCH | LOCAL) "The same for a line that a watch has read.";

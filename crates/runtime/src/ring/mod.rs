@@ -6,8 +6,8 @@
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | publish | producer | words 1-7 of the line, then word 0 with release (mapped: words 0 and 1 may show in either order, and the check tells); far: the tail with release, once a batch; through the bus: a store fence before the first line of a batch |
-//! | take | device | word 0 with acquire and the check (near); the tail with acquire (far); then the line |
+//! | publish | producer | words 1-7 of the line, then word 0 with release (mapped: words 0 and 1 may show in either order: the check finds that, and a reader that checks nothing does not use word 1); far: the tail with release, once a batch; through the bus: a store fence before the first line of a batch |
+//! | take | device | near: word 0 with acquire and then the rest (one lane in the host's memory), or the whole line at once and its check; far: the tail with acquire, then the line |
 //! | complete | device | effects, a fence, then the record |
 //! | see | waiter | the record with acquire: the effects are seen |
 //! | give up | ticket | `taken` at its first position, with release: all reads of the records are over |

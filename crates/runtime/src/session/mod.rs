@@ -2,8 +2,9 @@
 //!
 //! [`Session::launch`] assembles the kernel of a [`Spec`], gives it its memory and starts it. Threads take a
 //! [`Producer`] each and submit tasks; a [`Ticket`] says how a task ended. Between submit and done nothing allocates and nothing
-//! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record. The one
-//! exception is a batch that no stripe has room for as a whole: the list of its pieces is allocated.
+//! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record. There
+//! are two exceptions: the first future that waits in a stripe allocates the stripe's list of wakers, and a batch that no single stripe has
+//! room for allocates a list of its pieces.
 //!
 //! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish what it has taken and says what it left; tickets of
 //! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
@@ -30,7 +31,7 @@ use pelton_device::Device;
 pub(crate) use self::core::{Core, Memories, Stripe, outcome};
 pub(crate) use self::launch::{bind, fill, memories};
 pub(crate) use self::producer::submittable;
-pub(crate) use self::rights::quota_word;
+pub(crate) use self::rights::{limit, quota_word};
 use crate::deadline::{Deadline, Pause};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
@@ -76,8 +77,8 @@ impl Session {
         Session::launch_at(device, spec, 0)
     }
 
-    /// The last position that [`launch_at`](Session::launch_at) starts from. Kernels use the upper bits of a position for marks of
-    /// their own. At a thousand million tasks per second, a session that starts here comes to those bits after seventy years.
+    /// The last position that [`launch_at`](Session::launch_at) accepts. Kernels use bit 63 of a position for a mark of their own. A session
+    /// that starts here and runs a thousand million tasks per second reaches that bit after more than two hundred years.
     pub const LAST_START: u64 = 1 << 61;
 
     /// Launches the kernel of a `Spec` with every stripe's positions counted from `start`: a session that goes on where another
@@ -136,13 +137,16 @@ impl Session {
         Ok(word[0])
     }
 
-    /// What tasks have printed since the last call, in order.
+    /// Returns what tasks have printed since the last call, in order. It also works after the session has ended.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         let mut at = self.core.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (lines, end) = telemetry::read(&self.core.printer, &self.core.memories, *at)?;
         *at = end;
-        self.core.log_read(end)?;
-        Ok(lines)
+        match self.core.log_read(end) {
+            // A kernel that has ended prints nothing more, so nobody has to hear how far the host has read.
+            Ok(()) | Err(Error::Ended(_)) => Ok(lines),
+            Err(error) => Err(error),
+        }
     }
 
     /// A producer of a tenant that nobody uses. It goes back when it is dropped.
@@ -190,8 +194,9 @@ impl Session {
         }
     }
 
-    /// How it ended, if it has: stopped, or lost and why. A session that was lost stays what it was, and a new one can be launched.
-    pub fn end_reason(&self) -> Option<SessionEnd> {
+    /// Returns how the session ended, or `None` while it runs: it was stopped, or it was lost and why. A lost session does not recover; launch
+    /// a new one.
+    pub fn session_end(&self) -> Option<SessionEnd> {
         self.core.ending()
     }
 
@@ -229,7 +234,7 @@ impl Session {
         let rings = 0..core.layout.rings.len() as u32;
         let left = rings.map(|ring| core.stripes(ring).map(left).sum()).collect();
         ended?;
-        match core.end_reason() {
+        match core.session_end() {
             Some(EndReason::Lost(_)) => Err(core.ended_error()),
             _ => Ok(Stopped { left, forced }),
         }

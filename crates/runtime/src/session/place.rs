@@ -13,7 +13,7 @@ const FEW: u64 = 4;
 /// So many near stripes are looked at for one that has nothing to do.
 const LOOKS: u32 = 8;
 
-/// What a producer cares for. It matters where a session has near and far rings; elsewhere tasks go where there are rings.
+/// What a producer prefers, latency or throughput. It matters only where a session has both near and far rings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Aim {
     /// A few tasks at once go near if a stripe there has nothing to do, all others far. Where the far ring has no room for them
@@ -22,8 +22,8 @@ pub enum Aim {
     Choose,
     /// Tasks go near as long as there is room for them, where they are seen soonest. Then they go far.
     Latency,
-    /// Tasks go far: the most per second from many producers. They never go near, so the ring is full when the far one is, and
-    /// near slots stay free for producers that want latency.
+    /// Tasks always go far, which gives the most tasks per second from many producers. A full far ring is a full ring: near slots stay free
+    /// for producers that want latency.
     Throughput,
 }
 
@@ -107,7 +107,7 @@ impl Producer {
             _ if self.aim == Aim::Throughput && self.far_slots > 0 => self.far_slots,
             _ => self.near_slots.max(self.far_slots),
         };
-        if wanted > slots { Err(SubmitError::Fenced { wanted, slots }) } else { Ok(()) }
+        if wanted > slots { Err(SubmitError::LargeFenced { wanted, slots }) } else { Ok(()) }
     }
 
     /// A stripe with room for so many tasks; none if several near ones have room for them together.

@@ -144,7 +144,7 @@ impl Producer {
     }
 
     /// How its session ended, if it has: stopped, or lost and why.
-    pub fn end_reason(&self) -> Option<SessionEnd> {
+    pub fn session_end(&self) -> Option<SessionEnd> {
         self.core.ending()
     }
 

@@ -33,11 +33,16 @@ impl Changes {
     /// The quotas that a session begins with.
     pub fn new(tenants: &[Tenant]) -> Mutex<Self> {
         let mut quotas = [None; Tenant::MOST as usize];
-        for tenant in tenants.iter().filter(|tenant| tenant.quota > 0) {
-            quotas[tenant.id as usize] = Some(tenant.quota.into());
+        for tenant in tenants {
+            quotas[tenant.id as usize] = limit(tenant.quota);
         }
         Mutex::new(Changes { count: 0, quotas })
     }
+}
+
+/// Up to how many tasks may be charged, where a quota of 0 is no limit.
+pub(crate) fn limit(quota: u32) -> Option<u64> {
+    (quota > 0).then_some(quota.into())
 }
 
 /// The word that says up to how many tasks may be charged.
@@ -71,7 +76,7 @@ impl Core {
     /// Waits until all lanes that keep the control words have taken a change over.
     fn taken_over(&self, change: u32, keepers: usize) -> Result<(), Error> {
         let acks = self.memories.get("acks").and_then(|acks| acks.view32());
-        let acks = acks.ok_or_else(|| Error::Mapped("acks".into()))?;
+        let acks = acks.ok_or(Error::Internal("acks"))?;
         let mut pause = Pause::default();
         // Pairs with the kernel's release: tasks that are submitted from here on meet the change.
         while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
@@ -93,7 +98,7 @@ impl Core {
 
     /// How many tasks were charged to a tenant. A group that takes a window may have charged more for a moment.
     fn charged(&self, tenant: TenantId) -> Result<u64, Error> {
-        let memory = self.memories.get("control").ok_or_else(|| Error::Region("control".into()))?;
+        let memory = self.memories.get("control").ok_or(Error::Internal("control"))?;
         let mut word = [0u64];
         memory.download((control::CLAIMS + tenant) as usize, &mut word)?;
         Ok(word[0])
@@ -144,14 +149,15 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Credit`] if that were more than [`Tenant::MAX_QUOTA`] tasks beyond those that were charged.
+    /// [`Error::Credit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
     pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         self.known(tenant)?;
-        let quota = if quota == 0 { None } else { Some(quota.into()) };
+        let quota = limit(quota);
         self.core.limit(&mut self.core.changes(), tenant, quota)
     }
 
-    /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none.
+    /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none. When this returns, the credit
+    /// counts for every task, submitted before or afterwards.
     ///
     /// # Errors
     ///

@@ -148,7 +148,7 @@ fn producers_outlive_their_session(on: &On) {
         assert_eq!((tickets.len() as u64, error), (room, stopped), "{shape}");
         assert!(tickets.iter_mut().all(|ticket| ticket.poll() == Some(Err(TaskError::Stopped))), "{shape}");
         assert_eq!(producer.submit_all([add(1, 0)]).err(), Some(stopped), "{shape}");
-        assert!(matches!(producer.end_reason(), Some(SessionEnd::Stopped)), "{shape}");
+        assert!(matches!(producer.session_end(), Some(SessionEnd::Stopped)), "{shape}");
     }
 }
 
@@ -223,7 +223,7 @@ fn a_lease_that_runs_out_says_so(on: &On) {
         let session = launch(on, &spec);
         let (mut producer, mut idle) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
-        assert!(session.end_reason().is_none() && producer.end_reason().is_none(), "{shape}");
+        assert!(session.session_end().is_none() && producer.session_end().is_none(), "{shape}");
         let mut waits = idle.submit(add(1, 0)).unwrap();
         session.silence();
         assert_eq!(waits.wait(soon()), Err(TaskError::Lost(LossReason::Lease)), "{shape}");
@@ -236,10 +236,13 @@ fn a_lease_that_runs_out_says_so(on: &On) {
         };
         says(session.producer(0).unwrap_err());
         says(session.quiesce(soon()).unwrap_err());
-        assert!(matches!(session.end_reason(), Some(SessionEnd::Lease(found)) if found == lease), "{shape}");
+        assert!(matches!(session.session_end(), Some(SessionEnd::Lease(found)) if found == lease), "{shape}");
         says(session.stop().unwrap_err());
         // A producer outlives its session, and still knows.
-        assert!(matches!(producer.end_reason(), Some(SessionEnd::Lease(found)) if found == lease), "{shape}");
+        assert!(
+            matches!(producer.session_end(), Some(SessionEnd::Lease(found)) if found == lease),
+            "{shape}"
+        );
     }
 }
 
@@ -259,7 +262,7 @@ pub fn a_lost_session_says_why() {
         assert_eq!(ticket.wait(soon()), Err(TaskError::Lost(reason)));
         let error = session.producer(0).unwrap_err().to_string();
         assert!(error.starts_with(text), "{error}");
-        let end = producer.end_reason().unwrap();
+        let end = producer.session_end().unwrap();
         assert_eq!(end.reason(), EndReason::Lost(reason));
         // The place of a trap is that of the instruction.
         match end {

@@ -231,7 +231,7 @@ fn a_fence_keeps_its_batch_in_one_stripe(on: &On) {
         let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
         let fence = |count: u32| Task::new(Opcode::BATCH_FENCE).args([count, 1]);
         let with = |before: u32| echoes(0, before).chain([fence(before)]).collect::<Vec<_>>();
-        let fenced = SubmitError::Fenced { wanted: 9, slots: 8 };
+        let fenced = SubmitError::LargeFenced { wanted: 9, slots: 8 };
         assert_eq!(producer.submit_all(with(8)).err(), Some(fenced), "{shape}");
         let mut span = producer.submit_all(with(7)).unwrap();
         assert_eq!((span.pieces(), span.wait(soon()).unwrap().done), (1, 8), "{shape}");
