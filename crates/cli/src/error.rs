@@ -99,6 +99,11 @@ impl Error {
             Error::Interrupted => Status::Interrupted,
             Error::Device(DeviceError::Fault { .. })
             | Error::Session(pelton::Error::Device(DeviceError::Fault { .. })) => Status::Failed,
+            Error::Session(pelton::Error::Ended(end))
+                if end.reason() == pelton::EndReason::Lost(pelton::LossReason::Trap) =>
+            {
+                Status::Failed
+            }
             _ => Status::Wrong,
         }
     }

@@ -37,11 +37,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u32>(1..=64), allow_negative_numbers = true)]
     producers: u32,
 
-    /// Where rings lie; what suits the device unless said
+    /// Where rings lie; chosen for the device if not given
     #[arg(long, value_name = "WHERE", value_enum)]
     placement: Option<Place>,
 
-    /// Groups of the kernel; what suits the device unless said
+    /// Groups of the kernel; chosen for the device if not given
     #[arg(long, value_name = "N", value_parser = count::<u32>, allow_negative_numbers = true)]
     groups: Option<u32>,
 

@@ -45,7 +45,7 @@ Two tenants feed it from two threads each, a span of 256 tasks at a time: built-
 that a lane runs, one that a whole group runs, packed slots, fences, priorities, and tasks that must be refused.
 Another thread sends single tasks and measures them. Ctrl-C stops it, and what has come so far is reported.")]
 pub struct Args {
-    /// How many tasks to submit, such as 1e8; unless said 20 million, or 50,000 on the interpreter
+    /// How many tasks to submit, such as 1e8; 20 million if not given, or 50,000 on the interpreter
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..=1 << 40), allow_negative_numbers = true)]
     tasks: Option<u64>,
 
