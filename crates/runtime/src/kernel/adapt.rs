@@ -26,7 +26,7 @@ use pelton_ir::valid::{Level, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
 use super::kit::{Kit, U32};
-use crate::protocol::{Code, fault, slot};
+use crate::protocol::{Code, Opcode, fault, slot};
 
 /// A handler as the kernel calls it: place in the window, where its words are, tenant.
 pub(super) type Adapted = Callee<(u32, u32, u32), u32>;
@@ -81,8 +81,8 @@ impl Checked {
     }
 
     /// Writes it into a kernel.
-    pub fn adapt(&self, m: &mut Builder, kit: &Kit<'_>, name: &str, args: Args) -> Adapted {
-        let named = self.names(m, kit, name);
+    pub fn adapt(&self, m: &mut Builder, kit: &Kit<'_>, (op, name): (Opcode, &str), args: Args) -> Adapted {
+        let named = self.names(m, kit, op);
         let function = &self.module.functions[self.func];
         m.function::<(u32, u32, u32), u32>(name, |f, (index, at, tenant)| {
             let (index, at, tenant) = (index.named("task"), at.named("at"), tenant.named("tenant"));
@@ -128,13 +128,14 @@ impl Checked {
         if read { f.group_broadcast(task.arg(f.lit(index)), 0) } else { f.lit(0) }
     }
 
-    /// What its buffers are in the kernel. Shared ones are declared there once.
-    fn names(&self, m: &mut Builder, kit: &Kit<'_>, name: &str) -> HashMap<Buffer, Named> {
+    /// What its buffers are in the kernel. Shared ones are declared there once, under a name with the handler's opcode that no other buffer
+    /// can have: two buffers of one name would be one.
+    fn names(&self, m: &mut Builder, kit: &Kit<'_>, op: Opcode) -> HashMap<Buffer, Named> {
         let columns = kit.layout.areas.len() as u32;
         let named = |decl: &BufferDecl, m: &mut Builder| match (&*decl.name, decl.space) {
             (ARG, _) => Named::Arg,
             (_, Space::Shared) => {
-                let own = format!("{}.{}", name.trim_end_matches(".packed"), decl.name);
+                let own = format!("own.{}.{}", op.code(), decl.name);
                 Named::Own(m.declare(BufferDecl { name: own, ..decl.clone() }))
             }
             (OBSERVABLE, _) => Named::Piece { buffer: kit.observables.handle(), column: columns },
@@ -306,7 +307,10 @@ impl builder::Rule for Rule<'_, '_, '_> {
         }
         let (f, task) = (self.task.f, self.task);
         let fuel = task.kit.shared.fuel.at(task.index);
-        let cost = 1 + (weight(self.function, node.regions[at]) / UNIT).min(u64::from(u32::MAX / 2)) as u32;
+        // The test of a `while` is run in every turn too.
+        let turn =
+            node.regions.iter().map(|region| weight(self.function, *region)).fold(0, u64::saturating_add);
+        let cost = 1 + (turn / UNIT).min(u64::from(u32::MAX / 2)) as u32;
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
         let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
@@ -339,8 +343,8 @@ fn weight(function: &Function, region: Region) -> u64 {
         let regions = node.regions.iter().map(|region| weight(function, *region));
         match node.op.loops() {
             true if !brief(function, node) => 0,
-            true => regions.sum::<u64>().saturating_mul(TURNS),
-            false => regions.sum(),
+            true => regions.fold(0, u64::saturating_add).saturating_mul(TURNS),
+            false => regions.fold(0, u64::saturating_add),
         }
     };
     function
@@ -356,9 +360,14 @@ const TURNS: u64 = 256;
 /// Whether a loop is known to take few turns, and has no loop in it.
 fn brief(function: &Function, node: &Node) -> bool {
     let bits = |at: usize| node.args.get(at).and_then(|arg| arg.constant()).map(|c| c.bits());
+    // Numbers below zero have the highest bit set, whatever their width.
+    let most = i32::MAX as u64;
     let few = match (node.op, bits(0), bits(1), bits(2)) {
         (Op::Loop, Some(from), Some(to), Some(step)) => {
-            to.saturating_sub(from) <= TURNS.saturating_mul(step.max(1)) && to <= i32::MAX as u64
+            from <= most
+                && to <= most
+                && (1..=most).contains(&step)
+                && to.saturating_sub(from) <= TURNS.saturating_mul(step)
         }
         _ => false,
     };

@@ -125,6 +125,8 @@ fn tenants(spec: &Spec) -> Result<(), Refused> {
             return wrong(format!("it says how large {name:?} is, and there is no such region"));
         }
     }
+    let observables = spec.tenants.iter().map(|t| u64::from(t.observables)).sum();
+    super::layout::addressed("the number of observables", observables)?;
     match spec.tenants.iter().map(|t| u64::from(t.producers)).sum::<u64>() {
         0 => Err(Refused::Producers),
         1..=1024 => Ok(()),
@@ -173,6 +175,9 @@ fn distinct(spec: &Spec) -> Result<(), Refused> {
         let wrong = |why: &str| Err(refused(handler, why));
         if handler.op.reserved() {
             return wrong("the opcode is reserved");
+        }
+        if handler.name.contains('.') {
+            return wrong("its name has a dot, and those are for the kernel's own functions");
         }
         if spec.handlers[..at].iter().any(|h| h.op == handler.op) {
             return wrong("another handler has the opcode");
@@ -225,6 +230,12 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
     let agreed = handler.width == Width::Group && loose.is_none();
     let module = inline(&loose.unwrap_or(valid), usize::MAX).module;
     let Some(func) = named(&module) else { return wrong("it has no function of that name".into()) };
+    if module.functions[func].insts().any(|(_, node)| node.op == Op::Call) {
+        return wrong(
+            "its calls are nested too deep, or it is too large, for all of them to be written in place"
+                .into(),
+        );
+    }
     fits(handler, &module, func)?;
     let arity = ops(handler, &module, func)?;
     Ok(Ready {

@@ -61,8 +61,9 @@ pub struct Tenant {
 impl Tenant {
     /// Tenants are numbered below this.
     pub const MOST: u32 = 29;
-    /// The most tasks that a tenant may have credit for at once.
-    pub const MAX_QUOTA: u32 = (1 << 30) - 1;
+    /// The most tasks that a tenant may have credit for at once. The kernel's account could hold a little more: groups charge whole windows
+    /// and give back what they do not take, and the account must stay right meanwhile.
+    pub const MAX_QUOTA: u32 = 1_000_000_000;
 
     /// A tenant with one producer that may do everything.
     pub fn new(id: TenantId) -> Self {

@@ -193,7 +193,7 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let wanted = tasks.len() as u64;
-        let (level, fenced) = self.level(tasks.clone())?;
+        let (level, fenced) = self.level(tasks.clone().take(wanted as usize))?;
         let Some(stripe) = self.room(level, wanted, fenced)? else {
             return Ok(self.spread(level, wanted, tasks));
         };

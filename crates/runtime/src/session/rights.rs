@@ -6,7 +6,7 @@
 //! microseconds and does not depend on how long tasks run.
 //!
 //! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins, and when as many have been charged as the
-//! quota says, further tasks wait until there is more credit. Tasks that begin while there is no quota are not charged.
+//! quota says, further tasks wait until there is more credit. A packed slot is one task, whatever it holds. Tasks that begin while there is no quota are not charged.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};

@@ -153,7 +153,7 @@ impl Producer {
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
     ) -> Result<(), SubmitError> {
         let wanted = tasks.len() as u64;
-        let (level, fenced) = self.level(tasks)?;
+        let (level, fenced) = self.level(tasks.take(wanted as usize))?;
         self.fits(level, wanted, fenced)?;
         RoomFuture { producer: self, level, wanted, fenced }.await
     }

@@ -17,6 +17,11 @@ pub const TESTS: &[Test] = named![
     helpers_in_loops_burn_fuel_rightly,
     what_is_too_large_is_refused_by_name,
     what_is_as_large_as_may_be_runs,
+    shared_buffers_are_nobody_elses_memory,
+    calls_that_stay_calls_are_refused,
+    loops_from_below_zero_burn_fuel,
+    the_test_of_a_loop_takes_fuel_too,
+    names_of_the_kernels_own_are_refused,
     effects_that_are_allowed_harm_nobody,
 ];
 
@@ -356,4 +361,123 @@ fn effects_that_are_allowed_harm_nobody(on: &On) {
         }
         assert!(data(&session).iter().all(|word| *word == 0), "{shape}");
     }
+}
+
+/// Catches a shared buffer whose name in the kernel is that of another buffer: it would be that buffer, whoever's memory that is.
+fn shared_buffers_are_nobody_elses_memory(on: &On) {
+    for shape in shapes(on, &[near(8), far(8), both(32)]) {
+        let reads = |code: u32, handler: &str, buffer: &str, len: u32| {
+            let draft = Draft::new(op(code)).name(handler).width(Width::Group).shared(buffer, Type::U32, len);
+            draft.build(|slot| {
+                let (f, words) = (slot.body(), slot.region::<u32>(buffer));
+                let found = f.load(words.at(slot.arg(0)));
+                f.barrier();
+                f.store(words.at(slot.arg(0)), 77);
+                slot.finish(f.select(f.len(words).eq(len), found, u32::MAX));
+            })
+        };
+        let spec = shape.spec(64, 1).tenant(Tenant::new(1));
+        let spec = spec.with(reads(TRIED, "region", "data", 8)).with(reads(TRIED + 1, "slots", "words", 200));
+        let session = launch(on, &spec.with(reads(TRIED + 2, "window", "data", 300)));
+        let pattern: Vec<u32> = (1..=300).collect();
+        session.view::<u32>(0, "data").unwrap().write(0, &pattern).unwrap();
+        let mut producer = session.producer(1).unwrap();
+        for (code, at) in [(TRIED, 5), (TRIED + 1, 199), (TRIED + 2, 299), (TRIED, 5)] {
+            assert_eq!(run(&mut producer, Task::new(op(code)).args([at])), Ok(0), "{shape}, {code}");
+        }
+        assert_eq!(data(&session)[..300], pattern, "{shape}");
+    }
+}
+
+/// Catches a call that could not be written in place: it would call a function of the kernel by its number.
+fn calls_that_stay_calls_are_refused(on: &On) {
+    use pelton::ir::builder::{Body, Builder, Callee};
+    fn nest<'b>(f: &'b Body<'b>, depth: u32, inner: &dyn Fn()) {
+        match depth {
+            0 => inner(),
+            _ => f.when(f.lane().lt(depth + 1000), || nest(f, depth - 1, inner)),
+        }
+    }
+    let mut m = Builder::new();
+    let deep: Callee<u32, u32> = m.function("deep", |f, x| {
+        nest(f, 100, &|| f.fault(0x100));
+        x
+    });
+    m.function::<(), u32>("tried", |f, ()| {
+        nest(f, 60, &|| {
+            f.call(deep, f.lit(1));
+        });
+        f.lit(0)
+    });
+    let handler = Handler::text(op(TRIED), "tried", &pelton::ir::text::print(&m.finish()));
+    for shape in shapes(on, &[near(8), far(8)]) {
+        let why = refused(on, shape, handler.clone());
+        assert!(why.contains("written in place"), "{shape}: {why}");
+    }
+}
+
+/// Catches turns that are counted by the bits of their bounds: from below zero to above it there are many.
+fn loops_from_below_zero_burn_fuel(on: &On) {
+    for shape in shapes(on, &[near(8), far(8)]) {
+        for (from, to) in [(i32::MIN, 100), (-1_000_000, 1), (-300, i32::MAX)] {
+            let spec = shape.spec(64, 1).fuel(1000).handler(op(TRIED), |slot| {
+                let f = slot.body();
+                let turns = f.count((f.lit(from), f.lit(to), f.lit(1i32)), f.lit(0), |_, _, turns| turns + 1);
+                slot.finish(turns);
+            });
+            let session = launch(on, &spec);
+            let end = run(&mut session.producer(0).unwrap(), Task::new(op(TRIED)));
+            assert_eq!(end, fault(Code::FUEL), "{shape}, {from} to {to}");
+        }
+    }
+}
+
+/// Catches work that is hidden in the test of a loop: it is done in every turn.
+fn the_test_of_a_loop_takes_fuel_too(on: &On) {
+    for shape in shapes(on, &[near(8), far(8)]) {
+        let spec = shape.spec(64, 1).fuel(1000).handler(op(TRIED), |slot| {
+            let f = slot.body();
+            let turns = f.repeat(
+                f.lit(0),
+                |k| {
+                    for _ in 0..4 {
+                        f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
+                    }
+                    k.lt(slot.arg(0))
+                },
+                |_, k| k + 1,
+            );
+            slot.finish(turns);
+        });
+        let session = launch(on, &spec);
+        let mut producer = session.producer(0).unwrap();
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}");
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([999])), fault(Code::FUEL), "{shape}");
+    }
+}
+
+/// Catches a handler whose name is that of a function of the kernel.
+fn names_of_the_kernels_own_are_refused(on: &On) {
+    let names = [
+        "main",
+        "dispatch",
+        "light",
+        "watch",
+        "route",
+        "near.look",
+        "far.pick",
+        "nop.packed",
+        "a.packed",
+        "nop",
+    ];
+    for name in names {
+        let handler = Draft::new(op(TRIED)).name(name).build(|slot| slot.finish(1));
+        let why = refused(on, near(8), handler);
+        assert!(why.contains("name") && why.contains(&format!("{name:?}")), "{name}: {why}");
+    }
+    let many = near(8)
+        .spec(64, 1)
+        .tenant(Tenant::new(0).observables(u32::MAX))
+        .tenant(Tenant::new(1).observables(2));
+    assert!(matches!(Session::launch(on, &many), Err(Error::Refused(_))));
 }

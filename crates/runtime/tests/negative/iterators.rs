@@ -69,6 +69,9 @@ fn an_iterator_may_give_more_or_fewer_than_it_says(on: &On) {
             expected += count as u32;
         }
         assert_eq!(data(&session)[0], expected, "{shape}");
+        // More than anybody would wait for: what comes after as many as it says is not looked at.
+        let mut span = producer.submit_all(Liar { says: 2, gives: usize::MAX, task: add(1, 0) }).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().done, 2, "{shape}");
         let large = SubmitError::Large { wanted: u64::MAX, slots: 8 };
         let endless = Liar { says: usize::MAX, gives: 1, task: add(1, 0) };
         assert_eq!(producer.submit_all(endless).err(), Some(large), "{shape}");

@@ -31,7 +31,7 @@
 //! name = "alice"
 //! producers = 2
 //! allow = ["add", "ATOMIC_ADD"]          # or mask = 0x104; everything if left out
-//! quota = 0                              # how many tasks it may begin, at most 1073741823; 0 is no limit
+//! quota = 0                              # how many tasks it may begin, at most 1000000000; 0 is no limit
 //! observables = 4
 //! size = { data = 4096 }
 //!
