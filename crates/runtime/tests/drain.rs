@@ -215,6 +215,22 @@ fn what_may_not_run_is_left() {
     }
 }
 
+/// SHUTDOWN is an opcode like any other: who may not use it ends nothing.
+#[test]
+fn shutdown_that_is_denied_ends_nothing() {
+    for name in devices() {
+        let spec = spec(Geometry::new(64).lanes(8).groups(2).window(8)).tenant(Tenant::new(7));
+        let mut drain = Drain::new(&device(name), &spec).unwrap();
+        drain.allow(7, &[Opcode::NOP]).unwrap();
+        let mut batch = Batch::new();
+        batch.push(7, Task::new(Opcode::SHUTDOWN)).unwrap();
+        (0..200).for_each(|_| batch.push(0, add(0, 1)).unwrap());
+        let found = outcomes(drain.run(&batch).unwrap());
+        assert_eq!(found[0], fault(Code::DENIED), "{name}");
+        assert_eq!(found.iter().filter(|o| o.is_ok()).count(), 200, "{name}");
+    }
+}
+
 #[test]
 fn shutdown_ends_the_run() {
     for name in devices() {

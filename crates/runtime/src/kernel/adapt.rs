@@ -314,10 +314,15 @@ impl builder::Rule for Rule<'_, '_, '_> {
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
         let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
-        // Lanes that go their own ways share one account: some turns are not counted, but it comes to an end.
+        // Lanes that go their own ways share one account: turns of several lanes may be counted as one, so it lasts for that many at most.
         let shared = task.width == Width::Group && !together;
         let left = if shared { f.atomic_load(Order::Relaxed, Scope::Group, fuel) } else { f.load(fuel) };
-        let left = if together { f.group_broadcast(left, 0) } else { left };
+        let left = match self.levels.control(first) {
+            _ if together => f.group_broadcast(left, 0),
+            // Lanes of a subgroup that go through the loop together must leave it together too.
+            Level::Subgroup if shared => f.broadcast(left, 0),
+            _ => left,
+        };
         f.when(left.lt(cost), || {
             // What is left is not enough for another loop either.
             match shared {
@@ -331,18 +336,23 @@ impl builder::Rule for Rule<'_, '_, '_> {
         });
         match (together, shared) {
             (true, _) => f.when(f.lane().eq(0), || f.store(fuel, left - cost)),
-            (_, true) => f.atomic_store(Order::Relaxed, Scope::Group, fuel, left - cost),
+            // It only ever falls, whatever other lanes have taken meanwhile.
+            (_, true) => drop(f.atomic_min(Order::Relaxed, Scope::Group, fuel, left - cost)),
             _ => f.store(fuel, left - cost),
         }
     }
 }
 
-/// How many instructions one run of a region may take, loops that burn fuel themselves left out.
+/// How many instructions one run of a region may take, bodies of loops that burn fuel themselves left out.
 fn weight(function: &Function, region: Region) -> u64 {
     let of = |node: &Node| {
         let regions = node.regions.iter().map(|region| weight(function, *region));
         match node.op.loops() {
-            true if !brief(function, node) => 0,
+            // It takes fuel for its body itself, but a test that fails at once is run for nothing.
+            true if !brief(function, node) => match node.op {
+                Op::While => weight(function, node.regions[0]),
+                _ => 0,
+            },
             true => regions.fold(0, u64::saturating_add).saturating_mul(TURNS),
             false => regions.fold(0, u64::saturating_add),
         }

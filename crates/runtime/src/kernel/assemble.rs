@@ -4,7 +4,7 @@ use pelton_device::{Caps, Placement};
 use pelton_ir::arena::{Arena, Func};
 use pelton_ir::builder::Builder;
 use pelton_ir::limits::{MAX_BUFFERS, MAX_DEPTH, MAX_INSTS, MAX_NAME, MAX_SHARED};
-use pelton_ir::module::{Attr, BufferDecl, Function, Module};
+use pelton_ir::module::{Attr, BufferDecl, Function, Module, Node};
 use pelton_ir::op::{Effect, Op};
 use pelton_ir::pass::{
     self,
@@ -248,7 +248,9 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
 /// The most regions within regions of a handler: the kernel around it needs the rest of what the language allows.
 const MOST_DEPTH: usize = MAX_DEPTH - 48;
 /// The most instructions of all handlers together: a kernel has several copies of each.
-const MOST_INSTS: usize = MAX_INSTS / 16;
+const MOST_INSTS: usize = MAX_INSTS / 8;
+/// The instructions that an access to memory counts for: it becomes so many when it is checked.
+const ACCESS: usize = 24;
 /// The longest name of a handler, and of a shared buffer of one: the kernel's names are made of both.
 const MOST_NAME: usize = MAX_NAME / 2 - 4;
 /// The most shared buffers of all handlers together.
@@ -289,7 +291,8 @@ fn together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
                 ),
             ))
         };
-        insts += checked.module.functions[checked.func].insts().len();
+        let weigh = |node: &Node| if node.buffer().is_some() { ACCESS } else { 1 };
+        insts += checked.module.functions[checked.func].insts().map(|(_, node)| weigh(node)).sum::<usize>();
         if insts > MOST_INSTS {
             return wrong("instructions", insts, MOST_INSTS);
         }
@@ -341,6 +344,7 @@ fn loose(module: &Module) -> Option<Valid> {
 /// Refuses buffers that are not a handler's to name.
 fn buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
     match (decl.space, width) {
+        (Space::Shared, _) if decl.name == ARG => return Err("holds the arguments of the task".into()),
         (Space::Shared, Width::Group) => return Ok(()),
         (Space::Shared, Width::Lane) => {
             return Err(

@@ -14,6 +14,7 @@ use pelton_ir::builder::{Body, Builder};
 use pelton_ir::types::{Order, Scope};
 
 use super::claim::Credit;
+use super::dispatch::allows;
 use super::far::fetch;
 use super::kit::{Frontier, Kit, LINE, Pass, U32, U64, state};
 use super::layout::Layout;
@@ -236,7 +237,7 @@ pub(super) fn guard<'b>(
                     let may = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(1)), || f.lit(0));
                     f.choose(
                         may.ne(0),
-                        || admitted(f, kit, (word, owner), tenant, || call(tenant, mask)),
+                        || admitted(f, kit, (word, owner), (tenant, mask), || call(tenant, mask)),
                         left,
                     )
                 },
@@ -252,7 +253,7 @@ fn admitted<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
     (word, owner): (U64<'b>, U64<'b>),
-    tenant: U32<'b>,
+    (tenant, mask): (U32<'b>, U32<'b>),
     call: impl FnOnce() -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
     if kit.counts() {
@@ -261,10 +262,10 @@ fn admitted<'b>(
             f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
         }
     }
-    let (Some(frontier), ends) = (&kit.frontier, f.cast::<u32>(word >> 32).eq(Opcode::SHUTDOWN.code()))
-    else {
-        return call();
-    };
+    let Some(frontier) = &kit.frontier else { return call() };
+    let op = f.cast::<u32>(word >> 32);
+    // A tenant that may not use it does not end the pass of the others.
+    let ends = op.eq(Opcode::SHUTDOWN.code()) & allows(f, mask, op);
     f.choose(
         ends,
         || {

@@ -13,8 +13,8 @@
 //!
 //! 3. The keeper sets CHANGED in the words of all pollers, after it has copied. It answers the host only when every poller has cleared
 //!    the bit again or is *away*.
-//! 4. A poller looks at its word in every round. In a round that finds the bit it runs nothing; it clears the bit, and reads the copy
-//!    anew in the next round. So what it read of the copy before it cleared the bit is never used for a line that was published after
+//! 4. A poller looks at its word in every round. In a round that finds the bit a watch runs nothing; the poller clears the bit, and reads the
+//!    copy anew in the next round. So what it read of the copy before it cleared the bit is never used for a line that was published after
 //!    the answer.
 //! 5. A near group says that it is away when it has copied the lines of a window, and takes that back before its next look at the rings.
 //!    The keeper does not wait for a window to end, however long that takes: the lines of that window were there before the answer, and

@@ -21,6 +21,7 @@ pub const TESTS: &[Test] = named![
     calls_that_stay_calls_are_refused,
     loops_from_below_zero_burn_fuel,
     the_test_of_a_loop_takes_fuel_too,
+    subgroups_leave_their_loops_together,
     names_of_the_kernels_own_are_refused,
     effects_that_are_allowed_harm_nobody,
 ];
@@ -294,7 +295,9 @@ fn what_is_too_large_is_refused_by_name(on: &On) {
         (shared("words", 1 << 16, Width::Group), "bytes of shared memory"),
         (shared(&"w".repeat(40), 8, Width::Group), "is longer than"),
         (Draft::new(op(TRIED)).name("n".repeat(40)).build(|slot| slot.finish(1)), "is longer than"),
-        (long(80_000), "instructions"),
+        (long(140_000), "instructions"),
+        (loads(10_000), "instructions"),
+        (shared_arg(), "arguments of the task"),
     ];
     for (handler, why) in cases {
         let said = refused(on, shape, handler);
@@ -308,6 +311,22 @@ fn long(insts: u32) -> Handler {
     Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
         let value = (0..insts / 2).fold(slot.arg(0), |value, k| (value ^ (k | 1)) * 3);
         slot.finish(value);
+    })
+}
+
+/// A handler that takes the name of the task's arguments for memory of its own.
+fn shared_arg() -> Handler {
+    let source =
+        "buffer arg: [f32; 8] shared read_write\nfn tried() -> u32 {\n  store @arg[0], 1.0\n  return 0\n}";
+    Handler::text(op(TRIED), "tried", source).width(Width::Group)
+}
+
+/// A handler of so many checked accesses in a row.
+fn loads(count: u32) -> Handler {
+    let spec = Spec::default();
+    Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
+        let sum = (0..count).fold(slot.arg(0), |sum, k| sum + slot.load(k % 1024));
+        slot.finish(sum);
     })
 }
 
@@ -449,10 +468,50 @@ fn the_test_of_a_loop_takes_fuel_too(on: &On) {
             );
             slot.finish(turns);
         });
+        // A test that fails at once, in a loop that has nothing else to do.
+        let spec = spec.handler(op(TRIED + 1), |slot| {
+            let f = slot.body();
+            let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
+                let test = |_| {
+                    for _ in 0..4 {
+                        f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
+                    }
+                    f.lit(false)
+                };
+                f.repeat(f.lit(0), test, |_, k| k + 1);
+                turns + 1
+            });
+            slot.finish(turns);
+        });
         let session = launch(on, &spec);
         let mut producer = session.producer(0).unwrap();
-        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}");
-        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([999])), fault(Code::FUEL), "{shape}");
+        for code in [TRIED, TRIED + 1] {
+            assert_eq!(run(&mut producer, Task::new(op(code)).args([30])), Ok(30), "{shape}, {code}");
+            assert_eq!(
+                run(&mut producer, Task::new(op(code)).args([999])),
+                fault(Code::FUEL),
+                "{shape}, {code}"
+            );
+        }
+    }
+}
+
+/// Catches a loop that a subgroup goes through together and leaves lane by lane when the fuel is gone: its lanes would not meet again.
+fn subgroups_leave_their_loops_together(on: &On) {
+    for shape in shapes(on, &[near(8), near(64), far(64)]) {
+        let sums = Draft::new(op(TRIED)).width(Width::Group).build(|slot| {
+            let f = slot.body();
+            let all = f
+                .count((f.subgroup(), slot.arg(0), f.lit(1)), f.lit(0), |_, _, all| all + f.reduce_add(1u32));
+            f.barrier();
+            slot.finish(all);
+        });
+        let session = launch(on, &shape.spec(64, 1).fuel(1000).with(sums));
+        let mut producer = session.producer(0).unwrap();
+        let lanes = shape.lanes.min(32);
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([10])), Ok(10 * lanes), "{shape}");
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([1 << 30])), fault(Code::FUEL), "{shape}");
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([10])), Ok(10 * lanes), "{shape}");
     }
 }
 
