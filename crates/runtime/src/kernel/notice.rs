@@ -8,7 +8,7 @@
 //! 2. A group of far rings acquires the tail of a ring before it reads the copy. The tail was stored after the answer was seen.
 //!
 //! A *poller* (the watch of a near group, or a subgroup of the router) on a device with memory of its own reads the copy together with a
-//! line, not after it, since a second trip to memory would be a tenth of the latency of a task. So the keeper tells it: each poller has
+//! line, not after it, since a second trip to memory would show in the latency of every task. So the keeper tells it: each poller has
 //! a word with two bits.
 //!
 //! 3. The keeper sets CHANGED in the words of all pollers, after it has copied. It answers the host only when every poller has cleared
