@@ -76,10 +76,9 @@ impl Builder {
         Buf::of(self.module.buffers.push(decl))
     }
 
-    /// Declares a buffer of any type, unless there is one of that name.
+    /// Declares a buffer of any type. A module with two buffers of one name is not valid.
     pub fn declare(&mut self, decl: BufferDecl) -> Buffer {
-        let found = self.module.buffers.iter().find(|(_, old)| old.name == decl.name).map(|(at, _)| at);
-        found.unwrap_or_else(|| self.module.buffers.push(decl))
+        self.module.buffers.push(decl)
     }
 
     /// Writes a kernel.

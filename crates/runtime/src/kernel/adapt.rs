@@ -31,9 +31,12 @@ use crate::protocol::{Code, Opcode, fault, slot};
 /// A handler as the kernel calls it: place in the window, where its words are, tenant.
 pub(super) type Adapted = Callee<(u32, u32, u32), u32>;
 
+/// What each buffer of a handler is in the kernel.
+pub(super) type KernelBuffers = HashMap<Buffer, Named>;
+
 /// What a handler's buffer is in the kernel.
 #[derive(Clone, Copy)]
-enum Named {
+pub(super) enum Named {
     /// The arguments.
     Arg,
     /// A tenant's piece of a buffer; its place is in that column of the table.
@@ -81,25 +84,30 @@ impl Checked {
     }
 
     /// Writes it into a kernel.
-    pub fn adapt(&self, m: &mut Builder, kit: &Kit<'_>, (op, name): (Opcode, &str), args: Args) -> Adapted {
-        let named = self.names(m, kit, op);
+    pub fn adapt(
+        &self,
+        m: &mut Builder,
+        kit: &Kit<'_>,
+        (name, named): (&str, &KernelBuffers),
+        args: Args,
+    ) -> Adapted {
         let function = &self.module.functions[self.func];
         m.function::<(u32, u32, u32), u32>(name, |f, (index, at, tenant)| {
             let (index, at, tenant) = (index.named("task"), at.named("at"), tenant.named("tenant"));
             let task = Task { f, kit, index, at, tenant, args, width: self.width, agreed: None };
-            self.clear(&task, &named);
+            self.clear(&task, named);
             let agreed = self.agreed.then(|| std::array::from_fn(|k| self.agreed(&task, k as u32)));
             let task = Task { agreed: agreed.as_ref(), ..task };
             let levels = self.module.uniformity(self.func);
             let past = kit.layout.remote && self.width == Width::Lane && self.light();
-            let mut rule = Rule { task, named: &named, function, levels, fueled: self.fueled, past };
+            let mut rule = Rule { task, named, function, levels, fueled: self.fueled, past };
             let results = f.graft(function, &[], &mut rule);
             f.value(results[0])
         })
     }
 
     /// Clears the handler's shared buffers, with all lanes of the group.
-    fn clear(&self, task: &Task<'_, '_>, named: &HashMap<Buffer, Named>) {
+    fn clear(&self, task: &Task<'_, '_>, named: &KernelBuffers) {
         let f = task.f;
         let own = self.module.buffers.iter().filter_map(|(at, decl)| match (named.get(&at), decl.len) {
             (Some(Named::Own(buffer)), Len::Fixed(len)) => Some((*buffer, decl.elem, len as u32)),
@@ -128,9 +136,9 @@ impl Checked {
         if read { f.group_broadcast(task.arg(f.lit(index)), 0) } else { f.lit(0) }
     }
 
-    /// What its buffers are in the kernel. Shared ones are declared there once, under a name with the handler's opcode that no other buffer
-    /// can have: two buffers of one name would be one.
-    fn names(&self, m: &mut Builder, kit: &Kit<'_>, op: Opcode) -> HashMap<Buffer, Named> {
+    /// What its buffers are in the kernel, where shared ones are declared. Their names have the handler's opcode in them, so that no other
+    /// buffer can have the same.
+    pub fn buffers(&self, m: &mut Builder, kit: &Kit<'_>, op: Opcode) -> KernelBuffers {
         let columns = kit.layout.areas.len() as u32;
         let named = |decl: &BufferDecl, m: &mut Builder| match (&*decl.name, decl.space) {
             (ARG, _) => Named::Arg,
@@ -232,7 +240,7 @@ impl<'b> Task<'b, '_> {
 /// What a handler's instructions become.
 struct Rule<'b, 'k, 'h> {
     task: Task<'b, 'k>,
-    named: &'h HashMap<Buffer, Named>,
+    named: &'h KernelBuffers,
     function: &'h Function,
     levels: &'h Uniformity,
     fueled: bool,

@@ -75,8 +75,9 @@ fn entry(
 ) -> Entry {
     let packs = packs && op.code() <= u8::MAX.into() && checked.width == Width::Lane;
     let counter = kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
-    let whole = checked.adapt(m, kit, (op, name), Args::Slot);
-    let inner = packs.then(|| checked.adapt(m, kit, (op, &format!("{name}.packed")), Args::Word));
+    let buffers = checked.buffers(m, kit, op);
+    let whole = checked.adapt(m, kit, (name, &buffers), Args::Slot);
+    let inner = packs.then(|| checked.adapt(m, kit, (&format!("{name}.packed"), &buffers), Args::Word));
     Entry { op, width: checked.width, visible, arity, counter, light: checked.light(), whole, inner }
 }
 
