@@ -400,7 +400,7 @@ impl Drain {
         if quota > Tenant::MAX_QUOTA {
             return Err(Error::Credit { tenant, credit: quota.into() });
         }
-        self.set(tenant, control::QUOTAS, session::quota_word(session::limit(quota)))
+        self.set(tenant, control::QUOTAS, session::quota_word(session::quota_limit(quota)))
     }
 
     fn set(&mut self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {

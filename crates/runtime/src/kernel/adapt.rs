@@ -7,7 +7,7 @@
 //!
 //! A loop that is not brief takes fuel for each turn and is left when there is not enough, with fault 6. All later loops of the task
 //! are then left at once, so the function runs to its end: lanes that must meet still do. A turn takes one unit, and one more for every
-//! [`UNIT`] instructions that it may run, brief loops included, so fuel bounds the work of a task's loops and not only their turns.
+//! [`INSTS_PER_UNIT`] instructions that it may run, brief loops included, so fuel bounds the work of a task's loops and not only their turns.
 //!
 //! Shared buffers of a handler are zero when a task begins: they would otherwise show one tenant what another's task left there.
 //!
@@ -69,7 +69,7 @@ pub(super) struct Checked {
 }
 
 /// Instructions of a turn that take one unit of fuel more.
-const UNIT: u64 = 256;
+const INSTS_PER_UNIT: u64 = 256;
 
 impl Checked {
     /// Whether it has no loop.
@@ -318,7 +318,7 @@ impl builder::Rule for Rule<'_, '_, '_> {
         // The test of a `while` is run in every turn too.
         let turn =
             node.regions.iter().map(|region| weight(self.function, *region)).fold(0, u64::saturating_add);
-        let cost = 1 + (turn / UNIT).min(u64::from(u32::MAX / 2)) as u32;
+        let cost = 1 + (turn / INSTS_PER_UNIT).min(u64::from(u32::MAX / 2)) as u32;
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
         let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
@@ -361,7 +361,7 @@ fn weight(function: &Function, region: Region) -> u64 {
                 Op::While => weight(function, node.regions[0]),
                 _ => 0,
             },
-            true => regions.fold(0, u64::saturating_add).saturating_mul(TURNS),
+            true => regions.fold(0, u64::saturating_add).saturating_mul(BRIEF_TURNS),
             false => regions.fold(0, u64::saturating_add),
         }
     };
@@ -373,7 +373,7 @@ fn weight(function: &Function, region: Region) -> u64 {
 }
 
 /// A loop that is known to take at most so many turns, and has no loop in it, burns no fuel.
-const TURNS: u64 = 256;
+const BRIEF_TURNS: u64 = 256;
 
 /// Whether a loop is known to take few turns, and has no loop in it.
 fn brief(function: &Function, node: &Node) -> bool {
@@ -385,7 +385,7 @@ fn brief(function: &Function, node: &Node) -> bool {
             from <= most
                 && to <= most
                 && (1..=most).contains(&step)
-                && to.saturating_sub(from) <= TURNS.saturating_mul(step)
+                && to.saturating_sub(from) <= BRIEF_TURNS.saturating_mul(step)
         }
         _ => false,
     };

@@ -45,7 +45,7 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     }
     let handlers = spec.handlers.iter().map(|h| ready(spec, h)).collect::<Result<Vec<_>, _>>()?;
     distinct(spec)?;
-    together(&handlers)?;
+    fit_together(&handlers)?;
     let layout = Layout::new(spec, caps)?;
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.checked.burns());
@@ -61,7 +61,7 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     }
     let layout = kit.layout.clone();
     let module = m.finish();
-    shares(caps, &handlers, &module)?;
+    fits_shared_memory(caps, &handlers, &module)?;
     let module = valid(module)?;
     let module = valid(alone(inline(&module, MAX_INSTS)))?;
     Ok(Assembled { module: pass::optimize(&module), layout })
@@ -236,7 +236,7 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
                 .into(),
         );
     }
-    fits(handler, &module, func)?;
+    fits_alone(handler, &module, func)?;
     let arity = ops(handler, &module, func)?;
     Ok(Ready {
         handler,
@@ -250,17 +250,17 @@ const MOST_DEPTH: usize = MAX_DEPTH - 48;
 /// The most instructions of all handlers together: a kernel has several copies of each.
 const MOST_INSTS: usize = MAX_INSTS / 8;
 /// The instructions that an access to memory counts for: it becomes so many when it is checked.
-const ACCESS: usize = 24;
+const ACCESS_INSTS: usize = 24;
 /// The longest name of a handler, and of a shared buffer of one: the kernel's names are made of both.
 const MOST_NAME: usize = MAX_NAME / 2 - 4;
 /// The most shared buffers of all handlers together.
 const MOST_SHARED: usize = MAX_BUFFERS / 2;
 
 /// Refuses a handler that is too large for any kernel.
-fn fits(handler: &Handler, module: &Valid, func: Func) -> Result<(), Refused> {
+fn fits_alone(handler: &Handler, module: &Valid, func: Func) -> Result<(), Refused> {
     let wrong = |why: String| Err(refused(handler, why));
     let function = &module.functions[func];
-    let depth = depth(function, function.body);
+    let depth = nesting_depth(function, function.body);
     if depth > MOST_DEPTH {
         return wrong(format!("its regions are nested {depth} deep; a handler's may be {MOST_DEPTH} deep"));
     }
@@ -274,13 +274,13 @@ fn fits(handler: &Handler, module: &Valid, func: Func) -> Result<(), Refused> {
 }
 
 /// How deep regions are nested, this one included.
-fn depth(function: &Function, region: pelton_ir::arena::Region) -> usize {
+fn nesting_depth(function: &Function, region: pelton_ir::arena::Region) -> usize {
     let inner = function.region(region).insts.iter().flat_map(|inst| &function.inst(*inst).regions);
-    1 + inner.map(|region| depth(function, *region)).max().unwrap_or(0)
+    1 + inner.map(|region| nesting_depth(function, *region)).max().unwrap_or(0)
 }
 
 /// Refuses handlers that are too large together.
-fn together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
+fn fit_together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
     let (mut insts, mut buffers) = (0, 0);
     for Ready { handler, checked, .. } in handlers {
         let wrong = |what: &str, found: usize, most: usize| {
@@ -291,12 +291,12 @@ fn together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
                 ),
             ))
         };
-        let weigh = |node: &Node| if node.buffer().is_some() { ACCESS } else { 1 };
+        let weigh = |node: &Node| if node.buffer().is_some() { ACCESS_INSTS } else { 1 };
         insts += checked.module.functions[checked.func].insts().map(|(_, node)| weigh(node)).sum::<usize>();
         if insts > MOST_INSTS {
             return wrong("instructions", insts, MOST_INSTS);
         }
-        buffers += shared(&checked.module).0;
+        buffers += shared_memory(&checked.module).0;
         if buffers > MOST_SHARED {
             return wrong("shared buffers", buffers, MOST_SHARED);
         }
@@ -305,7 +305,7 @@ fn together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
 }
 
 /// Shared buffers of a module, and their bytes.
-fn shared(module: &Module) -> (usize, u64) {
+fn shared_memory(module: &Module) -> (usize, u64) {
     let bytes = |decl: &BufferDecl| match decl.len {
         Len::Fixed(len) => len.saturating_mul(u64::from(decl.elem.bits() / 8)),
         Len::Launch => 0,
@@ -315,12 +315,12 @@ fn shared(module: &Module) -> (usize, u64) {
 }
 
 /// Refuses a kernel that takes more shared memory than a group has, by the handler that takes most of it.
-fn shares(caps: &Caps, handlers: &[Ready<'_>], module: &Module) -> Result<(), Refused> {
-    let (all, most) = (shared(module).1, (caps.shared_bytes as u64).min(MAX_SHARED));
-    let largest = handlers.iter().max_by_key(|ready| shared(&ready.checked.module).1);
+fn fits_shared_memory(caps: &Caps, handlers: &[Ready<'_>], module: &Module) -> Result<(), Refused> {
+    let (all, most) = (shared_memory(module).1, (caps.shared_bytes as u64).min(MAX_SHARED));
+    let largest = handlers.iter().max_by_key(|ready| shared_memory(&ready.checked.module).1);
     match largest {
         Some(ready) if all > most => {
-            let own = shared(&ready.checked.module).1;
+            let own = shared_memory(&ready.checked.module).1;
             let why = format!(
                 "it takes {own} of the {all} bytes of shared memory that this kernel needs, and a group of this device has {most}"
             );

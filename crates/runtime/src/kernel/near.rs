@@ -168,7 +168,7 @@ fn take<'b>(
     f.when(count.ne(0), || {
         let window = Window { count, mask, ..window };
         if kit.notified() {
-            f.when(last(f, kit), || notice::leave(f, kit, f.group()));
+            f.when(is_last_lane(f, kit), || notice::leave(f, kit, f.group()));
         }
         // Before the lanes meet for the last time: the watch is to see it.
         f.when(f.lane().eq(0), || {
@@ -236,7 +236,7 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>,
     f.barrier();
     // While lane 0 sees to what may be run.
     if kit.layout.remote {
-        f.when(last(f, kit), || kit.renew(f));
+        f.when(is_last_lane(f, kit), || kit.renew(f));
     }
     f.choose(
         f.lane().eq(0),
@@ -253,7 +253,7 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>,
 }
 
 /// Whether this is the last lane of its group, which makes the fence after the lines of a window.
-fn last<'b>(f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
+fn is_last_lane<'b>(f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
     f.lane().eq(kit.layout.lanes - 1)
 }
 

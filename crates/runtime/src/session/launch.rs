@@ -8,7 +8,7 @@ use pelton_device::{Device, Kernel, Launch, Memory, Placement, View64};
 use pelton_ir::module::Module;
 
 use super::core::{Core, Memories, Stripe};
-use super::rights::{limit, quota_word};
+use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
 use crate::kernel::{Assembled, Geometry, Layout, Lifetime, Refused, STRIDE, Spec, Tenant, assemble};
 use crate::protocol::control;
@@ -88,7 +88,7 @@ pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, start: u64
     host[control::TENANT_BASE as usize] = control::MASKS;
     for tenant in &spec.tenants {
         host[(control::MASKS + tenant.id) as usize] = tenant.mask;
-        host[(control::QUOTAS + tenant.id) as usize] = quota_word(limit(tenant.quota));
+        host[(control::QUOTAS + tenant.id) as usize] = quota_word(quota_limit(tenant.quota));
     }
     put32("host", &host)?;
     put32("mirror", &host)?;

@@ -31,7 +31,7 @@ use pelton_device::Device;
 pub(crate) use self::core::{Core, Memories, Stripe, outcome};
 pub(crate) use self::launch::{bind, fill, memories};
 pub(crate) use self::producer::submittable;
-pub(crate) use self::rights::{limit, quota_word};
+pub(crate) use self::rights::{quota_limit, quota_word};
 use crate::deadline::{Deadline, Pause};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;

@@ -6,7 +6,8 @@
 //! microseconds and does not depend on how long tasks run.
 //!
 //! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins, and when as many have been charged as the
-//! quota says, further tasks wait until there is more credit. A packed slot is one task, whatever it holds. Tasks that begin while there is no quota are not charged.
+//! quota says, further tasks wait until there is more credit. A packed slot is one task, whatever it holds. Tasks that begin while there is
+//! no quota are not charged.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
@@ -34,14 +35,14 @@ impl Changes {
     pub fn new(tenants: &[Tenant]) -> Mutex<Self> {
         let mut quotas = [None; Tenant::MOST as usize];
         for tenant in tenants {
-            quotas[tenant.id as usize] = limit(tenant.quota);
+            quotas[tenant.id as usize] = quota_limit(tenant.quota);
         }
         Mutex::new(Changes { count: 0, quotas })
     }
 }
 
 /// Up to how many tasks may be charged, where a quota of 0 is no limit.
-pub(crate) fn limit(quota: u32) -> Option<u64> {
+pub(crate) fn quota_limit(quota: u32) -> Option<u64> {
     (quota > 0).then_some(quota.into())
 }
 
@@ -66,7 +67,7 @@ impl Core {
             // Pairs with the acquire of whoever keeps the control words: the word that changed is seen.
             self.host[control::CHANGED as usize].store(change, Ordering::Release);
             self.run.wake();
-            self.taken_over(change, keepers)?;
+            self.await_keepers(change, keepers)?;
         }
         // Groups that found nothing they were allowed to do look again.
         self.run.wake();
@@ -74,7 +75,7 @@ impl Core {
     }
 
     /// Waits until all lanes that keep the control words have taken a change over.
-    fn taken_over(&self, change: u32, keepers: usize) -> Result<(), Error> {
+    fn await_keepers(&self, change: u32, keepers: usize) -> Result<(), Error> {
         let acks = self.memories.get("acks").and_then(|acks| acks.view32());
         let acks = acks.ok_or(Error::Internal("acks"))?;
         let mut pause = Pause::default();
@@ -105,7 +106,7 @@ impl Core {
     }
 
     /// Sets up to how many tasks may be charged to a tenant.
-    fn limit(&self, changes: &mut Changes, tenant: TenantId, quota: Option<u64>) -> Result<(), Error> {
+    fn set_limit(&self, changes: &mut Changes, tenant: TenantId, quota: Option<u64>) -> Result<(), Error> {
         let quota = match quota {
             Some(quota) => {
                 let charged = self.charged(tenant)?;
@@ -152,8 +153,8 @@ impl Session {
     /// [`Error::Credit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
     pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         self.known(tenant)?;
-        let quota = limit(quota);
-        self.core.limit(&mut self.core.changes(), tenant, quota)
+        let quota = quota_limit(quota);
+        self.core.set_limit(&mut self.core.changes(), tenant, quota)
     }
 
     /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none. When this returns, the credit
@@ -166,7 +167,7 @@ impl Session {
         self.known(tenant)?;
         let mut changes = self.core.changes();
         match changes.quotas[tenant as usize] {
-            Some(quota) => self.core.limit(&mut changes, tenant, Some(quota + u64::from(more))),
+            Some(quota) => self.core.set_limit(&mut changes, tenant, Some(quota + u64::from(more))),
             None => Ok(()),
         }
     }

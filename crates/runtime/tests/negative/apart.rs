@@ -14,7 +14,7 @@ struct Apart {
     caps: Caps,
 }
 
-/// Opens it.
+/// Opens the interpreter as a device with memory of its own.
 pub fn open() -> On {
     let inner = open_device("reference").expect("it is always there");
     let caps = Caps { name: "apart".into(), memory_bytes: Some(1 << 34), ..inner.caps().clone() };
