@@ -157,8 +157,9 @@ impl Session {
         self.core.set_limit(&mut self.core.changes(), tenant, quota)
     }
 
-    /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none. When this returns, the credit
-    /// counts for every task, submitted before or afterwards.
+    /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none. If
+    /// [`set_quota`](Session::set_quota) has set a quota below what was charged already, the grant first makes up for the difference. When
+    /// this returns, the credit counts for every task, submitted before or afterwards.
     ///
     /// # Errors
     ///

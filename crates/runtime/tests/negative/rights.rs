@@ -208,6 +208,9 @@ fn credit_is_granted_read_and_used_up(on: &On) {
         assert_eq!(session.credit(0).unwrap(), Some(8), "{shape}");
         session.set_quota(0, 5).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(0), "{shape}");
+        // Seven more were charged than there may be now, so a grant of ten leaves three.
+        session.grant(0, 10).unwrap();
+        assert_eq!(session.credit(0).unwrap(), Some(3), "{shape}");
         for id in [2, 29, u32::MAX] {
             assert!(matches!(session.grant(id, 1), Err(Error::Tenant(n)) if n == id), "{shape}");
             assert!(matches!(session.credit(id), Err(Error::Tenant(n)) if n == id), "{shape}");
