@@ -30,9 +30,9 @@ pub enum BuildError {
     /// A build cannot be started.
     #[error("cannot run {}: {source}", path.display())]
     Start {
-        /// Which.
+        /// The program of the build.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// A build does not know the flags.
@@ -41,17 +41,17 @@ pub enum BuildError {
         path.display()
     )]
     Flags {
-        /// Which build.
+        /// The program of the build.
         path: PathBuf,
-        /// What it was given.
+        /// The flags that it was given.
         flags: String,
     },
     /// The benchmark failed.
     #[error("`{} {flags}` failed, {status}: {}", path.display(), stderr.trim_end())]
     Failed {
-        /// Which build.
+        /// The program of the build.
         path: PathBuf,
-        /// What it was given.
+        /// The flags that it was given.
         flags: String,
         /// How it ended.
         status: ExitStatus,
@@ -61,7 +61,7 @@ pub enum BuildError {
     /// A build wrote something else than rows.
     #[error("{} wrote a line that is not a row: {line}", path.display())]
     Line {
-        /// Which build.
+        /// The program of the build.
         path: PathBuf,
         /// What it wrote.
         line: String,

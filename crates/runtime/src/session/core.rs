@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// Why it does not run any more, if somebody has noticed.
-    pub fn session_end(&self) -> Option<EndReason> {
+    pub fn end_reason(&self) -> Option<EndReason> {
         // Pairs with the release in `end`, as above.
         let state = self.state.load(Ordering::Acquire);
         ENDS.get((state as usize).checked_sub(1)?).copied()
@@ -165,7 +165,7 @@ impl Core {
     /// What a producer says that has found it ended.
     #[cold]
     pub fn ended_submit(&self) -> SubmitError {
-        SubmitError::Ended(self.session_end().unwrap_or(EndReason::Stopped))
+        SubmitError::Ended(self.end_reason().unwrap_or(EndReason::Stopped))
     }
 
     /// What a session says that has found it ended.
@@ -230,7 +230,7 @@ impl Core {
     /// How a task ended that has no record.
     #[cold]
     fn missing(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
-        let why = match self.session_end()? {
+        let why = match self.end_reason()? {
             EndReason::Stopped => TaskError::Stopped,
             EndReason::Lost(reason) => TaskError::Lost(reason),
         };

@@ -234,7 +234,7 @@ impl Session {
         let rings = 0..core.layout.rings.len() as u32;
         let left = rings.map(|ring| core.stripes(ring).map(left).sum()).collect();
         ended?;
-        match core.session_end() {
+        match core.end_reason() {
             Some(EndReason::Lost(_)) => Err(core.ended_error()),
             _ => Ok(Stopped { left, forced }),
         }
