@@ -1,8 +1,8 @@
 //! What runs in a slot: the handler of its opcode, the one handler there is, or what is built in.
 //!
 //! Every function here takes a *call*: the task's place in the window, where its words are, the number of its slot, its
-//! opcode, its tenant and what that tenant may do. It gives a status and a value. A status of 0 says that the task has
-//! not ended: it is group-wide and runs when the window's other tasks have, or it is a fence.
+//! opcode, its tenant and what that tenant may do. It gives a state and a value. The state is the status with which the task ended, or
+//! the [`WindowState`] of a task that has not: it is group-wide and runs when the window's other tasks have, or it is a fence.
 
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
@@ -11,12 +11,12 @@ use super::adapt::{Adapted, Args, Checked};
 use super::handler::{Visible, Width};
 use super::kit::{Kit, U32, state};
 use super::{builtin, packed, print, spec};
-use crate::protocol::{Code, Opcode, Status, slot};
+use crate::protocol::{Code, Opcode, Status, WindowState, slot};
 
 /// Task, place of its words, slot number, opcode, tenant, mask.
 type Params = (u32, u32, u32, u32, u32, u32);
 
-/// Gives status and value.
+/// Gives state and value.
 pub(super) type Call = Callee<Params, (u32, u32)>;
 
 /// An opcode and what runs for it.
@@ -121,7 +121,7 @@ fn run<'b>(
             let wides = kit.shared.state.at(state::WIDES);
             let place = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
             f.store(kit.shared.wide.at(place), task);
-            ends(f, Status::Empty, 0)
+            (f.lit(WindowState::Wide.code()), f.lit(0))
         }
     }
 }
@@ -195,7 +195,7 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Call {
                         || ends(f, Status::Fault, Code::ARGUMENTS.code()),
                         || {
                             f.store(kit.shared.state.at(state::FENCED), 1);
-                            ends(f, Status::Empty, 0)
+                            (f.lit(WindowState::Fence.code()), f.lit(0))
                         },
                     )
                 })

@@ -20,7 +20,7 @@ use super::kit::{Frontier, Kit, LINE, Pass, U32, U64, state};
 use super::layout::Layout;
 use super::tenant::Tenant;
 use super::window::{Runner, Window};
-use crate::protocol::{Code, Opcode, Status, control, slot};
+use crate::protocol::{Code, Opcode, Status, WindowState, control, slot};
 
 /// The words of [`Frontier::front`] that only drained batches have. All are zero when a pass begins.
 mod word {
@@ -222,7 +222,7 @@ pub(super) fn guard<'b>(
 ) -> (U32<'b>, U32<'b>) {
     let owner = kit.source.head(f, at + slot::TENANT / 2);
     let tenant = f.cast::<u32>(owner);
-    let left = || (f.lit(Status::Published.code()), f.lit(0));
+    let left = || (f.lit(WindowState::Left.code()), f.lit(0));
     let wrong = || (f.lit(Status::Fault.code()), f.lit(Code::MALFORMED.code()));
     let published = f.cast::<u32>(word).eq(Status::Published.code());
     f.choose(

@@ -16,8 +16,8 @@ use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Frontier, Kit, LINE, STRIDE, U32, U64, state};
 use super::slots::Slots;
-use super::window::{Window, post};
-use crate::protocol::{Status, control, slot};
+use super::window::{Window, has_ended, post, task_state};
+use crate::protocol::{Status, WindowState, control, slot};
 
 /// The bit of a mark that says that it is a fence's.
 const FENCE: u64 = 1 << 63;
@@ -93,7 +93,7 @@ impl<'k> Fences<'k> {
         }
     }
 
-    /// Goes through the fences of a window, in order.
+    /// Goes through the fences of a window, in order, up to the first task that has not ended: a fence ends after every task before it.
     fn each<'b>(
         &self,
         f: &'b Body<'b>,
@@ -101,9 +101,10 @@ impl<'k> Fences<'k> {
         window: Window<'b>,
         body: impl FnOnce(U64<'b>, U32<'b>),
     ) {
-        f.count((f.lit(0), window.count, f.lit(1)), (), |_, task, ()| {
-            let low = f.cast::<u32>(f.load(kit.shared.records.at(task)));
-            f.when(low.eq(0), || {
+        f.count((f.lit(0), window.count, f.lit(1)), (), |tasks, task, ()| {
+            let state = task_state(f, f.load(kit.shared.records.at(task)));
+            f.when(!has_ended(state), || {
+                f.when(state.ne(WindowState::Fence.code()), || tasks.leave(()));
                 let position = window.first + f.cast::<u64>(task);
                 body(position, window.base + self.slots.slot(f, position));
             });
@@ -123,13 +124,15 @@ fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &Frontier, 
     let from = f.choose(
         fenced,
         || {
-            f.count((f.lit(0), window.count, f.lit(1)), window.first, |_, task, from| {
-                let low = f.cast::<u32>(f.load(kit.shared.records.at(task)));
+            f.count((f.lit(0), window.count, f.lit(1)), window.first, |tasks, task, from| {
+                let state = task_state(f, f.load(kit.shared.records.at(task)));
                 let position = window.first + f.cast::<u64>(task);
                 f.choose(
-                    low.eq(0),
+                    !has_ended(state),
                     || {
                         f.when(from.ne(position), || set(from, position));
+                        // Nothing from a task on that has not ended is marked: no fence behind it may be found.
+                        f.when(state.ne(WindowState::Fence.code()), || tasks.leave(last));
                         let next = position + 1u64;
                         set(position, next | FENCE);
                         next

@@ -11,7 +11,7 @@ use super::handler::{Visible, Width};
 use super::kit::{Kit, LINE, Rights, U32, U64};
 use super::line;
 use super::window::Runner;
-use crate::protocol::{Code, Opcode, Status, control, slot};
+use crate::protocol::{Code, Opcode, Status, WindowState, control, slot};
 
 /// The bit above the status that says that others may look at what the task wrote.
 const SEEN: u32 = 1 << slot::GENERATION_SHIFT;
@@ -38,7 +38,7 @@ type Params = (u32, u32, u32, u32, u32);
 /// How light tasks are run.
 #[derive(Clone, Copy)]
 pub(super) struct Light {
-    /// Gives status, value and the number of its counter. A status of 0 says that it is not light.
+    /// Gives state, value and the number of its counter. The state is [`WindowState::Heavy`] if the task is not light.
     call: Callee<Params, (u32, u32, u32)>,
 }
 
@@ -70,7 +70,7 @@ impl Light {
     pub fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Self {
         let call = m.function::<Params, (u32, u32, u32)>("light", |f, (task, at, op, tenant, mask)| {
             f.store(kit.shared.faults.at(task), 0);
-            let ends = |status: Status, value: u32| (f.lit(status.code()), f.lit(value), f.lit(NONE));
+            let ends = |state: u32, value: u32| (f.lit(state), f.lit(value), f.lit(NONE));
             let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
             let run = || {
                 let mut switch = f.switch::<(U32<'_>, U32<'_>, U32<'_>)>(op);
@@ -86,10 +86,10 @@ impl Light {
                     });
                 }
                 switch
-                    .case([Opcode::CANCEL.code()], || ends(Status::Cancelled, 0))
-                    .default(|| ends(Status::Empty, 0))
+                    .case([Opcode::CANCEL.code()], || ends(Status::Cancelled.code(), 0))
+                    .default(|| ends(WindowState::Heavy.code(), 0))
             };
-            f.choose(may, run, || ends(Status::Fault, Code::DENIED.code()))
+            f.choose(may, run, || ends(Status::Fault.code(), Code::DENIED.code()))
         });
         Light { call }
     }
@@ -109,7 +109,7 @@ impl Light {
                 }
                 let op = f.cast::<u32>(found.words[0] >> 32);
                 let end = f.call(self.call, (task, at, op, found.tenant, mask));
-                f.choose(end.0.eq(0), || f.lit(took::HEAVY), || finish(f, run, found, end))
+                f.choose(end.0.eq(WindowState::Heavy.code()), || f.lit(took::HEAVY), || finish(f, run, found, end))
             };
             let tested = |rights: Rights<'b>| {
                 let mask = rights.light_mask(f);

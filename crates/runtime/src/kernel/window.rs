@@ -12,7 +12,7 @@ use super::fence::Fences;
 use super::handler::Width;
 use super::kit::{Kit, LINE, U32, U64, state};
 use super::slots::Slots;
-use crate::protocol::{Status, control, slot};
+use crate::protocol::{Status, WindowState, control, slot};
 
 /// Tasks that a group has taken: consecutive positions of one stripe.
 #[derive(Clone, Copy)]
@@ -50,9 +50,6 @@ struct Place<'b> {
     /// Its first word, where words are read.
     at: U32<'b>,
 }
-
-/// The status of what a drained batch leaves as it is.
-const LEFT: u32 = Status::Published.code();
 
 impl<'k> Runner<'k> {
     /// Makes ready for a window. One lane does; a barrier follows before [`run`](Runner::run).
@@ -124,7 +121,7 @@ impl<'k> Runner<'k> {
         Place { position, number, at }
     }
 
-    /// Notes how a task ended; status 0 says that it has not.
+    /// Notes how a task stands: the status with which it ended, or a [`WindowState`].
     fn record<'b>(
         self,
         f: &'b Body<'b>,
@@ -132,8 +129,7 @@ impl<'k> Runner<'k> {
         position: U64<'b>,
         (status, value): (U32<'b>, U32<'b>),
     ) {
-        let generation = f.select(status.eq(0), 0, self.slots.generation(f, position));
-        let low = f.cast::<u64>(status | generation);
+        let low = f.cast::<u64>(status | self.slots.generation(f, position));
         f.store(self.kit.shared.records.at(task), low | f.cast::<u64>(value) << 32);
     }
 
@@ -189,14 +185,27 @@ impl<'k> Runner<'k> {
         let kit = self.kit;
         let record = f.load(kit.shared.records.at(task));
         let number = self.place(f, window, task).number;
-        let status = f.cast::<u32>(record) & 0xff;
-        let ended: Val<'b, bool> = if kit.drains() { status.gt(LEFT) } else { status.ne(0) };
+        let state = task_state(f, record);
         if kit.drains() {
-            super::drain::fault(f, kit, status);
+            super::drain::fault(f, kit, state);
         }
-        f.when(ended, || post(f, self.slots, number, record));
+        f.when(has_ended(state), || post(f, self.slots, number, record));
     }
 }
+
+/// How the task of a window's record stands: a [`Status`] that ends it, a [`WindowState`], or 0 if nothing was written.
+pub(super) fn task_state<'b>(f: &'b Body<'b>, record: U64<'b>) -> U32<'b> {
+    f.cast::<u32>(record) & STATUS_BITS
+}
+
+/// Whether a state is that of a task that has ended.
+pub(super) fn has_ended(state: U32<'_>) -> Val<'_, bool> {
+    // Neither 0 nor a state of a task that has not ended.
+    (state - 1).lt(WindowState::PENDING - 1)
+}
+
+/// The bits of a record that hold the status.
+const STATUS_BITS: u32 = (1 << slot::GENERATION_SHIFT) - 1;
 
 /// Posts a record.
 pub(super) fn post<'b>(f: &'b Body<'b>, slots: &Slots, number: U32<'b>, record: U64<'b>) {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::step::{
     self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
 };
-use super::{Move, OPEN, Priority, Status, Word, control, fault, io, log, opcode, record, slot};
+use super::{Move, OPEN, Priority, Status, WindowState, Word, control, fault, io, log, opcode, record, slot};
 
 /// The words of a layout, with what marks its rows.
 fn words<M: std::fmt::Debug>(table: &[Word<M>], mark: &str) -> String {
@@ -47,6 +47,11 @@ pub fn slot() -> String {
 /// The statuses.
 pub fn statuses() -> String {
     codes("status", Status::ALL.iter().map(|status| (status.code(), status.name(), status.doc())))
+}
+
+/// The states of tasks inside a window that have not ended.
+pub fn window_states() -> String {
+    codes("state", WindowState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())))
 }
 
 /// The moves between them.
@@ -147,10 +152,11 @@ pub fn steps() -> String {
 }
 
 /// Every part of the manual, by the name of its markers.
-pub fn parts() -> [(&'static str, String); 11] {
+pub fn parts() -> [(&'static str, String); 12] {
     [
         ("slot", slot()),
         ("statuses", statuses()),
+        ("window states", window_states()),
         ("moves", moves()),
         ("priorities", priorities()),
         ("opcodes", opcodes()),

@@ -36,5 +36,5 @@ pub use opcode::Opcode;
 pub use priority::Priority;
 pub use record::Record;
 pub use slot::Slot;
-pub use status::{Move, Status, Transition};
+pub use status::{Move, Status, Transition, WindowState};
 pub use table::{OPEN, Word};

@@ -21,6 +21,24 @@ codes! {
     }
 }
 
+codes! {
+    /// How a task stands inside a window as long as it has not ended. These codes stand where a status does, in the records that a group
+    /// keeps while it runs a window. They never leave the kernel: only the record of a task that has ended is posted.
+    ///
+    /// All of them have the bit [`PENDING`](WindowState::PENDING), which no status has. A record of 0 means that nothing was written.
+    WindowState {
+        Fence   0x81 "FENCE"     "The task is a fence. It ends when every task before it has ended.";
+        Wide    0x82 "WIDE"      "The task is group-wide. It runs when the lane-wide tasks of its window have run.";
+        Left    0x83 "LEFT"      "The slot of a drained batch is left as it is: it holds no task that may run now.";
+        Heavy   0x84 "HEAVY"     "The task cannot be run by one lane alone; it needs a window.";
+    }
+}
+
+impl WindowState {
+    /// The bit that tells the states of tasks that have not ended from the statuses of tasks that have.
+    pub const PENDING: u32 = 0x80;
+}
+
 impl Status {
     /// Whether a task with this status has ended; only these stand in completion records.
     pub const fn ended(self) -> bool {
