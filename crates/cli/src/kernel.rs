@@ -52,8 +52,8 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         "for {}: {} {} rings of {} slots, {} groups of {} lanes",
         caps.name,
         layout.rings.len(),
-        layout.placement,
-        layout.slots(),
+        layout.placement(),
+        layout.largest_stripe(),
         layout.groups,
         layout.lanes,
     ));

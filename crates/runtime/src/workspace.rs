@@ -12,7 +12,8 @@ use pelton_ir::types::{Num, Type};
 
 use crate::error::Error;
 use crate::kernel::handler::OBSERVABLE;
-use crate::kernel::{Layout, TenantId};
+use crate::kernel::layout::BufferKey;
+use crate::kernel::{BufferId, Layout, TenantId};
 use crate::session::Memories;
 
 /// The types of regions, and how their values are words.
@@ -83,7 +84,7 @@ pub(crate) fn view<'s, T: Element>(
     if piece.elem != T::TYPE {
         return Err(Error::Type { name: name.into(), holds: piece.elem });
     }
-    let memory = memories.get(&piece.buffer).ok_or_else(|| Error::Region(name.into()))?;
+    let memory = memories.get(piece.key).ok_or_else(|| Error::Region(name.into()))?;
     Ok(View { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn view<'s, T: Element>(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The buffer that holds it.
-    pub buffer: String,
+    pub key: BufferKey,
     /// What it holds.
     pub elem: Type,
     /// Its first element there.
@@ -106,12 +107,15 @@ pub(crate) fn piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<Pie
     if at >= layout.observables.len() || !layout.rings.iter().any(|ring| ring.tenant == tenant) {
         return Err(Error::Tenant(tenant));
     }
-    let (buffer, elem, (first, len)) = match layout.area(name) {
-        Some(area) => (format!("region.{name}"), area.region.elem, area.pieces[at]),
-        None if name == OBSERVABLE => ("observables".into(), Type::U32, layout.observables[at]),
+    let region = layout.areas.iter().enumerate().find(|(_, area)| area.region.name == name);
+    let (key, elem, (first, len)) = match region {
+        Some((number, area)) => (BufferKey::Region(number), area.region.elem, area.pieces[at]),
+        None if name == OBSERVABLE => {
+            (BufferKey::Kernel(BufferId::Observables), Type::U32, layout.observables[at])
+        }
         None => return Err(Error::Region(name.into())),
     };
-    Ok(Piece { buffer, elem, first: first as usize, len: len as usize })
+    Ok(Piece { key, elem, first: first as usize, len: len as usize })
 }
 
 impl<'s, T: Element> View<'s, T> {

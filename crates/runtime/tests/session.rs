@@ -53,7 +53,7 @@ fn a_task_comes_back() {
                 let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
                 assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(k * 5), "{what}");
             }
-            let all = session.layout().slots();
+            let all = session.layout().largest_stripe();
             let mut span = producer.submit_all((0..all).map(|_| Task::new(add()).args([4, 1]))).unwrap();
             let ends = span.wait(Deadline::after_ms(20_000)).unwrap();
             assert_eq!(ends.done, all, "{what}");
@@ -143,8 +143,9 @@ fn an_aim_decides_where_tasks_lie() {
         let spec = Spec { geometry: spec.geometry.clone().groups(8), ..spec };
         // Nothing is run, so what is submitted stays.
         let session = Session::launch(&device, &spec.clone().tenant(Tenant::new(0).mask(0))).unwrap();
-        let (near, far) = (session.layout().beds[0], session.layout().beds[1]);
-        assert_eq!((near.groups, near.slots(), far.groups, far.slots()), (1, 64, 7, 64));
+        let (near, far) =
+            (session.layout().banks.near().copied().unwrap(), session.layout().banks.far().copied().unwrap());
+        assert_eq!((near.groups, near.stripe_slots(), far.groups, far.stripe_slots()), (1, 64, 7, 64));
         let one = || Task::new(add());
         let few = |count: u32| (0..count).map(|_| Task::new(add()));
         let mut producer = session.producer(0).unwrap();
@@ -184,7 +185,7 @@ fn without_room_for_near_rings_there_are_far_ones() {
     for (bytes, found) in [(1 << 20, Placement::Both), (1, Placement::Far)] {
         let remote: Arc<dyn Device> = Arc::new(Remote(cpu.clone(), caps(bytes)));
         let session = Session::launch(&remote, &spec()).unwrap();
-        assert_eq!(session.layout().placement, found);
+        assert_eq!(session.layout().placement(), found);
         let mut producer = session.producer(0).unwrap();
         let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
         assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(0));
@@ -203,8 +204,8 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
             let spec = spec().placement(Placement::Near);
             let spec = Spec { geometry: spec.geometry.clone().lanes(lanes).groups(2), ..spec };
             let session = Session::launch(&remote, &spec).unwrap();
-            assert_eq!((session.layout().stripes(), session.layout().groups), (2, 3));
-            assert_eq!(session.layout().slots(), 64);
+            assert_eq!((session.layout().ring_stripes(), session.layout().groups), (2, 3));
+            assert_eq!(session.layout().largest_stripe(), 64);
             let mut producer = session.producer(0).unwrap();
             for k in 0..100 {
                 let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
@@ -276,7 +277,7 @@ fn as_many_tasks_as_there_are_slots_can_always_be_submitted_at_once() {
         };
         let narrow: Arc<dyn Device> = Arc::new(Narrow(Remote(device, caps)));
         let session = Session::launch(&narrow, &spec()).unwrap();
-        assert_eq!((session.layout().workers, session.layout().placement), (2, Placement::Near));
+        assert_eq!((session.layout().workers, session.layout().placement()), (2, Placement::Near));
         let mut producer = session.producer(0).unwrap();
         let mut span = producer.submit_all((0..64).map(|_| Task::new(add()).args([4, 1]))).unwrap();
         assert_eq!(span.wait(Deadline::after_ms(20_000)).unwrap().done, 64);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::kernel::layout::Bed;
+use pelton::kernel::layout::{SlotBank, SlotBanks};
 use pelton::{Aim, Deadline, Opcode, Producer, Session, Span, Task};
 
 use super::mark;
@@ -89,15 +89,18 @@ impl Seen {
 }
 
 /// Tasks at once, at most so many, and how many such batches fill half of a producer's slots.
-pub fn shape(bed: &Bed, most: u32) -> (u32, usize) {
-    let batch = most.min(bed.slots() / 2).max(1);
-    (batch, (bed.slots() / batch / 2).max(1) as usize * bed.stripes as usize)
+pub fn shape(bank: &SlotBank, most: u32) -> (u32, usize) {
+    let batch = most.min(bank.stripe_slots() / 2).max(1);
+    (batch, (bank.stripe_slots() / batch / 2).max(1) as usize * bank.ring_stripes as usize)
 }
 
 /// The slots that a producer feeds: those of the placement that it aims at, where there are several.
-pub fn bed(session: &Session, aim: Aim) -> Bed {
-    let beds = &session.layout().beds;
-    beds[if aim == Aim::Latency { 0 } else { beds.len() - 1 }]
+pub fn aimed_bank(session: &Session, aim: Aim) -> SlotBank {
+    match session.layout().banks {
+        SlotBanks::Near(bank) | SlotBanks::Far(bank) => bank,
+        SlotBanks::Both { near, .. } if aim == Aim::Latency => near,
+        SlotBanks::Both { far, .. } => far,
+    }
 }
 
 /// Runs all producers; `glance` is called over and over meanwhile.

@@ -88,7 +88,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Vec<Row>, Error> {
     let began = Instant::now();
     let (each, rest) = (args.tasks / u64::from(args.producers), args.tasks % u64::from(args.producers));
     let part = |producer: u32| {
-        let (batch, deep) = flood::shape(&flood::bed(&session, aim(producer)), BATCH);
+        let (batch, deep) = flood::shape(&flood::aimed_bank(&session, aim(producer)), BATCH);
         let count = each + u64::from(u64::from(producer) < rest);
         let (work, start, time, pace) = (Work::Mark, args.start, Duration::MAX, None);
         let (done, quit) = (&done, &quit);

@@ -41,7 +41,7 @@ pub struct Report {
 
 /// What it runs on, said before it runs.
 pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
-    let placement = layout.placement;
+    let placement = layout.placement();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = ALL as usize + 1;
     let mut lines = vec![

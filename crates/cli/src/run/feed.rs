@@ -42,7 +42,7 @@ impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
             marks: Vec::new(),
             tenant: 0,
             priority: Priority::Normal,
-            most: MOST.min(session.layout().slots() as usize),
+            most: MOST.min(session.layout().largest_stripe() as usize),
             prints: 0,
         }
     }

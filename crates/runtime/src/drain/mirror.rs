@@ -4,6 +4,7 @@ use pelton_device::Memory;
 use pelton_device::memory::Slice;
 
 use crate::error::Error;
+use crate::kernel::BufferId;
 use crate::session::Memories;
 
 /// Words of a device and the host's copy of them. What is already there is not copied again.
@@ -17,8 +18,8 @@ pub(super) struct Mirror<T> {
 
 impl<T: Slice + Default + PartialEq> Mirror<T> {
     /// The words of a buffer, as they are.
-    pub fn new(memories: &Memories, name: &str) -> Result<Self, Error> {
-        let memory = memory(memories, name)?;
+    pub fn new(memories: &Memories, id: BufferId) -> Result<Self, Error> {
+        let memory = memories.need(id)?.clone();
         let mut mirror = Mirror { words: vec![T::default(); memory.len()], memory, same: false };
         mirror.pull()?;
         Ok(mirror)
@@ -65,9 +66,4 @@ impl<T: Slice + Default + PartialEq> Mirror<T> {
         self.same = true;
         Ok(())
     }
-}
-
-/// The memory of a buffer that every kernel has.
-pub(super) fn memory(memories: &Memories, name: &str) -> Result<Memory, Error> {
-    memories.get(name).cloned().ok_or_else(|| Error::Region(name.into()))
 }

@@ -27,6 +27,7 @@ pub use batch::Batch;
 pub use readback::{Outcomes, Readback, Statistics};
 
 use crate::error::Error;
+use crate::kernel::BufferId;
 use crate::kernel::drain::{Report as Told, Wanted};
 use crate::kernel::layout::Layout;
 use crate::kernel::{
@@ -38,7 +39,7 @@ use crate::session::{self, Memories};
 use crate::telemetry::{self, Printer};
 use crate::workspace::{self, Element, Piece, View};
 use batch::{Uses, level};
-use mirror::{Mirror, memory};
+use mirror::Mirror;
 use readback::Words;
 
 /// Words of 64 bits in a slot.
@@ -94,22 +95,25 @@ impl Drain {
         let Assembled { module, layout } = assemble(&spec, device.caps())?;
         let kernel = device.load(&module, None, layout.lanes)?;
         let memories = session::memories(device, &layout)?;
-        session::fill(&spec, &layout, &memories, 0)?;
-        let view = |name: &str| memory(&memories, name)?.view64().ok_or_else(|| Error::Mapped(name.into()));
-        let done = memory(&memories, "done")?.view64().filter(|_| spec.report == Report::Full);
+        session::fill(&spec, &layout, &memories, &[0])?;
+        let view = |id: BufferId| memories.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]));
+        let done = memories.need(BufferId::BatchDone)?.view64().filter(|_| spec.report == Report::Full);
         let told = Told::new(&layout);
         Ok(Drain {
             device: device.clone(),
             launch: session::bind(&spec, &module, &layout, &memories),
-            bound: module.buffers.iter().position(|(_, decl)| decl.name == "slots"),
-            slots: view("slots")?,
-            wanted: view("pass")?,
-            report: view("report")?,
+            bound: module
+                .buffers
+                .iter()
+                .position(|(_, decl)| decl.name == BufferId::BatchSlots.row().name(&layout)),
+            slots: view(BufferId::BatchSlots)?,
+            wanted: view(BufferId::PassWanted)?,
+            report: view(BufferId::PassReport)?,
             told,
             words: vec![0; told.words as usize],
-            host: Mirror::new(&memories, "host")?,
-            observables: Mirror::new(&memories, "observables")?,
-            log: Mirror::new(&memories, "log")?,
+            host: Mirror::new(&memories, BufferId::Host)?,
+            observables: Mirror::new(&memories, BufferId::Observables)?,
+            log: Mirror::new(&memories, BufferId::Log)?,
             printer: Printer::new(&spec.formats),
             base: 0,
             last: 0,
@@ -127,7 +131,7 @@ impl Drain {
     /// No tasks yet, in memory that the device reads: a batch for this drain that no run copies. It has room for as many tasks as the
     /// ring has slots, and moves to ordinary memory if it gets more.
     pub fn batch(&self) -> Result<Batch, Error> {
-        let words = self.layout.slots() as usize * LINE;
+        let words = self.layout.largest_stripe() as usize * LINE;
         Ok(Batch::lent(self.device.alloc(Kind::Host, Width::W64, words)?, &self.owner))
     }
 
@@ -146,7 +150,7 @@ impl Drain {
         self.reset(uses)?;
         let total = self.stage(batches)?;
         self.host.push()?;
-        let slots = self.layout.slots() as usize;
+        let slots = self.layout.largest_stripe() as usize;
         let (mut from, mut passes) = (0, 0);
         while from < total {
             let to = total.min(from + slots);
@@ -161,16 +165,16 @@ impl Drain {
             }
             from = to;
         }
-        if self.layout.observed() > 0 {
+        if self.layout.observable_count() > 0 {
             self.observables.pull()?;
         }
-        let (row, shared) = (self.layout.row() as usize, self.told.control as usize);
+        let (row, shared) = (self.layout.counters_per_group() as usize, self.told.control as usize);
         let words = Words {
             host: self.host.words(),
             counters: &self.words[..row],
             faults: self.words[self.told.faults as usize],
             shared: &self.words[shared..],
-            observables: &self.observables.words()[..self.layout.observed() as usize],
+            observables: &self.observables.words()[..self.layout.observable_count() as usize],
         };
         self.readback.close(&self.spec, &self.layout, words, (passes, start.elapsed()));
         Ok(&self.readback)
@@ -193,13 +197,13 @@ impl Drain {
             total + batch.len()
         });
         let sorted = self.spec.claim != Claim::Owned;
-        let fits = total <= self.layout.slots() as usize;
+        let fits = total <= self.layout.largest_stripe() as usize;
         let there = match batches {
             [batch] if fits && !sorted => batch.lines().at(&self.owner).cloned(),
             _ => None,
         };
         let stays = there.is_some();
-        let own = || memory(&self.memories, "slots");
+        let own = || self.memories.need(BufferId::BatchSlots).cloned();
         let lies = there.map_or_else(own, Ok)?;
         if let Some(bound) = self.bound {
             self.launch.buffers[bound] = Some(lies);
@@ -253,15 +257,15 @@ impl Drain {
     fn reset(&mut self, uses: Uses) -> Result<(), Error> {
         if !self.clean {
             // The last run failed or was ended, and what it counted is not this one's.
-            for name in ["rows", "control"] {
-                let memory = memory(&self.memories, name)?;
+            for id in [BufferId::Rows, BufferId::Control] {
+                let memory = self.memories.need(id)?;
                 memory.upload(0, &vec![0u64; memory.len()])?;
             }
             self.front()?;
         }
         self.log.clear();
         self.log.push()?;
-        if self.layout.observed() > 0 {
+        if self.layout.observable_count() > 0 {
             // The host may have written them through a view.
             self.observables.stale();
             self.observables.clear();
@@ -277,7 +281,7 @@ impl Drain {
     fn front(&self) -> Result<(), Error> {
         let mut front = [0; crate::kernel::STRIDE as usize];
         front[0] = self.base;
-        Ok(memory(&self.memories, "front")?.upload(0, &front)?)
+        Ok(self.memories.need(BufferId::Front)?.upload(0, &front)?)
     }
 
     /// Runs what lies in the first slots, and takes in what was counted.
@@ -295,7 +299,7 @@ impl Drain {
             // Relaxed: the launch comes after.
             line.iter().zip(wanted.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         }
-        self.base += u64::from(self.layout.slots());
+        self.base += u64::from(self.layout.largest_stripe());
         (self.last, self.clean) = (count, false);
         let ended = self.kernel.run(&self.launch)?;
         if ended.outcome != Outcome::Done {
@@ -322,14 +326,14 @@ impl Drain {
 
     /// The generation of the next pass.
     fn generation(&self) -> u32 {
-        (self.base / u64::from(self.layout.slots())) as u32
+        (self.base / u64::from(self.layout.largest_stripe())) as u32
     }
 
     /// Counts positions from 0 again: what was left there by earlier passes must go.
     fn rewind(&mut self) -> Result<(), Error> {
-        let zeros = vec![0u64; self.layout.slots() as usize];
-        memory(&self.memories, "marks")?.upload(0, &zeros)?;
-        memory(&self.memories, "done")?.upload(0, &zeros)?;
+        let zeros = vec![0u64; self.layout.largest_stripe() as usize];
+        self.memories.need(BufferId::Marks)?.upload(0, &zeros)?;
+        self.memories.need(BufferId::BatchDone)?.upload(0, &zeros)?;
         self.base = 0;
         self.front()
     }
@@ -348,10 +352,10 @@ impl Drain {
     /// is read as it is now.
     pub fn ring(&self) -> Result<Vec<Slot>, Error> {
         let slots = self.bound.and_then(|bound| self.launch.buffers[bound].clone());
-        let slots = slots.map_or_else(|| memory(&self.memories, "slots"), Ok)?;
+        let slots = slots.map_or_else(|| self.memories.need(BufferId::BatchSlots).cloned(), Ok)?;
         let (mut lines, mut done) = (vec![[0u64; LINE]; self.last], vec![0u64; self.last]);
         slots.download(0, lines.as_flattened_mut())?;
-        memory(&self.memories, "done")?.download(0, &mut done)?;
+        self.memories.need(BufferId::BatchDone)?.download(0, &mut done)?;
         for (line, record) in lines.iter_mut().zip(done) {
             if Record(record).is(self.readback.generation()) {
                 line[0] = line[0] & !0xffff_ffff | record & 0xff;

@@ -142,7 +142,7 @@ impl<'r> IntoIterator for &'r Readback {
 
 impl Readback {
     pub(super) fn new(spec: &Spec, layout: &Layout, live: Option<View64>) -> Result<Self, Error> {
-        let zeros = vec![0; layout.row() as usize];
+        let zeros = vec![0; layout.counters_per_group() as usize];
         let priority = |p: &Priority| Count { name: p.to_string(), count: 0 };
         Ok(Readback {
             statistics: Statistics {
@@ -151,7 +151,7 @@ impl Readback {
                 priorities: Priority::ALL.iter().map(priority).collect(),
                 ..Statistics::default()
             },
-            control: Control::new(vec![0; (control::OBSERVABLES + layout.observed()) as usize])?,
+            control: Control::new(vec![0; (control::OBSERVABLES + layout.observable_count()) as usize])?,
             records: Records { live, ..Records::default() },
             order: Vec::new(),
             ends: Vec::new(),

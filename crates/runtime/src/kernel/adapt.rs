@@ -146,7 +146,7 @@ impl Checked {
                 let own = format!("own.{}.{}", op.code(), decl.name);
                 Named::Own(m.declare(BufferDecl { name: own, ..decl.clone() }))
             }
-            (OBSERVABLE, _) => Named::Piece { buffer: kit.observables.handle(), column: columns },
+            (OBSERVABLE, _) => Named::Piece { buffer: kit.global.observables.handle(), column: columns },
             (region, _) => {
                 let column = kit.layout.areas.iter().position(|area| area.region.name == region).unwrap_or(0);
                 Named::Piece { buffer: kit.areas[column], column: column as u32 }
@@ -222,10 +222,10 @@ impl<'b> Task<'b, '_> {
         let columns = self.kit.layout.areas.len() as u32 + 1;
         match self.kit.pieces {
             Some(pieces) if self.width == Width::Lane => {
-                self.f.load(pieces[word as usize].at(self.tenant * columns + column))
+                self.f.load([pieces.firsts, pieces.lens][word as usize].at(self.tenant * columns + column))
             }
             // Here all lanes know that all read the same.
-            _ => self.f.load(self.kit.regions.at(self.tenant * (columns * 2) + (column * 2 + word))),
+            _ => self.f.load(self.kit.global.regions.at(self.tenant * (columns * 2) + (column * 2 + word))),
         }
     }
 

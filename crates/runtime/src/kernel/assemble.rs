@@ -20,6 +20,7 @@ use super::fence::Fences;
 use super::handler::{ARG, ARGS, Handler, OBSERVABLE, Width};
 use super::kit::Kit;
 use super::layout::Layout;
+use super::mode::Mode;
 use super::spec::{Body, Io, Lifetime, Spec};
 use super::tenant::{Region, Tenant};
 use super::window::Runner;
@@ -51,13 +52,13 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     let fueled = handlers.iter().any(|handler| handler.checked.burns());
     let kit = Kit::new(&mut m, spec, layout, fueled);
     let table = dispatch::write(&mut m, &kit, &handlers);
-    match (&kit.batch, &kit.frontier, &kit.pass) {
-        (Some(slots), Some(frontier), Some(pass)) => {
-            let fences = Fences::write(&mut m, &kit, slots, Some(frontier));
-            let run = Runner { kit: &kit, slots, table: &table, fences: &fences };
-            drain::write(&mut m, run, frontier, pass);
+    match &kit.mode {
+        Mode::Drain(mode) => {
+            let fences = Fences::write(&mut m, &kit, &mode.slots, Some(&mode.frontier));
+            let run = Runner { kit: &kit, slots: &mode.slots, table: &table, fences: &fences };
+            drain::write(&mut m, run, mode);
         }
-        _ => live::write(&mut m, &kit, &table, caps),
+        Mode::Live(rings) => live::write(&mut m, &kit, rings, &table, caps),
     }
     let layout = kit.layout.clone();
     let module = m.finish();

@@ -68,7 +68,7 @@ pub(super) fn write(
 
 /// Whether a group starts with a producer of its own: there are several groups for each.
 fn affine(kit: &Kit<'_>, slots: &Slots) -> bool {
-    slots.bed.placement == Placement::Far && slots.bed.groups > 2 * kit.layout.producers
+    slots.bank.placement == Placement::Far && slots.bank.groups > 2 * kit.layout.producers
 }
 
 /// Notes that a ring has been served.
@@ -87,8 +87,8 @@ pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, ring: U3
 pub(super) fn begin<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce(U32<'b>) -> U32<'b>) {
     let rings = kit.layout.rings.len() as u32;
     f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
-        f.store(kit.shared.heads.at(ring), f.load(kit.start.at(stripe(ring))));
-        f.store(kit.shared.owners.at(ring), f.load(kit.rings.at(ring)));
+        f.store(kit.shared.heads.at(ring), f.load(kit.global.start.at(stripe(ring))));
+        f.store(kit.shared.owners.at(ring), f.load(kit.global.rings.at(ring)));
     });
     f.barrier();
 }
@@ -130,7 +130,7 @@ impl<'b> Credit<'b> {
             self.quota.eq(0),
             || count,
             || {
-                let claims = kit.control.at(self.tenant + control::CLAIMS);
+                let claims = kit.global.control.at(self.tenant + control::CLAIMS);
                 let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
                 let room = f.cast::<u32>(f.max(left(f, self.quota, before), 0i32)) >> 1;
                 let taken = f.min(room, count);
@@ -143,7 +143,7 @@ impl<'b> Credit<'b> {
     /// Gives credit back.
     pub fn give(self, f: &'b Body<'b>, kit: &Kit<'_>, count: U32<'b>) {
         f.when(self.quota.ne(0) & count.ne(0), || {
-            let claims = kit.control.at(self.tenant + control::CLAIMS);
+            let claims = kit.global.control.at(self.tenant + control::CLAIMS);
             f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
         });
     }
@@ -153,7 +153,8 @@ impl<'b> Credit<'b> {
 pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
     let mask = kit.host_word(f, tenant + control::MASKS);
     let quota = kit.host_word(f, tenant + control::QUOTAS);
-    let claims = f.atomic_load(Order::Relaxed, Scope::Device, kit.control.at(tenant + control::CLAIMS));
+    let claims =
+        f.atomic_load(Order::Relaxed, Scope::Device, kit.global.control.at(tenant + control::CLAIMS));
     mask.ne(0) & (quota.eq(0) | left(f, quota, claims).gt(0i32))
 }
 

@@ -191,7 +191,7 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Call {
                     let count = f.cast::<u32>(kit.source.load(f, at + slot::ARG / 2));
                     f.choose(
                         // What a long batch had before this pass has ended.
-                        if kit.drains() { f.lit(false) } else { count.gt(kit.reach(f, number)) },
+                        if kit.mode.drains() { f.lit(false) } else { count.gt(kit.reach(f, number)) },
                         || ends(f, Status::Fault, Code::ARGUMENTS.code()),
                         || {
                             f.store(kit.shared.state.at(state::FENCED), 1);

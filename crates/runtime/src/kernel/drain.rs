@@ -13,16 +13,18 @@
 use pelton_ir::builder::{Body, Builder};
 use pelton_ir::types::{Order, Scope};
 
+use super::buffers::FrontierBuffers;
 use super::claim::Credit;
 use super::dispatch::allows;
 use super::far::fetch;
-use super::kit::{Frontier, Kit, LINE, Pass, U32, U64, state};
+use super::kit::{Kit, LINE, U32, U64, state};
 use super::layout::Layout;
+use super::mode::{DrainMode, Mode};
 use super::tenant::Tenant;
-use super::window::{Runner, Window};
+use super::window::{Runner, Window, WindowOwner};
 use crate::protocol::{Code, Opcode, Status, WindowState, control, slot};
 
-/// The words of [`Frontier::front`] that only drained batches have. All are zero when a pass begins.
+/// The words of [`FrontierBuffers::front`] that only drained batches have. All are zero when a pass begins.
 mod word {
     /// How many windows were claimed beyond one a group; in the upper half, how often the pass was ended.
     pub const NEXT: u32 = 2;
@@ -33,7 +35,7 @@ mod word {
 /// What is added to [`word::NEXT`] to end a pass: no window has such a number.
 const END: u64 = 1 << 32;
 
-/// What the host says of a pass, in [`Pass::wanted`].
+/// What the host says of a pass, in [`PassBuffers::wanted`](super::buffers::PassBuffers).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
     /// Its first position.
@@ -61,7 +63,7 @@ impl Wanted {
     }
 }
 
-/// The words of [`Pass::report`]: counters by the row of a group, then these.
+/// The words of [`PassBuffers::report`](super::buffers::PassBuffers): counters by the row of a group, then these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     /// Tasks that ended with a fault.
@@ -76,14 +78,15 @@ pub(crate) struct Report {
 
 impl Report {
     pub fn new(layout: &Layout) -> Self {
-        let faults = layout.row();
+        let faults = layout.counters_per_group();
         let (control, ended) = (faults + 1, faults + 1 + control::OBSERVABLES);
         Report { faults, control, ended, words: ended + 1 }
     }
 }
 
 /// Writes the kernel.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier, pass: &Pass) {
+pub(super) fn write(m: &mut Builder, run: Runner<'_>, mode: &DrainMode) {
+    let DrainMode { frontier, pass, .. } = mode;
     let kit = run.kit;
     m.kernel("main", |f| {
         let (start, shape) = f.choose(
@@ -124,16 +127,12 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, frontier: &Frontier, pass:
             if kit.source.words.handle() != run.slots.words.handle() {
                 fetch(f, run, base, first, count);
             }
-            let nobody = f.lit(0);
-            run.run(
-                f,
-                Window { ring: nobody, level: nobody, base, first, count, tenant: nobody, mask: nobody },
-            );
+            run.run(f, Window { base, first, count, owner: WindowOwner::EachSlot });
             let none = || (f.lit(0), f.lit(0));
             let (from, count) = f.choose(f.lane().eq(0), || claim(f, run, frontier), none);
             (f.group_broadcast(from, 0).named("from"), f.group_broadcast(count, 0).named("count"))
         });
-        leave(f, kit, (frontier, pass));
+        leave(f, kit, mode);
     });
 }
 
@@ -144,7 +143,7 @@ fn fit<'b>(f: &'b Body<'b>, kit: &Kit<'_>, from: U32<'b>, (all, most): (U32<'b>,
 }
 
 /// Claims one more window beyond one a group, and makes ready for it: its first slot, and how many there are.
-fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &Frontier) -> (U32<'b>, U32<'b>) {
+fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &FrontierBuffers) -> (U32<'b>, U32<'b>) {
     let kit = run.kit;
     run.clear(f);
     let word = |at: u32| f.load(kit.shared.state.at(at));
@@ -161,13 +160,13 @@ fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &Frontier) -> (U32<'b>,
 }
 
 /// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
-fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, (frontier, pass): (&Frontier, &Pass)) {
+fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &DrainMode) {
     let report = Report::new(&kit.layout);
     if kit.counts() {
         kit.deal(f, f.lit(report.control), report.control, |at| {
             let tally = f.load(kit.shared.tally.at(at));
             f.when(tally.ne(0), || {
-                f.atomic_add(Order::Relaxed, Scope::Device, kit.rows.at(at), f.cast::<u64>(tally));
+                f.atomic_add(Order::Relaxed, Scope::Device, kit.global.rows.at(at), f.cast::<u64>(tally));
             });
         });
     }
@@ -188,14 +187,14 @@ fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, (frontier, pass): (&Frontier, &Pass
                 f.when(last & word.ne(0), || f.store(from.at(at), 0u64));
             });
         };
-        tell(kit.rows, 0, report.control);
-        tell(kit.control, report.control, control::OBSERVABLES);
+        tell(kit.global.rows, 0, report.control);
+        tell(kit.global.control, report.control, control::OBSERVABLES);
         f.when(f.lane().eq(0), || {
             let front = |at: u32| frontier.front.at(at);
             let next = f.atomic_load(Order::Relaxed, Scope::Device, front(word::NEXT));
             f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END);
             let start = f.load(kit.shared.heads.at(0));
-            f.store(front(0), start + u64::from(kit.layout.slots()));
+            f.store(front(0), start + u64::from(kit.layout.largest_stripe()));
             for at in [1, word::NEXT, word::LEFT] {
                 f.store(front(at), 0u64);
             }
@@ -262,7 +261,7 @@ fn admitted<'b>(
             f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
         }
     }
-    let Some(frontier) = &kit.frontier else { return call() };
+    let Mode::Drain(DrainMode { frontier, .. }) = &kit.mode else { return call() };
     let op = f.cast::<u32>(word >> 32);
     // A tenant that may not use it does not end the pass of the others.
     let ends = op.eq(Opcode::SHUTDOWN.code()) & allows(f, mask, op);

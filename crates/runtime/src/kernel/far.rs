@@ -9,11 +9,13 @@ use pelton_device::Caps;
 use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
+use super::buffers::flag;
 use super::claim::{self, Credit, NONE};
-use super::kit::{Far, Kit, LINE, Mirror, STRIDE, U32, U64, flag};
+use super::kit::{Kit, LINE, STRIDE, U32, U64};
 use super::light::Light;
+use super::mode::FarRings;
 use super::route;
-use super::window::{Runner, Window};
+use super::window::{RingOwner, Runner, Window, WindowOwner};
 use crate::protocol::control;
 
 /// One in so many groups is taken to be idle when a window is sized.
@@ -33,8 +35,7 @@ pub(super) fn claimed(ring: U32<'_>) -> U32<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Crew<'k> {
     run: Runner<'k>,
-    far: &'k Far,
-    mirror: &'k Mirror,
+    far: &'k FarRings,
     /// What the router does.
     route: Callee<(), ()>,
     /// The next ring.
@@ -43,46 +44,40 @@ pub(super) struct Crew<'k> {
 
 impl<'k> Crew<'k> {
     /// Writes its functions.
-    pub fn write(
-        m: &mut Builder,
-        run: Runner<'k>,
-        (far, mirror): (&'k Far, &'k Mirror),
-        light: Light,
-        caps: &Caps,
-    ) -> Self {
+    pub fn write(m: &mut Builder, run: Runner<'k>, far: &'k FarRings, light: Light, caps: &Caps) -> Self {
         let kit = run.kit;
-        let route = route::write(m, run, (far, mirror), light, route::teams(caps, kit.layout.lanes));
+        let route = route::write(m, run, far, light, route::teams(caps, kit.layout.lanes));
         let ready = ready(m, kit, far);
         let pick = claim::write(m, kit, run.slots, ready);
-        Crew { run, far, mirror, route, pick }
+        Crew { run, far, route, pick }
     }
 
     /// Routes, if the group is the first to arrive; else works.
     pub fn serve<'b>(self, f: &'b Body<'b>) {
-        let Crew { run, far, mirror, route, pick } = self;
+        let Crew { run, far, route, pick } = self;
         let first = f.lane().eq(0);
         let ticket = f.choose(
             first,
-            || f.atomic_add(Order::Relaxed, Scope::Device, mirror.flags.at(flag::ARRIVED), 1),
+            || f.atomic_add(Order::Relaxed, Scope::Device, far.copy.buffers.flags.at(flag::ARRIVED), 1),
             || f.lit(0),
         );
         let ticket = f.group_broadcast(ticket, 0).named("ticket");
-        f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, (far, mirror), pick));
+        f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, far, pick));
     }
 }
 
 /// Whether a ring has something that nobody has claimed.
-fn ready(m: &mut Builder, kit: &Kit<'_>, far: &Far) -> Callee<u32, bool> {
+fn ready(m: &mut Builder, kit: &Kit<'_>, far: &FarRings) -> Callee<u32, bool> {
     m.function(far.slots.name("ready"), |f, ring| {
-        let end = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(tail(ring)));
-        let from = f.atomic_load(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)));
+        let end = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(tail(ring)));
+        let from = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(claimed(ring)));
         // The claim may be newer than the tail.
-        f.choose(end.gt(from), || claim::open(f, kit, f.load(kit.rings.at(ring))), || f.lit(false))
+        f.choose(end.gt(from), || claim::open(f, kit, f.load(kit.global.rings.at(ring))), || f.lit(false))
     })
 }
 
 /// A worker: claims windows, fetches their slots, runs them.
-fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pick: Callee<(), u32>) {
+fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &FarRings, pick: Callee<(), u32>) {
     let kit = run.kit;
     f.when(f.lane().eq(0), || claim::settle(f, kit, run.slots));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
@@ -90,7 +85,8 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pi
             f.lane().eq(0),
             || {
                 // Pairs with the router's release.
-                let halt = f.atomic_load(Order::Acquire, Scope::Device, mirror.flags.at(flag::HALT));
+                let halt =
+                    f.atomic_load(Order::Acquire, Scope::Device, far.copy.buffers.flags.at(flag::HALT));
                 run.clear(f);
                 let (ring, first, count, mask) = f.choose(
                     halt.eq(0),
@@ -117,12 +113,13 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pi
                 idle + 1
             },
             || {
-                let tenant = f.load(kit.rings.at(ring));
+                let tenant = f.load(kit.global.rings.at(ring));
                 let level = claim::level(f, kit, ring);
                 let base = run.slots.base(ring);
                 fetch(f, run, base, first, count);
                 let mask = f.group_broadcast(mask, 0);
-                run.run(f, Window { ring, level, base, first, count, tenant, mask });
+                let owner = RingOwner { ring, level, tenant, mask };
+                run.run(f, Window { base, first, count, owner: WindowOwner::Ring(owner) });
                 f.when(f.lane().eq(0), || claim::served(f, kit, run.slots, ring, level));
                 f.lit(0)
             },
@@ -134,16 +131,16 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, (far, mirror): (&Far, &Mirror), pi
 fn take<'b>(
     f: &'b Body<'b>,
     run: Runner<'_>,
-    far: &Far,
+    far: &FarRings,
     ring: U32<'b>,
 ) -> (U32<'b>, U64<'b>, U32<'b>, U32<'b>) {
     let kit = run.kit;
-    let workers = u64::from((run.slots.bed.groups / CROWD).max(1));
-    let tenant = f.load(kit.rings.at(ring));
-    let claims = far.route.at(claimed(ring));
+    let workers = u64::from((run.slots.bank.groups / CROWD).max(1));
+    let tenant = f.load(kit.global.rings.at(ring));
+    let claims = far.router.route.at(claimed(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
     // Pairs with the router's release: what lies between the claim and this tail is seen.
-    let end = f.atomic_load(Order::Acquire, Scope::Device, far.route.at(tail(ring)));
+    let end = f.atomic_load(Order::Acquire, Scope::Device, far.router.route.at(tail(ring)));
     // After the tail: tasks that were submitted after a change of the mask meet it. One that comes later holds from the next window on.
     let (mask, credit) = (kit.host_word(f, tenant + control::MASKS), Credit::new(f, kit, tenant));
     // The claim may be of somebody who has seen a newer tail.
@@ -168,7 +165,7 @@ fn take<'b>(
 /// be written again, and its slot is the host's as soon as the record is there.
 fn room<'b>(f: &'b Body<'b>, run: Runner<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
     let Some(frontier) = run.fences.frontier() else { return end };
-    let slots = u64::from(run.slots.bed.slots());
+    let slots = u64::from(run.slots.bank.stripe_slots());
     let seen = run.kit.shared.heads.at(ring);
     let known = f.load(seen) + slots;
     f.choose(

@@ -14,7 +14,9 @@
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{Frontier, Kit, LINE, STRIDE, U32, U64, state};
+use super::buffers::FrontierBuffers;
+use super::kit::{Kit, LINE, STRIDE, U32, U64, state};
+use super::mode::Mode;
 use super::slots::Slots;
 use super::window::{Window, has_ended, post, task_state};
 use crate::protocol::{Status, WindowState, control, slot};
@@ -26,7 +28,7 @@ const FENCE: u64 = 1 << 63;
 pub(super) struct Fences<'k> {
     slots: &'k Slots,
     /// What windows need that may end in any order; none if there are no fences.
-    frontier: Option<&'k Frontier>,
+    frontier: Option<&'k FrontierBuffers>,
     /// Position, number of the slot, tenant.
     retire: Callee<(u64, u32, u32), ()>,
     /// Ring and tenant, where windows may end in any order.
@@ -35,7 +37,12 @@ pub(super) struct Fences<'k> {
 
 impl<'k> Fences<'k> {
     /// Writes the functions. `frontier` is there where windows may end in any order.
-    pub fn write(m: &mut Builder, kit: &Kit<'_>, slots: &'k Slots, frontier: Option<&'k Frontier>) -> Self {
+    pub fn write(
+        m: &mut Builder,
+        kit: &Kit<'_>,
+        slots: &'k Slots,
+        frontier: Option<&'k FrontierBuffers>,
+    ) -> Self {
         let retire = retire(m, kit, slots);
         let follow = frontier.map(|frontier| follow(m, slots, frontier, retire));
         let frontier = frontier.filter(|_| kit.spec.body != super::spec::Body::Fused);
@@ -43,7 +50,7 @@ impl<'k> Fences<'k> {
     }
 
     /// What fences need where windows may end in any order; none if there are no fences.
-    pub fn frontier(&self) -> Option<&'k Frontier> {
+    pub fn frontier(&self) -> Option<&'k FrontierBuffers> {
         self.frontier
     }
 
@@ -56,14 +63,13 @@ impl<'k> Fences<'k> {
         }
         f.when(f.lane().eq(0), || match self.frontier {
             // Whoever follows marks goes from one to the next, so none are made if the host has put no fences in.
-            Some(_) if kit.drains() => {
+            Some(_) if kit.mode.drains() => {
                 f.when(f.load(kit.shared.state.at(state::FENCES)).ne(0), || self.ended(f, kit, window));
             }
             Some(_) => self.ended(f, kit, window),
             None => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
-                self.each(f, kit, window, |position, number| {
-                    f.call(self.retire, (position, number, window.tenant))
-                });
+                let (_, tenant) = window.ring_and_tenant(f);
+                self.each(f, kit, window, |position, number| f.call(self.retire, (position, number, tenant)));
             }),
         });
     }
@@ -72,9 +78,10 @@ impl<'k> Fences<'k> {
     pub fn ended<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
         let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
         mark(f, kit, self.slots, frontier, window);
-        let news = frontier.front.at(window.ring * STRIDE + 1);
+        let (ring, tenant) = window.ring_and_tenant(f);
+        let news = frontier.front.at(ring * STRIDE + 1);
         let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
-        f.when(before.eq(0), || f.call(follow, (window.ring, window.tenant)));
+        f.when(before.eq(0), || f.call(follow, (ring, tenant)));
     }
 
     /// Whether everything before a position has ended and was followed, so that nobody has anything to do with its marks.
@@ -113,7 +120,7 @@ impl<'k> Fences<'k> {
 }
 
 /// Notes where a window ends, and its fences.
-fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &Frontier, window: Window<'b>) {
+fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &FrontierBuffers, window: Window<'b>) {
     let set = |position: U64<'b>, mark: U64<'b>| {
         let at = window.base + slots.slot(f, position);
         // Pairs with the acquire of whoever follows: the slot has ended.
@@ -149,19 +156,22 @@ fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &Frontier, 
 /// Retires a fence: the epoch rises, the tenant's first observable has its tag, and it has ended.
 fn retire(m: &mut Builder, kit: &Kit<'_>, slots: &Slots) -> Callee<(u64, u32, u32), ()> {
     m.function(slots.name("retire"), |f, (position, number, tenant)| {
-        let word = |k: u32| match kit.drains() {
-            true => f.load(slots.words.at(number * LINE + k)),
-            false => f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(number * LINE + k)),
+        let word = |k: u32| slots.words.at(number * LINE + k);
+        let (tenant, tag) = match kit.mode {
+            Mode::Live(_) => (tenant, f.atomic_load(Order::Relaxed, Scope::System, word(slot::ARG / 2))),
+            // Nobody writes the slots of a batch, and each names its tenant.
+            Mode::Drain(_) => (f.cast(f.load(word(slot::TENANT / 2))), f.load(word(slot::ARG / 2))),
         };
-        let tenant = if kit.drains() { f.cast(word(slot::TENANT / 2)) } else { tenant };
-        let tag = f.cast::<u32>(word(slot::ARG / 2) >> 32);
+        let tag = f.cast::<u32>(tag >> 32);
         // What ended before is seen by whoever sees the epoch.
         f.fence(Order::AcqRel, Scope::System);
-        let before = f.atomic_add(Order::Relaxed, Scope::Device, kit.control.at(control::EPOCH), 1u64);
+        let before = f.atomic_add(Order::Relaxed, Scope::Device, kit.global.control.at(control::EPOCH), 1u64);
         let column = kit.layout.areas.len() as u32;
         let piece = tenant * ((column + 1) * 2) + column * 2;
-        let (first, len) = (f.load(kit.regions.at(piece)), f.load(kit.regions.at(piece + 1)));
-        f.when(len.ne(0), || f.atomic_store(Order::Relaxed, Scope::System, kit.observables.at(first), tag));
+        let (first, len) = (f.load(kit.global.regions.at(piece)), f.load(kit.global.regions.at(piece + 1)));
+        f.when(len.ne(0), || {
+            f.atomic_store(Order::Relaxed, Scope::System, kit.global.observables.at(first), tag)
+        });
         f.fence(Order::AcqRel, Scope::System);
         let low = f.cast::<u64>(slots.generation(f, position) | Status::Done.code());
         post(f, slots, number, low | (before + 1u64) << 32);
@@ -172,7 +182,7 @@ fn retire(m: &mut Builder, kit: &Kit<'_>, slots: &Slots) -> Callee<(u64, u32, u3
 fn follow(
     m: &mut Builder,
     slots: &Slots,
-    frontier: &Frontier,
+    frontier: &FrontierBuffers,
     retire: Callee<(u64, u32, u32), ()>,
 ) -> Callee<(u32, u32), ()> {
     m.function(slots.name("follow"), |f, (ring, tenant)| {
@@ -186,7 +196,7 @@ fn follow(
                 let mark = f.atomic_load(Order::Acquire, Scope::Device, frontier.marks.at(number));
                 let end = mark & !FENCE;
                 // A mark of the last lap lies behind. One of the next lap is met where the router has moved the frontier meanwhile.
-                f.when((end - at - 1u64).ge(u64::from(slots.bed.slots())), || steps.leave(at));
+                f.when((end - at - 1u64).ge(u64::from(slots.bank.stripe_slots())), || steps.leave(at));
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
                 end
             });

@@ -1,26 +1,21 @@
 //! The buffers of a kernel in the making, and the small sums that all its parts share.
 
-use pelton_device::Placement;
 use pelton_ir::arena::Buffer;
 use pelton_ir::builder::{At, Body, Buf, Builder, Val};
-use pelton_ir::types::{Access, Order, Scope, Space};
+use pelton_ir::types::{Order, Scope};
 
-use super::declare::Declare;
-use super::layout::{Bed, Layout};
-use super::slots::Slots;
-use super::spec::{Lifetime, Spec, Telemetry};
-use crate::protocol::{control, log, slot};
+use super::buffers::{GlobalBuffers, KernelPlan, PieceCopies, SharedBuffers, SlotCopies};
+pub(super) use super::buffers::{LINE, STRIDE, group_state as state};
+use super::declare::Declarer;
+use super::layout::{Layout, SlotBank, SlotBanks};
+use super::mode::Mode;
+use super::spec::{Spec, Telemetry};
+use crate::protocol::control;
 
 /// A value of 32 bits.
 pub(super) type U32<'b> = Val<'b, u32>;
 /// A value of 64 bits.
 pub(super) type U64<'b> = Val<'b, u64>;
-
-/// Words of 64 bits in a slot.
-pub(super) const LINE: u32 = (slot::WORDS / 2) as u32;
-
-/// Words between words that different sides or groups write.
-pub(crate) const STRIDE: u32 = 16;
 
 /// Where the slots of a window are read, and how.
 #[derive(Clone, Copy)]
@@ -45,102 +40,6 @@ impl Source {
     }
 }
 
-/// Words that belong to a group.
-pub(super) struct Shared {
-    /// Of a group of near rings and of the router, the position of each ring's next task; of a group of far rings, the
-    /// frontier of each ring as it last saw it.
-    pub heads: Buf<u64>,
-    /// Whether the line at the head of a ring has failed its check: 0 no, 1 seen, 2 counted.
-    pub suspect: Buf<u32>,
-    /// Each ring's tenant, for whoever polls.
-    pub owners: Buf<u32>,
-    /// The window in which each level was last served.
-    pub served: Buf<u32>,
-    /// The producer from which each level is looked through.
-    pub cursor: Buf<u32>,
-    /// The completion records of a window.
-    pub records: Buf<u64>,
-    /// The first fault of each task of a window.
-    pub faults: Buf<u32>,
-    /// What is left of each task's fuel.
-    pub fuel: Buf<u32>,
-    /// The group-wide tasks of a window.
-    pub wide: Buf<u32>,
-    /// Tasks by opcode since the last window; in drained batches all that a group counts, as in its row.
-    pub tally: Buf<u32>,
-    /// Single words, see below.
-    pub state: Buf<u32>,
-}
-
-/// The words of [`Shared::state`].
-pub(super) mod state {
-    /// The first task of the window that is not ready.
-    pub const LIMIT: u32 = 0;
-    /// How many group-wide tasks there are.
-    pub const WIDES: u32 = 1;
-    /// Whether there is a fence.
-    pub const FENCED: u32 = 2;
-    /// Whether others may look at what a task wrote.
-    pub const DIRTY: u32 = 3;
-    /// How many windows the group has served.
-    pub const TURN: u32 = 4;
-    /// Whether a drained batch has fences.
-    pub const FENCES: u32 = 5;
-    /// Whether its next pass belongs to the same run.
-    pub const MORE: u32 = 6;
-    /// How many slots a drained batch has.
-    pub const ALL: u32 = 7;
-    /// The most of them that a group takes at once.
-    pub const MOST: u32 = 8;
-    /// How many there are.
-    pub const WORDS: u32 = 9;
-}
-
-/// What only far rings have.
-pub(super) struct Far {
-    pub slots: Slots,
-    /// The tails that producers write, sixteen words apart.
-    pub tails: Buf<u64>,
-    /// Tails and claims in device memory.
-    pub route: Buf<u64>,
-}
-
-/// What groups look at instead of host memory.
-pub(super) struct Mirror {
-    /// How many groups have arrived, and whether to halt.
-    pub flags: Buf<u32>,
-    /// The host's control words in device memory.
-    pub words: Buf<u32>,
-    /// The last change of a control word that was taken over, for the host to see: one word per lane that takes it over.
-    pub acks: Buf<u32>,
-    /// One word per poller that has to be told of a change, where there are any; see [`notice`](super::notice).
-    pub notices: Option<Buf<u32>>,
-}
-
-/// The words of [`Mirror::flags`].
-pub(super) mod flag {
-    /// How many groups have arrived.
-    pub const ARRIVED: u32 = 0;
-    /// Whether to halt.
-    pub const HALT: u32 = 1;
-}
-
-/// What only drained batches have.
-pub(super) struct Pass {
-    /// What the host says of a pass, a line a group: a bus carries the same line to many only one by one.
-    pub wanted: Buf<u64>,
-    /// What the kernel says of it when it has ended.
-    pub report: Buf<u64>,
-}
-
-/// What rings have whose windows may end in any order.
-pub(super) struct Frontier {
-    /// Where a window, or a fence, that begins at a position ends.
-    pub marks: Buf<u64>,
-    /// Two words a ring: up to where all tasks have ended, and how many groups have news of it.
-    pub front: Buf<u64>,
-}
-
 /// A tenant's mask and quota.
 #[derive(Clone, Copy)]
 pub(super) struct Rights<'b> {
@@ -156,127 +55,42 @@ impl<'b> Rights<'b> {
     }
 }
 
-/// The buffers of a kernel.
+/// A kernel in the making: what it is made from, and its buffers.
 pub(super) struct Kit<'s> {
     pub spec: &'s Spec,
     pub layout: Layout,
+    /// What the kernel serves.
+    pub mode: Mode,
     /// Where a task's words are read.
     pub source: Source,
-    /// The host's control words.
-    pub host: Buf<u32>,
-    /// Counters that all groups add to.
-    pub control: Buf<u64>,
-    /// Counters of each group's own; in drained batches one row for all.
-    pub rows: Buf<u64>,
-    /// Where each stripe's positions start.
-    pub start: Buf<u64>,
-    /// Each ring's tenant.
-    pub rings: Buf<u32>,
-    /// First element and number of elements, by tenant and column.
-    pub regions: Buf<u32>,
-    /// First elements, and numbers of elements, in memory of the group's own, where the way to other memory is long.
-    pub pieces: Option<[Buf<u32>; 2]>,
-    pub observables: Buf<u32>,
-    pub log: Buf<u32>,
+    pub global: GlobalBuffers,
+    pub shared: SharedBuffers,
+    /// The table of pieces in memory of the group's own, where the way to other memory is long.
+    pub pieces: Option<PieceCopies>,
     /// The buffers of the workspace, in the order of the layout.
     pub areas: Vec<Buffer>,
-    pub shared: Shared,
-    /// The slots of a drained batch.
-    pub batch: Option<Slots>,
-    pub near: Option<Slots>,
-    pub far: Option<Far>,
-    pub mirror: Option<Mirror>,
-    pub frontier: Option<Frontier>,
-    pub pass: Option<Pass>,
     /// Whether some handler has loops that burn fuel.
     pub fueled: bool,
 }
 
 impl<'s> Kit<'s> {
-    /// Declares what a kernel needs. `fueled` says whether some handler has loops that burn fuel.
+    /// Declares the buffers that a kernel needs. `fueled` says whether some handler has loops that burn fuel.
     pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout, fueled: bool) -> Self {
-        let drain = spec.lifetime == Lifetime::Drain;
-        let (rings, window) = (layout.rings.len() as u32, layout.window);
-        let mut d = Declare { m, bound: Vec::new() };
-        let batch = layout.beds.first().filter(|_| drain).map(|bed| d.batch(*bed, spec.report));
-        let near = if drain { None } else { d.slots(&layout, Placement::Near) };
-        let far = if drain { None } else { d.slots(&layout, Placement::Far) };
-        let host = d.buffer(
-            "host",
-            control::OBSERVABLES,
-            if drain { Space::Global } else { Space::Host },
-            Access::Read,
-        );
-        let far = far.map(|slots| Far {
-            slots,
-            tails: d.buffer("tails", rings * STRIDE, Space::Host, Access::Read),
-            route: d.global("route", rings * 2 * STRIDE),
-        });
-        let mirror = (layout.keepers > 0).then(|| Mirror {
-            flags: d.global("flags", 2),
-            words: d.global("mirror", control::OBSERVABLES),
-            acks: d.buffer("acks", layout.keepers, Space::Host, Access::Write),
-            notices: (layout.pollers > 0).then(|| d.global("notices", layout.pollers * STRIDE)),
-        });
-        // Windows of these may end in any order.
-        let loose = batch.as_ref().or(far.as_ref().map(|far| &far.slots));
-        let frontier = loose.map(|slots| Frontier {
-            marks: d.global("marks", slots.bed.total()),
-            front: d.global("front", rings * STRIDE),
-        });
-        let pass = drain.then(|| Pass {
-            wanted: d.buffer("pass", layout.groups * LINE, Space::Host, Access::Read),
-            report: d.buffer("report", super::drain::Report::new(&layout).words, Space::Host, Access::Write),
-        });
-        let (rows, tallies) = match drain {
-            true => (layout.row() + 1, layout.row() + 1),
-            false => (layout.groups * layout.row(), layout.ops.len() as u32),
-        };
+        let plan = KernelPlan { spec, layout: &layout };
+        let mut d = Declarer { module: m, plan, bound: Vec::new() };
+        let mode = Mode::declare(&mut d);
         // One lane runs tasks where they lie, unless they are far away.
-        let live = if layout.lanes > 1 { None } else { near.as_ref().filter(|_| far.is_none()) };
-        let live = live.map(|slots| Source { words: slots.words, live: true });
-        let still = batch.as_ref().filter(|_| layout.lanes == 1);
-        let still = still.map(|slots| Source { words: slots.words, live: false });
-        let pieces = layout.pieces();
-        let kit = Kit {
-            spec,
-            source: live
-                .or(still)
-                .unwrap_or_else(|| Source { words: d.shared("window", window * LINE), live: false }),
-            host,
-            control: d.global("control", control::OBSERVABLES),
-            rows: d.global("rows", rows),
-            start: d.table("start", layout.all()),
-            rings: d.table("rings", rings),
-            regions: d.table("regions", pieces),
-            pieces: layout.remote.then(|| ["firsts", "lens"].map(|name| d.shared(name, pieces / 2))),
-            observables: d.global("observables", layout.observed()),
-            log: d.global("log", log::WORDS as u32),
-            areas: layout.areas.iter().map(|area| d.area(area)).collect(),
-            shared: Shared {
-                heads: d.shared("heads", rings),
-                suspect: d.shared("suspect", rings),
-                owners: d.shared("owners", rings),
-                served: d.shared("served", layout.levels),
-                cursor: d.shared("cursor", layout.levels),
-                records: d.shared("records", window),
-                faults: d.shared("faults", window),
-                fuel: d.shared("fuel", window),
-                wide: d.shared("wide", window),
-                tally: d.shared("tally", tallies),
-                state: d.shared("state", state::WORDS),
-            },
-            batch,
-            near,
-            far,
-            mirror,
-            frontier,
-            pass,
-            fueled,
-            layout: layout.clone(),
-        };
+        let in_place = mode.in_place().filter(|_| layout.lanes == 1);
+        let in_place = in_place.map(|(slots, live)| Source { words: slots.words, live });
+        let source =
+            in_place.unwrap_or_else(|| Source { words: SlotCopies::declare(&mut d).window, live: false });
+        let global = GlobalBuffers::declare(&mut d);
+        let shared = SharedBuffers::declare(&mut d);
+        let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
+        let areas = layout.areas.iter().enumerate();
+        let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;
-        Kit { layout, ..kit }
+        Kit { spec, layout, mode, source, global, shared, pieces, areas, fueled }
     }
 
     /// Deals so many numbers, known to be `most` or fewer, out to the lanes.
@@ -290,11 +104,11 @@ impl<'s> Kit<'s> {
 
     /// Makes a group ready for its first task.
     pub fn arm<'b>(&self, f: &'b Body<'b>) {
-        let Some(pieces) = self.pieces else { return };
-        let count = self.layout.pieces() / 2;
+        let Some(PieceCopies { firsts, lens }) = self.pieces else { return };
+        let count = self.layout.piece_words() / 2;
         self.deal(f, f.lit(count), count, |at| {
-            for (k, words) in pieces.iter().enumerate() {
-                f.store(words.at(at), f.load(self.regions.at(at * 2 + k as u32)));
+            for (k, words) in [firsts, lens].iter().enumerate() {
+                f.store(words.at(at), f.load(self.global.regions.at(at * 2 + k as u32)));
             }
         });
         f.barrier();
@@ -305,23 +119,18 @@ impl<'s> Kit<'s> {
         self.spec.telemetry != Telemetry::Off
     }
 
-    /// Whether batches are drained.
-    pub fn drains(&self) -> bool {
-        self.spec.lifetime == Lifetime::Drain
-    }
-
     /// A control word of the host, as it is now.
     pub fn host_word<'b>(&self, f: &'b Body<'b>, at: U32<'b>) -> U32<'b> {
-        match &self.mirror {
-            Some(mirror) => f.atomic_load(Order::Relaxed, Scope::Device, mirror.words.at(at)),
-            None if self.drains() => f.load(self.host.at(at)),
-            None => f.atomic_load(Order::Relaxed, Scope::System, self.host.at(at)),
+        match (&self.mode, self.mode.control_copy()) {
+            (_, Some(copy)) => f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.words.at(at)),
+            (Mode::Drain(_), None) => f.load(self.global.host.at(at)),
+            (Mode::Live(_), None) => f.atomic_load(Order::Relaxed, Scope::System, self.global.host.at(at)),
         }
     }
 
     /// The words of the pollers, where they are told of changes.
     pub fn notices(&self) -> Option<Buf<u32>> {
-        self.mirror.as_ref()?.notices
+        self.mode.control_copy()?.notices
     }
 
     /// Whether pollers are told when a control word changes, so that they may read one together with a task.
@@ -337,10 +146,10 @@ impl<'s> Kit<'s> {
 
     /// The slots of the stripe of a slot: a fence reaches no further back.
     pub fn reach<'b>(&self, f: &'b Body<'b>, number: U32<'b>) -> U32<'b> {
-        let slots = |bed: &Bed| f.lit(bed.slots());
-        match &*self.layout.beds {
-            [near, far] => f.select(number.lt(far.slot), slots(near), slots(far)),
-            beds => beds.first().map_or_else(|| f.lit(0), slots),
+        let slots = |bank: &SlotBank| f.lit(bank.stripe_slots());
+        match &self.layout.banks {
+            SlotBanks::Near(bank) | SlotBanks::Far(bank) => slots(bank),
+            SlotBanks::Both { near, far } => f.select(number.lt(far.first_slot), slots(near), slots(far)),
         }
     }
 
@@ -366,19 +175,19 @@ impl<'s> Kit<'s> {
 
     /// Where the tasks of an opcode are counted until a group tells others of them.
     pub fn tally<'b>(&self, counter: u32) -> At<'b, u32> {
-        self.shared.tally.at(if self.drains() { control::OBSERVABLES + counter } else { counter })
+        self.shared.tally.at(if self.mode.drains() { control::OBSERVABLES + counter } else { counter })
     }
 
     /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.
     pub fn add<'b>(&self, f: &'b Body<'b>, counter: U32<'b>) {
-        let at = f.group() * self.layout.row() + counter;
-        f.atomic_add(Order::Relaxed, Scope::Device, self.rows.at(at), 1u64);
+        let at = f.group() * self.layout.counters_per_group() + counter;
+        f.atomic_add(Order::Relaxed, Scope::Device, self.global.rows.at(at), 1u64);
     }
 
     /// Adds to a counter of this group's own: nobody else writes it.
     pub fn count<'b>(&self, f: &'b Body<'b>, counter: U32<'b>, by: U32<'b>) {
-        let at = f.group() * self.layout.row() + counter;
-        let old = f.atomic_load(Order::Relaxed, Scope::System, self.rows.at(at));
-        f.atomic_store(Order::Relaxed, Scope::System, self.rows.at(at), old + f.cast::<u64>(by));
+        let at = f.group() * self.layout.counters_per_group() + counter;
+        let old = f.atomic_load(Order::Relaxed, Scope::System, self.global.rows.at(at));
+        f.atomic_store(Order::Relaxed, Scope::System, self.global.rows.at(at), old + f.cast::<u64>(by));
     }
 }

@@ -4,10 +4,10 @@
 //! host reads and writes by them.
 
 use pelton_device::{Caps, Kind, Placement, mapped::Width as Word};
-use pelton_ir::types::Type;
 
-use super::bed;
-pub use super::bed::Bed;
+use super::bank;
+pub use super::bank::{SlotBank, SlotBanks};
+use super::buffers::BufferId;
 use super::error::Refused;
 use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
@@ -36,26 +36,42 @@ pub struct Area {
     pub pieces: Vec<(u32, u32)>,
 }
 
+impl Area {
+    /// The name of its buffer in the module.
+    pub fn buffer_name(&self) -> String {
+        format!("region.{}", self.region.name)
+    }
+}
+
+/// Tells the buffers apart that the host binds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BufferKey {
+    /// A buffer of the kernel's own.
+    Kernel(BufferId),
+    /// The buffer of a region of the workspace, by its number in [`Layout::areas`].
+    Region(usize),
+}
+
 /// A buffer that the host binds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bound {
+pub struct BoundBuffer {
+    /// Which buffer it is.
+    pub key: BufferKey,
     /// Its name in the module.
     pub name: String,
     /// The memory it wants.
     pub kind: Kind,
     /// The size of its words.
     pub width: Word,
-    /// How many.
+    /// How many words it has.
     pub len: usize,
 }
 
 /// Where everything lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Where rings lie.
-    pub placement: Placement,
-    /// Its slots: those of near rings, then those of far ones.
-    pub beds: Vec<Bed>,
+    /// The slots of all rings by placement.
+    pub banks: SlotBanks,
     /// Lanes of a group.
     pub lanes: u32,
     /// Lanes of a subgroup.
@@ -88,7 +104,7 @@ pub struct Layout {
     /// Whether the device can be woken from a `backoff`.
     pub wakes: bool,
     /// What the host binds, in the order of the module.
-    pub buffers: Vec<Bound>,
+    pub buffers: Vec<BoundBuffer>,
 }
 
 /// Pieces of the workspace start at a multiple of this many bytes.
@@ -98,7 +114,7 @@ impl Layout {
     /// Works out where everything lies; buffers come as the kernel is written.
     pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
         let Geometry { slots, window, .. } = spec.geometry;
-        let placement = bed::placement(spec, caps)?;
+        let placement = bank::placement(spec, caps)?;
         let (lanes, workers, groups) = size(spec, caps, placement)?;
         // A drained batch is one ring for everybody, whatever the claim.
         let drain = spec.lifetime == Lifetime::Drain;
@@ -115,25 +131,24 @@ impl Layout {
                 })
             })
             .collect::<Vec<_>>();
-        let beds = match drain {
-            true => vec![bed::one((Placement::Far, workers, slots), 1, None)?],
-            false => bed::all(spec, caps, placement, (workers, rings.len() as u32))?,
+        let banks = match drain {
+            true => bank::batch_bank(workers, slots)?,
+            false => bank::session_banks(spec, caps, placement, (workers, rings.len() as u32))?,
         };
         let remote = caps.memory_bytes.is_some();
-        let (keepers, pollers) = if drain { (0, 0) } else { keepers(caps, &beds, lanes) };
-        let window = window.min(beds.iter().map(Bed::slots).max().unwrap_or(1));
+        let (keepers, pollers) = if drain { (0, 0) } else { keepers(caps, &banks, lanes) };
+        let window = window.min(banks.iter().map(SlotBank::stripe_slots).max().unwrap_or(1));
         let ops = ops(spec);
         addressed(
             "the number of counters of all groups",
             u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
         )?;
         Ok(Layout {
-            placement,
             lanes,
             subgroup: caps.subgroup,
             workers,
             groups,
-            beds,
+            banks,
             window,
             levels,
             producers: owners.len() as u32,
@@ -149,65 +164,61 @@ impl Layout {
         })
     }
 
-    /// The slots of one placement.
-    pub fn bed(&self, placement: Placement) -> Option<&Bed> {
-        self.beds.iter().find(|bed| bed.placement == placement)
+    /// Where rings lie.
+    pub fn placement(&self) -> Placement {
+        self.banks.placement()
     }
 
-    /// The name of a buffer that each placement has its own of.
-    pub fn named(&self, name: &str, placement: Placement) -> String {
-        match placement {
-            _ if self.beds.len() < 2 => name.into(),
-            Placement::Near => format!("{name}.near"),
-            _ => format!("{name}.far"),
-        }
+    /// The slots of one placement, if there are any.
+    pub fn bank(&self, placement: Placement) -> Option<&SlotBank> {
+        self.banks.iter().find(|bank| bank.placement == placement)
     }
 
-    /// Slots of the largest stripe: the most tasks that can be submitted at once with a fence among them. Without one,
+    /// How many slots the largest stripe has: the most tasks that can be submitted at once with a fence among them. Without one,
     /// [`Producer::largest_batch`](crate::Producer::largest_batch) says how many can be.
-    pub fn slots(&self) -> u32 {
-        self.beds.iter().map(Bed::slots).max().unwrap_or(0)
+    pub fn largest_stripe(&self) -> u32 {
+        self.banks.iter().map(SlotBank::stripe_slots).max().unwrap_or(0)
     }
 
-    /// Stripes of a ring.
-    pub fn stripes(&self) -> u32 {
-        self.beds.iter().map(|bed| bed.stripes).sum()
+    /// How many stripes a ring has.
+    pub fn ring_stripes(&self) -> u32 {
+        self.banks.iter().map(|bank| bank.ring_stripes).sum()
     }
 
-    /// The number of a ring's k-th stripe among all.
-    pub fn stripe(&self, ring: u32, k: u32) -> usize {
+    /// The number of a ring's k-th stripe among all stripes.
+    pub fn stripe_number(&self, ring: u32, k: u32) -> usize {
         let mut k = k;
-        for bed in &self.beds {
-            if k < bed.stripes {
-                return (bed.stripe + ring * bed.stripes + k) as usize;
+        for bank in self.banks.iter() {
+            if k < bank.ring_stripes {
+                return (bank.first_stripe + ring * bank.ring_stripes + k) as usize;
             }
-            k -= bed.stripes;
+            k -= bank.ring_stripes;
         }
-        self.all() as usize
+        self.stripe_count() as usize
     }
 
-    /// Stripes of all rings of a session.
-    pub fn all(&self) -> u32 {
-        self.beds.iter().map(Bed::all).sum()
+    /// How many stripes all rings of the session have.
+    pub fn stripe_count(&self) -> u32 {
+        self.banks.iter().map(SlotBank::stripe_count).sum()
     }
 
-    /// Slots of all stripes.
-    pub fn total(&self) -> u32 {
-        self.beds.iter().map(Bed::total).sum()
+    /// How many slots all stripes have.
+    pub fn slot_count(&self) -> u32 {
+        self.banks.iter().map(SlotBank::slot_count).sum()
     }
 
-    /// Counters of a group: the control words, then one an opcode.
-    pub fn row(&self) -> u32 {
+    /// How many counters a group has: the control words, then one per opcode.
+    pub fn counters_per_group(&self) -> u32 {
         control::OBSERVABLES + self.ops.len() as u32
     }
 
-    /// Words of the table of pieces: by tenant and column two.
-    pub(super) fn pieces(&self) -> u32 {
+    /// How many words the table of pieces has: two per tenant and column.
+    pub(super) fn piece_words(&self) -> u32 {
         Tenant::MOST * (self.areas.len() as u32 + 1) * 2
     }
 
-    /// Observables of all tenants.
-    pub fn observed(&self) -> u32 {
+    /// How many observables all tenants have.
+    pub fn observable_count(&self) -> u32 {
         self.observables.iter().map(|(at, len)| at + len).max().unwrap_or(0)
     }
 
@@ -258,15 +269,14 @@ fn size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32
 }
 
 /// Lanes that keep the host's control words for all groups, and subgroups that have to be told of their changes.
-fn keepers(caps: &Caps, beds: &[Bed], lanes: u32) -> (u32, u32) {
+fn keepers(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
     let remote = caps.memory_bytes.is_some();
-    let far = beds.iter().any(|bed| bed.placement == Placement::Far);
+    let far = banks.far().is_some();
     let teams = if far { route::teams(caps, lanes) } else { None };
     let pollers = match remote {
         true => {
-            let watches =
-                beds.iter().filter(|bed| bed.placement == Placement::Near && lanes >= caps.subgroup);
-            watches.map(|bed| bed.groups).sum::<u32>() + teams.unwrap_or(0)
+            let watches = banks.near().filter(|_| lanes >= caps.subgroup);
+            watches.map_or(0, |bank| bank.groups) + teams.unwrap_or(0)
         }
         false => 0,
     };
@@ -315,9 +325,4 @@ fn ops(spec: &Spec) -> Vec<Opcode> {
         super::spec::Body::Fused => own.collect(),
         super::spec::Body::Dispatch => super::builtin::OPS.iter().copied().chain(own).collect(),
     }
-}
-
-/// The bits that a value of memory has.
-pub(super) fn word(elem: Type) -> Word {
-    Word::of(elem)
 }

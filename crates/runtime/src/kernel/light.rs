@@ -109,7 +109,11 @@ impl Light {
                 }
                 let op = f.cast::<u32>(found.words[0] >> 32);
                 let end = f.call(self.call, (task, at, op, found.tenant, mask));
-                f.choose(end.0.eq(WindowState::Heavy.code()), || f.lit(took::HEAVY), || finish(f, run, found, end))
+                f.choose(
+                    end.0.eq(WindowState::Heavy.code()),
+                    || f.lit(took::HEAVY),
+                    || finish(f, run, found, end),
+                )
             };
             let tested = |rights: Rights<'b>| {
                 let mask = rights.light_mask(f);

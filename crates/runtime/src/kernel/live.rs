@@ -5,7 +5,7 @@
 //! ring never waits for a window of far ones.
 
 use pelton_device::Caps;
-use pelton_ir::builder::Builder;
+use pelton_ir::builder::{Body, Builder};
 use pelton_ir::types::Need;
 
 use super::dispatch::Table;
@@ -13,38 +13,52 @@ use super::far::Crew;
 use super::fence::Fences;
 use super::kit::Kit;
 use super::light::Light;
+use super::mode::LiveRings;
 use super::near::Near;
 use super::window::Runner;
 
 /// Writes the kernel.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, table: &Table, caps: &Caps) {
-    let independent = caps.independent_subgroups;
-    let far = kit.far.as_ref().zip(kit.mirror.as_ref());
-    let polls = far.is_some() || kit.watches();
-    if independent && polls {
-        m.need(Need::Subgroups);
+pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, rings: &LiveRings, table: &Table, caps: &Caps) {
+    let light = |m: &mut Builder| {
+        if caps.independent_subgroups {
+            m.need(Need::Subgroups);
+        }
+        Light::write(m, kit, &table.entries)
+    };
+    match rings {
+        LiveRings::Near { near: slots, copy } => {
+            let light = kit.watches().then(|| light(m));
+            let fences = Fences::write(m, kit, slots, None);
+            let near = Near::write(m, Runner { kit, slots, table, fences: &fences }, light, caps);
+            main(m, kit, |f| near.serve_or_keep(f, copy.as_ref()));
+        }
+        LiveRings::Far(far) => {
+            let light = light(m);
+            let fences = Fences::write(m, kit, &far.slots, Some(&far.frontier));
+            let run = Runner { kit, slots: &far.slots, table, fences: &fences };
+            let far = Crew::write(m, run, far, light, caps);
+            main(m, kit, |f| far.serve(f));
+        }
+        LiveRings::Both { near: slots, far } => {
+            let light = light(m);
+            let near_fences = Fences::write(m, kit, slots, None);
+            let far_fences = Fences::write(m, kit, &far.slots, Some(&far.frontier));
+            let near = Runner { kit, slots, table, fences: &near_fences };
+            let near = Near::write(m, near, Some(light).filter(|_| kit.watches()), caps);
+            let run = Runner { kit, slots: &far.slots, table, fences: &far_fences };
+            let far = Crew::write(m, run, far, light, caps);
+            main(m, kit, |f| {
+                let is_near = f.group().lt(near.groups());
+                f.choose(is_near, || near.serve(f), || far.serve(f));
+            });
+        }
     }
-    let light = polls.then(|| Light::write(m, kit, &table.entries));
-    let in_order = kit.near.as_ref().map(|slots| Fences::write(m, kit, slots, None));
-    let loose = kit.far.as_ref().map(|far| Fences::write(m, kit, &far.slots, kit.frontier.as_ref()));
-    let near = kit.near.as_ref().zip(in_order.as_ref()).map(|(slots, fences)| {
-        let run = Runner { kit, slots, table, fences };
-        Near::write(m, run, light, independent)
-    });
-    let far = far.zip(loose.as_ref()).zip(light).map(|(((far, mirror), fences), light)| {
-        let run = Runner { kit, slots: &far.slots, table, fences };
-        Crew::write(m, run, (far, mirror), light, caps)
-    });
+}
+
+/// Writes the kernel's one entry point: what every group does first, then what it serves.
+fn main(m: &mut Builder, kit: &Kit<'_>, serve: impl for<'b> FnOnce(&'b Body<'b>)) {
     m.kernel("main", |f| {
         kit.arm(f);
-        match (near, far) {
-            (Some(near), Some(far)) => {
-                let home = f.group().lt(near.groups());
-                f.choose(home, || near.serve(f), || far.serve(f));
-            }
-            (Some(near), None) => near.main(f),
-            (None, Some(far)) => far.serve(f),
-            (None, None) => {}
-        }
+        serve(f);
     });
 }

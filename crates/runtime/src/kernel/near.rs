@@ -7,14 +7,17 @@
 //!
 //! Where host memory is far from the device, slots lie at the device, and one group more keeps the host's control words there.
 
+use pelton_device::Caps;
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
+use super::buffers::flag;
 use super::claim::{self, Credit, NONE};
-use super::kit::{Kit, LINE, U32, U64, flag, state};
+use super::kit::{Kit, LINE, U32, U64, state};
 use super::light::Light;
+use super::mode::KeptControl;
 use super::slots::Slots;
-use super::window::{Runner, Window};
+use super::window::{RingOwner, Runner, Window, WindowOwner};
 use super::{line, notice, route, watch};
 use crate::protocol::control;
 
@@ -48,30 +51,29 @@ pub(super) struct Near<'k> {
 }
 
 impl<'k> Near<'k> {
-    /// Writes its functions. `independent` says whether subgroups progress independently.
-    pub fn write(m: &mut Builder, run: Runner<'k>, light: Option<Light>, independent: bool) -> Self {
+    /// Writes the functions. `light` runs light tasks, if the groups watch their rings.
+    pub fn write(m: &mut Builder, run: Runner<'k>, light: Option<Light>, caps: &Caps) -> Self {
         let (kit, slots) = (run.kit, run.slots);
         let acquired = kit.source.live && !kit.layout.remote;
         let check = (!acquired).then(|| check(m, slots));
         let ready = ready(m, run, check);
         let pick = claim::write(m, kit, slots, ready);
-        let watch = light.filter(|_| kit.watches()).map(|light| watch::write(m, run, light, independent));
+        let watch = light.map(|light| watch::write(m, run, light, caps.independent_subgroups));
         Near { run, check, pick, watch }
     }
 
     /// Groups that serve near rings.
     pub fn groups(self) -> u32 {
-        self.run.slots.bed.groups
+        self.run.slots.bank.groups
     }
 
-    /// Serves a group's stripes, or keeps the control words for the others: the last group does, if host memory is far and
-    /// nobody else does.
-    pub fn main<'b>(self, f: &'b Body<'b>) {
+    /// Serves a group's stripes. Where there is a copy of the control words, the last group keeps it for the others instead.
+    pub fn serve_or_keep<'b>(self, f: &'b Body<'b>, copy: Option<&KeptControl>) {
         let kit = self.run.kit;
-        match &kit.mirror {
-            Some(mirror) => f.choose(
+        match copy {
+            Some(copy) => f.choose(
                 f.group().eq(self.groups()),
-                || f.when(f.subgroup().eq(0), || route::keeper(f, kit, mirror)),
+                || f.when(f.subgroup().eq(0), || route::keeper(f, kit, copy)),
                 || self.serve(f),
             ),
             None => self.serve(f),
@@ -128,20 +130,20 @@ impl<'k> Near<'k> {
 
 /// Whether the host has asked for the stop, or who keeps its words has said so.
 pub(super) fn halted<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
-    match &kit.mirror {
-        Some(mirror) => f.atomic_load(order, Scope::Device, mirror.flags.at(flag::HALT)),
-        None => f.atomic_load(order, Scope::System, kit.host.at(control::SHUTDOWN)),
+    match kit.mode.control_copy() {
+        Some(copy) => f.atomic_load(order, Scope::Device, copy.buffers.flags.at(flag::HALT)),
+        None => f.atomic_load(order, Scope::System, kit.global.host.at(control::SHUTDOWN)),
     }
 }
 
 /// The most tasks that a group takes at once.
 fn window(run: Runner<'_>) -> u32 {
-    run.kit.layout.window.min(run.slots.bed.slots())
+    run.kit.layout.window.min(run.slots.bank.stripe_slots())
 }
 
 /// A group's stripe of a ring.
 pub(super) fn stripe<'b>(f: &'b Body<'b>, slots: &Slots, ring: U32<'b>) -> U32<'b> {
-    ring * slots.bed.stripes + f.group()
+    ring * slots.bank.ring_stripes + f.group()
 }
 
 /// Takes what is ready of a stripe and runs it; how many tasks that were.
@@ -154,19 +156,21 @@ fn take<'b>(
 ) -> U32<'b> {
     let (kit, slots) = (run.kit, run.slots);
     let base = slots.base(stripe(f, slots, ring));
-    let tenant = f.load(kit.rings.at(ring));
+    let tenant = f.load(kit.global.rings.at(ring));
     let none = f.lit(0);
     let level = claim::level(f, kit, ring);
-    let window = Window { ring, level, base, first, count: none, tenant, mask: none };
+    let owner = RingOwner { ring, level, tenant, mask: none };
+    let window = Window { base, first, count: none, owner: WindowOwner::Ring(owner) };
     // One lane's reading for all: a change of the mask that comes meanwhile holds from the next window on.
     let (count, mask) = match kit.source.live {
-        true => in_place(f, run, check, window),
-        false => copied(f, run, window),
+        true => in_place(f, run, check, (window, owner)),
+        false => copied(f, run, (window, owner)),
     };
     let count = f.group_broadcast(count, 0).named("count");
     let mask = f.group_broadcast(mask, 0).named("mask");
     f.when(count.ne(0), || {
-        let window = Window { count, mask, ..window };
+        let owner = WindowOwner::Ring(RingOwner { mask, ..owner });
+        let window = Window { count, owner, ..window };
         if kit.notified() {
             f.when(is_last_lane(f, kit), || notice::leave(f, kit, f.group()));
         }
@@ -174,7 +178,7 @@ fn take<'b>(
         f.when(f.lane().eq(0), || {
             f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
             f.store(kit.shared.suspect.at(ring), 0);
-            claim::served(f, kit, slots, ring, window.level);
+            claim::served(f, kit, slots, ring, level);
         });
         match kit.source.live {
             true => run.finish(f, window),
@@ -189,13 +193,13 @@ fn in_place<'b>(
     f: &'b Body<'b>,
     run: Runner<'_>,
     check: Option<Callee<u32, bool>>,
-    window: Window<'b>,
+    (window, owner): (Window<'b>, RingOwner<'b>),
 ) -> (U32<'b>, U32<'b>) {
     let (kit, slots) = (run.kit, run.slots);
     run.clear(f);
-    let mask = kit.host_word(f, window.tenant + control::MASKS);
-    let window = Window { mask, ..window };
-    let credit = Credit::new(f, kit, window.tenant);
+    let mask = kit.host_word(f, owner.tenant + control::MASKS);
+    let window = Window { owner: WindowOwner::Ring(RingOwner { mask, ..owner }), ..window };
+    let credit = Credit::new(f, kit, owner.tenant);
     let most = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(self::window(run))), || f.lit(0));
     let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
@@ -206,23 +210,27 @@ fn in_place<'b>(
         let whole = check.map_or(fresh, |check| f.choose(fresh, || f.call(check, at), || f.lit(false)));
         f.when(!whole, || look.leave(count));
         // A task that was submitted after a change of these words does not begin under the old ones.
-        let same = kit.host_word(f, window.tenant + control::MASKS).eq(mask) & credit.holds(f, kit);
+        let same = kit.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kit);
         f.when(!same, || look.leave(count));
         run.one(f, window, task);
         task + 1
     });
     credit.give(f, kit, most - count);
     if check.is_some() {
-        doubt(f, kit, window.ring, count, most);
+        doubt(f, kit, owner.ring, count, most);
     }
     (count, mask)
 }
 
 /// All lanes copy what is ready; how many tasks of it may be run, and what their tenant may do.
-fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>, U32<'b>) {
+fn copied<'b>(
+    f: &'b Body<'b>,
+    run: Runner<'_>,
+    (window, owner): (Window<'b>, RingOwner<'b>),
+) -> (U32<'b>, U32<'b>) {
     let (kit, slots) = (run.kit, run.slots);
     let limit = kit.shared.state.at(state::LIMIT);
-    let mask = || kit.host_word(f, window.tenant + control::MASKS);
+    let mask = || kit.host_word(f, owner.tenant + control::MASKS);
     // A group that is told of changes may read the mask while the lines are on their way; any other must have the lines first.
     let early = kit.notified().then(mask);
     f.count((f.lane(), f.lit(self::window(run)), f.lanes()), (), |look, task, ()| {
@@ -245,8 +253,8 @@ fn copied<'b>(f: &'b Body<'b>, run: Runner<'_>, window: Window<'b>) -> (U32<'b>,
             let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
             let wanted = f.select(mask.eq(0), 0, ready);
-            doubt(f, kit, window.ring, ready, f.lit(1));
-            (Credit::new(f, kit, window.tenant).take(f, kit, wanted), mask)
+            doubt(f, kit, owner.ring, ready, f.lit(1));
+            (Credit::new(f, kit, owner.tenant).take(f, kit, wanted), mask)
         },
         || (f.lit(0), f.lit(0)),
     )
@@ -284,7 +292,7 @@ fn ready(m: &mut Builder, run: Runner<'_>, check: Option<Callee<u32, bool>>) -> 
         f.choose(
             fresh,
             || {
-                let open = claim::open(f, kit, f.load(kit.rings.at(ring)));
+                let open = claim::open(f, kit, f.load(kit.global.rings.at(ring)));
                 check.map_or(open, |check| believed(check) & open)
             },
             || f.lit(false),

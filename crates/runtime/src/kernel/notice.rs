@@ -23,7 +23,8 @@
 use pelton_ir::builder::{Body, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{Kit, Mirror, STRIDE, U32};
+use super::kit::{Kit, STRIDE, U32};
+use super::mode::KeptControl;
 use crate::protocol::control;
 
 /// A control word has changed since the poller read the copy.
@@ -41,18 +42,18 @@ pub(super) type Keeper<'b> = (U32<'b>, u32);
 pub(super) fn keep<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
-    mirror: &Mirror,
+    copy: &KeptControl,
     (lane, lanes): Keeper<'b>,
     last: U32<'b>,
 ) -> U32<'b> {
     // Pairs with the host's release: the word that it names is seen.
-    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::CHANGED));
+    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.global.host.at(control::CHANGED));
     f.when(asked.ne(last), || {
         let word = asked & WORD;
-        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.host.at(word));
+        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.global.host.at(word));
         // All lanes of the keeper write the same: each tells pollers of its own.
-        f.atomic_store(Order::Relaxed, Scope::Device, mirror.words.at(word), value);
-        if let Some(notices) = mirror.notices {
+        f.atomic_store(Order::Relaxed, Scope::Device, copy.buffers.words.at(word), value);
+        if let Some(notices) = copy.notices {
             let all = f.lit(kit.layout.pollers);
             f.count((lane, all, f.lit(lanes)), (), |_, poller, ()| {
                 // Pairs with the poller's acquire: it sees the copy.
@@ -67,7 +68,7 @@ pub(super) fn keep<'b>(
             });
         }
         // Pairs with the host's acquire: whoever it lets submit a task from here on finds the copy.
-        f.atomic_store(Order::Release, Scope::System, mirror.acks.at(lane), asked);
+        f.atomic_store(Order::Release, Scope::System, copy.buffers.acks.at(lane), asked);
     });
     asked
 }

@@ -19,14 +19,19 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
         let second = kit.source.load(f, at + slot::ARG / 2 + 1);
         let read = kit.host_word(f, f.lit(control::LOG_READ));
         let written = f.count((0u32, TRIES, 1u32), f.lit(0), |tries, _, none| {
-            let cursor = f.atomic_load(Order::Relaxed, Scope::Device, kit.log.at(log::CURSOR));
+            let cursor = f.atomic_load(Order::Relaxed, Scope::Device, kit.global.log.at(log::CURSOR));
             f.when((cursor - read).ge(log::CAPACITY), || tries.leave(none));
-            let old =
-                f.atomic_cas(Order::Relaxed, Scope::Device, kit.log.at(log::CURSOR), cursor, cursor + 1);
+            let old = f.atomic_cas(
+                Order::Relaxed,
+                Scope::Device,
+                kit.global.log.at(log::CURSOR),
+                cursor,
+                cursor + 1,
+            );
             f.when(old.eq(cursor), || {
                 let record = (cursor & (log::CAPACITY - 1)) * log::RECORD_WORDS + log::RECORDS;
                 let word = |k: u32, value: U32<'_>| {
-                    f.atomic_store(Order::Relaxed, Scope::System, kit.log.at(record + k), value);
+                    f.atomic_store(Order::Relaxed, Scope::System, kit.global.log.at(record + k), value);
                 };
                 word(log::A1, f.cast(first >> 32));
                 word(log::A2, f.cast(second));
@@ -34,13 +39,13 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
                 let lap = (cursor / log::CAPACITY) << log::LAP_SHIFT;
                 let head = lap | f.cast::<u32>(first);
                 // Whoever sees the lap sees the rest.
-                f.atomic_store(Order::Release, Scope::System, kit.log.at(record), head);
+                f.atomic_store(Order::Release, Scope::System, kit.global.log.at(record), head);
                 tries.leave(f.lit(1));
             });
             none
         });
         f.when(written.eq(0), || {
-            f.atomic_add(Order::Relaxed, Scope::Device, kit.control.at(control::LOG_LOST), 1u64);
+            f.atomic_add(Order::Relaxed, Scope::Device, kit.global.control.at(control::LOG_LOST), 1u64);
         });
         written
     })

@@ -12,10 +12,12 @@ use pelton_device::Caps;
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
+use super::buffers::flag;
 use super::claim;
 use super::far::{claimed, tail};
-use super::kit::{Far, Kit, LINE, Mirror, Rights, STRIDE, U32, U64, flag};
+use super::kit::{Kit, LINE, Rights, STRIDE, U32, U64};
 use super::light::{FEW, Found, Light, Permit, doubt, took};
+use super::mode::{FarRings, KeptControl};
 use super::window::Runner;
 use super::{line, notice};
 use crate::protocol::control;
@@ -36,12 +38,12 @@ pub(super) fn teams(caps: &Caps, lanes: u32) -> Option<u32> {
 pub(super) fn write(
     m: &mut Builder,
     run: Runner<'_>,
-    (far, mirror): (&Far, &Mirror),
+    far: &FarRings,
     light: Light,
     pollers: Option<u32>,
 ) -> Callee<(), ()> {
     let kit = run.kit;
-    let visit = Visit { run, far, mirror, light };
+    let visit = Visit { run, far, light };
     m.function("route", |f, ()| {
         claim::begin(f, kit, |ring| run.slots.start(ring));
         match pollers {
@@ -49,7 +51,7 @@ pub(super) fn write(
                 let teams = kit.layout.subgroup / TEAM;
                 f.choose(
                     f.subgroup().eq(pollers),
-                    || keeper(f, kit, mirror),
+                    || keeper(f, kit, &far.copy),
                     || {
                         let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
                         visit.rounds(f, (first, pollers * teams), true);
@@ -62,13 +64,13 @@ pub(super) fn write(
 }
 
 /// Keeps the control words, and watches for the stop.
-pub(super) fn keeper<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
+pub(super) fn keeper<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) {
     let lanes = kit.layout.keepers;
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
-        let keep = || notice::keep(f, kit, mirror, (f.sublane(), lanes), last);
+        let keep = || notice::keep(f, kit, copy, (f.sublane(), lanes), last);
         let last = f.choose(f.sublane().lt(lanes), keep, || last);
         // The lanes meet here, so that all go on wherever they run.
-        let over = f.any(stop(f, kit, mirror));
+        let over = f.any(stop(f, kit, copy));
         f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
         last
@@ -76,10 +78,10 @@ pub(super) fn keeper<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) {
 }
 
 /// Whether the host has asked for the stop; tells the groups.
-fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) -> Val<'b, bool> {
+fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool> {
     // Pairs with the host's release.
-    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.host.at(control::SHUTDOWN)).ne(0);
-    f.when(asked, || f.atomic_store(Order::Release, Scope::Device, mirror.flags.at(flag::HALT), 1));
+    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.global.host.at(control::SHUTDOWN)).ne(0);
+    f.when(asked, || f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1));
     asked
 }
 
@@ -87,24 +89,23 @@ fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, mirror: &Mirror) -> Val<'b, bool> {
 #[derive(Clone, Copy)]
 struct Visit<'k> {
     run: Runner<'k>,
-    far: &'k Far,
-    mirror: &'k Mirror,
+    far: &'k FarRings,
     light: Light,
 }
 
 impl Visit<'_> {
     /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
     fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
-        let (kit, mirror) = (self.run.kit, self.mirror);
+        let (kit, copy) = (self.run.kit, &self.far.copy);
         let rings = kit.layout.rings.len() as u32;
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (last, idle)| {
             // On its way while the rings are looked at.
-            let halt = f.atomic_load(Order::Relaxed, Scope::Device, mirror.flags.at(flag::HALT));
+            let halt = f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.flags.at(flag::HALT));
             let last = match team {
                 true => last,
                 false => {
-                    let last = notice::keep(f, kit, mirror, (f.lit(0), 1), last);
-                    f.when(stop(f, kit, mirror), || rounds.leave(()));
+                    let last = notice::keep(f, kit, copy, (f.lit(0), 1), last);
+                    f.when(stop(f, kit, copy), || rounds.leave(()));
                     last
                 }
             };
@@ -134,7 +135,7 @@ impl Visit<'_> {
 
     /// The number of this subgroup among those that are told of changed control words: near groups come first.
     fn poller<'b>(self, f: &'b Body<'b>) -> U32<'b> {
-        let near = self.run.kit.near.as_ref().map_or(0, |slots| slots.bed.groups);
+        let near = self.run.kit.mode.near().map_or(0, |slots| slots.bank.groups);
         f.subgroup() + near
     }
 
@@ -180,7 +181,7 @@ impl Visit<'_> {
     fn look<'b>(self, f: &'b Body<'b>, ring: U32<'b>, head: U64<'b>) -> Ring<'b> {
         let (kit, slots) = (self.run.kit, self.run.slots);
         let tenant = f.load(kit.shared.owners.at(ring));
-        let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.route.at(claimed(ring)));
+        let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.router.route.at(claimed(ring)));
         Ring {
             ring,
             head,
@@ -193,7 +194,7 @@ impl Visit<'_> {
 
     fn tail<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> U64<'b> {
         // Pairs with the producer's release of the tail: the slots behind it are seen.
-        f.atomic_load(Order::Acquire, Scope::System, self.far.tails.at(ring * STRIDE))
+        f.atomic_load(Order::Acquire, Scope::System, self.far.router.tails.at(ring * STRIDE))
     }
 
     /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
@@ -220,13 +221,13 @@ impl Visit<'_> {
             f.store(kit.shared.heads.at(ring), next);
             f.store(kit.shared.suspect.at(ring), 0);
             // The claim goes first: nobody may find the task between the two.
-            f.atomic_store(Order::Relaxed, Scope::Device, far.route.at(claimed(ring)), next);
+            f.atomic_store(Order::Relaxed, Scope::Device, far.router.route.at(claimed(ring)), next);
             self.run.fences.pass(f, ring, next);
-            f.atomic_store(Order::Release, Scope::Device, far.route.at(tail(ring)), next);
+            f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail(ring)), next);
         });
         f.when(took.eq(took::HEAVY), || {
             f.store(kit.shared.heads.at(ring), end);
-            f.atomic_store(Order::Release, Scope::Device, far.route.at(tail(ring)), end);
+            f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail(ring)), end);
         });
         f.when(took.eq(took::NOTHING), || doubt(f, kit, ring));
     }

@@ -3,12 +3,12 @@
 use pelton_ir::builder::{Body, Buf};
 
 use super::kit::{U32, U64};
-use super::layout::Bed;
+use super::layout::SlotBank;
 use crate::protocol::{Status, slot};
 
 /// The slots of one placement.
 pub(super) struct Slots {
-    pub bed: Bed,
+    pub bank: SlotBank,
     /// Their words.
     pub words: Buf<u64>,
     /// Their completion records.
@@ -26,27 +26,27 @@ impl Slots {
     /// The number of a stripe's first slot.
     pub fn base<'b>(&self, stripe: U32<'b>) -> U32<'b> {
         // It changes no number; where stripes are a power of two it tells whoever checks ranges that they fit.
-        (stripe & (self.bed.all().next_power_of_two() - 1)) * self.bed.slots()
+        (stripe & (self.bank.stripe_count().next_power_of_two() - 1)) * self.bank.stripe_slots()
     }
 
     /// The number of a position's slot in its stripe.
     pub fn slot<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        f.cast::<u32>(position) & (self.bed.slots() - 1)
+        f.cast::<u32>(position) & (self.bank.stripe_slots() - 1)
     }
 
     /// A stripe's number among all stripes of a session.
     pub fn start<'b>(&self, stripe: U32<'b>) -> U32<'b> {
-        if self.bed.stripe == 0 { stripe } else { stripe + self.bed.stripe }
+        if self.bank.first_stripe == 0 { stripe } else { stripe + self.bank.first_stripe }
     }
 
     /// A slot's number among all slots of a session.
     pub fn among<'b>(&self, number: U32<'b>) -> U32<'b> {
-        if self.bed.slot == 0 { number } else { number + self.bed.slot }
+        if self.bank.first_slot == 0 { number } else { number + self.bank.first_slot }
     }
 
     /// The generation of a position, in its place in a word.
     pub fn generation<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        f.cast::<u32>(position >> self.bed.log2) << slot::GENERATION_SHIFT
+        f.cast::<u32>(position >> self.bank.log2_slots) << slot::GENERATION_SHIFT
     }
 
     /// Word 0 of a slot that is ready at a position.

@@ -84,7 +84,7 @@ impl<'b> Head<'b> {
         let tenant = f.load(kit.shared.owners.at(ring));
         let base = slots.base(stripe(f, slots, ring));
         let number = base + slots.slot(f, position);
-        let further = position + (FEW - 1).min(u64::from(slots.bed.slots()) - 1);
+        let further = position + (FEW - 1).min(u64::from(slots.bank.stripe_slots()) - 1);
         let rights = kit.notified().then(|| kit.rights(f, tenant));
         let at = (base + slots.slot(f, further)) * LINE;
         let later = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));

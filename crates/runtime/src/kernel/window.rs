@@ -17,19 +17,44 @@ use crate::protocol::{Status, WindowState, control, slot};
 /// Tasks that a group has taken: consecutive positions of one stripe.
 #[derive(Clone, Copy)]
 pub(super) struct Window<'b> {
-    pub ring: U32<'b>,
-    /// Its level, where there are several.
-    pub level: U32<'b>,
     /// The number of the stripe's first slot.
     pub base: U32<'b>,
     /// The first position.
     pub first: U64<'b>,
     /// How many, the same in all lanes.
     pub count: U32<'b>,
-    /// Whose they are. In a drained batch every slot says itself.
+    /// Whose tasks they are.
+    pub owner: WindowOwner<'b>,
+}
+
+/// Whose the tasks of a window are.
+#[derive(Clone, Copy)]
+pub(super) enum WindowOwner<'b> {
+    /// The window is of a ring, and a ring has one owner.
+    Ring(RingOwner<'b>),
+    /// The window is of a drained batch: every slot names its tenant. All of them make up one ring, whose number is 0.
+    EachSlot,
+}
+
+/// The ring of a window and its owner.
+#[derive(Clone, Copy)]
+pub(super) struct RingOwner<'b> {
+    pub ring: U32<'b>,
+    /// The level of the ring, where there are several.
+    pub level: U32<'b>,
     pub tenant: U32<'b>,
-    /// What that tenant may do.
+    /// The opcodes that the tenant may use.
     pub mask: U32<'b>,
+}
+
+impl<'b> Window<'b> {
+    /// The ring and its tenant; the tenant says nothing in a drained batch.
+    pub fn ring_and_tenant(self, f: &'b Body<'b>) -> (U32<'b>, U32<'b>) {
+        match self.owner {
+            WindowOwner::Ring(owner) => (owner.ring, owner.tenant),
+            WindowOwner::EachSlot => (f.lit(0), f.lit(0)),
+        }
+    }
 }
 
 /// What windows of a kernel are run with.
@@ -73,13 +98,16 @@ impl<'k> Runner<'k> {
         let op = f.cast::<u32>(word >> 32);
         let number = self.slots.among(place.number);
         let call = |tenant, mask| f.call(self.table.call, (task, place.at, number, op, tenant, mask));
-        let (status, value) = match kit.drains() {
-            true => super::drain::guard(f, kit, (word, place.at), call),
-            false => call(window.tenant, window.mask),
-        };
-        // A pass over a batch is one lap.
-        let lap = if kit.drains() { window.first } else { place.position };
-        self.record(f, task, lap, (status, value));
+        match window.owner {
+            WindowOwner::Ring(owner) => {
+                self.record(f, task, place.position, call(owner.tenant, owner.mask));
+            }
+            // A pass over a batch is one lap.
+            WindowOwner::EachSlot => {
+                let end = super::drain::guard(f, kit, (word, place.at), call);
+                self.record(f, task, window.first, end);
+            }
+        }
     }
 
     /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
@@ -89,13 +117,12 @@ impl<'k> Runner<'k> {
             self.wide(f, window);
         }
         f.barrier();
-        // A group of a drained batch tells what it has counted when it leaves.
-        if kit.counts() && !kit.drains() {
-            self.count(f, window);
-            f.barrier();
-        }
-        if !kit.drains() {
-            // Nobody looks at a drained batch before it has ended.
+        // A group of a drained batch tells what it has counted when it leaves, and nobody looks at the batch before it has ended.
+        if let WindowOwner::Ring(owner) = window.owner {
+            if kit.counts() {
+                self.count(f, window, owner);
+                f.barrier();
+            }
             f.when(f.load(kit.shared.state.at(state::DIRTY)).ne(0), || {
                 f.fence(Order::AcqRel, Scope::System);
             });
@@ -110,10 +137,10 @@ impl<'k> Runner<'k> {
     }
 
     fn place<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) -> Place<'b> {
-        let position = match self.kit.drains() {
-            // They have few bits, which saves registers.
-            true => f.cast::<u64>(f.cast::<u32>(window.first) + task),
-            false => window.first + f.cast::<u64>(task),
+        let position = match window.owner {
+            WindowOwner::Ring(_) => window.first + f.cast::<u64>(task),
+            // Positions of a batch have few bits, which saves registers.
+            WindowOwner::EachSlot => f.cast::<u64>(f.cast::<u32>(window.first) + task),
         };
         let number = window.base + self.slots.slot(f, position);
         let copied = self.kit.source.words.handle() != self.slots.words.handle();
@@ -142,9 +169,11 @@ impl<'k> Runner<'k> {
             let task = f.group_broadcast(f.load(kit.shared.wide.at(k)), 0);
             let place = self.place(f, window, task);
             let op = f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at) >> 32), 0);
-            let tenant = match kit.drains() {
-                true => f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at + slot::TENANT / 2)), 0),
-                false => window.tenant,
+            let tenant = match window.owner {
+                WindowOwner::Ring(owner) => owner.tenant,
+                WindowOwner::EachSlot => {
+                    f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at + slot::TENANT / 2)), 0)
+                }
             };
             let mut switch = f.switch::<(Val<'b, bool>, U32<'b>)>(op);
             for entry in self.table.entries.iter().filter(|entry| entry.width == Width::Group) {
@@ -163,7 +192,7 @@ impl<'k> Runner<'k> {
     }
 
     /// Counts a window: by opcode, and by tenant and level where one window has one of each.
-    fn count<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+    fn count<'b>(self, f: &'b Body<'b>, window: Window<'b>, owner: RingOwner<'b>) {
         let kit = self.kit;
         let ops = kit.layout.ops.len() as u32;
         f.count((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
@@ -175,8 +204,8 @@ impl<'k> Runner<'k> {
         });
         f.when(f.lane().eq(0), || {
             kit.count(f, f.lit(control::DONE_COUNT), window.count);
-            kit.count(f, window.tenant + control::CLAIMS, window.count);
-            kit.count(f, window.level + control::LEVELS, window.count);
+            kit.count(f, owner.tenant + control::CLAIMS, window.count);
+            kit.count(f, owner.level + control::LEVELS, window.count);
         });
     }
 
@@ -186,7 +215,7 @@ impl<'k> Runner<'k> {
         let record = f.load(kit.shared.records.at(task));
         let number = self.place(f, window, task).number;
         let state = task_state(f, record);
-        if kit.drains() {
+        if let WindowOwner::EachSlot = window.owner {
             super::drain::fault(f, kit, state);
         }
         f.when(has_ended(state), || post(f, self.slots, number, record));

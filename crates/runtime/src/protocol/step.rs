@@ -127,8 +127,11 @@ macro_rules! steps {
     };
 }
 
-/// The word of a far kernel's flags that says to halt.
-const HALT: u32 = 1;
+/// The word of a kernel's flags that tells its groups to halt.
+pub(crate) const HALT: u32 = 1;
+
+/// Words of the host alone, which no kernel sees, that steps name.
+pub(crate) const HOST_WORDS: &[&str] = &["taken", "state"];
 
 #[rustfmt::skip]
 mod rows {

@@ -11,7 +11,8 @@ use pelton_device::{Ended, Memory, Outcome, Run, View32, View64};
 use super::rights::Changes;
 use super::room::RoomWaiter;
 use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
-use crate::kernel::{Layout, Spec, Telemetry};
+use crate::kernel::layout::BufferKey;
+use crate::kernel::{BufferId, Layout, Spec, Telemetry};
 use crate::protocol::record::End;
 use crate::protocol::{Record, Status, control};
 use crate::ring::{Home, Ring};
@@ -74,14 +75,24 @@ impl Stripe {
     }
 }
 
-/// Memory of a session by the name of its buffer.
+/// The memory of each buffer that the host binds.
 #[derive(Debug)]
-pub(crate) struct Memories(pub Vec<(String, Memory)>);
+pub(crate) struct Memories(pub Vec<(BufferKey, Memory)>);
 
 impl Memories {
-    /// The memory of a buffer that every session has.
-    pub fn get(&self, name: &str) -> Option<&Memory> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, memory)| memory)
+    /// Returns the memory of a buffer of the kernel's own. An error is a defect of Pelton: the kernel has no such buffer.
+    pub fn need(&self, id: BufferId) -> Result<&Memory, Error> {
+        self.get(BufferKey::Kernel(id)).ok_or(Error::Internal(id.row().names[0]))
+    }
+
+    /// Returns the memory of a buffer.
+    pub fn get(&self, wanted: BufferKey) -> Option<&Memory> {
+        self.0.iter().find(|(key, _)| *key == wanted).map(|(_, memory)| memory)
+    }
+
+    /// Goes through all of them, in the order of the layout.
+    pub fn iter(&self) -> impl Iterator<Item = (BufferKey, &Memory)> {
+        self.0.iter().map(|(key, memory)| (*key, memory))
     }
 }
 
@@ -215,7 +226,7 @@ impl Core {
 
     /// The stripes of a ring.
     pub fn stripes(&self, ring: u32) -> impl Iterator<Item = &Stripe> {
-        (0..self.layout.stripes()).map(move |k| &self.stripes[self.layout.stripe(ring, k)])
+        (0..self.layout.ring_stripes()).map(move |k| &self.stripes[self.layout.stripe_number(ring, k)])
     }
 
     /// How a task ended, if it has or never will.

@@ -10,6 +10,7 @@
 //! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
 
 mod core;
+mod fill;
 #[cfg(feature = "inject")]
 mod inject;
 mod launch;
@@ -29,13 +30,14 @@ use std::time::Duration;
 use pelton_device::Device;
 
 pub(crate) use self::core::{Core, Memories, Stripe, outcome};
-pub(crate) use self::launch::{bind, fill, memories};
+pub(crate) use self::fill::fill;
+pub(crate) use self::launch::{bind, memories};
 pub(crate) use self::producer::submittable;
 pub(crate) use self::rights::{quota_limit, quota_word};
 use crate::deadline::{Deadline, Pause};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
-use crate::kernel::{Spec, TenantId};
+use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::control;
 use crate::telemetry::{self, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
@@ -132,7 +134,7 @@ impl Session {
     /// How many fences have passed.
     pub fn epoch(&self) -> Result<u64, Error> {
         let mut word = [0u64];
-        let memory = self.core.memories.get("control").ok_or_else(|| Error::Region("control".into()))?;
+        let memory = self.core.memories.need(BufferId::Control)?;
         memory.download(control::EPOCH as usize, &mut word)?;
         Ok(word[0])
     }

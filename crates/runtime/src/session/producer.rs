@@ -78,11 +78,11 @@ impl Producer {
     pub(super) fn new(core: Arc<Core>, index: u32) -> Self {
         let layout = &core.layout;
         let ring = |level: u32| level * layout.producers + index;
-        let stripes = layout.stripes();
+        let stripes = layout.ring_stripes();
         let sides = (0..layout.levels)
             .flat_map(|level| (0..stripes).map(move |k| (level, k)))
             .map(|(level, k)| {
-                let number = layout.stripe(ring(level), k);
+                let number = layout.stripe_number(ring(level), k);
                 let stripe = &core.stripes[number];
                 let free = stripe.free.load(Ordering::Relaxed);
                 let tail = stripe.tail.load(Ordering::Relaxed);
@@ -90,8 +90,8 @@ impl Producer {
             })
             .collect();
         let last = vec![Last::default(); layout.levels as usize];
-        let near = layout.bed(Placement::Near).map_or(0, |bed| bed.stripes);
-        let slots = |placement| layout.bed(placement).map_or(0, |bed| u64::from(bed.slots()));
+        let near = layout.bank(Placement::Near).map_or(0, |bank| bank.ring_stripes);
+        let slots = |placement| layout.bank(placement).map_or(0, |bank| u64::from(bank.stripe_slots()));
         let (near_slots, far_slots) = (slots(Placement::Near), slots(Placement::Far));
         let tenant = layout.rings[index as usize].tenant;
         let (patience, aim) = (Patience::default(), Aim::default());

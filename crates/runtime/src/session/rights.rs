@@ -16,7 +16,7 @@ use super::Session;
 use super::core::Core;
 use crate::deadline::Pause;
 use crate::error::Error;
-use crate::kernel::{Tenant, TenantId};
+use crate::kernel::{BufferId, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
 
 /// Bit 31 of a quota's word says that there is one.
@@ -76,8 +76,7 @@ impl Core {
 
     /// Waits until all lanes that keep the control words have taken a change over.
     fn await_keepers(&self, change: u32, keepers: usize) -> Result<(), Error> {
-        let acks = self.memories.get("acks").and_then(|acks| acks.view32());
-        let acks = acks.ok_or(Error::Internal("acks"))?;
+        let acks = self.memories.need(BufferId::Acks)?.view32().ok_or(Error::Internal("acks"))?;
         let mut pause = Pause::default();
         // Pairs with the kernel's release: tasks that are submitted from here on meet the change.
         while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
@@ -99,7 +98,7 @@ impl Core {
 
     /// How many tasks were charged to a tenant. A group that takes a window may have charged more for a moment.
     fn charged(&self, tenant: TenantId) -> Result<u64, Error> {
-        let memory = self.memories.get("control").ok_or(Error::Internal("control"))?;
+        let memory = self.memories.need(BufferId::Control)?;
         let mut word = [0u64];
         memory.download((control::CLAIMS + tenant) as usize, &mut word)?;
         Ok(word[0])

@@ -56,8 +56,8 @@ impl Hold {
     }
 
     pub(super) fn placement(&self) -> Placement {
-        let far = self.core.layout.beds.iter().rfind(|bed| bed.stripe <= self.stripe);
-        far.map_or(Placement::Far, |bed| bed.placement)
+        let far = self.core.layout.banks.iter().rfind(|bank| bank.first_stripe <= self.stripe);
+        far.map_or(Placement::Far, |bank| bank.placement)
     }
 
     /// Whether it was looked at before all had ended.

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use crate::error::Error;
+use crate::kernel::BufferId;
 use crate::protocol::log::{self, Format, Log};
 use crate::session::Memories;
 
@@ -31,7 +32,7 @@ impl Printer {
 
 /// The lines that were printed since `read`, and how far that was.
 pub(crate) fn read(printer: &Printer, memories: &Memories, read: u32) -> Result<(Vec<String>, u32), Error> {
-    let memory = memories.get("log").ok_or_else(|| Error::Region("log".into()))?;
+    let memory = memories.need(BufferId::Log)?;
     let mut words = vec![0u32; log::WORDS];
     memory.download(0, &mut words)?;
     let whole = Log::new(&words)?.records(read, words[log::CURSOR as usize])?.count() as u32;

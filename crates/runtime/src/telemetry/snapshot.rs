@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::kernel::layout::Layout;
-use crate::kernel::{Spec, Tenant, idle};
+use crate::kernel::{BufferId, Spec, Tenant, idle};
 use crate::protocol::{Priority, control};
 use crate::session::{Core, Memories};
 use crate::telemetry::Quantiles;
@@ -74,20 +74,20 @@ pub struct Snapshot {
 
 /// The counters of a kernel, summed over its groups.
 pub(crate) fn counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>, Error> {
-    let row = layout.row() as usize;
+    let row = layout.counters_per_group() as usize;
     let mut sums = vec![0u64; row];
-    let download = |name: &str, len: usize| -> Result<Vec<u64>, Error> {
-        let memory = memories.get(name).ok_or_else(|| Error::Region(name.into()))?;
-        let mut words = vec![0u64; len.min(memory.len())];
+    let download = |id: BufferId, len: usize| -> Result<Vec<u64>, Error> {
+        let memory = memories.need(id)?;
+        let mut words = vec![0u64; len];
         memory.download(0, &mut words)?;
         Ok(words)
     };
-    for group in download("rows", row * layout.groups as usize)?.chunks(row) {
+    for group in download(BufferId::Rows, row * layout.groups as usize)?.chunks(row) {
         for (sum, word) in sums.iter_mut().zip(group) {
             *sum += word;
         }
     }
-    let shared = download("control", control::OBSERVABLES as usize)?;
+    let shared = download(BufferId::Control, control::OBSERVABLES as usize)?;
     for word in [control::EPOCH, control::LOG_LOST] {
         sums[word as usize] += shared[word as usize];
     }

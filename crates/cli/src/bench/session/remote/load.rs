@@ -108,10 +108,10 @@ pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Durat
     let mut all = producers(&session, shape.producers)?;
     let most = if shape.place == Placement::Near { NEAR } else { FAR };
     let mut part = part(&session, work, most, time, (&done, &quit))?;
-    let bed = flood::bed(&session, Aim::Throughput);
-    if bed.stripes > 1 {
+    let bank = flood::aimed_bank(&session, Aim::Throughput);
+    if bank.ring_stripes > 1 {
         // While others are busy, a stripe takes as much as it holds.
-        (part.batch, part.deep) = (most.min(bed.slots()), bed.stripes as usize);
+        (part.batch, part.deep) = (most.min(bank.stripe_slots()), bank.ring_stripes as usize);
     }
     let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, Part { producer, ..part }));
     let seen = flood::all(feeds.collect(), || std::thread::sleep(Duration::from_millis(1)))?;
@@ -139,7 +139,7 @@ fn part<'a>(
     time: Duration,
     (done, quit): (&'a AtomicU64, &'a AtomicBool),
 ) -> Result<Part<'a>, Error> {
-    let (batch, deep) = flood::shape(&flood::bed(session, Aim::Throughput), most);
+    let (batch, deep) = flood::shape(&flood::aimed_bank(session, Aim::Throughput), most);
     let (op, began, count) = (op()?, Instant::now(), u64::MAX);
     Ok(Part { work, op, producer: 0, start: 0, count, batch, deep, began, time, pace: None, done, quit })
 }

@@ -1,0 +1,164 @@
+//! Where slots lie: near, far or both, how rings are cut there, and which groups serve them.
+
+use pelton_device::{Caps, Placement};
+
+use super::error::Refused;
+use super::layout::addressed;
+use super::spec::{Lifetime, Spec};
+use crate::protocol::slot;
+
+/// The slots of one placement: how rings are cut there, and where they stand among all slots of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotBank {
+    /// Whether the rings are near or far.
+    pub placement: Placement,
+    /// How many groups run tasks of these rings.
+    pub groups: u32,
+    /// How many stripes a ring has: one per group in near rings, one in far rings.
+    pub ring_stripes: u32,
+    /// How many slots a stripe has, as a power of two.
+    pub log2_slots: u32,
+    /// How many rings there are, each with its stripes.
+    pub rings: u32,
+    /// The number of the first stripe among all stripes of the session.
+    pub first_stripe: u32,
+    /// The number of the first slot among all slots of the session.
+    pub first_slot: u32,
+}
+
+impl SlotBank {
+    /// How many slots a stripe has.
+    pub fn stripe_slots(&self) -> u32 {
+        1 << self.log2_slots
+    }
+
+    /// How many stripes all rings of this placement have.
+    pub fn stripe_count(&self) -> u32 {
+        self.rings * self.ring_stripes
+    }
+
+    /// How many slots all stripes of this placement have.
+    pub fn slot_count(&self) -> u32 {
+        self.stripe_count() << self.log2_slots
+    }
+}
+
+/// The slots of a session by placement. A drained batch has far ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotBanks {
+    /// All rings are near.
+    Near(SlotBank),
+    /// All rings are far.
+    Far(SlotBank),
+    /// Each ring has near and far stripes.
+    Both {
+        /// The near stripes, which are numbered first.
+        near: SlotBank,
+        /// The far stripes.
+        far: SlotBank,
+    },
+}
+
+impl SlotBanks {
+    /// Where rings lie.
+    pub fn placement(&self) -> Placement {
+        match self {
+            SlotBanks::Near(_) => Placement::Near,
+            SlotBanks::Far(_) => Placement::Far,
+            SlotBanks::Both { .. } => Placement::Both,
+        }
+    }
+
+    /// The near slots, if there are any.
+    pub fn near(&self) -> Option<&SlotBank> {
+        match self {
+            SlotBanks::Near(near) | SlotBanks::Both { near, .. } => Some(near),
+            SlotBanks::Far(_) => None,
+        }
+    }
+
+    /// The far slots, if there are any.
+    pub fn far(&self) -> Option<&SlotBank> {
+        match self {
+            SlotBanks::Far(far) | SlotBanks::Both { far, .. } => Some(far),
+            SlotBanks::Near(_) => None,
+        }
+    }
+
+    /// Near slots first, then far ones.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &SlotBank> {
+        self.near().into_iter().chain(self.far())
+    }
+}
+
+/// A stripe has at least so many slots, or all of its ring.
+const LEAST: u32 = 16;
+
+/// Where rings lie: where it is asked for, or where it suits the device.
+pub(super) fn placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> {
+    let refuse = |value, why| Err(Refused::Axis { axis: "placement", value, why });
+    // The router comes on top.
+    let room = u64::from(caps.resident) * u64::from(spec.share) / 100;
+    let few = spec.geometry.groups.map_or(room < 3, |groups| groups < 2);
+    let suits = |placement: &&Placement| !few || **placement != Placement::Both;
+    match spec.placement {
+        _ if spec.lifetime == Lifetime::Drain => Ok(Placement::Far),
+        None => Ok(*caps.placements.iter().find(suits).unwrap_or(&Placement::Far)),
+        Some(Placement::Both) if few => refuse("both", "it takes two groups that run tasks"),
+        Some(placement) if placement == Placement::Far || caps.placements.contains(&placement) => {
+            Ok(placement)
+        }
+        Some(Placement::Near) => refuse("near", "the device has no such memory"),
+        Some(_) => refuse("both", "the device has no memory for near rings"),
+    }
+}
+
+/// One in so many groups serves near rings, where there are far ones too: single tasks end soon, and computations want the other groups.
+const NEAR_SHARE: u32 = 16;
+
+/// The slots of a session by placement.
+pub(super) fn session_banks(
+    spec: &Spec,
+    caps: &Caps,
+    placement: Placement,
+    (workers, rings): (u32, u32),
+) -> Result<SlotBanks, Refused> {
+    let slots = spec.geometry.slots;
+    // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
+    let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
+    let shared = |stripes: u32| slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots);
+    match placement {
+        Placement::Near => {
+            let slots = if many { shared(workers) } else { slots };
+            Ok(SlotBanks::Near(bank((Placement::Near, workers, slots), rings, None)?))
+        }
+        Placement::Far => Ok(SlotBanks::Far(bank((Placement::Far, workers, slots), rings, None)?)),
+        Placement::Both => {
+            let groups = (workers / NEAR_SHARE).max(1);
+            let near = bank((Placement::Near, groups, shared(groups)), rings, None)?;
+            let far = bank((Placement::Far, workers - groups, slots), rings, Some(&near))?;
+            Ok(SlotBanks::Both { near, far })
+        }
+    }
+}
+
+/// The slots of a drained batch: one ring for all tenants.
+pub(super) fn batch_bank(workers: u32, slots: u32) -> Result<SlotBanks, Refused> {
+    Ok(SlotBanks::Far(bank((Placement::Far, workers, slots), 1, None)?))
+}
+
+/// The slots of one placement, numbered after those of another.
+fn bank(
+    (placement, groups, slots): (Placement, u32, u32),
+    rings: u32,
+    before: Option<&SlotBank>,
+) -> Result<SlotBank, Refused> {
+    let ring_stripes = if placement == Placement::Near { groups } else { 1 };
+    let (first_stripe, first_slot) = before.map_or((0, 0), |bank| {
+        (bank.first_stripe + bank.stripe_count(), bank.first_slot + bank.slot_count())
+    });
+    let all = u64::from(first_slot) + u64::from(rings) * u64::from(ring_stripes) * u64::from(slots);
+    addressed("the number of words of all rings", all * (slot::WORDS / 2) as u64)?;
+    let log2_slots = slots.ilog2();
+    Ok(SlotBank { placement, groups, ring_stripes, log2_slots, rings, first_stripe, first_slot })
+}

@@ -1,0 +1,87 @@
+//! What the buffers of a kernel hold when it starts, as the [table of buffers](crate::kernel::buffers) says.
+
+use super::core::Memories;
+use super::rights::{quota_limit, quota_word};
+use crate::error::Error;
+use crate::kernel::buffers::{FirstContent, STRIDE};
+use crate::kernel::layout::BufferKey;
+use crate::kernel::{Layout, Spec, Tenant};
+use crate::protocol::control;
+
+/// Fills every buffer that does not begin with zeros. `starts` has the first position of each stripe.
+pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, starts: &[u64]) -> Result<(), Error> {
+    for (key, memory) in memories.iter() {
+        let BufferKey::Kernel(id) = key else { continue };
+        let row = id.row();
+        let words = match row.first {
+            FirstContent::Zeros => continue,
+            FirstContent::ControlWords => Words::W32(control_words(spec)),
+            FirstContent::RingTenants => Words::W32(layout.rings.iter().map(|ring| ring.tenant).collect()),
+            FirstContent::Pieces => Words::W32(pieces(layout)),
+            FirstContent::StripeStarts => Words::W64(starts.to_vec()),
+            FirstContent::RingStarts { per_ring } => Words::W64(ring_starts(layout, starts, per_ring)),
+        };
+        if words.len() != memory.len() {
+            return Err(Error::Internal(row.names[0]));
+        }
+        match words {
+            Words::W32(words) => memory.upload(0, &words)?,
+            Words::W64(words) => memory.upload(0, &words)?,
+        }
+    }
+    Ok(())
+}
+
+/// The words of a buffer.
+enum Words {
+    W32(Vec<u32>),
+    W64(Vec<u64>),
+}
+
+impl Words {
+    fn len(&self) -> usize {
+        match self {
+            Words::W32(words) => words.len(),
+            Words::W64(words) => words.len(),
+        }
+    }
+}
+
+/// The host's control words, with each tenant's mask and quota.
+fn control_words(spec: &Spec) -> Vec<u32> {
+    let mut words = vec![0u32; control::OBSERVABLES as usize];
+    words[control::TENANT_BASE as usize] = control::MASKS;
+    for tenant in &spec.tenants {
+        words[(control::MASKS + tenant.id) as usize] = tenant.mask;
+        words[(control::QUOTAS + tenant.id) as usize] = quota_word(quota_limit(tenant.quota));
+    }
+    words
+}
+
+/// The start of each far ring, so many times per ring, each with a stride of its own. A far ring has one stripe, and so has the one ring of
+/// a drained batch.
+fn ring_starts(layout: &Layout, starts: &[u64], per_ring: u32) -> Vec<u64> {
+    let stride = STRIDE as usize;
+    let mut words = vec![0; layout.rings.len() * per_ring as usize * stride];
+    let Some(far) = layout.banks.far() else { return words };
+    let first = far.first_stripe as usize;
+    let stripes = &starts[first..first + far.stripe_count() as usize];
+    for (at, start) in
+        stripes.iter().flat_map(|start| std::iter::repeat_n(start, per_ring as usize)).enumerate()
+    {
+        words[at * stride] = *start;
+    }
+    words
+}
+
+/// First element and number of elements of every piece, by tenant and column; the last column is the observables.
+fn pieces(layout: &Layout) -> Vec<u32> {
+    let mut words = Vec::new();
+    for tenant in 0..Tenant::MOST as usize {
+        let areas = layout.areas.iter().map(|area| area.pieces[tenant]);
+        for (first, len) in areas.chain([layout.observables[tenant]]) {
+            words.extend([first, len]);
+        }
+    }
+    words
+}
