@@ -1,4 +1,4 @@
-//! Any choices: a module that does the same under every schedule and after every pass.
+//! Makes a module from any bytes, and checks that it behaves the same under every schedule and after every pass.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

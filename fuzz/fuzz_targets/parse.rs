@@ -1,4 +1,4 @@
-//! Any bytes: an error or a module, never a panic; and a module reads back.
+//! Parses any bytes: the result is an error or a module that prints and parses back, never a panic.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

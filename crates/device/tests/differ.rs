@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 use libtest_mimic::{Arguments, Trial, run};
 use pelton_device::cpu::{self, Cpu};
 use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome as Why, Width};
-use pelton_gen::case::{Case, Ended, Outcome};
-use pelton_gen::config::Config as Make;
-use pelton_gen::hold::hold;
-use pelton_gen::law::{Broken, Law};
+use pelton_gen::case::{CaseEnd, CaseOutcome, GeneratedCase};
+use pelton_gen::config::GeneratorConfig;
+use pelton_gen::hold::hold_law;
+use pelton_gen::law::{BrokenLaw, Law};
 use pelton_ir::interp::Schedule;
 use pelton_ir::module::BufferDecl;
 use pelton_ir::types::Space;
@@ -26,7 +26,7 @@ fn upload(device: &dyn Device, decl: &BufferDecl, data: &[u64]) -> Result<Memory
 }
 
 /// What comes of a case on a device.
-fn outcome(device: &dyn Device, case: &Case, module: &Valid) -> Result<Outcome, DeviceError> {
+fn outcome(device: &dyn Device, case: &GeneratedCase, module: &Valid) -> Result<CaseOutcome, DeviceError> {
     let kernel = device.load(module, None, case.geometry.lanes)?;
     let mut launch = Launch::new(case.geometry.groups).deadline(case.deadline);
     for ((_, decl), data) in module.buffers.iter().zip(case.data()) {
@@ -37,13 +37,13 @@ fn outcome(device: &dyn Device, case: &Case, module: &Valid) -> Result<Outcome, 
     let (end, fault) = match ended {
         Ok(ended) => {
             let ended = ended.expect("without a timeout it waits for the end");
-            (if ended.outcome == Why::Done { Ended::Done } else { Ended::Stopped }, ended.fault)
+            (if ended.outcome == Why::Done { CaseEnd::Done } else { CaseEnd::Stopped }, ended.fault)
         }
-        Err(DeviceError::Fault { code, recorded, .. }) => (Ended::Trapped(code), recorded),
+        Err(DeviceError::Fault { code, recorded, .. }) => (CaseEnd::Trapped(code), recorded),
         Err(error) => return Err(error),
     };
     let data = launch.buffers.iter().map(|memory| memory.as_ref().map(Memory::bits).transpose());
-    Ok(Outcome {
+    Ok(CaseOutcome {
         end,
         faults: fault.map_or(0, |fault| fault.count),
         code: fault.map(|fault| fault.code),
@@ -52,8 +52,8 @@ fn outcome(device: &dyn Device, case: &Case, module: &Valid) -> Result<Outcome, 
 }
 
 /// Holds a device against the interpreter.
-fn same(law: &'static str, device: &dyn Device, case: &Case) -> Result<(), Broken> {
-    let broken = |why: String| Broken::new(law, why);
+fn same(law: &'static str, device: &dyn Device, case: &GeneratedCase) -> Result<(), BrokenLaw> {
+    let broken = |why: String| BrokenLaw::new(law, why);
     // Generated kernels may say that they need independent subgroups, but none makes use of them.
     let mut module = case.module.clone();
     module.needs.clear();
@@ -63,9 +63,9 @@ fn same(law: &'static str, device: &dyn Device, case: &Case) -> Result<(), Broke
     expect.differs(&found, &case.module).map_or(Ok(()), |why| Err(broken(why)))
 }
 
-fn cpu(case: &Case) -> Result<(), Broken> {
+fn cpu(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let config = cpu::Config { threads: Some(2), subgroup: case.geometry.subgroup, ..cpu::Config::default() };
-    let device = Cpu::new(config).map_err(|error| Broken::new("cpu", error.to_string()))?;
+    let device = Cpu::new(config).map_err(|error| BrokenLaw::new("cpu", error.to_string()))?;
     same("cpu", &device, case)
 }
 
@@ -85,8 +85,8 @@ fn gpu() -> Result<&'static dyn Device, &'static DeviceError> {
     Err(ABSENT.get_or_init(absent))
 }
 
-fn cuda(case: &Case) -> Result<(), Broken> {
-    let device = gpu().map_err(|error| Broken::new("cuda", error.to_string()))?;
+fn cuda(case: &GeneratedCase) -> Result<(), BrokenLaw> {
+    let device = gpu().map_err(|error| BrokenLaw::new("cuda", error.to_string()))?;
     let mut case = case.clone();
     case.geometry.subgroup = device.caps().subgroup;
     same("cuda", device, &case)
@@ -95,7 +95,7 @@ fn cuda(case: &Case) -> Result<(), Broken> {
 fn main() -> ExitCode {
     let trial = |name: &str, law: Law| {
         Trial::test(name, move || {
-            hold(300, &Make::DEFAULT, law);
+            hold_law(300, &GeneratorConfig::DEFAULT, law);
             Ok(())
         })
     };

@@ -1,7 +1,8 @@
-//! How time and memory of the language's parts grow with a module: `cargo run --release -p pelton-gen --example scale`.
+//! Shows how the time and memory of each part of the language grow with the size of a module: `cargo run --release
+//! -p pelton-gen --example scale`.
 //!
-//! Each row is one part on one generated module: the best time of a few, and what was allocated at most above what
-//! was there before. Both per instruction, so that a column that stays the same is linear growth.
+//! Each row is one part on one generated module: the best time of a few runs, and the peak of allocated bytes above
+//! the start. Both are also given per instruction, so a column that stays the same shows linear growth.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -12,7 +13,7 @@ use pelton_gen::make;
 use pelton_ir::module::Module;
 use pelton_ir::{interp::Program, pass, text, valid};
 
-/// How often each part is timed.
+/// The number of times that each part is timed.
 const ROUNDS: usize = 5;
 
 fn main() {
@@ -25,7 +26,7 @@ fn main() {
     for size in sizes {
         let module = make::sized(size);
         let source = text::print(&module);
-        let insts = count(&module);
+        let insts = instruction_count(&module);
         let row = |part: &str, (time, bytes): (Duration, usize)| {
             let (ms, each) = (time.as_secs_f64() * 1e3, time.as_nanos() / insts as u128);
             println!("{insts:>9}  {part:<9} {ms:>9.1} {each:>8} {bytes:>11} {:>8}", bytes / insts);
@@ -39,16 +40,20 @@ fn main() {
         row("optimize", measure(|| (), |()| pass::optimize(&proof)));
         row("decode", measure(|| (), |()| Program::new(&proof, None).expect("what is made can be run")));
         let after = pass::optimize(&proof);
-        println!("{insts:>9}  the text has {} bytes; {} instructions are left", source.len(), count(&after));
+        println!(
+            "{insts:>9}  the text has {} bytes; {} instructions are left",
+            source.len(),
+            instruction_count(&after)
+        );
     }
 }
 
-/// The instructions of a module.
-fn count(module: &Module) -> usize {
+/// The number of instructions of a module.
+fn instruction_count(module: &Module) -> usize {
     module.functions.iter().map(|(_, function)| function.insts().len()).sum()
 }
 
-/// The best time of some work, and the most memory that it took above what was there.
+/// The best time of some work, and the most memory that it took above the start.
 fn measure<I, O>(input: impl Fn() -> I, work: impl Fn(I) -> O) -> (Duration, usize) {
     let mut best = (Duration::MAX, usize::MAX);
     for _ in 0..ROUNDS {
@@ -65,19 +70,19 @@ fn measure<I, O>(input: impl Fn() -> I, work: impl Fn(I) -> O) -> (Duration, usi
     best
 }
 
-/// The system's allocator, with a count of bytes.
+/// The system's allocator, with counts of bytes.
 struct Counted;
 
-/// Bytes that are allocated now.
+/// The number of bytes that are allocated now.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The most bytes that were since it was last set.
+/// The largest value of `LIVE` since this counter was last set.
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();

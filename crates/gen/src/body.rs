@@ -1,4 +1,4 @@
-//! The body of a function: statements by lot, and what they all need.
+//! Writes the body of a function: random statements, and the operations that all of them need.
 
 use pelton_ir::arena::{Inst, Values};
 use pelton_ir::module::{Attr, Operand};
@@ -9,72 +9,72 @@ use pelton_ir::write::{self, Writer};
 
 use crate::config::Promise;
 use crate::constant::constant;
-use crate::frame::{Frame, Slot};
-use crate::make::{Fill, Make};
-use crate::scope::{Given, Scope};
+use crate::frame::{LeveledType, RegionFrame};
+use crate::make::{Fill, ModuleMaker};
+use crate::scope::{LeveledOperand, VisibleValues};
 
-/// A body in the making.
-pub struct Body<'m, 'c> {
-    /// The module it belongs to.
-    pub make: &'m mut Make<'c>,
-    /// Writes it.
+/// A function's body that is being written.
+pub(crate) struct BodyWriter<'m, 'c> {
+    /// The module that the body belongs to.
+    pub maker: &'m mut ModuleMaker<'c>,
+    /// The writer that the instructions go to.
     pub writer: Writer,
-    /// What it can use here.
-    pub scope: Scope,
-    /// What is around this place, the body first.
-    pub frames: Vec<Frame>,
-    /// Where the lane's own slots begin.
-    pub own: Given,
-    /// How often a lane comes here at most.
+    /// The values that are visible at this place.
+    pub scope: VisibleValues,
+    /// The regions around this place, the outermost first.
+    pub frames: Vec<RegionFrame>,
+    /// The index at which the lane's own slots begin.
+    pub own: LeveledOperand,
+    /// The largest number of times that a lane reaches this place.
     pub times: u64,
-    /// How many instructions a lane runs at most, so far.
+    /// The largest number of instructions that a lane has run so far.
     pub steps: u64,
-    /// Whether it uses shared memory.
+    /// Whether the body uses shared memory.
     pub shares: bool,
-    /// In a section: the first frame that jumps may still go to.
+    /// In a section: the first frame that a jump may still go to.
     pub section: Option<usize>,
 }
 
-/// A statement; false if it cannot be made here.
-type Statement = fn(&mut Body<'_, '_>) -> bool;
+/// Writes a statement, or returns false if it is not valid at this place.
+type Statement = fn(&mut BodyWriter<'_, '_>) -> bool;
 
-/// All statements with their shares. The first can be made anywhere.
+/// All statements with their weights. The first is valid everywhere.
 const STATEMENTS: &[(usize, Statement)] = &[
-    (28, |b| b.pure()),
-    (10, |b| b.load()),
-    (9, |b| b.store()),
-    (5, |b| b.update()),
-    (5, |b| b.atomic()),
-    (4, |b| b.sum()),
-    (4, |b| b.wide()),
-    (1, |b| b.fence()),
-    (1, |b| b.length()),
-    (5, |b| b.subgroup()),
-    (2, |b| b.group()),
-    (3, |b| b.section()),
-    (6, |b| b.choice()),
-    (3, |b| b.switch()),
-    (3, |b| b.block()),
-    (4, |b| b.count()),
-    (2, |b| b.repeat()),
-    (2, |b| b.forever()),
-    (4, |b| b.call()),
-    (1, |b| b.world()),
-    (3, |b| b.wild()),
+    (28, |b| b.write_pure()),
+    (10, |b| b.write_load()),
+    (9, |b| b.write_store()),
+    (5, |b| b.write_update()),
+    (5, |b| b.write_atomic()),
+    (4, |b| b.write_sum()),
+    (4, |b| b.write_wide()),
+    (1, |b| b.write_fence()),
+    (1, |b| b.write_length()),
+    (5, |b| b.write_subgroup_op()),
+    (2, |b| b.write_group_op()),
+    (3, |b| b.write_section()),
+    (6, |b| b.write_if()),
+    (3, |b| b.write_switch()),
+    (3, |b| b.write_block()),
+    (4, |b| b.write_loop()),
+    (2, |b| b.write_while()),
+    (2, |b| b.write_forever()),
+    (4, |b| b.write_call()),
+    (1, |b| b.write_effect()),
+    (3, |b| b.write_wild()),
 ];
 
-/// How far back an operand is looked for.
+/// How far back the search for an operand goes, one entry chosen at random.
 const BACK: &[usize] = &[0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 6, 9];
 
-impl<'m, 'c> Body<'m, 'c> {
-    /// An empty body with that control at its start.
-    pub fn new(make: &'m mut Make<'c>, writer: Writer, control: Level) -> Self {
-        let own = Given { operand: 0_u32.into(), level: Level::Lane };
-        Body {
-            make,
+impl<'m, 'c> BodyWriter<'m, 'c> {
+    /// Creates an empty body with a level of control at its start.
+    pub(crate) fn new(maker: &'m mut ModuleMaker<'c>, writer: Writer, control: Level) -> Self {
+        let own = LeveledOperand { operand: 0_u32.into(), level: Level::Lane };
+        BodyWriter {
+            maker,
             writer,
-            scope: Scope::default(),
-            frames: vec![Frame::new(None, control)],
+            scope: VisibleValues::default(),
+            frames: vec![RegionFrame::new(None, control)],
             own,
             times: 1,
             steps: 0,
@@ -83,8 +83,8 @@ impl<'m, 'c> Body<'m, 'c> {
         }
     }
 
-    /// Begins a function: the first parameter says where the lane's own slots are.
-    pub fn enter(&mut self, params: &[Slot], results: &[Slot]) {
+    /// Begins a function, whose first parameter says where the lane's own slots are.
+    pub(crate) fn begin_function(&mut self, params: &[LeveledType], results: &[LeveledType]) {
         let values = self.writer.function().params;
         self.own.operand = values.get(0).into();
         for (value, (ty, level)) in values.iter().zip(params) {
@@ -93,103 +93,112 @@ impl<'m, 'c> Body<'m, 'c> {
         self.frames[0].results = results.to_vec();
     }
 
-    /// Begins a kernel: the lane finds its own slots.
-    pub fn number(&mut self) {
-        let plain = |body: &mut Self, op, args: &[Given]| body.plain(op, Attr::None, args);
+    /// Begins a kernel, in which the lane computes where its own slots are.
+    pub(crate) fn find_own_slots(&mut self) {
+        let plain = |body: &mut Self, op, args: &[LeveledOperand]| body.push_single(op, Attr::None, args);
         let group = plain(self, Op::Group, &[]);
         let lanes = plain(self, Op::Lanes, &[]);
         let before = plain(self, Op::Mul, &[group, lanes]);
         let lane = plain(self, Op::Lane, &[]);
         let number = plain(self, Op::Add, &[before, lane]);
-        self.own = plain(self, Op::Mul, &[number, known(4_u32)]);
+        self.own = plain(self, Op::Mul, &[number, constant_operand(4_u32)]);
     }
 
-    /// Statements until the budget is spent or it is enough.
-    pub fn statements(&mut self) {
-        while self.make.budget > 0 && (self.make.fill == Fill::All || self.make.choose.below(256) > 0) {
-            self.statement();
+    /// Writes statements until the budget is spent or the choices say "enough".
+    pub(crate) fn write_statements(&mut self) {
+        while self.maker.budget > 0 && (self.maker.fill == Fill::All || self.maker.choose.below(256) > 0) {
+            self.write_statement();
         }
     }
 
-    /// A statement.
-    pub fn statement(&mut self) {
+    /// Writes one statement.
+    pub(crate) fn write_statement(&mut self) {
         let total = STATEMENTS.iter().map(|(share, _)| share).sum();
-        let mut lot = self.make.choose.below(total);
+        let mut lot = self.maker.choose.below(total);
         let found = STATEMENTS.iter().find(|(share, _)| {
             let here = lot < *share;
             lot = lot.saturating_sub(if here { 0 } else { *share });
             here
         });
         if !found.is_some_and(|(_, statement)| statement(self)) {
-            self.pure();
+            self.write_pure();
         }
     }
 
     /// Whether the module promises the same results under every schedule.
-    pub fn same(&self) -> bool {
-        self.make.config.promise == Promise::Same
+    pub(crate) fn promises_same(&self) -> bool {
+        self.maker.config.promise == Promise::Same
     }
 
     /// The innermost frame.
-    pub fn frame(&mut self) -> &mut Frame {
+    pub(crate) fn innermost_frame(&mut self) -> &mut RegionFrame {
         self.frames.last_mut().expect("the body is a frame")
     }
 
     /// How uniform control is here.
-    pub fn control(&self) -> Level {
+    pub(crate) fn control_level(&self) -> Level {
         self.frames.last().map_or(Level::Lane, |frame| frame.control)
     }
 
-    /// An operand of a type that is at least so uniform: mostly a value that came not long ago, so that what comes at
-    /// last depends on much of what came before.
-    pub fn operand(&mut self, ty: Type, least: Level) -> Given {
-        let back = BACK.get(self.make.choose.below(BACK.len() + 4));
+    /// Chooses an operand of a type that is at least as uniform as `least`. It is usually a recent value, so that
+    /// the last results depend on much of what came before.
+    pub(crate) fn operand(&mut self, ty: Type, least: Level) -> LeveledOperand {
+        let back = BACK.get(self.maker.choose.below(BACK.len() + 4));
         let value = back.and_then(|back| self.scope.find(ty, least, *back));
-        value.unwrap_or_else(|| known(constant(self.make.choose, ty)))
+        value.unwrap_or_else(|| constant_operand(constant(self.maker.choose, ty)))
     }
 
-    /// An operand of any level.
-    pub fn any(&mut self, ty: Type) -> Given {
+    /// Chooses an operand of any level.
+    pub(crate) fn any_operand(&mut self, ty: Type) -> LeveledOperand {
         self.operand(ty, Level::Lane)
     }
 
-    /// Writes an instruction without regions, and lets what follows use its results.
-    pub fn push(&mut self, op: Op, attr: Attr, args: &[Given]) -> Vec<Given> {
+    /// Writes an instruction without regions, and makes its results visible to what follows.
+    pub(crate) fn push_inst(&mut self, op: Op, attr: Attr, args: &[LeveledOperand]) -> Vec<LeveledOperand> {
         let operands: Vec<Operand> = args.iter().map(|arg| arg.operand).collect();
         let tys: Vec<Type> = operands.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
-        let results = write::results(&self.make.module, op, &attr, &tys);
+        let results = write::results(&self.maker.module, op, &attr, &tys);
         let least = args.iter().map(|arg| arg.level).min().unwrap_or(Level::Group);
         let level = self.result_level(op, &attr, least);
-        let (_, values) = self.inst(op, attr, operands, &results);
-        let slots: Vec<Slot> = results.iter().map(|ty| (*ty, level)).collect();
-        self.define(values, &slots)
+        let (_, values) = self.write_inst(op, attr, operands, &results);
+        let slots: Vec<LeveledType> = results.iter().map(|ty| (*ty, level)).collect();
+        self.define_values(values, &slots)
     }
 
     /// Writes an instruction with one result.
-    pub fn plain(&mut self, op: Op, attr: Attr, args: &[Given]) -> Given {
-        self.push(op, attr, args)[0]
+    pub(crate) fn push_single(&mut self, op: Op, attr: Attr, args: &[LeveledOperand]) -> LeveledOperand {
+        self.push_inst(op, attr, args)[0]
     }
 
     /// Writes any instruction, and counts it.
-    pub fn inst(&mut self, op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> (Inst, Values) {
-        self.make.budget = self.make.budget.saturating_sub(1);
+    pub(crate) fn write_inst(
+        &mut self,
+        op: Op,
+        attr: Attr,
+        args: Vec<Operand>,
+        results: &[Type],
+    ) -> (Inst, Values) {
+        self.maker.budget = self.maker.budget.saturating_sub(1);
         self.steps = self.steps.saturating_add(self.times);
         self.writer.push(op, attr, args, results)
     }
 
-    /// Makes values visible.
-    pub fn define(&mut self, values: Values, slots: &[Slot]) -> Vec<Given> {
+    /// Makes values visible to what follows.
+    pub(crate) fn define_values(&mut self, values: Values, slots: &[LeveledType]) -> Vec<LeveledOperand> {
         for (value, (ty, level)) in values.iter().zip(slots) {
             self.scope.define(value, *ty, *level);
         }
-        let given = |(value, (_, level)): (_, &Slot)| Given { operand: Operand::Value(value), level: *level };
+        let given = |(value, (_, level)): (_, &LeveledType)| LeveledOperand {
+            operand: Operand::Value(value),
+            level: *level,
+        };
         values.iter().zip(slots).map(given).collect()
     }
 
-    /// How uniform the results of an instruction are whose operands are at least so uniform.
+    /// How uniform the results of an instruction are if its operands are at least at the level `least`.
     fn result_level(&self, op: Op, attr: &Attr, least: Level) -> Level {
         let frozen = |b| {
-            let decl = &self.make.module.buffers[b];
+            let decl = &self.maker.module.buffers[b];
             decl.access == Access::Read && decl.space != Space::Host
         };
         match (op, op.effect(), attr) {
@@ -205,6 +214,6 @@ impl<'m, 'c> Body<'m, 'c> {
 }
 
 /// A constant as an operand.
-pub fn known(c: impl Into<Const>) -> Given {
-    Given { operand: Operand::Const(c.into()), level: Level::Group }
+pub(crate) fn constant_operand(c: impl Into<Const>) -> LeveledOperand {
+    LeveledOperand { operand: Operand::Const(c.into()), level: Level::Group }
 }

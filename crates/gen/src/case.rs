@@ -1,4 +1,4 @@
-//! A module with a launch: what a differential test runs, and what comes of it.
+//! A module with a launch, which is what a differential test runs, and the outcome of running it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,65 +9,65 @@ use pelton_ir::types::{Const, Len, Space, Type};
 use pelton_ir::valid::Valid;
 
 use crate::choose::{Choose, Seed};
-use crate::config::Config;
+use crate::config::GeneratorConfig;
 use crate::constant::constant;
 use crate::make;
 
-/// When the launch of a generated kernel is given up. It ends long before, so one that does not has failed.
+/// The deadline of a generated kernel. Such a kernel ends long before it, so one that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The bits of a buffer's elements, each in a word.
-pub type Data = Vec<u64>;
+/// The bits of a buffer's elements, one word per element.
+pub type ElementBits = Vec<u64>;
 
-/// How many lanes a launch has and how they stand together.
+/// The lanes of a launch and how they are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Geometry {
-    /// Groups.
+pub struct CaseGeometry {
+    /// The number of groups.
     pub groups: u32,
-    /// Lanes in a group.
+    /// The number of lanes per group.
     pub lanes: u32,
-    /// Lanes in a subgroup.
+    /// The number of lanes per subgroup.
     pub subgroup: u32,
 }
 
-/// A module and what to launch it with.
+/// A generated module, and what to launch it with.
 #[derive(Clone, Debug)]
-pub struct Case {
-    /// The module. Its only kernel is the one to launch.
+pub struct GeneratedCase {
+    /// The module. The case launches its only kernel.
     pub module: Module,
-    /// The launch's lanes.
-    pub geometry: Geometry,
-    /// Decides what the buffers hold.
+    /// The lanes of the launch.
+    pub geometry: CaseGeometry,
+    /// The seed of the buffers' initial contents.
     pub seed: u64,
-    /// When the launch is stopped.
+    /// The time after which the launch is stopped.
     pub deadline: Duration,
 }
 
-/// What came of a launch.
+/// The outcome of a launch.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// How it ended: with the code if it trapped.
-    pub end: Ended,
-    /// How many faults were recorded.
+pub struct CaseOutcome {
+    /// How the launch ended.
+    pub end: CaseEnd,
+    /// The number of faults that were recorded.
     pub faults: u64,
-    /// The code of the first of them.
+    /// The code of the first recorded fault.
     pub code: Option<u32>,
-    /// What the buffers hold, in the module's order; shared ones are gone.
-    pub data: Vec<Option<Data>>,
+    /// What the buffers hold afterwards, in the module's order; `None` for shared ones.
+    pub data: Vec<Option<ElementBits>>,
 }
 
-/// How a launch ended. Where it trapped is not told: passes move instructions.
+/// How a launch ended. The place of a trap is left out, because passes move instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum CaseEnd {
     /// All lanes returned.
     Done,
-    /// It was stopped.
+    /// The launch was stopped at its deadline.
     Stopped,
-    /// It trapped with this code.
+    /// A lane trapped with this code.
     Trapped(u32),
 }
 
-/// Why there is no outcome.
+/// The reason why a launch has no outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -79,35 +79,35 @@ pub enum CaseError {
 }
 
 impl CaseError {
-    /// Whether lanes that must meet never did, which the validator should have seen.
+    /// Whether lanes that must meet did not, which the validator should have refused.
     pub fn diverged(&self) -> bool {
         matches!(self, CaseError::Launch(LaunchError::Diverged { .. }))
     }
 }
 
-impl Case {
-    /// A case that choices decide.
-    pub fn new(choose: &mut dyn Choose, config: &Config) -> Case {
+impl GeneratedCase {
+    /// Makes a case from choices.
+    pub fn new(choose: &mut dyn Choose, config: &GeneratorConfig) -> GeneratedCase {
         let lanes = choose.pick(&[1, 4, 32, 33]);
         let groups = choose.pick(&[1, 2, 3]);
         let subgroup = choose.pick(&[32, 4, 32, 1, 5]);
         let seed = choose.below(256) as u64;
         let module = make::module(choose, config);
-        Case { module, geometry: Geometry { groups, lanes, subgroup }, seed, deadline: PATIENCE }
+        GeneratedCase { module, geometry: CaseGeometry { groups, lanes, subgroup }, seed, deadline: PATIENCE }
     }
 
-    /// What the buffers start with, in the module's order.
-    pub fn data(&self) -> Vec<Option<Data>> {
+    /// The initial contents of the buffers, in the module's order.
+    pub fn data(&self) -> Vec<Option<ElementBits>> {
         let mut seed = Seed(self.seed);
-        self.module.buffers.iter().map(|(_, decl)| self.contents(decl, &mut seed)).collect()
+        self.module.buffers.iter().map(|(_, decl)| self.initial_data(decl, &mut seed)).collect()
     }
 
-    fn contents(&self, decl: &BufferDecl, seed: &mut Seed) -> Option<Data> {
+    fn initial_data(&self, decl: &BufferDecl, seed: &mut Seed) -> Option<ElementBits> {
         if decl.space == Space::Shared {
             return None;
         }
         let lanes = u64::from(self.geometry.groups) * u64::from(self.geometry.lanes);
-        // Mostly all slots that lanes have of their own, and sometimes not.
+        // The buffer usually has all the own slots of the lanes, and sometimes fewer.
         let len = match (decl.len, seed.below(6)) {
             (Len::Fixed(len), _) => len,
             (Len::Launch, 0) => lanes * 4 - 1,
@@ -122,73 +122,75 @@ impl Case {
         Some((0..len).map(bits).map(|bits| Const::new(decl.elem, bits).bits()).collect())
     }
 
-    /// Runs a module in the place of the case's own, which has the same buffers.
-    pub fn run(&self, module: &Valid, schedule: Schedule) -> Result<Outcome, CaseError> {
+    /// Runs a module with this case's launch. The module must have the same buffers as the case's own.
+    pub fn run(&self, module: &Valid, schedule: Schedule) -> Result<CaseOutcome, CaseError> {
         let decls = self.module.buffers.iter().map(|(_, decl)| decl);
-        let memory: Vec<Memory> =
-            decls.zip(self.data()).map(|(decl, data)| Memory::new(decl, data)).collect();
-        let Geometry { groups, lanes, subgroup } = self.geometry;
-        let buffers = memory.iter().map(Memory::words).collect();
+        let memory: Vec<CaseMemory> =
+            decls.zip(self.data()).map(|(decl, data)| CaseMemory::new(decl, data)).collect();
+        let CaseGeometry { groups, lanes, subgroup } = self.geometry;
+        let buffers = memory.iter().map(CaseMemory::words).collect();
         let deadline = Some(self.deadline);
         let launch = Launch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule };
         let report = Program::new(module, None)?.run(&launch)?;
         let end = match report.end {
-            End::Done => Ended::Done,
-            End::Stopped => Ended::Stopped,
-            End::Trapped { code, .. } => Ended::Trapped(code),
+            End::Done => CaseEnd::Done,
+            End::Stopped => CaseEnd::Stopped,
+            End::Trapped { code, .. } => CaseEnd::Trapped(code),
         };
         let (faults, code) = report.fault.map_or((0, None), |fault| (fault.count, Some(fault.code)));
-        Ok(Outcome { end, faults, code, data: memory.iter().map(Memory::data).collect() })
+        Ok(CaseOutcome { end, faults, code, data: memory.iter().map(CaseMemory::read_back).collect() })
     }
 }
 
-/// Words that a launch works on.
-enum Memory {
+/// The memory of one buffer during a launch.
+enum CaseMemory {
     None,
     W32(Vec<AtomicU32>),
     W64(Vec<AtomicU64>),
 }
 
-impl Memory {
-    fn new(decl: &BufferDecl, data: Option<Data>) -> Self {
+impl CaseMemory {
+    fn new(decl: &BufferDecl, data: Option<ElementBits>) -> Self {
         match data {
-            None => Memory::None,
+            None => CaseMemory::None,
             Some(data) if decl.elem.bits() == 64 => {
-                Memory::W64(data.into_iter().map(AtomicU64::new).collect())
+                CaseMemory::W64(data.into_iter().map(AtomicU64::new).collect())
             }
-            Some(data) => Memory::W32(data.into_iter().map(|bits| AtomicU32::new(bits as u32)).collect()),
+            Some(data) => CaseMemory::W32(data.into_iter().map(|bits| AtomicU32::new(bits as u32)).collect()),
         }
     }
 
     fn words(&self) -> Words<'_> {
         match self {
-            Memory::None => Words::None,
-            Memory::W32(words) => Words::W32(words),
-            Memory::W64(words) => Words::W64(words),
+            CaseMemory::None => Words::None,
+            CaseMemory::W32(words) => Words::W32(words),
+            CaseMemory::W64(words) => Words::W64(words),
         }
     }
 
-    /// What it holds. Relaxed, since whoever asks has joined the launch.
-    fn data(&self) -> Option<Data> {
+    /// Reads the contents. Relaxed loads suffice, because the launch has been joined.
+    fn read_back(&self) -> Option<ElementBits> {
         match self {
-            Memory::None => None,
-            Memory::W32(words) => Some(words.iter().map(|w| w.load(Ordering::Relaxed).into()).collect()),
-            Memory::W64(words) => Some(words.iter().map(|w| w.load(Ordering::Relaxed)).collect()),
+            CaseMemory::None => None,
+            CaseMemory::W32(words) => Some(words.iter().map(|w| w.load(Ordering::Relaxed).into()).collect()),
+            CaseMemory::W64(words) => Some(words.iter().map(|w| w.load(Ordering::Relaxed)).collect()),
         }
     }
 }
 
-impl Outcome {
-    /// In what two outcomes differ. Of a launch that trapped only its end is promised.
-    pub fn differs(&self, other: &Outcome, module: &Module) -> Option<String> {
+impl CaseOutcome {
+    /// Describes how another outcome differs from this one, or returns `None` if it does not. Only the end of a
+    /// launch that trapped is compared, because nothing else is promised.
+    pub fn differs(&self, other: &CaseOutcome, module: &Module) -> Option<String> {
         if self.end != other.end {
             return Some(format!("it ends as {:?}, not {:?}", other.end, self.end));
         }
-        if let Ended::Trapped(_) = self.end {
+        if let CaseEnd::Trapped(_) = self.end {
             return None;
         }
         if (self.faults, self.code) != (other.faults, other.code) {
-            let show = |outcome: &Outcome| format!("{} faults with code {:?}", outcome.faults, outcome.code);
+            let show =
+                |outcome: &CaseOutcome| format!("{} faults with code {:?}", outcome.faults, outcome.code);
             return Some(format!("it records {}, not {}", show(other), show(self)));
         }
         module.buffers.iter().zip(self.data.iter().zip(&other.data)).find_map(|((_, decl), data)| {
@@ -198,14 +200,14 @@ impl Outcome {
                 return Some(format!("`{name}` has {} elements, not {}", that.len(), this.len()));
             }
             let mut pairs = this.iter().zip(that).map(|(a, b)| (Const::new(elem, *a), Const::new(elem, *b)));
-            let (at, (this, that)) = pairs.by_ref().enumerate().find(|(_, (a, b))| !same(*a, *b))?;
+            let (at, (this, that)) = pairs.by_ref().enumerate().find(|(_, (a, b))| !same_element(*a, *b))?;
             Some(format!("`{name}[{at}]` is {that}, not {this}"))
         })
     }
 }
 
-/// Whether two elements are equal: by bits, but any NaN is any NaN.
-fn same(a: Const, b: Const) -> bool {
+/// Whether two elements have equal bits or are both NaN.
+fn same_element(a: Const, b: Const) -> bool {
     let nan = |c: Const| c.ty() == Type::F32 && f32::from_bits(c.bits() as u32).is_nan();
     a == b || (nan(a) && nan(b))
 }

@@ -1,38 +1,38 @@
-//! Where choices come from: a seed, or bytes.
+//! Sources of choices: a seed, or bytes.
 //!
-//! Whatever is made here is made by choosing among few things, again and again. So a sequence of choices *is* what is
-//! made, and making it smaller is making the sequence smaller: fewer choices, and choices nearer to 0. Whoever
-//! asks must put the simplest thing first.
+//! The generator makes everything by choosing among few alternatives, again and again. A sequence of choices
+//! therefore determines the result, and a smaller sequence, with fewer choices or choices nearer to 0, determines a
+//! smaller result. For this to work, every caller must list the simplest alternative first.
 
 /// A source of choices.
 pub trait Choose {
-    /// A number less than `n`; 0 if `n` is 0.
+    /// Returns a number less than `n`, or 0 if `n` is 0.
     fn below(&mut self, n: usize) -> usize;
 }
 
 impl dyn Choose + '_ {
-    /// True once in `n` times. False is the simpler choice.
+    /// Returns true once in `n` times. False counts as the simpler choice.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) + 1 == n
     }
 
-    /// One of a list, which is not empty.
+    /// Returns one element of a list, which must not be empty.
     pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())]
     }
 
-    /// Any 64 bits.
+    /// Returns any 64 bits.
     pub fn bits(&mut self) -> u64 {
         (0..8).fold(0, |bits, _| bits << 8 | self.below(256) as u64)
     }
 }
 
-/// Choices that a seed decides: the SplitMix64 sequence.
+/// Choices from a seed, by the SplitMix64 sequence.
 #[derive(Clone, Debug)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The next 64 bits.
+    /// Returns the next 64 bits of the sequence.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -48,7 +48,8 @@ impl Choose for Seed {
     }
 }
 
-/// Choices that bytes decide: one a byte where there are at most 256 to choose from. After the last byte all are 0.
+/// Choices from bytes: one byte per choice among at most 256 alternatives. Once the bytes are used up, every choice
+/// is 0.
 #[derive(Clone, Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 

@@ -1,36 +1,38 @@
-//! What a generated module may be like.
+//! Settings of the generator: how large a module may become, and what it promises.
 
 /// What a generated module promises besides being valid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Promise {
-    /// It ends soon, and gives the same under every schedule and on every device; see [`crate::make`].
+    /// The module ends soon, and gives the same results under every schedule and on every device; [`crate::make`]
+    /// says why.
     Same,
-    /// Nothing: it may race, read the clock and start copies that no device runs. For laws about text and passes.
+    /// The module promises nothing: it may race, read the clock and start copies that no device runs. Laws about
+    /// text and passes use such modules.
     Nothing,
 }
 
-/// The bounds of a generated module.
+/// The bounds of a generated module, and its promise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
-    /// About how many instructions it has at most.
+pub struct GeneratorConfig {
+    /// The largest number of instructions, approximately.
     pub insts: usize,
-    /// How deep regions nest at most, the function's body included.
+    /// The deepest nesting of regions, counting the function's body.
     pub depth: usize,
-    /// How many statements a nested region has at most.
+    /// The largest number of statements in a nested region.
     pub width: usize,
-    /// How many functions it has at most besides the kernel.
+    /// The largest number of functions, not counting the kernel.
     pub functions: usize,
-    /// How many buffers it has at most.
+    /// The largest number of buffers.
     pub buffers: usize,
-    /// About how many instructions a lane runs at most.
+    /// The largest number of instructions that one lane runs, approximately.
     pub steps: u64,
-    /// What it promises.
+    /// What the module promises besides being valid.
     pub promise: Promise,
 }
 
-impl Config {
-    /// Modules that a person can still read when they fail.
-    pub const DEFAULT: Config = Config {
+impl GeneratorConfig {
+    /// Settings for modules that a person can still read when they fail.
+    pub const DEFAULT: GeneratorConfig = GeneratorConfig {
         insts: 160,
         depth: 6,
         width: 5,

@@ -4,10 +4,11 @@ use pelton_ir::types::{Const, Type};
 
 use crate::choose::Choose;
 
-/// How many at the start of each list are neutral or nearly so in some op: half of all constants are of these.
+/// The number of constants at the start of each list that are neutral, or nearly so, for some op. Half of all
+/// choices fall on these.
 const NEUTRAL: usize = 5;
 
-/// Edges of the integers, of which 32-bit types take the low half.
+/// Integers at the edges of their ranges. 32-bit types take the low half.
 const INTEGERS: &[u64] = &[
     0,
     1,
@@ -33,7 +34,7 @@ const INTEGERS: &[u64] = &[
     0x5555_5555_5555_5555,
 ];
 
-/// Edges of `f32`: zeros, ties, subnormals, ends of the integers, infinities, NaNs.
+/// Values at the edges of `f32`: zeros, ties, subnormals, ends of the integer ranges, infinities, NaNs.
 const FLOATS: &[f32] = &[
     0.0,
     1.0,
@@ -62,7 +63,7 @@ const FLOATS: &[f32] = &[
     f32::from_bits(0x7f80_0001),
 ];
 
-/// A constant of a type: mostly an edge, sometimes any bits.
+/// Chooses a constant of a type: usually an edge, sometimes any bits.
 pub fn constant(choose: &mut dyn Choose, ty: Type) -> Const {
     let edges = if ty == Type::F32 { FLOATS.len() } else { INTEGERS.len() };
     let lot = choose.below(2 * (edges + 3));

@@ -1,45 +1,47 @@
-//! What is around an instruction: regions that jumps can leave, and the lanes that are there.
+//! The surroundings of an instruction: regions that jumps can leave, and how many lanes are there together.
 //!
-//! Barriers and subgroup ops must be met by all lanes, and the validator finds out where that holds. A generator that
-//! tried and was refused would waste most of its work, so it keeps the same books, only simpler: where the
-//! validator follows what comes later in a loop back to its start, here the start says a *plan* first, and what
-//! comes later keeps to it.
+//! All lanes must reach barriers and subgroup ops together, and the validator decides where that holds. A generator
+//! that tried statements and was refused would waste most of its work, so this one does the same accounting in a
+//! simpler form. Where the validator follows what comes later in a loop back to the loop's start, the generator
+//! chooses a *plan* at the start, and what comes later keeps to it.
 
 use pelton_ir::arena::Inst;
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
 use pelton_ir::valid::Level;
 
-use crate::scope::Given;
+use crate::scope::LeveledOperand;
 
-/// A value to be given or carried: its type, and how uniform it is.
-pub type Slot = (Type, Level);
+/// The type of a value to be returned or carried, and how uniform the value is.
+pub(crate) type LeveledType = (Type, Level);
 
 /// A function's body, or an instruction with regions of which one is being written.
 #[derive(Debug)]
-pub struct Frame {
-    /// The instruction and its op; none for the body.
+pub(crate) struct RegionFrame {
+    /// The instruction and its op; `None` for the function's body.
     pub nest: Option<(Inst, Op)>,
-    /// What it gives. A function's levels are a plan; others are as low as what has been given so far.
-    pub results: Vec<Slot>,
-    /// What a loop carries, by plan.
-    pub carried: Vec<Slot>,
-    /// How uniform control is at the start of a region; of loops, by plan.
+    /// The results. For a function the levels are a plan; otherwise each is the lowest level among the values given
+    /// so far.
+    pub results: Vec<LeveledType>,
+    /// The values that a loop carries, with their planned levels.
+    pub carried: Vec<LeveledType>,
+    /// How uniform control is at the start of a region; for loops this is a plan.
     pub start: Level,
-    /// How uniform control is here.
+    /// How uniform control is at the current place.
     pub control: Level,
-    /// The least control of jumps from inside to frames further out.
+    /// The least uniform control among jumps from inside to frames further out.
     pub escape: Option<Level>,
-    /// The fuel that the next iteration of a `while` or `forever` gets. It is the first of the carried values.
-    pub fuel: Option<Given>,
+    /// The fuel that the next iteration of a `while` or `forever` receives, which is the first of the carried
+    /// values.
+    pub fuel: Option<LeveledOperand>,
     /// Whether the test of a `while` is being written.
     pub test: bool,
 }
 
-impl Frame {
-    /// A frame whose control starts so.
-    pub fn new(nest: Option<(Inst, Op)>, start: Level) -> Self {
-        Frame {
+impl RegionFrame {
+    /// Creates a frame whose control starts at a level.
+    pub(crate) fn new(nest: Option<(Inst, Op)>, start: Level) -> Self {
+        RegionFrame {
             nest,
             results: Vec::new(),
             carried: Vec::new(),
@@ -51,32 +53,32 @@ impl Frame {
         }
     }
 
-    /// Whether it is a loop.
-    pub fn loops(&self) -> bool {
+    /// Whether the frame is a loop.
+    pub(crate) fn loops(&self) -> bool {
         self.nest.is_some_and(|(_, op)| op.loops())
     }
 
-    /// Whether its regions run in any case.
-    pub fn sure(&self) -> bool {
+    /// Whether the frame's regions run unconditionally.
+    pub(crate) fn sure(&self) -> bool {
         self.nest.is_none_or(|(_, op)| op == Op::Block)
     }
 }
 
 /// A jump that can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Jump {
+pub(crate) struct Jump {
     /// `break`, `continue` or `return`.
     pub op: Op,
-    /// The frame it goes to.
+    /// The index of the frame that the jump goes to.
     pub to: usize,
 }
 
-/// The jumps from the innermost frame that keep to everyone's plan, the nearest first. Frames below `floor` are out of
-/// reach.
-pub fn jumps(frames: &[Frame], floor: usize) -> Vec<Jump> {
+/// The jumps from the innermost frame that respect the plans of all frames, the nearest first. Frames below `floor`
+/// are out of reach.
+pub(crate) fn possible_jumps(frames: &[RegionFrame], floor: usize) -> Vec<Jump> {
     let mut found = Vec::new();
     let Some(control) = frames.last().map(|frame| frame.control) else { return found };
-    let keeps = |slots: &[Slot]| slots.iter().all(|(_, level)| control >= *level);
+    let keeps = |slots: &[LeveledType]| slots.iter().all(|(_, level)| control >= *level);
     for (to, frame) in frames.iter().enumerate().skip(floor).rev() {
         let whole = !frame.loops() || control >= frame.start;
         match frame.nest {
@@ -91,7 +93,7 @@ pub fn jumps(frames: &[Frame], floor: usize) -> Vec<Jump> {
             None if keeps(&frame.results) => found.push(Jump { op: Op::Return, to }),
             None => {}
         }
-        // To go further is to leave this one too.
+        // A jump that goes further leaves this frame as well.
         if !whole {
             break;
         }

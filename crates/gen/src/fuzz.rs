@@ -1,4 +1,4 @@
-//! What the fuzzers run, so that an ordinary test can run it too.
+//! The bodies of the fuzz targets, which ordinary tests call too.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use pelton_ir::text;
 use pelton_ir::types::Len;
 use pelton_ir::valid::{Valid, validate, validate_text};
 
-use crate::case::{Case, Geometry};
+use crate::case::{CaseGeometry, GeneratedCase};
 use crate::choose::Bytes;
-use crate::config::Config;
-use crate::law::{self, Broken};
+use crate::config::GeneratorConfig;
+use crate::law::{self, BrokenLaw};
 use crate::regress;
 
-/// Words of buffers up to which a module that somebody wrote is run.
+/// The largest total size, in words, of the buffers of a module that is run.
 const WORDS: u64 = 1 << 16;
 
-/// How long it is run.
+/// The deadline of such a run.
 const DEADLINE: Duration = Duration::from_millis(20);
 
-/// Reads bytes as a text. Whatever they are, nothing panics; what can be read is printed as it reads; what is valid stays
-/// so and runs.
-pub fn parse(bytes: &[u8]) -> Result<(), Broken> {
+/// Parses bytes as a module's text. No input may cause a panic, every module that parses must print and parse back,
+/// and every valid module must stay valid under passes and run.
+pub fn parse(bytes: &[u8]) -> Result<(), BrokenLaw> {
     let Ok(source) = std::str::from_utf8(bytes) else { return Ok(()) };
     let module = match text::parse(source) {
         Ok(module) => module,
         Err(list) => {
-            // What is drawn cannot be judged, but that it is drawn can.
+            // The diagrams cannot be judged here, only that there are some.
             let drawn = text::render("input", source, &list, false);
             if list.is_empty() || drawn.is_empty() {
-                return Err(Broken::new("text", "it is refused without a word"));
+                return Err(BrokenLaw::new("text", "the text is refused without an explanation"));
             }
             return match validate_text(source) {
                 Err(all)
@@ -41,65 +41,68 @@ pub fn parse(bytes: &[u8]) -> Result<(), Broken> {
                 {
                     Ok(())
                 }
-                _ => Err(Broken::new("valid", "what is wrong with the text is not said")),
+                _ => Err(BrokenLaw::new(
+                    "valid",
+                    "the validator does not repeat what the parser says about the text",
+                )),
             };
         }
     };
-    formats(source)?;
+    check_formatting(source)?;
     law::reads_back(&module)?;
     match validate(module) {
-        Ok(module) => runs(&module),
+        Ok(module) => check_running(&module),
         Err(invalid) if invalid.report("input", Some(source), false).is_empty() => {
-            Err(Broken::new("valid", "it is refused without a word"))
+            Err(BrokenLaw::new("valid", "the text is refused without an explanation"))
         }
         Err(_) => Ok(()),
     }
 }
 
-/// Makes a module of bytes, and holds it to every law.
-pub fn differ(bytes: &[u8]) -> Result<(), Broken> {
-    let case = Case::new(&mut Bytes(bytes), &Config::DEFAULT);
-    let tell = |broken: Broken| Broken { why: regress::file(&case, &broken), ..broken };
+/// Makes a case from bytes, and checks every law on it.
+pub fn differ(bytes: &[u8]) -> Result<(), BrokenLaw> {
+    let case = GeneratedCase::new(&mut Bytes(bytes), &GeneratorConfig::DEFAULT);
+    let tell = |broken: BrokenLaw| BrokenLaw { why: regress::file_text(&case, &broken), ..broken };
     law::text(&case).and_then(|()| law::schedules(&case)).and_then(|()| law::passes(&case)).map_err(tell)
 }
 
-/// Whether formatting keeps the module, and formatting twice changes nothing more.
-fn formats(source: &str) -> Result<(), Broken> {
-    let fail = |why: &str| Err(Broken::new("text", why));
-    let Ok(once) = text::format(source) else { return fail("it can be read, but not formatted") };
-    let Ok(twice) = text::format(&once) else { return fail("what is formatted cannot be read") };
+/// Checks that formatting keeps the module, and that formatting twice is the same as formatting once.
+fn check_formatting(source: &str) -> Result<(), BrokenLaw> {
+    let fail = |why: &str| Err(BrokenLaw::new("text", why));
+    let Ok(once) = text::format(source) else { return fail("the text parses, but cannot be formatted") };
+    let Ok(twice) = text::format(&once) else { return fail("the formatted text does not parse") };
     if once != twice {
-        return fail("what is formatted is formatted again");
+        return fail("formatting a second time changes the text");
     }
     if text::parse(&once).ok() != text::parse(source).ok() {
-        return fail("what is formatted reads as another module");
+        return fail("the formatted text parses to another module");
     }
     Ok(())
 }
 
-/// Runs a module before and after passes. It may race or run for ever, so nothing is asked of its results.
-fn runs(module: &Valid) -> Result<(), Broken> {
+/// Runs a module before and after passes. The module may race or run for ever, so its results are not compared.
+fn check_running(module: &Valid) -> Result<(), BrokenLaw> {
     let after = pass::optimize(module);
     law::reads_back(&after)?;
-    if words(module) > WORDS {
+    if fixed_words(module) > WORDS {
         return Ok(());
     }
-    let geometry = Geometry { groups: 2, lanes: 3, subgroup: 2 };
-    let case = Case { module: Module::clone(module), geometry, seed: 1, deadline: DEADLINE };
+    let geometry = CaseGeometry { groups: 2, lanes: 3, subgroup: 2 };
+    let case = GeneratedCase { module: Module::clone(module), geometry, seed: 1, deadline: DEADLINE };
     for module in [module, &after] {
-        // A module may have no kernel, or one that is refused; lanes that never meet are another matter.
+        // A module may have no kernel, or one that cannot be launched; only diverged lanes break a law.
         let result = case.run(module, Schedule::Seeded(1));
         if let Err(error) = &result
             && error.diverged()
         {
-            return Err(Broken::new("schedules", error.to_string()));
+            return Err(BrokenLaw::new("schedules", error.to_string()));
         }
     }
     Ok(())
 }
 
-/// How many words the buffers of fixed length have.
-fn words(module: &Module) -> u64 {
+/// The total number of words in buffers of fixed length.
+fn fixed_words(module: &Module) -> u64 {
     let lens = module.buffers.iter().map(|(_, decl)| if let Len::Fixed(len) = decl.len { len } else { 0 });
     lens.fold(0, u64::saturating_add)
 }

@@ -1,4 +1,4 @@
-//! What holds of every module, said as functions that tests, fuzzers and devices share.
+//! Laws that hold for every module, as functions that tests, fuzzers and devices share.
 
 use std::any::Any;
 use std::fmt;
@@ -12,78 +12,78 @@ use pelton_ir::text;
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
-use crate::case::{Case, Ended, Outcome};
+use crate::case::{CaseEnd, CaseOutcome, GeneratedCase};
 
-/// How much of what a panic said is kept: some print a whole module.
+/// The number of characters of a panic's message that are kept. Some messages print a whole module.
 const MESSAGE: usize = 300;
 
-/// A law that does not hold.
+/// A law that a case has broken.
 #[derive(Clone, Debug)]
-pub struct Broken {
-    /// Which.
+pub struct BrokenLaw {
+    /// The name of the law.
     pub law: &'static str,
-    /// What was seen instead.
+    /// What was observed instead.
     pub why: String,
-    /// The pass that broke it: none if no pass did, an empty name if the whole pipeline did.
+    /// The pass that broke the law: `None` if no pass did, an empty name if the whole pipeline did.
     pub pass: Option<&'static str>,
 }
 
-impl Broken {
-    /// A law that no pass broke.
+impl BrokenLaw {
+    /// Creates a broken law that no pass is blamed for.
     pub fn new(law: &'static str, why: impl Into<String>) -> Self {
-        Broken { law, why: why.into(), pass: None }
+        BrokenLaw { law, why: why.into(), pass: None }
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "law `{}`: {}", self.law, self.why)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BrokenLaw {}
 
-/// A law.
-pub type Law = fn(&Case) -> Result<(), Broken>;
+/// A law: a check of one case.
+pub type Law = fn(&GeneratedCase) -> Result<(), BrokenLaw>;
 
-/// The validator accepts it.
-pub fn valid(case: &Case) -> Result<(), Broken> {
+/// Checks that the validator accepts the module.
+pub fn valid(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     proof(&case.module).map(drop)
 }
 
-/// Its text reads back to it, and is already as the formatter would have it.
-pub fn text(case: &Case) -> Result<(), Broken> {
+/// Checks that the module's text parses to the same module, and is formatted as the formatter would have it.
+pub fn text(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     reads_back(&case.module)
 }
 
-/// Every pass, and all of them together, give a module that does the same.
-pub fn passes(case: &Case) -> Result<(), Broken> {
+/// Checks that every pass, and the whole pipeline, gives a module with the same outcome.
+pub fn passes(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let before = proof(&case.module)?;
-    let expect = outcome(case, &before, Schedule::Seeded(1))?;
+    let expect = run_to_end(case, &before, Schedule::Seeded(1))?;
     each_pass(&before, |after| {
-        let found = outcome(case, after, Schedule::Threads(1))?;
-        expect.differs(&found, &case.module).map_or(Ok(()), |why| Err(Broken::new("passes", why)))
+        let found = run_to_end(case, after, Schedule::Threads(1))?;
+        expect.differs(&found, &case.module).map_or(Ok(()), |why| Err(BrokenLaw::new("passes", why)))
     })
 }
 
-/// Passes give valid modules, also of modules that race.
-pub fn accepted(case: &Case) -> Result<(), Broken> {
+/// Checks that passes give valid modules, also for modules that race.
+pub fn accepted(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     each_pass(&proof(&case.module)?, |after| reads_back(after))
 }
 
-/// Looks at what each pass, and at last the pipeline, makes of a module, and blames it for what is wrong with that. A
-/// pass that panics is to blame as well: debug builds validate after each.
-fn each_pass(before: &Valid, check: impl Fn(&Valid) -> Result<(), Broken>) -> Result<(), Broken> {
+/// Checks the result of each pass, and of the pipeline at last, and blames the pass for what is wrong with it. A
+/// pass that panics is to blame as well, because debug builds validate after each pass.
+fn each_pass(before: &Valid, check: impl Fn(&Valid) -> Result<(), BrokenLaw>) -> Result<(), BrokenLaw> {
     let runs = Pass::ALL.iter().map(|pass| Some(*pass)).chain([None]);
     for pass in runs {
         let name = pass.map_or("", Pass::name);
         let work = || pass.map_or_else(|| pass::optimize(before), |pass| pass.run(before));
         let checked = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(after) => check(&after),
-            Err(panic) => Err(Broken::new("passes", message(&*panic))),
+            Err(panic) => Err(BrokenLaw::new("passes", message(&*panic))),
         };
         let what = if name.is_empty() { "the pipeline".into() } else { format!("pass `{name}`") };
-        checked.map_err(|Broken { law, why, .. }| Broken {
+        checked.map_err(|BrokenLaw { law, why, .. }| BrokenLaw {
             law,
             why: format!("after {what}: {why}"),
             pass: Some(name),
@@ -92,34 +92,35 @@ fn each_pass(before: &Valid, check: impl Fn(&Valid) -> Result<(), Broken>) -> Re
     Ok(())
 }
 
-/// The beginning of what a panic said.
+/// The beginning of a panic's message.
 pub fn message(panic: &dyn Any) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
     text.chars().take(MESSAGE).collect()
 }
 
-/// Every schedule gives the same, and so does memory that shows what is not ordered.
-pub fn schedules(case: &Case) -> Result<(), Broken> {
+/// Checks that every schedule gives the same outcome, and so does an execution in which unordered stores become
+/// visible in any order.
+pub fn schedules(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let module = proof(&case.module)?;
-    let expect = outcome(case, &module, Schedule::Seeded(1))?;
+    let expect = run_to_end(case, &module, Schedule::Seeded(1))?;
     let mut others =
         vec![Schedule::Threads(1), Schedule::Threads(2), Schedule::Seeded(2), Schedule::Seeded(3)];
     let lanes = u64::from(case.geometry.groups) * u64::from(case.geometry.lanes);
-    if lanes <= MAX_EXPLORED.1 && words(case) <= MAX_EXPLORED.0 {
+    if lanes <= MAX_EXPLORED.1 && explored_words(case) <= MAX_EXPLORED.0 {
         others.extend([Schedule::Explore(1), Schedule::Explore(2)]);
     }
     for schedule in others {
-        let found = outcome(case, &module, schedule)?;
+        let found = run_to_end(case, &module, schedule)?;
         if let Some(why) = expect.differs(&found, &case.module) {
-            return Err(Broken::new("schedules", format!("under {schedule:?}, {why}")));
+            return Err(BrokenLaw::new("schedules", format!("under {schedule:?}, {why}")));
         }
     }
     Ok(())
 }
 
-/// The words that exploring a case takes.
-fn words(case: &Case) -> u64 {
+/// The number of words that an exploration of the case must track.
+fn explored_words(case: &GeneratedCase) -> u64 {
     let bound: usize = case.data().iter().flatten().map(|data| data.len()).sum();
     let shared = case.module.buffers.iter().map(|(_, decl)| match (decl.space, decl.len) {
         (Space::Shared, Len::Fixed(len)) => len,
@@ -128,14 +129,14 @@ fn words(case: &Case) -> u64 {
     bound as u64 + shared.sum::<u64>() * u64::from(case.geometry.groups)
 }
 
-/// The module with the validator's word for it.
-pub fn proof(module: &Module) -> Result<Valid, Broken> {
-    validate(module.clone()).map_err(|invalid| Broken::new("valid", invalid.report("module", None, false)))
+/// Validates a module; a refusal breaks the law `valid`.
+pub fn proof(module: &Module) -> Result<Valid, BrokenLaw> {
+    validate(module.clone()).map_err(|invalid| BrokenLaw::new("valid", invalid.report("module", None, false)))
 }
 
-/// Whether `parse` and `print` are inverse for a module, and `format` agrees.
-pub fn reads_back(module: &Module) -> Result<(), Broken> {
-    let fail = |why: String| Err(Broken::new("text", why));
+/// Checks that parsing undoes printing for a module, and that the formatter leaves the printed text alone.
+pub fn reads_back(module: &Module) -> Result<(), BrokenLaw> {
+    let fail = |why: String| Err(BrokenLaw::new("text", why));
     let printed = text::print(module);
     let back = match text::parse(&printed) {
         Ok(back) => back,
@@ -143,7 +144,7 @@ pub fn reads_back(module: &Module) -> Result<(), Broken> {
     };
     if back != *module {
         return fail(format!(
-            "what is printed reads as another module, which prints as\n{}",
+            "the printed text parses to another module, which prints as\n{}",
             text::print(&back)
         ));
     }
@@ -153,17 +154,17 @@ pub fn reads_back(module: &Module) -> Result<(), Broken> {
     }
     match text::format(&printed) {
         Ok(formatted) if formatted == printed => Ok(()),
-        Ok(formatted) => fail(format!("what is printed is formatted to\n{formatted}")),
+        Ok(formatted) => fail(format!("the formatter changes the printed text to\n{formatted}")),
         Err(list) => fail(text::render("printed", &printed, &list, false)),
     }
 }
 
-/// What comes of a case under a schedule; that it ends is part of the law.
-fn outcome(case: &Case, module: &Valid, schedule: Schedule) -> Result<Outcome, Broken> {
-    let broken = |why: String| Broken::new("schedules", why);
+/// Runs a case under a schedule. A run that does not end breaks the law `schedules`.
+fn run_to_end(case: &GeneratedCase, module: &Valid, schedule: Schedule) -> Result<CaseOutcome, BrokenLaw> {
+    let broken = |why: String| BrokenLaw::new("schedules", why);
     match case.run(module, schedule) {
-        Ok(outcome) if outcome.end == Ended::Stopped => {
-            Err(broken(format!("under {schedule:?} it does not end")))
+        Ok(outcome) if outcome.end == CaseEnd::Stopped => {
+            Err(broken(format!("under {schedule:?} the kernel does not end")))
         }
         Ok(outcome) => Ok(outcome),
         Err(error) => Err(broken(format!("under {schedule:?}: {error}"))),

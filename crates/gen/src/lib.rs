@@ -1,20 +1,20 @@
-//! Valid modules from choices: what laws, fuzzers and benchmarks run on.
+//! Generates valid modules from choices, for laws, fuzzers and benchmarks to run on.
 //!
-//! A [`Choose`](choose::Choose) is asked for small numbers, and [`make::module`] makes a module of its answers. It may
-//! be a seed, the bytes of a fuzzer, or those of a property test, which [`shrink`] makes smaller. A [`case`] is a
-//! module with a launch, a [`law`] is what must hold of a case, and [`hold`](mod@hold) tries a law on many of them. What
-//! breaks one ends as a filetest: see [`regress`].
+//! A [`Choose`](choose::Choose) answers with small numbers, and [`make::module`] turns its answers into a module.
+//! The answers may come from a seed, from the bytes of a fuzzer, or from a property test, whose bytes [`shrink`]
+//! makes fewer. A [`case`] is a module together with a launch, a [`law`] is what must hold for every case, and
+//! [`hold`](mod@hold) tries a law on many cases. A case that breaks a law is saved as a filetest: see [`regress`].
 //!
 //! ```
-//! use pelton_gen::{case::Case, choose::Seed, config::Config, law};
+//! use pelton_gen::{case::GeneratedCase, choose::Seed, config::GeneratorConfig, law};
 //!
-//! let case = Case::new(&mut Seed(7), &Config::DEFAULT);
+//! let case = GeneratedCase::new(&mut Seed(7), &GeneratorConfig::DEFAULT);
 //! law::passes(&case)?;
-//! # Ok::<(), law::Broken>(())
+//! # Ok::<(), law::BrokenLaw>(())
 //! ```
 //!
-//! A device is held against the reference likewise: run `case.module` over `case.data()`, and ask what
-//! [`Outcome::differs`](case::Outcome::differs) has to say.
+//! A device is compared with the reference in the same way: run `case.module` over `case.data()`, and call
+//! [`CaseOutcome::differs`](case::CaseOutcome::differs) on the two outcomes.
 
 pub mod case;
 pub mod choose;
@@ -29,11 +29,11 @@ pub mod regress;
 pub mod shrink;
 
 mod body;
+mod buffers;
 mod frame;
 mod loops;
 mod memory;
 mod nest;
 mod plain;
 mod scope;
-mod stock;
 mod wild;

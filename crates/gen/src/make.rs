@@ -1,18 +1,20 @@
-//! Modules from choices.
+//! Makes a module from choices.
 //!
-//! A body is written statement after statement, each chosen by lot from what is valid there. With
-//! [`Promise::Same`](crate::config::Promise) the results of a run do not depend on who ran when, and this is why:
+//! A body is written statement by statement, each chosen at random from what is valid at that place. With
+//! [`Promise::Same`](crate::config::Promise) the results of a run do not depend on the order in which lanes ran,
+//! for these reasons:
 //!
-//! - **Own slots.** A lane stores only to slots that are its own: four in each such buffer, found from its number.
-//!   Nobody else touches them, so a lane may do anything there, atomics and wide accesses included.
+//! - **Own slots.** A lane stores only to its own slots: four in each such buffer, found from the lane's number. No
+//!   other lane touches them, so a lane may do anything there, including atomics and wide accesses.
 //! - **Inputs** are never written.
-//! - **Sums** are changed by all lanes, by atomics of one kind that commute, whose results nobody looks at.
-//! - **Shared buffers** likewise are own slots or sums. Lanes look at each other's in a *section*: between two
-//!   barriers, where nobody writes.
-//! - **Loops** count a few steps, or carry fuel.
-//! - **Faults and traps** of a module all have one code. What a kernel that traps leaves in memory is open.
+//! - **Sums** are changed by all lanes, with atomics of one kind that commute, and no lane looks at their results.
+//! - **Shared buffers** hold own slots or sums as well. Lanes read each other's slots only in a *section*, between
+//!   two barriers where no lane writes.
+//! - **Loops** run a small number of times, or carry fuel.
+//! - **Faults and traps** of a module all have one code. What a trapping kernel leaves in memory is not specified.
 //!
-//! NaNs need no care: the language shows their bits to nobody but the host, and hosts hold them equal.
+//! NaNs need no care: the language shows their bits to the host alone, and comparisons on the host treat all NaNs
+//! as equal.
 
 use pelton_ir::arena::Func;
 use pelton_ir::module::{Function, Kind, Module};
@@ -21,41 +23,42 @@ use pelton_ir::types::{Need, Type};
 use pelton_ir::valid::Level;
 use pelton_ir::write::Writer;
 
-use crate::body::Body;
+use crate::body::BodyWriter;
+use crate::buffers::RoleBuffer;
 use crate::choose::{Choose, Seed};
-use crate::config::Config;
-use crate::frame::Slot;
-use crate::stock::Stock;
+use crate::config::GeneratorConfig;
+use crate::frame::LeveledType;
 
-/// A valid module that choices decide.
-pub fn module(choose: &mut dyn Choose, config: &Config) -> Module {
+/// Makes a valid module from choices.
+pub fn module(choose: &mut dyn Choose, config: &GeneratorConfig) -> Module {
     let insts = choose.below(config.insts + 1);
     let count = choose.below(config.functions + 1);
     let mut plan: Vec<usize> = (0..count).map(|_| choose.below(insts / 2 + 1)).collect();
     plan.push(insts);
-    assemble(choose, config, &plan, Fill::Some)
+    make_module(choose, config, &plan, Fill::Some)
 }
 
-/// A valid module of about `insts` instructions, always the same: a kernel, and functions of a thousand each.
+/// Makes a valid module of about `insts` instructions, the same one on every call: a kernel, and functions of a
+/// thousand instructions each.
 pub fn sized(insts: usize) -> Module {
     const FUNCTION: usize = 1000;
-    let config = Config { insts, steps: u64::MAX, ..Config::DEFAULT };
+    let config = GeneratorConfig { insts, steps: u64::MAX, ..GeneratorConfig::DEFAULT };
     let mut plan = vec![FUNCTION; insts / 2 / FUNCTION];
     plan.push(insts - plan.iter().sum::<usize>());
-    assemble(&mut Seed(insts as u64), &config, &plan, Fill::All)
+    make_module(&mut Seed(insts as u64), &config, &plan, Fill::All)
 }
 
-/// A module with functions of about so many instructions, of which the last is the kernel.
-fn assemble(choose: &mut dyn Choose, config: &Config, plan: &[usize], fill: Fill) -> Module {
+/// Makes a module from a plan: the approximate number of instructions of each function, the kernel last.
+fn make_module(choose: &mut dyn Choose, config: &GeneratorConfig, plan: &[usize], fill: Fill) -> Module {
     let needs = if choose.one_in(16) { Need::ALL.to_vec() } else { Vec::new() };
     let names = choose.below(4);
     let traps = choose.one_in(24);
     let code = choose.below(256) as u32;
-    let mut make = Make {
+    let mut make = ModuleMaker {
         choose,
         config: *config,
         module: Module { needs, ..Module::default() },
-        stock: Vec::new(),
+        buffers: Vec::new(),
         callees: Vec::new(),
         budget: 0,
         fill,
@@ -66,111 +69,113 @@ fn assemble(choose: &mut dyn Choose, config: &Config, plan: &[usize], fill: Fill
     let (kernel, functions) = plan.split_last().expect("a plan has a kernel");
     for insts in functions {
         make.budget = *insts;
-        make.function();
+        make.write_function();
     }
     make.budget = *kernel;
-    make.kernel();
+    make.write_kernel();
     make.module
 }
 
-/// How much of its budget a function uses.
+/// How much of its budget of instructions a function uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fill {
-    /// What choices say. Bytes that have ended say that it is enough, so that a shorter list is a shorter module.
+    /// As much as the choices say. Bytes that are used up say "enough", so that a shorter list of bytes gives a
+    /// shorter module.
     Some,
-    /// All of it.
+    /// The whole budget.
     All,
 }
 
-/// A module in the making.
-pub struct Make<'c> {
-    /// Who chooses.
+/// A module that is being made.
+pub struct ModuleMaker<'c> {
+    /// The source of choices.
     pub choose: &'c mut dyn Choose,
-    /// Its bounds.
-    pub config: Config,
-    /// What there is of it.
+    /// The bounds that the module keeps to.
+    pub config: GeneratorConfig,
+    /// The part of the module that has been made so far.
     pub module: Module,
-    /// Its buffers, with what they are for.
-    pub stock: Vec<Stock>,
-    /// Its functions, with what a call must keep to.
-    pub callees: Vec<Callee>,
-    /// How many instructions the function at hand may still have.
+    /// The module's buffers, with their roles.
+    pub buffers: Vec<RoleBuffer>,
+    /// The module's functions, with the terms of calling each.
+    pub callees: Vec<CalleeTerms>,
+    /// The number of instructions that the current function may still have.
     pub budget: usize,
-    /// How much of that it uses.
+    /// How much of the budget functions use.
     pub fill: Fill,
-    /// How values and labels are named.
+    /// The way in which values and labels are named, from 0 to 3.
     names: usize,
-    /// Whether it may trap.
+    /// Whether the module may trap.
     pub traps: bool,
-    /// The code of all its faults and traps.
+    /// The code of every fault and trap in the module.
     pub code: u32,
 }
 
-/// A function that can be called.
+/// A function that can be called, with the terms of a call.
 #[derive(Clone, Debug)]
-pub struct Callee {
-    /// Its handle.
+pub struct CalleeTerms {
+    /// The function's handle.
     pub func: Func,
-    /// How uniform control must be where it is called.
+    /// How uniform control must be at the call.
     pub control: Level,
-    /// How uniform its arguments must be. The first says where the lane's own slots begin.
-    pub params: Vec<Slot>,
-    /// How uniform its results are.
-    pub results: Vec<Slot>,
-    /// About how many instructions a lane runs in it at most.
+    /// The parameters, with how uniform each argument must be. The first says where the lane's own slots begin.
+    pub params: Vec<LeveledType>,
+    /// The results, with how uniform each of them is.
+    pub results: Vec<LeveledType>,
+    /// The largest number of instructions that one lane runs in the function, approximately.
     pub steps: u64,
-    /// Whether it or what it calls uses shared memory.
+    /// Whether the function, or one that it calls, uses shared memory.
     pub shares: bool,
 }
 
-impl Make<'_> {
-    /// Types, and levels of at most `level`, for what a function or loop takes or gives.
-    pub fn slots(&mut self, most: usize, level: Level) -> Vec<Slot> {
+impl ModuleMaker<'_> {
+    /// Chooses up to `most` types, each with a level of at most `level`, for the parameters or results of a
+    /// function or loop.
+    pub fn choose_types(&mut self, most: usize, level: Level) -> Vec<LeveledType> {
         let count = self.choose.below(most + 1);
-        (0..count).map(|_| (self.choose.pick(Type::ALL), self.level(level))).collect()
+        (0..count).map(|_| (self.choose.pick(Type::ALL), self.choose_level(level))).collect()
     }
 
-    /// A level of at most `most`.
-    pub fn level(&mut self, most: Level) -> Level {
+    /// Chooses a level of at most `most`.
+    pub fn choose_level(&mut self, most: Level) -> Level {
         let levels = [Level::Group, Level::Subgroup, Level::Lane];
         let from = levels.iter().position(|level| *level == most).unwrap_or(0);
         self.choose.pick(&levels[from..])
     }
 
-    /// Writes a function. What it asks of its callers is chosen first; what it gives to them follows from that.
-    fn function(&mut self) {
-        let control = self.level(Level::Group);
+    /// Writes a function. Its demands on callers are chosen first; its promises to them follow from those.
+    fn write_function(&mut self) {
+        let control = self.choose_level(Level::Group);
         let mut params = vec![(Type::U32, Level::Lane)];
-        params.extend(self.slots(3, Level::Group));
-        let results = self.slots(3, Level::Group);
-        let name = self.name();
+        params.extend(self.choose_types(3, Level::Group));
+        let results = self.choose_types(3, Level::Group);
+        let name = self.function_name();
         let writer = Writer::new(name, Kind::Function, &types(&params), &types(&results));
-        let mut body = Body::new(self, writer, control);
-        body.enter(&params, &results);
-        body.statements();
-        body.leave();
+        let mut body = BodyWriter::new(self, writer, control);
+        body.begin_function(&params, &results);
+        body.write_statements();
+        body.end_function();
         let (writer, steps, shares) = (body.writer, body.steps, body.shares);
-        let func = self.finish(writer);
-        self.callees.push(Callee { func, control, params, results, steps, shares });
+        let func = self.add_function(writer);
+        self.callees.push(CalleeTerms { func, control, params, results, steps, shares });
     }
 
-    fn kernel(&mut self) {
-        let mut body = Body::new(self, Writer::new("main", Kind::Kernel, &[], &[]), Level::Group);
-        body.number();
-        body.statements();
-        body.keep();
+    fn write_kernel(&mut self) {
+        let mut body = BodyWriter::new(self, Writer::new("main", Kind::Kernel, &[], &[]), Level::Group);
+        body.find_own_slots();
+        body.write_statements();
+        body.store_newest();
         let writer = body.writer;
-        self.finish(writer);
+        self.add_function(writer);
     }
 
-    fn finish(&mut self, writer: Writer) -> Func {
+    fn add_function(&mut self, writer: Writer) -> Func {
         let mut function = writer.finish();
-        call(&mut function, self.names);
+        name_values(&mut function, self.names);
         self.module.functions.push(function)
     }
 
-    /// A function's name. Some are also words of the language, which the text must keep apart.
-    fn name(&mut self) -> String {
+    /// Chooses a name for a function. Some names are also words of the language, which the text must keep apart.
+    fn function_name(&mut self) -> String {
         let words = ["f", "load", "u32", "kernel", "true", "if", "_", "x."];
         let count = self.module.functions.len();
         let word = if self.names == 3 { self.choose.pick(&words) } else { words[0] };
@@ -178,13 +183,14 @@ impl Make<'_> {
     }
 }
 
-/// The types of slots.
-pub fn types(slots: &[Slot]) -> Vec<Type> {
+/// The types alone, without their levels.
+pub fn types(slots: &[LeveledType]) -> Vec<Type> {
     slots.iter().map(|(ty, _)| *ty).collect()
 }
 
-/// Names values and labels in one of four ways: not, all, only some, and several alike.
-fn call(function: &mut Function, way: usize) {
+/// Names values and labels in one of four ways: no names, names for all, names for some, and several with the same
+/// name.
+fn name_values(function: &mut Function, way: usize) {
     let name = |k: usize, sort: &str| match way {
         0 => String::new(),
         1 => format!("{sort}{k}"),

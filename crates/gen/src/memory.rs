@@ -1,15 +1,15 @@
-//! Statements that touch memory, and sections, in which lanes look at each other's shared memory.
+//! Statements that access memory, and sections, in which lanes read each other's shared memory.
 
 use pelton_ir::module::{Attr, wide};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Access, Class, Len, Order, Scope, Space, Type};
 use pelton_ir::valid::Level;
 
-use crate::body::{Body, known};
-use crate::scope::Given;
-use crate::stock::{Role, Stock};
+use crate::body::{BodyWriter, constant_operand};
+use crate::buffers::{BufferRole, RoleBuffer};
+use crate::scope::LeveledOperand;
 
-/// Slots that a lane has of its own in a buffer: what a wide access moves at most.
+/// The number of own slots per lane in a buffer, which is as many elements as a wide access moves at most.
 const SLOTS: u32 = 4;
 
 /// The orders that an op may have.
@@ -23,69 +23,74 @@ fn orders(op: Op) -> &'static [Order] {
     }
 }
 
-impl Body<'_, '_> {
-    /// Loads from an input, or from a slot of the lane's own, or in a section from anybody's.
-    pub fn load(&mut self) -> bool {
-        let op = if self.make.choose.one_in(4) { Op::AtomicLoad } else { Op::Load };
-        self.read(op)
+impl BodyWriter<'_, '_> {
+    /// Writes a load from an input, from one of the lane's own slots, or, in a section, from any lane's slots.
+    pub(crate) fn write_load(&mut self) -> bool {
+        let op = if self.maker.choose.one_in(4) { Op::AtomicLoad } else { Op::Load };
+        self.write_load_by(op)
     }
 
-    /// Loads by an op.
-    fn read(&mut self, op: Op) -> bool {
+    /// Writes a load by a given op.
+    fn write_load_by(&mut self, op: Op) -> bool {
         let roles = match self.section {
-            Some(_) => &[Role::Part, Role::Part, Role::Tally, Role::Input, Role::Own][..],
-            None => &[Role::Input, Role::Own, Role::Own, Role::Part],
+            Some(_) => {
+                &[BufferRole::Part, BufferRole::Part, BufferRole::Tally, BufferRole::Input, BufferRole::Own][..]
+            }
+            None => &[BufferRole::Input, BufferRole::Own, BufferRole::Own, BufferRole::Part],
         };
-        let role = self.make.choose.pick(roles);
-        let class = if role == Role::Tally { Class::Int } else { Class::Num };
-        let Some(stock) = self.stock(role, class.types()) else { return false };
-        if self.access(stock) == Access::Write {
+        let role = self.maker.choose.pick(roles);
+        let class = if role == BufferRole::Tally { Class::Int } else { Class::Num };
+        let Some(role_buffer) = self.buffer_for(role, class.types()) else { return false };
+        if self.buffer_access(role_buffer) == Access::Write {
             return false;
         }
         let at = match role {
-            Role::Own => Some(self.slot(stock)),
-            Role::Part if self.section.is_none() => Some(self.slot(stock)),
-            Role::Part if !self.make.choose.one_in(3) => Some(self.neighbour()),
-            _ => self.anywhere(stock, op == Op::LoadWide),
+            BufferRole::Own => Some(self.own_slot(role_buffer)),
+            BufferRole::Part if self.section.is_none() => Some(self.own_slot(role_buffer)),
+            BufferRole::Part if !self.maker.choose.one_in(3) => Some(self.neighbour_slot()),
+            _ => {
+                let width = if op == Op::LoadWide { wide(role_buffer.elem) as u64 } else { 1 };
+                self.any_index(role_buffer, width)
+            }
         };
         let Some(at) = at else { return false };
-        let attr = self.attr(op, stock);
-        self.push(op, attr, &[at]);
+        let attr = self.access_attr(op, role_buffer);
+        self.push_inst(op, attr, &[at]);
         true
     }
 
-    /// Stores to a slot of the lane's own.
-    pub fn store(&mut self) -> bool {
-        let Some(stock) = self.mine(Class::Num) else { return false };
-        self.put(stock)
+    /// Writes a store to one of the lane's own slots.
+    pub(crate) fn write_store(&mut self) -> bool {
+        let Some(role_buffer) = self.own_buffer(Class::Num) else { return false };
+        self.write_own_store(role_buffer)
     }
 
-    /// Stores to a slot of the lane's own in a buffer.
-    fn put(&mut self, stock: Stock) -> bool {
-        let op = if self.make.choose.one_in(4) { Op::AtomicStore } else { Op::Store };
-        let args = [self.slot(stock), self.any(stock.elem)];
-        let attr = self.attr(op, stock);
-        self.push(op, attr, &args);
+    /// Writes a store to one of the lane's own slots in a given buffer.
+    fn write_own_store(&mut self, role_buffer: RoleBuffer) -> bool {
+        let op = if self.maker.choose.one_in(4) { Op::AtomicStore } else { Op::Store };
+        let args = [self.own_slot(role_buffer), self.any_operand(role_buffer.elem)];
+        let attr = self.access_attr(op, role_buffer);
+        self.push_inst(op, attr, &args);
         true
     }
 
-    /// Loads a slot of the lane's own, computes, and stores the result there.
-    pub fn update(&mut self) -> bool {
-        let Some(stock) = self.mine(Class::Num) else { return false };
-        if self.access(stock) == Access::Write {
+    /// Writes a load of one of the lane's own slots, a computation, and a store of the result to the same slot.
+    pub(crate) fn write_update(&mut self) -> bool {
+        let Some(role_buffer) = self.own_buffer(Class::Num) else { return false };
+        if self.buffer_access(role_buffer) == Access::Write {
             return false;
         }
-        let at = self.slot(stock);
-        let old = self.plain(Op::Load, Attr::Buffer(stock.buffer), &[at]);
-        let op = self.make.choose.pick(&[Op::Add, Op::Sub, Op::Mul, Op::Min]);
-        let by = self.any(stock.elem);
-        let new = self.plain(op, Attr::None, &[old, by]);
-        self.push(Op::Store, Attr::Buffer(stock.buffer), &[at, new]);
+        let at = self.own_slot(role_buffer);
+        let old = self.push_single(Op::Load, Attr::Buffer(role_buffer.buffer), &[at]);
+        let op = self.maker.choose.pick(&[Op::Add, Op::Sub, Op::Mul, Op::Min]);
+        let by = self.any_operand(role_buffer.elem);
+        let new = self.push_single(op, Attr::None, &[old, by]);
+        self.push_inst(Op::Store, Attr::Buffer(role_buffer.buffer), &[at, new]);
         true
     }
 
-    /// Changes a slot of the lane's own and looks at what was there.
-    pub fn atomic(&mut self) -> bool {
+    /// Writes an atomic that changes one of the lane's own slots and returns what was there.
+    pub(crate) fn write_atomic(&mut self) -> bool {
         let ops = [
             Op::AtomicAdd,
             Op::AtomicSub,
@@ -97,188 +102,194 @@ impl Body<'_, '_> {
             Op::AtomicExchange,
             Op::AtomicCas,
         ];
-        let op = self.make.choose.pick(&ops);
-        let Some(stock) = self.mine(op.row().class.unwrap_or(Class::Num)) else { return false };
-        let elem = stock.elem;
-        let decl = &self.make.module.buffers[stock.buffer];
+        let op = self.maker.choose.pick(&ops);
+        let Some(role_buffer) = self.own_buffer(op.row().class.unwrap_or(Class::Num)) else { return false };
+        let elem = role_buffer.elem;
+        let decl = &self.maker.module.buffers[role_buffer.buffer];
         if decl.space == Space::Host || decl.access == Access::Write {
             return false;
         }
-        let mut args = vec![self.slot(stock), self.any(elem)];
+        let mut args = vec![self.own_slot(role_buffer), self.any_operand(elem)];
         if op == Op::AtomicCas {
-            args.push(self.any(elem));
+            args.push(self.any_operand(elem));
         }
-        let attr = self.attr(op, stock);
-        self.push(op, attr, &args);
+        let attr = self.access_attr(op, role_buffer);
+        self.push_inst(op, attr, &args);
         true
     }
 
-    /// Adds to a sum. Its old value depends on who came first, so nobody gets to see it.
-    pub fn sum(&mut self) -> bool {
-        let role = if self.make.choose.one_in(2) && self.section.is_none() { Role::Tally } else { Role::Sum };
-        let Some(stock) = self.stock(role, Class::Int.types()) else { return false };
-        let (op, elem) = (self.make.choose.pick(stock.kind), stock.elem);
-        let Some(at) = self.anywhere(stock, false) else { return false };
-        let args = vec![at.operand, self.any(elem).operand];
-        let attr = self.attr(op, stock);
-        self.inst(op, attr, args, &[elem]);
+    /// Writes an atomic that adds to a sum. The old value depends on which lane came first, so it is not made
+    /// visible.
+    pub(crate) fn write_sum(&mut self) -> bool {
+        let role = if self.maker.choose.one_in(2) && self.section.is_none() {
+            BufferRole::Tally
+        } else {
+            BufferRole::Sum
+        };
+        let Some(role_buffer) = self.buffer_for(role, Class::Int.types()) else { return false };
+        let (op, elem) = (self.maker.choose.pick(role_buffer.kind), role_buffer.elem);
+        let Some(at) = self.any_index(role_buffer, 1) else { return false };
+        let args = vec![at.operand, self.any_operand(elem).operand];
+        let attr = self.access_attr(op, role_buffer);
+        self.write_inst(op, attr, args, &[elem]);
         true
     }
 
-    /// Moves 16 bytes.
-    pub fn wide(&mut self) -> bool {
-        if self.make.choose.one_in(2) {
-            return self.read(Op::LoadWide);
+    /// Writes an access of 16 bytes.
+    pub(crate) fn write_wide(&mut self) -> bool {
+        if self.maker.choose.one_in(2) {
+            return self.write_load_by(Op::LoadWide);
         }
-        let Some(stock) = self.mine(Class::Num) else { return false };
-        let mut args = vec![self.slot(stock)];
-        args.extend((0..wide(stock.elem)).map(|_| self.any(stock.elem)));
-        let attr = self.attr(Op::StoreWide, stock);
-        self.push(Op::StoreWide, attr, &args);
+        let Some(role_buffer) = self.own_buffer(Class::Num) else { return false };
+        let mut args = vec![self.own_slot(role_buffer)];
+        args.extend((0..wide(role_buffer.elem)).map(|_| self.any_operand(role_buffer.elem)));
+        let attr = self.access_attr(Op::StoreWide, role_buffer);
+        self.push_inst(Op::StoreWide, attr, &args);
         true
     }
 
-    /// Orders what is around it.
-    pub fn fence(&mut self) -> bool {
-        let order = self.make.choose.pick(orders(Op::Fence));
-        let scope = self.make.choose.pick(Scope::ALL);
-        self.push(Op::Fence, Attr::Fence(order, scope), &[]);
+    /// Writes a fence.
+    pub(crate) fn write_fence(&mut self) -> bool {
+        let order = self.maker.choose.pick(orders(Op::Fence));
+        let scope = self.maker.choose.pick(Scope::ALL);
+        self.push_inst(Op::Fence, Attr::Fence(order, scope), &[]);
         true
     }
 
-    /// Asks how long a buffer is.
-    pub fn length(&mut self) -> bool {
-        if self.make.stock.is_empty() {
+    /// Writes a query of a buffer's length.
+    pub(crate) fn write_length(&mut self) -> bool {
+        if self.maker.buffers.is_empty() {
             return false;
         }
-        let stock = self.make.choose.pick(&self.make.stock);
-        self.push(Op::Len, Attr::Buffer(stock.buffer), &[]);
+        let role_buffer = self.maker.choose.pick(&self.maker.buffers);
+        self.push_inst(Op::Len, Attr::Buffer(role_buffer.buffer), &[]);
         true
     }
 
-    /// Statements between two barriers, in which nobody writes shared memory and all may read it.
-    pub fn section(&mut self) -> bool {
-        if self.control() < Level::Group || self.section.is_some() {
+    /// Writes statements between two barriers, where no lane writes shared memory and all lanes may read it.
+    pub(crate) fn write_section(&mut self) -> bool {
+        if self.control_level() < Level::Group || self.section.is_some() {
             return false;
         }
-        let part = self.stock(Role::Part, Class::Num.types());
-        // Two in a row have nothing between them but what the first must not see of the second.
-        for _ in 0..1 + self.make.choose.below(2) {
+        let part = self.buffer_for(BufferRole::Part, Class::Num.types());
+        // Between two sections in a row there is only the barrier that hides the second section's stores from the
+        // first.
+        for _ in 0..1 + self.maker.choose.below(2) {
             match part {
-                Some(part) if !self.make.choose.one_in(4) => self.put(part),
-                _ => self.sum(),
+                Some(part) if !self.maker.choose.one_in(4) => self.write_own_store(part),
+                _ => self.write_sum(),
             };
-            self.push(Op::Barrier, Attr::None, &[]);
-            self.look();
-            self.push(Op::Barrier, Attr::None, &[]);
+            self.push_inst(Op::Barrier, Attr::None, &[]);
+            self.write_section_inside();
+            self.push_inst(Op::Barrier, Attr::None, &[]);
         }
         true
     }
 
-    /// The inside of a section: mostly looks at what other lanes have.
-    fn look(&mut self) {
+    /// Writes the inside of a section, mostly loads of other lanes' slots.
+    fn write_section_inside(&mut self) {
         self.section = Some(self.frames.len());
-        for _ in 0..1 + self.make.choose.below(4) {
-            if self.make.choose.one_in(3) {
-                self.statement();
+        for _ in 0..1 + self.maker.choose.below(4) {
+            if self.maker.choose.one_in(3) {
+                self.write_statement();
             } else {
-                self.load();
+                self.write_load();
             }
         }
         self.section = None;
     }
 
-    /// Stores the newest values of each type where the host finds them.
-    pub fn keep(&mut self) {
+    /// Writes stores of the newest values of each type to memory that the host reads.
+    pub(crate) fn store_newest(&mut self) {
         let flag = self.scope.find(Type::Bool, Level::Lane, 0);
         if let Some(flag) = flag {
-            self.plain(Op::Cast, Attr::Type(Type::U32), &[flag]);
+            self.push_single(Op::Cast, Attr::Type(Type::U32), &[flag]);
         }
         for elem in Class::Num.types() {
-            for k in 0..=self.make.choose.below(SLOTS as usize) {
+            for k in 0..=self.maker.choose.below(SLOTS as usize) {
                 let Some(value) = self.scope.find(*elem, Level::Lane, k) else { break };
-                let Some(stock) = self.make.buffer(Role::Own, &[*elem]) else { break };
+                let Some(role_buffer) = self.maker.buffer_for_role(BufferRole::Own, &[*elem]) else { break };
                 let at = match k {
                     0 => self.own,
-                    _ => self.plain(Op::Add, Attr::None, &[self.own, known(k as u32)]),
+                    _ => self.push_single(Op::Add, Attr::None, &[self.own, constant_operand(k as u32)]),
                 };
-                self.push(Op::Store, Attr::Buffer(stock.buffer), &[at, value]);
+                self.push_inst(Op::Store, Attr::Buffer(role_buffer.buffer), &[at, value]);
             }
         }
     }
 
-    /// A buffer for something.
-    pub fn stock(&mut self, role: Role, elems: &[Type]) -> Option<Stock> {
-        self.shares |= matches!(role, Role::Part | Role::Tally);
-        self.make.buffer(role, elems)
+    /// A buffer with a role; see [`ModuleMaker::buffer_for_role`].
+    pub(crate) fn buffer_for(&mut self, role: BufferRole, elems: &[Type]) -> Option<RoleBuffer> {
+        self.shares |= matches!(role, BufferRole::Part | BufferRole::Tally);
+        self.maker.buffer_for_role(role, elems)
     }
 
-    /// A buffer in which the lane has slots that it may write now.
-    fn mine(&mut self, class: Class) -> Option<Stock> {
-        let part = self.make.choose.one_in(3) && self.section.is_none();
-        self.stock(if part { Role::Part } else { Role::Own }, class.types())
+    /// A buffer in which the lane has slots of its own that it may write at this place.
+    fn own_buffer(&mut self, class: Class) -> Option<RoleBuffer> {
+        let part = self.maker.choose.one_in(3) && self.section.is_none();
+        self.buffer_for(if part { BufferRole::Part } else { BufferRole::Own }, class.types())
     }
 
-    /// What may be done with a buffer.
-    pub fn access(&self, stock: Stock) -> Access {
-        self.make.module.buffers[stock.buffer].access
+    /// The kinds of access that a buffer allows.
+    pub(crate) fn buffer_access(&self, role_buffer: RoleBuffer) -> Access {
+        self.maker.module.buffers[role_buffer.buffer].access
     }
 
-    /// The attribute of an access.
-    pub fn attr(&mut self, op: Op, stock: Stock) -> Attr {
+    /// The attribute of an access by an op to a buffer.
+    pub(crate) fn access_attr(&mut self, op: Op, role_buffer: RoleBuffer) -> Attr {
         if let Op::Load | Op::Store = op {
-            return Attr::Buffer(stock.buffer);
+            return Attr::Buffer(role_buffer.buffer);
         }
-        let order = self.make.choose.pick(orders(op));
-        let shared = self.make.module.buffers[stock.buffer].space == Space::Shared;
-        let scopes = match (shared, stock.role) {
+        let order = self.maker.choose.pick(orders(op));
+        let shared = self.maker.module.buffers[role_buffer.buffer].space == Space::Shared;
+        let scopes = match (shared, role_buffer.role) {
             (true, _) => &[Scope::Group][..],
-            // Groups meet in a sum, and an access at scope `group` is atomic for one of them alone.
-            (_, Role::Sum) => &[Scope::Device, Scope::System],
+            // Several groups change a sum, and an access at scope `group` is atomic within one group only.
+            (_, BufferRole::Sum) => &[Scope::Device, Scope::System],
             _ => Scope::ALL,
         };
-        let scope = self.make.choose.pick(scopes);
-        Attr::Atomic(stock.buffer, order, scope)
+        let scope = self.maker.choose.pick(scopes);
+        Attr::Atomic(role_buffer.buffer, order, scope)
     }
 
-    /// The index of a slot of the lane's own.
-    pub fn slot(&mut self, stock: Stock) -> Given {
-        let base = if stock.role == Role::Part {
-            let lane = self.plain(Op::Lane, Attr::None, &[]);
-            self.plain(Op::Mul, Attr::None, &[lane, known(SLOTS)])
+    /// The index of one of the lane's own slots.
+    pub(crate) fn own_slot(&mut self, role_buffer: RoleBuffer) -> LeveledOperand {
+        let base = if role_buffer.role == BufferRole::Part {
+            let lane = self.push_single(Op::Lane, Attr::None, &[]);
+            self.push_single(Op::Mul, Attr::None, &[lane, constant_operand(SLOTS)])
         } else {
             self.own
         };
-        match self.make.choose.below(8) {
+        match self.maker.choose.below(8) {
             0..5 => base,
             5 => {
-                let by = 1 + self.make.choose.below(SLOTS as usize - 1) as u32;
-                self.plain(Op::Add, Attr::None, &[base, known(by)])
+                let by = 1 + self.maker.choose.below(SLOTS as usize - 1) as u32;
+                self.push_single(Op::Add, Attr::None, &[base, constant_operand(by)])
             }
             way => {
-                let any = self.any(Type::U32);
-                let by = self.plain(Op::And, Attr::None, &[any, known(SLOTS - 1)]);
-                self.plain(if way == 6 { Op::Add } else { Op::Or }, Attr::None, &[base, by])
+                let any = self.any_operand(Type::U32);
+                let by = self.push_single(Op::And, Attr::None, &[any, constant_operand(SLOTS - 1)]);
+                self.push_single(if way == 6 { Op::Add } else { Op::Or }, Attr::None, &[base, by])
             }
         }
     }
 
-    /// The first slot of a lane nearby.
-    fn neighbour(&mut self) -> Given {
-        let lane = self.plain(Op::Lane, Attr::None, &[]);
-        let by = known(1 + self.make.choose.below(3) as u32);
-        let op = self.make.choose.pick(&[Op::Xor, Op::Add, Op::Sub]);
-        let other = self.plain(op, Attr::None, &[lane, by]);
-        self.plain(Op::Mul, Attr::None, &[other, known(SLOTS)])
+    /// The index of the first slot of a lane nearby.
+    fn neighbour_slot(&mut self) -> LeveledOperand {
+        let lane = self.push_single(Op::Lane, Attr::None, &[]);
+        let by = constant_operand(1 + self.maker.choose.below(3) as u32);
+        let op = self.maker.choose.pick(&[Op::Xor, Op::Add, Op::Sub]);
+        let other = self.push_single(op, Attr::None, &[lane, by]);
+        self.push_single(Op::Mul, Attr::None, &[other, constant_operand(SLOTS)])
     }
 
-    /// Any index, in range or not; a constant is in range, as the validator wants. None if nothing is.
-    pub fn anywhere(&mut self, stock: Stock, whole: bool) -> Option<Given> {
+    /// Any index for an access of `width` elements, in range or not. A constant is always in range, because the
+    /// validator demands it; `None` means that no constant is.
+    pub(crate) fn any_index(&mut self, role_buffer: RoleBuffer, width: u64) -> Option<LeveledOperand> {
         let at = self.number_below(Level::Lane, 63);
-        let many = if whole { wide(stock.elem) as u64 } else { 1 };
-        match (at.operand.constant(), self.make.module.buffers[stock.buffer].len) {
-            (Some(_), Len::Fixed(len)) if len < many => None,
-            (Some(c), Len::Fixed(len)) => Some(known((c.bits() % (len / many * many)) as u32)),
+        match (at.operand.constant(), self.maker.module.buffers[role_buffer.buffer].len) {
+            (Some(_), Len::Fixed(len)) if len < width => None,
+            (Some(c), Len::Fixed(len)) => Some(constant_operand((c.bits() % (len / width * width)) as u32)),
             _ => Some(at),
         }
     }

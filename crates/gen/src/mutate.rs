@@ -1,8 +1,8 @@
-//! Texts that are almost right.
+//! Changes texts so that they are almost right.
 
 use crate::choose::Choose;
 
-/// Words that a text may have anywhere, and edges of what the language can spell.
+/// Words to insert anywhere, and numbers at the edges of what the language can spell.
 const WORDS: &[&str] = &[
     "{",
     "}",
@@ -74,15 +74,15 @@ const WORDS: &[&str] = &[
     "\0",
 ];
 
-/// Changes a text in a few places.
+/// Changes a text in one to three places.
 pub fn mutate(choose: &mut dyn Choose, text: &mut Vec<u8>) {
     for _ in 0..1 + choose.below(3) {
-        once(choose, text);
+        mutate_once(choose, text);
     }
 }
 
-fn once(choose: &mut dyn Choose, text: &mut Vec<u8>) {
-    let word = token(choose, text);
+fn mutate_once(choose: &mut dyn Choose, text: &mut Vec<u8>) {
+    let word = word_at_random(choose, text);
     match choose.below(8) {
         0 => drop(text.drain(word)),
         1 => {
@@ -98,20 +98,20 @@ fn once(choose: &mut dyn Choose, text: &mut Vec<u8>) {
         4 => drop(text.splice(word, choose.pick(WORDS).bytes())),
         5 => drop(text.splice(word.start..word.start, format!(" {} ", choose.pick(WORDS)).into_bytes())),
         6 => {
-            let copy = text[token(choose, text)].to_vec();
+            let copy = text[word_at_random(choose, text)].to_vec();
             text.splice(word, copy);
         }
         _ => {
-            let line = line(text, word.start);
+            let line = line_around(text, word.start);
             let copy = text[line.clone()].to_vec();
-            let other = self::line(text, choose.below(text.len() + 1));
+            let other = line_around(text, choose.below(text.len() + 1));
             text.splice(other.start..other.start, copy);
         }
     }
 }
 
-/// A word, or a character that is none.
-fn token(choose: &mut dyn Choose, text: &[u8]) -> std::ops::Range<usize> {
+/// The range of a randomly chosen word, or of a single character outside words.
+fn word_at_random(choose: &mut dyn Choose, text: &[u8]) -> std::ops::Range<usize> {
     let at = choose.below(text.len());
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.%@^-".contains(byte);
     let start = at - text[..at].iter().rev().take_while(|byte| part(byte)).count();
@@ -119,8 +119,8 @@ fn token(choose: &mut dyn Choose, text: &[u8]) -> std::ops::Range<usize> {
     start..end.max(at + 1).min(text.len())
 }
 
-/// The line around a place, its end included.
-fn line(text: &[u8], at: usize) -> std::ops::Range<usize> {
+/// The range of the line around a place, including its end.
+fn line_around(text: &[u8], at: usize) -> std::ops::Range<usize> {
     let start = text[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |k| k + 1);
     let end = text[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |k| at + k + 1);
     start..end

@@ -1,4 +1,4 @@
-//! A broken law as a filetest.
+//! Saves a case that breaks a law as a filetest.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,27 +11,27 @@ use pelton_ir::text;
 use pelton_ir::types::Const;
 use pelton_ir::valid::validate;
 
-use crate::case::{Case, Data, Ended, Outcome};
-use crate::law::Broken;
+use crate::case::{CaseEnd, CaseOutcome, ElementBits, GeneratedCase};
+use crate::law::BrokenLaw;
 
-/// Where regressions are kept.
+/// The folder in which regressions are kept.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/regress")
 }
 
-/// Writes what breaks a law into a folder and gives the path.
-pub fn save(folder: &Path, case: &Case, broken: &Broken) -> io::Result<PathBuf> {
-    // The same hasher at every run, so that the same module is the same file.
+/// Writes a case that breaks a law into a folder, and returns the path of the file.
+pub fn save(folder: &Path, case: &GeneratedCase, broken: &BrokenLaw) -> io::Result<PathBuf> {
+    // The hasher is the same in every run, so the same module always has the same file name.
     let mut hasher = DefaultHasher::new();
     case.module.hash(&mut hasher);
     let path = folder.join(format!("{}-{:08x}.pel", broken.law, hasher.finish() as u32));
     fs::create_dir_all(folder)?;
-    fs::write(&path, file(case, broken))?;
+    fs::write(&path, file_text(case, broken))?;
     Ok(path)
 }
 
-/// The filetest: the module, and a run line with what the module gives before any pass.
-pub fn file(case: &Case, broken: &Broken) -> String {
+/// The text of the filetest: the module, and a run line with the results of the module before any pass.
+pub fn file_text(case: &GeneratedCase, broken: &BrokenLaw) -> String {
     let mut out = String::new();
     if let Some(pass) = broken.pass {
         out.push_str(format!("; test opt {pass}").trim_end());
@@ -42,28 +42,28 @@ pub fn file(case: &Case, broken: &Broken) -> String {
         let _ = writeln!(out, "; {line}");
     }
     out.push_str(&text::print(&case.module));
-    let _ = writeln!(out, "\n; run: {}", line(case));
+    let _ = writeln!(out, "\n; run: {}", run_line(case));
     out
 }
 
-fn line(case: &Case) -> String {
+fn run_line(case: &GeneratedCase) -> String {
     let geometry = case.geometry;
     let (groups, lanes, subgroup) = (geometry.groups, geometry.lanes, geometry.subgroup);
     let mut line = format!("groups={groups} lanes={lanes} subgroup={subgroup}");
-    line.push_str(&lists(case, &case.data()));
+    line.push_str(&buffer_lists(case, &case.data()));
     line.push_str(" ->");
     let module = validate(case.module.clone()).ok();
     let Some(outcome) = module.and_then(|module| case.run(&module, Schedule::Seeded(1)).ok()) else {
         return line + " done";
     };
-    if outcome.end == Ended::Done {
-        line.push_str(&lists(case, &outcome.data));
+    if outcome.end == CaseEnd::Done {
+        line.push_str(&buffer_lists(case, &outcome.data));
     }
-    line + &ending(&outcome)
+    line + &end_words(&outcome)
 }
 
 /// The contents of all buffers that a launch binds.
-fn lists(case: &Case, all: &[Option<Data>]) -> String {
+fn buffer_lists(case: &GeneratedCase, all: &[Option<ElementBits>]) -> String {
     let mut out = String::new();
     for ((_, decl), data) in case.module.buffers.iter().zip(all) {
         let Some(data) = data else { continue };
@@ -73,11 +73,11 @@ fn lists(case: &Case, all: &[Option<Data>]) -> String {
     out
 }
 
-fn ending(outcome: &Outcome) -> String {
+fn end_words(outcome: &CaseOutcome) -> String {
     let end = match outcome.end {
-        Ended::Done => " done".into(),
-        Ended::Stopped => " stopped".into(),
-        Ended::Trapped(code) => format!(" trap={code}"),
+        CaseEnd::Done => " done".into(),
+        CaseEnd::Stopped => " stopped".into(),
+        CaseEnd::Trapped(code) => format!(" trap={code}"),
     };
     match outcome.code {
         Some(code) => format!("{end} fault={code}"),

@@ -1,50 +1,51 @@
-//! The values that an instruction can use, with how uniform they are.
+//! The values that an instruction can use, with how uniform each is.
 
 use pelton_ir::arena::Value;
 use pelton_ir::module::Operand;
 use pelton_ir::types::Type;
 use pelton_ir::valid::Level;
 
-/// An operand and how far it is the same, at least.
+/// An operand, with the level at which it is known to be uniform.
 #[derive(Clone, Copy, Debug)]
-pub struct Given {
+pub(crate) struct LeveledOperand {
     /// The operand.
     pub operand: Operand,
-    /// Its level.
+    /// The level at which the operand is known to be uniform.
     pub level: Level,
 }
 
-/// How far back a search for a value goes. A bound, so that long bodies are made in linear time.
+/// The furthest that a search for a value goes back. The bound keeps the time for long bodies linear.
 const REACH: usize = 64;
 
 /// Visible values by type, the newest last.
 #[derive(Default, Debug)]
-pub struct Scope {
+pub(crate) struct VisibleValues {
     values: [Vec<(Value, Level)>; Type::ALL.len()],
     marks: Vec<[usize; Type::ALL.len()]>,
 }
 
-impl Scope {
+impl VisibleValues {
     /// Adds a value.
-    pub fn define(&mut self, value: Value, ty: Type, level: Level) {
+    pub(crate) fn define(&mut self, value: Value, ty: Type, level: Level) {
         self.values[ty as usize].push((value, level));
     }
 
     /// Begins a region.
-    pub fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.marks.push(std::array::from_fn(|k| self.values[k].len()));
     }
 
-    /// Ends a region: what it defined is seen no more.
-    pub fn close(&mut self) {
+    /// Ends a region, whose values are no longer visible.
+    pub(crate) fn close(&mut self) {
         let marks = self.marks.pop().expect("a region is open");
         self.values.iter_mut().zip(marks).for_each(|(values, mark)| values.truncate(mark));
     }
 
-    /// The `back`-th newest value of a type that is at least so uniform; the oldest in reach if there are fewer.
-    pub fn find(&self, ty: Type, least: Level, back: usize) -> Option<Given> {
+    /// The `back`-th newest value of a type that is at least as uniform as `least`, or the oldest within reach if
+    /// there are fewer.
+    pub(crate) fn find(&self, ty: Type, least: Level, back: usize) -> Option<LeveledOperand> {
         let near = self.values[ty as usize].iter().rev().take(REACH);
         let (value, level) = near.filter(|(_, level)| *level >= least).take(back + 1).last()?;
-        Some(Given { operand: (*value).into(), level: *level })
+        Some(LeveledOperand { operand: (*value).into(), level: *level })
     }
 }

@@ -1,14 +1,14 @@
-//! Making bytes smaller while something still holds of them, as proptest wants it.
+//! Shrinks a list of bytes while a failure persists, in the form that proptest expects.
 //!
-//! Choices are bytes, so what shrinks is a list of bytes, whatever is made of them: stretches are cut out, longer
-//! ones first and from the end; then set to zero; then single bytes are lowered. A round in which something got
-//! smaller is followed by another one.
+//! Choices are bytes, so a list of bytes is what shrinks, no matter what is made from it. Stretches of bytes are
+//! removed, the longest first and from the end; then stretches are set to zero; then single bytes are lowered.
+//! Whenever a round has made the list smaller, another round follows.
 
 use proptest::prelude::Rng;
 use proptest::strategy::{NewTree, Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-/// A strategy for so many bytes of choices.
+/// A strategy that produces a given number of random bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Choices(pub usize);
 
@@ -23,70 +23,70 @@ impl Strategy for Choices {
     }
 }
 
-/// What to do to a stretch of bytes.
+/// A change to a stretch of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum ShrinkWay {
     Cut,
     Zero,
     Halve,
     Lower,
 }
 
-/// Bytes that can be made smaller.
+/// A list of bytes that is being made smaller.
 #[derive(Clone, Debug)]
 pub struct Shrink {
-    /// The smallest that will do.
+    /// The smallest list so far that still fails.
     best: Vec<u8>,
-    /// What is tried.
+    /// The list that is being tried.
     now: Vec<u8>,
-    way: Way,
+    way: ShrinkWay,
     size: usize,
-    /// Where the stretch that was tried last begins, counted from the end.
+    /// The start of the stretch that was changed last, counted from the end.
     back: usize,
-    /// Whether this round has made something smaller.
+    /// Whether this round has made the list smaller.
     smaller: bool,
 }
 
 impl Shrink {
-    /// Bytes of which nothing has been tried.
+    /// Creates a list for which no change has been tried yet.
     pub fn new(bytes: Vec<u8>) -> Self {
         let size = bytes.len().max(1);
-        Shrink { now: bytes.clone(), best: bytes, way: Way::Cut, size, back: 0, smaller: false }
+        Shrink { now: bytes.clone(), best: bytes, way: ShrinkWay::Cut, size, back: 0, smaller: false }
     }
 
-    /// Tries the next thing that makes the best smaller; false if there is none.
-    fn next(&mut self) -> bool {
+    /// Tries the next change to the best list; returns false if there is none left.
+    fn try_next(&mut self) -> bool {
         loop {
             self.back += self.size;
-            if self.back >= self.best.len() + self.size && !self.turn() {
+            if self.back >= self.best.len() + self.size && !self.next_phase() {
                 self.now.clone_from(&self.best);
                 return false;
             }
-            if self.apply() {
+            if self.change_stretch() {
                 return true;
             }
         }
     }
 
-    /// Goes to shorter stretches, to another way, or to another round.
-    fn turn(&mut self) -> bool {
+    /// Proceeds to shorter stretches, to another kind of change, or to another round.
+    fn next_phase(&mut self) -> bool {
         self.back = 0;
         match self.way {
-            Way::Cut | Way::Zero if self.size > 1 => self.size /= 2,
-            Way::Cut => (self.way, self.size) = (Way::Zero, (self.best.len() / 2).max(1)),
-            Way::Zero => self.way = Way::Halve,
-            Way::Halve => self.way = Way::Lower,
-            Way::Lower if self.smaller => {
-                (self.way, self.size) = (Way::Cut, (self.best.len() / 2).max(1));
+            ShrinkWay::Cut | ShrinkWay::Zero if self.size > 1 => self.size /= 2,
+            ShrinkWay::Cut => (self.way, self.size) = (ShrinkWay::Zero, (self.best.len() / 2).max(1)),
+            ShrinkWay::Zero => self.way = ShrinkWay::Halve,
+            ShrinkWay::Halve => self.way = ShrinkWay::Lower,
+            ShrinkWay::Lower if self.smaller => {
+                (self.way, self.size) = (ShrinkWay::Cut, (self.best.len() / 2).max(1));
                 self.smaller = false;
             }
-            Way::Lower => return false,
+            ShrinkWay::Lower => return false,
         }
         true
     }
 
-    /// Changes a stretch; false if it stays as it is.
-    fn apply(&mut self) -> bool {
+    /// Changes a stretch; returns false if that leaves the list as it is.
+    fn change_stretch(&mut self) -> bool {
         let end = (self.best.len() + self.size).saturating_sub(self.back).min(self.best.len());
         let stretch = self.best.len().saturating_sub(self.back)..end;
         if stretch.is_empty() {
@@ -94,10 +94,10 @@ impl Shrink {
         }
         self.now.clone_from(&self.best);
         match self.way {
-            Way::Cut => drop(self.now.drain(stretch)),
-            Way::Zero => self.now[stretch].fill(0),
-            Way::Halve => self.now[stretch].iter_mut().for_each(|byte| *byte /= 2),
-            Way::Lower => self.now[stretch].iter_mut().for_each(|byte| *byte = byte.saturating_sub(1)),
+            ShrinkWay::Cut => drop(self.now.drain(stretch)),
+            ShrinkWay::Zero => self.now[stretch].fill(0),
+            ShrinkWay::Halve => self.now[stretch].iter_mut().for_each(|byte| *byte /= 2),
+            ShrinkWay::Lower => self.now[stretch].iter_mut().for_each(|byte| *byte = byte.saturating_sub(1)),
         }
         self.now != self.best
     }
@@ -113,17 +113,17 @@ impl ValueTree for Shrink {
     fn simplify(&mut self) -> bool {
         if self.now != self.best {
             self.smaller = true;
-            // What was cut is gone, so what is now in its place has not been tried.
-            if self.way == Way::Cut {
+            // The removed stretch is gone, so the bytes now in its place have not been tried yet.
+            if self.way == ShrinkWay::Cut {
                 self.back = self.back.saturating_sub(self.size);
             }
             self.best.clone_from(&self.now);
         }
-        self.next()
+        self.try_next()
     }
 
     fn complicate(&mut self) -> bool {
-        self.next()
+        self.try_next()
     }
 }
 

@@ -1,11 +1,11 @@
-//! Texts that are almost right: they are refused or read, and nothing panics.
+//! Texts that are almost right are refused or parsed, and nothing panics.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pelton_gen::choose::{Bytes, Choose, Seed};
-use pelton_gen::config::{Config, Promise};
-use pelton_gen::hold::search;
+use pelton_gen::config::{GeneratorConfig, Promise};
+use pelton_gen::hold::smallest_failure;
 use pelton_gen::mutate::mutate;
 use pelton_gen::{fuzz, make};
 use pelton_ir::text;
@@ -19,17 +19,17 @@ fn almost_right_texts_do_no_harm() {
         mutate(choose, &mut text);
         text
     };
-    if let Some((bytes, why)) = search(2000, 64, |bytes| fuzz::parse(&spoil(bytes))) {
+    if let Some((bytes, why)) = smallest_failure(2000, 64, |bytes| fuzz::parse(&spoil(bytes))) {
         panic!("{why}\nof this text:\n{}", String::from_utf8_lossy(&spoil(&bytes)));
     }
 }
 
-/// All filetests, and some generated modules.
+/// The texts of all filetests, and of some generated modules.
 fn texts() -> Vec<String> {
     let mut files = Vec::new();
     walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests"), &mut files);
     assert!(files.len() > 10, "the filetests are not where they were");
-    let config = Config { insts: 60, promise: Promise::Nothing, ..Config::DEFAULT };
+    let config = GeneratorConfig { insts: 60, promise: Promise::Nothing, ..GeneratorConfig::DEFAULT };
     let made = (0..50).map(|seed| text::print(&make::module(&mut Seed(seed), &config)));
     files.iter().map(|path| fs::read_to_string(path).expect("a filetest can be read")).chain(made).collect()
 }

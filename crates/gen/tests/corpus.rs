@@ -1,12 +1,12 @@
-//! The fuzzers' seeds and finds, replayed.
+//! Replays the fuzzers' seeds and the inputs that they found.
 
 use std::fs;
 use std::path::Path;
 
 use pelton_gen::fuzz;
-use pelton_gen::law::Broken;
+use pelton_gen::law::BrokenLaw;
 
-fn replay(name: &str, target: fn(&[u8]) -> Result<(), Broken>) {
+fn replay(name: &str, target: fn(&[u8]) -> Result<(), BrokenLaw>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = fs::read_dir(folder).expect("the corpus can be read");
     let mut count = 0;

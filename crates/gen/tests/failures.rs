@@ -1,13 +1,13 @@
-//! What happens when a law is broken: the case is made small, and written as a filetest.
+//! A case that breaks a law is made small and saved as a filetest.
 
 use std::fs;
 
 use pelton_filetest::suite::{Bless, Suite, targets};
-use pelton_gen::case::Case;
+use pelton_gen::case::GeneratedCase;
 use pelton_gen::choose::{Bytes, Seed};
-use pelton_gen::config::Config;
-use pelton_gen::hold::search;
-use pelton_gen::law::Broken;
+use pelton_gen::config::GeneratorConfig;
+use pelton_gen::hold::smallest_failure;
+use pelton_gen::law::BrokenLaw;
 use pelton_gen::regress;
 use pelton_ir::module::Module;
 use pelton_ir::op::Op;
@@ -16,22 +16,22 @@ fn insts(module: &Module) -> usize {
     module.functions.iter().map(|(_, function)| function.insts().len()).sum()
 }
 
-/// Pretends that nothing may hold two atomics that modify.
-fn pretend(bytes: &[u8]) -> Result<(), Broken> {
-    let case = Case::new(&mut Bytes(bytes), &Config::DEFAULT);
+/// A made-up law: no module has two atomics that modify memory.
+fn has_few_atomics(bytes: &[u8]) -> Result<(), BrokenLaw> {
+    let case = GeneratedCase::new(&mut Bytes(bytes), &GeneratorConfig::DEFAULT);
     let modify = |op: Op| op.modifies();
     let found = case.module.functions.iter().flat_map(|(_, function)| function.insts());
     if found.filter(|(_, node)| modify(node.op)).count() < 2 {
         return Ok(());
     }
-    Err(Broken::new("pretended", "there are two"))
+    Err(BrokenLaw::new("pretended", "there are two"))
 }
 
 #[test]
 fn a_failure_is_made_small() {
-    let (bytes, why) = search(50, 1500, pretend).expect("some module has two atomics");
+    let (bytes, why) = smallest_failure(50, 1500, has_few_atomics).expect("some module has two atomics");
     assert!(why.contains("there are two"), "{why}");
-    let case = Case::new(&mut Bytes(&bytes), &Config::DEFAULT);
+    let case = GeneratedCase::new(&mut Bytes(&bytes), &GeneratorConfig::DEFAULT);
     // A kernel begins with six instructions that find the lane's slots, and ends with what it keeps.
     assert!(insts(&case.module) <= 14, "{}", pelton_ir::text::print(&case.module));
     assert_eq!((case.geometry.groups, case.geometry.lanes), (1, 1));
@@ -40,9 +40,9 @@ fn a_failure_is_made_small() {
 #[test]
 fn what_is_written_is_a_filetest() {
     let folder = std::env::temp_dir().join(format!("pelton-regress-{}", std::process::id()));
-    let broken = Broken::new("pretended", "two lines\nof reasons");
+    let broken = BrokenLaw::new("pretended", "two lines\nof reasons");
     for seed in 0..20 {
-        let case = Case::new(&mut Seed(seed), &Config::DEFAULT);
+        let case = GeneratedCase::new(&mut Seed(seed), &GeneratorConfig::DEFAULT);
         regress::save(&folder, &case, &broken).expect("a temporary file can be written");
     }
     let suite = Suite::load(std::slice::from_ref(&folder), targets()).expect("the folder was written");

@@ -1,34 +1,35 @@
-//! The laws of the language, each on many modules. `PROPTEST_CASES=10000` looks longer, and elsewhere.
+//! Tries each law of the language on many modules. With `PROPTEST_CASES=10000` it tries more of them, and different
+//! ones.
 
-use pelton_gen::config::{Config, Promise};
-use pelton_gen::hold::hold;
+use pelton_gen::config::{GeneratorConfig, Promise};
+use pelton_gen::hold::hold_law;
 use pelton_gen::law;
 
-/// Modules that promise nothing: they have more ops in them.
-const WILD: Config = Config { promise: Promise::Nothing, ..Config::DEFAULT };
+/// Settings for modules that promise nothing, which therefore contain more kinds of ops.
+const WILD: GeneratorConfig = GeneratorConfig { promise: Promise::Nothing, ..GeneratorConfig::DEFAULT };
 
 #[test]
 fn what_is_made_is_valid() {
-    hold(400, &Config::DEFAULT, law::valid);
-    hold(400, &WILD, law::valid);
+    hold_law(400, &GeneratorConfig::DEFAULT, law::valid);
+    hold_law(400, &WILD, law::valid);
 }
 
 #[test]
 fn text_reads_back() {
-    hold(400, &WILD, law::text);
+    hold_law(400, &WILD, law::text);
 }
 
 #[test]
 fn passes_change_nothing_that_shows() {
-    hold(700, &Config::DEFAULT, law::passes);
+    hold_law(700, &GeneratorConfig::DEFAULT, law::passes);
 }
 
 #[test]
 fn what_passes_make_is_valid_and_reads_back() {
-    hold(250, &WILD, law::accepted);
+    hold_law(250, &WILD, law::accepted);
 }
 
 #[test]
 fn schedules_agree() {
-    hold(700, &Config::DEFAULT, law::schedules);
+    hold_law(700, &GeneratorConfig::DEFAULT, law::schedules);
 }

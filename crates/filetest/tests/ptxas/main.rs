@@ -17,10 +17,10 @@ use pelton_filetest::emit::{config, kernels};
 use pelton_filetest::file::File;
 use pelton_filetest::ptxas::{assemble, find};
 use pelton_filetest::suite::Bless;
-use pelton_gen::case::Case;
-use pelton_gen::config::Config as Make;
-use pelton_gen::hold::hold;
-use pelton_gen::law::Broken;
+use pelton_gen::case::GeneratedCase;
+use pelton_gen::config::GeneratorConfig;
+use pelton_gen::hold::hold_law;
+use pelton_gen::law::BrokenLaw;
 use pelton_ir::emit::ptx::{Config, Target, emit};
 use pelton_ir::text;
 use pelton_ir::valid::validate;
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         trials.push(trial(format!("gpu/{name}"), &table, move || spec::on_gpu(&spec)));
     }
     let generated = || {
-        hold(CASES, &Make::DEFAULT, assembles);
+        hold_law(CASES, &GeneratorConfig::DEFAULT, assembles);
         Ok(())
     };
     trials.push(Trial::test("generated", generated).with_kind("ptxas").with_ignored_flag(find().is_none()));
@@ -118,8 +118,8 @@ fn whole(name: &str, (module, lanes): Made, table: &Mutex<Table>) -> Result<(), 
 }
 
 /// Every valid module can be emitted and assembled.
-fn assembles(case: &Case) -> Result<(), Broken> {
-    let broken = |why: String| Broken::new("assembles", why);
+fn assembles(case: &GeneratedCase) -> Result<(), BrokenLaw> {
+    let broken = |why: String| BrokenLaw::new("assembles", why);
     let module = validate(case.module.clone()).map_err(|invalid| broken(invalid.to_string()))?;
     let config = Config { target: Target::Sm90, lanes: case.geometry.lanes };
     let kernel = emit(&module, None, &config).map_err(|error| broken(error.to_string()))?;
