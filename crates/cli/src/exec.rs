@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pelton_device::DeviceError;
-use pelton_filetest::bind::{bind, find};
-use pelton_filetest::data::Data;
+use pelton_filetest::bind::{bind_buffers, find_buffer};
+use pelton_filetest::data::BufferData;
+use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::Init;
-use pelton_filetest::line::Geometry;
-use pelton_filetest::near::hint;
+use pelton_filetest::line::LaunchGeometry;
 use pelton_ir::interp::{End, LoadError};
 use pelton_ir::module::{BufferDecl, Module, Place, Site};
 use pelton_ir::text::Diagnostic;
@@ -60,15 +60,15 @@ pub struct Args {
     kernel: Option<String>,
 
     /// Groups of the launch
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().groups, value_parser = count::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().groups, value_parser = count::<u32>, allow_negative_numbers = true)]
     groups: u32,
 
     /// Lanes in a group
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().lanes, value_parser = count::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().lanes, value_parser = count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
     /// Lanes in a subgroup, at most 32; with --seed, since devices have their own
-    #[arg(long, value_name = "N", default_value_t = Geometry::default().subgroup, value_parser = count::<u32>, allow_negative_numbers = true, requires = "seed")]
+    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().subgroup, value_parser = count::<u32>, allow_negative_numbers = true, requires = "seed")]
     subgroup: u32,
 
     /// Run on the reference interpreter, on one thread, in the order that this number gives
@@ -123,17 +123,17 @@ pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
     let module = source.module(term.err_color)?;
     known_kernel(&module, args.kernel.as_deref())?;
     for (name, path) in &args.outs {
-        find(&module, name)?;
+        find_buffer(&module, name)?;
         writable(path)?;
     }
-    let mut data = bind(&module, &args.buffers)?;
+    let mut data = bind_buffers(&module, &args.buffers)?;
     let began = Instant::now();
     let report = launch(Job {
         device: &args.device,
         seed: args.seed,
         module: &module,
         kernel: args.kernel.as_deref(),
-        geometry: Geometry { groups: args.groups, lanes: args.lanes, subgroup: args.subgroup },
+        geometry: LaunchGeometry { groups: args.groups, lanes: args.lanes, subgroup: args.subgroup },
         data: &mut data,
         deadline: args.deadline,
     });
@@ -171,7 +171,7 @@ fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), Error> {
     let names: Vec<&str> = module.kernels().map(|func| module.functions[func].name.as_str()).collect();
     match kernel {
         Some(name) if !names.contains(&name) => {
-            Err(Error::Unknown { kind: "kernel", name: name.into(), hint: hint(name, &names) })
+            Err(Error::Unknown { kind: "kernel", name: name.into(), hint: name_hint(name, &names) })
         }
         _ => Ok(()),
     }
@@ -186,7 +186,7 @@ pub(crate) fn writable(path: &Path) -> Result<(), Error> {
 }
 
 /// A buffer's declaration with what it holds.
-type Bound<'a> = (&'a BufferDecl, &'a Data);
+type Bound<'a> = (&'a BufferDecl, &'a BufferData);
 
 /// Writes the buffers that `--out` names.
 fn write<'a>(args: &Args, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
@@ -200,7 +200,7 @@ fn write<'a>(args: &Args, results: impl Iterator<Item = Bound<'a>>) -> Result<()
 
 /// Writes words to a file, least byte first.
 pub(crate) fn save(path: &Path, elem: Type, words: impl Iterator<Item = u64>) -> Result<(), Error> {
-    let size = Data::size(elem) as usize;
+    let size = BufferData::element_bytes(elem) as usize;
     let written = fs::File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
         for word in words {
@@ -219,7 +219,7 @@ fn visible(args: &Args, decl: &BufferDecl) -> bool {
 fn print<'a>(args: &Args, term: &Term, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
     for (decl, data) in results.filter(|(decl, _)| visible(args, decl)) {
         let name = term.paint(Role::Strong, &decl.name);
-        term.line(format_args!("{name}: [{}; {}] = {}", decl.elem, data.len(), data.show(SHOWN)))?;
+        term.line(format_args!("{name}: [{}; {}] = {}", decl.elem, data.len(), data.show_elements(SHOWN)))?;
     }
     Ok(())
 }

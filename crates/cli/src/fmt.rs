@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pelton_filetest::replace::replace;
+use pelton_filetest::replace::replace_file;
 use pelton_ir::text;
 
 use crate::Status;
@@ -56,7 +56,8 @@ fn one(path: &Path, check: bool, term: &Term) -> Result<Status, Error> {
             return Ok(Status::Wrong);
         }
         (false, false) => {
-            replace(path, &formatted).map_err(|cause| Error::Write { path: path.into(), source: cause })?;
+            replace_file(path, &formatted)
+                .map_err(|cause| Error::Write { path: path.into(), source: cause })?;
             term.line(&source.name)?;
         }
     }

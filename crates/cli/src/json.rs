@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pelton_filetest::data::{Data, spell};
+use pelton_filetest::data::{BufferData, spell_element};
 use pelton_ir::module::Place;
 use pelton_ir::text::Diagnostic;
 use pelton_ir::types::{Const, Type};
@@ -61,7 +61,7 @@ pub fn position(text: &str, byte: usize) -> Value {
 }
 
 /// A buffer: `{"type", "len", "values"}`.
-pub fn buffer(data: &Data) -> Value {
+pub fn buffer(data: &BufferData) -> Value {
     json!({ "type": data.elem().word(), "len": data.len(), "values": data.iter().map(number).collect::<Vec<_>>() })
 }
 
@@ -73,7 +73,7 @@ fn number(c: Const) -> Value {
         Type::Bool => (c.bits() == 1).into(),
         Type::F32 => match f32::from_bits(c.bits() as u32) {
             x if x.is_finite() => f64::from(x).into(),
-            _ => spell(c).into(),
+            _ => spell_element(c).into(),
         },
     }
 }

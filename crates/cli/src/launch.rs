@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use pelton_device::{Device, DeviceError, Launch, Outcome, open};
-use pelton_filetest::data::Data;
-use pelton_filetest::device::{download, upload};
-use pelton_filetest::line::Geometry;
+use pelton_filetest::data::BufferData;
+use pelton_filetest::device::{download_buffer, upload_buffer};
+use pelton_filetest::line::LaunchGeometry;
 use pelton_ir::interp::{self, End, Fault, Program, Schedule, Words};
 use pelton_ir::valid::Valid;
 
@@ -23,9 +23,9 @@ pub struct Job<'a> {
     /// The kernel, if the module has several.
     pub kernel: Option<&'a str>,
     /// Its lanes.
-    pub geometry: Geometry,
+    pub geometry: LaunchGeometry,
     /// What the buffers start with, and then what they hold.
-    pub data: &'a mut [Option<Data>],
+    pub data: &'a mut [Option<BufferData>],
     /// When it is stopped.
     pub deadline: Option<Duration>,
 }
@@ -62,7 +62,7 @@ fn on(device: &dyn Device, job: Job<'_>) -> Result<Report, Error> {
     let mut launch = Launch::new(job.geometry.groups);
     launch.deadline = job.deadline;
     for ((_, decl), data) in job.module.buffers.iter().zip(&*job.data) {
-        launch.buffers.push(data.as_ref().map(|data| upload(device, decl.space, data)).transpose()?);
+        launch.buffers.push(data.as_ref().map(|data| upload_buffer(device, decl.space, data)).transpose()?);
     }
     let run = kernel.launch(&launch)?;
     let ended = loop {
@@ -81,7 +81,7 @@ fn on(device: &dyn Device, job: Job<'_>) -> Result<Report, Error> {
     };
     for (memory, data) in launch.buffers.iter().zip(job.data) {
         if let (Some(memory), Some(data)) = (memory, data) {
-            *data = download(memory, data)?;
+            *data = download_buffer(memory, data)?;
         }
     }
     Ok(Report { device: device.caps().name.clone(), end, fault, steps: None })
@@ -89,12 +89,12 @@ fn on(device: &dyn Device, job: Job<'_>) -> Result<Report, Error> {
 
 fn seeded(job: Job<'_>, seed: u64) -> Result<Report, Error> {
     let program = Program::new(job.module, job.kernel)?;
-    let Geometry { groups, lanes, subgroup } = job.geometry;
+    let LaunchGeometry { groups, lanes, subgroup } = job.geometry;
     let report = program.run(&interp::Launch {
         groups,
         lanes,
         subgroup,
-        buffers: job.data.iter().map(|data| data.as_ref().map_or(Words::None, Data::words)).collect(),
+        buffers: job.data.iter().map(|data| data.as_ref().map_or(Words::None, BufferData::words)).collect(),
         stop: Some(stop::word()?),
         deadline: job.deadline,
         schedule: Schedule::Seeded(seed),

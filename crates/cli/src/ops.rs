@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pelton_filetest::near::hint;
+use pelton_filetest::hint::name_hint;
 use pelton_ir::manual::{self, chapters, effect, example, signature};
 use pelton_ir::op::{Op, Row, TABLE};
 
@@ -31,7 +31,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         Some(name) => {
             let op = Op::named(name).ok_or_else(|| {
                 let names: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
-                Error::Unknown { kind: "operation", name: name.clone(), hint: hint(name, &names) }
+                Error::Unknown { kind: "operation", name: name.clone(), hint: name_hint(name, &names) }
             })?;
             term.text(&one(op.row(), term))?;
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
-use pelton_filetest::opt::{annotated, apply};
+use pelton_filetest::opt::{annotated_text, apply_passes};
 use pelton_ir::pass::Pass;
 use pelton_ir::text;
 
@@ -44,7 +44,7 @@ fn passes() -> impl clap::builder::TypedValueParser<Value = Pass> {
 
 pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let module = Source::read(&args.file)?.module(term.err_color)?;
-    let module = apply(&module, &args.passes);
-    term.text(&if args.proofs { annotated(&module) } else { text::print(&module) })?;
+    let module = apply_passes(&module, &args.passes);
+    term.text(&if args.proofs { annotated_text(&module) } else { text::print(&module) })?;
     Ok(Status::Fine)
 }

@@ -27,10 +27,10 @@ impl Source {
     pub fn read(path: &Path) -> Result<Source, Error> {
         if is_stdin(path) {
             let name = PathBuf::from("<stdin>");
-            let text = file::text(io::stdin().lock(), &name)?;
+            let text = file::read_text_from(io::stdin().lock(), &name)?;
             return Ok(Source { name: name.display().to_string(), text });
         }
-        Ok(Source { name: path.display().to_string(), text: file::read(path)? })
+        Ok(Source { name: path.display().to_string(), text: file::read_text(path)? })
     }
 
     /// The module, if there is nothing wrong with it.

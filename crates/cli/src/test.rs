@@ -7,9 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use pelton_filetest::near::hint;
-use pelton_filetest::suite::{Bless, Suite, Test, targets};
-use pelton_filetest::target::Target;
+use pelton_filetest::hint::name_hint;
+use pelton_filetest::suite::{Bless, Suite, SuiteTest, test_targets};
+use pelton_filetest::target::TestTarget;
 
 use crate::Status;
 use crate::error::Error;
@@ -45,7 +45,8 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
     let suite = Suite::load(&args.paths, chosen(&args.devices)?)?;
     let tests = suite.tests();
     let bless = if args.bless { Bless::Yes } else { Bless::from_env() };
-    let (absent, present): (Vec<Test>, Vec<Test>) = tests.into_iter().partition(|test| test.absent.is_some());
+    let (absent, present): (Vec<SuiteTest>, Vec<SuiteTest>) =
+        tests.into_iter().partition(|test| test.absent.is_some());
     let began = Instant::now();
     let failures = all(&present, bless, term);
     for test in &absent {
@@ -53,7 +54,7 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         term.line(format_args!("{} {}: {why}", term.paint(Role::Faint, "ignored"), test.name))?;
     }
     for (at, why) in &failures {
-        let Test { name, command, .. } = &present[*at];
+        let SuiteTest { name, command, .. } = &present[*at];
         term.line(format_args!("{} {command} {name}", term.paint(Role::Bad, "FAILED")))?;
         for line in why.lines() {
             term.line(format_args!("    {line}").to_string().trim_end())?;
@@ -73,18 +74,19 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
 }
 
 /// The devices of those names; all of them if none is named.
-fn chosen(names: &[String]) -> Result<Vec<Arc<dyn Target>>, Error> {
-    let all = targets();
+fn chosen(names: &[String]) -> Result<Vec<Arc<dyn TestTarget>>, Error> {
+    let all = test_targets();
     let known: Vec<&str> = all.iter().map(|target| target.name()).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(Error::Unknown { kind: "device", name: name.clone(), hint: hint(name, &known) });
+        return Err(Error::Unknown { kind: "device", name: name.clone(), hint: name_hint(name, &known) });
     }
-    let asked = |target: &Arc<dyn Target>| names.is_empty() || names.iter().any(|name| name == target.name());
+    let asked =
+        |target: &Arc<dyn TestTarget>| names.is_empty() || names.iter().any(|name| name == target.name());
     Ok(all.into_iter().filter(asked).collect())
 }
 
 /// Runs tests on all cores; gives the failed ones in order, with why.
-fn all(tests: &[Test], bless: Bless, term: &Term) -> Vec<(usize, String)> {
+fn all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String)> {
     let bar = term.bar(tests.len() as u64, "{bar:40} {pos}/{len} {msg}");
     let next = AtomicUsize::new(0);
     let (send, results) = mpsc::channel();
@@ -115,15 +117,15 @@ fn all(tests: &[Test], bless: Bless, term: &Term) -> Vec<(usize, String)> {
 }
 
 /// The next test that nobody has taken.
-fn pick<'t>(tests: &'t [Test], next: &AtomicUsize) -> Option<(usize, &'t Test)> {
+fn pick<'t>(tests: &'t [SuiteTest], next: &AtomicUsize) -> Option<(usize, &'t SuiteTest)> {
     // Relaxed: the number alone is shared.
     let at = next.fetch_add(1, Ordering::Relaxed);
     tests.get(at).map(|test| (at, test))
 }
 
 /// Runs one test; a panic is a failure like others.
-fn one(test: &Test, bless: Bless) -> Result<(), String> {
-    match catch_unwind(AssertUnwindSafe(|| test.run(bless))) {
+fn one(test: &SuiteTest, bless: Bless) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(|| test.run_test(bless))) {
         Ok(ended) => ended.map_err(|failure| failure.to_string()),
         Err(_) => Err("it panicked".into()),
     }

@@ -1,4 +1,4 @@
-//! What a test command is, and the list of them.
+//! The test commands: their trait and their list.
 
 use std::collections::BTreeSet;
 
@@ -6,67 +6,67 @@ use pelton_ir::op::Op;
 use pelton_ir::valid::Rule;
 
 use crate::failure::Failure;
-use crate::file::File;
-use crate::target::Target;
+use crate::file::TestFile;
+use crate::target::TestTarget;
 
-/// A way to test a file: what `; test NAME` asks for.
-pub trait Command: Sync {
-    /// How a `test` line calls it.
+/// A way to test a file, which a line `; test NAME` asks for.
+pub trait TestCommand: Sync {
+    /// The command's name on a `test` line.
     fn name(&self) -> &'static str;
 
-    /// Whether it prints something that the file's output must equal.
+    /// Whether the command prints text that must equal the file's expected output.
     fn prints(&self) -> bool {
         false
     }
 
-    /// Whether there is a test for each device, rather than one.
-    fn devices(&self) -> bool {
+    /// Whether there is one test per device, rather than one in all.
+    fn runs_per_device(&self) -> bool {
         false
     }
 
-    /// Tests the file. What it prints is compared by the caller, who may also accept it as the new output.
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure>;
+    /// Tests the file. The caller compares what the command prints, and may accept it as the new expected output.
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure>;
 
-    /// What of the language the file exercises by this command.
-    fn coverage(&self, _file: &File) -> Coverage {
+    /// The parts of the language that the file exercises with this command.
+    fn coverage(&self, _file: &TestFile) -> Coverage {
         Coverage::default()
     }
 }
 
-/// What a command prints, if it does.
+/// The text that a command prints, if it prints any.
 pub type Printed = Option<String>;
 
-/// What a command is given.
-pub struct Context<'a> {
+/// The input of a command.
+pub struct CommandContext<'a> {
     /// The file.
-    pub file: &'a File,
+    pub file: &'a TestFile,
     /// The arguments of the `test` line.
     pub args: &'a [String],
-    /// The device, for commands that have a test for each.
-    pub target: &'a dyn Target,
+    /// The device, for commands with one test per device.
+    pub target: &'a dyn TestTarget,
 }
 
 /// The parts of the language that tests exercise.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Coverage {
-    /// Rules of the validator that were broken.
+    /// The validator's rules that files break.
     pub rules: BTreeSet<Rule>,
-    /// Ops that were run.
+    /// The ops that files run.
     pub ops: BTreeSet<Op>,
 }
 
-/// Every command: a file of its own each.
-pub const ALL: &[&dyn Command] = &[
-    &crate::print::Print,
-    &crate::invalid::Invalid,
-    &crate::opt::Opt,
-    &crate::run::Run,
-    &crate::litmus::Litmus,
-    &crate::kernel::Kernel,
-    &crate::emit::Emit,
+/// Every command. Each is a module of its own.
+pub const COMMANDS: &[&dyn TestCommand] = &[
+    &crate::print::PrintCommand,
+    &crate::invalid::InvalidCommand,
+    &crate::opt::OptCommand,
+    &crate::run::RunCommand,
+    &crate::litmus::LitmusCommand,
+    &crate::kernel::KernelCommand,
+    &crate::emit::EmitCommand,
 ];
 
-/// The command that a `test` line calls so.
-pub fn named(name: &str) -> Option<&'static dyn Command> {
-    ALL.iter().copied().find(|command| command.name() == name)
+/// Finds a command by its name.
+pub fn command_named(name: &str) -> Option<&'static dyn TestCommand> {
+    COMMANDS.iter().copied().find(|command| command.name() == name)
 }

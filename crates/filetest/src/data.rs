@@ -1,4 +1,4 @@
-//! The words of a buffer, as a host holds them.
+//! The contents of a buffer in host memory.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,75 +8,80 @@ use pelton_ir::types::{Const, Type};
 
 /// The elements of one buffer, all of one type.
 #[derive(Debug)]
-pub struct Data {
+pub struct BufferData {
     elem: Type,
-    words: Store,
+    words: BufferWords,
 }
 
 #[derive(Debug)]
-enum Store {
+enum BufferWords {
     W32(Vec<AtomicU32>),
     W64(Vec<AtomicU64>),
 }
 
-/// There is not enough memory for a buffer.
+/// The error when there is not enough memory for a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{len} elements of type {elem} do not fit into memory")]
 pub struct OutOfMemory {
-    /// How many elements were asked for.
+    /// The number of elements that were asked for.
     pub len: u64,
-    /// Their type.
+    /// The type of the elements.
     pub elem: Type,
 }
 
-impl Data {
-    /// `len` elements, of which `bits` gives the bits of each. Memory that is not there is an error, not an abort.
-    pub fn new(elem: Type, len: u64, mut bits: impl FnMut(u64) -> u64) -> Result<Data, OutOfMemory> {
+impl BufferData {
+    /// Creates `len` elements from the bits that `bits` returns for each index. Too little memory is an error, not
+    /// an abort.
+    pub fn new(elem: Type, len: u64, mut bits: impl FnMut(u64) -> u64) -> Result<BufferData, OutOfMemory> {
         let refuse = || OutOfMemory { len, elem };
         let count = usize::try_from(len).map_err(|_| refuse())?;
         let words = if elem.bits() == 64 {
             let mut words = Vec::new();
             words.try_reserve_exact(count).map_err(|_| refuse())?;
             words.extend((0..len).map(|k| AtomicU64::new(bits(k))));
-            Store::W64(words)
+            BufferWords::W64(words)
         } else {
             let mut words = Vec::new();
             words.try_reserve_exact(count).map_err(|_| refuse())?;
             words.extend((0..len).map(|k| AtomicU32::new(bits(k) as u32)));
-            Store::W32(words)
+            BufferWords::W32(words)
         };
-        Ok(Data { elem, words })
+        Ok(BufferData { elem, words })
     }
 
-    /// The bytes of one element.
-    pub fn size(elem: Type) -> u64 {
+    /// The size of one element in bytes.
+    pub fn element_bytes(elem: Type) -> u64 {
         if elem.bits() == 64 { 8 } else { 4 }
     }
 
-    /// The type of its elements.
+    /// The type of the elements.
     pub fn elem(&self) -> Type {
         self.elem
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match &self.words {
-            Store::W32(words) => words.len(),
-            Store::W64(words) => words.len(),
+            BufferWords::W32(words) => words.len(),
+            BufferWords::W64(words) => words.len(),
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An element. Panics if there are not so many.
+    /// Returns one element.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `at` is not less than the number of elements.
     pub fn get(&self, at: usize) -> Const {
-        // Relaxed: whoever compares or prints has joined the launch, or wants just a glimpse.
+        // Relaxed: the launch has been joined, or the caller needs only a momentary value.
         let bits = match &self.words {
-            Store::W32(words) => words[at].load(Ordering::Relaxed).into(),
-            Store::W64(words) => words[at].load(Ordering::Relaxed),
+            BufferWords::W32(words) => words[at].load(Ordering::Relaxed).into(),
+            BufferWords::W64(words) => words[at].load(Ordering::Relaxed),
         };
         Const::new(self.elem, bits)
     }
@@ -86,23 +91,26 @@ impl Data {
         (0..self.len()).map(|k| self.get(k))
     }
 
-    /// What a launch binds.
+    /// The words in the form that a launch of the interpreter binds.
     pub fn words(&self) -> Words<'_> {
         match &self.words {
-            Store::W32(words) => Words::W32(words),
-            Store::W64(words) => Words::W64(words),
+            BufferWords::W32(words) => Words::W32(words),
+            BufferWords::W64(words) => Words::W64(words),
         }
     }
 
-    /// The first element in which two buffers differ; the shorter one's length if it begins the other.
-    pub fn differs(&self, other: &Data) -> Option<usize> {
+    /// The index of the first element in which two buffers differ. If one is the beginning of the other, that is
+    /// its length.
+    pub fn first_difference(&self, other: &BufferData) -> Option<usize> {
         let both = self.len().min(other.len());
-        (0..both).find(|k| !same(self.get(*k), other.get(*k))).or((self.len() != other.len()).then_some(both))
+        (0..both)
+            .find(|k| !elements_equal(self.get(*k), other.get(*k)))
+            .or((self.len() != other.len()).then_some(both))
     }
 
-    /// Its elements as a list that [`Init`](crate::init::Init) reads, of which the middle is left out if there are
-    /// more than `most`.
-    pub fn show(&self, most: usize) -> String {
+    /// Writes the elements as a list that [`Init`](crate::init::Init) can parse. If there are more than `most`, the
+    /// middle is left out.
+    pub fn show_elements(&self, most: usize) -> String {
         let len = self.len();
         let (head, tail) = if len > most { (most - most / 4, most / 4) } else { (len, 0) };
         let mut text = String::from("[");
@@ -113,35 +121,35 @@ impl Data {
             if k == len - tail && len > most {
                 let _ = write!(text, "… {} more … ", len - head - tail);
             }
-            text.push_str(&spell(self.get(k)));
+            text.push_str(&spell_element(self.get(k)));
         }
         text.push(']');
         text
     }
 }
 
-impl Clone for Data {
+impl Clone for BufferData {
     fn clone(&self) -> Self {
         let words = match &self.words {
-            Store::W32(words) => {
-                Store::W32(words.iter().map(|w| AtomicU32::new(w.load(Ordering::Relaxed))).collect())
+            BufferWords::W32(words) => {
+                BufferWords::W32(words.iter().map(|w| AtomicU32::new(w.load(Ordering::Relaxed))).collect())
             }
-            Store::W64(words) => {
-                Store::W64(words.iter().map(|w| AtomicU64::new(w.load(Ordering::Relaxed))).collect())
+            BufferWords::W64(words) => {
+                BufferWords::W64(words.iter().map(|w| AtomicU64::new(w.load(Ordering::Relaxed))).collect())
             }
         };
-        Data { elem: self.elem, words }
+        BufferData { elem: self.elem, words }
     }
 }
 
-/// Whether two elements are equal: by bits, but any NaN is any NaN.
-pub fn same(a: Const, b: Const) -> bool {
+/// Whether two elements have equal bits or are both NaN.
+pub fn elements_equal(a: Const, b: Const) -> bool {
     let nan = |c: Const| c.ty() == Type::F32 && f32::from_bits(c.bits() as u32).is_nan();
     a == b || (nan(a) && nan(b))
 }
 
-/// An element where its type is known: as the language writes it, integers without their suffix.
-pub fn spell(c: Const) -> String {
+/// Spells an element as the language does, but integers without their suffix, because the type is known.
+pub fn spell_element(c: Const) -> String {
     match c.ty() {
         Type::I32 => (c.bits() as u32 as i32).to_string(),
         Type::U64 => c.bits().to_string(),
@@ -151,27 +159,30 @@ pub fn spell(c: Const) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Data, same};
+    use super::{BufferData, elements_equal};
     use pelton_ir::types::{Const, Type};
 
     #[test]
     fn long_buffers_are_shown_by_their_ends() {
-        let data = Data::new(Type::U32, 100, |k| k).expect("it is small");
-        assert_eq!(data.show(8), "[0 1 2 3 4 5 … 92 more … 98 99]");
-        assert_eq!(Data::new(Type::I32, 2, |_| 0xffff_ffff).expect("it is small").show(8), "[-1 -1]");
-        assert_eq!(Data::new(Type::F32, 0, |_| 0).expect("it is small").show(8), "[]");
+        let data = BufferData::new(Type::U32, 100, |k| k).expect("it is small");
+        assert_eq!(data.show_elements(8), "[0 1 2 3 4 5 … 92 more … 98 99]");
+        assert_eq!(
+            BufferData::new(Type::I32, 2, |_| 0xffff_ffff).expect("it is small").show_elements(8),
+            "[-1 -1]"
+        );
+        assert_eq!(BufferData::new(Type::F32, 0, |_| 0).expect("it is small").show_elements(8), "[]");
     }
 
     #[test]
     fn any_nan_is_any_nan_but_zeros_differ() {
         let float = |bits| Const::new(Type::F32, bits);
-        assert!(same(float(0x7fc0_0000), float(0xffc0_0001)));
-        assert!(!same(float(0), float(0x8000_0000)));
-        assert!(!same(Const::new(Type::U32, 0x7fc0_0000), Const::new(Type::U32, 0x7fc0_0001)));
+        assert!(elements_equal(float(0x7fc0_0000), float(0xffc0_0001)));
+        assert!(!elements_equal(float(0), float(0x8000_0000)));
+        assert!(!elements_equal(Const::new(Type::U32, 0x7fc0_0000), Const::new(Type::U32, 0x7fc0_0001)));
     }
 
     #[test]
     fn too_much_is_an_error() {
-        assert!(Data::new(Type::U64, u64::MAX / 8, |_| 0).is_err());
+        assert!(BufferData::new(Type::U64, u64::MAX / 8, |_| 0).is_err());
     }
 }

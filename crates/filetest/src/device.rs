@@ -1,6 +1,5 @@
-//! Filetests on the devices of `pelton-device`.
+//! The devices of `pelton-device` as targets of filetests.
 
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use pelton_device::cpu;
@@ -8,139 +7,128 @@ use pelton_device::launch::{Launch, Outcome as Why};
 use pelton_device::{Device, DeviceError, Kernel, Kind, Memory, Width, open};
 use pelton_ir::types::{Const, Need, Space};
 
-use crate::data::Data;
-use crate::line::{End, Ending, Geometry};
-use crate::target::{Job, Outcome, Plan, Target, TargetError};
+use crate::data::BufferData;
+use crate::line::{EndKind, Ending, LaunchGeometry};
+use crate::target::{LaunchPlan, OutcomeSink, TargetError, TargetJob, TargetOutcome, TestTarget, show_each};
 
-/// The CPU, its groups on real threads.
-pub struct Cpu;
+/// The CPU device, which runs groups on real threads.
+pub struct CpuTarget;
 
-/// Threads for launches of more groups than can be resident.
+/// The number of threads for launches of more groups than can be resident.
 const THREADS: u32 = 2;
 
-/// Rounds of a litmus file on real threads: each is a launch, and they are not steered towards rare outcomes.
+/// The largest number of rounds of a litmus line on a real device: each round is a launch, and nothing steers it
+/// towards rare outcomes.
 const ROUNDS: u64 = 500;
 
-impl Target for Cpu {
+impl TestTarget for CpuTarget {
     fn name(&self) -> &str {
         "cpu"
     }
 
-    fn lacks(&self, needs: &[Need]) -> Option<String> {
+    fn lacking(&self, needs: &[Need]) -> Option<String> {
         needs.contains(&Need::Subgroups).then(|| format!("the CPU does not have {}", Need::Subgroups))
     }
 
-    fn run(
-        &self,
-        job: &Job<'_>,
-        plan: Plan,
-        see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
-    ) -> Result<(), TargetError> {
+    fn run_job(&self, job: &TargetJob<'_>, see: OutcomeSink<'_>) -> Result<(), TargetError> {
         let device = cpu::Cpu::new(cpu::Config {
             threads: Some(THREADS),
             subgroup: job.geometry.subgroup,
             ..cpu::Config::default()
         })?;
         let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
-        rounds(&device, &*kernel, job, plan, see)
+        launch_rounds(&device, &*kernel, job, see)
     }
 }
 
-/// The first GPU of NVIDIA, if there is one.
-pub struct Cuda;
+/// The first NVIDIA GPU, if there is one.
+pub struct CudaTarget;
 
-/// Opened once for all tests.
-fn cuda() -> Result<&'static dyn Device, &'static DeviceError> {
+/// The GPU, which is opened once for all tests.
+fn cuda_device() -> Result<&'static dyn Device, &'static DeviceError> {
     static DEVICE: OnceLock<Result<Arc<dyn Device>, DeviceError>> = OnceLock::new();
     DEVICE.get_or_init(|| open("cuda")).as_ref().map(|device| &**device)
 }
 
-impl Target for Cuda {
+impl TestTarget for CudaTarget {
     fn name(&self) -> &str {
         "cuda"
     }
 
     fn absent(&self) -> Option<String> {
-        cuda().err().map(DeviceError::to_string)
+        cuda_device().err().map(DeviceError::to_string)
     }
 
-    fn suits(&self, geometry: Geometry) -> bool {
-        cuda().map_or(true, |device| device.caps().subgroup == geometry.subgroup)
+    fn suits_geometry(&self, geometry: LaunchGeometry) -> bool {
+        cuda_device().map_or(true, |device| device.caps().subgroup == geometry.subgroup)
     }
 
-    fn run(
-        &self,
-        job: &Job<'_>,
-        plan: Plan,
-        see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
-    ) -> Result<(), TargetError> {
-        // A test that is ignored here can still be asked for by name.
-        let device = cuda().map_err(|error| TargetError::Absent(error.to_string()))?;
+    fn run_job(&self, job: &TargetJob<'_>, see: OutcomeSink<'_>) -> Result<(), TargetError> {
+        // A test that is listed as ignored can still be asked for by name.
+        let device = cuda_device().map_err(|error| TargetError::Absent(error.to_string()))?;
         let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
-        rounds(device, &*kernel, job, plan, see)
+        launch_rounds(device, &*kernel, job, see)
     }
 }
 
-/// Launches as often as a plan asks for.
-fn rounds(
+/// Launches as often as the job's plan asks for.
+fn launch_rounds(
     device: &dyn Device,
     kernel: &dyn Kernel,
-    job: &Job<'_>,
-    plan: Plan,
-    see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
+    job: &TargetJob<'_>,
+    see: OutcomeSink<'_>,
 ) -> Result<(), TargetError> {
-    let rounds = match plan {
-        Plan::Agree => 1,
-        Plan::Explore { rounds } => rounds.min(ROUNDS),
+    let rounds = match job.plan {
+        LaunchPlan::Agree => 1,
+        LaunchPlan::Explore { rounds } => rounds.min(ROUNDS),
     };
-    for round in 0..rounds {
-        if see(launch(device, kernel, job, round)?).is_break() {
-            break;
-        }
-    }
-    Ok(())
+    show_each((0..rounds).map(|round| launch_round(device, kernel, job, round)), see)
 }
 
-/// Memory of a device with the words of a buffer.
-pub fn upload(device: &dyn Device, space: Space, data: &Data) -> Result<Memory, DeviceError> {
+/// Allocates memory on a device, and copies a buffer's contents to it.
+pub fn upload_buffer(device: &dyn Device, space: Space, data: &BufferData) -> Result<Memory, DeviceError> {
     let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
     let memory = device.alloc(kind, Width::of(data.elem()), data.len())?;
     memory.set_bits(&data.iter().map(Const::bits).collect::<Vec<u64>>())?;
     Ok(memory)
 }
 
-/// What memory holds, as a buffer of the same kind as another.
-pub fn download(memory: &Memory, like: &Data) -> Result<Data, TargetError> {
+/// Copies the contents of memory back, as a buffer with the same element type as `like`.
+pub fn download_buffer(memory: &Memory, like: &BufferData) -> Result<BufferData, TargetError> {
     let bits = memory.bits()?;
-    Ok(Data::new(like.elem(), bits.len() as u64, |at| bits[at as usize])?)
+    Ok(BufferData::new(like.elem(), bits.len() as u64, |at| bits[at as usize])?)
 }
 
-fn launch(
+fn launch_round(
     device: &dyn Device,
     kernel: &dyn Kernel,
-    job: &Job<'_>,
+    job: &TargetJob<'_>,
     round: u64,
-) -> Result<Outcome, TargetError> {
+) -> Result<TargetOutcome, TargetError> {
     let mut launch = Launch::new(job.geometry.groups).deadline(job.deadline);
     for ((_, decl), data) in job.module.buffers.iter().zip(job.data) {
-        launch.buffers.push(data.as_ref().map(|data| upload(device, decl.space, data)).transpose()?);
+        launch.buffers.push(data.as_ref().map(|data| upload_buffer(device, decl.space, data)).transpose()?);
     }
     let run = kernel.launch(&launch)?;
     let ending = match run.wait(None) {
         Ok(ended) => {
             let ended = ended.expect("without a timeout it waits for the end");
-            let end = if ended.outcome == Why::Done { End::Done } else { End::Stopped };
+            let end = if ended.outcome == Why::Done { EndKind::Done } else { EndKind::Stopped };
             Ending { end, fault: ended.fault.map(|fault| fault.code) }
         }
         Err(DeviceError::Fault { code, recorded, .. }) => {
-            Ending { end: End::Trap(code), fault: recorded.map(|fault| fault.code) }
+            Ending { end: EndKind::Trap(code), fault: recorded.map(|fault| fault.code) }
         }
         Err(error) => return Err(error.into()),
     };
     let pairs = launch.buffers.iter().zip(job.data);
     let data = pairs.map(|(memory, data)| match (memory, data) {
-        (Some(memory), Some(data)) => download(memory, data).map(Some),
+        (Some(memory), Some(data)) => download_buffer(memory, data).map(Some),
         _ => Ok(None),
     });
-    Ok(Outcome { way: format!("round {round}"), ending, data: data.collect::<Result<_, TargetError>>()? })
+    Ok(TargetOutcome {
+        way: format!("round {round}"),
+        ending,
+        data: data.collect::<Result<_, TargetError>>()?,
+    })
 }

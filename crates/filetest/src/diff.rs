@@ -1,26 +1,28 @@
-//! The difference of two texts, line by line.
+//! Shows the difference between two texts, line by line.
 
 use std::fmt::Write;
 
-/// Lines shown around a change.
+/// The number of unchanged lines that are shown around a change.
 const CONTEXT: usize = 3;
 
-/// Beyond so many pairs of lines the changed middle is shown whole, old then new, instead of being aligned.
+/// The largest number of pairs of lines to align. Beyond it, the changed middle is shown whole, first the old lines
+/// and then the new ones.
 const MAX_PAIRS: usize = 1 << 22;
 
 /// A line of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Line<'a> {
+enum DiffLine<'a> {
     Same(&'a str),
     Old(&'a str),
     New(&'a str),
 }
 
-/// What turns `old` into `new`: `-` lines go, `+` lines come, others stand around them. Empty if they are equal.
-pub fn diff(old: &str, new: &str) -> String {
+/// Shows how `old` becomes `new`: `-` lines are removed, `+` lines are added, others are context. Empty if the
+/// texts are equal.
+pub fn diff_lines(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let lines = align(&old, &new);
-    let changed: Vec<usize> = (0..lines.len()).filter(|k| !matches!(lines[*k], Line::Same(_))).collect();
+    let lines = align_lines(&old, &new);
+    let changed: Vec<usize> = (0..lines.len()).filter(|k| !matches!(lines[*k], DiffLine::Same(_))).collect();
     let mut text = String::new();
     let mut last = None;
     for (k, line) in lines.iter().enumerate() {
@@ -33,32 +35,32 @@ pub fn diff(old: &str, new: &str) -> String {
         }
         last = Some(k);
         let (mark, line) = match line {
-            Line::Same(line) => (' ', line),
-            Line::Old(line) => ('-', line),
-            Line::New(line) => ('+', line),
+            DiffLine::Same(line) => (' ', line),
+            DiffLine::Old(line) => ('-', line),
+            DiffLine::New(line) => ('+', line),
         };
         let _ = writeln!(text, "{mark} {line}");
     }
     text
 }
 
-/// All lines of both, the common ones once.
-fn align<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
+/// All lines of both texts, with common lines once.
+fn align_lines<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<DiffLine<'a>> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let rest = old.len().min(new.len()) - head;
     let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-    let mut lines: Vec<Line<'a>> = old[..head].iter().map(|line| Line::Same(line)).collect();
-    middle(&old[head..old.len() - tail], &new[head..new.len() - tail], &mut lines);
-    lines.extend(old[old.len() - tail..].iter().map(|line| Line::Same(line)));
+    let mut lines: Vec<DiffLine<'a>> = old[..head].iter().map(|line| DiffLine::Same(line)).collect();
+    align_middle(&old[head..old.len() - tail], &new[head..new.len() - tail], &mut lines);
+    lines.extend(old[old.len() - tail..].iter().map(|line| DiffLine::Same(line)));
     lines
 }
 
 /// Aligns two lists of lines along their longest common subsequence.
-fn middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
+fn align_middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<DiffLine<'a>>) {
     let (rows, columns) = (old.len(), new.len());
     if rows.saturating_mul(columns) > MAX_PAIRS {
-        lines.extend(old.iter().map(|line| Line::Old(line)));
-        lines.extend(new.iter().map(|line| Line::New(line)));
+        lines.extend(old.iter().map(|line| DiffLine::Old(line)));
+        lines.extend(new.iter().map(|line| DiffLine::New(line)));
         return;
     }
     // common[i][j]: how many lines old[i..] and new[j..] have in common.
@@ -75,13 +77,13 @@ fn middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
     let (mut i, mut j) = (0, 0);
     while i < rows || j < columns {
         if i < rows && j < columns && old[i] == new[j] {
-            lines.push(Line::Same(old[i]));
+            lines.push(DiffLine::Same(old[i]));
             (i, j) = (i + 1, j + 1);
         } else if j == columns || (i < rows && common[i + 1][j] >= common[i][j + 1]) {
-            lines.push(Line::Old(old[i]));
+            lines.push(DiffLine::Old(old[i]));
             i += 1;
         } else {
-            lines.push(Line::New(new[j]));
+            lines.push(DiffLine::New(new[j]));
             j += 1;
         }
     }
@@ -89,20 +91,20 @@ fn middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::diff;
+    use super::diff_lines;
 
     #[test]
     fn changes_stand_in_their_context() {
         let old = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm";
         let new = "a\nB\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nx\nm";
         let shown = "  a\n- b\n+ B\n  c\n  d\n  e\n  …\n  j\n  k\n  l\n+ x\n  m\n";
-        assert_eq!(diff(old, new), shown);
+        assert_eq!(diff_lines(old, new), shown);
     }
 
     #[test]
     fn equal_texts_have_none() {
-        assert_eq!(diff("a\nb", "a\nb"), "");
-        assert_eq!(diff("", "a"), "+ a\n");
-        assert_eq!(diff("a", ""), "- a\n");
+        assert_eq!(diff_lines("a\nb", "a\nb"), "");
+        assert_eq!(diff_lines("", "a"), "+ a\n");
+        assert_eq!(diff_lines("a", ""), "- a\n");
     }
 }

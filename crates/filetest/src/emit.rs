@@ -1,16 +1,17 @@
-//! `test emit ptx`: the kernels of a module in the language of a device.
+//! `test emit ptx`: emits the kernels of a module in the language of a device.
 
 use pelton_ir::emit::ptx::{self, Config, Ptx, Target};
 
-use crate::command::{Command, Context, Printed};
+use crate::command::{CommandContext, Printed, TestCommand};
 use crate::failure::Failure;
-use crate::near::hint;
-use crate::run::valid;
+use crate::hint::name_hint;
+use crate::run::valid_module;
 
-/// Emits every kernel. The `test` line may say for how many lanes and for which GPU: `lanes=64`, `target=sm_80`.
-pub struct Emit;
+/// The command `emit`, which emits every kernel. The `test` line may give the number of lanes per group and the
+/// GPU: `lanes=64`, `target=sm_80`.
+pub struct EmitCommand;
 
-impl Command for Emit {
+impl TestCommand for EmitCommand {
     fn name(&self) -> &'static str {
         "emit"
     }
@@ -19,25 +20,25 @@ impl Command for Emit {
         true
     }
 
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
-        let module = valid(context.file)?;
-        let kernels = kernels(&module, config(context.args)?)?;
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
+        let module = valid_module(context.file)?;
+        let kernels = emit_kernels(&module, emit_config(context.args)?)?;
         let texts: Vec<&str> = kernels.iter().map(|kernel| kernel.text.as_str()).collect();
         Ok(Some(texts.join("\n")))
     }
 }
 
-/// Every kernel of a module in PTX.
-pub fn kernels(module: &pelton_ir::valid::Valid, config: Config) -> Result<Vec<Ptx>, Failure> {
+/// Emits every kernel of a module as PTX.
+pub fn emit_kernels(module: &pelton_ir::valid::Valid, config: Config) -> Result<Vec<Ptx>, Failure> {
     let names = module.kernels().map(|kernel| &*module.functions[kernel].name);
     names.map(|name| ptx::emit(module, Some(name), &config).map_err(Failure::Emit)).collect()
 }
 
-/// What a `test emit` line asks for.
-pub fn config(args: &[String]) -> Result<Config, Failure> {
+/// Parses the arguments of a `test emit` line.
+pub fn emit_config(args: &[String]) -> Result<Config, Failure> {
     let mut config = Config { target: Target::Sm90, lanes: 1 };
     let wrong = |arg: &str| {
-        let hint = hint(arg, &["ptx", "lanes=N", "target=sm_80", "target=sm_90", "target=sm_100"]);
+        let hint = name_hint(arg, &["ptx", "lanes=N", "target=sm_80", "target=sm_90", "target=sm_100"]);
         Failure::Argument { command: "emit", arg: arg.into(), hint }
     };
     if args.first().is_none_or(|to| to != "ptx") {

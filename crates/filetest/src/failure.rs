@@ -1,4 +1,4 @@
-//! Why a test failed.
+//! The reasons why a test fails.
 
 use std::io;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::init::InitError;
 use crate::line::Ending;
 use crate::target::TargetError;
 
-/// Why a test failed.
+/// The reasons why a test fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The file is no filetest.
+    /// The file is not a filetest.
     #[error(transparent)]
     File(Arc<FileError>),
-    /// It does not parse; the diagrams say why.
+    /// The text does not parse; the diagrams show why.
     #[error("the text does not parse\n{0}")]
     Parse(String),
-    /// It is not valid; the diagrams say why.
+    /// The module is not valid; the diagrams show why.
     #[error("the module is not valid\n{0}")]
     Invalid(String),
-    /// It is valid and should not be.
-    #[error("the module is valid, and a `test invalid` file must not be")]
+    /// The module is valid, but the test demands that it is not.
+    #[error("the module is valid, but the module of a `test invalid` file must not be")]
     Valid,
     /// A kernel cannot be emitted.
     #[error(transparent)]
@@ -33,117 +33,117 @@ pub enum Failure {
     /// A megakernel cannot be assembled.
     #[error("the kernel cannot be assembled: {0}")]
     Assemble(String),
-    /// What was printed is not what the file says.
-    #[error("the output is another (- expected, + found); BLESS=1 accepts it\n{0}")]
+    /// The printed text differs from the expected output.
+    #[error("the output differs (- expected, + found); run again with BLESS=1 to accept it\n{0}")]
     Output(String),
     /// The accepted output cannot be written.
     #[error("cannot rewrite the file: {0}")]
     Bless(#[source] io::Error),
-    /// A law of the text form does not hold.
+    /// Two texts or modules that must be equal are not.
     #[error("{law} does not hold (- left, + right)\n{diff}")]
     Law {
-        /// Which.
+        /// The law that does not hold.
         law: &'static str,
-        /// The two sides.
+        /// The difference of the two sides.
         diff: String,
     },
-    /// A command does not know an argument.
-    #[error("`{command}` takes no argument `{arg}`; {hint}")]
+    /// A command does not accept an argument.
+    #[error("`test {command}` does not accept the argument `{arg}`; {hint}")]
     Argument {
-        /// Which command.
+        /// The name of the command.
         command: &'static str,
         /// The argument.
         arg: String,
-        /// What it takes.
+        /// The arguments that the command accepts.
         hint: String,
     },
-    /// A file lacks the lines that its command works on.
+    /// A file has none of the lines that its command works on.
     #[error("`test {command}` needs at least one `; {line}` line")]
     Lines {
-        /// Which command.
+        /// The name of the command.
         command: &'static str,
-        /// Which lines.
+        /// How such a line begins.
         line: &'static str,
     },
-    /// A litmus file has no twin.
-    #[error("its twin {0} is missing")]
+    /// A litmus file has no weakened twin, or a twin has no original.
+    #[error("the twin {0} is missing; every litmus file needs one beside it")]
     Twin(String),
-    /// A twin that does not show what the file forbids.
-    #[error("its twin {twin} must have a line `; seen: {outcome}`, for that is forbidden here")]
+    /// The twin does not show an outcome that the file forbids.
+    #[error("the twin {twin} must have a line `; seen: {outcome}`, because this file forbids that outcome")]
     Unshown {
         /// The twin.
         twin: String,
-        /// What is forbidden.
+        /// The forbidden outcome.
         outcome: String,
     },
-    /// Something went wrong with a line.
+    /// A `run` or `litmus` line failed.
     #[error("line {line}: {why}")]
     Line {
-        /// Which.
+        /// The number of the line, from 1.
         line: usize,
-        /// What.
-        why: Mishap,
+        /// What went wrong.
+        why: LineFailure,
     },
 }
 
-/// What went wrong with a `run` or `litmus` line.
+/// The reason why a `run` or `litmus` line failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Mishap {
-    /// Its buffers cannot be bound.
+pub enum LineFailure {
+    /// The line's buffers cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The device refused.
+    /// The device did not launch.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// What it expects does not fit the buffer.
+    /// The expected contents do not fit the buffer.
     #[error("buffer `{name}`: {source}")]
     Expect {
-        /// Which buffer.
+        /// The name of the buffer.
         name: String,
-        /// Why.
+        /// The cause.
         source: InitError,
     },
-    /// A launch ended otherwise.
-    #[error("{way}: it must end as {expected}, and ended as {found}")]
+    /// A launch ended in another way than the line says.
+    #[error("{way}: the launch must end as {expected}, but ended as {found}")]
     Ending {
-        /// How it was launched.
+        /// How the launch was made.
         way: String,
-        /// What the line says.
+        /// What the line expects.
         expected: Ending,
-        /// What happened.
+        /// How the launch ended.
         found: Ending,
     },
-    /// A buffer holds something else.
-    #[error("{way}: buffer `{name}` differs from element {at} on\n- {expected}\n+ {found}")]
+    /// A buffer holds other elements than the line says.
+    #[error("{way}: buffer `{name}` differs from index {at} on\n- {expected}\n+ {found}")]
     Buffer {
-        /// How it was launched.
+        /// How the launch was made.
         way: String,
-        /// Which buffer.
+        /// The name of the buffer.
         name: String,
-        /// The first element that differs.
+        /// The index of the first element that differs.
         at: usize,
-        /// What the line says.
+        /// What the line expects.
         expected: String,
-        /// What it holds.
+        /// What the buffer holds.
         found: String,
     },
-    /// A round gave what is forbidden.
+    /// A round had a forbidden outcome.
     #[error("{way}: forbidden outcome {outcome}")]
     Forbidden {
-        /// How it was launched.
+        /// How the launch was made.
         way: String,
-        /// What it gave.
+        /// The outcome of the round.
         outcome: String,
     },
-    /// No round gave what must be seen.
-    #[error("{outcome} was never seen in {rounds} rounds; these were:\n{others}")]
+    /// No round had an outcome that must be seen.
+    #[error("{outcome} was never seen in {rounds} rounds; these outcomes were seen:\n{others}")]
     Unseen {
-        /// What was to be seen.
+        /// The outcome that must be seen.
         outcome: String,
-        /// How many rounds there were.
+        /// The number of rounds.
         rounds: u64,
-        /// What was seen instead, and how often.
+        /// The outcomes that were seen, and how often.
         others: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A filetest as read: its text, what to do with it, and what must come out.
+//! A filetest after parsing: its text, its commands, and its expected output.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -6,107 +6,107 @@ use std::path::{Path, PathBuf};
 
 use pelton_ir::limits::MAX_TEXT;
 
-use crate::command::{self, Command};
-use crate::line::{self, LineError, Litmus, Run};
-use crate::near::hint;
-use crate::replace::replace;
+use crate::command::{self, TestCommand};
+use crate::hint::name_hint;
+use crate::line::{self, LineError, LitmusLine, RunLine};
+use crate::replace::replace_file;
 
-/// The line that begins the expected output.
+/// The line before the expected output.
 const OUTPUT: &str = "; output:";
 
-/// A filetest.
-pub struct File {
-    /// Where it lies.
+/// A parsed filetest.
+pub struct TestFile {
+    /// The path of the file.
     pub path: PathBuf,
-    /// What its tests are called.
+    /// The name that the file's tests are called by.
     pub name: String,
-    /// Its text, without the expected output.
+    /// The file's text, without the expected output.
     pub source: String,
-    /// What to do with it.
-    pub tests: Vec<Task>,
-    /// Its run lines.
-    pub runs: Vec<Run>,
-    /// Its litmus lines.
-    pub litmus: Vec<Litmus>,
-    /// What must come out.
+    /// The commands to test the file with.
+    pub tests: Vec<TestLine>,
+    /// The file's `run` lines.
+    pub runs: Vec<RunLine>,
+    /// The file's `litmus` lines.
+    pub litmus: Vec<LitmusLine>,
+    /// The expected output.
     pub output: Option<String>,
 }
 
 /// A `test` line: a command and its arguments.
 #[derive(Clone)]
-pub struct Task {
+pub struct TestLine {
     /// The command.
-    pub command: &'static dyn Command,
-    /// What follows its name.
+    pub command: &'static dyn TestCommand,
+    /// The words after the command's name.
     pub args: Vec<String>,
 }
 
-/// Why a file is not a filetest.
+/// The reason why a file is not a filetest.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is longer than any text may be.
+    /// The file is longer than any text may be.
     #[error("{} has more than the {MAX_TEXT} bytes that a text may have", .0.display())]
     TooLong(PathBuf),
-    /// It is not text.
-    #[error("{} is not UTF-8: byte {at} begins no character", path.display())]
+    /// The file is not UTF-8.
+    #[error("{} is not UTF-8: byte {at} does not begin a character", path.display())]
     Utf8 {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Where.
+        /// The index of the first byte that is not UTF-8.
         at: usize,
     },
-    /// It does not say what to do.
-    #[error("the file does not begin with a line such as `; test run`")]
+    /// The file has no `test` line.
+    #[error("the file has no test line; begin it with a line such as `; test run`")]
     Untested,
-    /// It asks for a command that does not exist.
+    /// The file asks for a command that does not exist.
     #[error("line {line}: there is no test command `{name}`; {hint}")]
     Command {
-        /// Which line.
+        /// The number of the line, from 1.
         line: usize,
-        /// What it asks for.
+        /// The command that the line asks for.
         name: String,
-        /// What there is.
+        /// The commands that exist.
         hint: String,
     },
-    /// Two commands want the one output.
-    #[error("`{0}` and `{1}` both print, and a file has one output")]
+    /// Two commands of the file print.
+    #[error("`{0}` and `{1}` both print, but a file has one output; move one of them to another file")]
     Outputs(&'static str, &'static str),
-    /// There is an output that no command prints.
-    #[error("the file has an output, and none of its commands prints")]
+    /// The file has an expected output, but no command prints.
+    #[error("the file has an output, but none of its commands prints; remove the output")]
     Mute,
-    /// Something follows the output.
+    /// Something other than output follows `; output:`.
     #[error("line {0}: only `;>` lines may follow `{OUTPUT}`")]
     Trailing(usize),
-    /// An outcome without a litmus line above it.
-    #[error("line {0}: an outcome follows the litmus line it belongs to")]
+    /// An outcome stands before any litmus line.
+    #[error("line {0}: there is no litmus line above this outcome; put it below the one it belongs to")]
     Stray(usize),
-    /// A line cannot be read.
+    /// A line cannot be parsed.
     #[error("line {line}: {source}")]
     Line {
-        /// Which line.
+        /// The number of the line, from 1.
         line: usize,
-        /// Why.
+        /// The cause.
         source: LineError,
     },
 }
 
-/// The text of a file, if it is UTF-8 and not too long.
-pub fn read(path: &Path) -> Result<String, FileError> {
+/// Reads the text of a file, which must be UTF-8 and not too long.
+pub fn read_text(path: &Path) -> Result<String, FileError> {
     let file = fs::File::open(path).map_err(|source| FileError::Read { path: path.into(), source })?;
-    text(file, path)
+    read_text_from(file, path)
 }
 
-/// The text of what can be read; errors call it by the path. No more is read than a text may have.
-pub fn text(from: impl io::Read, path: &Path) -> Result<String, FileError> {
+/// Reads a text; errors name it by the path. No more is read than the longest text that is allowed.
+pub fn read_text_from(from: impl io::Read, path: &Path) -> Result<String, FileError> {
     let path = || path.to_path_buf();
     let mut bytes = Vec::new();
     let most = MAX_TEXT as u64;
@@ -118,16 +118,16 @@ pub fn text(from: impl io::Read, path: &Path) -> Result<String, FileError> {
         .map_err(|error| FileError::Utf8 { path: path(), at: error.utf8_error().valid_up_to() })
 }
 
-impl File {
-    /// Reads a filetest.
-    pub fn load(path: &Path, name: String) -> Result<File, FileError> {
-        File::parse(path, name, &read(path)?)
+impl TestFile {
+    /// Reads and parses a filetest.
+    pub fn load(path: &Path, name: String) -> Result<TestFile, FileError> {
+        TestFile::parse(path, name, &read_text(path)?)
     }
 
-    /// Reads a filetest from its text.
-    pub fn parse(path: &Path, name: String, text: &str) -> Result<File, FileError> {
-        let (source, output) = split(text)?;
-        let mut file = File {
+    /// Parses a filetest from its text.
+    pub fn parse(path: &Path, name: String, text: &str) -> Result<TestFile, FileError> {
+        let (source, output) = split_output(text)?;
+        let mut file = TestFile {
             path: path.into(),
             name,
             source: source.into(),
@@ -143,32 +143,32 @@ impl File {
                 continue;
             };
             match comment.strip_prefix("test ").filter(|_| head) {
-                Some(rest) => file.tests.push(task(k + 1, rest)?),
-                None => file.directive(k + 1, comment)?,
+                Some(rest) => file.tests.push(parse_test_line(k + 1, rest)?),
+                None => file.read_directive(k + 1, comment)?,
             }
         }
-        file.check()?;
+        file.check_output()?;
         Ok(file)
     }
 
-    /// Takes in a comment that is a directive.
-    fn directive(&mut self, line: usize, comment: &str) -> Result<(), FileError> {
+    /// Parses a comment that is a directive; other comments are ignored.
+    fn read_directive(&mut self, line: usize, comment: &str) -> Result<(), FileError> {
         let fail = |source| FileError::Line { line, source };
         match comment.split_once(':') {
-            Some(("run", rest)) => self.runs.push(Run::parse(line, rest).map_err(fail)?),
-            Some(("litmus", rest)) => self.litmus.push(Litmus::parse(line, rest).map_err(fail)?),
+            Some(("run", rest)) => self.runs.push(RunLine::parse(line, rest).map_err(fail)?),
+            Some(("litmus", rest)) => self.litmus.push(LitmusLine::parse(line, rest).map_err(fail)?),
             Some((kind @ ("forbidden" | "seen"), rest)) => {
                 let litmus = self.litmus.last_mut().ok_or(FileError::Stray(line))?;
                 let list = if kind == "seen" { &mut litmus.seen } else { &mut litmus.forbidden };
-                list.push(line::outcome(rest).map_err(fail)?);
+                list.push(line::parse_outcome(rest).map_err(fail)?);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Holds the commands against the output.
-    fn check(&self) -> Result<(), FileError> {
+    /// Checks that the commands and the expected output fit together.
+    fn check_output(&self) -> Result<(), FileError> {
         let mut printing = self.tests.iter().map(|task| task.command).filter(|command| command.prints());
         match (printing.next(), printing.next(), &self.output) {
             _ if self.tests.is_empty() => Err(FileError::Untested),
@@ -178,7 +178,7 @@ impl File {
         }
     }
 
-    /// What diagrams call it: its name without folders, so that they are the same wherever it lies.
+    /// The file's name without folders, which diagrams use so that they do not depend on where the file lies.
     pub fn title(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or(&self.name)
     }
@@ -193,12 +193,12 @@ impl File {
             text.push_str(format!(";> {line}").trim_end());
             text.push('\n');
         }
-        replace(&self.path, &text)
+        replace_file(&self.path, &text)
     }
 }
 
-/// The text before the output, and the output.
-fn split(text: &str) -> Result<(&str, Option<String>), FileError> {
+/// Splits a file's text into the part before the output, and the output.
+fn split_output(text: &str) -> Result<(&str, Option<String>), FileError> {
     let mut at = 0;
     let begins = text.split_inclusive('\n').find_map(|line| {
         let start = at;
@@ -223,14 +223,14 @@ fn split(text: &str) -> Result<(&str, Option<String>), FileError> {
     Ok((&text[..start], Some(output)))
 }
 
-fn task(line: usize, text: &str) -> Result<Task, FileError> {
+fn parse_test_line(line: usize, text: &str) -> Result<TestLine, FileError> {
     let mut words = text.split_whitespace().map(String::from);
     let name = words.next().unwrap_or_default();
-    match command::named(&name) {
-        Some(command) => Ok(Task { command, args: words.collect() }),
+    match command::command_named(&name) {
+        Some(command) => Ok(TestLine { command, args: words.collect() }),
         None => {
-            let names: Vec<&str> = command::ALL.iter().map(|command| command.name()).collect();
-            Err(FileError::Command { line, hint: hint(&name, &names), name })
+            let names: Vec<&str> = command::COMMANDS.iter().map(|command| command.name()).collect();
+            Err(FileError::Command { line, hint: name_hint(&name, &names), name })
         }
     }
 }
@@ -239,8 +239,8 @@ fn task(line: usize, text: &str) -> Result<Task, FileError> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<File, String> {
-        File::parse(Path::new("x.pel"), "run/x.pel".into(), text).map_err(|error| error.to_string())
+    fn parse(text: &str) -> Result<TestFile, String> {
+        TestFile::parse(Path::new("x.pel"), "run/x.pel".into(), text).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -255,13 +255,22 @@ mod tests {
     #[test]
     fn bad_files_say_why() {
         for (text, why) in [
-            ("kernel k { }\n; test run\n", "the file does not begin with a line such as `; test run`"),
+            (
+                "kernel k { }\n; test run\n",
+                "the file has no test line; begin it with a line such as `; test run`",
+            ),
             ("; test rum\n", "line 1: there is no test command `rum`; did you mean run?"),
-            ("; test print\n; test opt\n", "`print` and `opt` both print, and a file has one output"),
-            ("; test run\n; output:\n;> a\n", "the file has an output, and none of its commands prints"),
+            ("; test print\n; test opt\n", "`print` and `opt` both print, but a file has one output;"),
+            (
+                "; test run\n; output:\n;> a\n",
+                "the file has an output, but none of its commands prints; remove the output",
+            ),
             ("; test print\n; output:\n;> a\nb\n", "line 4: only `;>` lines may follow `; output:`"),
-            ("; test litmus\n; seen: a=[1]\n", "line 2: an outcome follows the litmus line it belongs to"),
-            ("; test run\n\n; run: lanes=2\n", "line 3: a run line says what comes out after `->`"),
+            ("; test litmus\n; seen: a=[1]\n", "line 2: there is no litmus line above this outcome"),
+            (
+                "; test run\n\n; run: lanes=2\n",
+                "line 3: a run line needs `->` and then what the launch must give",
+            ),
         ] {
             let found = parse(text).err().unwrap_or_default();
             assert!(found.starts_with(why), "{text:?} gave {found:?}");

@@ -1,16 +1,16 @@
-//! What a buffer starts with, or must end with, said in a few words.
+//! Descriptions of a buffer's contents, initial or expected.
 //!
-//! | written | means |
+//! | text | contents |
 //! |---|---|
-//! | `[1 2 0x10 -3i32 0.5 nan]` | these elements; commas may stand between them |
-//! | `[7; 64]`, `[1 2 0; 62]` | an element followed by `; N` stands N times |
+//! | `[1 2 0x10 -3i32 0.5 nan]` | these elements; commas between them are allowed |
+//! | `[7; 64]`, `[1 2 0; 62]` | an element followed by `; N` is repeated N times |
 //! | `zero`, `zero:N` | zeros |
 //! | `iota`, `iota:N` | 0 1 2 … |
-//! | `random:SEED`, `random:SEED:N` | the same N at every run: any bits of an integer, floats in [0, 1) |
-//! | `@PATH` | the file's words, least byte first |
+//! | `random:SEED`, `random:SEED:N` | N random elements, the same in every run: integers of any bits, floats in [0, 1) |
+//! | `@PATH` | the words of a file, in little-endian order |
 //!
-//! Constants are the language's own, and an integer without suffix takes the type of the buffer. `:N` may be left out
-//! if the module fixes the buffer's length.
+//! Constants are written as in the language, and an integer without a suffix takes the type of the buffer. `:N` may
+//! be left out if the module fixes the buffer's length.
 
 use std::fmt;
 use std::fs::File;
@@ -23,72 +23,74 @@ use pelton_ir::module::BufferDecl;
 use pelton_ir::text;
 use pelton_ir::types::{Const, Len, Type};
 
-use crate::data::{Data, OutOfMemory};
+use crate::data::{BufferData, OutOfMemory};
 
-/// The contents of a buffer before its type is known.
+/// A description of a buffer's contents, before the buffer's type is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Init {
-    /// Constants, each with how often it stands.
+    /// Constants, each with the number of times that it is repeated.
     List(Vec<(String, u64)>),
-    /// Zeros, as many as said or as the module fixes.
+    /// Zeros; the number may be left to the module.
     Zero(Option<u64>),
-    /// Each element is its own index.
+    /// Elements that equal their index; the number may be left to the module.
     Iota(Option<u64>),
-    /// From a seed, as many as said or as the module fixes.
+    /// Random elements from a seed; the number may be left to the module.
     Random(u64, Option<u64>),
     /// The words of a file.
     File(PathBuf),
 }
 
-/// Why contents do not fit.
+/// The reason why a description cannot be parsed, or does not fit a buffer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// It is none of the forms.
-    #[error("`{0}` is not what a buffer can hold: write [1 2 3], [7; 64], zero:N, iota:N or random:SEED:N")]
+    /// The text has none of the forms.
+    #[error(
+        "`{0}` does not describe a buffer's contents; write [1 2 3], [7; 64], zero:N, iota:N or random:SEED:N"
+    )]
     Syntax(String),
-    /// A number in it is not one.
+    /// A count or a seed is not a number.
     #[error("`{0}` is not a number")]
     Number(String),
     /// An element is not a constant of the buffer's type.
     #[error("`{word}` {why}")]
     Element {
-        /// What was written.
+        /// The text of the element.
         word: String,
-        /// What is wrong with it.
+        /// What is wrong with the element.
         why: String,
     },
-    /// The length is bound at launch and nothing says it.
-    #[error("its length is bound at launch, so say how many, as in `zero:64`")]
+    /// The buffer's length is bound at launch, and the description does not give one.
+    #[error("its length is bound at launch, so give the number of elements, as in `zero:64`")]
     Unsized,
-    /// The module fixes another length.
+    /// The module declares another length.
     #[error("its length is {declared}, but {given} elements are given")]
     Length {
-        /// What the module says.
+        /// The length that the module declares.
         declared: u64,
-        /// What was given.
+        /// The number of elements that the description has.
         given: u64,
     },
-    /// It is longer than any buffer may be.
+    /// There are more elements than any buffer may have.
     #[error("{0} elements are more than the {MAX_LEN} that a buffer may have")]
     TooLong(u64),
-    /// There is not so much memory.
+    /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A file is not a whole number of elements.
+    /// A file's length is not a whole number of elements.
     #[error("{} has {bytes} bytes, which is not a whole number of {elem}", path.display())]
     Ragged {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Its length.
+        /// The length of the file in bytes.
         bytes: u64,
         /// The buffer's element type.
         elem: Type,
@@ -104,28 +106,28 @@ impl FromStr for Init {
             return if path.is_empty() { Err(syntax()) } else { Ok(Init::File(path.into())) };
         }
         if let Some(inner) = text.strip_prefix('[') {
-            return list(inner.strip_suffix(']').ok_or_else(syntax)?);
+            return parse_list(inner.strip_suffix(']').ok_or_else(syntax)?);
         }
         let parts: Vec<&str> = text.split(':').collect();
         match parts.as_slice() {
             ["zero"] => Ok(Init::Zero(None)),
-            ["zero", n] => Ok(Init::Zero(Some(number(n)?))),
+            ["zero", n] => Ok(Init::Zero(Some(parse_number(n)?))),
             ["iota"] => Ok(Init::Iota(None)),
-            ["iota", n] => Ok(Init::Iota(Some(number(n)?))),
-            ["random", seed] => Ok(Init::Random(number(seed)?, None)),
-            ["random", seed, n] => Ok(Init::Random(number(seed)?, Some(number(n)?))),
+            ["iota", n] => Ok(Init::Iota(Some(parse_number(n)?))),
+            ["random", seed] => Ok(Init::Random(parse_number(seed)?, None)),
+            ["random", seed, n] => Ok(Init::Random(parse_number(seed)?, Some(parse_number(n)?))),
             _ => Err(syntax()),
         }
     }
 }
 
 impl Init {
-    /// How many elements a buffer that is declared so gets.
-    pub fn len(&self, decl: &BufferDecl) -> Result<u64, InitError> {
+    /// The number of elements of a buffer with a given declaration.
+    pub fn element_count(&self, decl: &BufferDecl) -> Result<u64, InitError> {
         let given = match self {
             Init::List(items) => Some(items.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n))),
             Init::Zero(n) | Init::Iota(n) | Init::Random(_, n) => *n,
-            Init::File(path) => Some(elements(path, decl.elem)?),
+            Init::File(path) => Some(file_elements(path, decl.elem)?),
         };
         match (decl.len, given) {
             (Len::Fixed(declared), Some(given)) if declared != given => {
@@ -137,26 +139,26 @@ impl Init {
         }
     }
 
-    /// The words of a buffer that is declared so. Its length is checked before memory is taken.
-    pub fn data(&self, decl: &BufferDecl) -> Result<Data, InitError> {
-        let len = self.len(decl)?;
+    /// Creates the contents of a buffer with a given declaration. The length is checked before memory is allocated.
+    pub fn make_data(&self, decl: &BufferDecl) -> Result<BufferData, InitError> {
+        let len = self.element_count(decl)?;
         let elem = decl.elem;
         match self {
             Init::List(items) => {
-                let items = items.iter().map(|(word, n)| Ok((element(word, elem)?.bits(), *n)));
+                let items = items.iter().map(|(word, n)| Ok((parse_element(word, elem)?.bits(), *n)));
                 let items: Vec<(u64, u64)> = items.collect::<Result<_, InitError>>()?;
                 let mut bits = items.into_iter().flat_map(|(bits, n)| (0..n).map(move |_| bits));
-                Ok(Data::new(elem, len, |_| bits.next().unwrap_or(0))?)
+                Ok(BufferData::new(elem, len, |_| bits.next().unwrap_or(0))?)
             }
-            Init::Zero(_) => Ok(Data::new(elem, len, |_| 0)?),
-            Init::Iota(_) => Ok(Data::new(elem, len, |k| count(k, elem))?),
-            Init::Random(seed, _) => Ok(Data::new(elem, len, |k| random(*seed, k, elem))?),
-            Init::File(path) => read(path, elem, len),
+            Init::Zero(_) => Ok(BufferData::new(elem, len, |_| 0)?),
+            Init::Iota(_) => Ok(BufferData::new(elem, len, |k| index_bits(k, elem))?),
+            Init::Random(seed, _) => Ok(BufferData::new(elem, len, |k| random_bits(*seed, k, elem))?),
+            Init::File(path) => read_elements(path, elem, len),
         }
     }
 }
 
-/// As it is written, but for white space.
+/// Writes the description in the form that is parsed, with single spaces.
 impl fmt::Display for Init {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tail = |n: &Option<u64>| n.map_or_else(String::new, |n| format!(":{n}"));
@@ -176,13 +178,14 @@ impl fmt::Display for Init {
     }
 }
 
-/// The items of a list, commas being white space.
-fn list(inner: &str) -> Result<Init, InitError> {
+/// Parses the items of a list. Commas count as white space.
+fn parse_list(inner: &str) -> Result<Init, InitError> {
     let spaced = inner.replace(',', " ").replace(';', " ; ");
     let mut words = spaced.split_whitespace().peekable();
     let mut items = Vec::new();
     while let Some(word) = words.next() {
-        let times = if words.next_if_eq(&";").is_some() { number(words.next().unwrap_or(""))? } else { 1 };
+        let times =
+            if words.next_if_eq(&";").is_some() { parse_number(words.next().unwrap_or(""))? } else { 1 };
         if word == ";" {
             return Err(InitError::Syntax(format!("[{inner}]")));
         }
@@ -191,24 +194,24 @@ fn list(inner: &str) -> Result<Init, InitError> {
     Ok(Init::List(items))
 }
 
-/// A count or a seed: an integer as the language writes it.
-fn number(text: &str) -> Result<u64, InitError> {
-    let constant = text::constant(text, Type::U64).ok().filter(|_| plain(text));
+/// Parses a count or a seed, which is an integer as the language spells it.
+fn parse_number(text: &str) -> Result<u64, InitError> {
+    let constant = text::constant(text, Type::U64).ok().filter(|_| is_plain_integer(text));
     constant.map(Const::bits).ok_or_else(|| InitError::Number(text.into()))
 }
 
-/// Whether a word is an integer that leaves its type open.
-fn plain(word: &str) -> bool {
+/// Whether a word is an integer without a type suffix.
+fn is_plain_integer(word: &str) -> bool {
     let digits = word.strip_prefix('-').unwrap_or(word);
     let (digits, radix) = digits.strip_prefix("0x").map_or((digits, 10), |digits| (digits, 16));
     digits.starts_with(|c: char| c.is_digit(radix)) && digits.chars().all(|c| c.is_digit(radix) || c == '_')
 }
 
-/// The constant of the buffer's type that was written.
-fn element(word: &str, elem: Type) -> Result<Const, InitError> {
+/// Parses a constant of the buffer's type.
+fn parse_element(word: &str, elem: Type) -> Result<Const, InitError> {
     let refuse = |why: String| InitError::Element { word: word.into(), why };
     let constant = match elem {
-        Type::F32 if plain(word) => text::constant(&format!("{word}.0"), elem),
+        Type::F32 if is_plain_integer(word) => text::constant(&format!("{word}.0"), elem),
         _ => text::constant(word, elem),
     };
     let constant = constant.map_err(refuse)?;
@@ -218,13 +221,13 @@ fn element(word: &str, elem: Type) -> Result<Const, InitError> {
     Ok(constant)
 }
 
-/// The bits of a number in a type.
-fn count(k: u64, elem: Type) -> u64 {
+/// The bits of an index as an element of a type.
+fn index_bits(k: u64, elem: Type) -> u64 {
     if elem == Type::F32 { (k as f32).to_bits().into() } else { k }
 }
 
-/// The `k`-th random element: the SplitMix64 sequence of the seed, so that any of them can be had by itself.
-fn random(seed: u64, k: u64, elem: Type) -> u64 {
+/// The bits of the `k`-th random element. The sequence is SplitMix64, so each element can be computed by itself.
+fn random_bits(seed: u64, k: u64, elem: Type) -> u64 {
     let mut z = seed.wrapping_add((k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -236,27 +239,27 @@ fn random(seed: u64, k: u64, elem: Type) -> u64 {
     }
 }
 
-/// How many elements a file holds.
-fn elements(path: &Path, elem: Type) -> Result<u64, InitError> {
+/// The number of elements in a file.
+fn file_elements(path: &Path, elem: Type) -> Result<u64, InitError> {
     let fail = |source| InitError::Read { path: path.into(), source };
     let meta = std::fs::metadata(path).map_err(fail)?;
     if !meta.is_file() {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
-    let (bytes, size) = (meta.len(), Data::size(elem));
+    let (bytes, size) = (meta.len(), BufferData::element_bytes(elem));
     if bytes % size != 0 {
         return Err(InitError::Ragged { path: path.into(), bytes, elem });
     }
     Ok(bytes / size)
 }
 
-/// The first `len` elements of a file.
-fn read(path: &Path, elem: Type, len: u64) -> Result<Data, InitError> {
+/// Reads the first `len` elements of a file.
+fn read_elements(path: &Path, elem: Type, len: u64) -> Result<BufferData, InitError> {
     let fail = |source| InitError::Read { path: path.into(), source };
     let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(fail)?);
-    let size = Data::size(elem) as usize;
+    let size = BufferData::element_bytes(elem) as usize;
     let mut failed = None;
-    let data = Data::new(elem, len, |_| {
+    let data = BufferData::new(elem, len, |_| {
         let mut word = [0; 8];
         if let (Err(error), None) = (file.read_exact(&mut word[..size]), &failed) {
             failed = Some(error);
@@ -281,8 +284,8 @@ mod tests {
     }
 
     fn shown(text: &str, elem: Type, len: Len) -> String {
-        match text.parse::<Init>().and_then(|init| init.data(&decl(elem, len))) {
-            Ok(data) => data.show(16),
+        match text.parse::<Init>().and_then(|init| init.make_data(&decl(elem, len))) {
+            Ok(data) => data.show_elements(16),
             Err(error) => error.to_string(),
         }
     }
@@ -313,7 +316,7 @@ mod tests {
                 "zero",
                 Type::U32,
                 Len::Launch,
-                "its length is bound at launch, so say how many, as in `zero:64`",
+                "its length is bound at launch, so give the number of elements, as in `zero:64`",
             ),
             ("zero:-1", Type::U32, Len::Launch, "`-1` is not a number"),
             ("[1; ]", Type::U32, Len::Launch, "`` is not a number"),

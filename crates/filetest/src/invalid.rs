@@ -1,16 +1,16 @@
-//! `test invalid`: the diagrams of what is wrong with the text or the module.
+//! `test invalid`: prints diagrams of what is wrong with the text or the module.
 
 use pelton_ir::text;
 use pelton_ir::valid::{self, validate, validate_text};
 
-use crate::command::{Command, Context, Coverage, Printed};
+use crate::command::{CommandContext, Coverage, Printed, TestCommand};
 use crate::failure::Failure;
-use crate::file::File;
+use crate::file::TestFile;
 
-/// Prints why the file is refused.
-pub struct Invalid;
+/// The command `invalid`, which prints why the file is refused.
+pub(crate) struct InvalidCommand;
 
-impl Command for Invalid {
+impl TestCommand for InvalidCommand {
     fn name(&self) -> &'static str {
         "invalid"
     }
@@ -19,7 +19,7 @@ impl Command for Invalid {
         true
     }
 
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let file = context.file;
         match validate_text(&file.source) {
             Err(list) => Ok(Some(text::render(file.title(), &file.source, &list, false))),
@@ -27,7 +27,7 @@ impl Command for Invalid {
         }
     }
 
-    fn coverage(&self, file: &File) -> Coverage {
+    fn coverage(&self, file: &TestFile) -> Coverage {
         let errors = match text::parse(&file.source).map(validate) {
             Ok(Err(valid::Invalid { errors, .. })) => errors,
             _ => Vec::new(),

@@ -1,9 +1,9 @@
-//! `test kernel`: the atomic accesses of an assembled megakernel, held equal to the protocol's steps.
+//! `test kernel`: compares the atomic accesses of an assembled megakernel with the protocol's steps.
 //!
-//! What is wanted of the kernel stands on the `test` line: `near`, `far` or `drain`, then `priority`, `fused`, `uncounted`, `lane`
-//! (groups of one), `watch` (of a subgroup), `teams` (of several that progress independently) or `remote` (the device has memory of its
-//! own) where it is so. What stands in a `switch` is left out: a kernel
-//! switches over opcodes alone, so that is a task's own.
+//! The `test` line describes the kernel: first `near`, `far`, `both` or `drain`; then, where they apply,
+//! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
+//! of several subgroups that progress independently) and `remote` (the device has memory of its own). Accesses
+//! inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
 
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
@@ -18,15 +18,15 @@ use pelton_ir::op::Op;
 use pelton_ir::pass::inline::inline;
 use pelton_ir::types::{Order, Scope};
 
-use crate::command::{Command, Context, Printed};
-use crate::diff::diff;
+use crate::command::{CommandContext, Printed, TestCommand};
+use crate::diff::diff_lines;
 use crate::failure::Failure;
-use crate::near::hint;
+use crate::hint::name_hint;
 
-/// Prints the accesses, each with its step.
-pub struct Kernel;
+/// The command `kernel`, which prints the accesses, each with its step.
+pub struct KernelCommand;
 
-impl Command for Kernel {
+impl TestCommand for KernelCommand {
     fn name(&self) -> &'static str {
         "kernel"
     }
@@ -35,17 +35,17 @@ impl Command for Kernel {
         true
     }
 
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
-        let Wanted { spec, caps, shapes } = wanted(context.args)?;
-        let found = accesses(&spec, &caps)?;
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
+        let WantedKernel { spec, caps, shapes } = wanted_kernel(context.args)?;
+        let found = kernel_accesses(&spec, &caps)?;
         let rows: Vec<&Step> = shapes.iter().flat_map(|shape| step::kernel(*shape)).collect();
-        held(&rows, &found)?;
+        check_steps(&rows, &found)?;
         let mut lines: Vec<(String, u32)> = Vec::new();
         let mut ordered = rows.iter().filter(|row| row.orders());
         for access in &found {
             let step = match access.orders() {
                 true => ordered.next(),
-                false => rows.iter().find(|row| access.is(row)),
+                false => rows.iter().find(|row| access.is_step(row)),
             };
             let line = format!("{:<8} {access}", step.map_or("", |step| step.name));
             match lines.last_mut() {
@@ -54,48 +54,55 @@ impl Command for Kernel {
             }
         }
         let text = |(line, times)| if times == 1 { line } else { format!("{line} × {times}") };
-        Ok(Some(joined(lines.into_iter().map(text))))
+        Ok(Some(join_lines(lines.into_iter().map(text))))
     }
 }
 
-/// Holds what orders to the steps one by one, and the rest to the steps that there are.
-fn held(rows: &[&Step], found: &[Access]) -> Result<(), Failure> {
+/// Compares ordering accesses with the steps one by one. Each relaxed access must be equal to some step.
+fn check_steps(rows: &[&Step], found: &[KernelAccess]) -> Result<(), Failure> {
     let law = "accesses of the protocol = accesses of the kernel";
     let expected: Vec<&&Step> = rows.iter().filter(|row| row.orders()).collect();
-    let ordered: Vec<&Access> = found.iter().filter(|access| access.orders()).collect();
-    if ordered.len() != expected.len() || !ordered.iter().zip(&expected).all(|(access, row)| access.is(row)) {
-        let left = joined(expected.iter().map(|row| Access::of(row).to_string()));
-        let right =
-            joined(ordered.iter().map(|access| Access { word: None, ..(*access).clone() }.to_string()));
-        return Err(Failure::Law { law, diff: diff(&left, &right) });
+    let ordered: Vec<&KernelAccess> = found.iter().filter(|access| access.orders()).collect();
+    if ordered.len() != expected.len()
+        || !ordered.iter().zip(&expected).all(|(access, row)| access.is_step(row))
+    {
+        let left = join_lines(expected.iter().map(|row| KernelAccess::from_step(row).to_string()));
+        let right = join_lines(
+            ordered.iter().map(|access| KernelAccess { word: None, ..(*access).clone() }.to_string()),
+        );
+        return Err(Failure::Law { law, diff: diff_lines(&left, &right) });
     }
-    let stray =
-        joined(found.iter().filter(|access| !rows.iter().any(|row| access.is(row))).map(Access::to_string));
-    if stray.is_empty() { Ok(()) } else { Err(Failure::Law { law, diff: diff("", &stray) }) }
+    let stray = join_lines(
+        found
+            .iter()
+            .filter(|access| !rows.iter().any(|row| access.is_step(row)))
+            .map(KernelAccess::to_string),
+    );
+    if stray.is_empty() { Ok(()) } else { Err(Failure::Law { law, diff: diff_lines("", &stray) }) }
 }
 
-/// An atomic access.
+/// An atomic access of a kernel.
 #[derive(Clone)]
-struct Access {
+struct KernelAccess {
     op: Op,
     order: Order,
     scope: Scope,
-    /// None of a fence.
+    /// The buffer's name; empty for a fence.
     buffer: String,
-    /// The word, where it is constant.
+    /// The index of the word, if it is constant.
     word: Option<u32>,
 }
 
-impl Access {
-    fn of(row: &Step) -> Access {
+impl KernelAccess {
+    fn from_step(row: &Step) -> KernelAccess {
         let Step { op, order, scope, word, .. } = *row;
-        Access { op, order, scope, buffer: row.buffer.into(), word }
+        KernelAccess { op, order, scope, buffer: row.buffer.into(), word }
     }
 
-    fn found(module: &Module, node: &Node) -> Option<Access> {
+    fn from_node(module: &Module, node: &Node) -> Option<KernelAccess> {
         let (buffer, order, scope) = match node.attr {
             Attr::Atomic(buffer, order, scope) => {
-                // Where each placement has its own, they are alike.
+                // Each placement has a buffer of its own, and both follow the same steps.
                 let name = &module.buffers[buffer].name;
                 (name.trim_end_matches(".near").trim_end_matches(".far").into(), order, scope)
             }
@@ -104,22 +111,22 @@ impl Access {
         };
         let index = node.args.first().filter(|_| !buffer.is_empty());
         let word = index.and_then(|index| index.constant()).map(|index| index.bits() as u32);
-        Some(Access { op: node.op, order, scope, buffer, word })
+        Some(KernelAccess { op: node.op, order, scope, buffer, word })
     }
 
     fn orders(&self) -> bool {
         self.order != Order::Relaxed
     }
 
-    /// Whether it is what a step says; a step that names no word allows any.
-    fn is(&self, row: &Step) -> bool {
+    /// Whether the access is what a step describes. A step that names no word allows any.
+    fn is_step(&self, row: &Step) -> bool {
         let word = row.word.is_none() || row.word == self.word;
         word && self.buffer == row.buffer
             && (self.op, self.order, self.scope) == (row.op, row.order, row.scope)
     }
 }
 
-impl std::fmt::Display for Access {
+impl std::fmt::Display for KernelAccess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {}", self.op.row().name, self.order, self.scope)?;
         match (&*self.buffer, self.word) {
@@ -130,23 +137,24 @@ impl std::fmt::Display for Access {
     }
 }
 
-fn joined(lines: impl Iterator<Item = String>) -> String {
+fn join_lines(lines: impl Iterator<Item = String>) -> String {
     lines.flat_map(|line| [line, "\n".into()]).collect()
 }
 
-/// What a `test` line asks for.
+/// The kernel that a `test kernel` line describes.
 #[derive(Debug)]
-pub struct Wanted {
-    /// The kernel.
+pub struct WantedKernel {
+    /// The spec of the kernel.
     pub spec: Spec,
-    /// The device that it is for.
+    /// The capabilities of the device that the kernel is for.
     pub caps: Caps,
-    /// Its shape in the table of steps; that of near rings, then that of far ones, where there are both.
+    /// The kernel's shapes in the table of steps: the shape of near rings, then that of far rings, where there are
+    /// both.
     pub shapes: Vec<u16>,
 }
 
-/// What the arguments of a `test kernel` line ask for.
-pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
+/// Parses the arguments of a `test kernel` line.
+pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
     let device = open("reference").map_err(|error| Failure::Assemble(error.to_string()))?;
     let mut caps = device.caps().clone();
     let mut spec = Spec::new(Geometry::new(64).lanes(8).groups(3));
@@ -158,13 +166,13 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
             "both" => (spec.placement(Placement::Both), shape | NEAR | FAR),
             "drain" => (spec.lifetime(Lifetime::Drain), shape | DRAIN),
             "priority" => (spec.claim(Claim::PRIORITY), shape),
-            "fused" => (alone(spec), shape & !FENCES),
+            "fused" => (with_lone_handler(spec), shape & !FENCES),
             "uncounted" => (spec.telemetry(Telemetry::Off), shape),
-            "lane" => (of(spec, 1), shape & !LANES | LANE),
-            "watch" => (of(spec, caps.subgroup), shape | WATCH),
+            "lane" => (with_lanes(spec, 1), shape & !LANES | LANE),
+            "watch" => (with_lanes(spec, caps.subgroup), shape | WATCH),
             "teams" => {
                 caps.independent_subgroups = true;
-                (of(spec, 2 * caps.subgroup), shape | WATCH)
+                (with_lanes(spec, 2 * caps.subgroup), shape | WATCH)
             }
             "remote" => {
                 caps.memory_bytes = Some(1 << 30);
@@ -184,17 +192,17 @@ pub fn wanted(args: &[String]) -> Result<Wanted, Failure> {
                     "teams",
                     "remote",
                 ];
-                let (arg, hint) = (word.into(), hint(word, &words));
+                let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
             }
         };
     }
     let teams = args.iter().any(|arg| arg == "teams");
-    Ok(Wanted { spec, caps, shapes: parts(shape, teams) })
+    Ok(WantedKernel { spec, caps, shapes: step_shapes(shape, teams) })
 }
 
 /// The shape of each part of a kernel, in the order of the text.
-fn parts(shape: u16, teams: bool) -> Vec<u16> {
+fn step_shapes(shape: u16, teams: bool) -> Vec<u16> {
     let both = shape & NEAR != 0 && shape & FAR != 0;
     let shape = if both { shape & !LANE | LANES } else { shape };
     let kept = match (shape & FAR != 0, shape & LOCAL != 0) {
@@ -202,7 +210,8 @@ fn parts(shape: u16, teams: bool) -> Vec<u16> {
         (false, true) => OWN,
         (false, false) => KEPT | KEEPER,
     };
-    // Where the device has memory of its own, the watches of near groups and the teams of a router are told of changes.
+    // Where the device has memory of its own, the pollers of near groups and the teams of a router are notified of
+    // changes.
     let told =
         |kind: u16, polls: bool| if shape & LOCAL == 0 && shape & kind != 0 && polls { TOLD } else { 0 };
     let (near, far) = (told(NEAR, shape & WATCH != 0), told(FAR, teams));
@@ -212,38 +221,38 @@ fn parts(shape: u16, teams: bool) -> Vec<u16> {
     [part(NEAR, kept | near | tells), part(FAR, far | tells), part(DRAIN, 0)].into_iter().flatten().collect()
 }
 
-/// In groups of so many lanes.
-fn of(spec: Spec, lanes: u32) -> Spec {
+/// The spec with groups of a number of lanes.
+fn with_lanes(spec: Spec, lanes: u32) -> Spec {
     Spec { geometry: spec.geometry.clone().lanes(lanes), ..spec }
 }
 
-/// With one handler that touches nothing.
-fn alone(spec: Spec) -> Spec {
+/// The spec with a single handler that accesses no memory.
+fn with_lone_handler(spec: Spec) -> Spec {
     match Opcode::user(8) {
         Ok(op) => spec.body(Body::Fused).handler(op, |slot| slot.finish(7)),
         Err(_) => spec,
     }
 }
 
-/// The atomic accesses of the kernel's own, in the order of the text.
-fn accesses(spec: &Spec, caps: &Caps) -> Result<Vec<Access>, Failure> {
+/// The atomic accesses of the kernel itself, in the order of the text.
+fn kernel_accesses(spec: &Spec, caps: &Caps) -> Result<Vec<KernelAccess>, Failure> {
     let made = assemble(spec, caps).map_err(|error| Failure::Assemble(error.to_string()))?;
     let module = inline(&made.module, MAX_INSTS).module;
     let mut found = Vec::new();
     for kernel in module.kernels() {
         let function = &module.functions[kernel];
-        walk(&module, function, function.body, &mut found);
+        collect_accesses(&module, function, function.body, &mut found);
     }
     Ok(found)
 }
 
-fn walk(module: &Module, function: &Function, region: Region, found: &mut Vec<Access>) {
+fn collect_accesses(module: &Module, function: &Function, region: Region, found: &mut Vec<KernelAccess>) {
     for inst in &function.region(region).insts {
         let node = function.inst(*inst);
-        found.extend(Access::found(module, node));
+        found.extend(KernelAccess::from_node(module, node));
         if node.op != Op::Switch {
             for region in &node.regions {
-                walk(module, function, *region, found);
+                collect_accesses(module, function, *region, found);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Behaviour as data: tests that are Pelton text with the expectation beside it.
+//! Tests as data: a filetest is Pelton text with the expected behaviour written beside it.
 //!
-//! A filetest is a `.pel` file whose comments say what to do with it. It begins with what to test, may say how to
-//! run it, and may end with what must come out:
+//! A filetest is a `.pel` file whose comments say how to test it. It begins with the commands to test it with, may
+//! say how to launch it, and may end with the expected output:
 //!
 //! ```text
 //! ; test run
@@ -19,22 +19,22 @@
 //! ;> …
 //! ```
 //!
-//! | line | says |
+//! | line | meaning |
 //! |---|---|
-//! | `; test COMMAND [ARG…]` | what to do; the file begins with one or more of them |
-//! | `; run: [kernel=NAME] [groups=N] [lanes=N] [subgroup=N] [buf=INIT…] -> [buf=VALUES…] [done\|stopped\|trap=CODE] [fault=CODE]` | a launch and how it ends |
-//! | `; litmus: rounds=N [as above]` | a launch to repeat under ever other schedules |
-//! | `; forbidden: buf=VALUES…` | what no round of the litmus line above may give |
-//! | `; seen: buf=VALUES…` | what some round of it must give |
-//! | `; output:` and `;> …` | what the command prints, at the end of the file; `BLESS=1` rewrites it |
+//! | `; test COMMAND [ARG…]` | a command to test the file with; the file begins with one or more such lines |
+//! | `; run: [kernel=NAME] [groups=N] [lanes=N] [subgroup=N] [buf=INIT…] -> [buf=VALUES…] [done\|stopped\|trap=CODE] [fault=CODE]` | a launch, and how it must end |
+//! | `; litmus: rounds=N [as above]` | a launch to repeat, each time under another schedule |
+//! | `; forbidden: buf=VALUES…` | an outcome that no round of the litmus line above may have |
+//! | `; seen: buf=VALUES…` | an outcome that at least one of its rounds must have |
+//! | `; output:` and `;> …` | what the command must print, at the end of the file; `BLESS=1` rewrites it |
 //!
-//! What stands for INIT and VALUES is said in [`init`]. A buffer may be written `@buf`, and must be if it is called
-//! like one of the settings. Buffers of fixed length that a line does not name start as zeros. Geometry that it does
-//! not name is one group of one lane, in subgroups of 32.
+//! The module [`init`] describes what INIT and VALUES can be. A buffer may be written as `@buf`, and must be if it
+//! has the same name as one of the settings. Buffers of fixed length that a line does not name start as zeros. A
+//! line that does not say otherwise launches one group of one lane, in subgroups of 32.
 //!
-//! Each command is a file of its own behind the trait [`Command`](command::Command); each device is a
-//! [`Target`](target::Target). A [`Suite`](suite::Suite) makes named tests of both, such as
-//! `run/add.pel@reference`; a device that is not there has its tests listed as ignored.
+//! Each command is one file, behind the trait [`TestCommand`](command::TestCommand); each device is a
+//! [`TestTarget`](target::TestTarget). A [`Suite`](suite::Suite) combines both into named tests, such as
+//! `run/add.pel@reference`. The tests of an absent device are listed as ignored.
 
 pub mod bind;
 pub mod command;
@@ -44,10 +44,11 @@ pub mod diff;
 pub mod emit;
 pub mod failure;
 pub mod file;
+pub mod hint;
 pub mod init;
 pub mod kernel;
 pub mod line;
-pub mod near;
+
 pub mod opt;
 pub mod ptxas;
 pub mod replace;

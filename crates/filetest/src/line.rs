@@ -1,67 +1,67 @@
-//! The grammar of `run`, `litmus`, `forbidden` and `seen` lines.
+//! Parses `run`, `litmus`, `forbidden` and `seen` lines.
 
 use std::fmt;
 
 use crate::init::{Init, InitError};
 
-/// Contents of buffers by name.
+/// The contents of some buffers, by name.
 pub type Buffers = Vec<(String, Init)>;
 
-/// How many lanes a launch has and how they stand together.
+/// The lanes of a launch and how they are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
-    /// Groups.
+pub struct LaunchGeometry {
+    /// The number of groups.
     pub groups: u32,
-    /// Lanes in a group.
+    /// The number of lanes per group.
     pub lanes: u32,
-    /// Lanes in a subgroup.
+    /// The number of lanes per subgroup.
     pub subgroup: u32,
 }
 
-impl Default for Geometry {
+impl Default for LaunchGeometry {
     fn default() -> Self {
-        Geometry { groups: 1, lanes: 1, subgroup: 32 }
+        LaunchGeometry { groups: 1, lanes: 1, subgroup: 32 }
     }
 }
 
-/// What a launch starts with.
+/// The settings of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Setup {
     /// The kernel, if the module has several.
     pub kernel: Option<String>,
-    /// Its lanes.
-    pub geometry: Geometry,
-    /// What its buffers hold.
+    /// The lanes of the launch.
+    pub geometry: LaunchGeometry,
+    /// The initial contents of buffers.
     pub buffers: Buffers,
 }
 
-/// How a launch ended.
+/// How a launch ended, apart from recorded faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum EndKind {
     /// Every lane returned.
     Done,
-    /// It was stopped, or its deadline passed.
+    /// The launch was stopped, or its deadline passed.
     Stopped,
-    /// It trapped with this code.
+    /// A lane trapped with this code.
     Trap(u32),
 }
 
-/// How a launch ended, and the first fault it recorded.
+/// How a launch ended, and the first fault that it recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// How it ended.
-    pub end: End,
-    /// The first fault.
+    /// How the launch ended.
+    pub end: EndKind,
+    /// The code of the first fault, if there was one.
     pub fault: Option<u32>,
 }
 
-/// As a line writes it.
+/// Writes the ending as a `run` line spells it.
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.end {
-            End::Done => f.write_str("done")?,
-            End::Stopped => f.write_str("stopped")?,
-            End::Trap(code) => write!(f, "trap={code}")?,
+            EndKind::Done => f.write_str("done")?,
+            EndKind::Stopped => f.write_str("stopped")?,
+            EndKind::Trap(code) => write!(f, "trap={code}")?,
         }
         match self.fault {
             Some(code) => write!(f, " fault={code}"),
@@ -70,118 +70,121 @@ impl fmt::Display for Ending {
     }
 }
 
-/// A `run` line: a launch and what it must give.
+/// A `run` line: a launch, and what it must give.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// Its line in the file, from 1.
+pub struct RunLine {
+    /// The line's number in the file, from 1.
     pub line: usize,
-    /// What it starts with.
+    /// The settings of the launch.
     pub setup: Setup,
-    /// What these buffers end with.
+    /// The final contents of the buffers that the line names.
     pub expect: Buffers,
-    /// How it ends.
+    /// How the launch must end.
     pub ending: Ending,
 }
 
 /// A `litmus` line with the outcomes that follow it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Litmus {
-    /// Its line in the file, from 1.
+pub struct LitmusLine {
+    /// The line's number in the file, from 1.
     pub line: usize,
-    /// What each round starts with.
+    /// The settings of each round's launch.
     pub setup: Setup,
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u64,
-    /// What no round may give.
+    /// The outcomes that no round may have.
     pub forbidden: Vec<Buffers>,
-    /// What some round must give.
+    /// The outcomes that at least one round must have.
     pub seen: Vec<Buffers>,
 }
 
-/// Rounds that a litmus line may ask for.
+/// The largest number of rounds of a litmus line.
 pub const MAX_ROUNDS: u64 = 1_000_000;
 
-/// Why a line cannot be read.
+/// The reason why a line cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// A word that has no meaning there.
-    #[error("`{0}` means nothing here")]
+    /// A word has no meaning in this place.
+    #[error(
+        "`{0}` is not a setting; write NAME=VALUE, or how the launch ends: done, stopped, trap=CODE, fault=CODE"
+    )]
     Word(String),
     /// A setting is not a number in its range.
-    #[error("`{key}` is a number from {least} to {most}, not `{value}`")]
+    #[error("`{key}` must be a number from {least} to {most}, not `{value}`")]
     Number {
-        /// Which setting.
+        /// The name of the setting.
         key: &'static str,
-        /// What was written.
+        /// The text of its value.
         value: String,
-        /// The least it can be.
+        /// The least value that is allowed.
         least: u64,
-        /// The most it can be.
+        /// The greatest value that is allowed.
         most: u64,
     },
-    /// The arrow is missing.
-    #[error("a run line says what comes out after `->`")]
+    /// A run line has no `->`.
+    #[error("a run line needs `->` and then what the launch must give, such as `-> done`")]
     Arrow,
-    /// A litmus line without rounds.
-    #[error("a litmus line says how many `rounds`")]
+    /// A litmus line does not say how many rounds.
+    #[error("a litmus line needs a number of rounds, such as `rounds=1000`")]
     Rounds,
-    /// An outcome that says nothing.
-    #[error("an outcome names at least one buffer")]
+    /// An outcome names no buffer.
+    #[error("an outcome must name at least one buffer, as in `out=[1]`")]
     Empty,
-    /// The contents of a buffer cannot be read.
+    /// The contents of a buffer cannot be parsed.
     #[error("buffer `{name}`: {source}")]
     Init {
-        /// Which buffer.
+        /// The name of the buffer.
         name: String,
-        /// Why.
+        /// The cause.
         source: InitError,
     },
 }
 
-impl Run {
-    /// Reads what follows `; run:`.
-    pub fn parse(line: usize, text: &str) -> Result<Run, LineError> {
-        let words = words(text);
+impl RunLine {
+    /// Parses the text after `; run:`.
+    pub fn parse(line: usize, text: &str) -> Result<RunLine, LineError> {
+        let words = split_words(text);
         let arrow = words.iter().position(|word| *word == "->").ok_or(LineError::Arrow)?;
         let mut setup = Setup::default();
         for word in &words[..arrow] {
-            setting(word, &mut setup, &mut None)?;
+            read_setting(word, &mut setup, &mut None)?;
         }
-        let mut run = Run { line, setup, expect: Vec::new(), ending: Ending { end: End::Done, fault: None } };
+        let mut run =
+            RunLine { line, setup, expect: Vec::new(), ending: Ending { end: EndKind::Done, fault: None } };
         for word in &words[arrow + 1..] {
             match (*word, word.split_once('=')) {
-                ("done", _) => run.ending.end = End::Done,
-                ("stopped", _) => run.ending.end = End::Stopped,
-                (_, Some(("trap", code))) => run.ending.end = End::Trap(code32("trap", code)?),
-                (_, Some(("fault", code))) => run.ending.fault = Some(code32("fault", code)?),
-                _ => run.expect.push(contents(word)?),
+                ("done", _) => run.ending.end = EndKind::Done,
+                ("stopped", _) => run.ending.end = EndKind::Stopped,
+                (_, Some(("trap", code))) => run.ending.end = EndKind::Trap(code_number("trap", code)?),
+                (_, Some(("fault", code))) => run.ending.fault = Some(code_number("fault", code)?),
+                _ => run.expect.push(parse_contents(word)?),
             }
         }
         Ok(run)
     }
 }
 
-impl Litmus {
-    /// Reads what follows `; litmus:`.
-    pub fn parse(line: usize, text: &str) -> Result<Litmus, LineError> {
+impl LitmusLine {
+    /// Parses the text after `; litmus:`.
+    pub fn parse(line: usize, text: &str) -> Result<LitmusLine, LineError> {
         let (mut setup, mut rounds) = (Setup::default(), None);
-        for word in words(text) {
-            setting(word, &mut setup, &mut Some(&mut rounds))?;
+        for word in split_words(text) {
+            read_setting(word, &mut setup, &mut Some(&mut rounds))?;
         }
         let rounds = rounds.ok_or(LineError::Rounds)?;
-        Ok(Litmus { line, setup, rounds, forbidden: Vec::new(), seen: Vec::new() })
+        Ok(LitmusLine { line, setup, rounds, forbidden: Vec::new(), seen: Vec::new() })
     }
 }
 
-/// Reads what follows `; forbidden:` or `; seen:`.
-pub fn outcome(text: &str) -> Result<Buffers, LineError> {
-    let buffers: Buffers = words(text).into_iter().map(contents).collect::<Result<_, _>>()?;
+/// Parses the text after `; forbidden:` or `; seen:`.
+pub fn parse_outcome(text: &str) -> Result<Buffers, LineError> {
+    let buffers: Buffers = split_words(text).into_iter().map(parse_contents).collect::<Result<_, _>>()?;
     if buffers.is_empty() { Err(LineError::Empty) } else { Ok(buffers) }
 }
 
-/// Words between white space, of which there may be some in brackets.
-fn words(text: &str) -> Vec<&str> {
+/// Splits a text at white space outside brackets.
+fn split_words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let (mut start, mut inside) = (None, false);
     for (at, c) in text.char_indices() {
@@ -203,41 +206,45 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Reads one setting of a launch into where it belongs. Only a litmus line has rounds.
-fn setting(word: &str, setup: &mut Setup, rounds: &mut Option<&mut Option<u64>>) -> Result<(), LineError> {
+/// Parses one setting of a launch, and stores it. Only a litmus line has rounds.
+fn read_setting(
+    word: &str,
+    setup: &mut Setup,
+    rounds: &mut Option<&mut Option<u64>>,
+) -> Result<(), LineError> {
     let geometry = &mut setup.geometry;
     match (word.split_once('='), rounds) {
         (Some(("kernel", name)), _) => setup.kernel = Some(name.into()),
-        (Some(("groups", n)), _) => geometry.groups = positive("groups", n)?,
-        (Some(("lanes", n)), _) => geometry.lanes = positive("lanes", n)?,
-        (Some(("subgroup", n)), _) => geometry.subgroup = positive("subgroup", n)?,
-        (Some(("rounds", n)), Some(rounds)) => **rounds = Some(number("rounds", n, 1, MAX_ROUNDS)?),
-        _ => setup.buffers.push(contents(word)?),
+        (Some(("groups", n)), _) => geometry.groups = positive_number("groups", n)?,
+        (Some(("lanes", n)), _) => geometry.lanes = positive_number("lanes", n)?,
+        (Some(("subgroup", n)), _) => geometry.subgroup = positive_number("subgroup", n)?,
+        (Some(("rounds", n)), Some(rounds)) => **rounds = Some(number_in_range("rounds", n, 1, MAX_ROUNDS)?),
+        _ => setup.buffers.push(parse_contents(word)?),
     }
     Ok(())
 }
 
-/// Reads `buf=INIT`.
-fn contents(word: &str) -> Result<(String, Init), LineError> {
+/// Parses `buf=INIT`.
+fn parse_contents(word: &str) -> Result<(String, Init), LineError> {
     let (name, init) = word.split_once('=').ok_or_else(|| LineError::Word(word.into()))?;
     let name = name.strip_prefix('@').unwrap_or(name);
     let fail = |source| LineError::Init { name: name.into(), source };
-    // A test that depends on another file would not be the whole of its own story.
+    // A filetest must be complete in itself, so it may not refer to another file.
     if init.starts_with('@') {
         return Err(fail(InitError::Syntax(init.into())));
     }
     Ok((name.into(), init.parse().map_err(fail)?))
 }
 
-fn positive(key: &'static str, value: &str) -> Result<u32, LineError> {
-    Ok(number(key, value, 1, u32::MAX.into())? as u32)
+fn positive_number(key: &'static str, value: &str) -> Result<u32, LineError> {
+    Ok(number_in_range(key, value, 1, u32::MAX.into())? as u32)
 }
 
-fn code32(key: &'static str, value: &str) -> Result<u32, LineError> {
-    Ok(number(key, value, 0, u32::MAX.into())? as u32)
+fn code_number(key: &'static str, value: &str) -> Result<u32, LineError> {
+    Ok(number_in_range(key, value, 0, u32::MAX.into())? as u32)
 }
 
-fn number(key: &'static str, value: &str, least: u64, most: u64) -> Result<u64, LineError> {
+fn number_in_range(key: &'static str, value: &str, least: u64, most: u64) -> Result<u64, LineError> {
     let read = value.parse().ok().filter(|n| (least..=most).contains(n));
     read.ok_or_else(|| LineError::Number { key, value: value.into(), least, most })
 }
@@ -248,11 +255,13 @@ mod tests {
 
     #[test]
     fn a_run_line_is_read_whole() {
-        let run =
-            Run::parse(3, "kernel=main groups=2 lanes=48 @lanes=[1 2; 3] a=iota:4 -> a=[5] trap=7 fault=2")
-                .expect("it is well formed");
+        let run = RunLine::parse(
+            3,
+            "kernel=main groups=2 lanes=48 @lanes=[1 2; 3] a=iota:4 -> a=[5] trap=7 fault=2",
+        )
+        .expect("it is well formed");
         assert_eq!(run.setup.kernel.as_deref(), Some("main"));
-        assert_eq!(run.setup.geometry, Geometry { groups: 2, lanes: 48, subgroup: 32 });
+        assert_eq!(run.setup.geometry, LaunchGeometry { groups: 2, lanes: 48, subgroup: 32 });
         let list = Init::List(vec![("1".into(), 1), ("2".into(), 3)]);
         assert_eq!(run.setup.buffers, [("lanes".into(), list), ("a".into(), Init::Iota(Some(4)))]);
         assert_eq!(run.expect, [("a".into(), Init::List(vec![("5".into(), 1)]))]);
@@ -261,16 +270,19 @@ mod tests {
 
     #[test]
     fn bad_lines_say_why() {
-        let why = |text| Run::parse(1, text).expect_err("it is wrong").to_string();
-        assert_eq!(why("lanes=4"), "a run line says what comes out after `->`");
-        assert_eq!(why("lanes=0 -> done"), "`lanes` is a number from 1 to 4294967295, not `0`");
-        assert_eq!(why("-> finished"), "`finished` means nothing here");
-        assert!(why("a=@file.bin -> done").starts_with("buffer `a`: `@file.bin` is not"));
-        assert!(why("rounds=3 -> done").starts_with("buffer `rounds`: `3` is not"));
+        let why = |text| RunLine::parse(1, text).expect_err("it is wrong").to_string();
         assert_eq!(
-            Litmus::parse(1, "lanes=2").expect_err("it is wrong").to_string(),
-            "a litmus line says how many `rounds`"
+            why("lanes=4"),
+            "a run line needs `->` and then what the launch must give, such as `-> done`"
         );
-        assert!(outcome("").is_err());
+        assert_eq!(why("lanes=0 -> done"), "`lanes` must be a number from 1 to 4294967295, not `0`");
+        assert!(why("-> finished").starts_with("`finished` is not a setting"));
+        assert!(why("a=@file.bin -> done").starts_with("buffer `a`: `@file.bin` does not describe"));
+        assert!(why("rounds=3 -> done").starts_with("buffer `rounds`: `3` does not describe"));
+        assert_eq!(
+            LitmusLine::parse(1, "lanes=2").expect_err("it is wrong").to_string(),
+            "a litmus line needs a number of rounds, such as `rounds=1000`"
+        );
+        assert!(parse_outcome("").is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! `test litmus`: outcomes that the memory model forbids or allows, searched for under many schedules.
+//! `test litmus`: searches many schedules for outcomes that the memory model forbids or allows.
 //!
-//! A file that only forbids would also pass on a device that never reorders anything. So each `x.pel` has a weakened
-//! twin `x.weak.pel` in which every outcome that `x.pel` forbids must be seen.
+//! A file that only forbids outcomes would also pass on a device that never reorders anything. Therefore each
+//! `x.pel` has a weakened twin `x.weak.pel`, in which every outcome that `x.pel` forbids must be seen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,103 +11,103 @@ use std::path::{Path, PathBuf};
 use pelton_ir::module::Module;
 use pelton_ir::valid::Valid;
 
-use crate::command::{Command, Context, Printed};
-use crate::data::Data;
-use crate::failure::{Failure, Mishap};
-use crate::file::File;
-use crate::line::{self, Buffers, End, Ending};
-use crate::run::{PATIENCE, launch, outcome, valid};
-use crate::target::{Outcome, Plan, Target};
+use crate::command::{CommandContext, Printed, TestCommand};
+use crate::data::BufferData;
+use crate::failure::{Failure, LineFailure};
+use crate::file::TestFile;
+use crate::line::{Buffers, EndKind, Ending, LitmusLine};
+use crate::run::{PATIENCE, expected_data, launch_line, valid_module};
+use crate::target::{LaunchPlan, TargetOutcome, TestTarget};
 
-/// Runs the rounds of each `litmus` line.
-pub struct Litmus;
+/// The command `litmus`, which runs the rounds of each `litmus` line.
+pub(crate) struct LitmusCommand;
 
-/// Outcomes that a failure lists.
+/// The largest number of outcomes that a failure lists.
 const LISTED: usize = 16;
 
-/// How the name of a weakened twin ends.
+/// The end of the name of a weakened twin.
 const WEAK: &str = ".weak.pel";
 
-impl Command for Litmus {
+impl TestCommand for LitmusCommand {
     fn name(&self) -> &'static str {
         "litmus"
     }
 
-    fn devices(&self) -> bool {
+    fn runs_per_device(&self) -> bool {
         true
     }
 
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let file = context.file;
-        let said = |litmus: &line::Litmus| !litmus.forbidden.is_empty() || !litmus.seen.is_empty();
+        let said = |litmus: &LitmusLine| !litmus.forbidden.is_empty() || !litmus.seen.is_empty();
         if file.litmus.is_empty() {
             return Err(Failure::Lines { command: "litmus", line: "litmus:" });
         }
         if !file.litmus.iter().all(said) {
             return Err(Failure::Lines { command: "litmus", line: "forbidden:` or `; seen:" });
         }
-        twin(file)?;
-        let module = valid(file)?;
-        for litmus in file.litmus.iter().filter(|line| context.target.suits(line.setup.geometry)) {
-            rounds(&module, litmus, context.target)
+        check_twin(file)?;
+        let module = valid_module(file)?;
+        for litmus in file.litmus.iter().filter(|line| context.target.suits_geometry(line.setup.geometry)) {
+            run_rounds(&module, litmus, context.target)
                 .map_err(|why| Failure::Line { line: litmus.line, why })?;
         }
         Ok(None)
     }
 }
 
-/// Holds a file against its twin.
-fn twin(file: &File) -> Result<(), Failure> {
+/// Checks that a file and its twin belong together.
+fn check_twin(file: &TestFile) -> Result<(), Failure> {
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
     if let Some(stem) = name.strip_suffix(WEAK) {
         let strong = file.path.with_file_name(format!("{stem}.pel"));
-        return if strong.is_file() { Ok(()) } else { Err(Failure::Twin(shown(&strong))) };
+        return if strong.is_file() { Ok(()) } else { Err(Failure::Twin(file_name_of(&strong))) };
     }
     let path: PathBuf = file.path.with_extension("weak.pel");
     if !path.is_file() {
-        return Err(Failure::Twin(shown(&path)));
+        return Err(Failure::Twin(file_name_of(&path)));
     }
-    let weak = File::load(&path, shown(&path)).map_err(|error| Failure::File(error.into()))?;
+    let weak = TestFile::load(&path, file_name_of(&path)).map_err(|error| Failure::File(error.into()))?;
     let seen: Vec<&Buffers> = weak.litmus.iter().flat_map(|litmus| &litmus.seen).collect();
     let mut forbidden = file.litmus.iter().flat_map(|litmus| &litmus.forbidden).peekable();
     if forbidden.peek().is_none() {
         return Err(Failure::Lines { command: "litmus", line: "forbidden:" });
     }
     match forbidden.find(|outcome| !seen.contains(outcome)) {
-        Some(outcome) => Err(Failure::Unshown { twin: shown(&path), outcome: spelled(outcome) }),
+        Some(outcome) => Err(Failure::Unshown { twin: file_name_of(&path), outcome: spell_outcome(outcome) }),
         None => Ok(()),
     }
 }
 
-fn shown(path: &Path) -> String {
+fn file_name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// An outcome as its line writes it.
-fn spelled(outcome: &Buffers) -> String {
+/// An outcome as its line spells it.
+fn spell_outcome(outcome: &Buffers) -> String {
     let parts: Vec<String> = outcome.iter().map(|(name, init)| format!("{name}={init}")).collect();
     parts.join(" ")
 }
 
 /// Runs the rounds of one line.
-fn rounds(module: &Valid, litmus: &line::Litmus, target: &dyn Target) -> Result<(), Mishap> {
-    let read = |list: &[Buffers]| -> Result<Vec<Vec<Option<Data>>>, Mishap> {
-        list.iter().map(|named| outcome(module, &litmus.setup, named)).collect()
+fn run_rounds(module: &Valid, litmus: &LitmusLine, target: &dyn TestTarget) -> Result<(), LineFailure> {
+    let read = |list: &[Buffers]| -> Result<Vec<Vec<Option<BufferData>>>, LineFailure> {
+        list.iter().map(|named| expected_data(module, &litmus.setup, named)).collect()
     };
     let (forbidden, seen) = (read(&litmus.forbidden)?, read(&litmus.seen)?);
     let mut times = vec![0u64; seen.len()];
     let mut all: BTreeMap<String, u64> = BTreeMap::new();
     let mut wrong = None;
-    let plan = Plan::Explore { rounds: litmus.rounds };
-    launch(module, &litmus.setup, PATIENCE, target, plan, &mut |found| {
-        wrong = refuse(module, litmus, &forbidden, &found);
+    let plan = LaunchPlan::Explore { rounds: litmus.rounds };
+    launch_line(module, &litmus.setup, PATIENCE, target, plan, &mut |found| {
+        wrong = round_failure(module, litmus, &forbidden, &found);
         if wrong.is_some() {
             return ControlFlow::Break(());
         }
         for (times, seen) in times.iter_mut().zip(&seen) {
-            *times += u64::from(matches(seen, &found.data));
+            *times += u64::from(matches_outcome(seen, &found.data));
         }
-        *all.entry(tell(module, litmus, &found.data)).or_default() += 1;
+        *all.entry(describe_outcome(module, litmus, &found.data)).or_default() += 1;
         ControlFlow::Continue(())
     })?;
     if let Some(wrong) = wrong {
@@ -115,56 +115,56 @@ fn rounds(module: &Valid, litmus: &line::Litmus, target: &dyn Target) -> Result<
     }
     let demanded = if target.explores() { &times[..] } else { &[] };
     match demanded.iter().position(|times| *times == 0) {
-        Some(at) => Err(Mishap::Unseen {
-            outcome: spelled(&litmus.seen[at]),
+        Some(at) => Err(LineFailure::Unseen {
+            outcome: spell_outcome(&litmus.seen[at]),
             rounds: litmus.rounds,
-            others: listed(&all),
+            others: list_outcomes(&all),
         }),
         None => Ok(()),
     }
 }
 
-/// What is wrong with a round by itself.
-fn refuse(
+/// Describes what is wrong with one round, if anything.
+fn round_failure(
     module: &Module,
-    litmus: &line::Litmus,
-    forbidden: &[Vec<Option<Data>>],
-    found: &Outcome,
-) -> Option<Mishap> {
-    let expected = Ending { end: End::Done, fault: None };
+    litmus: &LitmusLine,
+    forbidden: &[Vec<Option<BufferData>>],
+    found: &TargetOutcome,
+) -> Option<LineFailure> {
+    let expected = Ending { end: EndKind::Done, fault: None };
     if found.ending != expected {
-        return Some(Mishap::Ending { way: found.way.clone(), expected, found: found.ending });
+        return Some(LineFailure::Ending { way: found.way.clone(), expected, found: found.ending });
     }
-    forbidden
-        .iter()
-        .any(|outcome| matches(outcome, &found.data))
-        .then(|| Mishap::Forbidden { way: found.way.clone(), outcome: tell(module, litmus, &found.data) })
+    forbidden.iter().any(|outcome| matches_outcome(outcome, &found.data)).then(|| LineFailure::Forbidden {
+        way: found.way.clone(),
+        outcome: describe_outcome(module, litmus, &found.data),
+    })
 }
 
-/// Whether the buffers hold what an outcome says of some of them.
-fn matches(outcome: &[Option<Data>], found: &[Option<Data>]) -> bool {
+/// Whether the buffers hold what an outcome says about some of them.
+fn matches_outcome(outcome: &[Option<BufferData>], found: &[Option<BufferData>]) -> bool {
     outcome.iter().zip(found).all(|pair| match pair {
-        (Some(expect), Some(data)) => expect.differs(data).is_none(),
+        (Some(expect), Some(data)) => expect.first_difference(data).is_none(),
         _ => true,
     })
 }
 
-/// What the buffers hold that the line's outcomes speak of.
-fn tell(module: &Module, litmus: &line::Litmus, found: &[Option<Data>]) -> String {
+/// The contents of the buffers that the line's outcomes name.
+fn describe_outcome(module: &Module, litmus: &LitmusLine, found: &[Option<BufferData>]) -> String {
     let named =
         |name: &str| litmus.forbidden.iter().chain(&litmus.seen).flatten().any(|(other, _)| other == name);
     let mut text = String::new();
     for ((_, decl), data) in module.buffers.iter().zip(found) {
         if let Some(data) = data.as_ref().filter(|_| named(&decl.name)) {
             let space = if text.is_empty() { "" } else { " " };
-            let _ = write!(text, "{space}{}={}", decl.name, data.show(LISTED));
+            let _ = write!(text, "{space}{}={}", decl.name, data.show_elements(LISTED));
         }
     }
     text
 }
 
-/// The commonest outcomes with how often they came.
-fn listed(all: &BTreeMap<String, u64>) -> String {
+/// The most frequent outcomes, with how often each was seen.
+fn list_outcomes(all: &BTreeMap<String, u64>) -> String {
     let mut lines: Vec<(&String, &u64)> = all.iter().collect();
     lines.sort_by_key(|(_, times)| std::cmp::Reverse(**times));
     let shown = lines.iter().take(LISTED).map(|(outcome, times)| format!("{times:>9} × {outcome}"));

@@ -1,21 +1,21 @@
-//! `test opt`: the text after passes, with every `run` line run before and after.
+//! `test opt`: prints the text after passes, and launches every `run` line before and after them.
 
 use pelton_ir::pass::bounds::{Bounds, Geometry};
 use pelton_ir::pass::{self, Pass};
 use pelton_ir::text;
 use pelton_ir::valid::Valid;
 
-use crate::command::{Command, Context, Printed};
+use crate::command::{CommandContext, Printed, TestCommand};
 use crate::failure::Failure;
-use crate::near::hint;
-use crate::run::{lines, valid};
-use crate::target::Reference;
+use crate::hint::name_hint;
+use crate::run::{check_run_lines, valid_module};
+use crate::target::ReferenceTarget;
 
-/// Applies the passes that the `test` line names, in its order, or the whole pipeline if it names none. The word
-/// `proofs` adds what the bounds analysis proved of the result.
-pub struct Opt;
+/// The command `opt`, which applies the passes that the `test` line names, in its order, or the whole pipeline if
+/// it names none. The word `proofs` adds what the bounds analysis has proved about the result.
+pub struct OptCommand;
 
-impl Command for Opt {
+impl TestCommand for OptCommand {
     fn name(&self) -> &'static str {
         "opt"
     }
@@ -24,39 +24,39 @@ impl Command for Opt {
         true
     }
 
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let file = context.file;
         let proofs = context.args.iter().any(|arg| arg == PROOFS);
         let names = context.args.iter().filter(|arg| *arg != PROOFS);
-        let passes: Vec<Pass> = names.map(|name| named(name)).collect::<Result<_, _>>()?;
-        let before = valid(file)?;
-        let after = apply(&before, &passes);
-        lines(&before, &file.runs, &Reference)?;
-        lines(&after, &file.runs, &Reference)?;
-        Ok(Some(if proofs { annotated(&after) } else { text::print(&after) }))
+        let passes: Vec<Pass> = names.map(|name| pass_named(name)).collect::<Result<_, _>>()?;
+        let before = valid_module(file)?;
+        let after = apply_passes(&before, &passes);
+        check_run_lines(&before, &file.runs, &ReferenceTarget)?;
+        check_run_lines(&after, &file.runs, &ReferenceTarget)?;
+        Ok(Some(if proofs { annotated_text(&after) } else { text::print(&after) }))
     }
 }
 
-/// The argument that asks for proofs.
+/// The argument that adds proofs to the output.
 const PROOFS: &str = "proofs";
 
-fn named(name: &str) -> Result<Pass, Failure> {
+fn pass_named(name: &str) -> Result<Pass, Failure> {
     Pass::ALL.iter().copied().find(|pass| pass.name() == name).ok_or_else(|| {
         let names: Vec<&str> = Pass::ALL.iter().map(|pass| pass.name()).chain([PROOFS]).collect();
-        Failure::Argument { command: "opt", arg: name.into(), hint: hint(name, &names) }
+        Failure::Argument { command: "opt", arg: name.into(), hint: name_hint(name, &names) }
     })
 }
 
 /// The module after these passes, or after the whole pipeline if there are none.
-pub fn apply(module: &Valid, passes: &[Pass]) -> Valid {
+pub fn apply_passes(module: &Valid, passes: &[Pass]) -> Valid {
     if passes.is_empty() {
         return pass::optimize(module);
     }
     passes.iter().fold(module.clone(), |module, pass| pass.run(&module))
 }
 
-/// The text, each access that is proved to be in range with its proof as a comment.
-pub fn annotated(module: &Valid) -> String {
+/// The module's text, in which each access that is proved to be in range has its proof as a comment.
+pub fn annotated_text(module: &Valid) -> String {
     let bounds = Bounds::new(module, Geometry::default());
     text::annotated(module, |site| bounds.proof(site).map(|proof| proof.to_string()))
 }

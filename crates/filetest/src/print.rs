@@ -1,18 +1,18 @@
-//! `test print`: the canonical text of the module, and the laws of the text form.
+//! `test print`: prints the canonical text of the module, and checks the laws of the text form.
 
 use pelton_ir::text;
 
-use crate::command::{Command, Context, Printed};
-use crate::diff::diff;
+use crate::command::{CommandContext, Printed, TestCommand};
+use crate::diff::diff_lines;
 use crate::failure::Failure;
-use crate::file::File;
+use crate::file::TestFile;
 use pelton_ir::module::Module;
 
-/// Prints the module. Besides, what was printed or formatted must parse to the same module, and formatting what is
-/// formatted must change nothing.
-pub struct Print;
+/// The command `print`, which prints the module. It also checks that the printed and the formatted text parse to
+/// the same module, and that formatting twice is the same as formatting once.
+pub(crate) struct PrintCommand;
 
-impl Command for Print {
+impl TestCommand for PrintCommand {
     fn name(&self) -> &'static str {
         "print"
     }
@@ -21,38 +21,42 @@ impl Command for Print {
         true
     }
 
-    fn run(&self, context: &Context<'_>) -> Result<Printed, Failure> {
+    fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let file = context.file;
-        let module = parse(file, &file.source)?;
+        let module = parse_module(file, &file.source)?;
         let printed = text::print(&module);
-        same("parse(print(m)) = m", &module, &parse(file, &printed)?)?;
-        let formatted = format(file, &file.source)?;
-        same("parse(format(t)) = parse(t)", &module, &parse(file, &formatted)?)?;
-        let again = format(file, &formatted)?;
+        check_same_module("parse_module(print(m)) = m", &module, &parse_module(file, &printed)?)?;
+        let formatted = format_text(file, &file.source)?;
+        check_same_module(
+            "parse_module(format_text(t)) = parse_module(t)",
+            &module,
+            &parse_module(file, &formatted)?,
+        )?;
+        let again = format_text(file, &formatted)?;
         if again != formatted {
-            let law = "format(format(t)) = format(t)";
-            return Err(Failure::Law { law, diff: diff(&formatted, &again) });
+            let law = "format_text(format_text(t)) = format_text(t)";
+            return Err(Failure::Law { law, diff: diff_lines(&formatted, &again) });
         }
         Ok(Some(printed))
     }
 }
 
-/// The module of a text.
-pub fn parse(file: &File, source: &str) -> Result<Module, Failure> {
+/// Parses a text of a file.
+pub(crate) fn parse_module(file: &TestFile, source: &str) -> Result<Module, Failure> {
     text::parse(source).map_err(|list| Failure::Parse(text::render(file.title(), source, &list, false)))
 }
 
-fn format(file: &File, source: &str) -> Result<String, Failure> {
+fn format_text(file: &TestFile, source: &str) -> Result<String, Failure> {
     text::format(source).map_err(|list| Failure::Parse(text::render(file.title(), source, &list, false)))
 }
 
-fn same(law: &'static str, left: &Module, right: &Module) -> Result<(), Failure> {
+fn check_same_module(law: &'static str, left: &Module, right: &Module) -> Result<(), Failure> {
     if left == right {
         return Ok(());
     }
-    // Modules can differ where their texts do not, and then how they lie in memory shows it.
-    let diff = match diff(&text::print(left), &text::print(right)) {
-        equal if equal.is_empty() => diff(&format!("{left:#?}"), &format!("{right:#?}")),
+    // Modules can differ although their texts are equal; then their debug output shows the difference.
+    let diff = match diff_lines(&text::print(left), &text::print(right)) {
+        equal if equal.is_empty() => diff_lines(&format!("{left:#?}"), &format!("{right:#?}")),
         differs => differs,
     };
     Err(Failure::Law { law, diff })

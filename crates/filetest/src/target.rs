@@ -1,4 +1,4 @@
-//! The devices that filetests run on.
+//! The interface to the devices that filetests run on, and the reference interpreter behind it.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -8,111 +8,113 @@ use pelton_ir::interp::{self, Launch, Program, Schedule, Words};
 use pelton_ir::types::Need;
 use pelton_ir::valid::Valid;
 
-use crate::data::{Data, OutOfMemory};
-use crate::line::{End, Ending, Geometry};
+use crate::data::{BufferData, OutOfMemory};
+use crate::line::{EndKind, Ending, LaunchGeometry};
 
-/// A launch to be made.
-pub struct Job<'a> {
-    /// The program.
+/// A launch that a device is asked to make.
+pub struct TargetJob<'a> {
+    /// The module that holds the kernel.
     pub module: &'a Valid,
     /// The kernel, if the module has several.
     pub kernel: Option<&'a str>,
-    /// Its lanes.
-    pub geometry: Geometry,
-    /// What the buffers start with, in the module's order; shared ones have none.
-    pub data: &'a [Option<Data>],
-    /// When a launch that has not ended is stopped.
+    /// The lanes of the launch.
+    pub geometry: LaunchGeometry,
+    /// The initial contents of the buffers, in the module's order; `None` for shared ones.
+    pub data: &'a [Option<BufferData>],
+    /// The time after which a launch that has not ended is stopped.
     pub deadline: Duration,
+    /// How often and under which schedules to launch.
+    pub plan: LaunchPlan,
 }
 
 /// How often and under which schedules to launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plan {
-    /// In a few ways that must all give the same.
+pub enum LaunchPlan {
+    /// Launch in a few ways that must all have the same outcome.
     Agree,
-    /// So many rounds, each under another schedule, in search of every outcome that the memory model allows.
+    /// Launch a number of rounds, each under another schedule, in search of every outcome that the memory model
+    /// allows.
     Explore {
-        /// How many.
+        /// The number of rounds.
         rounds: u64,
     },
 }
 
-/// What one launch gave.
-pub struct Outcome {
-    /// How it was launched, for people.
+/// The outcome of one launch.
+pub struct TargetOutcome {
+    /// How the launch was made, for messages.
     pub way: String,
-    /// How it ended.
+    /// How the launch ended.
     pub ending: Ending,
-    /// What the buffers hold, in the module's order.
-    pub data: Vec<Option<Data>>,
+    /// The contents of the buffers after the launch, in the module's order.
+    pub data: Vec<Option<BufferData>>,
 }
+
+/// Receives each outcome of a job, and says whether to go on launching.
+pub type OutcomeSink<'a> = &'a mut dyn FnMut(TargetOutcome) -> ControlFlow<()>;
 
 /// Why a device did not launch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// It cannot load the program.
+    /// The module cannot be loaded.
     #[error("cannot load the module: {0}")]
     Load(#[from] interp::LoadError),
-    /// It refuses the launch.
+    /// The launch is refused.
     #[error("cannot launch: {0}")]
     Launch(#[from] interp::LaunchError),
-    /// It is not there.
+    /// The device is absent.
     #[error("{0}")]
     Absent(String),
-    /// It failed.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Its results do not fit here.
+    /// The results do not fit into memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
 }
 
-/// A device.
-pub trait Target: Send + Sync {
-    /// What tests and people call it.
+/// A device that filetests run on.
+pub trait TestTarget: Send + Sync {
+    /// The name of the device, as test names and `--device` spell it.
     fn name(&self) -> &str;
 
-    /// Why it cannot be used here, if it cannot; its tests are then ignored by name.
+    /// The reason why the device cannot be used on this machine, if it cannot. Its tests are then listed as
+    /// ignored.
     fn absent(&self) -> Option<String> {
         None
     }
 
-    /// What it lacks of what a module needs, if anything; such a test is ignored by name.
-    fn lacks(&self, _needs: &[Need]) -> Option<String> {
+    /// The first of a module's needs that the device lacks, if any, as a reason. Such a test is listed as ignored.
+    fn lacking(&self, _needs: &[Need]) -> Option<String> {
         None
     }
 
-    /// Whether it has lanes of that kind; lines that ask for others are left out, and a file without any that it has is
-    /// ignored by name.
-    fn suits(&self, _geometry: Geometry) -> bool {
+    /// Whether the device can launch lanes grouped like this. Lines that ask for others are left out, and a file
+    /// whose lines all do is listed as ignored.
+    fn suits_geometry(&self, _geometry: LaunchGeometry) -> bool {
         true
     }
 
-    /// Whether its rounds show every outcome that the memory model allows, so that an outcome can be demanded.
+    /// Whether the device's rounds show every outcome that the memory model allows, so that a test can demand one.
     fn explores(&self) -> bool {
         false
     }
 
-    /// Launches by a plan and shows each outcome until told to stop.
-    fn run(
-        &self,
-        job: &Job<'_>,
-        plan: Plan,
-        see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
-    ) -> Result<(), TargetError>;
+    /// Launches a job by its plan, and shows each outcome until the receiver has seen enough.
+    fn run_job(&self, job: &TargetJob<'_>, see: OutcomeSink<'_>) -> Result<(), TargetError>;
 }
 
 /// The reference interpreter.
-pub struct Reference;
+pub struct ReferenceTarget;
 
-/// Threads for the one run that is not replayable, to have real races where there are any.
+/// The number of threads for the one launch that cannot be replayed, so that real races can happen.
 const THREADS: usize = 2;
 
-/// Replayable schedules that a run is held against.
+/// The seeds of the replayable schedules that are compared with it.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-impl Target for Reference {
+impl TestTarget for ReferenceTarget {
     fn name(&self) -> &str {
         "reference"
     }
@@ -121,43 +123,50 @@ impl Target for Reference {
         true
     }
 
-    fn run(
-        &self,
-        job: &Job<'_>,
-        plan: Plan,
-        see: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
-    ) -> Result<(), TargetError> {
+    fn run_job(&self, job: &TargetJob<'_>, see: OutcomeSink<'_>) -> Result<(), TargetError> {
         let program = Program::new(job.module, job.kernel)?;
-        let schedules: Box<dyn Iterator<Item = Schedule>> = match plan {
-            Plan::Agree => {
+        let schedules: Box<dyn Iterator<Item = Schedule>> = match job.plan {
+            LaunchPlan::Agree => {
                 Box::new(std::iter::once(Schedule::Threads(THREADS)).chain(SEEDS.map(Schedule::Seeded)))
             }
-            Plan::Explore { rounds } => Box::new((0..rounds).map(Schedule::Explore)),
+            LaunchPlan::Explore { rounds } => Box::new((0..rounds).map(Schedule::Explore)),
         };
-        for schedule in schedules {
-            if see(launch(&program, job, schedule)?).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        show_each(schedules.map(|schedule| launch_scheduled(&program, job, schedule)), see)
     }
 }
 
-fn launch(program: &Program, job: &Job<'_>, schedule: Schedule) -> Result<Outcome, TargetError> {
+/// Launches one after the other and shows each outcome, until the receiver has seen enough.
+pub(crate) fn show_each(
+    outcomes: impl Iterator<Item = Result<TargetOutcome, TargetError>>,
+    see: OutcomeSink<'_>,
+) -> Result<(), TargetError> {
+    for outcome in outcomes {
+        if see(outcome?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn launch_scheduled(
+    program: &Program,
+    job: &TargetJob<'_>,
+    schedule: Schedule,
+) -> Result<TargetOutcome, TargetError> {
     let way = match &schedule {
         Schedule::Threads(n) => format!("{n} threads"),
         Schedule::Seeded(seed) => format!("seed {seed}"),
         Schedule::Explore(seed) => format!("exploring seed {seed}"),
     };
     let data = job.data.to_vec();
-    let Geometry { groups, lanes, subgroup } = job.geometry;
-    let buffers = data.iter().map(|data| data.as_ref().map_or(Words::None, Data::words)).collect();
+    let LaunchGeometry { groups, lanes, subgroup } = job.geometry;
+    let buffers = data.iter().map(|data| data.as_ref().map_or(Words::None, BufferData::words)).collect();
     let deadline = Some(job.deadline);
     let report = program.run(&Launch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule })?;
     let end = match report.end {
-        interp::End::Done => End::Done,
-        interp::End::Stopped => End::Stopped,
-        interp::End::Trapped { code, .. } => End::Trap(code),
+        interp::End::Done => EndKind::Done,
+        interp::End::Stopped => EndKind::Stopped,
+        interp::End::Trapped { code, .. } => EndKind::Trap(code),
     };
-    Ok(Outcome { way, ending: Ending { end, fault: report.fault.map(|fault| fault.code) }, data })
+    Ok(TargetOutcome { way, ending: Ending { end, fault: report.fault.map(|fault| fault.code) }, data })
 }

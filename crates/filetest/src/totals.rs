@@ -1,4 +1,4 @@
-//! What a suite covers of the language.
+//! Counts what a suite covers of the language.
 
 use std::fmt;
 
@@ -7,33 +7,34 @@ use pelton_ir::valid::{Reach, Rule};
 
 use crate::command::Coverage;
 
-/// Beyond so many missing things they are not listed: such a suite does not mean to be whole.
+/// The largest number of missing items that are listed. A suite that lacks more is not meant to be complete.
 const LISTED: usize = 24;
 
-/// How much there is, and how much of the language it covers.
+/// The size of a suite, and how much of the language it covers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Files.
+    /// The number of files.
     pub files: usize,
-    /// Tests, those of absent devices included.
+    /// The number of tests, including those of absent devices.
     pub tests: usize,
-    /// What they cover.
+    /// What the tests cover.
     pub coverage: Coverage,
 }
 
 impl Totals {
-    /// Rules of the validator that a text can break and no `invalid` file breaks.
+    /// The validator's rules that a text can break, but that no `invalid` file breaks.
     pub fn missing_rules(&self) -> Vec<Rule> {
         breakable().filter(|rule| !self.coverage.rules.contains(rule)).collect()
     }
 
-    /// Ops that can run and that no `run` file has.
+    /// The ops that some device runs, but that no `run` file has.
     pub fn missing_ops(&self) -> Vec<Op> {
         runnable().filter(|op| !self.coverage.ops.contains(op)).collect()
     }
 }
 
-/// The rules that a text can break. The others are for programs that write modules, and tested by such.
+/// The validator's rules that a text can break. The other rules concern programs that build modules, and their
+/// tests are such programs.
 pub fn breakable() -> impl Iterator<Item = Rule> {
     Rule::ALL.iter().copied().filter(|rule| rule.reach() == Reach::Text)
 }
@@ -43,7 +44,7 @@ pub fn runnable() -> impl Iterator<Item = Op> {
     TABLE.iter().map(|row| row.op).filter(|op| !matches!(op, Op::AsyncLoad | Op::AsyncWait))
 }
 
-/// One line, and what is missing if it is little.
+/// Writes one line, and then what is missing if it is little.
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rules, ops) = (self.missing_rules(), self.missing_ops());

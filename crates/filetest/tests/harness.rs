@@ -1,41 +1,40 @@
-//! The harness itself: that it fails what must fail, ignores what is absent, and rewrites what is blessed.
+//! Tests of the harness itself: it fails what must fail, ignores what is absent, and rewrites what is blessed.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pelton_filetest::suite::{Bless, Suite, Test};
-use pelton_filetest::target::{Job, Outcome, Plan, Reference, Target, TargetError};
+use pelton_filetest::suite::{Bless, Suite, SuiteTest};
+use pelton_filetest::target::{OutcomeSink, ReferenceTarget, TargetError, TargetJob, TestTarget};
 
 /// One device is enough to see how tests end.
-fn targets() -> Vec<Arc<dyn Target>> {
-    vec![Arc::new(Reference)]
+fn targets() -> Vec<Arc<dyn TestTarget>> {
+    vec![Arc::new(ReferenceTarget)]
 }
 
 /// A folder of filetests that exists for one test.
-struct Folder(PathBuf);
+struct FiletestFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str, files: &[(&str, &str)]) -> Folder {
+impl FiletestFolder {
+    fn new(name: &str, files: &[(&str, &str)]) -> FiletestFolder {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("the folder can be made");
         for (name, text) in files {
             fs::write(path.join(name), text).expect("the file can be written");
         }
-        Folder(path)
+        FiletestFolder(path)
     }
 
-    fn tests(&self) -> Vec<Test> {
+    fn tests(&self) -> Vec<SuiteTest> {
         let suite = Suite::load(std::slice::from_ref(&self.0), targets()).expect("the folder can be read");
         suite.tests()
     }
 
-    /// How the only test ends.
+    /// Runs the only test of the folder.
     fn only(&self, bless: Bless) -> Result<(), String> {
         let tests = self.tests();
         assert_eq!(tests.len(), 1, "one test was expected");
-        tests[0].run(bless).map_err(|failure| failure.to_string())
+        tests[0].run_test(bless).map_err(|failure| failure.to_string())
     }
 
     fn text(&self, name: &str) -> String {
@@ -43,32 +42,32 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for FiletestFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A kernel that doubles, with something said before and after it.
-fn double(head: &str, tail: &str) -> String {
+/// A kernel that doubles its elements, with text before and after it.
+fn doubling_kernel(head: &str, tail: &str) -> String {
     let body = "buffer x: [u32; 2] global read_write\n\nkernel main {\n  %i = lane\n  %v = load @x[%i]\n  \
                 %w = add %v, %v\n  store @x[%i], %w\n}\n";
     format!("{head}\n{body}{tail}\n")
 }
 
-/// How a single file's only test ends.
-fn ends(name: &str, text: &str) -> Result<(), String> {
-    Folder::new(name, &[("x.pel", text)]).only(Bless::No)
+/// Runs the only test of a single file.
+fn only_test(name: &str, text: &str) -> Result<(), String> {
+    FiletestFolder::new(name, &[("x.pel", text)]).only(Bless::No)
 }
 
 #[test]
 fn wrong_expectations_fail() {
-    let run = |name, tail| ends(name, &double("; test run", tail));
+    let run = |name, tail| only_test(name, &doubling_kernel("; test run", tail));
     assert_eq!(run("right", "; run: lanes=2 x=[1 2] -> x=[2 4]"), Ok(()));
     let why = run("element", "; run: lanes=2 x=[1 2] -> x=[2 5]").expect_err("it is wrong");
-    assert_eq!(why, "line 10: 2 threads: buffer `x` differs from element 1 on\n- [2 5]\n+ [2 4]");
+    assert_eq!(why, "line 10: 2 threads: buffer `x` differs from index 1 on\n- [2 5]\n+ [2 4]");
     let why = run("ending", "; run: -> trap=3").expect_err("it is wrong");
-    assert_eq!(why, "line 10: 2 threads: it must end as trap=3, and ended as done");
+    assert_eq!(why, "line 10: 2 threads: the launch must end as trap=3, but ended as done");
     let why = run("unknown", "; run: y=[1] -> done").expect_err("it is wrong");
     assert!(why.contains("no buffer `y`"), "{why}");
     let why = run("length", "; run: -> x=[1]").expect_err("it is wrong");
@@ -79,21 +78,23 @@ fn wrong_expectations_fail() {
 
 #[test]
 fn files_that_are_none_fail_by_name() {
-    let folder =
-        Folder::new("broken", &[("a.pel", "kernel main {\n}\n"), ("b.pel", "; test run\n; run: ->\n")]);
+    let folder = FiletestFolder::new(
+        "broken",
+        &[("a.pel", "kernel main {\n}\n"), ("b.pel", "; test run\n; run: ->\n")],
+    );
     fs::write(folder.0.join("c.pel"), [b';', 0xff]).expect("the file can be written");
     let tests = folder.tests();
     let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
     assert_eq!(names, ["a.pel", "b.pel@reference", "c.pel"]);
-    let why = |at: usize| tests[at].run(Bless::No).expect_err("it is wrong").to_string();
-    assert!(why(0).contains("does not begin with"), "{}", why(0));
+    let why = |at: usize| tests[at].run_test(Bless::No).expect_err("it is wrong").to_string();
+    assert!(why(0).contains("begin it with a line such as"), "{}", why(0));
     assert!(why(2).contains("is not UTF-8: byte 1"), "{}", why(2));
 }
 
 #[test]
 fn bless_writes_the_output_and_nothing_else() {
-    let text = double("; test print\n; A note.", "");
-    let folder = Folder::new("bless", &[("x.pel", &text)]);
+    let text = doubling_kernel("; test print\n; A note.", "");
+    let folder = FiletestFolder::new("bless", &[("x.pel", &text)]);
     let why = folder.only(Bless::No).expect_err("there is no output yet");
     assert!(why.contains("+ kernel main {"), "{why}");
     assert_eq!(folder.text("x.pel"), text);
@@ -109,14 +110,14 @@ fn bless_writes_the_output_and_nothing_else() {
 
 #[test]
 fn a_stale_output_fails_with_a_diff() {
-    let stale = double("; test opt", "\n; output:\n;> kernel main {\n;> }");
-    let why = ends("stale", &stale).expect_err("it is wrong");
+    let stale = doubling_kernel("; test opt", "\n; output:\n;> kernel main {\n;> }");
+    let why = only_test("stale", &stale).expect_err("it is wrong");
     assert!(why.contains("\n  kernel main {\n") && why.contains("\n+   "), "{why}");
 }
 
 #[test]
 fn a_valid_module_fails_test_invalid() {
-    let why = ends("valid", &double("; test invalid", "")).expect_err("it is valid");
+    let why = only_test("valid", &doubling_kernel("; test invalid", "")).expect_err("it is valid");
     assert!(why.starts_with("the module is valid"), "{why}");
 }
 
@@ -126,39 +127,45 @@ const LITMUS: &str =
 #[test]
 fn litmus_files_come_with_their_twins() {
     let forbids = format!("{LITMUS}; litmus: rounds=2\n; forbidden: out=[2]\n");
-    let why = ends("alone", &forbids).expect_err("it has no twin");
-    assert_eq!(why, "its twin x.weak.pel is missing");
+    let why = only_test("alone", &forbids).expect_err("it has no twin");
+    assert_eq!(why, "the twin x.weak.pel is missing; every litmus file needs one beside it");
     let blind = format!("{LITMUS}; litmus: rounds=2\n; seen: out=[1]\n");
-    let pair = Folder::new("blind", &[("x.pel", &forbids), ("x.weak.pel", &blind)]);
-    let why = pair.tests()[0].run(Bless::No).expect_err("its twin shows something else").to_string();
-    assert_eq!(why, "its twin x.weak.pel must have a line `; seen: out=[2]`, for that is forbidden here");
+    let pair = FiletestFolder::new("blind", &[("x.pel", &forbids), ("x.weak.pel", &blind)]);
+    let why = pair.tests()[0].run_test(Bless::No).expect_err("its twin shows something else").to_string();
+    assert_eq!(
+        why,
+        "the twin x.weak.pel must have a line `; seen: out=[2]`, because this file forbids that outcome"
+    );
 }
 
 #[test]
 fn litmus_outcomes_are_looked_for() {
     let both = |line: &str| format!("{LITMUS}; litmus: rounds=3\n; {line}\n");
-    let pair = Folder::new(
+    let pair = FiletestFolder::new(
         "wrong",
         &[("x.pel", &both("forbidden: out=[1]")), ("x.weak.pel", &both("seen: out=[1]"))],
     );
     let tests = pair.tests();
-    let why = tests[0].run(Bless::No).expect_err("it happens at once").to_string();
+    let why = tests[0].run_test(Bless::No).expect_err("it happens at once").to_string();
     assert_eq!(why, "line 7: exploring seed 0: forbidden outcome out=[1]");
-    assert!(tests[1].run(Bless::No).is_ok());
-    let pair = Folder::new(
+    assert!(tests[1].run_test(Bless::No).is_ok());
+    let pair = FiletestFolder::new(
         "never",
         &[("x.pel", &both("forbidden: out=[2]")), ("x.weak.pel", &both("seen: out=[2]"))],
     );
     let tests = pair.tests();
-    assert!(tests[0].run(Bless::No).is_ok());
-    let why = tests[1].run(Bless::No).expect_err("it never happens").to_string();
-    assert_eq!(why, "line 7: out=[2] was never seen in 3 rounds; these were:\n        3 × out=[1]");
+    assert!(tests[0].run_test(Bless::No).is_ok());
+    let why = tests[1].run_test(Bless::No).expect_err("it never happens").to_string();
+    assert_eq!(
+        why,
+        "line 7: out=[2] was never seen in 3 rounds; these outcomes were seen:\n        3 × out=[1]"
+    );
 }
 
-/// A device that is not there.
+/// A device that is absent.
 struct Absent;
 
-impl Target for Absent {
+impl TestTarget for Absent {
     fn name(&self) -> &str {
         "nowhere"
     }
@@ -167,20 +174,15 @@ impl Target for Absent {
         Some("there is none".into())
     }
 
-    fn run(
-        &self,
-        _: &Job<'_>,
-        _: Plan,
-        _: &mut dyn FnMut(Outcome) -> ControlFlow<()>,
-    ) -> Result<(), TargetError> {
+    fn run_job(&self, _: &TargetJob<'_>, _: OutcomeSink<'_>) -> Result<(), TargetError> {
         panic!("an absent device is not asked to run")
     }
 }
 
 #[test]
 fn absent_devices_have_their_tests_by_name() {
-    let text = double("; test run\n; test opt", "; run: -> done");
-    let folder = Folder::new("absent", &[("x.pel", &text)]);
+    let text = doubling_kernel("; test run\n; test opt", "; run: -> done");
+    let folder = FiletestFolder::new("absent", &[("x.pel", &text)]);
     let mut devices = targets();
     devices.push(Arc::new(Absent));
     let suite = Suite::load(std::slice::from_ref(&folder.0), devices).expect("the folder can be read");
@@ -192,7 +194,8 @@ fn absent_devices_have_their_tests_by_name() {
 
 #[test]
 fn totals_count_what_is_covered() {
-    let folder = Folder::new("totals", &[("x.pel", &double("; test run", "; run: -> done"))]);
+    let folder =
+        FiletestFolder::new("totals", &[("x.pel", &doubling_kernel("; test run", "; run: -> done"))]);
     let suite = Suite::load(std::slice::from_ref(&folder.0), targets()).expect("the folder can be read");
     let totals = suite.totals();
     assert_eq!((totals.files, totals.tests), (1, 1));
@@ -203,7 +206,7 @@ fn totals_count_what_is_covered() {
 
 #[test]
 fn an_empty_folder_is_an_error() {
-    let folder = Folder::new("empty", &[]);
+    let folder = FiletestFolder::new("empty", &[]);
     assert!(Suite::load(std::slice::from_ref(&folder.0), targets()).is_err());
     assert!(Suite::load(&[folder.0.join("missing")], targets()).is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pelton_filetest::suite::{Bless, Suite, targets};
+use pelton_filetest::suite::{Bless, Suite, test_targets};
 use pelton_gen::case::GeneratedCase;
 use pelton_gen::choose::{Bytes, Seed};
 use pelton_gen::config::GeneratorConfig;
@@ -45,12 +45,12 @@ fn what_is_written_is_a_filetest() {
         let case = GeneratedCase::new(&mut Seed(seed), &GeneratorConfig::DEFAULT);
         regress::save(&folder, &case, &broken).expect("a temporary file can be written");
     }
-    let suite = Suite::load(std::slice::from_ref(&folder), targets()).expect("the folder was written");
+    let suite = Suite::load(std::slice::from_ref(&folder), test_targets()).expect("the folder was written");
     let tests = suite.tests();
     let reference: Vec<_> = tests.iter().filter(|test| test.name.ends_with("@reference")).collect();
     assert_eq!(reference.len(), 20);
     for test in reference {
-        test.run(Bless::No).unwrap_or_else(|failure| panic!("{}: {failure}", test.name));
+        test.run_test(Bless::No).unwrap_or_else(|failure| panic!("{}: {failure}", test.name));
     }
     fs::remove_dir_all(&folder).expect("what was written can be removed");
 }

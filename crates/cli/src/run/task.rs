@@ -7,7 +7,7 @@ use pelton::kernel::TenantId;
 use pelton::protocol::opcode::TABLE;
 use pelton::protocol::slot;
 use pelton::{Batch, Opcode, Priority, Spec, Task, Tenant};
-use pelton_filetest::near::hint;
+use pelton_filetest::hint::name_hint;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
@@ -81,7 +81,7 @@ impl Names {
         found.or_else(|| Opcode::named(text)).ok_or_else(|| {
             let can = self.ops.iter().filter(|(_, op)| submittable(*op));
             let names: Vec<&str> = can.map(|(name, _)| name.as_str()).collect();
-            format!("there is no opcode `{text}`; {}", hint(text, &names))
+            format!("there is no opcode `{text}`; {}", name_hint(text, &names))
         })
     }
 
@@ -91,9 +91,9 @@ impl Names {
             Name::Number(id) => tenant.id == *id,
             Name::Text(text) => tenant.name == *text,
         });
-        found
-            .map(|tenant| tenant.id)
-            .ok_or_else(|| format!("there is no tenant `{name}`; {}", hint(&name.to_string(), &self.named())))
+        found.map(|tenant| tenant.id).ok_or_else(|| {
+            format!("there is no tenant `{name}`; {}", name_hint(&name.to_string(), &self.named()))
+        })
     }
 
     /// The tenant where none is named.
@@ -133,7 +133,7 @@ fn level(text: &str) -> Result<Priority, String> {
     found.copied().ok_or_else(|| {
         let names: Vec<String> = Priority::ALL.iter().map(|p| p.name().to_lowercase()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        format!("there is no priority `{text}`; {}", hint(text, &names))
+        format!("there is no priority `{text}`; {}", name_hint(text, &names))
     })
 }
 

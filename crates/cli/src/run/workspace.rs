@@ -6,8 +6,8 @@ use pelton::kernel::handler::OBSERVABLE;
 use pelton::kernel::{Layout, TenantId};
 use pelton::workspace::{Element, Piece, View};
 use pelton::{Drain, Session};
+use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::{Init, InitError};
-use pelton_filetest::near::hint;
 use pelton_ir::module::BufferDecl;
 use pelton_ir::types::{Access, Len, Space, Type};
 
@@ -92,7 +92,7 @@ fn find(home: &impl Home, names: &Names, target: &Target) -> Result<Found, Error
         pelton::Error::Region(name) => {
             let regions = home.layout().areas.iter().map(|area| area.region.name.as_str());
             let there: Vec<&str> = regions.chain([OBSERVABLE]).collect();
-            Error::Unknown { kind: "region", hint: hint(&name, &there), name }
+            Error::Unknown { kind: "region", hint: name_hint(&name, &there), name }
         }
         error => error.into(),
     })?;
@@ -124,7 +124,7 @@ fn put<T: Element>(home: &impl Home, found: &Found, init: &Init) -> Result<(), E
         place: Default::default(),
     };
     // Fewer elements than the region has are its first ones; where nothing says how many, it is all.
-    let len = match init.len(&decl) {
+    let len = match init.element_count(&decl) {
         Err(InitError::Unsized) => {
             decl.len = Len::Fixed(found.len as u64);
             found.len as u64
@@ -134,7 +134,7 @@ fn put<T: Element>(home: &impl Home, found: &Found, init: &Init) -> Result<(), E
     if len > found.len as u64 {
         return Err(wrong(&format_args!("{len} elements are given, and it has {}", found.len)));
     }
-    let data = init.data(&decl).map_err(|error| wrong(&error))?;
+    let data = init.make_data(&decl).map_err(|error| wrong(&error))?;
     let values: Vec<T> = data.iter().map(|c| T::of(c.bits())).collect();
     Ok(home.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
 }

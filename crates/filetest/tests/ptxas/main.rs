@@ -1,7 +1,8 @@
-//! Assembles every kernel of `filetests/emit` and `filetests/run` for every target, megakernels, and generated ones. A
-//! kernel that spills fails.
+//! Assembles the kernels of `filetests/emit` and `filetests/run` for every target, as well as megakernels and
+//! generated kernels. A kernel that spills registers fails.
 //!
-//! What registers they take is in `filetests/emit/registers.txt`: a difference is printed, and `BLESS=1` accepts it.
+//! The number of registers of each kernel is recorded in `filetests/emit/registers.txt`. A difference is printed,
+//! and `BLESS=1` accepts it.
 
 mod spec;
 
@@ -12,10 +13,10 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
-use pelton_filetest::diff::diff;
-use pelton_filetest::emit::{config, kernels};
-use pelton_filetest::file::File;
-use pelton_filetest::ptxas::{assemble, find};
+use pelton_filetest::diff::diff_lines;
+use pelton_filetest::emit::{emit_config, emit_kernels};
+use pelton_filetest::file::TestFile;
+use pelton_filetest::ptxas::{assemble_ptx, find_ptxas};
 use pelton_filetest::suite::Bless;
 use pelton_gen::case::GeneratedCase;
 use pelton_gen::config::GeneratorConfig;
@@ -25,26 +26,26 @@ use pelton_ir::emit::ptx::{Config, Target, emit};
 use pelton_ir::text;
 use pelton_ir::valid::validate;
 
-use spec::Made;
+use spec::MadeKernel;
 
-/// Registers by kernel, a number a target.
-type Table = BTreeMap<String, Vec<u32>>;
+/// The number of registers by kernel, one number per target.
+type RegisterTable = BTreeMap<String, Vec<u32>>;
 
-/// Generated modules that are assembled; `PROPTEST_CASES` asks for more.
+/// The number of generated modules that are assembled; `PROPTEST_CASES` asks for another number.
 const CASES: u32 = 60;
 
-/// Lanes that kernels are assembled for which do not say it.
+/// The number of lanes per group for kernels whose file does not give one.
 const LANES: u32 = 64;
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
-    let table: Arc<Mutex<Table>> = Arc::default();
+    let table: Arc<Mutex<RegisterTable>> = Arc::default();
     let mut trials = Vec::new();
     for folder in ["emit/ptx", "run", "kernel"] {
-        for path in files(&root.join(folder)) {
+        for path in pel_files(&root.join(folder)) {
             let stem = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let name = format!("{folder}/{stem}");
-            trials.push(trial(name.clone(), &table, move || load(&name, &path)));
+            trials.push(trial(name.clone(), &table, move || load_kernel(&name, &path)));
         }
     }
     for (name, spec) in spec::gpu() {
@@ -54,17 +55,20 @@ fn main() -> ExitCode {
         hold_law(CASES, &GeneratorConfig::DEFAULT, assembles);
         Ok(())
     };
-    trials.push(Trial::test("generated", generated).with_kind("ptxas").with_ignored_flag(find().is_none()));
+    trials.push(
+        Trial::test("generated", generated).with_kind("ptxas").with_ignored_flag(find_ptxas().is_none()),
+    );
     let conclusion = run(&Arguments::from_args(), trials);
     let found = table.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Err(why) = record(&root.join("emit/registers.txt"), &found, conclusion.num_filtered_out == 0) {
+    if let Err(why) = check_record(&root.join("emit/registers.txt"), &found, conclusion.num_filtered_out == 0)
+    {
         eprintln!("{why}");
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn pel_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder can be read");
     let paths = entries.map(|entry| entry.expect("the folder can be read").path());
     let mut paths: Vec<PathBuf> =
@@ -73,26 +77,26 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A test that assembles what `make` gives for every target.
+/// A test that assembles the kernel that `make` returns for every target.
 fn trial(
     name: String,
-    table: &Arc<Mutex<Table>>,
-    make: impl FnOnce() -> Result<Made, String> + Send + 'static,
+    table: &Arc<Mutex<RegisterTable>>,
+    make: impl FnOnce() -> Result<MadeKernel, String> + Send + 'static,
 ) -> Trial {
     let (row, table) = (name.clone(), table.clone());
-    let test = move || make().and_then(|made| whole(&row, made, &table)).map_err(Failed::from);
-    Trial::test(name, test).with_kind("ptxas").with_ignored_flag(find().is_none())
+    let test = move || make().and_then(|made| assemble_for_all(&row, made, &table)).map_err(Failed::from);
+    Trial::test(name, test).with_kind("ptxas").with_ignored_flag(find_ptxas().is_none())
 }
 
 /// The module of a file: its own text, or the megakernel that it asks for.
-fn load(name: &str, path: &Path) -> Result<Made, String> {
-    let file = File::load(path, name.into()).map_err(|error| error.to_string())?;
+fn load_kernel(name: &str, path: &Path) -> Result<MadeKernel, String> {
+    let file = TestFile::load(path, name.into()).map_err(|error| error.to_string())?;
     let asks = |command| file.tests.iter().find(|task| task.command.name() == command);
     if let Some(task) = asks("kernel") {
         return spec::asked(&task.args);
     }
     let lanes = match asks("emit") {
-        Some(task) => config(&task.args).map_err(|error| error.to_string())?.lanes,
+        Some(task) => emit_config(&task.args).map_err(|error| error.to_string())?.lanes,
         None => LANES,
     };
     let module = text::parse(&file.source).map_err(|_| "it does not parse")?;
@@ -100,12 +104,17 @@ fn load(name: &str, path: &Path) -> Result<Made, String> {
 }
 
 /// Assembles the kernels of a module for every target.
-fn whole(name: &str, (module, lanes): Made, table: &Mutex<Table>) -> Result<(), String> {
+fn assemble_for_all(
+    name: &str,
+    (module, lanes): MadeKernel,
+    table: &Mutex<RegisterTable>,
+) -> Result<(), String> {
     for target in Target::ALL {
         let kernels =
-            kernels(&module, Config { target: *target, lanes }).map_err(|error| error.to_string())?;
+            emit_kernels(&module, Config { target: *target, lanes }).map_err(|error| error.to_string())?;
         for kernel in kernels {
-            let usage = assemble(&kernel.text, *target).map_err(|why| format!("{}: {why}", kernel.entry))?;
+            let usage =
+                assemble_ptx(&kernel.text, *target).map_err(|why| format!("{}: {why}", kernel.entry))?;
             if usage.spills > 0 {
                 return Err(format!("{} spills {} bytes on {target}", kernel.entry, usage.spills));
             }
@@ -117,17 +126,17 @@ fn whole(name: &str, (module, lanes): Made, table: &Mutex<Table>) -> Result<(), 
     Ok(())
 }
 
-/// Every valid module can be emitted and assembled.
+/// The law that every valid module can be emitted and assembled.
 fn assembles(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let broken = |why: String| BrokenLaw::new("assembles", why);
     let module = validate(case.module.clone()).map_err(|invalid| broken(invalid.to_string()))?;
     let config = Config { target: Target::Sm90, lanes: case.geometry.lanes };
     let kernel = emit(&module, None, &config).map_err(|error| broken(error.to_string()))?;
-    assemble(&kernel.text, config.target).map(drop).map_err(broken)
+    assemble_ptx(&kernel.text, config.target).map(drop).map_err(broken)
 }
 
-/// Holds what was found against the record, or makes it the record.
-fn record(path: &Path, found: &Table, whole: bool) -> Result<(), String> {
+/// Compares the numbers with the record, or writes them as the new record.
+fn check_record(path: &Path, found: &RegisterTable, whole: bool) -> Result<(), String> {
     if found.is_empty() || !whole {
         return Ok(());
     }
@@ -147,8 +156,8 @@ fn record(path: &Path, found: &Table, whole: bool) -> Result<(), String> {
         }
         Bless::No => {
             println!(
-                "registers differ (- recorded, + found); BLESS=1 accepts them\n{}",
-                diff(&before, &text)
+                "registers differ (- recorded, + found); run again with BLESS=1 to accept them\n{}",
+                diff_lines(&before, &text)
             );
             Ok(())
         }

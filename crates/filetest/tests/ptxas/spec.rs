@@ -1,23 +1,23 @@
-//! Megakernels: what `filetests/kernel` asks for, and what a GPU is given.
+//! The megakernels that are assembled: those that `filetests/kernel` describes, and those that a GPU runs.
 
 use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Draft, Geometry, Handler, Lifetime, Spec, Telemetry, Width, assemble};
 use pelton_device::{Caps, Placement, open};
-use pelton_filetest::kernel::{Wanted, wanted};
+use pelton_filetest::kernel::{WantedKernel, wanted_kernel};
 use pelton_ir::types::{Order, Scope, Type};
 use pelton_ir::valid::Valid;
 
-/// A kernel, and the lanes of its groups.
-pub type Made = (Valid, u32);
+/// A kernel, and the number of lanes of its groups.
+pub(crate) type MadeKernel = (Valid, u32);
 
-/// The kernel that a `test kernel` line asks for.
-pub fn asked(args: &[String]) -> Result<Made, String> {
-    let Wanted { spec, caps, .. } = wanted(args).map_err(|error| error.to_string())?;
-    make(&spec, &caps)
+/// Assembles the kernel that a `test kernel` line describes.
+pub(crate) fn asked(args: &[String]) -> Result<MadeKernel, String> {
+    let WantedKernel { spec, caps, .. } = wanted_kernel(args).map_err(|error| error.to_string())?;
+    make_kernel(&spec, &caps)
 }
 
-/// Kernels as a GPU runs them, by name.
-pub fn gpu() -> Vec<(&'static str, Spec)> {
+/// The specs of kernels as a GPU runs them, by name.
+pub(crate) fn gpu() -> Vec<(&'static str, Spec)> {
     let near = spec().placement(Placement::Near);
     let far = spec().placement(Placement::Far);
     let both = spec().placement(Placement::Both);
@@ -42,12 +42,12 @@ pub fn gpu() -> Vec<(&'static str, Spec)> {
     ]
 }
 
-/// Assembles one of them.
-pub fn on_gpu(spec: &Spec) -> Result<Made, String> {
-    make(spec, &caps().map_err(|error| error.to_string())?)
+/// Assembles a spec for a GPU.
+pub(crate) fn on_gpu(spec: &Spec) -> Result<MadeKernel, String> {
+    make_kernel(spec, &caps().map_err(|error| error.to_string())?)
 }
 
-/// What a GPU with 132 multiprocessors says of itself.
+/// The capabilities of a GPU with 132 multiprocessors.
 fn caps() -> Result<Caps, pelton_device::DeviceError> {
     Ok(Caps {
         persistent: true,
@@ -67,12 +67,12 @@ fn caps() -> Result<Caps, pelton_device::DeviceError> {
     })
 }
 
-fn make(spec: &Spec, caps: &Caps) -> Result<Made, String> {
+fn make_kernel(spec: &Spec, caps: &Caps) -> Result<MadeKernel, String> {
     let made = assemble(spec, caps).map_err(|error| error.to_string())?;
     Ok((made.module, made.layout.lanes))
 }
 
-/// Eight producers, and what is built in, packed slots among it.
+/// A spec with eight producers and the built-in handlers, including packed slots.
 fn spec() -> Spec {
     Spec::new(Geometry::new(16384)).producers(8)
 }
@@ -82,7 +82,7 @@ fn fused(spec: Spec) -> Spec {
     spec.body(Body::Fused).handler(op, |slot| slot.finish(slot.atomic_add(slot.arg(1), slot.arg(0))))
 }
 
-/// A handler that a group runs as one: the sum of what its lanes bring.
+/// A handler that a whole group runs: it returns the sum of its lanes' arguments.
 fn sum() -> Handler {
     let op = Opcode::user(9).expect("it is a user's");
     Draft::new(op).name("sum").width(Width::Group).shared("part", Type::U32, 1).build(|slot| {
