@@ -42,17 +42,17 @@ fn run(args: &[String]) -> Result<(), Box<dyn Error>> {
         }
         _ => return Err("the one option is --json FILE".into()),
     };
-    eprintln!("{}", machine::about());
+    eprintln!("{}", machine::machine_line());
     let rows = vyre::rows()?;
     if let Some(path) = json {
-        let lines = row::json(&rows);
+        let lines = row::rows_json(&rows);
         match path {
             "-" => print!("{lines}"),
             path => std::fs::write(path, lines)?,
         }
     }
     if json != Some("-") {
-        let (head, lines) = row::table(&rows);
+        let (head, lines) = row::rows_table(&rows);
         println!("{head}\n{}", lines.join("\n"));
     }
     Ok(())

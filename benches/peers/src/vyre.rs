@@ -15,7 +15,7 @@ use vyre_runtime::megakernel::{
     read_done_count,
 };
 
-use crate::row::Row;
+use crate::row::BenchRow;
 
 /// Items of a batch, from the least to the most.
 const SIZES: [u32; 4] = [256, 4096, 65_536, 1_048_576];
@@ -28,7 +28,7 @@ const LANES: u32 = 256;
 const WORDS: u32 = 16;
 
 /// A row of time and one of items a second for each size.
-pub fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
+pub fn rows() -> Result<Vec<BenchRow>, Box<dyn Error>> {
     // SAFETY: the question loads the driver's library, which runs what any program that uses a GPU runs.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err("there is no CUDA driver here, and the crate is measured on a GPU".into());
@@ -39,7 +39,7 @@ pub fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     for items in SIZES {
         let times = times(&backend, items)?;
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-        let row = |metric: &'static str, value, spread| Row {
+        let row = |metric: &'static str, value, spread| BenchRow {
             group: "peers",
             case: format!("vyre 0.6.3, dispatch of {items}"),
             device: "cuda:0".into(),

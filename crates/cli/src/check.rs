@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use pelton_ir::module::Module;
 use serde_json::json;
 
-use crate::error::Error;
-use crate::source::Source;
-use crate::term::{Role, Term};
-use crate::{Status, json};
+use crate::error::CliError;
+use crate::source::ModuleSource;
+use crate::term::{Term, TextRole};
+use crate::{CliStatus, json};
 
 /// Say whether modules are valid, and everything that is wrong if not
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ Examples:
   pelton check kernels/*.pel     several files; exit status 1 if any is wrong
   pelton fmt - < a.pel | pelton check -
   pelton check --json a.pel      one JSON object a line: file, code, message, label, notes, start, end, also")]
-pub struct Args {
+pub struct CheckArgs {
     /// Files to check; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -28,14 +28,14 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+pub fn run_check(args: &CheckArgs, term: &Term) -> Result<CliStatus, CliError> {
     let mut bad = 0;
     for path in &args.files {
-        let source = match Source::read(path) {
+        let source = match ModuleSource::read(path) {
             Ok(source) => source,
             Err(error) => {
                 bad += 1;
-                unreadable(path, &error, args, term)?;
+                report_unreadable(path, &error, args, term)?;
                 continue;
             }
         };
@@ -45,15 +45,15 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
                 term.line(format_args!(
                     "{}: {}, {}",
                     source.name,
-                    term.paint(Role::Good, "valid"),
-                    size(&module)
+                    term.paint(TextRole::Good, "valid"),
+                    module_size(&module)
                 ))?;
             }
             Err(list) => {
                 bad += 1;
                 if args.json {
                     for diagnostic in &list {
-                        term.line(json::diagnostic(&source, diagnostic))?;
+                        term.line(json::diagnostic_json(&source, diagnostic))?;
                     }
                 } else {
                     term.note(source.render(&list, term.err_color).trim_end());
@@ -62,15 +62,20 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         }
     }
     if bad == 0 {
-        return Ok(Status::Fine);
+        return Ok(CliStatus::Fine);
     }
     if args.files.len() > 1 && !args.json {
         term.note(format_args!("{bad} of {} files are wrong", args.files.len()));
     }
-    Ok(Status::Wrong)
+    Ok(CliStatus::Wrong)
 }
 
-fn unreadable(path: &std::path::Path, error: &Error, args: &Args, term: &Term) -> Result<(), Error> {
+fn report_unreadable(
+    path: &std::path::Path,
+    error: &CliError,
+    args: &CheckArgs,
+    term: &Term,
+) -> Result<(), CliError> {
     if args.json {
         let file = path.display().to_string();
         return term.line(json!({ "file": file, "code": "unreadable", "message": error.to_string() }));
@@ -80,7 +85,7 @@ fn unreadable(path: &std::path::Path, error: &Error, args: &Args, term: &Term) -
 }
 
 /// How large a module is, in words.
-fn size(module: &Module) -> String {
+fn module_size(module: &Module) -> String {
     let insts: usize = module.functions.iter().map(|(_, function)| function.insts().len()).sum();
     let kernels = module.kernels().count();
     let parts = [

@@ -3,9 +3,9 @@
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate};
 
-use crate::error::Error;
+use crate::error::CliError;
 use crate::term::Term;
-use crate::{Cli, Status};
+use crate::{Cli, CliStatus};
 
 /// Print completions for a shell
 #[derive(clap::Args)]
@@ -14,15 +14,15 @@ Examples:
   pelton completions bash > ~/.local/share/bash-completion/completions/pelton
   pelton completions zsh > \"${fpath[1]}/_pelton\"
   pelton completions fish > ~/.config/fish/completions/pelton.fish")]
-pub struct Args {
+pub struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+pub fn run_completions(args: &CompletionsArgs, term: &Term) -> Result<CliStatus, CliError> {
     // Generated into memory, because the generator panics when its writer fails.
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "pelton", &mut script);
     term.text(&String::from_utf8_lossy(&script))?;
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }

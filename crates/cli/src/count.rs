@@ -6,16 +6,18 @@ use std::ops::RangeInclusive;
 const FORM: &str = "write a whole number, such as 1000000 or 1e6";
 
 /// Reads a count of any size that fits its type.
-pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+pub fn parse_count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let bits = 8 * size_of::<T>() as u32;
-    let fits = exact(text)?.and_then(|number| T::try_from(number).ok());
+    let fits = parse_exact(text)?.and_then(|number| T::try_from(number).ok());
     fits.ok_or_else(|| format!("it must be at most {}", u64::MAX >> (64 - bits)))
 }
 
 /// Reads a count that lies in a range.
-pub fn within<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+pub fn parse_count_in<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
-        let number = exact(text)?.filter(|number| range.contains(number));
+        let number = parse_exact(text)?.filter(|number| range.contains(number));
         let fits = number.and_then(|number| T::try_from(number).ok());
         fits.ok_or_else(|| format!("it must be from {} to {}", range.start(), range.end()))
     }
@@ -23,16 +25,16 @@ pub fn within<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> R
 
 /// Reads digits with an optional fraction and exponent, or nothing if the number is larger than any count. Digits count one by
 /// one, so nothing is rounded.
-fn exact(text: &str) -> Result<Option<u64>, String> {
+fn parse_exact(text: &str) -> Result<Option<u64>, String> {
     if let Some(number) = text.strip_prefix('-') {
-        let why = if exact(number).is_ok() { "it must not be negative" } else { FORM };
+        let why = if parse_exact(number).is_ok() { "it must not be negative" } else { FORM };
         return Err(why.into());
     }
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let exponent = exponent.strip_prefix('+').unwrap_or(exponent);
     let below = exponent.starts_with('-');
-    let number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit()) && part.bytes().all(digit);
+    let number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit()) && part.bytes().all(is_digit);
     if ![whole, fraction, exponent.strip_prefix('-').unwrap_or(exponent)].into_iter().all(number) {
         return Err(FORM.into());
     }
@@ -60,7 +62,7 @@ fn exact(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn digit(byte: u8) -> bool {
+fn is_digit(byte: u8) -> bool {
     byte.is_ascii_digit() || byte == b'_'
 }
 
@@ -85,7 +87,7 @@ mod tests {
             ("1.8446744073709551615e19", u64::MAX),
             ("18446744073709551615", u64::MAX),
         ] {
-            assert_eq!(count(text), Ok(number), "{text}");
+            assert_eq!(parse_count(text), Ok(number), "{text}");
         }
     }
 
@@ -116,11 +118,11 @@ mod tests {
             ("18446744073709551616", most),
             ("1e99999999999999999999", most),
         ] {
-            assert_eq!(count::<u64>(text), Err(why.into()), "{text}");
+            assert_eq!(parse_count::<u64>(text), Err(why.into()), "{text}");
         }
-        assert_eq!(count::<u32>("1e10"), Err("it must be at most 4294967295".into()));
-        assert_eq!(within::<u32>(1..=64)("1e99"), Err("it must be from 1 to 64".into()));
-        assert_eq!(within::<u32>(1..=64)("0"), Err("it must be from 1 to 64".into()));
-        assert_eq!(within::<u32>(1..=64)("6.4e1"), Ok(64));
+        assert_eq!(parse_count::<u32>("1e10"), Err("it must be at most 4294967295".into()));
+        assert_eq!(parse_count_in::<u32>(1..=64)("1e99"), Err("it must be from 1 to 64".into()));
+        assert_eq!(parse_count_in::<u32>(1..=64)("0"), Err("it must be from 1 to 64".into()));
+        assert_eq!(parse_count_in::<u32>(1..=64)("6.4e1"), Ok(64));
     }
 }

@@ -4,9 +4,9 @@ use pelton::kernel;
 use pelton_device::{Caps, DeviceError, names, open};
 use serde_json::json;
 
-use crate::Status;
-use crate::error::Error;
-use crate::term::{Role, Term};
+use crate::CliStatus;
+use crate::error::CliError;
+use crate::term::{Term, TextRole};
 
 /// List the devices, with what they can do or why they are not there
 #[derive(clap::Args)]
@@ -15,26 +15,26 @@ Examples:
   pelton devices
   pelton devices --json
   pelton exec sum.pel --device cpu:2 --buffer data=iota:64")]
-pub struct Args {
+pub struct DevicesArgs {
     /// Print one JSON object a device
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+pub fn run_devices(args: &DevicesArgs, term: &Term) -> Result<CliStatus, CliError> {
     for name in names() {
         let name = name.as_str();
         let found = open(name).map(|device| device.caps().clone());
         if args.json {
-            term.line(as_json(name, &found))?;
+            term.line(device_json(name, &found))?;
         } else {
-            print(name, &found, term)?;
+            print_device(name, &found, term)?;
         }
     }
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }
 
-fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(), Error> {
+fn print_device(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(), CliError> {
     let caps = match found {
         Ok(caps) => caps,
         Err(error) => {
@@ -42,15 +42,19 @@ fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(
                 DeviceError::Absent { why, .. } => why.clone(),
                 error => error.to_string(),
             };
-            return term.line(format_args!("{}  {}", term.paint(Role::Faint, format!("{name:<10}")), why));
+            return term.line(format_args!(
+                "{}  {}",
+                term.paint(TextRole::Faint, format!("{name:<10}")),
+                why
+            ));
         }
     };
-    term.line(format_args!("{}  {}", term.paint(Role::Strong, format!("{name:<10}")), caps.about))?;
+    term.line(format_args!("{}  {}", term.paint(TextRole::Strong, format!("{name:<10}")), caps.about))?;
     let yes = |b| if b { "yes" } else { "no" };
     let rows = [
         ("kernels that stay", yes(caps.persistent).into()),
         ("lanes a group", format!("{} suit it, at most {}", caps.lanes, caps.max_lanes)),
-        ("groups", format!("{} suit it, {}", caps.groups, resident(caps))),
+        ("groups", format!("{} suit it, {}", caps.groups, resident_text(caps))),
         (
             "subgroups",
             format!(
@@ -61,8 +65,8 @@ fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(
         ),
         ("orders reach", caps.scope.to_string()),
         ("shared memory", format!("{} KiB a group", caps.shared_bytes / 1024)),
-        ("idle kernels", idle(caps)),
-        ("rings", rings(caps)),
+        ("idle kernels", idle_text(caps)),
+        ("rings", rings_text(caps)),
     ];
     for (what, value) in rows {
         term.line(format_args!("            {what:<18} {value}"))?;
@@ -70,33 +74,33 @@ fn print(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> Result<(
     Ok(())
 }
 
-fn resident(caps: &Caps) -> String {
+fn resident_text(caps: &Caps) -> String {
     match caps.resident {
         u32::MAX => "any number together".into(),
         n => format!("{n} together"),
     }
 }
 
-fn idle(caps: &Caps) -> String {
+fn idle_text(caps: &Caps) -> String {
     match kernel::idle(caps.wakes) {
         Some(rest) => format!("look for tasks at least every {} us", rest.as_nanos() as f64 / 1e3),
         None => "sleep until they are woken".into(),
     }
 }
 
-fn rings(caps: &Caps) -> String {
-    let there = placements(caps).join(", ");
+fn rings_text(caps: &Caps) -> String {
+    let there = placement_words(caps).join(", ");
     match &caps.why_far {
         Some(why) => format!("{there}; none near: {why}"),
         None => there,
     }
 }
 
-fn placements(caps: &Caps) -> Vec<&'static str> {
+fn placement_words(caps: &Caps) -> Vec<&'static str> {
     caps.placements.iter().map(|placement| placement.word()).collect()
 }
 
-fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
+fn device_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
     match found {
         Err(error) => json!({ "name": name, "there": false, "why": error.to_string() }),
         Ok(caps) => json!({
@@ -114,7 +118,7 @@ fn as_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
             "units": caps.units,
             "memory_bytes": caps.memory_bytes,
             "shared_bytes": caps.shared_bytes,
-            "placements": placements(caps),
+            "placements": placement_words(caps),
             "why_far": caps.why_far,
             "async_copies": caps.async_copies,
             "idle_ns": kernel::idle(caps.wakes).map(|rest| rest.as_nanos() as u64),

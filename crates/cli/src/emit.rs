@@ -8,15 +8,15 @@ use clap::builder::TypedValueParser as _;
 use pelton_device::cpu::{Config, Cpu};
 use pelton_ir::emit::ptx;
 
-use crate::Status;
-use crate::count::count;
-use crate::error::Error;
-use crate::source::Source;
+use crate::CliStatus;
+use crate::count::parse_count;
+use crate::error::CliError;
+use crate::source::ModuleSource;
 use crate::term::Term;
 
 /// A language to emit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum To {
+enum EmitLanguage {
     /// Cranelift's IR, as the CPU device compiles it
     Clif,
     /// PTX, as the CUDA device hands it to the driver
@@ -30,45 +30,47 @@ Examples:
   pelton emit --to clif sum.pel
   pelton emit --to clif sum.pel --lanes 64 --kernel sum
   pelton emit --to ptx sum.pel --lanes 256 --target sm_80 | ptxas -arch sm_80 -o sum.cubin -")]
-pub struct Args {
+pub struct EmitArgs {
     /// The module; `-` is standard input
     file: PathBuf,
 
     /// The language
     #[arg(long, value_enum)]
-    to: To,
+    to: EmitLanguage,
 
     /// The kernel, if the module has several
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
     /// Lanes in a group, for which the code is made
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
     /// The GPU that PTX is for
-    #[arg(long, value_name = "NAME", value_parser = targets(), default_value = "sm_90")]
+    #[arg(long, value_name = "NAME", value_parser = gpu_targets(), default_value = "sm_90")]
     target: ptx::Target,
 }
 
 /// Names of GPUs, which help and completions list.
-fn targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
+fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
     PossibleValuesParser::new(ptx::Target::ALL.iter().map(|target| target.name())).map(|name| {
         let found = ptx::Target::ALL.iter().copied().find(|target| target.name() == name);
         found.expect("only names of targets are let through")
     })
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let source = Source::read(&args.file)?;
+pub fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliError> {
+    let source = ModuleSource::read(&args.file)?;
     let module = source.module(term.err_color)?;
     let text = match args.to {
-        To::Clif => Cpu::new(Config::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?,
-        To::Ptx => {
+        EmitLanguage::Clif => {
+            Cpu::new(Config::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?
+        }
+        EmitLanguage::Ptx => {
             let config = ptx::Config { target: args.target, lanes: args.lanes };
             ptx::emit(&module, args.kernel.as_deref(), &config)?.text
         }
     };
     term.text(&text)?;
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }

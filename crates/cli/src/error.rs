@@ -10,12 +10,12 @@ use pelton_filetest::target::TargetError;
 use pelton_ir::emit::EmitError;
 use pelton_ir::interp;
 
-use crate::Status;
+use crate::CliStatus;
 use crate::bench::BuildError;
 
 /// What stops a command.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CliError {
     /// Nobody reads the output any more.
     #[error("the reader of the output has gone")]
     Pipe,
@@ -90,27 +90,27 @@ pub enum Error {
     Wrong(String),
 }
 
-impl Error {
+impl CliError {
     /// The exit status of a command that it stops.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> CliStatus {
         match self {
             // Whoever read the output has seen enough of it.
-            Error::Pipe => Status::Fine,
-            Error::Interrupted => Status::Interrupted,
-            Error::Device(DeviceError::Fault { .. })
-            | Error::Session(pelton::Error::Device(DeviceError::Fault { .. })) => Status::Failed,
-            Error::Session(pelton::Error::Ended(end))
+            CliError::Pipe => CliStatus::Fine,
+            CliError::Interrupted => CliStatus::Interrupted,
+            CliError::Device(DeviceError::Fault { .. })
+            | CliError::Session(pelton::Error::Device(DeviceError::Fault { .. })) => CliStatus::Failed,
+            CliError::Session(pelton::Error::Ended(end))
                 if end.reason() == pelton::EndReason::Lost(pelton::LossReason::Trap) =>
             {
-                Status::Failed
+                CliStatus::Failed
             }
-            _ => Status::Wrong,
+            _ => CliStatus::Wrong,
         }
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        if error.kind() == io::ErrorKind::BrokenPipe { Error::Pipe } else { Error::Output(error) }
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> CliError {
+        if error.kind() == io::ErrorKind::BrokenPipe { CliError::Pipe } else { CliError::Output(error) }
     }
 }

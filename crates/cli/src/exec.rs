@@ -18,12 +18,12 @@ use pelton_ir::types::Type;
 use pelton_ir::valid::Valid;
 use serde_json::{Map, Value, json};
 
-use crate::count::count;
-use crate::error::Error;
-use crate::launch::{Job, Report, launch};
-use crate::source::Source;
-use crate::term::{Role, Term};
-use crate::{Status, json, stop};
+use crate::count::parse_count;
+use crate::error::CliError;
+use crate::launch::{LaunchJob, LaunchReport, launch_job};
+use crate::source::ModuleSource;
+use crate::term::{Term, TextRole};
+use crate::{CliStatus, json, stop};
 
 /// Elements of a buffer that are printed before the middle is left out.
 const SHOWN: usize = 32;
@@ -47,7 +47,7 @@ Buffers:
   random:SEED:N        the same N at every run; floats in [0, 1)
   @PATH                a file's words, least byte first
   :N can be left out if the module fixes the length. Buffers of fixed length that are not given are zeros.")]
-pub struct Args {
+pub struct ExecArgs {
     /// The module; `-` is standard input
     file: PathBuf,
 
@@ -60,15 +60,15 @@ pub struct Args {
     kernel: Option<String>,
 
     /// Groups of the launch
-    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().groups, value_parser = count::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().groups, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     groups: u32,
 
     /// Lanes in a group
-    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().lanes, value_parser = count::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().lanes, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
     /// Lanes in a subgroup, at most 32; with --seed, since devices have their own
-    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().subgroup, value_parser = count::<u32>, allow_negative_numbers = true, requires = "seed")]
+    #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().subgroup, value_parser = parse_count::<u32>, allow_negative_numbers = true, requires = "seed")]
     subgroup: u32,
 
     /// Run on the reference interpreter, on one thread, in the order that this number gives
@@ -76,15 +76,15 @@ pub struct Args {
     seed: Option<u64>,
 
     /// Stop the kernel after this long: 10s, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     deadline: Option<Duration>,
 
     /// What a buffer starts with; may be given again
-    #[arg(long = "buffer", short, value_name = "NAME=INIT", value_parser = buffer)]
+    #[arg(long = "buffer", short, value_name = "NAME=INIT", value_parser = parse_buffer)]
     buffers: Vec<(String, Init)>,
 
     /// Write a buffer's words to a file instead of printing it; may be given again
-    #[arg(long = "out", short, value_name = "NAME=FILE", value_parser = out)]
+    #[arg(long = "out", short, value_name = "NAME=FILE", value_parser = parse_out)]
     outs: Vec<(String, PathBuf)>,
 
     /// Print one JSON object: device, kernel, end, fault, steps, seconds, buffers
@@ -93,20 +93,20 @@ pub struct Args {
 }
 
 /// Reads `NAME=INIT`.
-fn buffer(text: &str) -> Result<(String, Init), String> {
+fn parse_buffer(text: &str) -> Result<(String, Init), String> {
     let (name, init) = text.split_once('=').ok_or("write NAME=INIT, as in x=zero:64")?;
     let name = name.strip_prefix('@').unwrap_or(name);
     Ok((name.into(), init.parse().map_err(|error| format!("{error}"))?))
 }
 
 /// Reads `NAME=FILE`.
-fn out(text: &str) -> Result<(String, PathBuf), String> {
+fn parse_out(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("write NAME=FILE, as in x=x.bin")?;
     Ok((name.strip_prefix('@').unwrap_or(name).into(), path.into()))
 }
 
 /// Reads a time such as `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let scale = match &text[unit..] {
         "ms" => 1e-3,
@@ -118,17 +118,17 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
 }
 
-pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
-    let source = Source::read(&args.file)?;
+pub fn run_exec(args: ExecArgs, term: &Term) -> Result<CliStatus, CliError> {
+    let source = ModuleSource::read(&args.file)?;
     let module = source.module(term.err_color)?;
     known_kernel(&module, args.kernel.as_deref())?;
     for (name, path) in &args.outs {
         find_buffer(&module, name)?;
-        writable(path)?;
+        check_writable(path)?;
     }
     let mut data = bind_buffers(&module, &args.buffers)?;
     let began = Instant::now();
-    let report = launch(Job {
+    let report = launch_job(LaunchJob {
         device: &args.device,
         seed: args.seed,
         module: &module,
@@ -137,69 +137,71 @@ pub fn run(args: Args, term: &Term) -> Result<Status, Error> {
         data: &mut data,
         deadline: args.deadline,
     });
-    let report = report.map_err(|error| refused(&source, &module, error, term))?;
+    let report = report.map_err(|error| show_refusal(&source, &module, error, term))?;
     let took = began.elapsed();
     if stop::pressed() {
         term.note(format_args!("interrupted: the kernel was stopped after {:.1} s", took.as_secs_f64()));
-        return Ok(Status::Interrupted);
+        return Ok(CliStatus::Interrupted);
     }
     let results =
         || module.buffers.iter().zip(&data).filter_map(|((_, decl), data)| Some((decl, data.as_ref()?)));
-    write(&args, results())?;
+    write_outs(&args, results())?;
     if args.json {
-        term.line(as_json(&args, &source, &module, &report, took, results()))?;
+        term.line(exec_json(&args, &source, &module, &report, took, results()))?;
     } else {
-        print(&args, term, results())?;
-        explain(&args, &source, &module, &report, took, term);
+        print_buffers(&args, term, results())?;
+        explain_end(&args, &source, &module, &report, took, term);
     }
     let well = report.end == End::Done && report.fault.is_none();
-    Ok(if well { Status::Fine } else { Status::Failed })
+    Ok(if well { CliStatus::Fine } else { CliStatus::Failed })
 }
 
 /// An op that the device lacks is shown where it stands.
-fn refused(source: &Source, module: &Valid, error: Error, term: &Term) -> Error {
+fn show_refusal(source: &ModuleSource, module: &Valid, error: CliError, term: &Term) -> CliError {
     let site = match &error {
-        Error::Device(DeviceError::Op { site, .. }) | Error::Load(LoadError::Refused { site, .. }) => *site,
+        CliError::Device(DeviceError::Op { site, .. }) | CliError::Load(LoadError::Refused { site, .. }) => {
+            *site
+        }
         _ => return error,
     };
-    let shown = Diagnostic::new("refused", place(module, site), error.to_string());
-    Error::Report(source.render(&[shown], term.err_color))
+    let shown = Diagnostic::new("refused", site_place(module, site), error.to_string());
+    CliError::Report(source.render(&[shown], term.err_color))
 }
 
 /// Refuses a kernel that the module does not have, and says which it has.
-fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), Error> {
+fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), CliError> {
     let names: Vec<&str> = module.kernels().map(|func| module.functions[func].name.as_str()).collect();
     match kernel {
         Some(name) if !names.contains(&name) => {
-            Err(Error::Unknown { kind: "kernel", name: name.into(), hint: name_hint(name, &names) })
+            Err(CliError::Unknown { kind: "kernel", name: name.into(), hint: name_hint(name, &names) })
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses a path that cannot be written before the kernel runs, not after.
-pub(crate) fn writable(path: &Path) -> Result<(), Error> {
-    let fail = |source| Error::Write { path: path.into(), source };
+pub(crate) fn check_writable(path: &Path) -> Result<(), CliError> {
+    let fail = |source| CliError::Write { path: path.into(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     fs::metadata(folder.unwrap_or(".".as_ref())).map_err(fail)?;
     if path.is_dir() { Err(fail(std::io::ErrorKind::IsADirectory.into())) } else { Ok(()) }
 }
 
 /// A buffer's declaration with what it holds.
-type Bound<'a> = (&'a BufferDecl, &'a BufferData);
+type BoundBuffer<'a> = (&'a BufferDecl, &'a BufferData);
 
 /// Writes the buffers that `--out` names.
-fn write<'a>(args: &Args, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
+fn write_outs<'a>(args: &ExecArgs, results: impl Iterator<Item = BoundBuffer<'a>>) -> Result<(), CliError> {
     for (decl, data) in results {
         for (_, path) in args.outs.iter().filter(|(name, _)| *name == decl.name) {
-            save(path, data.elem(), data.iter().map(|c| c.bits()))?;
+            write_words(path, data.elem(), data.iter().map(|c| c.bits()))?;
         }
     }
     Ok(())
 }
 
 /// Writes words to a file, least byte first.
-pub(crate) fn save(path: &Path, elem: Type, words: impl Iterator<Item = u64>) -> Result<(), Error> {
+pub(crate) fn write_words(path: &Path, elem: Type, words: impl Iterator<Item = u64>) -> Result<(), CliError> {
     let size = BufferData::element_bytes(elem) as usize;
     let written = fs::File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -208,34 +210,45 @@ pub(crate) fn save(path: &Path, elem: Type, words: impl Iterator<Item = u64>) ->
         }
         file.flush()
     });
-    written.map_err(|source| Error::Write { path: path.into(), source })
+    written.map_err(|source| CliError::Write { path: path.into(), source })
 }
 
 /// Whether a buffer is to be shown: the kernel may have written it, and `--out` does not take it.
-fn visible(args: &Args, decl: &BufferDecl) -> bool {
+fn is_shown(args: &ExecArgs, decl: &BufferDecl) -> bool {
     decl.access.writes() && !args.outs.iter().any(|(name, _)| *name == decl.name)
 }
 
-fn print<'a>(args: &Args, term: &Term, results: impl Iterator<Item = Bound<'a>>) -> Result<(), Error> {
-    for (decl, data) in results.filter(|(decl, _)| visible(args, decl)) {
-        let name = term.paint(Role::Strong, &decl.name);
+fn print_buffers<'a>(
+    args: &ExecArgs,
+    term: &Term,
+    results: impl Iterator<Item = BoundBuffer<'a>>,
+) -> Result<(), CliError> {
+    for (decl, data) in results.filter(|(decl, _)| is_shown(args, decl)) {
+        let name = term.paint(TextRole::Strong, &decl.name);
         term.line(format_args!("{name}: [{}; {}] = {}", decl.elem, data.len(), data.show_elements(SHOWN)))?;
     }
     Ok(())
 }
 
 /// Says how the launch ended, with a diagram of where if it did not end well.
-fn explain(args: &Args, source: &Source, module: &Valid, report: &Report, took: Duration, term: &Term) {
+fn explain_end(
+    args: &ExecArgs,
+    source: &ModuleSource,
+    module: &Valid,
+    report: &LaunchReport,
+    took: Duration,
+    term: &Term,
+) {
     let mut list = Vec::new();
     if let Some(fault) = &report.fault {
         let times =
             if fault.count > 1 { format!(", the first of {} faults", fault.count) } else { String::new() };
         let message = format!("the kernel recorded fault {}{times}", fault.code);
-        list.push(Diagnostic::new("fault", place(module, fault.site), message).label("here"));
+        list.push(Diagnostic::new("fault", site_place(module, fault.site), message).label("here"));
     }
     if let End::Trapped { code, site } = report.end {
         let message = format!("the kernel trapped with code {code}");
-        list.push(Diagnostic::new("trap", place(module, site), message).label("here"));
+        list.push(Diagnostic::new("trap", site_place(module, site), message).label("here"));
     }
     if !list.is_empty() {
         term.note(source.render(&list, term.err_color).trim_end());
@@ -250,19 +263,19 @@ fn explain(args: &Args, source: &Source, module: &Valid, report: &Report, took: 
     term.note(format_args!("{end}: {steps}{took:.1?} on {}", report.device));
 }
 
-fn place(module: &Valid, site: Site) -> Place {
+fn site_place(module: &Valid, site: Site) -> Place {
     module.functions[site.func].debug.place(site.inst).unwrap_or_default()
 }
 
-fn as_json<'a>(
-    args: &Args,
-    source: &Source,
+fn exec_json<'a>(
+    args: &ExecArgs,
+    source: &ModuleSource,
     module: &Valid,
-    report: &Report,
+    report: &LaunchReport,
     took: Duration,
-    results: impl Iterator<Item = Bound<'a>>,
+    results: impl Iterator<Item = BoundBuffer<'a>>,
 ) -> Value {
-    let at = |site| json::position(&source.text, place(module, site).start as usize);
+    let at = |site| json::position_json(&source.text, site_place(module, site).start as usize);
     let end = match report.end {
         End::Done => json!({ "kind": "done" }),
         End::Stopped => json!({ "kind": "stopped" }),
@@ -272,12 +285,12 @@ fn as_json<'a>(
         .fault
         .as_ref()
         .map(|fault| json!({ "code": fault.code, "count": fault.count, "place": at(fault.site) }));
-    let visible = results.filter(|(decl, _)| visible(args, decl));
+    let visible = results.filter(|(decl, _)| is_shown(args, decl));
     let buffers: Map<String, Value> =
-        visible.map(|(decl, data)| (decl.name.clone(), json::buffer(data))).collect();
+        visible.map(|(decl, data)| (decl.name.clone(), json::buffer_json(data))).collect();
     json!({
         "device": report.device,
-        "kernel": args.kernel.as_deref().or_else(|| first(module)),
+        "kernel": args.kernel.as_deref().or_else(|| first_kernel(module)),
         "end": end,
         "fault": fault,
         "steps": report.steps,
@@ -287,22 +300,22 @@ fn as_json<'a>(
 }
 
 /// The kernel that runs if none is named.
-fn first(module: &Module) -> Option<&str> {
+fn first_kernel(module: &Module) -> Option<&str> {
     module.kernels().next().map(|func| module.functions[func].name.as_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::parse_duration;
     use std::time::Duration;
 
     #[test]
     fn times_have_units() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
         for bad in ["", "10", "s", "-1s", "1h", "1e400s", "nans", "infs", "1 é"] {
-            assert!(duration(bad).is_err(), "{bad}");
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 }

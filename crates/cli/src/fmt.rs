@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use pelton_filetest::replace::replace_file;
 use pelton_ir::text;
 
-use crate::Status;
-use crate::error::Error;
-use crate::source::{Source, is_stdin};
+use crate::CliStatus;
+use crate::error::CliError;
+use crate::source::{ModuleSource, is_stdin};
 use crate::term::Term;
 
 /// Rewrite files in the one standard form; comments stay
@@ -17,7 +17,7 @@ Examples:
   pelton fmt a.pel b.pel         rewrites in place and prints the names of files that changed
   pelton fmt --check *.pel       changes nothing; exit status 1 if a file would change
   pelton fmt - < a.pel           from standard input to standard output")]
-pub struct Args {
+pub struct FmtArgs {
     /// Files to format; `-` is standard input, written to standard output
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -27,39 +27,39 @@ pub struct Args {
     check: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let mut status = Status::Fine;
+pub fn run_fmt(args: &FmtArgs, term: &Term) -> Result<CliStatus, CliError> {
+    let mut status = CliStatus::Fine;
     for path in &args.files {
-        match one(path, args.check, term) {
-            Ok(Status::Fine) => {}
+        match format_file(path, args.check, term) {
+            Ok(CliStatus::Fine) => {}
             Ok(other) => status = other,
-            Err(Error::Pipe) => return Err(Error::Pipe),
+            Err(CliError::Pipe) => return Err(CliError::Pipe),
             Err(error) => {
                 term.error(&error);
-                status = Status::Wrong;
+                status = CliStatus::Wrong;
             }
         }
     }
     Ok(status)
 }
 
-fn one(path: &Path, check: bool, term: &Term) -> Result<Status, Error> {
-    let source = Source::read(path)?;
+fn format_file(path: &Path, check: bool, term: &Term) -> Result<CliStatus, CliError> {
+    let source = ModuleSource::read(path)?;
     let formatted =
-        text::format(&source.text).map_err(|list| Error::Report(source.render(&list, term.err_color)))?;
+        text::format(&source.text).map_err(|list| CliError::Report(source.render(&list, term.err_color)))?;
     let same = formatted == source.text;
     match (check, is_stdin(path)) {
         (false, true) => term.text(&formatted)?,
         _ if same => {}
         (true, _) => {
             term.line(&source.name)?;
-            return Ok(Status::Wrong);
+            return Ok(CliStatus::Wrong);
         }
         (false, false) => {
             replace_file(path, &formatted)
-                .map_err(|cause| Error::Write { path: path.into(), source: cause })?;
+                .map_err(|cause| CliError::Write { path: path.into(), source: cause })?;
             term.line(&source.name)?;
         }
     }
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }

@@ -9,32 +9,32 @@ use pelton_ir::text::Diagnostic;
 use pelton_ir::types::{Const, Type};
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::error::CliError;
 use crate::exec;
-use crate::source::Source;
+use crate::source::ModuleSource;
 use crate::term::Term;
 
 /// Refuses a file that `rows` could not write, before anything is measured.
-pub fn writable(path: Option<&Path>) -> Result<(), Error> {
-    path.filter(|path| *path != Path::new("-")).map_or(Ok(()), exec::writable)
+pub fn check_rows_writable(path: Option<&Path>) -> Result<(), CliError> {
+    path.filter(|path| *path != Path::new("-")).map_or(Ok(()), exec::check_writable)
 }
 
 /// Writes rows where `--json FILE` says, and tells whether there is to be a table as well: not if they go to standard output,
 /// as `-` asks for.
-pub fn rows(path: Option<&Path>, rows: &str, term: &Term) -> Result<bool, Error> {
+pub fn write_rows(path: Option<&Path>, rows: &str, term: &Term) -> Result<bool, CliError> {
     match path {
         None => Ok(true),
         Some(path) if path == Path::new("-") => term.text(rows).map(|()| false),
         Some(path) => {
-            fs::write(path, rows).map_err(|source| Error::Write { path: path.into(), source })?;
+            fs::write(path, rows).map_err(|source| CliError::Write { path: path.into(), source })?;
             Ok(true)
         }
     }
 }
 
 /// A diagnostic: `{"file", "code", "message", "label", "notes", "start", "end", "also"}`.
-pub fn diagnostic(source: &Source, diagnostic: &Diagnostic) -> Value {
-    let position = |byte: u32| position(&source.text, byte as usize);
+pub fn diagnostic_json(source: &ModuleSource, diagnostic: &Diagnostic) -> Value {
+    let position = |byte: u32| position_json(&source.text, byte as usize);
     let Place { start, end } = diagnostic.place;
     let also = diagnostic.also.iter().map(
         |(place, how)| json!({ "message": how, "start": position(place.start), "end": position(place.end) }),
@@ -52,7 +52,7 @@ pub fn diagnostic(source: &Source, diagnostic: &Diagnostic) -> Value {
 }
 
 /// A place in a text: line and column from 1, the column in characters, and the byte from 0.
-pub fn position(text: &str, byte: usize) -> Value {
+pub fn position_json(text: &str, byte: usize) -> Value {
     let byte = text.floor_char_boundary(byte.min(text.len()));
     let before = &text[..byte];
     let line = before.matches('\n').count() + 1;
@@ -61,12 +61,12 @@ pub fn position(text: &str, byte: usize) -> Value {
 }
 
 /// A buffer: `{"type", "len", "values"}`.
-pub fn buffer(data: &BufferData) -> Value {
-    json!({ "type": data.elem().word(), "len": data.len(), "values": data.iter().map(number).collect::<Vec<_>>() })
+pub fn buffer_json(data: &BufferData) -> Value {
+    json!({ "type": data.elem().word(), "len": data.len(), "values": data.iter().map(number_json).collect::<Vec<_>>() })
 }
 
 /// A number; a float that JSON has no number for is a string as the language spells it.
-fn number(c: Const) -> Value {
+fn number_json(c: Const) -> Value {
     match c.ty() {
         Type::U32 | Type::U64 => c.bits().into(),
         Type::I32 => (c.bits() as u32 as i32).into(),
@@ -80,15 +80,15 @@ fn number(c: Const) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::position;
+    use super::position_json;
     use serde_json::json;
 
     #[test]
     fn columns_count_characters() {
         let text = "a\néb";
-        assert_eq!(position(text, 0), json!({ "line": 1, "column": 1, "byte": 0 }));
-        assert_eq!(position(text, 4), json!({ "line": 2, "column": 2, "byte": 4 }));
-        assert_eq!(position(text, 3), json!({ "line": 2, "column": 1, "byte": 2 }));
-        assert_eq!(position(text, 99), json!({ "line": 2, "column": 3, "byte": 5 }));
+        assert_eq!(position_json(text, 0), json!({ "line": 1, "column": 1, "byte": 0 }));
+        assert_eq!(position_json(text, 4), json!({ "line": 2, "column": 2, "byte": 4 }));
+        assert_eq!(position_json(text, 3), json!({ "line": 2, "column": 1, "byte": 2 }));
+        assert_eq!(position_json(text, 99), json!({ "line": 2, "column": 3, "byte": 5 }));
     }
 }

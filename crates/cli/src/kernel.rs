@@ -7,9 +7,9 @@ use pelton::kernel::{Assembled, TextError, assemble};
 use pelton_device::open;
 use pelton_ir::text;
 
-use crate::Status;
-use crate::error::Error;
-use crate::source::{Source, is_stdin};
+use crate::CliStatus;
+use crate::error::CliError;
+use crate::source::{ModuleSource, is_stdin};
 use crate::term::Term;
 
 /// Print the kernel that a spec assembles to
@@ -21,7 +21,7 @@ Examples:
   pelton kernel spec.toml --whole                    the spec itself, with everything that it leaves out
 
 What a spec says: the documentation of pelton::kernel::text, and examples/run/spec.toml.")]
-pub struct Args {
+pub struct KernelArgs {
     /// The spec, in TOML; `-` is standard input
     spec: PathBuf,
 
@@ -34,15 +34,15 @@ pub struct Args {
     whole: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+pub fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, CliError> {
     let spec = if is_stdin(&args.spec) {
-        Source::read(&args.spec)?.text.parse().map_err(|error| refused(&error, term))?
+        ModuleSource::read(&args.spec)?.text.parse().map_err(|error| show_refusal(&error, term))?
     } else {
-        read(&args.spec, term)?
+        read_spec(&args.spec, term)?
     };
     if args.whole {
         term.text(&spec.to_string())?;
-        return Ok(Status::Fine);
+        return Ok(CliStatus::Fine);
     }
     let device = open(&args.device)?;
     let caps = device.caps();
@@ -57,17 +57,17 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         layout.groups,
         layout.lanes,
     ));
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }
 
 /// Reads a spec; what is wrong with it is an error that shows it.
-pub fn read(path: &std::path::Path, term: &Term) -> Result<Spec, Error> {
-    Spec::read(path).map_err(|error| refused(&error, term))
+pub fn read_spec(path: &std::path::Path, term: &Term) -> Result<Spec, CliError> {
+    Spec::read(path).map_err(|error| show_refusal(&error, term))
 }
 
-fn refused(error: &TextError, term: &Term) -> Error {
+fn show_refusal(error: &TextError, term: &Term) -> CliError {
     match error {
-        TextError::Wrong(_) => Error::Report(error.render(term.err_color)),
-        _ => Error::Wrong(error.to_string()),
+        TextError::Wrong(_) => CliError::Report(error.render(term.err_color)),
+        _ => CliError::Wrong(error.to_string()),
     }
 }

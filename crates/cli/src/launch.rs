@@ -9,11 +9,11 @@ use pelton_filetest::line::LaunchGeometry;
 use pelton_ir::interp::{self, End, Fault, Program, Schedule, Words};
 use pelton_ir::valid::Valid;
 
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// A launch to be made.
-pub struct Job<'a> {
+pub struct LaunchJob<'a> {
     /// The device's name.
     pub device: &'a str,
     /// An interleaving of the reference interpreter, instead of a device.
@@ -31,7 +31,7 @@ pub struct Job<'a> {
 }
 
 /// What a launch gave.
-pub struct Report {
+pub struct LaunchReport {
     /// Which device it was.
     pub device: String,
     /// How it ended.
@@ -46,18 +46,18 @@ pub struct Report {
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Launches and waits for the end. Ctrl-C stops it.
-pub fn launch(job: Job<'_>) -> Result<Report, Error> {
-    stop::word()?;
+pub fn launch_job(job: LaunchJob<'_>) -> Result<LaunchReport, CliError> {
+    stop::listen()?;
     match job.seed {
-        Some(seed) => seeded(job, seed),
+        Some(seed) => launch_seeded(job, seed),
         None => {
             let device = open(job.device)?;
-            on(&*device, job)
+            launch_on_device(&*device, job)
         }
     }
 }
 
-fn on(device: &dyn Device, job: Job<'_>) -> Result<Report, Error> {
+fn launch_on_device(device: &dyn Device, job: LaunchJob<'_>) -> Result<LaunchReport, CliError> {
     let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
     let mut launch = Launch::new(job.geometry.groups);
     launch.deadline = job.deadline;
@@ -84,10 +84,10 @@ fn on(device: &dyn Device, job: Job<'_>) -> Result<Report, Error> {
             *data = download_buffer(memory, data)?;
         }
     }
-    Ok(Report { device: device.caps().name.clone(), end, fault, steps: None })
+    Ok(LaunchReport { device: device.caps().name.clone(), end, fault, steps: None })
 }
 
-fn seeded(job: Job<'_>, seed: u64) -> Result<Report, Error> {
+fn launch_seeded(job: LaunchJob<'_>, seed: u64) -> Result<LaunchReport, CliError> {
     let program = Program::new(job.module, job.kernel)?;
     let LaunchGeometry { groups, lanes, subgroup } = job.geometry;
     let report = program.run(&interp::Launch {
@@ -95,10 +95,10 @@ fn seeded(job: Job<'_>, seed: u64) -> Result<Report, Error> {
         lanes,
         subgroup,
         buffers: job.data.iter().map(|data| data.as_ref().map_or(Words::None, BufferData::words)).collect(),
-        stop: Some(stop::word()?),
+        stop: Some(stop::listen()?),
         deadline: job.deadline,
         schedule: Schedule::Seeded(seed),
     })?;
     let device = format!("reference, seed {seed}");
-    Ok(Report { device, end: report.end, fault: report.fault, steps: Some(report.steps) })
+    Ok(LaunchReport { device, end: report.end, fault: report.fault, steps: Some(report.steps) })
 }

@@ -37,7 +37,7 @@ struct Cli {
     color: Color,
 
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 const AFTER: &str = "\
@@ -56,26 +56,26 @@ Exit status:
   130  Ctrl-C";
 
 #[derive(Subcommand)]
-enum Command {
-    Demo(demo::Args),
-    Check(check::Args),
-    Fmt(fmt::Args),
-    Opt(opt::Args),
-    Exec(exec::Args),
-    Run(run::Args),
-    Kernel(kernel::Args),
-    Test(test::Args),
-    Emit(emit::Args),
-    Devices(devices::Args),
-    Litmus(litmus::Args),
-    Bench(bench::Args),
-    Ops(ops::Args),
-    Completions(completions::Args),
+enum CliCommand {
+    Demo(demo::DemoArgs),
+    Check(check::CheckArgs),
+    Fmt(fmt::FmtArgs),
+    Opt(opt::OptArgs),
+    Exec(exec::ExecArgs),
+    Run(run::RunArgs),
+    Kernel(kernel::KernelArgs),
+    Test(test::TestArgs),
+    Emit(emit::EmitArgs),
+    Devices(devices::DevicesArgs),
+    Litmus(litmus::LitmusArgs),
+    Bench(bench::BenchArgs),
+    Ops(ops::OpsArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 /// How the program ended, as its exit status says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Status {
+enum CliStatus {
     Fine = 0,
     Wrong = 1,
     Failed = 2,
@@ -83,8 +83,8 @@ enum Status {
     Interrupted = 130,
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> ExitCode {
+impl From<CliStatus> for ExitCode {
+    fn from(status: CliStatus) -> ExitCode {
         ExitCode::from(status as u8)
     }
 }
@@ -95,25 +95,25 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are asked for like this too, and whoever reads them may have gone.
             let _ = error.print();
-            return if error.use_stderr() { Status::Usage.into() } else { Status::Fine.into() };
+            return if error.use_stderr() { CliStatus::Usage.into() } else { CliStatus::Fine.into() };
         }
     };
     let term = Term::new(cli.color);
     let ended = match cli.command {
-        Command::Demo(args) => demo::run(&args, &term),
-        Command::Check(args) => check::run(&args, &term),
-        Command::Fmt(args) => fmt::run(&args, &term),
-        Command::Opt(args) => opt::run(&args, &term),
-        Command::Exec(args) => exec::run(args, &term),
-        Command::Run(args) => run::run(&args, &term),
-        Command::Kernel(args) => kernel::run(&args, &term),
-        Command::Test(args) => test::run(&args, &term),
-        Command::Emit(args) => emit::run(&args, &term),
-        Command::Devices(args) => devices::run(&args, &term),
-        Command::Litmus(args) => litmus::run(&args, &term),
-        Command::Bench(args) => bench::run(&args, &term),
-        Command::Ops(args) => ops::run(&args, &term),
-        Command::Completions(args) => completions::run(&args, &term),
+        CliCommand::Demo(args) => demo::run_demo(&args, &term),
+        CliCommand::Check(args) => check::run_check(&args, &term),
+        CliCommand::Fmt(args) => fmt::run_fmt(&args, &term),
+        CliCommand::Opt(args) => opt::run_opt(&args, &term),
+        CliCommand::Exec(args) => exec::run_exec(args, &term),
+        CliCommand::Run(args) => run::run_spec(&args, &term),
+        CliCommand::Kernel(args) => kernel::run_kernel(&args, &term),
+        CliCommand::Test(args) => test::run_tests(&args, &term),
+        CliCommand::Emit(args) => emit::run_emit(&args, &term),
+        CliCommand::Devices(args) => devices::run_devices(&args, &term),
+        CliCommand::Litmus(args) => litmus::run_litmus(&args, &term),
+        CliCommand::Bench(args) => bench::run_bench(&args, &term),
+        CliCommand::Ops(args) => ops::run_ops(&args, &term),
+        CliCommand::Completions(args) => completions::run_completions(&args, &term),
     };
     match ended {
         Ok(status) => status.into(),

@@ -6,9 +6,9 @@ use pelton_filetest::hint::name_hint;
 use pelton_ir::manual::{self, chapters, effect, example, signature};
 use pelton_ir::op::{Op, Row, TABLE};
 
-use crate::Status;
-use crate::error::Error;
-use crate::term::{Role, Term};
+use crate::CliStatus;
+use crate::error::CliError;
+use crate::term::{Term, TextRole};
 
 /// Show the operations of the language
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ Examples:
   pelton ops                     every operation, by chapter
   pelton ops atomic_add          one of them, with an instruction that uses it
   pelton ops --markdown          the tables of the language's manual")]
-pub struct Args {
+pub struct OpsArgs {
     /// An operation
     name: Option<String>,
 
@@ -26,27 +26,27 @@ pub struct Args {
     markdown: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+pub fn run_ops(args: &OpsArgs, term: &Term) -> Result<CliStatus, CliError> {
     match &args.name {
         Some(name) => {
             let op = Op::named(name).ok_or_else(|| {
                 let names: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
-                Error::Unknown { kind: "operation", name: name.clone(), hint: name_hint(name, &names) }
+                CliError::Unknown { kind: "operation", name: name.clone(), hint: name_hint(name, &names) }
             })?;
-            term.text(&one(op.row(), term))?;
+            term.text(&describe_op(op.row(), term))?;
         }
         None if args.markdown => term.text(&manual::ops())?,
-        None => term.text(&all(term))?,
+        None => term.text(&list_ops(term))?,
     }
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }
 
-fn all(term: &Term) -> String {
+fn list_ops(term: &Term) -> String {
     let mut text = String::new();
     for (chapter, rows) in chapters() {
-        let _ = writeln!(text, "{}\n", term.paint(Role::Strong, chapter));
+        let _ = writeln!(text, "{}\n", term.paint(TextRole::Strong, chapter));
         for row in rows {
-            let name = term.paint(Role::Good, row.name);
+            let name = term.paint(TextRole::Good, row.name);
             let _ = writeln!(text, "  {name} {}\n      {}", signature(row), row.doc);
         }
         text.push('\n');
@@ -54,8 +54,8 @@ fn all(term: &Term) -> String {
     text
 }
 
-fn one(row: &Row, term: &Term) -> String {
-    let mut text = format!("{} {}\n\n", term.paint(Role::Good, row.name), signature(row));
+fn describe_op(row: &Row, term: &Term) -> String {
+    let mut text = format!("{} {}\n\n", term.paint(TextRole::Good, row.name), signature(row));
     for line in example(row).lines() {
         let _ = writeln!(text, "    {line}");
     }

@@ -8,9 +8,9 @@ use pelton_filetest::opt::{annotated_text, apply_passes};
 use pelton_ir::pass::Pass;
 use pelton_ir::text;
 
-use crate::Status;
-use crate::error::Error;
-use crate::source::Source;
+use crate::CliStatus;
+use crate::error::CliError;
+use crate::source::ModuleSource;
 use crate::term::Term;
 
 /// Print a module as the passes leave it
@@ -21,12 +21,12 @@ Examples:
   pelton opt a.pel --pass fold --pass dce   these passes, in this order
   pelton opt a.pel --proofs             with what the bounds analysis proved, as comments
   diff <(pelton fmt - < a.pel) <(pelton opt a.pel)")]
-pub struct Args {
+pub struct OptArgs {
     /// The file; `-` is standard input
     file: PathBuf,
 
     /// Run this pass instead of the pipeline; may be given again
-    #[arg(long = "pass", value_name = "NAME", value_parser = passes())]
+    #[arg(long = "pass", value_name = "NAME", value_parser = pass_names())]
     passes: Vec<Pass>,
 
     /// Add what the bounds analysis proved as comments
@@ -35,16 +35,16 @@ pub struct Args {
 }
 
 /// Names of passes, which help and completions list.
-fn passes() -> impl clap::builder::TypedValueParser<Value = Pass> {
+fn pass_names() -> impl clap::builder::TypedValueParser<Value = Pass> {
     PossibleValuesParser::new(Pass::ALL.iter().map(|pass| pass.name())).map(|name| {
         let found = Pass::ALL.iter().copied().find(|pass| pass.name() == name);
         found.expect("only names of passes are let through")
     })
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let module = Source::read(&args.file)?.module(term.err_color)?;
+pub fn run_opt(args: &OptArgs, term: &Term) -> Result<CliStatus, CliError> {
+    let module = ModuleSource::read(&args.file)?.module(term.err_color)?;
     let module = apply_passes(&module, &args.passes);
     term.text(&if args.proofs { annotated_text(&module) } else { text::print(&module) })?;
-    Ok(Status::Fine)
+    Ok(CliStatus::Fine)
 }

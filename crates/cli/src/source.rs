@@ -7,10 +7,10 @@ use pelton_filetest::file;
 use pelton_ir::text::{self, Diagnostic};
 use pelton_ir::valid::{Valid, validate_text};
 
-use crate::error::Error;
+use crate::error::CliError;
 
 /// A text with the name that diagrams give it.
-pub struct Source {
+pub struct ModuleSource {
     /// Its file's path as given, or `<stdin>`.
     pub name: String,
     /// The text.
@@ -22,15 +22,15 @@ pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-impl Source {
+impl ModuleSource {
     /// Reads a file, or standard input if the path is `-`.
-    pub fn read(path: &Path) -> Result<Source, Error> {
+    pub fn read(path: &Path) -> Result<ModuleSource, CliError> {
         if is_stdin(path) {
             let name = PathBuf::from("<stdin>");
             let text = file::read_text_from(io::stdin().lock(), &name)?;
-            return Ok(Source { name: name.display().to_string(), text });
+            return Ok(ModuleSource { name: name.display().to_string(), text });
         }
-        Ok(Source { name: path.display().to_string(), text: file::read_text(path)? })
+        Ok(ModuleSource { name: path.display().to_string(), text: file::read_text(path)? })
     }
 
     /// The module, if there is nothing wrong with it.
@@ -39,8 +39,8 @@ impl Source {
     }
 
     /// The module; what is wrong with it is an error that shows it.
-    pub fn module(&self, color: bool) -> Result<Valid, Error> {
-        self.validate().map_err(|list| Error::Report(self.render(&list, color)))
+    pub fn module(&self, color: bool) -> Result<Valid, CliError> {
+        self.validate().map_err(|list| CliError::Report(self.render(&list, color)))
     }
 
     /// Diagrams of what is wrong.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use pelton_device::{Ended, Run};
 
-use crate::Status;
-use crate::error::Error;
+use crate::CliStatus;
+use crate::error::CliError;
 use crate::term::Term;
 
 /// How often Ctrl-C is looked for by those who wait for something else.
@@ -16,36 +16,36 @@ static STOP: AtomicU32 = AtomicU32::new(0);
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C sets this word, which ends a kernel at its next back-edge; a second Ctrl-C ends the program.
-pub fn word() -> Result<&'static AtomicU32, Error> {
+pub fn listen() -> Result<&'static AtomicU32, CliError> {
     if LISTENS.swap(true, Ordering::Relaxed) {
         return Ok(&STOP);
     }
     ctrlc::set_handler(|| {
         // Relaxed: the word orders nothing, it only has to be seen.
         if STOP.swap(1, Ordering::Relaxed) != 0 {
-            std::process::exit(Status::Interrupted as i32);
+            std::process::exit(CliStatus::Interrupted as i32);
         }
     })?;
     Ok(&STOP)
 }
 
 /// Fails if Ctrl-C was pressed.
-pub fn unless_pressed() -> Result<(), Error> {
-    if pressed() { Err(Error::Interrupted) } else { Ok(()) }
+pub fn unless_pressed() -> Result<(), CliError> {
+    if pressed() { Err(CliError::Interrupted) } else { Ok(()) }
 }
 
 /// How a command ends that has shown so many rows, or all of them; says so if Ctrl-C was pressed.
-pub fn verdict(rows: usize, term: &Term) -> Status {
+pub fn status_after(rows: usize, term: &Term) -> CliStatus {
     match (pressed(), rows) {
-        (false, _) => return Status::Fine,
+        (false, _) => return CliStatus::Fine,
         (true, 0) => term.note("interrupted before there was a figure"),
         (true, _) => term.note("interrupted: these are the figures so far"),
     }
-    Status::Interrupted
+    CliStatus::Interrupted
 }
 
 /// Sleeps, and fails soon after Ctrl-C is pressed.
-pub fn sleep(time: Duration) -> Result<(), Error> {
+pub fn sleep_unless_pressed(time: Duration) -> Result<(), CliError> {
     let until = Instant::now() + time;
     loop {
         unless_pressed()?;
@@ -57,7 +57,7 @@ pub fn sleep(time: Duration) -> Result<(), Error> {
 }
 
 /// Waits for the end of a launch. Ctrl-C stops the launch, and this fails when it has ended.
-pub fn wait(run: &dyn Run) -> Result<Ended, Error> {
+pub fn wait_for_end(run: &dyn Run) -> Result<Ended, CliError> {
     loop {
         if let Some(ended) = run.wait(Some(GLANCE))? {
             unless_pressed()?;

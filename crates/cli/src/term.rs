@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::error::Error;
+use crate::error::CliError;
 
 /// When to colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -23,7 +23,7 @@ pub enum Color {
 
 /// What a stretch of output is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum TextRole {
     /// A heading, or what matters most.
     Strong,
     /// Something that went well.
@@ -56,12 +56,12 @@ impl Term {
     }
 
     /// Writes a line to standard output.
-    pub fn line(&self, text: impl Display) -> Result<(), Error> {
+    pub fn line(&self, text: impl Display) -> Result<(), CliError> {
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }
 
     /// Writes to standard output.
-    pub fn text(&self, text: &str) -> Result<(), Error> {
+    pub fn text(&self, text: &str) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
@@ -78,11 +78,11 @@ impl Term {
     }
 
     /// Writes an error to standard error; a report comes as it is, and a reader that has left is no error.
-    pub fn error(&self, error: &Error) {
+    pub fn error(&self, error: &CliError) {
         match error {
-            Error::Pipe => {}
-            Error::Interrupted => self.note(error),
-            Error::Report(report) => self.note(report.trim_end()),
+            CliError::Pipe => {}
+            CliError::Interrupted => self.note(error),
+            CliError::Report(report) => self.note(report.trim_end()),
             error => self.wrong(error),
         }
     }
@@ -94,11 +94,11 @@ impl Term {
 
     /// A line that says that something is wrong.
     pub fn error_line(&self, what: impl Display) -> String {
-        format!("{}: {what}", paint(self.err_color, Role::Bad, "error"))
+        format!("{}: {what}", paint(self.err_color, TextRole::Bad, "error"))
     }
 
     /// A text on standard output in its role.
-    pub fn paint(&self, role: Role, text: impl Display) -> String {
+    pub fn paint(&self, role: TextRole, text: impl Display) -> String {
         paint(self.out_color, role, text)
     }
 
@@ -116,15 +116,15 @@ fn colours(plain: Option<&OsStr>, kind: Option<&OsStr>) -> bool {
     plain.is_none_or(OsStr::is_empty) && kind.is_none_or(|kind| kind != "dumb")
 }
 
-fn paint(color: bool, role: Role, text: impl Display) -> String {
+fn paint(color: bool, role: TextRole, text: impl Display) -> String {
     if !color {
         return text.to_string();
     }
     let style = match role {
-        Role::Strong => Style::new().bold(),
-        Role::Good => AnsiColor::Green.on_default().bold(),
-        Role::Bad => AnsiColor::Red.on_default().bold(),
-        Role::Faint => Style::new().dimmed(),
+        TextRole::Strong => Style::new().bold(),
+        TextRole::Good => AnsiColor::Green.on_default().bold(),
+        TextRole::Bad => AnsiColor::Red.on_default().bold(),
+        TextRole::Faint => Style::new().dimmed(),
     };
     format!("{style}{text}{style:#}")
 }

@@ -11,9 +11,9 @@ use pelton_filetest::hint::name_hint;
 use pelton_filetest::suite::{Bless, Suite, SuiteTest, test_targets};
 use pelton_filetest::target::TestTarget;
 
-use crate::Status;
-use crate::error::Error;
-use crate::term::{Role, Term};
+use crate::CliStatus;
+use crate::error::CliError;
+use crate::term::{Term, TextRole};
 
 /// Run filetests and say what they cover
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ Examples:
 A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to run
 it and what must come out:
   ; run: lanes=4 x=[1 2 3 4] -> y=[2 4 6 8]")]
-pub struct Args {
+pub struct TestArgs {
     /// Files, or folders with `.pel` files
     #[arg(value_name = "PATH", default_value = "filetests")]
     paths: Vec<PathBuf>,
@@ -41,27 +41,30 @@ pub struct Args {
     bless: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let suite = Suite::load(&args.paths, chosen(&args.devices)?)?;
+pub fn run_tests(args: &TestArgs, term: &Term) -> Result<CliStatus, CliError> {
+    let suite = Suite::load(&args.paths, chosen_targets(&args.devices)?)?;
     let tests = suite.tests();
     let bless = if args.bless { Bless::Yes } else { Bless::from_env() };
     let (absent, present): (Vec<SuiteTest>, Vec<SuiteTest>) =
         tests.into_iter().partition(|test| test.absent.is_some());
     let began = Instant::now();
-    let failures = all(&present, bless, term);
+    let failures = run_all(&present, bless, term);
     for test in &absent {
         let why = test.absent.as_deref().unwrap_or_default();
-        term.line(format_args!("{} {}: {why}", term.paint(Role::Faint, "ignored"), test.name))?;
+        term.line(format_args!("{} {}: {why}", term.paint(TextRole::Faint, "ignored"), test.name))?;
     }
     for (at, why) in &failures {
         let SuiteTest { name, command, .. } = &present[*at];
-        term.line(format_args!("{} {command} {name}", term.paint(Role::Bad, "FAILED")))?;
+        term.line(format_args!("{} {command} {name}", term.paint(TextRole::Bad, "FAILED")))?;
         for line in why.lines() {
             term.line(format_args!("    {line}").to_string().trim_end())?;
         }
     }
-    let word =
-        if failures.is_empty() { term.paint(Role::Good, "ok") } else { term.paint(Role::Bad, "FAILED") };
+    let word = if failures.is_empty() {
+        term.paint(TextRole::Good, "ok")
+    } else {
+        term.paint(TextRole::Bad, "FAILED")
+    };
     term.line(format_args!(
         "{word}: {} passed, {} failed, {} ignored in {:.1} s",
         present.len() - failures.len(),
@@ -70,15 +73,15 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         began.elapsed().as_secs_f64()
     ))?;
     term.line(suite.totals())?;
-    Ok(if failures.is_empty() { Status::Fine } else { Status::Wrong })
+    Ok(if failures.is_empty() { CliStatus::Fine } else { CliStatus::Wrong })
 }
 
 /// The devices of those names; all of them if none is named.
-fn chosen(names: &[String]) -> Result<Vec<Arc<dyn TestTarget>>, Error> {
+fn chosen_targets(names: &[String]) -> Result<Vec<Arc<dyn TestTarget>>, CliError> {
     let all = test_targets();
     let known: Vec<&str> = all.iter().map(|target| target.name()).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(Error::Unknown { kind: "device", name: name.clone(), hint: name_hint(name, &known) });
+        return Err(CliError::Unknown { kind: "device", name: name.clone(), hint: name_hint(name, &known) });
     }
     let asked =
         |target: &Arc<dyn TestTarget>| names.is_empty() || names.iter().any(|name| name == target.name());
@@ -86,7 +89,7 @@ fn chosen(names: &[String]) -> Result<Vec<Arc<dyn TestTarget>>, Error> {
 }
 
 /// Runs tests on all cores; gives the failed ones in order, with why.
-fn all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String)> {
+fn run_all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String)> {
     let bar = term.bar(tests.len() as u64, "{bar:40} {pos}/{len} {msg}");
     let next = AtomicUsize::new(0);
     let (send, results) = mpsc::channel();
@@ -95,8 +98,8 @@ fn all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String)> {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(tests.len()) {
             let (send, next) = (send.clone(), &next);
             scope.spawn(move || {
-                while let Some((at, test)) = pick(tests, next) {
-                    if send.send((at, one(test, bless))).is_err() {
+                while let Some((at, test)) = next_test(tests, next) {
+                    if send.send((at, run_one(test, bless))).is_err() {
                         break;
                     }
                 }
@@ -117,14 +120,14 @@ fn all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String)> {
 }
 
 /// The next test that nobody has taken.
-fn pick<'t>(tests: &'t [SuiteTest], next: &AtomicUsize) -> Option<(usize, &'t SuiteTest)> {
+fn next_test<'t>(tests: &'t [SuiteTest], next: &AtomicUsize) -> Option<(usize, &'t SuiteTest)> {
     // Relaxed: the number alone is shared.
     let at = next.fetch_add(1, Ordering::Relaxed);
     tests.get(at).map(|test| (at, test))
 }
 
 /// Runs one test; a panic is a failure like others.
-fn one(test: &SuiteTest, bless: Bless) -> Result<(), String> {
+fn run_one(test: &SuiteTest, bless: Bless) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| test.run_test(bless))) {
         Ok(ended) => ended.map_err(|failure| failure.to_string()),
         Err(_) => Err("it panicked".into()),

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::Row;
+use super::BenchRow;
 use super::rounds::{Series, take_turns};
-use crate::error::Error;
+use crate::error::CliError;
 use crate::term::Term;
-use crate::{Status, stop};
+use crate::{CliStatus, stop};
 
 /// How many rounds there are unless said.
 const ROUNDS: u32 = 5;
@@ -73,7 +73,7 @@ pub enum BuildError {
 
 /// What is needed of a row that a child wrote.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-struct Figure {
+struct BuildFigure {
     case: String,
     device: String,
     metric: String,
@@ -81,7 +81,7 @@ struct Figure {
     value: Option<f64>,
 }
 
-impl Figure {
+impl BuildFigure {
     /// What tells the rows of a run apart. A case that is held against several others has several rows with the same figure.
     fn key(&self) -> (&str, &str, &str) {
         (&self.case, &self.device, &self.metric)
@@ -89,13 +89,13 @@ impl Figure {
 }
 
 /// Measures this build and another in rounds, with the flags after `bench` that choose a benchmark.
-pub fn run(
+pub fn compare_builds(
     group: &'static str,
     flags: &[String],
     other: &Path,
     rounds: Option<u32>,
     term: &Term,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<BenchRow>, CliError> {
     let start = |path: &Path, source| BuildError::Start { path: path.into(), source };
     let ours = env::current_exe().map_err(|source| start(Path::new("this program"), source))?;
     // A name without a folder is a file here, and not a command to search for.
@@ -105,20 +105,21 @@ pub fn run(
     let bar = term.bar(u64::from(rounds) * 2, "{bar:40} {msg}");
     let mut runs = take_turns(rounds, &mut [ours, theirs], |path| {
         bar.set_message(path.display().to_string());
-        let figures = measure(path, flags)?;
+        let figures = measure_build(path, flags)?;
         bar.inc(1);
         Ok(figures)
     })?;
     bar.finish_and_clear();
     let theirs = runs.pop().unwrap_or_default();
     let ours = runs.pop().unwrap_or_default();
-    for (who, strays) in [("this build", strays(&ours, &theirs)), ("the other build", strays(&theirs, &ours))]
+    for (who, strays) in
+        [("this build", cases_of_one(&ours, &theirs)), ("the other build", cases_of_one(&theirs, &ours))]
     {
         if !strays.is_empty() {
             term.note(format_args!("only {who} has: {}", Vec::from_iter(strays).join("; ")));
         }
     }
-    let rows = compare(group, &ours, &theirs);
+    let rows = comparison_rows(group, &ours, &theirs);
     match rows.is_empty() && !ours.is_empty() {
         true => Err(BuildError::Nothing.into()),
         false => Ok(rows),
@@ -126,20 +127,20 @@ pub fn run(
 }
 
 /// Runs a benchmark once with a build; fails if Ctrl-C was pressed meanwhile.
-fn measure(path: &Path, flags: &[String]) -> Result<Vec<Figure>, Error> {
+fn measure_build(path: &Path, flags: &[String]) -> Result<Vec<BuildFigure>, CliError> {
     let output = Command::new(path).args(flags).stdin(Stdio::null()).output();
     let output = output.map_err(|source| BuildError::Start { path: path.into(), source })?;
     let code = output.status.code();
     // A terminal sends Ctrl-C to the child too, which may end before it is noticed here.
     let since = Instant::now();
-    while code.is_none_or(|code| code == Status::Interrupted as i32)
+    while code.is_none_or(|code| code == CliStatus::Interrupted as i32)
         && !stop::pressed()
         && since.elapsed() < NOTICE
     {
         std::thread::sleep(Duration::from_millis(1));
     }
     stop::unless_pressed()?;
-    if code == Some(Status::Usage as i32) {
+    if code == Some(CliStatus::Usage as i32) {
         return Err(BuildError::Flags { path: path.into(), flags: flags.join(" ") }.into());
     }
     if code != Some(0) {
@@ -147,11 +148,11 @@ fn measure(path: &Path, flags: &[String]) -> Result<Vec<Figure>, Error> {
         let (path, flags, status) = (path.into(), flags.join(" "), output.status);
         return Err(BuildError::Failed { path, flags, status, stderr }.into());
     }
-    Ok(figures(path, &String::from_utf8_lossy(&output.stdout))?)
+    Ok(parse_figures(path, &String::from_utf8_lossy(&output.stdout))?)
 }
 
 /// The figures of rows that a build wrote.
-fn figures(path: &Path, text: &str) -> Result<Vec<Figure>, BuildError> {
+fn parse_figures(path: &Path, text: &str) -> Result<Vec<BuildFigure>, BuildError> {
     let figure = |line: &str| {
         serde_json::from_str(line).map_err(|_| BuildError::Line { path: path.into(), line: line.into() })
     };
@@ -159,27 +160,31 @@ fn figures(path: &Path, text: &str) -> Result<Vec<Figure>, BuildError> {
 }
 
 /// The cases that only the first of two builds has.
-fn strays<'a>(runs: &'a [Vec<Figure>], others: &[Vec<Figure>]) -> BTreeSet<&'a str> {
-    let there = |figure: &Figure| others.iter().flatten().any(|other| other.key() == figure.key());
+fn cases_of_one<'a>(runs: &'a [Vec<BuildFigure>], others: &[Vec<BuildFigure>]) -> BTreeSet<&'a str> {
+    let there = |figure: &BuildFigure| others.iter().flatten().any(|other| other.key() == figure.key());
     runs.iter().flatten().filter(|figure| !there(figure)).map(|figure| &*figure.case).collect()
 }
 
 /// A row for each figure that both builds gave, in the order of ours. Each is what the build gave in all rounds.
-fn compare(group: &'static str, ours: &[Vec<Figure>], theirs: &[Vec<Figure>]) -> Vec<Row> {
-    let mut figures: Vec<&Figure> = Vec::new();
+fn comparison_rows(
+    group: &'static str,
+    ours: &[Vec<BuildFigure>],
+    theirs: &[Vec<BuildFigure>],
+) -> Vec<BenchRow> {
+    let mut figures: Vec<&BuildFigure> = Vec::new();
     for figure in ours.iter().flatten() {
         if !figures.iter().any(|known| known.key() == figure.key()) {
             figures.push(figure);
         }
     }
-    let series = |runs: &[Vec<Figure>], figure: &Figure| -> Series {
-        let of = |run: &Vec<Figure>| run.iter().find(|other| other.key() == figure.key())?.value;
+    let series = |runs: &[Vec<BuildFigure>], figure: &BuildFigure| -> Series {
+        let of = |run: &Vec<BuildFigure>| run.iter().find(|other| other.key() == figure.key())?.value;
         // A round that lacks the figure is still a round of the other build.
         runs.iter().map(|run| of(run).unwrap_or(f64::NAN)).collect()
     };
-    let row = |figure: &Figure| {
+    let row = |figure: &BuildFigure| {
         let (ours, theirs) = (series(ours, figure), series(theirs, figure));
-        Some(Row {
+        Some(BenchRow {
             group,
             case: figure.case.clone(),
             device: figure.device.clone(),
@@ -196,8 +201,8 @@ fn compare(group: &'static str, ours: &[Vec<Figure>], theirs: &[Vec<Figure>]) ->
 mod tests {
     use super::*;
 
-    fn figure(case: &str, value: Option<f64>) -> Figure {
-        Figure { case: case.into(), device: "cpu".into(), metric: "us".into(), value }
+    fn figure(case: &str, value: Option<f64>) -> BuildFigure {
+        BuildFigure { case: case.into(), device: "cpu".into(), metric: "us".into(), value }
     }
 
     #[test]
@@ -206,28 +211,28 @@ mod tests {
             |trip, other: &str| vec![figure("trip", trip), figure("trip", trip), figure(other, Some(1.0))];
         let ours = [run(Some(2.0), "new"), run(Some(8.0), "new"), run(Some(9.0), "new")];
         let theirs = [run(Some(1.0), "old"), run(Some(4.0), "old"), run(None, "old")];
-        let rows = compare("echo", &ours, &theirs);
+        let rows = comparison_rows("echo", &ours, &theirs);
         let [row] = &rows[..] else { panic!("{rows:?}") };
         let against = row.against.as_ref().expect("there is another build");
         assert_eq!((row.case.as_str(), row.value, against.value), ("trip", 8.0, 2.5));
         assert_eq!(against.ratio.map(|ratio| (ratio.median, ratio.rounds)), Some((2.0, 2)));
-        assert_eq!(Vec::from_iter(strays(&ours, &theirs)), ["new"]);
-        assert_eq!(Vec::from_iter(strays(&theirs, &ours)), ["old"]);
+        assert_eq!(Vec::from_iter(cases_of_one(&ours, &theirs)), ["new"]);
+        assert_eq!(Vec::from_iter(cases_of_one(&theirs, &ours)), ["old"]);
     }
 
     #[test]
     fn a_case_on_another_device_is_another_case() {
         let ours = [vec![figure("trip", Some(1.0))]];
-        let theirs = [vec![Figure { device: "rust".into(), ..figure("trip", Some(1.0)) }]];
-        assert!(compare("echo", &ours, &theirs).is_empty());
+        let theirs = [vec![BuildFigure { device: "rust".into(), ..figure("trip", Some(1.0)) }]];
+        assert!(comparison_rows("echo", &ours, &theirs).is_empty());
     }
 
     #[test]
     fn rows_of_other_versions_are_read() {
         let path = Path::new("pelton");
         let line = r#"{"case":"a","device":"cpu","metric":"us","value":null,"group":"echo","more":[1]}"#;
-        assert_eq!(figures(path, line).expect("it is a row"), [figure("a", None)]);
-        let refused = figures(path, "case   device").expect_err("a table is no row");
+        assert_eq!(parse_figures(path, line).expect("it is a row"), [figure("a", None)]);
+        let refused = parse_figures(path, "case   device").expect_err("a table is no row");
         assert_eq!(refused.to_string(), "pelton wrote a line that is not a row: case   device");
     }
 }

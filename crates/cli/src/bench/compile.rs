@@ -6,22 +6,22 @@ use std::time::Instant;
 use pelton_device::open;
 use pelton_ir::pass::optimize;
 
-use super::Row;
-use super::device::{module, time};
-use crate::error::Error;
+use super::BenchRow;
+use super::device::{best_time, parse_kernel};
+use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
 /// Times each step for modules of two sizes, and adds a row for each.
-pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
+pub fn bench_compile(only: &str, rows: &mut Vec<BenchRow>, term: &Term) -> Result<(), CliError> {
     for count in [2_000u32, 20_000].into_iter().filter(|count| count.to_string() == only || only.is_empty()) {
         term.note(format_args!("{count} instructions …"));
-        let source = straight(count);
-        let parsed = module("generated", &source)?;
+        let source = generated_kernel(count);
+        let parsed = parse_kernel("generated", &source)?;
         let case = |step: &str| format!("{step}, {count} instructions");
         let mut row = |step: &str, ns: f64| {
             let (group, metric, device) = ("compile", "ms".into(), "cpu".to_string());
-            rows.push(Row {
+            rows.push(BenchRow {
                 group,
                 case: case(step),
                 device,
@@ -31,10 +31,10 @@ pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
                 against: None,
             });
         };
-        row("parse and validate", time(|| module("generated", &source).map(drop))?);
+        row("parse and validate", best_time(|| parse_kernel("generated", &source).map(drop))?);
         row(
             "optimise",
-            time(|| {
+            best_time(|| {
                 black_box(optimize(&parsed));
                 Ok(())
             })?,
@@ -59,7 +59,7 @@ pub fn run(only: &str, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
 }
 
 /// A kernel of so many instructions, in loops and branches, that nothing can fold away.
-fn straight(count: u32) -> String {
+fn generated_kernel(count: u32) -> String {
     let mut text =
         String::from("buffer data: [u32; ?] global read_write\nkernel main {\n  %x0 = load @data[0]\n");
     for k in 0..count / 10 {

@@ -9,9 +9,9 @@ use pelton_device::{Device, Kernel, Kind, Launch, Memory, Width, open};
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
 
-use super::Row;
-use super::rounds::{Sample, Series, play};
-use crate::error::Error;
+use super::BenchRow;
+use super::rounds::{Sample, Series, play_rounds};
+use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
@@ -30,29 +30,29 @@ const ROUNDS: u32 = 15;
 const SLOW_ROUNDS: u32 = 5;
 
 /// A benchmark: a kernel over `input` and `output`, and the same in Rust.
-struct Case {
+struct KernelCase {
     name: &'static str,
     text: &'static str,
     lanes: u32,
     rust: fn(&[u32], &mut [u32]),
 }
 
-const CASES: [Case; 5] = [
-    Case { name: "map", text: include_str!("kernels/map.pel"), lanes: LANES, rust: map },
-    Case {
+const CASES: [KernelCase; 5] = [
+    KernelCase { name: "map", text: include_str!("kernels/map.pel"), lanes: LANES, rust: map },
+    KernelCase {
         name: "hash, 64 dependent rounds",
         text: include_str!("kernels/hash.pel"),
         lanes: LANES,
         rust: hash,
     },
-    Case { name: "switch of 8", text: include_str!("kernels/switch.pel"), lanes: LANES, rust: switch },
-    Case {
+    KernelCase { name: "switch of 8", text: include_str!("kernels/switch.pel"), lanes: LANES, rust: switch },
+    KernelCase {
         name: "histogram, shared memory",
         text: include_str!("kernels/histogram.pel"),
         lanes: 64,
         rust: histogram,
     },
-    Case { name: "sum by subgroups", text: include_str!("kernels/sum.pel"), lanes: LANES, rust: sum },
+    KernelCase { name: "sum by subgroups", text: include_str!("kernels/sum.pel"), lanes: LANES, rust: sum },
 ];
 
 fn map(input: &[u32], output: &mut [u32]) {
@@ -100,25 +100,25 @@ fn sum(input: &[u32], output: &mut [u32]) {
 }
 
 /// Parses and validates a kernel of ours.
-pub fn module(name: &str, source: &str) -> Result<Valid, Error> {
+pub fn parse_kernel(name: &str, source: &str) -> Result<Valid, CliError> {
     let module =
-        text::parse(source).map_err(|list| Error::Report(text::render(name, source, &list, false)))?;
-    validate(module).map_err(|invalid| Error::Report(invalid.report(name, Some(source), false)))
+        text::parse(source).map_err(|list| CliError::Report(text::render(name, source, &list, false)))?;
+    validate(module).map_err(|invalid| CliError::Report(invalid.report(name, Some(source), false)))
 }
 
 /// A kernel with its memory, ready to be launched again and again.
-struct Ready {
+struct ReadyKernel {
     kernel: Arc<dyn Kernel>,
     launch: Launch,
     output: Memory,
     name: String,
 }
 
-impl Ready {
-    fn new(device: &Arc<dyn Device>, case: &Case, input: &[u32]) -> Result<Self, Error> {
-        let module = module(case.name, case.text)?;
+impl ReadyKernel {
+    fn new(device: &Arc<dyn Device>, case: &KernelCase, input: &[u32]) -> Result<Self, CliError> {
+        let module = parse_kernel(case.name, case.text)?;
         let kernel = device.load(&module, None, case.lanes)?;
-        let memory = |words: &[u32]| -> Result<Memory, Error> {
+        let memory = |words: &[u32]| -> Result<Memory, CliError> {
             let memory = device.alloc(Kind::Device, Width::W32, words.len())?;
             memory.upload(0, words)?;
             Ok(memory)
@@ -127,42 +127,44 @@ impl Ready {
         let mut launch = Launch::new(input.len() as u32 / LANES);
         launch.buffers = vec![Some(memory(input)?), Some(output.clone())];
         launch.buffers.resize(module.buffers.len(), None);
-        Ok(Ready { kernel, launch, output, name: device.caps().name.clone() })
+        Ok(ReadyKernel { kernel, launch, output, name: device.caps().name.clone() })
     }
 
-    fn run(&self) -> Result<(), Error> {
-        stop::wait(&*self.kernel.launch(&self.launch)?).map(drop)
+    fn run_once(&self) -> Result<(), CliError> {
+        stop::wait_for_end(&*self.kernel.launch(&self.launch)?).map(drop)
     }
 
     /// Holds one launch against Rust.
-    fn verify(&self, case: &Case, input: &[u32]) -> Result<(), Error> {
+    fn verify(&self, case: &KernelCase, input: &[u32]) -> Result<(), CliError> {
         let mut found = vec![0u32; input.len()];
         self.output.upload(0, &found)?;
-        self.run()?;
+        self.run_once()?;
         self.output.download(0, &mut found)?;
         let mut expect = vec![0u32; input.len()];
         (case.rust)(input, &mut expect);
         match expect.iter().zip(&found).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(at) => Err(Error::Wrong(format!("{} on {}: element {at} is wrong", case.name, self.name))),
+            Some(at) => {
+                Err(CliError::Wrong(format!("{} on {}: element {at} is wrong", case.name, self.name)))
+            }
         }
     }
 }
 
 /// Nanoseconds of one call, at its best of several stretches. Ctrl-C ends it between two calls.
-pub fn time(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+pub fn best_time(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, CliError> {
     stop::unless_pressed()?;
     call()?;
     let mut best = f64::INFINITY;
     let began = Instant::now();
     while began.elapsed() < TIME || best.is_infinite() {
-        best = best.min(stretch(&mut call)?);
+        best = best.min(time_stretch(&mut call)?);
     }
     Ok(best)
 }
 
 /// Nanoseconds per call over one stretch of calls. Ctrl-C ends it between two calls.
-fn stretch(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+fn time_stretch(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, CliError> {
     let start = Instant::now();
     let mut calls = 0;
     while start.elapsed() < STRETCH || calls == 0 {
@@ -174,29 +176,34 @@ fn stretch(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
 }
 
 /// Adds the rows of each case as soon as its rounds are over. After Ctrl-C these are made of the rounds that were complete.
-pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
+pub fn bench_device(
+    only: &str,
+    rounds: Option<u32>,
+    rows: &mut Vec<BenchRow>,
+    term: &Term,
+) -> Result<(), CliError> {
     let input: Vec<u32> =
         (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
     let one = Config { threads: Some(1), ..Config::default() };
     let cpu: Arc<dyn Device> = Arc::new(Cpu::new(one)?);
     let scalar: Arc<dyn Device> = Arc::new(Cpu::new(Config { simd: false, ..one })?);
     let reference = open("reference:1")?;
-    let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
+    let cases: Vec<&KernelCase> = CASES.iter().filter(|case| case.name.contains(only)).collect();
     let bar = term.bar(cases.len() as u64, "{bar:40} {msg}");
     for case in cases {
         bar.set_message(case.name);
         bar.suspend(|| term.note(format_args!("{} …", case.name)));
         let mut output = vec![0; ELEMENTS];
-        let ready = |device| -> Result<Ready, Error> {
-            let ready = Ready::new(device, case, &input)?;
+        let ready = |device| -> Result<ReadyKernel, CliError> {
+            let ready = ReadyKernel::new(device, case, &input)?;
             ready.verify(case, &input)?;
             Ok(ready)
         };
         let (ours, single, slow) = (ready(&cpu)?, ready(&scalar)?, ready(&reference)?);
         // Whoever has no kernel is the loop in Rust.
-        let mut measure = |ready: &mut Option<&Ready>| -> Result<Sample, Error> {
-            let ns = stretch(|| match ready {
-                Some(ready) => ready.run(),
+        let mut measure = |ready: &mut Option<&ReadyKernel>| -> Result<Sample, CliError> {
+            let ns = time_stretch(|| match ready {
+                Some(ready) => ready.run_once(),
                 None => {
                     (case.rust)(black_box(&input), black_box(&mut output));
                     Ok(())
@@ -205,10 +212,11 @@ pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) ->
             Ok(Sample::figure(ns / ELEMENTS as f64))
         };
         let rounds = rounds.unwrap_or(ROUNDS);
-        let compiled = play(rounds, &mut [None, Some(&ours), Some(&single)], &mut measure)?;
-        let interpreted = play(rounds.min(SLOW_ROUNDS), &mut [Some(&ours), Some(&slow)], &mut measure)?;
+        let compiled = play_rounds(rounds, &mut [None, Some(&ours), Some(&single)], &mut measure)?;
+        let interpreted =
+            play_rounds(rounds.min(SLOW_ROUNDS), &mut [Some(&ours), Some(&slow)], &mut measure)?;
         let row = |device: &str, series: &Series, against: Option<(&str, &Series)>| {
-            Some(Row {
+            Some(BenchRow {
                 group: "device",
                 case: case.name.into(),
                 device: device.into(),

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use pelton_device::{Device, Kind, Launch, Memory, Run, Width, open};
 
-use super::Row;
-use super::device::module;
-use super::rounds::{Sample, Series, play};
-use crate::error::Error;
+use super::BenchRow;
+use super::device::parse_kernel;
+use super::rounds::{Sample, Series, play_rounds};
+use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
@@ -23,7 +23,7 @@ const ROUNDS: u32 = 10;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Waits for a word, giving the core away now and then. Ctrl-C ends it.
-fn await_word(word: &AtomicU32, wanted: u32) -> Result<(), Error> {
+fn await_word(word: &AtomicU32, wanted: u32) -> Result<(), CliError> {
     let mut spins = 0u32;
     while word.load(Ordering::Acquire) != wanted {
         spins = spins.wrapping_add(1);
@@ -38,7 +38,7 @@ fn await_word(word: &AtomicU32, wanted: u32) -> Result<(), Error> {
 }
 
 /// The time this process has had on all cores, in seconds.
-fn used() -> Option<f64> {
+fn cpu_seconds_used() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let user: f64 = fields.nth(11)?.parse().ok()?;
@@ -55,8 +55,8 @@ struct Echo {
 }
 
 impl Echo {
-    fn launch(device: &Arc<dyn Device>, workers: u32) -> Result<Self, Error> {
-        let module = module("echo", include_str!("kernels/echo.pel"))?;
+    fn launch(device: &Arc<dyn Device>, workers: u32) -> Result<Self, CliError> {
+        let module = parse_kernel("echo", include_str!("kernels/echo.pel"))?;
         let kernel = device.load(&module, None, 1)?;
         let words = || device.alloc(Kind::Host, Width::W32, 16 * workers as usize);
         let (ask, answer) = (words()?, words()?);
@@ -67,12 +67,12 @@ impl Echo {
 }
 
 /// Sorted times of so many exchanges of a word with new workers of a device in turn, in microseconds.
-pub fn trips(device: &Arc<dyn Device>, workers: u32, count: u32) -> Result<Vec<f64>, Error> {
-    exchange(&Echo::launch(device, workers)?, workers, count)
+pub fn echo_trips(device: &Arc<dyn Device>, workers: u32, count: u32) -> Result<Vec<f64>, CliError> {
+    exchange_words(&Echo::launch(device, workers)?, workers, count)
 }
 
 /// Exchanges so many words with the workers in turn; gives the sorted times in microseconds.
-fn exchange(echo: &Echo, workers: u32, count: u32) -> Result<Vec<f64>, Error> {
+fn exchange_words(echo: &Echo, workers: u32, count: u32) -> Result<Vec<f64>, CliError> {
     let (ask, answer) = (echo.ask.words32().unwrap_or(&[]), echo.answer.words32().unwrap_or(&[]));
     let mut times = Vec::with_capacity(count as usize);
     for round in 1..=count {
@@ -91,7 +91,7 @@ fn exchange(echo: &Echo, workers: u32, count: u32) -> Result<Vec<f64>, Error> {
 }
 
 /// The same between two threads of Rust, for comparison.
-fn rust(count: u32) -> Result<Vec<f64>, Error> {
+fn rust_trips(count: u32) -> Result<Vec<f64>, CliError> {
     let words = [const { AtomicU32::new(0) }; 32];
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -124,21 +124,35 @@ pub fn spread(times: &[f64]) -> [f64; 3] {
 }
 
 /// Adds each row as soon as it is measured. After Ctrl-C those of round trips are made of the rounds that were complete.
-pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) -> Result<(), Error> {
+pub fn bench_echo(
+    only: &str,
+    rounds: Option<u32>,
+    rows: &mut Vec<BenchRow>,
+    term: &Term,
+) -> Result<(), CliError> {
     /// The workers of each kernel.
     const WORKERS: [u32; 2] = [1, 8];
     let device = open("cpu")?;
     let mut row = |case: String, device: &str, metric: &'static str, value, spread, against| {
         if case.contains(only) {
             let metric = metric.into();
-            rows.push(Row { group: "echo", case, device: device.into(), metric, value, spread, against });
+            rows.push(BenchRow {
+                group: "echo",
+                case,
+                device: device.into(),
+                metric,
+                value,
+                spread,
+                against,
+            });
         }
     };
     term.note("round trips in turns …");
     // Whoever has no workers is Rust. Workers are new in every round: idle ones would look for words for a while.
     let mut contenders = [None, Some(WORKERS[0]), Some(WORKERS[1])];
-    let series = play(rounds.unwrap_or(ROUNDS), &mut contenders, |workers| {
-        let times = workers.map_or_else(|| rust(PIECE), |workers| trips(&device, workers, PIECE))?;
+    let series = play_rounds(rounds.unwrap_or(ROUNDS), &mut contenders, |workers| {
+        let times =
+            workers.map_or_else(|| rust_trips(PIECE), |workers| echo_trips(&device, workers, PIECE))?;
         Ok(Sample::times(times))
     })?;
     let mut trip = |case: String, device, series: &Series, against| {
@@ -161,14 +175,14 @@ pub fn run(only: &str, rounds: Option<u32>, rows: &mut Vec<Row>, term: &Term) ->
         term.note(format_args!("{workers} resident workers …"));
         let echo = Echo::launch(&device, workers)?;
         let began = Instant::now();
-        exchange(&echo, workers, EXCHANGES)?;
+        exchange_words(&echo, workers, EXCHANGES)?;
         let all = began.elapsed().as_secs_f64();
         row(exchanges, "cpu", "s", all, None, None);
         // Let the workers fall asleep first.
-        stop::sleep(Duration::from_millis(200))?;
-        let before = used();
-        stop::sleep(IDLE)?;
-        if let (Some(before), Some(after)) = (before, used()) {
+        stop::sleep_unless_pressed(Duration::from_millis(200))?;
+        let before = cpu_seconds_used();
+        stop::sleep_unless_pressed(IDLE)?;
+        if let (Some(before), Some(after)) = (before, cpu_seconds_used()) {
             let share = (after - before) / IDLE.as_secs_f64() * 100.0;
             row(idle, "cpu", "% core", share, None, None);
         }

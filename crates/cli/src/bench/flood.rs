@@ -8,7 +8,7 @@ use pelton::kernel::layout::{SlotBank, SlotBanks};
 use pelton::{Aim, Deadline, Opcode, Producer, Session, Span, Task};
 
 use super::mark;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// How long a task may take; longer says that it was lost.
@@ -21,7 +21,7 @@ const NEWS: u64 = 1 << 14;
 
 /// What the tasks of a flood do.
 #[derive(Clone, Copy, Debug)]
-pub enum Work {
+pub enum FloodWork {
     /// Tasks that can be told apart, every word checked on both sides.
     Mark,
     /// Adds of 1 to a word of `data`, which give what it was.
@@ -32,9 +32,9 @@ pub enum Work {
 
 /// What one producer is to send, and where it says how far it is.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct ProducerShare<'a> {
     /// What tasks do.
-    pub work: Work,
+    pub work: FloodWork,
     /// Their opcode.
     pub op: Opcode,
     /// Which producer it is.
@@ -61,7 +61,7 @@ pub struct Part<'a> {
 
 /// What producers have seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct FloodTotals {
     /// Tasks that ended well.
     pub tasks: u64,
     /// Of marks what they have added; of adds what they gave.
@@ -72,14 +72,14 @@ pub struct Seen {
     pub waited: Duration,
 }
 
-impl Seen {
+impl FloodTotals {
     /// Tasks a second.
     pub fn rate(&self) -> f64 {
         self.tasks as f64 / self.took.as_secs_f64()
     }
 
-    fn and(self, other: Seen) -> Seen {
-        Seen {
+    fn and(self, other: FloodTotals) -> FloodTotals {
+        FloodTotals {
             tasks: self.tasks + other.tasks,
             sum: self.sum.wrapping_add(other.sum),
             took: self.took.max(other.took),
@@ -89,13 +89,13 @@ impl Seen {
 }
 
 /// Tasks at once, at most so many, and how many such batches fill half of a producer's slots.
-pub fn shape(bank: &SlotBank, most: u32) -> (u32, usize) {
+pub fn batch_shape(bank: &SlotBank, most: u32) -> (u32, usize) {
     let batch = most.min(bank.stripe_slots() / 2).max(1);
     (batch, (bank.stripe_slots() / batch / 2).max(1) as usize * bank.ring_stripes as usize)
 }
 
 /// The slots that a producer feeds: those of the placement that it aims at, where there are several.
-pub fn aimed_bank(session: &Session, aim: Aim) -> SlotBank {
+pub fn aimed_slots(session: &Session, aim: Aim) -> SlotBank {
     match session.layout().banks {
         SlotBanks::Near(bank) | SlotBanks::Far(bank) => bank,
         SlotBanks::Both { near, .. } if aim == Aim::Latency => near,
@@ -104,12 +104,15 @@ pub fn aimed_bank(session: &Session, aim: Aim) -> SlotBank {
 }
 
 /// Runs all producers; `glance` is called over and over meanwhile.
-pub fn all(feeds: Vec<(&mut Producer, Part<'_>)>, mut glance: impl FnMut()) -> Result<Seen, Error> {
+pub fn run_producers(
+    feeds: Vec<(&mut Producer, ProducerShare<'_>)>,
+    mut glance: impl FnMut(),
+) -> Result<FloodTotals, CliError> {
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(feeds.len());
         for (producer, part) in feeds {
             threads.push(scope.spawn(move || {
-                let seen = feed(producer, &part);
+                let seen = feed_share(producer, &part);
                 part.quit.fetch_or(seen.is_err(), Ordering::Relaxed);
                 seen
             }));
@@ -117,15 +120,16 @@ pub fn all(feeds: Vec<(&mut Producer, Part<'_>)>, mut glance: impl FnMut()) -> R
         while threads.iter().any(|thread| !thread.is_finished()) {
             glance();
         }
-        threads.into_iter().try_fold(Seen::default(), |all, thread| {
-            let ended = thread.join().unwrap_or_else(|_| Err(Error::Wrong("a producer ended early".into())));
+        threads.into_iter().try_fold(FloodTotals::default(), |all, thread| {
+            let ended =
+                thread.join().unwrap_or_else(|_| Err(CliError::Wrong("a producer ended early".into())));
             Ok(all.and(ended?))
         })
     })
 }
 
 /// What a producer knows of the batch in its hands.
-struct Room {
+struct BatchScratch {
     seeds: Vec<u32>,
     results: Vec<u32>,
     /// Tasks that it has said to have ended.
@@ -133,24 +137,24 @@ struct Room {
 }
 
 /// Sends a producer's part, and checks every result.
-fn feed(producer: &mut Producer, part: &Part<'_>) -> Result<Seen, Error> {
+fn feed_share(producer: &mut Producer, part: &ProducerShare<'_>) -> Result<FloodTotals, CliError> {
     let mut open: VecDeque<(u64, Span)> = VecDeque::with_capacity(part.deep);
     let mut room =
-        Room { seeds: vec![0; part.batch as usize], results: vec![0; part.batch as usize], told: 0 };
-    let mut seen = Seen::default();
+        BatchScratch { seeds: vec![0; part.batch as usize], results: vec![0; part.batch as usize], told: 0 };
+    let mut seen = FloodTotals::default();
     let (mut sent, mut clock) = (0, part.began.elapsed());
     while sent < part.count && clock < part.time && !stop::pressed() && !part.quit.load(Ordering::Relaxed) {
         let due = part.pace.is_none_or(|pace| sent as f64 <= clock.as_secs_f64() * pace);
         if (!due || open.len() == part.deep)
             && let Some((first, span)) = open.pop_front()
         {
-            settle(part, first, span, &mut room, &mut seen)?;
+            settle_batch(part, first, span, &mut room, &mut seen)?;
         }
         if due {
             let batch = u64::from(part.batch).min(part.count - sent);
             open.push_back((
                 part.start + sent,
-                submit(producer, part, part.start + sent, &mut room.seeds[..batch as usize])?,
+                submit_batch(producer, part, part.start + sent, &mut room.seeds[..batch as usize])?,
             ));
             sent += batch;
         } else if open.is_empty() {
@@ -158,56 +162,65 @@ fn feed(producer: &mut Producer, part: &Part<'_>) -> Result<Seen, Error> {
         }
         clock = part.began.elapsed();
     }
-    open.into_iter().try_for_each(|(first, span)| settle(part, first, span, &mut room, &mut seen))?;
-    Ok(Seen { took: part.began.elapsed(), ..seen })
+    open.into_iter().try_for_each(|(first, span)| settle_batch(part, first, span, &mut room, &mut seen))?;
+    Ok(FloodTotals { took: part.began.elapsed(), ..seen })
 }
 
 #[inline]
-fn submit(producer: &mut Producer, part: &Part<'_>, from: u64, seeds: &mut [u32]) -> Result<Span, Error> {
+fn submit_batch(
+    producer: &mut Producer,
+    part: &ProducerShare<'_>,
+    from: u64,
+    seeds: &mut [u32],
+) -> Result<Span, CliError> {
     let (op, count) = (part.op, seeds.len() as u32);
     Ok(match part.work {
-        Work::Mark => {
-            let first = mark::number(part.producer, from);
-            mark::seeds(first, seeds);
-            let task = move |(k, seed): (usize, &u32)| mark::task(op, first + k as u64, *seed);
+        FloodWork::Mark => {
+            let first = mark::task_number(part.producer, from);
+            mark::fill_seeds(first, seeds);
+            let task = move |(k, seed): (usize, &u32)| mark::marked_task(op, first + k as u64, *seed);
             producer.submit_all(seeds.iter().enumerate().map(task))?
         }
-        Work::Add { at } => producer.submit_all((0..count).map(move |k| add(op, at, from + u64::from(k))))?,
-        Work::Same(task) => producer.submit_all((0..count).map(move |_| task))?,
+        FloodWork::Add { at } => {
+            producer.submit_all((0..count).map(move |k| add_task(op, at, from + u64::from(k))))?
+        }
+        FloodWork::Same(task) => producer.submit_all((0..count).map(move |_| task))?,
     })
 }
 
 /// Adds 1 to a word; the other arguments are there to be carried.
 #[inline]
-pub fn add(op: Opcode, at: u32, number: u64) -> Task {
+pub fn add_task(op: Opcode, at: u32, number: u64) -> Task {
     let (low, high) = (number as u32, (number >> 32) as u32);
     Task::new(op).args([1, at, low, high, !low, !high, low, high, !low, !high, low, high])
 }
 
 /// Waits for a batch, and looks at every result of it.
-fn settle(
-    part: &Part<'_>,
+fn settle_batch(
+    part: &ProducerShare<'_>,
     first: u64,
     mut span: Span,
-    room: &mut Room,
-    seen: &mut Seen,
-) -> Result<(), Error> {
+    room: &mut BatchScratch,
+    seen: &mut FloodTotals,
+) -> Result<(), CliError> {
     if !span.poll() {
         let since = Instant::now();
-        linger(&mut span)?;
+        wait_for_batch(&mut span)?;
         seen.waited += since.elapsed();
     }
     let (seeds, results) = (&mut room.seeds[..span.len()], &mut room.results[..span.len()]);
     let ends = span.read(results);
     let (differ, sum) = match part.work {
-        Work::Mark => {
-            mark::seeds(mark::number(part.producer, first), seeds);
-            mark::check(seeds, results)
+        FloodWork::Mark => {
+            mark::fill_seeds(mark::task_number(part.producer, first), seeds);
+            mark::check_results(seeds, results)
         }
-        Work::Add { .. } | Work::Same(_) => (0, results.iter().map(|result| u64::from(*result)).sum()),
+        FloodWork::Add { .. } | FloodWork::Same(_) => {
+            (0, results.iter().map(|result| u64::from(*result)).sum())
+        }
     };
     if ends.done as usize != span.len() || differ != 0 {
-        return Err(wrong(part, first, &span));
+        return Err(first_wrong(part, first, &span));
     }
     seen.sum = seen.sum.wrapping_add(sum);
     seen.tasks += span.len() as u64;
@@ -220,7 +233,7 @@ fn settle(
 }
 
 /// Waits for a batch. Looking costs less than a wait, which counts how tasks ended too.
-fn linger(span: &mut Span) -> Result<(), Error> {
+fn wait_for_batch(span: &mut Span) -> Result<(), CliError> {
     for look in 0..LOOKS {
         if span.poll() {
             return Ok(());
@@ -237,38 +250,40 @@ fn linger(span: &mut Span) -> Result<(), Error> {
 
 /// Names the first task of a batch that is not as it must be.
 #[cold]
-fn wrong(part: &Part<'_>, first: u64, span: &Span) -> Error {
+fn first_wrong(part: &ProducerShare<'_>, first: u64, span: &Span) -> CliError {
     for (position, result) in (first..).zip(span.results()) {
-        let wanted = mark::result(mark::number(part.producer, position));
+        let wanted = mark::marked_result(mark::task_number(part.producer, position));
         let what = match (result, part.work) {
             (Err(why), _) => why.to_string(),
-            (Ok(result), Work::Mark) if result != wanted => format!("gave {result:#x}, not {wanted:#x}"),
+            (Ok(result), FloodWork::Mark) if result != wanted => format!("gave {result:#x}, not {wanted:#x}"),
             (Ok(_), _) => continue,
         };
-        return Error::Wrong(format!("task {position} of producer {}: {what}", part.producer));
+        return CliError::Wrong(format!("task {position} of producer {}: {what}", part.producer));
     }
-    Error::Wrong(format!("producer {} has lost results", part.producer))
+    CliError::Wrong(format!("producer {} has lost results", part.producer))
 }
 
 /// Holds what tasks have done to `data` against what producers have seen. The session must be at rest, and new before.
-pub fn check(session: &Session, work: Work, seen: &Seen) -> Result<(), Error> {
+pub fn check_data(session: &Session, work: FloodWork, seen: &FloodTotals) -> Result<(), CliError> {
     let word =
-        |at: u32| -> Result<u32, Error> { Ok(session.view::<u32>(0, "data")?.read(at as usize, 1)?[0]) };
+        |at: u32| -> Result<u32, CliError> { Ok(session.view::<u32>(0, "data")?.read(at as usize, 1)?[0]) };
     let (found, wanted) = match work {
-        Work::Mark => (word(0)?, seen.sum as u32),
-        Work::Add { at } => (word(at)?, seen.tasks as u32),
-        Work::Same(_) => return Ok(()),
+        FloodWork::Mark => (word(0)?, seen.sum as u32),
+        FloodWork::Add { at } => (word(at)?, seen.tasks as u32),
+        FloodWork::Same(_) => return Ok(()),
     };
     if found != wanted {
-        return Err(Error::Wrong(format!("the tasks have made {found:#x} of a word, and not {wanted:#x}")));
+        return Err(CliError::Wrong(format!(
+            "the tasks have made {found:#x} of a word, and not {wanted:#x}"
+        )));
     }
     // Adds give 0, 1, 2, … in some order, and start again after 2^32.
     let (laps, rest) = (seen.tasks >> 32, seen.tasks & u64::from(u32::MAX));
     let lap = (u64::from(u32::MAX) << 31).wrapping_mul(laps);
     let all = lap.wrapping_add(rest * rest.saturating_sub(1) / 2);
     match work {
-        Work::Add { .. } if seen.sum != all => {
-            Err(Error::Wrong(format!("{} adds gave {} in all, and not {all}", seen.tasks, seen.sum)))
+        FloodWork::Add { .. } if seen.sum != all => {
+            Err(CliError::Wrong(format!("{} adds gave {} in all, and not {all}", seen.tasks, seen.sum)))
         }
         _ => Ok(()),
     }

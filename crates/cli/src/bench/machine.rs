@@ -3,7 +3,7 @@
 use std::fs;
 
 /// One line: system, cores, processor, build, and whether there is other work.
-pub fn about() -> String {
+pub fn machine_line() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info

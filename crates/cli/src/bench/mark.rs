@@ -23,7 +23,7 @@ const D: u32 = 0x2c1b_3c6d;
 
 /// The number of a producer's task.
 #[inline]
-pub fn number(producer: u32, position: u64) -> u64 {
+pub fn task_number(producer: u32, position: u64) -> u64 {
     u64::from(producer) << PRODUCER | position & ((1 << PRODUCER) - 1)
 }
 
@@ -41,12 +41,12 @@ fn seed(number: u64) -> u32 {
 
 /// The argument at a place.
 #[inline]
-fn word(seed: u32, place: u32) -> u32 {
+fn argument_word(seed: u32, place: u32) -> u32 {
     seed.wrapping_add(place.wrapping_mul(C))
 }
 
 /// Seeds from a number on.
-pub fn seeds(first: u64, into: &mut [u32]) {
+pub fn fill_seeds(first: u64, into: &mut [u32]) {
     // Where the low half begins again. Up to there the high half is one number, and the loop is compiled wide.
     let turn = ((1u64 << 32) - u64::from(first as u32)).min(into.len() as u64);
     let (these, others) = into.split_at_mut(turn as usize);
@@ -60,52 +60,52 @@ pub fn seeds(first: u64, into: &mut [u32]) {
 
 /// The task of a number and its seed.
 #[inline]
-pub fn task(op: Opcode, number: u64, seed: u32) -> Task {
+pub fn marked_task(op: Opcode, number: u64, seed: u32) -> Task {
     let args = std::array::from_fn(|k| match k as u32 {
         0 => number as u32,
         1 => (number >> 32) as u32,
-        k => word(seed, k),
+        k => argument_word(seed, k),
     });
     Task::new(op).args::<12>(args)
 }
 
 /// What it must give.
 #[inline]
-pub fn result(number: u64) -> u32 {
+pub fn marked_result(number: u64) -> u32 {
     mix(seed(number))
 }
 
 /// Holds the results of tasks against what they must be by their seeds: which bits are wrong in any, and what the tasks
 /// have added to the sum, of which the low half counts.
-pub fn check(seeds: &[u32], results: &[u32]) -> (u32, u64) {
+pub fn check_results(seeds: &[u32], results: &[u32]) -> (u32, u64) {
     let (wrong, sum) = seeds.iter().zip(results).fold((0u32, 0u32), |(wrong, sum), (seed, result)| {
-        (wrong | (result ^ mix(*seed)), sum.wrapping_add(word(*seed, MIXED.start)))
+        (wrong | (result ^ mix(*seed)), sum.wrapping_add(argument_word(*seed, MIXED.start)))
     });
     (wrong, sum.into())
 }
 
 /// Mixes in the kernel.
-fn mixed<'b>(x: Val<'b, u32>) -> Val<'b, u32> {
+fn mix_in_kernel<'b>(x: Val<'b, u32>) -> Val<'b, u32> {
     (x ^ (x >> 15)) * D
 }
 
 /// The same in the kernel: looks at every argument, adds one of them to word 0 of `data`, and gives the result.
-fn build(slot: Slot<'_>) {
+fn write_handler(slot: Slot<'_>) {
     let f = slot.body();
     let (low, high) = (slot.arg(0), slot.arg(1));
-    let seed = mixed((low * A) ^ f.rotl(high * B, 15));
+    let seed = mix_in_kernel((low * A) ^ f.rotl(high * B, 15));
     let mut wrong = f.lit(0);
     for place in MIXED {
         wrong = wrong | (slot.arg(place) ^ (seed + place.wrapping_mul(C)));
     }
     f.when(wrong.ne(0), || slot.fault(WRONG));
     slot.atomic_add(0, slot.arg(MIXED.start));
-    slot.finish(mixed(seed));
+    slot.finish(mix_in_kernel(seed));
 }
 
 /// The handler.
-pub fn handler(op: Opcode, regions: &[Region]) -> Handler {
-    Draft::new(op).name("mark").regions(regions).build(build)
+pub fn mark_handler(op: Opcode, regions: &[Region]) -> Handler {
+    Draft::new(op).name("mark").regions(regions).build(write_handler)
 }
 
 #[cfg(test)]
@@ -114,30 +114,30 @@ mod tests {
 
     fn task_of(number: u64) -> Task {
         let mut seed = [0];
-        seeds(number, &mut seed);
-        task(Opcode::NOP, number, seed[0])
+        fill_seeds(number, &mut seed);
+        marked_task(Opcode::NOP, number, seed[0])
     }
 
     #[test]
     fn neighbours_share_no_argument() {
         for position in [0, 4095, u64::from(u32::MAX)] {
-            let (a, b) = (task_of(number(1, position)), task_of(number(1, position + 1)));
+            let (a, b) = (task_of(task_number(1, position)), task_of(task_number(1, position + 1)));
             assert!((2..12).all(|k| a.args[k] != b.args[k]));
-            assert_ne!(result(number(1, position)), result(number(2, position)));
+            assert_ne!(marked_result(task_number(1, position)), marked_result(task_number(2, position)));
         }
     }
 
     #[test]
     fn every_wrong_result_is_found() {
-        let first = number(1, u64::from(u32::MAX) - 4);
+        let first = task_number(1, u64::from(u32::MAX) - 4);
         let mut known = [0; 10];
-        seeds(first, &mut known);
-        let mut results: Vec<u32> = (first..first + 10).map(result).collect();
+        fill_seeds(first, &mut known);
+        let mut results: Vec<u32> = (first..first + 10).map(marked_result).collect();
         let sum = (first..first + 10).fold(0u32, |sum, number| sum.wrapping_add(task_of(number).args[2]));
-        assert_eq!(check(&known, &results), (0, sum.into()));
+        assert_eq!(check_results(&known, &results), (0, sum.into()));
         for at in 0..10 {
             results[at] ^= 1 << at;
-            assert_eq!(check(&known, &results), (1 << at, sum.into()));
+            assert_eq!(check_results(&known, &results), (1 << at, sum.into()));
             results[at] ^= 1 << at;
         }
     }

@@ -20,26 +20,26 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use crate::count::within;
-use crate::error::Error;
-use crate::term::{Role, Term};
-use crate::{Status, json, stop};
+use crate::count::parse_count_in;
+use crate::error::CliError;
+use crate::term::{Term, TextRole};
+use crate::{CliStatus, json, stop};
 
 pub use builds::BuildError;
-pub use device::module;
-pub use row::Row;
+pub use device::parse_kernel;
+pub use row::BenchRow;
 
 /// What to measure.
 #[derive(Subcommand)]
-enum Group {
+enum BenchGroup {
     /// Kernels on the CPU device, beside the interpreter and the same loops in Rust
     Device,
     /// A host thread and a resident kernel that answer each other
     Echo,
     /// Parsing, validating, optimising and compiling
     Compile,
-    Session(session::Args),
-    Soak(soak::Args),
+    Session(session::SessionArgs),
+    Soak(soak::SoakArgs),
 }
 
 /// Measure something, and print a table
@@ -57,17 +57,17 @@ Examples:
   pelton bench compile --json - > rows.jsonl     rows on standard output instead of the table
 
 Ctrl-C ends it with the rows that are measured so far, and exit status 130.")]
-pub struct Args {
+pub struct BenchArgs {
     /// What to measure
     #[command(subcommand)]
-    group: Group,
+    group: BenchGroup,
 
     /// Only the cases whose name contains this
     #[arg(long, global = true, value_name = "TEXT", default_value = "")]
     only: String,
 
     /// How many rounds to measure; chosen for the group if not given, 5 with --against. `compile` and `soak` have no rounds
-    #[arg(long, global = true, value_name = "N", value_parser = within::<u32>(1..=1000), allow_negative_numbers = true)]
+    #[arg(long, global = true, value_name = "N", value_parser = parse_count_in::<u32>(1..=1000), allow_negative_numbers = true)]
     rounds: Option<u32>,
 
     /// Compare this build with another build of pelton: run both in turns, and show the ratio of this one to the other
@@ -79,15 +79,15 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-impl Args {
+impl BenchArgs {
     /// The name of the group, and the command line that measures the same cases in one round and writes rows.
-    fn once(&self) -> Result<(&'static str, Vec<String>), Error> {
+    fn single_round(&self) -> Result<(&'static str, Vec<String>), CliError> {
         let (group, own) = match &self.group {
-            Group::Device => ("device", Vec::new()),
-            Group::Echo => ("echo", Vec::new()),
-            Group::Compile => ("compile", Vec::new()),
-            Group::Session(group) => ("session", group.flags()),
-            Group::Soak(_) => return Err(Error::Wrong("`bench soak` compares no builds".into())),
+            BenchGroup::Device => ("device", Vec::new()),
+            BenchGroup::Echo => ("echo", Vec::new()),
+            BenchGroup::Compile => ("compile", Vec::new()),
+            BenchGroup::Session(group) => ("session", group.flags()),
+            BenchGroup::Soak(_) => return Err(CliError::Wrong("`bench soak` compares no builds".into())),
         };
         let mut flags = vec!["bench", group];
         flags.extend(own);
@@ -96,40 +96,42 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    json::writable(args.json.as_deref())?;
-    stop::word()?;
-    term.note(machine::about());
+pub fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliError> {
+    json::check_rows_writable(args.json.as_deref())?;
+    stop::listen()?;
+    term.note(machine::machine_line());
     let (only, rounds, mut rows) = (&*args.only, args.rounds, Vec::new());
     let ended = match (&args.against, &args.group) {
         (Some(other), _) => {
-            let (group, flags) = args.once()?;
-            builds::run(group, &flags, other, rounds, term).map(|all| rows = all)
+            let (group, flags) = args.single_round()?;
+            builds::compare_builds(group, &flags, other, rounds, term).map(|all| rows = all)
         }
-        (None, Group::Device) => device::run(only, rounds, &mut rows, term),
-        (None, Group::Echo) => echo::run(only, rounds, &mut rows, term),
-        (None, Group::Compile) => compile::run(only, &mut rows, term),
-        (None, Group::Soak(group)) => soak::run(group, term).map(|all| rows = all),
-        (None, Group::Session(group)) => session::run(group, only, rounds, term).map(|all| rows = all),
+        (None, BenchGroup::Device) => device::bench_device(only, rounds, &mut rows, term),
+        (None, BenchGroup::Echo) => echo::bench_echo(only, rounds, &mut rows, term),
+        (None, BenchGroup::Compile) => compile::bench_compile(only, &mut rows, term),
+        (None, BenchGroup::Soak(group)) => soak::run_soak(group, term).map(|all| rows = all),
+        (None, BenchGroup::Session(group)) => {
+            session::run_session(group, only, rounds, term).map(|all| rows = all)
+        }
     };
     match ended {
         // What was measured before is shown.
-        Err(Error::Interrupted) => {}
+        Err(CliError::Interrupted) => {}
         ended => ended?,
     }
     if rows.is_empty() && !stop::pressed() {
-        return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
+        return Err(CliError::Wrong(format!("no case has {:?} in its name", args.only)));
     }
-    show(&rows, args.json.as_deref(), term)?;
-    Ok(stop::verdict(rows.len(), term))
+    show_rows(&rows, args.json.as_deref(), term)?;
+    Ok(stop::status_after(rows.len(), term))
 }
 
 /// Writes the rows where `--json` says, and prints a table unless that is standard output.
-fn show(rows: &[Row], json: Option<&Path>, term: &Term) -> Result<(), Error> {
-    if !json::rows(json, &row::json(rows), term)? || rows.is_empty() {
+fn show_rows(rows: &[BenchRow], json: Option<&Path>, term: &Term) -> Result<(), CliError> {
+    if !json::write_rows(json, &row::rows_json(rows), term)? || rows.is_empty() {
         return Ok(());
     }
-    let (head, lines) = row::table(rows);
-    term.line(term.paint(Role::Strong, head))?;
+    let (head, lines) = row::rows_table(rows);
+    term.line(term.paint(TextRole::Strong, head))?;
     lines.iter().try_for_each(|line| term.line(line))
 }

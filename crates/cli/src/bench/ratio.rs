@@ -22,7 +22,7 @@ impl Ratio {
     /// The ratios of `ours` to `theirs`, round by round.
     ///
     /// A round without a finite ratio, such as one in which the peer gave zero, is left out. `None` if no round is left.
-    pub fn of(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
+    pub fn from_rounds(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
         let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
         let sorted = sorted(ratios.filter(|ratio| ratio.is_finite()));
         Some(Ratio {
@@ -72,7 +72,7 @@ mod tests {
 
     /// The ratios of figures to a peer that gives 1 in every round.
     fn to_one(figures: &[f64]) -> Ratio {
-        Ratio::of(figures, &vec![1.0; figures.len()]).expect("there are rounds")
+        Ratio::from_rounds(figures, &vec![1.0; figures.len()]).expect("there are rounds")
     }
 
     #[test]
@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn ratios_are_taken_round_by_round() {
         // The machine is four times as fast in every other round, for both.
-        let ratio = Ratio::of(&[2.0, 8.0, 2.0, 8.0], &[1.0, 4.0, 1.0, 4.0]).expect("there are rounds");
+        let ratio =
+            Ratio::from_rounds(&[2.0, 8.0, 2.0, 8.0], &[1.0, 4.0, 1.0, 4.0]).expect("there are rounds");
         assert_eq!(ratio, Ratio { low: 2.0, median: 2.0, high: 2.0, rounds: 4 });
         assert!(ratio.is_steady());
     }
@@ -119,14 +120,17 @@ mod tests {
     fn rounds_without_a_ratio_are_left_out() {
         let ours = [1.0, f64::NAN, 0.0, 6.0, 9.0];
         let theirs = [0.0, 1.0, 0.0, 2.0, f64::NAN];
-        assert_eq!(Ratio::of(&ours, &theirs).map(|ratio| (ratio.median, ratio.rounds)), Some((3.0, 1)));
-        assert_eq!(Ratio::of(&[1.0, 2.0], &[0.0, 0.0]), None);
-        assert_eq!(Ratio::of(&[], &[]), None);
+        assert_eq!(
+            Ratio::from_rounds(&ours, &theirs).map(|ratio| (ratio.median, ratio.rounds)),
+            Some((3.0, 1))
+        );
+        assert_eq!(Ratio::from_rounds(&[1.0, 2.0], &[0.0, 0.0]), None);
+        assert_eq!(Ratio::from_rounds(&[], &[]), None);
     }
 
     #[test]
     fn a_round_that_only_one_of_them_has_gives_no_ratio() {
-        assert_eq!(Ratio::of(&[1.0, 2.0, 3.0], &[1.0, 1.0]).map(|ratio| ratio.rounds), Some(2));
+        assert_eq!(Ratio::from_rounds(&[1.0, 2.0, 3.0], &[1.0, 1.0]).map(|ratio| ratio.rounds), Some(2));
     }
 
     #[test]

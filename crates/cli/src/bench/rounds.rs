@@ -7,7 +7,7 @@
 use super::echo;
 use super::ratio::{self, Ratio};
 use super::row::Against;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// What a contender gave in one round.
@@ -77,7 +77,7 @@ impl Series {
 
     /// This series held against that of a peer in the same rounds; `None` if there was no round.
     pub fn against(&self, name: &str, peer: &Series) -> Option<Against> {
-        let ratio = Ratio::of(&self.values, &peer.values);
+        let ratio = Ratio::from_rounds(&self.values, &peer.values);
         Some(Against { name: name.into(), value: peer.value()?, ratio })
     }
 }
@@ -90,11 +90,11 @@ impl FromIterator<f64> for Series {
 }
 
 /// Measures all contenders in every round, as [`take_turns`] does, and gives what each gave, in the order of `contenders`.
-pub fn play<C>(
+pub fn play_rounds<C>(
     rounds: u32,
     contenders: &mut [C],
-    measure: impl FnMut(&mut C) -> Result<Sample, Error>,
-) -> Result<Vec<Series>, Error> {
+    measure: impl FnMut(&mut C) -> Result<Sample, CliError>,
+) -> Result<Vec<Series>, CliError> {
     let series = |samples: Vec<Sample>| {
         let mut series = Series::default();
         samples.into_iter().for_each(|sample| series.push(sample));
@@ -111,8 +111,8 @@ pub fn play<C>(
 pub fn take_turns<C, S>(
     rounds: u32,
     contenders: &mut [C],
-    mut measure: impl FnMut(&mut C) -> Result<S, Error>,
-) -> Result<Vec<Vec<S>>, Error> {
+    mut measure: impl FnMut(&mut C) -> Result<S, CliError>,
+) -> Result<Vec<Vec<S>>, CliError> {
     let mut all: Vec<Vec<S>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         let mut samples = Vec::with_capacity(contenders.len());
@@ -122,7 +122,7 @@ pub fn take_turns<C, S>(
                 return Ok(all);
             }
             match measure(&mut contenders[at]) {
-                Err(Error::Interrupted) => return Ok(all),
+                Err(CliError::Interrupted) => return Ok(all),
                 sample => samples.push((at, sample?)),
             }
         }
@@ -136,12 +136,12 @@ pub fn take_turns<C, S>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Sample, Series, play};
+    use super::{CliError, Sample, Series, play_rounds};
 
     #[test]
     fn rounds_go_there_and_back() {
         let mut seen = String::new();
-        let all = play(3, &mut ['a', 'b', 'c'], |name| {
+        let all = play_rounds(3, &mut ['a', 'b', 'c'], |name| {
             seen.push(*name);
             Ok(Sample::figure(seen.len() as f64))
         })
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn an_interrupted_round_counts_for_none() {
         let mut turns = 0;
-        let all = play(3, &mut [(), ()], |()| {
+        let all = play_rounds(3, &mut [(), ()], |()| {
             turns += 1;
-            if turns == 4 { Err(Error::Interrupted) } else { Ok(Sample::figure(f64::from(turns))) }
+            if turns == 4 { Err(CliError::Interrupted) } else { Ok(Sample::figure(f64::from(turns))) }
         })
         .expect("Ctrl-C is no failure");
         assert_eq!((&all[0].values[..], &all[1].values[..], turns), (&[1.0][..], &[2.0][..], 4));
@@ -165,8 +165,9 @@ mod tests {
     #[test]
     fn times_count_by_their_middle_in_a_round_and_all_together_in_the_row() {
         let mut rounds = [vec![1.0, 2.0, 9.0], vec![3.0, 4.0, 5.0]].into_iter();
-        let all = play(2, &mut [()], |()| Ok(Sample::times(rounds.next().expect("there are two rounds"))))
-            .expect("nothing fails");
+        let all =
+            play_rounds(2, &mut [()], |()| Ok(Sample::times(rounds.next().expect("there are two rounds"))))
+                .expect("nothing fails");
         assert_eq!(all[0].values, [2.0, 4.0]);
         assert_eq!(all[0].percentiles(), Some([4.0, 9.0, 9.0]));
         assert_eq!(all[0].value(), Some(4.0));
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn without_a_round_there_is_no_figure() {
-        let all = play(0, &mut [1, 2], |_| Ok(Sample::figure(1.0))).expect("nothing fails");
+        let all = play_rounds(0, &mut [1, 2], |_| Ok(Sample::figure(1.0))).expect("nothing fails");
         assert_eq!((all[0].value(), all[0].percentiles()), (None, None));
         assert!(all[0].against("other", &all[1]).is_none());
     }

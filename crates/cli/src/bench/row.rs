@@ -8,7 +8,7 @@ use super::ratio::{self, Ratio};
 
 /// A figure.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct BenchRow {
     /// The benchmark.
     pub group: &'static str,
     /// What was measured.
@@ -37,7 +37,7 @@ pub struct Against {
     pub ratio: Option<Ratio>,
 }
 
-impl Row {
+impl BenchRow {
     fn ratio(&self) -> Option<Ratio> {
         self.against.as_ref()?.ratio
     }
@@ -66,13 +66,13 @@ impl Row {
 }
 
 /// The rows for programs: one JSON object a line.
-pub fn json(rows: &[Row]) -> String {
+pub fn rows_json(rows: &[BenchRow]) -> String {
     rows.iter().map(|row| format!("{}\n", row.json())).collect()
 }
 
 /// The rows for people: the head of a table, its lines, and a footnote if one is needed.
-pub fn table(rows: &[Row]) -> (String, Vec<String>) {
-    let cells: Vec<[String; 9]> = rows.iter().map(cells).collect();
+pub fn rows_table(rows: &[BenchRow]) -> (String, Vec<String>) {
+    let cells: Vec<[String; 9]> = rows.iter().map(row_cells).collect();
     let width = |column: usize, least: usize| {
         cells.iter().map(|cells| cells[column].chars().count()).fold(least, usize::max)
     };
@@ -86,34 +86,34 @@ pub fn table(rows: &[Row]) -> (String, Vec<String>) {
     let head = line(["case", "device", "value", "", "against", "ratio ", "quartiles", "rounds", ""]);
     let mut lines: Vec<String> =
         cells.iter().map(|cells| line(cells.each_ref().map(String::as_str))).collect();
-    if rows.iter().filter_map(Row::ratio).any(|ratio| !ratio.is_steady()) {
+    if rows.iter().filter_map(BenchRow::ratio).any(|ratio| !ratio.is_steady()) {
         lines.push(ratio::footnote());
     }
     (head, lines)
 }
 
 /// What a row shows, column by column.
-fn cells(row: &Row) -> [String; 9] {
+fn row_cells(row: &BenchRow) -> [String; 9] {
     let ratio = row.ratio();
     let mark = |ratio: Ratio| if ratio.is_steady() { ' ' } else { '~' };
     let cell = |text: Option<String>| text.unwrap_or_default();
     [
         row.case.clone(),
         row.device.clone(),
-        figure(row.value),
+        three_digits(row.value),
         row.metric.to_string(),
-        cell(row.against.as_ref().map(|against| format!("{} {}", against.name, figure(against.value)))),
-        cell(ratio.map(|ratio| format!("{}×{}", figure(ratio.median), mark(ratio)))),
-        cell(ratio.map(|ratio| format!("{} to {}", figure(ratio.low), figure(ratio.high)))),
+        cell(row.against.as_ref().map(|against| format!("{} {}", against.name, three_digits(against.value)))),
+        cell(ratio.map(|ratio| format!("{}×{}", three_digits(ratio.median), mark(ratio)))),
+        cell(ratio.map(|ratio| format!("{} to {}", three_digits(ratio.low), three_digits(ratio.high)))),
         cell(ratio.map(|ratio| ratio.rounds.to_string())),
         cell(row.spread.map(|[p50, p99, p999]| {
-            format!(" p50 {} p99 {} p99.9 {}", figure(p50), figure(p99), figure(p999))
+            format!(" p50 {} p99 {} p99.9 {}", three_digits(p50), three_digits(p99), three_digits(p999))
         })),
     ]
 }
 
 /// Three digits, and no more zeros than needed.
-fn figure(x: f64) -> String {
+fn three_digits(x: f64) -> String {
     match x.abs() {
         a if a >= 1e6 => format!("{:.3e}", x),
         a if a >= 100.0 => format!("{x:.0}"),
@@ -125,21 +125,22 @@ fn figure(x: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Against, Ratio, Row, json, table};
+    use super::{Against, BenchRow, Ratio, rows_json, rows_table};
 
-    fn row(against: Option<Against>) -> Row {
+    fn row(against: Option<Against>) -> BenchRow {
         let (group, case, device) = ("session", "batched".into(), "cpu".into());
-        Row { group, case, device, metric: "tasks/s".into(), value: 6e7, spread: None, against }
+        BenchRow { group, case, device, metric: "tasks/s".into(), value: 6e7, spread: None, against }
     }
 
-    fn against(low: f64, high: f64) -> Row {
+    fn against(low: f64, high: f64) -> BenchRow {
         let ratio = Some(Ratio { low, median: 4.0, high, rounds: 9 });
         row(Some(Against { name: "crossbeam".into(), value: 1.5e7, ratio }))
     }
 
     #[test]
     fn programs_get_the_spread_of_a_ratio() {
-        let value: serde_json::Value = serde_json::from_str(&json(&[against(3.5, 4.5)])).expect("it is JSON");
+        let value: serde_json::Value =
+            serde_json::from_str(&rows_json(&[against(3.5, 4.5)])).expect("it is JSON");
         let wanted = serde_json::json!({
             "group": "session", "case": "batched", "device": "cpu", "metric": "tasks/s", "value": 6e7,
             "p50": null, "p99": null, "p999": null,
@@ -153,7 +154,7 @@ mod tests {
     fn what_is_held_against_nothing_has_no_ratio() {
         let silent = Against { name: "silent".into(), value: 0.0, ratio: None };
         for row in [row(None), row(Some(silent))] {
-            let value: serde_json::Value = serde_json::from_str(&json(&[row])).expect("it is JSON");
+            let value: serde_json::Value = serde_json::from_str(&rows_json(&[row])).expect("it is JSON");
             for field in ["ratio", "ratio_low", "ratio_high", "rounds", "steady"] {
                 assert_eq!(value.get(field), Some(&serde_json::Value::Null), "{field}");
             }
@@ -162,10 +163,10 @@ mod tests {
 
     #[test]
     fn a_wide_spread_is_marked_and_explained() {
-        let (_, steady) = table(&[row(None), against(3.5, 4.5)]);
+        let (_, steady) = rows_table(&[row(None), against(3.5, 4.5)]);
         assert_eq!(steady.len(), 2, "{steady:?}");
         assert!(steady[1].contains("4.00×  3.50 to 4.50"), "{steady:?}");
-        let (_, wide) = table(&[against(3.5, 4.5), against(3.0, 5.0)]);
+        let (_, wide) = rows_table(&[against(3.5, 4.5), against(3.0, 5.0)]);
         assert_eq!(wide.len(), 3, "{wide:?}");
         assert!(!wide[0].contains('~') && wide[1].contains("4.00×~ 3.00 to 5.00"), "{wide:?}");
         assert!(wide[2].starts_with("~ "), "{wide:?}");
@@ -173,8 +174,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_what_they_hold() {
-        let long = Row { case: "a case with a name that is longer than most others are".into(), ..row(None) };
-        let (head, lines) = table(&[long, row(None)]);
+        let long =
+            BenchRow { case: "a case with a name that is longer than most others are".into(), ..row(None) };
+        let (head, lines) = rows_table(&[long, row(None)]);
         let place = |line: &str, word: &str| line.find(word).expect("it is there");
         assert_eq!(place(&lines[0], "cpu"), place(&lines[1], "cpu"));
         assert_eq!(place(&lines[0], "cpu"), place(&head, "device"));

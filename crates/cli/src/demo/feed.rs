@@ -8,20 +8,20 @@ use pelton::{Aim, Deadline, Patience, Session, Span};
 
 use super::kernel::{FEEDERS, TENANTS};
 use super::tally::Tally;
-use super::work::{AREA, AREAS, Area, SPAN, TABLE, Table};
-use crate::error::Error;
+use super::work::{AREA, AREAS, FeederArea, SPAN, TABLE, WordTable};
+use crate::error::CliError;
 use crate::stop;
 
 /// How long a span may take before the demo gives up.
 const LATE_MS: u64 = 60_000;
 
 /// Threads that feed the kernel, in all.
-pub const ALL: u32 = FEEDERS * TENANTS.len() as u32;
+pub const ALL_FEEDERS: u32 = FEEDERS * TENANTS.len() as u32;
 
 /// What all feeders share.
-pub struct Load<'a> {
+pub struct SharedLoad<'a> {
     pub session: &'a Session,
-    pub table: &'a Table,
+    pub table: &'a WordTable,
     /// Tasks that nobody has taken on yet.
     pub left: AtomicU64,
     /// Tasks whose results were checked.
@@ -31,19 +31,19 @@ pub struct Load<'a> {
 }
 
 /// What a feeder has done.
-pub struct Fed {
+pub struct FeederResult {
     pub tenant: u32,
-    pub areas: Vec<Area>,
+    pub areas: Vec<FeederArea>,
     pub tally: Tally,
     pub ended: Instant,
 }
 
 /// The tenant that a feeder works for.
-pub fn tenant(feeder: u32) -> u32 {
+pub fn feeder_tenant(feeder: u32) -> u32 {
     feeder / FEEDERS
 }
 
-impl Load<'_> {
+impl SharedLoad<'_> {
     /// Whether feeders are to end early.
     fn over(&self) -> bool {
         stop::pressed() || self.failed.load(Ordering::Relaxed)
@@ -57,7 +57,7 @@ impl Load<'_> {
     }
 
     /// Feeds until nothing is left. Everything that was submitted is waited for and checked.
-    pub fn feed(&self, feeder: u32) -> Result<Fed, Error> {
+    pub fn feed(&self, feeder: u32) -> Result<FeederResult, CliError> {
         let fed = self.spans(feeder);
         if fed.is_err() {
             self.failed.store(true, Ordering::Relaxed);
@@ -65,13 +65,13 @@ impl Load<'_> {
         fed
     }
 
-    fn spans(&self, feeder: u32) -> Result<Fed, Error> {
-        let producer = self.session.producer(tenant(feeder))?;
+    fn spans(&self, feeder: u32) -> Result<FeederResult, CliError> {
+        let producer = self.session.producer(feeder_tenant(feeder))?;
         let mut producer = producer.patience(Patience::Endless).aim(Aim::Throughput);
-        let mut areas: Vec<Area> = (0..AREAS as u32)
+        let mut areas: Vec<FeederArea> = (0..AREAS as u32)
             .map(|k| {
                 let number = feeder % FEEDERS * AREAS as u32 + k;
-                Area::new(TABLE + number * AREA, 1 + number * SPAN as u32)
+                FeederArea::new(TABLE + number * AREA, 1 + number * SPAN as u32)
             })
             .collect();
         let mut tally = Tally::default();
@@ -91,16 +91,16 @@ impl Load<'_> {
         while !flight.is_empty() {
             self.land(flight.pop_front(), &mut areas, &mut tally)?;
         }
-        Ok(Fed { tenant: tenant(feeder), areas, tally, ended: Instant::now() })
+        Ok(FeederResult { tenant: feeder_tenant(feeder), areas, tally, ended: Instant::now() })
     }
 
     /// Waits for the oldest span, and checks its results.
     fn land(
         &self,
         oldest: Option<(usize, Span)>,
-        areas: &mut [Area],
+        areas: &mut [FeederArea],
         tally: &mut Tally,
-    ) -> Result<(), Error> {
+    ) -> Result<(), CliError> {
         let Some((at, mut span)) = oldest else { return Ok(()) };
         span.wait(Deadline::after_ms(LATE_MS))?;
         for (k, result) in span.results().enumerate() {

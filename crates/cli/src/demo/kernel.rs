@@ -18,7 +18,7 @@ pub const MIX: Opcode = Opcode::wire(8);
 /// Adds up words. A whole group runs it.
 pub const SUM: Opcode = Opcode::wire(9);
 /// Nobody's opcode. The second tenant may not even ask for it.
-pub const NOBODYS: Opcode = Opcode::wire(30);
+pub const UNKNOWN_OPCODE: Opcode = Opcode::wire(30);
 
 /// Words of a tenant's data: a table that is only read, then what its feeders work on, then a word for the sampler.
 pub const DATA: u32 = SAMPLER + 1;
@@ -28,7 +28,7 @@ pub const SAMPLER: u32 = TABLE + FEEDERS * AREAS as u32 * AREA;
 pub const OBSERVABLES: u32 = 1 + FEEDERS * SLOTS as u32;
 
 /// What kernel it is.
-pub fn spec() -> Spec {
+pub fn demo_spec() -> Spec {
     let tenant =
         |id: usize| Tenant::new(id as u32).name(TENANTS[id]).producers(FEEDERS).observables(OBSERVABLES);
     let mix = Handler::text(MIX, "mix", include_str!("mix.pel")).visible(Visible::Result);
@@ -38,7 +38,7 @@ pub fn spec() -> Spec {
         .region(Region::new("data", Type::U32, DATA))
         // One producer more, for the thread that measures.
         .tenant(tenant(0).producers(FEEDERS + 1))
-        .tenant(tenant(1).mask(!NOBODYS.bit()))
+        .tenant(tenant(1).mask(!UNKNOWN_OPCODE.bit()))
         .with(mix)
         .with(sum)
         .format("feeder {} says hello from span {}")

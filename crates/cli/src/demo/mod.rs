@@ -18,15 +18,15 @@ use pelton::{Aim, Session};
 use pelton_device::{Device, open};
 use pelton_ir::text;
 
-use self::feed::{ALL, Fed, Load};
-use self::report::Report;
+use self::feed::{ALL_FEEDERS, FeederResult, SharedLoad};
+use self::report::DemoReport;
 use self::sample::Sampler;
 use self::tally::Tally;
-use self::work::{TABLE, Table};
-use crate::count::within;
-use crate::error::Error;
+use self::work::{TABLE, WordTable};
+use crate::count::parse_count_in;
+use crate::error::CliError;
 use crate::term::Term;
-use crate::{Status, stop};
+use crate::{CliStatus, stop};
 
 /// How often the bar moves, and printed lines are read.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -44,9 +44,9 @@ Examples:
 Two tenants feed it from two threads each, a span of 256 tasks at a time: built-in opcodes, one of its own
 that a lane runs, one that a whole group runs, packed slots, fences, priorities, and tasks that must be refused.
 Another thread sends single tasks and measures them. Ctrl-C stops it, and what has come so far is reported.")]
-pub struct Args {
+pub struct DemoArgs {
     /// How many tasks to submit, such as 1e8; 20 million if not given, or 50,000 on the interpreter
-    #[arg(long, value_name = "N", value_parser = within::<u64>(1..=1 << 40), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_count_in::<u64>(1..=1 << 40), allow_negative_numbers = true)]
     tasks: Option<u64>,
 
     /// What to run it on; `pelton devices` lists what there is
@@ -62,15 +62,15 @@ pub struct Args {
     text: bool,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
+pub fn run_demo(args: &DemoArgs, term: &Term) -> Result<CliStatus, CliError> {
     let device = open(&args.device)?;
     if args.text {
-        let made = assemble(&kernel::spec(), device.caps()).map_err(pelton::Error::from)?;
+        let made = assemble(&kernel::demo_spec(), device.caps()).map_err(pelton::Error::from)?;
         term.text(&text::print(&made.module))?;
-        return Ok(Status::Fine);
+        return Ok(CliStatus::Fine);
     }
-    stop::word()?;
-    let report = demo(args, &device, term)?;
+    stop::listen()?;
+    let report = play_demo(args, &device, term)?;
     if args.json {
         term.line(report.json())?;
     } else {
@@ -80,59 +80,64 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         term.note(format_args!("wrong: {wrong}"));
     }
     Ok(match report.tally.wrong {
-        0 if report.interrupted => Status::Interrupted,
-        0 => Status::Fine,
-        _ => Status::Wrong,
+        0 if report.interrupted => CliStatus::Interrupted,
+        0 => CliStatus::Fine,
+        _ => CliStatus::Wrong,
     })
 }
 
 /// Launches, measures, feeds, compares, stops.
-fn demo(args: &Args, device: &Arc<dyn Device>, term: &Term) -> Result<Report, Error> {
+fn play_demo(args: &DemoArgs, device: &Arc<dyn Device>, term: &Term) -> Result<DemoReport, CliError> {
     let usual = if device.caps().name.starts_with("reference") { 50_000 } else { 20_000_000 };
     let asked = args.tasks.unwrap_or(usual);
     let began = Instant::now();
-    let session = Session::launch(device, &kernel::spec())?;
+    let session = Session::launch(device, &kernel::demo_spec())?;
     let launched = began.elapsed();
-    let table = Table::new();
+    let table = WordTable::new();
     for tenant in 0..kernel::TENANTS.len() as u32 {
         session.view::<u32>(tenant, "data")?.write(0, &table.words)?;
     }
-    let opening = report::opening(device.caps(), session.layout(), asked, launched);
+    let opening = report::opening_lines(device.caps(), session.layout(), asked, launched);
     if !args.json {
         for line in &opening {
             term.line(line)?;
         }
     }
     let mut sampler = Sampler { producer: session.producer(0)?.aim(Aim::Latency), count: 0 };
-    let idle = sampler.idle()?;
+    let idle = sampler.measure_idle()?;
     let (left, done) = (AtomicU64::new(asked), AtomicU64::new(0));
-    let load = Load { session: &session, table: &table, left, done, failed: AtomicBool::new(false) };
-    let Run { fed, busy, lines, seconds } = under_load(&load, &mut sampler, asked, term)?;
+    let load = SharedLoad { session: &session, table: &table, left, done, failed: AtomicBool::new(false) };
+    let LoadedRun { fed, busy, lines, seconds } = feed_all(&load, &mut sampler, asked, term)?;
     let tasks = load.done.load(Ordering::Relaxed);
     let mut tally = Tally::default();
-    compare(&session, &table, &fed, sampler.count, &mut tally)?;
+    compare_memory(&session, &table, &fed, sampler.count, &mut tally)?;
     fed.into_iter().for_each(|fed| tally.add(fed.tally));
     let snapshot = session.snapshot()?;
-    report::counted(&snapshot, &mut tally, (lines.len() as u64, sampler.count.into(), tasks));
+    report::check_counts(&snapshot, &mut tally, (lines.len() as u64, sampler.count.into(), tasks));
     drop(sampler);
     let stopped = session.stop()?;
     if stopped.total() > 0 || stopped.forced {
         tally.wrong(format!("the stop left {} tasks, forced: {}", stopped.total(), stopped.forced));
     }
     let (device, interrupted) = (device.caps().name.clone(), stop::pressed() && tasks < asked);
-    Ok(Report { device, opening, asked, tasks, seconds, idle, busy, snapshot, lines, tally, interrupted })
+    Ok(DemoReport { device, opening, asked, tasks, seconds, idle, busy, snapshot, lines, tally, interrupted })
 }
 
 /// What a run under load gave.
-struct Run {
-    fed: Vec<Fed>,
+struct LoadedRun {
+    fed: Vec<FeederResult>,
     busy: Quantiles,
     lines: Vec<String>,
     seconds: f64,
 }
 
 /// Feeds from all threads until everything is done, and moves the bar meanwhile.
-fn under_load(load: &Load<'_>, sampler: &mut Sampler, tasks: u64, term: &Term) -> Result<Run, Error> {
+fn feed_all(
+    load: &SharedLoad<'_>,
+    sampler: &mut Sampler,
+    tasks: u64,
+    term: &Term,
+) -> Result<LoadedRun, CliError> {
     let bar = term.bar(tasks, "{bar:40} {human_pos}/{human_len} tasks checked, {per_sec}");
     let over = AtomicBool::new(false);
     let mut lines = Vec::new();
@@ -142,9 +147,9 @@ fn under_load(load: &Load<'_>, sampler: &mut Sampler, tasks: u64, term: &Term) -
             let named = thread::Builder::new().name(format!("feeder-{feeder}"));
             named.spawn_scoped(scope, move || load.feed(feeder)).map_err(pelton::Error::Thread)
         };
-        let feeders: Result<Vec<_>, _> = (0..ALL).map(start).collect();
+        let feeders: Result<Vec<_>, _> = (0..ALL_FEEDERS).map(start).collect();
         let feeders = feeders.inspect_err(|_| load.failed.store(true, Ordering::Relaxed))?;
-        let sampling = scope.spawn(|| sampler.load(&over));
+        let sampling = scope.spawn(|| sampler.measure_loaded(&over));
         while feeders.iter().any(|feeder| !feeder.is_finished()) {
             thread::sleep(GLANCE);
             bar.set_position(load.done.load(Ordering::Relaxed));
@@ -152,28 +157,29 @@ fn under_load(load: &Load<'_>, sampler: &mut Sampler, tasks: u64, term: &Term) -
             lines.extend(load.session.log().unwrap_or_default());
         }
         over.store(true, Ordering::Relaxed);
-        let fed: Result<Vec<Fed>, Error> = feeders.into_iter().map(|feeder| joined(feeder.join())).collect();
-        Ok::<_, Error>((fed?, joined(sampling.join())?))
+        let fed: Result<Vec<FeederResult>, CliError> =
+            feeders.into_iter().map(|feeder| join_thread(feeder.join())).collect();
+        Ok::<_, CliError>((fed?, join_thread(sampling.join())?))
     })?;
     bar.finish_and_clear();
     lines.extend(load.session.log()?);
     let ended = fed.iter().map(|fed| fed.ended).max().unwrap_or(began);
-    Ok(Run { fed, busy, lines, seconds: (ended - began).as_secs_f64() })
+    Ok(LoadedRun { fed, busy, lines, seconds: (ended - began).as_secs_f64() })
 }
 
 /// What a thread gave. One that panicked has said why, and so does this one.
-fn joined<T>(ended: thread::Result<T>) -> T {
+fn join_thread<T>(ended: thread::Result<T>) -> T {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Compares every word of both tenants with what the host has worked out.
-fn compare(
+fn compare_memory(
     session: &Session,
-    table: &Table,
-    fed: &[Fed],
+    table: &WordTable,
+    fed: &[FeederResult],
     sampled: u32,
     tally: &mut Tally,
-) -> Result<(), Error> {
+) -> Result<(), CliError> {
     for tenant in 0..kernel::TENANTS.len() as u32 {
         let mut data = vec![0; kernel::DATA as usize];
         data[..TABLE as usize].copy_from_slice(&table.words);

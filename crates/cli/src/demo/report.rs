@@ -9,18 +9,18 @@ use pelton::telemetry::{Count, Quantiles};
 use pelton_device::Caps;
 use serde_json::{Value, json};
 
-use super::feed::ALL;
+use super::feed::ALL_FEEDERS;
 use super::kernel::TENANTS;
 use super::tally::{ROWS, Tally};
 use crate::bench::machine;
-use crate::error::Error;
-use crate::term::{Role, Term};
+use crate::error::CliError;
+use crate::term::{Term, TextRole};
 
 /// Printed lines that are shown.
 const SHOWN: usize = 2;
 
 /// What a run has shown.
-pub struct Report {
+pub struct DemoReport {
     pub device: String,
     /// What it was run on.
     pub opening: Vec<String>,
@@ -40,12 +40,12 @@ pub struct Report {
 }
 
 /// What it runs on, said before it runs.
-pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
+pub fn opening_lines(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
     let placement = layout.placement();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = ALL as usize + 1;
+    let threads = ALL_FEEDERS as usize + 1;
     let mut lines = vec![
-        machine::about(),
+        machine::machine_line(),
         format!("{}: {}", caps.name, caps.about),
         format!(
             "one kernel of {} groups of {} {} with {placement} rings, launched in {:.1} ms",
@@ -55,7 +55,7 @@ pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> 
             launched.as_secs_f64() * 1e3
         ),
         format!(
-            "{ALL} threads of {} tenants feed it {} tasks, and one measures",
+            "{ALL_FEEDERS} threads of {} tenants feed it {} tasks, and one measures",
             TENANTS.len(),
             HumanCount(tasks)
         ),
@@ -66,7 +66,7 @@ pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> 
             "{at_work} threads share {cores} cores: latencies under load have much of the scheduler in them"
         ));
     }
-    let load = load().filter(|load| *load > 0.5);
+    let load = load_average().filter(|load| *load > 0.5);
     lines.extend(load.map(|load| {
         format!("the machine had other work (load average {load:.1}): it can do better than the figures say")
     }));
@@ -74,16 +74,16 @@ pub fn opening(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> 
 }
 
 /// How busy the machine has been in the last minute, where it says so.
-fn load() -> Option<f64> {
+fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 /// Holds the kernel's own counts against what was submitted. Lines were printed, the sampler's tasks came on top.
-pub fn counted(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): (u64, u64, u64)) {
+pub fn check_counts(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): (u64, u64, u64)) {
     tally.ran[0] += sampled;
     let of = |counts: &[Count]| counts.iter().map(|count| count.count).sum::<u64>();
     for (at, (op, _)) in ROWS.iter().enumerate() {
-        let (found, expect) = (ran(snapshot, op), tally.ran[at]);
+        let (found, expect) = (kernel_count(snapshot, op), tally.ran[at]);
         if found != expect {
             tally.wrong(format!("the kernel counts {found} of {op}, and {expect} were submitted"));
         }
@@ -107,12 +107,12 @@ pub fn counted(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): 
 }
 
 /// How often the kernel says that it ran an opcode.
-fn ran(snapshot: &Snapshot, op: &pelton::Opcode) -> u64 {
-    let name = name(op);
+fn kernel_count(snapshot: &Snapshot, op: &pelton::Opcode) -> u64 {
+    let name = opcode_name(op);
     snapshot.opcodes.iter().find(|count| count.name == name).map_or(0, |count| count.count)
 }
 
-fn name(op: &pelton::Opcode) -> String {
+fn opcode_name(op: &pelton::Opcode) -> String {
     match *op {
         super::kernel::MIX => "mix".into(),
         super::kernel::SUM => "sum".into(),
@@ -120,20 +120,20 @@ fn name(op: &pelton::Opcode) -> String {
     }
 }
 
-impl Report {
+impl DemoReport {
     fn rate(&self) -> f64 {
         self.tasks as f64 / self.seconds.max(1e-9)
     }
 
     /// For people.
-    pub fn print(&self, term: &Term) -> Result<(), Error> {
-        let head = |text: &str| term.line(format_args!("\n{}", term.paint(Role::Strong, text)));
+    pub fn print(&self, term: &Term) -> Result<(), CliError> {
+        let head = |text: &str| term.line(format_args!("\n{}", term.paint(TextRole::Strong, text)));
         head("opcode                 ran  checked")?;
-        for (op, how) in ROWS.iter().filter(|row| ran(&self.snapshot, &row.0) > 0) {
+        for (op, how) in ROWS.iter().filter(|row| kernel_count(&self.snapshot, &row.0) > 0) {
             term.line(format_args!(
                 "{:<13} {:>12}  {how}",
-                name(op),
-                HumanCount(ran(&self.snapshot, op)).to_string()
+                opcode_name(op),
+                HumanCount(kernel_count(&self.snapshot, op)).to_string()
             ))?;
         }
         head("refused, as they must be, with memory unchanged")?;
@@ -148,12 +148,12 @@ impl Report {
             term.line(format_args!("printed: {line}"))?;
         }
         head("one task, submitted alone and waited for        p50        p99      p99.9        max")?;
-        latency("with nothing else to do", self.idle, term)?;
-        latency("while the others feed", self.busy, term)?;
+        print_latency("with nothing else to do", self.idle, term)?;
+        print_latency("while the others feed", self.busy, term)?;
         self.verdict(term)
     }
 
-    fn verdict(&self, term: &Term) -> Result<(), Error> {
+    fn verdict(&self, term: &Term) -> Result<(), CliError> {
         let tasks = HumanCount(self.tasks);
         term.line(format_args!(
             "\n{tasks} tasks in {:.2} s: {:.2} million a second, each made, run and checked",
@@ -170,9 +170,13 @@ impl Report {
         match self.tally.wrong {
             0 => term.line(format_args!(
                 "{}: every result, every word of both tenants' memory, every count",
-                term.paint(Role::Good, "right")
+                term.paint(TextRole::Good, "right")
             )),
-            n => term.line(format_args!("{}: {} differences", term.paint(Role::Bad, "wrong"), HumanCount(n))),
+            n => term.line(format_args!(
+                "{}: {} differences",
+                term.paint(TextRole::Bad, "wrong"),
+                HumanCount(n)
+            )),
         }
     }
 
@@ -196,7 +200,7 @@ impl Report {
     }
 }
 
-fn latency(what: &str, of: Quantiles, term: &Term) -> Result<(), Error> {
+fn print_latency(what: &str, of: Quantiles, term: &Term) -> Result<(), CliError> {
     let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
     let what = format!("{what} ({} samples)", of.samples);
     let [p50, p99, p999, max] = [of.p50_ns, of.p99_ns, of.p999_ns, of.max_ns].map(us);

@@ -7,7 +7,7 @@ use pelton::telemetry::{Latency, Quantiles};
 use pelton::{Deadline, Opcode, Priority, Producer, Task};
 
 use super::kernel::SAMPLER;
-use crate::error::Error;
+use crate::error::CliError;
 
 /// Samples of the idle session.
 const IDLE: u32 = 2000;
@@ -24,24 +24,27 @@ pub struct Sampler {
 
 impl Sampler {
     /// Sends a task, and checks and measures its result.
-    fn one(&mut self, latency: &Latency) -> Result<(), Error> {
+    fn sample_once(&mut self, latency: &Latency) -> Result<(), CliError> {
         let task = Task::new(Opcode::ATOMIC_ADD).args([1, SAMPLER]).priority(Priority::Critical);
         let began = Instant::now();
         let found = self.producer.submit(task)?.wait(Deadline::after_ms(60_000))?;
         latency.record(began.elapsed().as_nanos() as u64);
         if found != self.count {
-            return Err(Error::Wrong(format!("the sampler found {found}, and has counted {}", self.count)));
+            return Err(CliError::Wrong(format!(
+                "the sampler found {found}, and has counted {}",
+                self.count
+            )));
         }
         self.count = self.count.wrapping_add(1);
         Ok(())
     }
 
     /// Measures a session that has nothing else to do.
-    pub fn idle(&mut self) -> Result<Quantiles, Error> {
+    pub fn measure_idle(&mut self) -> Result<Quantiles, CliError> {
         let latency = Latency::default();
         let began = Instant::now();
         for _ in 0..IDLE {
-            self.one(&latency)?;
+            self.sample_once(&latency)?;
             if began.elapsed() > BRIEF {
                 break;
             }
@@ -50,10 +53,10 @@ impl Sampler {
     }
 
     /// Measures a session that is fed by others, until they are done.
-    pub fn load(&mut self, over: &AtomicBool) -> Result<Quantiles, Error> {
+    pub fn measure_loaded(&mut self, over: &AtomicBool) -> Result<Quantiles, CliError> {
         let latency = Latency::default();
         while !over.load(Ordering::Relaxed) {
-            self.one(&latency)?;
+            self.sample_once(&latency)?;
             std::thread::sleep(REST);
         }
         Ok(latency.quantiles())

@@ -8,7 +8,7 @@ use pelton::protocol::fault::{Code, Fault};
 use pelton::protocol::packed::Packed;
 use pelton::{Opcode, Priority, Task, TaskError};
 
-use super::kernel::{DATA, MIX, NOBODYS, SUM};
+use super::kernel::{DATA, MIX, SUM, UNKNOWN_OPCODE};
 use super::tally::Tally;
 
 /// The most tasks of a span.
@@ -32,11 +32,12 @@ const FAULTS: u64 = 16;
 const PRINTS: u64 = 1024;
 
 /// What tasks there are in a span, over and over; the last is a fence.
-const PATTERN: [Kind; 32] = {
-    use Kind::*;
+const PATTERN: [TaskKind; 32] = {
+    use TaskKind::*;
     [
-        Add, Store, Load, Mix, Add, Swap, Copy, Mix, Add, Store, Load, Packed, Add, Swap, Mix, Sum, Add,
-        Store, Load, Mix, Add, Swap, Copy, Packed, Add, Store, Load, Mix, Add, Store, Swap, Mix,
+        Add, Store, SharedLoad, Mix, Add, Swap, Copy, Mix, Add, Store, SharedLoad, Packed, Add, Swap, Mix,
+        Sum, Add, Store, SharedLoad, Mix, Add, Swap, Copy, Packed, Add, Store, SharedLoad, Mix, Add, Store,
+        Swap, Mix,
     ]
 };
 
@@ -47,10 +48,10 @@ const URGENCY: [Priority; 8] = {
 };
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TaskKind {
     Add,
     Store,
-    Load,
+    SharedLoad,
     Swap,
     Copy,
     Mix,
@@ -60,7 +61,7 @@ enum Kind {
 
 /// What must come of a task.
 #[derive(Clone, Copy, Debug)]
-enum Expect {
+enum ExpectedResult {
     /// This result.
     Result(u32),
     /// A count of this span that no other task has found.
@@ -83,13 +84,13 @@ pub fn mix(x: u32) -> u32 {
 }
 
 /// The table that every tenant's data begins with.
-pub struct Table {
+pub struct WordTable {
     pub words: Vec<u32>,
     /// The sum of all words before.
     before: Vec<u32>,
 }
 
-impl Table {
+impl WordTable {
     pub fn new() -> Self {
         let words: Vec<u32> = (0..TABLE).map(mix).collect();
         let sum = |sum: &mut u32, x: &u32| {
@@ -98,7 +99,7 @@ impl Table {
             Some(before)
         };
         let before = words.iter().chain([&0]).scan(0, sum).collect();
-        Table { words, before }
+        WordTable { words, before }
     }
 
     fn sum(&self, from: u32, count: u32) -> u32 {
@@ -107,7 +108,7 @@ impl Table {
 }
 
 /// A feeder's area: what its words hold once its span has ended, and what is under way.
-pub struct Area {
+pub struct FeederArea {
     /// Where it begins in the tenant's data.
     pub first: u32,
     /// Where its observables begin.
@@ -115,15 +116,15 @@ pub struct Area {
     pub words: Vec<u32>,
     pub observables: Vec<u32>,
     pub tasks: Vec<Task>,
-    expects: Vec<Expect>,
+    expects: Vec<ExpectedResult>,
     /// Counts of this span: the first, how many, and which were found.
     counts: (u32, u32, [u64; SPAN / 64]),
     seed: u32,
 }
 
-impl Area {
+impl FeederArea {
     pub fn new(first: u32, observable: u32) -> Self {
-        Area {
+        FeederArea {
             first,
             observable,
             words: vec![0; AREA as usize],
@@ -136,18 +137,18 @@ impl Area {
     }
 
     /// Makes the tasks of the next span: `number` counts the spans of a feeder.
-    pub fn fill(&mut self, len: usize, (feeder, number): (u32, u64), table: &Table, tally: &mut Tally) {
+    pub fn fill(&mut self, len: usize, (feeder, number): (u32, u64), table: &WordTable, tally: &mut Tally) {
         self.tasks.clear();
         self.expects.clear();
         self.counts = (self.words[COUNT as usize], 0, [0; SPAN / 64]);
         for k in 0..len as u32 {
             let (task, expect) = match k {
                 k if k as usize == len - 1 => {
-                    (Task::new(Opcode::BATCH_FENCE).args([k, number as u32]), Expect::Epoch)
+                    (Task::new(Opcode::BATCH_FENCE).args([k, number as u32]), ExpectedResult::Epoch)
                 }
                 17 if number.is_multiple_of(FAULTS) => self.fault(number / FAULTS, feeder, tally),
                 18 if number.is_multiple_of(PRINTS) => {
-                    (Task::new(Opcode::PRINTF).args([1, feeder, number as u32]), Expect::Printed)
+                    (Task::new(Opcode::PRINTF).args([1, feeder, number as u32]), ExpectedResult::Printed)
                 }
                 _ => self.make(PATTERN[k as usize % PATTERN.len()], k, table, tally),
             };
@@ -158,52 +159,58 @@ impl Area {
     }
 
     /// A task, and what must come of it.
-    fn make(&mut self, kind: Kind, k: u32, table: &Table, tally: &mut Tally) -> (Task, Expect) {
+    fn make(
+        &mut self,
+        kind: TaskKind,
+        k: u32,
+        table: &WordTable,
+        tally: &mut Tally,
+    ) -> (Task, ExpectedResult) {
         self.seed = self.seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
         let value = self.seed ^ self.seed >> 15;
         let own = (HEAD + OWN * k) as usize;
         let at = self.first + own as u32;
         match kind {
-            Kind::Add => {
+            TaskKind::Add => {
                 self.words[COUNT as usize] = self.words[COUNT as usize].wrapping_add(1);
                 self.counts.1 += 1;
-                (Task::new(Opcode::ATOMIC_ADD).args([1, self.first + COUNT]), Expect::Count)
+                (Task::new(Opcode::ATOMIC_ADD).args([1, self.first + COUNT]), ExpectedResult::Count)
             }
-            Kind::Store => {
+            TaskKind::Store => {
                 self.words[own] = value;
-                (Task::new(Opcode::STORE_U32).args([value, at]), Expect::Result(0))
+                (Task::new(Opcode::STORE_U32).args([value, at]), ExpectedResult::Result(0))
             }
-            Kind::Load => {
+            TaskKind::SharedLoad => {
                 let found = table.words[(value % TABLE) as usize];
                 self.observables[k as usize] = found;
                 (
                     Task::new(Opcode::LOAD_U32).args([value % TABLE, self.observable + k]),
-                    Expect::Result(found),
+                    ExpectedResult::Result(found),
                 )
             }
-            Kind::Swap => {
+            TaskKind::Swap => {
                 let old = self.words[own];
                 // One in four expects something else, and must change nothing.
                 let expected = if value.is_multiple_of(4) { !old } else { old };
                 if expected == old {
                     self.words[own] = value;
                 }
-                (Task::new(Opcode::COMPARE_SWAP).args([at, expected, value]), Expect::Result(old))
+                (Task::new(Opcode::COMPARE_SWAP).args([at, expected, value]), ExpectedResult::Result(old))
             }
-            Kind::Copy => {
+            TaskKind::Copy => {
                 let from = value % (TABLE - OWN);
                 let source = &table.words[from as usize..(from + OWN) as usize];
                 self.words[own..own + OWN as usize].copy_from_slice(source);
-                (Task::new(Opcode::MEMCPY).args([from, at, OWN]), Expect::Result(0))
+                (Task::new(Opcode::MEMCPY).args([from, at, OWN]), ExpectedResult::Result(0))
             }
-            Kind::Mix => (Task::new(MIX).args([value]), Expect::Result(mix(value))),
-            Kind::Sum => {
+            TaskKind::Mix => (Task::new(MIX).args([value]), ExpectedResult::Result(mix(value))),
+            TaskKind::Sum => {
                 let from = value % (TABLE - WIDE);
-                (Task::new(SUM).args([from, WIDE]), Expect::Result(table.sum(from, WIDE)))
+                (Task::new(SUM).args([from, WIDE]), ExpectedResult::Result(table.sum(from, WIDE)))
             }
-            Kind::Packed => {
+            TaskKind::Packed => {
                 self.words[own] = value;
-                (self.packed(value, at, tally), Expect::Result(mix(value)))
+                (self.packed(value, at, tally), ExpectedResult::Result(mix(value)))
             }
         }
     }
@@ -226,26 +233,29 @@ impl Area {
     }
 
     /// A task that must be refused and leave memory as it is.
-    fn fault(&mut self, which: u64, feeder: u32, tally: &mut Tally) -> (Task, Expect) {
-        let whole = |code| Expect::Fault(Fault { code, inner: 0 });
+    fn fault(&mut self, which: u64, feeder: u32, tally: &mut Tally) -> (Task, ExpectedResult) {
+        let whole = |code| ExpectedResult::Fault(Fault { code, inner: 0 });
         match which % 5 {
             0 => (Task::new(Opcode::STORE_U32).args([u32::MAX, DATA]), whole(Code::REGION)),
             1 => (Task::new(Opcode::ATOMIC_ADD).args([1, u32::MAX]), whole(Code::REGION)),
             2 => (Task::new(Opcode::MEMCPY).args([DATA - 3, self.first, 4]), whole(Code::REGION)),
             3 => {
-                let code = if super::feed::tenant(feeder) == 0 { Code::UNKNOWN } else { Code::DENIED };
-                (Task::new(NOBODYS), whole(code))
+                let code = if super::feed::feeder_tenant(feeder) == 0 { Code::UNKNOWN } else { Code::DENIED };
+                (Task::new(UNKNOWN_OPCODE), whole(code))
             }
             // The first of three has run, the second strays, the third does not run.
-            _ => (self.packed(7, DATA + 5, tally), Expect::Fault(Fault { code: Code::REGION, inner: 1 })),
+            _ => (
+                self.packed(7, DATA + 5, tally),
+                ExpectedResult::Fault(Fault { code: Code::REGION, inner: 1 }),
+            ),
         }
     }
 
     /// Checks the result of a task.
     pub fn check(&mut self, k: usize, found: Result<u32, TaskError>, tally: &mut Tally) {
         let well = match (self.expects[k], found) {
-            (Expect::Result(expected), Ok(found)) => found == expected,
-            (Expect::Count, Ok(found)) => {
+            (ExpectedResult::Result(expected), Ok(found)) => found == expected,
+            (ExpectedResult::Count, Ok(found)) => {
                 let (first, count, seen) = &mut self.counts;
                 let nth = found.wrapping_sub(*first);
                 let bit = 1 << (nth % 64);
@@ -256,7 +266,7 @@ impl Area {
                     new
                 }
             }
-            (Expect::Fault(expected), Err(TaskError::Fault(fault))) => {
+            (ExpectedResult::Fault(expected), Err(TaskError::Fault(fault))) => {
                 let name = match fault.inner {
                     0 => fault.code.to_string(),
                     inner => format!("{} in inner operation {inner}", fault.code),
@@ -264,12 +274,12 @@ impl Area {
                 *tally.faults.entry(name).or_default() += 1;
                 fault == expected
             }
-            (Expect::Epoch, Ok(found)) => {
+            (ExpectedResult::Epoch, Ok(found)) => {
                 let found = u128::from(found);
                 tally.epochs.iter_mut().zip([1, found, found * found]).for_each(|(sum, more)| *sum += more);
                 true
             }
-            (Expect::Printed, Ok(found)) => {
+            (ExpectedResult::Printed, Ok(found)) => {
                 tally.printed += u64::from(found);
                 found < 2
             }
@@ -287,23 +297,23 @@ mod tests {
     use super::*;
 
     /// What a device must give for each task of a span, counts and epochs in order.
-    fn right(area: &Area) -> Vec<Result<u32, TaskError>> {
+    fn right(area: &FeederArea) -> Vec<Result<u32, TaskError>> {
         let mut count = area.counts.0;
-        let mut one = |expect: &Expect| match *expect {
-            Expect::Result(found) => Ok(found),
-            Expect::Count => {
+        let mut one = |expect: &ExpectedResult| match *expect {
+            ExpectedResult::Result(found) => Ok(found),
+            ExpectedResult::Count => {
                 count += 1;
                 Ok(count - 1)
             }
-            Expect::Fault(fault) => Err(TaskError::Fault(fault)),
-            Expect::Epoch | Expect::Printed => Ok(1),
+            ExpectedResult::Fault(fault) => Err(TaskError::Fault(fault)),
+            ExpectedResult::Epoch | ExpectedResult::Printed => Ok(1),
         };
         area.expects.iter().map(&mut one).collect()
     }
 
-    fn area() -> Area {
-        let mut area = Area::new(TABLE, 1);
-        area.fill(SPAN, (0, 0), &Table::new(), &mut Tally::default());
+    fn area() -> FeederArea {
+        let mut area = FeederArea::new(TABLE, 1);
+        area.fill(SPAN, (0, 0), &WordTable::new(), &mut Tally::default());
         area
     }
 

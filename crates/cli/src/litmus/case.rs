@@ -5,20 +5,20 @@ use pelton_device::Caps;
 use super::host::{self, Partner};
 
 /// A case.
-pub struct Case {
+pub struct LitmusCase {
     pub name: &'static str,
     /// The kernel.
     pub text: &'static str,
     /// What the host does meanwhile.
     pub partner: Partner,
-    pub shape: Shape,
+    pub shape: CaseShape,
     /// What the second half of its tally counts: something that is allowed, and says that there was a race at all.
     pub beside: &'static str,
 }
 
 /// How the cells of a case lie on groups and lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum CaseShape {
     /// A lane a cell, and lines that the host writes.
     Lines,
     /// Eight lanes a cell, and such lines.
@@ -31,69 +31,69 @@ pub enum Shape {
     Routed,
 }
 
-pub const CASES: [Case; 8] = [
-    Case {
+pub const CASES: [LitmusCase; 8] = [
+    LitmusCase {
         name: "host to device, far",
         text: include_str!("kernels/far.pel"),
-        partner: host::far,
-        shape: Shape::Cells,
+        partner: host::play_far,
+        shape: CaseShape::Cells,
         beside: "waited for",
     },
-    Case {
+    LitmusCase {
         name: "host to device, near",
         text: include_str!("kernels/near.pel"),
-        partner: host::lines,
-        shape: Shape::Lines,
+        partner: host::play_lines,
+        shape: CaseShape::Lines,
         beside: "waited for",
     },
-    Case {
+    LitmusCase {
         name: "host to device, near, by eight lanes",
         text: include_str!("kernels/line.pel"),
-        partner: host::lines,
-        shape: Shape::Octets,
+        partner: host::play_lines,
+        shape: CaseShape::Octets,
         beside: "waited for",
     },
-    Case {
+    LitmusCase {
         name: "device to host, flag",
         text: include_str!("kernels/back.pel"),
-        partner: host::back,
-        shape: Shape::Cells,
+        partner: host::play_back,
+        shape: CaseShape::Cells,
         beside: "waited for",
     },
-    Case {
+    LitmusCase {
         name: "device to host, record",
         text: include_str!("kernels/record.pel"),
-        partner: host::back,
-        shape: Shape::Cells,
+        partner: host::play_back,
+        shape: CaseShape::Cells,
         beside: "waited for",
     },
-    Case {
+    LitmusCase {
         name: "device to device",
         text: include_str!("kernels/message.pel"),
-        partner: host::idle,
-        shape: Shape::Pairs,
+        partner: host::play_idle,
+        shape: CaseShape::Pairs,
         beside: "waited for",
     },
-    Case {
+    LitmusCase {
         name: "publish and claim",
         text: include_str!("kernels/claim.pel"),
-        partner: host::publish,
-        shape: Shape::Routed,
+        partner: host::play_publish,
+        shape: CaseShape::Routed,
         beside: "claimed",
     },
-    Case {
+    LitmusCase {
         name: "store buffering",
         text: include_str!("kernels/buffering.pel"),
-        partner: host::idle,
-        shape: Shape::Pairs,
+        partner: host::play_idle,
+        shape: CaseShape::Pairs,
         beside: "both saw",
     },
 ];
 
-impl Shape {
+impl CaseShape {
     /// Whether the host writes lines.
     pub fn near(self) -> bool {
-        matches!(self, Shape::Lines | Shape::Octets)
+        matches!(self, CaseShape::Lines | CaseShape::Octets)
     }
 
     /// Groups and lanes that suit a device.
@@ -102,22 +102,22 @@ impl Shape {
         let lanes = if own { caps.lanes } else { 8 };
         let groups = match self {
             // Groups wait for each other, so all of them must be resident: these are half of what a GPU holds at most.
-            Shape::Pairs if own => caps.units * 2,
+            CaseShape::Pairs if own => caps.units * 2,
             // More would only wait for the host.
             _ if own => 32,
-            Shape::Pairs => 2,
+            CaseShape::Pairs => 2,
             _ => 1,
         };
-        (groups + u32::from(self == Shape::Routed), lanes)
+        (groups + u32::from(self == CaseShape::Routed), lanes)
     }
 
     /// How many cells so many groups and lanes have.
     pub fn cells(self, groups: u32, lanes: u32) -> u32 {
         match self {
-            Shape::Lines | Shape::Cells => groups * lanes,
-            Shape::Octets => groups * lanes / 8,
-            Shape::Pairs => groups / 2 * lanes,
-            Shape::Routed => (groups - 1) * lanes,
+            CaseShape::Lines | CaseShape::Cells => groups * lanes,
+            CaseShape::Octets => groups * lanes / 8,
+            CaseShape::Pairs => groups / 2 * lanes,
+            CaseShape::Routed => (groups - 1) * lanes,
         }
     }
 }

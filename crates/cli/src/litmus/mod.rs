@@ -16,15 +16,15 @@ use std::sync::Arc;
 
 use pelton_device::{Caps, Device, Placement, open};
 
-use case::{CASES, Case, Shape, weaken};
-use row::Row;
-use stage::{Orders, Seen, perform};
+use case::{CASES, CaseShape, LitmusCase, weaken};
+use row::LitmusRow;
+use stage::{CaseResult, Orders, launch_case};
 
-use crate::bench::{machine, module};
-use crate::count::count;
-use crate::error::Error;
+use crate::bench::{machine, parse_kernel};
+use crate::count::parse_count;
+use crate::error::CliError;
 use crate::term::Term;
-use crate::{Status, json, stop};
+use crate::{CliStatus, json, stop};
 
 /// Try on hardware what the memory model promises, and count what it forbids
 #[derive(clap::Args)]
@@ -36,13 +36,13 @@ Examples:
   pelton litmus --json - > rows.jsonl     rows on standard output instead of the table
 
 Ctrl-C ends it with the rows of the cases played so far, and exit status 130.")]
-pub struct Args {
+pub struct LitmusArgs {
     /// What to try; `pelton devices` lists what there is
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
 
     /// Rounds of each case, such as 1e8; the cases of regions play one for every 200. Chosen for the device if not given
-    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     rounds: Option<u64>,
 
     /// Only the cases whose name contains this
@@ -54,12 +54,12 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    json::writable(args.json.as_deref())?;
-    stop::word()?;
-    term.note(machine::about());
+pub fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError> {
+    json::check_rows_writable(args.json.as_deref())?;
+    stop::listen()?;
+    term.note(machine::machine_line());
     let device = open(&args.device)?;
-    let rounds = args.rounds.unwrap_or_else(|| suits(device.caps()));
+    let rounds = args.rounds.unwrap_or_else(|| suitable_rounds(device.caps()));
     let mut rows = Vec::new();
     'cases: for case in CASES.iter().filter(|case| case.name.contains(&args.only)) {
         term.note(format_args!("{} …", case.name));
@@ -67,14 +67,14 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
             if stop::pressed() {
                 break 'cases;
             }
-            let result = match absent(case.shape, device.caps()) {
+            let result = match absence_reason(case.shape, device.caps()) {
                 Some(why) => Err(why),
-                None => match play(&device, case, rounds, orders) {
+                None => match play_case(&device, case, rounds, orders) {
                     Err(_) if stop::pressed() => break 'cases,
                     seen => Ok(seen?),
                 },
             };
-            rows.push(Row { case: case.name, beside: case.beside, orders, result });
+            rows.push(LitmusRow { case: case.name, beside: case.beside, orders, result });
         }
     }
     for (name, placement) in region::CASES.iter().filter(|(name, _)| name.contains(&args.only)) {
@@ -86,27 +86,27 @@ pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
         let result = match lies || *placement == Placement::Far {
             false => Err(device.caps().why_far.clone().unwrap_or_else(|| "there is no near memory".into())),
             // A round is a copy and a few tasks, which take as long as hundreds of rounds of the other cases.
-            true => match region::play(&device, *placement, (rounds / 200).max(1)) {
+            true => match region::play_region(&device, *placement, (rounds / 200).max(1)) {
                 Err(_) if stop::pressed() => break,
                 seen => Ok(seen?),
             },
         };
-        rows.push(Row { case: name, beside: "tasks", orders: Orders::Kept, result });
+        rows.push(LitmusRow { case: name, beside: "tasks", orders: Orders::Kept, result });
     }
     if rows.is_empty() && !stop::pressed() {
-        return Err(Error::Wrong(format!("no case has {:?} in its name", args.only)));
+        return Err(CliError::Wrong(format!("no case has {:?} in its name", args.only)));
     }
     let name = &device.caps().name;
-    if json::rows(args.json.as_deref(), &row::json(&rows, name), term)? && !rows.is_empty() {
-        row::show(&rows, name, term)?;
+    if json::write_rows(args.json.as_deref(), &row::rows_json(&rows, name), term)? && !rows.is_empty() {
+        row::show_rows(&rows, name, term)?;
     }
-    let status = stop::verdict(rows.len(), term);
-    row::judge(&rows).map_err(Error::Wrong)?;
+    let status = stop::status_after(rows.len(), term);
+    row::judge_rows(&rows).map_err(CliError::Wrong)?;
     Ok(status)
 }
 
 /// Rounds of a case that a device plays in a few seconds.
-fn suits(caps: &Caps) -> u64 {
+fn suitable_rounds(caps: &Caps) -> u64 {
     match caps.memory_bytes {
         Some(_) => 20_000_000,
         None if caps.name.starts_with("reference") => 1_000,
@@ -115,22 +115,27 @@ fn suits(caps: &Caps) -> u64 {
 }
 
 /// Why a case cannot be played, if it cannot.
-fn absent(shape: Shape, caps: &Caps) -> Option<String> {
+fn absence_reason(shape: CaseShape, caps: &Caps) -> Option<String> {
     if shape.near() && !caps.placements.contains(&Placement::Near) {
         return Some(caps.why_far.clone().unwrap_or_else(|| "there is no near memory".into()));
     }
     // Where a line is stored word by word, only an acquire of its first word says that the others are there.
-    let split = shape == Shape::Octets && caps.memory_bytes.is_none();
+    let split = shape == CaseShape::Octets && caps.memory_bytes.is_none();
     split.then(|| "the host does not write a line in one store here".into())
 }
 
-fn play(device: &Arc<dyn Device>, case: &Case, rounds: u64, orders: Orders) -> Result<Seen, Error> {
+fn play_case(
+    device: &Arc<dyn Device>,
+    case: &LitmusCase,
+    rounds: u64,
+    orders: Orders,
+) -> Result<CaseResult, CliError> {
     let text = match orders {
         Orders::Kept => case.text.into(),
         Orders::Relaxed => weaken(case.text),
     };
-    let module = module(case.name, &text)?;
-    perform(device, &module, (case.shape, case.partner), rounds, orders)
+    let module = parse_kernel(case.name, &text)?;
+    launch_case(device, &module, (case.shape, case.partner), rounds, orders)
 }
 
 #[cfg(test)]
@@ -141,11 +146,16 @@ mod tests {
     fn broken(name: &str, part: &str, with: &str) -> Result<(), String> {
         let case = CASES.iter().find(|case| case.name == name).expect("there is such a case");
         assert!(case.text.contains(part), "{name} has no {part}");
-        let module = module(name, &case.text.replace(part, with)).expect("it is a program");
+        let module = parse_kernel(name, &case.text.replace(part, with)).expect("it is a program");
         let device = open("cpu").expect("there is a processor");
         let played = (case.shape, case.partner);
-        let seen = perform(&device, &module, played, 100, Orders::Kept).expect("it comes to its end");
-        row::judge(&[Row { case: case.name, beside: case.beside, orders: Orders::Kept, result: Ok(seen) }])
+        let seen = launch_case(&device, &module, played, 100, Orders::Kept).expect("it comes to its end");
+        row::judge_rows(&[LitmusRow {
+            case: case.name,
+            beside: case.beside,
+            orders: Orders::Kept,
+            result: Ok(seen),
+        }])
     }
 
     #[test]
@@ -182,7 +192,7 @@ mod tests {
             let code: Vec<&str> = weak.lines().filter(|line| !line.starts_with(';')).collect();
             let orders = ["acquire", "release", "fence", "seq_cst"];
             assert!(!code.iter().any(|line| orders.iter().any(|order| line.contains(order))), "{weak}");
-            module(case.name, &weak).expect("it is a program");
+            parse_kernel(case.name, &weak).expect("it is a program");
         }
     }
 }

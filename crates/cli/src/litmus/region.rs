@@ -12,8 +12,8 @@ use pelton::kernel::Region;
 use pelton::{Deadline, Opcode, Session, Spec, Task};
 use pelton_device::{Device, Placement};
 
-use super::stage::{Counts, Seen};
-use crate::error::Error;
+use super::stage::{CaseResult, OutcomeCounts};
+use crate::error::CliError;
 use crate::stop;
 
 /// A case: where its rings lie.
@@ -29,7 +29,11 @@ const WORDS: u32 = 64;
 const BATCH: usize = 6;
 
 /// Rewrites and reads so many times.
-pub fn play(device: &Arc<dyn Device>, placement: Placement, rounds: u64) -> Result<Seen, Error> {
+pub fn play_region(
+    device: &Arc<dyn Device>,
+    placement: Placement,
+    rounds: u64,
+) -> Result<CaseResult, CliError> {
     let (alone, turns) = (opcode(8)?, opcode(9)?);
     let spec = Spec::default()
         .placement(placement)
@@ -45,7 +49,7 @@ pub fn play(device: &Arc<dyn Device>, placement: Placement, rounds: u64) -> Resu
         });
     let session = Session::launch(device, &spec)?;
     let (table, mut producer) = (session.view::<u32>(0, "table")?, session.producer(0)?);
-    let mut counts = Counts::default();
+    let mut counts = OutcomeCounts::default();
     let began = Instant::now();
     for round in 0..rounds {
         stop::unless_pressed()?;
@@ -63,9 +67,9 @@ pub fn play(device: &Arc<dyn Device>, placement: Placement, rounds: u64) -> Resu
     }
     let seconds = began.elapsed().as_secs_f64();
     session.stop()?;
-    Ok(Seen { rounds, counts, seconds })
+    Ok(CaseResult { rounds, counts, seconds })
 }
 
-fn opcode(code: u32) -> Result<Opcode, Error> {
-    Opcode::user(code).map_err(|error| Error::Wrong(error.to_string()))
+fn opcode(code: u32) -> Result<Opcode, CliError> {
+    Opcode::user(code).map_err(|error| CliError::Wrong(error.to_string()))
 }

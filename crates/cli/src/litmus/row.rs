@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::stage::{Orders, Seen};
-use crate::error::Error;
-use crate::term::{Role, Term};
+use super::stage::{CaseResult, Orders};
+use crate::error::CliError;
+use crate::term::{Term, TextRole};
 
 /// What a case gave.
-pub struct Row {
+pub struct LitmusRow {
     pub case: &'static str,
     /// What is counted beside what is forbidden.
     pub beside: &'static str,
     pub orders: Orders,
     /// What was seen, or why the case was left out.
-    pub result: Result<Seen, String>,
+    pub result: Result<CaseResult, String>,
 }
 
-impl Row {
+impl LitmusRow {
     fn orders(&self) -> &'static str {
         match self.orders {
             Orders::Kept => "kept",
@@ -43,13 +43,13 @@ impl Row {
     fn line(&self, term: &Term) -> String {
         let head = format!("{:<38} {:<8}", self.case, self.orders());
         match &self.result {
-            Err(why) => format!("{head} {}", term.paint(Role::Faint, format!("left out: {why}"))),
-            Ok(Seen { rounds, counts, seconds }) => {
+            Err(why) => format!("{head} {}", term.paint(TextRole::Faint, format!("left out: {why}"))),
+            Ok(CaseResult { rounds, counts, seconds }) => {
                 let bad = format!("{:>10}", counts.bad);
                 let bad = match (counts.bad, self.orders) {
                     (0, _) => bad,
-                    (_, Orders::Kept) => term.paint(Role::Bad, bad),
-                    (_, Orders::Relaxed) => term.paint(Role::Strong, bad),
+                    (_, Orders::Kept) => term.paint(TextRole::Bad, bad),
+                    (_, Orders::Relaxed) => term.paint(TextRole::Strong, bad),
                 };
                 format!(
                     "{head} {rounds:>12} {bad} {:>12} {:<11} {seconds:>8.3} s",
@@ -61,20 +61,20 @@ impl Row {
 }
 
 /// The rows for programs: one JSON object per line.
-pub fn json(rows: &[Row], device: &str) -> String {
+pub fn rows_json(rows: &[LitmusRow], device: &str) -> String {
     rows.iter().map(|row| format!("{}\n", row.json(device))).collect()
 }
 
 /// Prints a table.
-pub fn show(rows: &[Row], device: &str, term: &Term) -> Result<(), Error> {
+pub fn show_rows(rows: &[LitmusRow], device: &str, term: &Term) -> Result<(), CliError> {
     let head =
         format!("{:<38} {:<8} {:>12} {:>10} {:>12}", "case", "orders", "rounds", "forbidden", "beside");
-    term.line(term.paint(Role::Strong, head))?;
+    term.line(term.paint(TextRole::Strong, head))?;
     rows.iter().try_for_each(|row| term.line(row.line(term)))?;
     let seen = |orders| {
         rows.iter().filter(move |row| row.orders == orders).filter_map(|row| row.result.as_ref().ok())
     };
-    let sum = |orders, of: fn(&Seen) -> u64| seen(orders).map(of).sum::<u64>();
+    let sum = |orders, of: fn(&CaseResult) -> u64| seen(orders).map(of).sum::<u64>();
     term.line(format_args!(
         "{} rounds on {device}: {} forbidden outcomes; {} in {} without orders",
         sum(Orders::Kept, |seen| seen.rounds),
@@ -85,9 +85,10 @@ pub fn show(rows: &[Row], device: &str, term: &Term) -> Result<(), Error> {
 }
 
 /// Whether nothing was seen that the orders forbid.
-pub fn judge(rows: &[Row]) -> Result<(), String> {
-    let wrong =
-        |row: &&Row| row.orders == Orders::Kept && row.result.as_ref().is_ok_and(|seen| seen.counts.bad > 0);
+pub fn judge_rows(rows: &[LitmusRow]) -> Result<(), String> {
+    let wrong = |row: &&LitmusRow| {
+        row.orders == Orders::Kept && row.result.as_ref().is_ok_and(|seen| seen.counts.bad > 0)
+    };
     let names: Vec<&str> = rows.iter().filter(wrong).map(|row| row.case).collect();
     match names.is_empty() {
         true => Ok(()),

@@ -8,9 +8,9 @@ use pelton_device::{Device, Kind, Launch, Memory, Outcome, Run, Width};
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::Valid;
 
-use super::case::Shape;
+use super::case::CaseShape;
 use super::host::Partner;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// How long a launch may take.
@@ -22,7 +22,7 @@ const WORDS: usize = 8;
 
 /// What was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct OutcomeCounts {
     /// Outcomes that the orders forbid.
     pub bad: u64,
     /// Something that they allow.
@@ -31,9 +31,9 @@ pub struct Counts {
 
 /// What a launch gave.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct CaseResult {
     pub rounds: u64,
-    pub counts: Counts,
+    pub counts: OutcomeCounts,
     pub seconds: f64,
 }
 
@@ -45,7 +45,7 @@ pub enum Orders {
 }
 
 /// A case on a device, ready to be launched.
-pub struct Stage {
+pub struct LitmusStage {
     /// Cells of the case.
     pub cells: u32,
     /// Rounds of each cell.
@@ -54,14 +54,14 @@ pub struct Stage {
     memory: Vec<(String, Memory)>,
 }
 
-impl Stage {
+impl LitmusStage {
     fn new(
         device: &dyn Device,
         module: &Valid,
         cells: u32,
         rounds: u32,
         orders: Orders,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, CliError> {
         let mut memory = Vec::new();
         for (_, decl) in module.buffers.iter() {
             let kind = match (decl.space, &*decl.name) {
@@ -75,20 +75,20 @@ impl Stage {
             };
             memory.push((decl.name.clone(), device.alloc(kind, Width::of(decl.elem), len)?));
         }
-        let stage = Stage { cells, rounds, orders, memory };
+        let stage = LitmusStage { cells, rounds, orders, memory };
         stage.memory("rounds")?.upload(0, &[rounds])?;
         Ok(stage)
     }
 
     /// The memory of a buffer.
-    pub fn memory(&self, name: &str) -> Result<&Memory, Error> {
+    pub fn memory(&self, name: &str) -> Result<&Memory, CliError> {
         let found = self.memory.iter().find(|(buffer, _)| buffer == name);
-        found.map(|(_, memory)| memory).ok_or_else(|| Error::Wrong(format!("the kernel has no {name}")))
+        found.map(|(_, memory)| memory).ok_or_else(|| CliError::Wrong(format!("the kernel has no {name}")))
     }
 
     /// The words of a buffer that the host reaches.
-    pub fn words(&self, name: &str) -> Result<&[AtomicU32], Error> {
-        let absent = || Error::Wrong(format!("the host does not reach {name}"));
+    pub fn words(&self, name: &str) -> Result<&[AtomicU32], CliError> {
+        let absent = || CliError::Wrong(format!("the host does not reach {name}"));
         self.memory(name)?.words32().ok_or_else(absent)
     }
 
@@ -103,61 +103,67 @@ impl Stage {
     }
 
     /// What the lanes have counted: the first half is bad, the second is not.
-    fn tally(&self) -> Result<Counts, Error> {
+    fn tally(&self) -> Result<OutcomeCounts, CliError> {
         let Some((_, tally)) = self.memory.iter().find(|(name, _)| name == "tally") else {
-            return Ok(Counts::default());
+            return Ok(OutcomeCounts::default());
         };
         let mut words = vec![0u32; tally.len()];
         tally.download(0, &mut words)?;
         let half = self.cells as usize;
         let sum = |words: &[u32]| words.iter().copied().map(u64::from).sum();
-        Ok(Counts { bad: sum(&words[..half]), beside: sum(&words[half..2 * half]) })
+        Ok(OutcomeCounts { bad: sum(&words[..half]), beside: sum(&words[half..2 * half]) })
     }
 }
 
 /// Launches a kernel with its partner for at least so many rounds in all, and waits for its end.
-pub fn perform(
+pub fn launch_case(
     device: &Arc<dyn Device>,
     module: &Valid,
-    (shape, partner): (Shape, Partner),
+    (shape, partner): (CaseShape, Partner),
     rounds: u64,
     orders: Orders,
-) -> Result<Seen, Error> {
+) -> Result<CaseResult, CliError> {
     let (groups, lanes) = shape.geometry(device.caps());
     let cells = shape.cells(groups, lanes);
     // Positions of slots are counted in 32 bits, so no case has more rounds.
     let each = rounds.div_ceil(cells.into()).clamp(1, u64::from(u32::MAX / cells / 2)) as u32;
-    let stage = Stage::new(&**device, module, cells, each, orders)?;
+    let stage = LitmusStage::new(&**device, module, cells, each, orders)?;
     let kernel = device.load(module, None, lanes)?;
     if groups > kernel.resident() {
         let what = "the number of groups that wait for each other";
-        return Err(Error::Wrong(format!("{what} is {groups}, and {} progress together", kernel.resident())));
+        return Err(CliError::Wrong(format!(
+            "{what} is {groups}, and {} progress together",
+            kernel.resident()
+        )));
     }
     let buffers = stage.memory.iter().map(|(_, memory)| Some(memory.clone())).collect();
     let began = Instant::now();
     let run = kernel.launch(&Launch { buffers, ..Launch::new(groups) }.deadline(LONGEST))?;
     let own = partner(&stage, &*run)?;
-    ended(&*run)?;
+    wait_for_done(&*run)?;
     let seconds = began.elapsed().as_secs_f64();
     let lanes = stage.tally()?;
     let rounds = u64::from(cells) * u64::from(each);
-    let mut counts = Counts { bad: own.bad + lanes.bad, beside: own.beside + lanes.beside };
-    if shape == Shape::Routed {
+    let mut counts = OutcomeCounts { bad: own.bad + lanes.bad, beside: own.beside + lanes.beside };
+    if shape == CaseShape::Routed {
         // Each slot is claimed once.
         counts.bad += counts.beside.abs_diff(rounds);
     }
-    Ok(Seen { rounds, counts, seconds })
+    Ok(CaseResult { rounds, counts, seconds })
 }
 
 /// Waits until the kernel has come to its end by itself.
-fn ended(run: &dyn Run) -> Result<(), Error> {
+fn wait_for_done(run: &dyn Run) -> Result<(), CliError> {
     loop {
         match run.wait(Some(GLANCE))? {
             None if stop::pressed() => run.stop(),
             None => {}
             Some(ended) if ended.outcome == Outcome::Done => return Ok(()),
             Some(ended) => {
-                return Err(Error::Wrong(format!("the kernel has not come to its end: {}", ended.outcome)));
+                return Err(CliError::Wrong(format!(
+                    "the kernel has not come to its end: {}",
+                    ended.outcome
+                )));
             }
         }
     }

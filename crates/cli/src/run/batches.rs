@@ -7,24 +7,24 @@ use pelton::protocol::log;
 use pelton::protocol::priority::LEVELS;
 use pelton::{Batch, Claim, Drain, Opcode, SubmitError};
 
-use super::intake::{Halt, Sink};
-use super::results::{Mark, Results};
-use super::task::Order;
-use crate::error::Error;
+use super::intake::{Halt, TaskSink};
+use super::results::{ResultWriter, TaskMark};
+use super::task::TaskOrder;
+use crate::error::CliError;
 use crate::term::Term;
 
 /// The most tasks of a batch.
 const MOST: usize = 1 << 16;
 
 /// Runs batches.
-pub struct Batches<'a, 'n, W> {
+pub struct BatchFeed<'a, 'n, W> {
     drain: &'a mut Drain,
     term: &'a Term,
-    results: &'a mut Results<'n, W>,
+    results: &'a mut ResultWriter<'n, W>,
     batch: Batch,
     /// Where a task is tried.
     trial: Batch,
-    marks: Vec<Mark>,
+    marks: Vec<TaskMark>,
     /// Tasks of the batch, by level.
     levels: [u32; LEVELS],
     /// Tasks of the batch that may print.
@@ -33,9 +33,9 @@ pub struct Batches<'a, 'n, W> {
     pub statistics: Option<Statistics>,
 }
 
-impl<'a, 'n, W: Write> Batches<'a, 'n, W> {
-    pub fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut Results<'n, W>) -> Self {
-        Batches {
+impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
+    pub fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut ResultWriter<'n, W>) -> Self {
+        BatchFeed {
             drain,
             term,
             results,
@@ -49,8 +49,8 @@ impl<'a, 'n, W: Write> Batches<'a, 'n, W> {
     }
 }
 
-impl<W: Write> Sink for Batches<'_, '_, W> {
-    fn check(&mut self, order: &Order) -> Result<(), String> {
+impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
+    fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
         // A task that ends the pass would end it at some line or other.
         if order.task.op == Opcode::SHUTDOWN {
             return Err(SubmitError::Opcode(order.task.op).to_string());
@@ -59,8 +59,8 @@ impl<W: Write> Sink for Batches<'_, '_, W> {
         self.trial.push(order.tenant, order.task).map_err(|error| error.to_string())
     }
 
-    fn push(&mut self, order: Order, line: u64) -> Result<(), Halt> {
-        let Order { mut task, tenant } = order;
+    fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {
+        let TaskOrder { mut task, tenant } = order;
         let prints = task.op == Opcode::PRINTF;
         if self.batch.len() == MOST || prints && self.prints == log::CAPACITY {
             self.settle()?;
@@ -74,7 +74,7 @@ impl<W: Write> Sink for Batches<'_, '_, W> {
         self.levels[level] += 1;
         self.prints += u32::from(prints);
         self.batch.push(tenant, task)?;
-        self.marks.push(Mark { line, op: task.op });
+        self.marks.push(TaskMark { line, op: task.op });
         Ok(())
     }
 
@@ -91,14 +91,14 @@ impl<W: Write> Sink for Batches<'_, '_, W> {
             return Ok(());
         }
         let readback = self.drain.run(&self.batch)?;
-        let missing = || Error::Wrong("the report has no results".into());
+        let missing = || CliError::Wrong("the report has no results".into());
         let mut written = Ok(());
         for (mark, result) in self.marks.iter().zip(readback.outcomes().ok_or_else(missing)?) {
             // All of them have ended, and count, even if one cannot be written.
             written = written.and(self.results.write(*mark, result));
         }
         match &mut self.statistics {
-            Some(all) => add(all, readback.statistics()),
+            Some(all) => add_statistics(all, readback.statistics()),
             None => self.statistics = Some(readback.statistics().clone()),
         }
         if self.prints > 0 {
@@ -123,7 +123,7 @@ impl<W: Write> Sink for Batches<'_, '_, W> {
 }
 
 /// Adds up what batches did.
-fn add(all: &mut Statistics, one: &Statistics) {
+fn add_statistics(all: &mut Statistics, one: &Statistics) {
     all.tasks += one.tasks;
     all.done += one.done;
     all.faults = all.faults.zip(one.faults).map(|(a, b)| a + b);

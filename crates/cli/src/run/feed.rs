@@ -6,24 +6,24 @@ use pelton::kernel::TenantId;
 use pelton::protocol::log;
 use pelton::{Aim, Opcode, Priority, Producer, Session, SubmitError, Task};
 
-use super::flights::Flights;
-use super::intake::{Halt, Sink, unless_pressed};
-use super::results::Mark;
-use super::task::Order;
+use super::intake::{Halt, TaskSink, halt_if_pressed};
+use super::results::TaskMark;
+use super::submitted::SubmittedSpans;
+use super::task::TaskOrder;
 use crate::term::Term;
 
 /// The most tasks that are submitted at once.
 const MOST: usize = 256;
 
 /// Feeds a session.
-pub struct Feed<'a, 'n, W> {
+pub struct SessionFeed<'a, 'n, W> {
     session: &'a Session,
     term: &'a Term,
-    flights: &'a mut Flights<'n, W>,
+    submitted: &'a mut SubmittedSpans<'n, W>,
     producers: Vec<Producer>,
     /// Tasks of one tenant and one priority, to be submitted at once.
     tasks: Vec<Task>,
-    marks: Vec<Mark>,
+    marks: Vec<TaskMark>,
     tenant: TenantId,
     priority: Priority,
     most: usize,
@@ -31,12 +31,12 @@ pub struct Feed<'a, 'n, W> {
     prints: u32,
 }
 
-impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
-    pub fn new(session: &'a Session, term: &'a Term, flights: &'a mut Flights<'n, W>) -> Self {
-        Feed {
+impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
+    pub fn new(session: &'a Session, term: &'a Term, submitted: &'a mut SubmittedSpans<'n, W>) -> Self {
+        SessionFeed {
             session,
             term,
-            flights,
+            submitted,
             producers: Vec::new(),
             tasks: Vec::new(),
             marks: Vec::new(),
@@ -48,7 +48,7 @@ impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
     }
 
     /// Submits what is in hand.
-    fn submit(&mut self) -> Result<(), Halt> {
+    fn submit_tasks(&mut self) -> Result<(), Halt> {
         let Some(producer) = self.producers.iter_mut().find(|p| p.tenant() == self.tenant) else {
             return Ok(());
         };
@@ -56,12 +56,12 @@ impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
             match producer.submit_all(self.tasks.iter().copied()) {
                 Ok(span) => {
                     self.tasks.clear();
-                    self.flights.add(span, &mut self.marks);
+                    self.submitted.add(span, &mut self.marks);
                 }
                 Err(SubmitError::Full { .. }) => {
-                    unless_pressed()?;
-                    if !self.flights.collect()? {
-                        self.flights.wait();
+                    halt_if_pressed()?;
+                    if !self.submitted.collect()? {
+                        self.submitted.wait();
                     }
                 }
                 Err(SubmitError::Ended(_)) => return Err(Halt::Lost),
@@ -72,7 +72,7 @@ impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
     }
 
     /// Shows what tasks have printed.
-    fn log(&mut self) -> Result<(), Halt> {
+    fn show_log(&mut self) -> Result<(), Halt> {
         if self.prints > 0 {
             for line in self.session.log()? {
                 self.term.note(line);
@@ -82,8 +82,8 @@ impl<'a, 'n, W: Write> Feed<'a, 'n, W> {
     }
 }
 
-impl<W: Write> Sink for Feed<'_, '_, W> {
-    fn check(&mut self, order: &Order) -> Result<(), String> {
+impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
+    fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
         let at = match self.producers.iter().position(|p| p.tenant() == order.tenant) {
             Some(at) => at,
             None => {
@@ -96,11 +96,11 @@ impl<W: Write> Sink for Feed<'_, '_, W> {
         self.producers[at].check(&order.task).map_err(|error| error.to_string())
     }
 
-    fn push(&mut self, order: Order, line: u64) -> Result<(), Halt> {
-        let Order { mut task, tenant } = order;
+    fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {
+        let TaskOrder { mut task, tenant } = order;
         let other = self.tenant != tenant || self.priority != task.priority;
         if other || self.tasks.len() >= self.most {
-            self.submit()?;
+            self.submit_tasks()?;
             (self.tenant, self.priority) = (tenant, task.priority);
         }
         if task.op == Opcode::BATCH_FENCE && task.args[0] as usize > self.tasks.len() {
@@ -115,47 +115,47 @@ impl<W: Write> Sink for Feed<'_, '_, W> {
             self.prints += 1;
         }
         self.tasks.push(task);
-        self.marks.push(Mark { line, op: task.op });
+        self.marks.push(TaskMark { line, op: task.op });
         Ok(())
     }
 
     fn pause(&mut self) -> Result<(), Halt> {
-        self.submit()?;
-        self.flights.collect()?;
-        if self.flights.is_empty() {
-            self.flights.results.flush()?;
+        self.submit_tasks()?;
+        self.submitted.collect()?;
+        if self.submitted.is_empty() {
+            self.submitted.results.flush()?;
         }
         Ok(())
     }
 
     fn progress(&mut self) -> Result<(), Halt> {
-        if !self.flights.collect()? {
-            self.flights.results.flush()?;
-            self.flights.wait();
+        if !self.submitted.collect()? {
+            self.submitted.results.flush()?;
+            self.submitted.wait();
         }
-        if self.flights.is_empty() {
-            self.flights.results.flush()?;
+        if self.submitted.is_empty() {
+            self.submitted.results.flush()?;
         }
-        self.log()
+        self.show_log()
     }
 
     fn settle(&mut self) -> Result<(), Halt> {
-        self.submit()?;
-        while !self.flights.is_empty() {
-            unless_pressed()?;
+        self.submit_tasks()?;
+        while !self.submitted.is_empty() {
+            halt_if_pressed()?;
             self.progress()?;
         }
-        self.flights.results.flush()?;
-        self.log()?;
+        self.submitted.results.flush()?;
+        self.show_log()?;
         self.prints = 0;
         Ok(())
     }
 
     fn idle(&self) -> bool {
-        self.flights.is_empty()
+        self.submitted.is_empty()
     }
 
     fn total(&self) -> u64 {
-        self.flights.results.ends.total()
+        self.submitted.results.ends.total()
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use pelton::kernel::TenantId;
 
 use super::lines::Chunks;
-use super::task::{Names, Order};
-use crate::error::Error;
+use super::task::{TaskNames, TaskOrder};
+use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
@@ -19,7 +19,7 @@ const BOM: &[u8] = "\u{feff}".as_bytes();
 
 /// What becomes of the lines after a bad one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Bad {
+pub enum BadLines {
     /// They are submitted; the bad line is left out
     Skip,
     /// They are not submitted; what came before is finished
@@ -35,32 +35,32 @@ pub enum Halt {
     Interrupted,
     /// The kernel has ended by itself.
     Lost,
-    /// Results cannot be written, perhaps because nobody reads them any more.
-    Unwritten(Error),
+    /// ResultWriter cannot be written, perhaps because nobody reads them any more.
+    Unwritten(CliError),
     /// Something failed.
-    Failed(Error),
+    Failed(CliError),
 }
 
-impl<E: Into<Error>> From<E> for Halt {
+impl<E: Into<CliError>> From<E> for Halt {
     fn from(error: E) -> Halt {
         match error.into() {
-            error @ (Error::Pipe | Error::Output(_)) => Halt::Unwritten(error),
+            error @ (CliError::Pipe | CliError::Output(_)) => Halt::Unwritten(error),
             error => Halt::Failed(error),
         }
     }
 }
 
 /// Halts if Ctrl-C was pressed.
-pub fn unless_pressed() -> Result<(), Halt> {
+pub fn halt_if_pressed() -> Result<(), Halt> {
     if stop::pressed() { Err(Halt::Interrupted) } else { Ok(()) }
 }
 
 /// What runs tasks.
-pub trait Sink {
+pub trait TaskSink {
     /// Whether it would take a task.
-    fn check(&mut self, order: &Order) -> Result<(), String>;
+    fn check(&mut self, order: &TaskOrder) -> Result<(), String>;
     /// Takes the task of a line.
-    fn push(&mut self, order: Order, line: u64) -> Result<(), Halt>;
+    fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt>;
     /// Some lines are at their end, and more may be long in coming.
     fn pause(&mut self) -> Result<(), Halt>;
     /// Takes results, or waits a moment for some. Without any under way it does nothing.
@@ -75,9 +75,9 @@ pub trait Sink {
 
 /// What is read.
 pub struct Intake<'a> {
-    names: &'a Names,
+    names: &'a TaskNames,
     term: &'a Term,
-    bad: Bad,
+    bad: BadLines,
     /// Tasks so far, by tenant.
     counts: Vec<(TenantId, u64)>,
     /// Lines so far.
@@ -85,12 +85,12 @@ pub struct Intake<'a> {
     bytes: u64,
     /// What is wrong with the lines of the chunk in hand.
     mistakes: String,
-    /// Bad lines so far.
+    /// The number of bad lines so far.
     pub skipped: u64,
 }
 
 impl<'a> Intake<'a> {
-    pub fn new(names: &'a Names, term: &'a Term, bad: Bad) -> Self {
+    pub fn new(names: &'a TaskNames, term: &'a Term, bad: BadLines) -> Self {
         Intake {
             names,
             term,
@@ -105,15 +105,15 @@ impl<'a> Intake<'a> {
 
     /// Takes in all lines, and finishes what was submitted. `show` is told from time to time how many bytes were read and
     /// how many tasks have ended.
-    pub fn run(
+    pub fn take_all(
         &mut self,
-        sink: &mut impl Sink,
+        sink: &mut impl TaskSink,
         chunks: &Chunks,
         mut show: impl FnMut(u64, u64),
     ) -> Result<(), Halt> {
         let mut shown = Instant::now();
         loop {
-            unless_pressed()?;
+            halt_if_pressed()?;
             if shown.elapsed() > 4 * GLANCE {
                 show(self.bytes, sink.total());
                 shown = Instant::now();
@@ -128,12 +128,12 @@ impl<'a> Intake<'a> {
                 })
             };
             let taken = match chunk {
-                Ok(Ok(chunk)) => self.chunk(sink, &chunk),
-                Ok(Err(error)) => Err(Error::Input(error).into()),
+                Ok(Ok(chunk)) => self.take_chunk(sink, &chunk),
+                Ok(Err(error)) => Err(CliError::Input(error).into()),
                 Err(RecvTimeoutError::Timeout) => sink.progress(),
                 Err(RecvTimeoutError::Disconnected) => return sink.settle(),
             };
-            if let Err(Halt::Bad | Halt::Failed(Error::Input(_))) = &taken {
+            if let Err(Halt::Bad | Halt::Failed(CliError::Input(_))) = &taken {
                 sink.settle()?;
             }
             taken?;
@@ -142,8 +142,8 @@ impl<'a> Intake<'a> {
 
     /// Takes in the lines of a chunk. What is wrong with them is written at once in the end, which is soon: a chunk is what
     /// one read gave.
-    fn chunk(&mut self, sink: &mut impl Sink, bytes: &[u8]) -> Result<(), Halt> {
-        let taken = self.take(sink, bytes);
+    fn take_chunk(&mut self, sink: &mut impl TaskSink, bytes: &[u8]) -> Result<(), Halt> {
+        let taken = self.take_each_line(sink, bytes);
         if !self.mistakes.is_empty() {
             self.term.notes(&self.mistakes);
             self.mistakes.clear();
@@ -152,7 +152,7 @@ impl<'a> Intake<'a> {
         sink.pause()
     }
 
-    fn take(&mut self, sink: &mut impl Sink, bytes: &[u8]) -> Result<(), Halt> {
+    fn take_each_line(&mut self, sink: &mut impl TaskSink, bytes: &[u8]) -> Result<(), Halt> {
         self.bytes += bytes.len() as u64;
         for line in bytes.split_inclusive(|b| *b == b'\n') {
             let line = if self.lines == 0 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
@@ -161,12 +161,12 @@ impl<'a> Intake<'a> {
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            match self.order(sink, line) {
+            match self.admitted_order(sink, line) {
                 Ok(order) => sink.push(order, self.lines)?,
                 Err(why) => {
                     self.skipped += 1;
                     self.mistakes += &self.term.error_line(format_args!("line {}: {why}\n", self.lines));
-                    if self.bad == Bad::Stop {
+                    if self.bad == BadLines::Stop {
                         return Err(Halt::Bad);
                     }
                 }
@@ -176,8 +176,8 @@ impl<'a> Intake<'a> {
     }
 
     /// What a line asks for, if it can be done.
-    fn order(&mut self, sink: &mut impl Sink, line: &[u8]) -> Result<Order, String> {
-        let order = self.names.order(line)?;
+    fn admitted_order(&mut self, sink: &mut impl TaskSink, line: &[u8]) -> Result<TaskOrder, String> {
+        let order = self.names.parse_order(line)?;
         sink.check(&order)?;
         let at = self.counts.iter().position(|(tenant, _)| *tenant == order.tenant).unwrap_or_else(|| {
             self.counts.push((order.tenant, 0));

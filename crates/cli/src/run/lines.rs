@@ -19,10 +19,10 @@ pub type Chunk = io::Result<Vec<u8>>;
 pub type Chunks = Receiver<Chunk>;
 
 /// Starts reading.
-pub fn read(input: impl Read + Send + 'static) -> io::Result<Chunks> {
+pub fn read_chunks(input: impl Read + Send + 'static) -> io::Result<Chunks> {
     let (send, chunks) = sync_channel(AHEAD);
     std::thread::Builder::new().name("pelton-lines".into()).spawn(move || {
-        if let Err(error) = copy(input, &send) {
+        if let Err(error) = copy_lines(input, &send) {
             // Nobody listens any more if this fails.
             let _ = send.send(Err(error));
         }
@@ -30,7 +30,7 @@ pub fn read(input: impl Read + Send + 'static) -> io::Result<Chunks> {
     Ok(chunks)
 }
 
-fn copy(mut input: impl Read, to: &SyncSender<Chunk>) -> io::Result<()> {
+fn copy_lines(mut input: impl Read, to: &SyncSender<Chunk>) -> io::Result<()> {
     let mut bytes = Vec::new();
     // Whether the line in hand is too long, and the rest of it is passed over.
     let mut over = false;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn lines(text: &[u8], step: usize) -> Vec<usize> {
-        let chunks = read(Slow(text.into(), step)).expect("a thread starts");
+        let chunks = read_chunks(Slow(text.into(), step)).expect("a thread starts");
         let mut all = Vec::new();
         for chunk in chunks {
             let chunk = chunk.expect("it can be read");

@@ -2,10 +2,10 @@
 
 mod batches;
 mod feed;
-mod flights;
 mod intake;
 mod lines;
 mod results;
+mod submitted;
 mod task;
 mod workspace;
 
@@ -22,16 +22,16 @@ use pelton_filetest::init::Init;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::batches::Batches;
-use self::feed::Feed;
-use self::flights::{Flights, Order};
-use self::intake::{Bad, Halt, Intake, Sink};
-use self::results::{Ends, Results};
-use self::task::Names;
-use self::workspace::{Home, Target};
-use crate::error::Error;
+use self::batches::BatchFeed;
+use self::feed::SessionFeed;
+use self::intake::{BadLines, Halt, Intake, TaskSink};
+use self::results::{EndCounts, ResultWriter};
+use self::submitted::{ResultOrder, SubmittedSpans};
+use self::task::TaskNames;
+use self::workspace::{RegionName, WorkspaceOwner};
+use crate::error::CliError;
 use crate::term::Term;
-use crate::{Status, kernel, stop};
+use crate::{CliStatus, kernel, stop};
 
 /// How long tasks under way may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ A spec with lifetime = \"drain\" runs the lines in batches, one pass each.
 Buffers are as in `pelton exec`, and fill a region from its first element on.
 If the reader of the results leaves, as in `| head -1`, tasks under way are finished and the rest is not submitted.
 Exit status: 1 if lines were bad or results could not be written, else 2 if tasks ended with a fault.")]
-pub struct Args {
+pub struct RunArgs {
     /// The spec, in TOML; `pelton kernel` prints what it assembles to
     spec: PathBuf,
 
@@ -70,20 +70,20 @@ pub struct Args {
     device: String,
 
     /// In which order results are written
-    #[arg(long, value_enum, value_name = "ORDER", default_value_t = Order::Input)]
-    order: Order,
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t = ResultOrder::Input)]
+    order: ResultOrder,
 
     /// What becomes of the lines after a bad one
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Bad::Stop)]
-    bad: Bad,
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = BadLines::Stop)]
+    bad: BadLines,
 
     /// What a tenant's region starts with; may be given again
-    #[arg(long = "buffer", short, value_name = "TENANT.REGION=INIT", value_parser = workspace::buffer)]
-    buffers: Vec<(Target, Init)>,
+    #[arg(long = "buffer", short, value_name = "TENANT.REGION=INIT", value_parser = workspace::parse_buffer)]
+    buffers: Vec<(RegionName, Init)>,
 
     /// Write a tenant's region to a file in the end; may be given again
-    #[arg(long = "out", short, value_name = "TENANT.REGION=FILE", value_parser = workspace::out)]
-    outs: Vec<(Target, PathBuf)>,
+    #[arg(long = "out", short, value_name = "TENANT.REGION=FILE", value_parser = workspace::parse_out)]
+    outs: Vec<(RegionName, PathBuf)>,
 
     /// Say on standard error what the kernel counted
     #[arg(long)]
@@ -95,61 +95,61 @@ pub struct Args {
 }
 
 /// How a run went.
-struct Summary {
+struct RunSummary {
     halt: Result<(), Halt>,
-    ends: Ends,
+    ends: EndCounts,
     skipped: u64,
     took: Duration,
     /// What the kernel counted, for people and for programs.
     stats: Option<(String, Value)>,
 }
 
-pub fn run(args: &Args, term: &Term) -> Result<Status, Error> {
-    let spec = kernel::read(&args.spec, term)?;
-    stop::word()?;
+pub fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
+    let spec = kernel::read_spec(&args.spec, term)?;
+    stop::listen()?;
     let device = open(&args.device)?;
-    let names = Names::new(&spec);
-    let results = Results::new(&names, BufWriter::with_capacity(1 << 16, io::stdout()));
-    let job = Job { args, term, names: &names, bar: bar(term) };
+    let names = TaskNames::new(&spec);
+    let results = ResultWriter::new(&names, BufWriter::with_capacity(1 << 16, io::stdout()));
+    let job = RunJob { args, term, names: &names, bar: input_bar(term) };
     let summary = match spec.lifetime {
-        Lifetime::Persistent => job.feed(Session::launch(&device, &spec)?, results)?,
+        Lifetime::Persistent => job.feed_session(Session::launch(&device, &spec)?, results)?,
         Lifetime::Drain if spec.report == Report::Control => {
             let why = "report = control: there would be no results; say full";
-            return Err(Error::Wrong(why.into()));
+            return Err(CliError::Wrong(why.into()));
         }
-        Lifetime::Drain => job.drain(Drain::new(&device, &spec)?, results)?,
+        Lifetime::Drain => job.drain_batches(Drain::new(&device, &spec)?, results)?,
     };
-    tell(args, term, &device.caps().name, &summary);
+    print_summary(args, term, &device.caps().name, &summary);
     Ok(match summary.halt {
-        Err(Halt::Failed(error) | Halt::Unwritten(error @ Error::Output(_))) => return Err(error),
-        Err(Halt::Interrupted) => Status::Interrupted,
-        Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => Status::Wrong,
-        Ok(()) if summary.skipped > 0 => Status::Wrong,
-        Ok(()) if summary.ends.faults > 0 => Status::Failed,
-        Ok(()) => Status::Fine,
+        Err(Halt::Failed(error) | Halt::Unwritten(error @ CliError::Output(_))) => return Err(error),
+        Err(Halt::Interrupted) => CliStatus::Interrupted,
+        Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => CliStatus::Wrong,
+        Ok(()) if summary.skipped > 0 => CliStatus::Wrong,
+        Ok(()) if summary.ends.faults > 0 => CliStatus::Failed,
+        Ok(()) => CliStatus::Fine,
     })
 }
 
 /// A run to be made.
-struct Job<'a> {
-    args: &'a Args,
+struct RunJob<'a> {
+    args: &'a RunArgs,
     term: &'a Term,
-    names: &'a Names,
+    names: &'a TaskNames,
     bar: ProgressBar,
 }
 
-impl<'a> Job<'a> {
+impl<'a> RunJob<'a> {
     /// Fills the workspace before anything runs.
-    fn open(&self, home: &impl Home) -> Result<(), Error> {
-        workspace::check(home, self.names, &self.args.outs)?;
-        workspace::fill(home, self.names, &self.args.buffers)
+    fn fill_workspace(&self, home: &impl WorkspaceOwner) -> Result<(), CliError> {
+        workspace::check_outs(home, self.names, &self.args.outs)?;
+        workspace::fill_regions(home, self.names, &self.args.buffers)
     }
 
     /// Takes in all lines. Gives why that ended early, and how many lines were bad.
-    fn intake(&self, sink: &mut impl Sink) -> Result<(Result<(), Halt>, u64), Error> {
+    fn take_lines(&self, sink: &mut impl TaskSink) -> Result<(Result<(), Halt>, u64), CliError> {
         let mut intake = Intake::new(self.names, self.term, self.args.bad);
-        let chunks = lines::read(io::stdin()).map_err(Error::Input)?;
-        let halt = intake.run(sink, &chunks, |bytes, tasks| {
+        let chunks = lines::read_chunks(io::stdin()).map_err(CliError::Input)?;
+        let halt = intake.take_all(sink, &chunks, |bytes, tasks| {
             self.bar.set_position(bytes);
             self.bar.set_message(format!("{tasks} tasks"));
         });
@@ -161,77 +161,86 @@ impl<'a> Job<'a> {
     }
 
     /// Feeds a session until its end.
-    fn feed<W: Write>(&self, session: Session, results: Results<'a, W>) -> Result<Summary, Error> {
-        self.open(&session)?;
+    fn feed_session<W: Write>(
+        &self,
+        session: Session,
+        results: ResultWriter<'a, W>,
+    ) -> Result<RunSummary, CliError> {
+        self.fill_workspace(&session)?;
         let began = Instant::now();
-        let mut flights = Flights::new(self.args.order, results);
-        let (mut halt, skipped) = self.intake(&mut Feed::new(&session, self.term, &mut flights))?;
+        let mut submitted = SubmittedSpans::new(self.args.order, results);
+        let (mut halt, skipped) =
+            self.take_lines(&mut SessionFeed::new(&session, self.term, &mut submitted))?;
         if halt.is_err() {
             // What has not ended by then ends as stopped.
             let _ = session.quiesce(Deadline::after(GRACE));
         }
-        workspace::save(&session, self.names, &self.args.outs)?;
-        let stats = if self.args.stats { Some(both(&session.snapshot()?)) } else { None };
+        workspace::save_regions(&session, self.names, &self.args.outs)?;
+        let stats = if self.args.stats { Some(text_and_json(&session.snapshot()?)) } else { None };
         if let Err(error) = session.stop() {
             halt = Err(Halt::Failed(error.into()));
         }
-        while !flights.is_empty() {
-            unwritten(flights.collect().map(drop), &mut halt);
+        while !submitted.is_empty() {
+            note_unwritten(submitted.collect().map(drop), &mut halt);
         }
-        unwritten(flights.results.flush(), &mut halt);
-        Ok(Summary { halt, ends: flights.results.ends, skipped, took: began.elapsed(), stats })
+        note_unwritten(submitted.results.flush(), &mut halt);
+        Ok(RunSummary { halt, ends: submitted.results.ends, skipped, took: began.elapsed(), stats })
     }
 
     /// Runs batches until the end.
-    fn drain<W: Write>(&self, mut drain: Drain, mut results: Results<'a, W>) -> Result<Summary, Error> {
-        self.open(&drain)?;
+    fn drain_batches<W: Write>(
+        &self,
+        mut drain: Drain,
+        mut results: ResultWriter<'a, W>,
+    ) -> Result<RunSummary, CliError> {
+        self.fill_workspace(&drain)?;
         let began = Instant::now();
-        let mut batches = Batches::new(&mut drain, self.term, &mut results);
-        let (mut halt, skipped) = self.intake(&mut batches)?;
-        let stats = batches.statistics.as_ref().filter(|_| self.args.stats).map(both);
-        unwritten(results.flush(), &mut halt);
-        workspace::save(&drain, self.names, &self.args.outs)?;
-        Ok(Summary { halt, ends: results.ends, skipped, took: began.elapsed(), stats })
+        let mut batches = BatchFeed::new(&mut drain, self.term, &mut results);
+        let (mut halt, skipped) = self.take_lines(&mut batches)?;
+        let stats = batches.statistics.as_ref().filter(|_| self.args.stats).map(text_and_json);
+        note_unwritten(results.flush(), &mut halt);
+        workspace::save_regions(&drain, self.names, &self.args.outs)?;
+        Ok(RunSummary { halt, ends: results.ends, skipped, took: began.elapsed(), stats })
     }
 }
 
 /// Notes that the last results could not be written, unless something has gone wrong before.
-fn unwritten(written: Result<(), Error>, halt: &mut Result<(), Halt>) {
+fn note_unwritten(written: Result<(), CliError>, halt: &mut Result<(), Halt>) {
     if let (Err(error), Ok(())) = (written, &*halt) {
         *halt = Err(error.into());
     }
 }
 
 /// For people and for programs.
-fn both(stats: &(impl Display + Serialize)) -> (String, Value) {
+fn text_and_json(stats: &(impl Display + Serialize)) -> (String, Value) {
     (stats.to_string(), json!(stats))
 }
 
 /// How far the input is, if it is a file, else how many tasks have ended. Not shown among results.
-fn bar(term: &Term) -> ProgressBar {
+fn input_bar(term: &Term) -> ProgressBar {
     if io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    match length() {
+    match stdin_length() {
         Some(len) => term.bar(len, "{bar:40} {percent}%, {msg}"),
         None => term.bar(0, "{spinner} {msg}"),
     }
 }
 
 /// The length of standard input, if it is a file.
-fn length() -> Option<u64> {
+fn stdin_length() -> Option<u64> {
     let meta = std::fs::metadata("/dev/stdin").ok()?;
     meta.is_file().then_some(meta.len())
 }
 
 /// Says how it went.
-fn tell(args: &Args, term: &Term, device: &str, summary: &Summary) {
-    let Summary { halt, ends, skipped, took, stats } = summary;
+fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary) {
+    let RunSummary { halt, ends, skipped, took, stats } = summary;
     let end = match halt {
         Ok(()) => "done",
         Err(Halt::Bad) => "stopped at a bad line",
         Err(Halt::Interrupted) => "interrupted",
-        Err(Halt::Unwritten(Error::Pipe)) => "stopped, since nobody reads the results any more",
+        Err(Halt::Unwritten(CliError::Pipe)) => "stopped, since nobody reads the results any more",
         Err(Halt::Unwritten(_)) => "stopped, since the results cannot be written",
         Err(Halt::Lost | Halt::Failed(_)) => "lost",
     };

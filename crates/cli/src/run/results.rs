@@ -1,15 +1,15 @@
-//! Results as lines of JSON.
+//! Writes results as lines of JSON.
 
 use std::io::Write;
 
 use pelton::{Opcode, TaskError};
 
-use super::task::Names;
-use crate::error::Error;
+use super::task::TaskNames;
+use crate::error::CliError;
 
 /// The line that a task stood on, and its opcode.
 #[derive(Clone, Copy)]
-pub struct Mark {
+pub struct TaskMark {
     /// Counted from 1; 0 once its result is written.
     pub line: u64,
     pub op: Opcode,
@@ -17,40 +17,40 @@ pub struct Mark {
 
 /// How many tasks ended how.
 #[derive(Clone, Copy, Default, serde::Serialize)]
-pub struct Ends {
+pub struct EndCounts {
     pub done: u64,
     pub faults: u64,
     /// Cancelled, stopped or lost.
     pub unrun: u64,
 }
 
-impl Ends {
+impl EndCounts {
     pub fn total(&self) -> u64 {
         self.done + self.faults + self.unrun
     }
 }
 
 /// Where results go, and how many there were.
-pub struct Results<'n, W> {
-    names: &'n Names,
+pub struct ResultWriter<'n, W> {
+    names: &'n TaskNames,
     out: W,
     /// Whether writing has failed. From then on results are only counted.
     broken: bool,
-    pub ends: Ends,
+    pub ends: EndCounts,
 }
 
-impl<'n, W: Write> Results<'n, W> {
-    pub fn new(names: &'n Names, out: W) -> Self {
-        Results { names, out, broken: false, ends: Ends::default() }
+impl<'n, W: Write> ResultWriter<'n, W> {
+    pub fn new(names: &'n TaskNames, out: W) -> Self {
+        ResultWriter { names, out, broken: false, ends: EndCounts::default() }
     }
 
     /// Shows what was written so far.
-    pub fn flush(&mut self) -> Result<(), Error> {
+    pub fn flush(&mut self) -> Result<(), CliError> {
         self.attempt(|results| Ok(results.out.flush()?))
     }
 
     /// Counts how a task ended, and writes it.
-    pub fn write(&mut self, mark: Mark, result: Result<u32, TaskError>) -> Result<(), Error> {
+    pub fn write(&mut self, mark: TaskMark, result: Result<u32, TaskError>) -> Result<(), CliError> {
         match result {
             Ok(_) => self.ends.done += 1,
             Err(TaskError::Fault(_)) => self.ends.faults += 1,
@@ -60,7 +60,7 @@ impl<'n, W: Write> Results<'n, W> {
     }
 
     /// Writes something unless that has failed before. So a failure is reported once, and what has begun can end.
-    fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+    fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Result<(), CliError>) -> Result<(), CliError> {
         if self.broken {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl<'n, W: Write> Results<'n, W> {
         written
     }
 
-    fn line(&mut self, mark: Mark, result: Result<u32, TaskError>) -> Result<(), Error> {
+    fn line(&mut self, mark: TaskMark, result: Result<u32, TaskError>) -> Result<(), CliError> {
         let out = &mut self.out;
         write!(out, "{{\"line\": {}, \"op\": ", mark.line)?;
         match self.names.quoted(mark.op) {

@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use super::lines::LONGEST;
 
 /// What the lines of a run can name.
-pub struct Names {
+pub struct TaskNames {
     /// Handlers, then what is built in.
     ops: Vec<(String, Opcode)>,
     /// The same, as JSON writes them.
@@ -24,19 +24,19 @@ pub struct Names {
 
 /// A line that was understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Order {
+pub struct TaskOrder {
     /// What to submit.
     pub task: Task,
     /// For whom.
     pub tenant: TenantId,
 }
 
-impl Names {
+impl TaskNames {
     pub fn new(spec: &Spec) -> Self {
         let own = spec.handlers.iter().map(|h| (h.name.clone(), h.op));
         let ops: Vec<_> = own.chain(TABLE.iter().map(|row| (row.name.into(), row.opcode))).collect();
         let quoted = ops.iter().map(|(name, _)| serde_json::Value::from(name.as_str()).to_string()).collect();
-        Names { ops, quoted, tenants: spec.tenants.clone() }
+        TaskNames { ops, quoted, tenants: spec.tenants.clone() }
     }
 
     /// An opcode as JSON writes it: its name, or its number if it has none.
@@ -46,36 +46,36 @@ impl Names {
     }
 
     /// What a line asks for, or what is wrong with it.
-    pub fn order(&self, line: &[u8]) -> Result<Order, String> {
+    pub fn parse_order(&self, line: &[u8]) -> Result<TaskOrder, String> {
         if line.len() > LONGEST {
             return Err(format!("it has more than the {LONGEST} bytes that a line may have"));
         }
         if line.first() != Some(&b'{') {
             return Err(format!(
                 "a task is a JSON object, such as {{\"op\": \"NOP\"}}, and this is {}",
-                kind(line)
+                json_kind(line)
             ));
         }
-        let Line { op, args, tenant, priority } = serde_json::from_slice(line).map_err(clause)?;
+        let TaskLine { op, args, tenant, priority } = serde_json::from_slice(line).map_err(error_clause)?;
         if args.wide {
-            integers(line)?;
+            refuse_wide_integers(line)?;
         }
-        let mut task = Task::new(self.op(&op)?);
+        let mut task = Task::new(self.parse_opcode(&op)?);
         task.args = args.words;
         if let Some(priority) = priority {
-            task.priority = level(&priority)?;
+            task.priority = parse_priority(&priority)?;
         }
         let tenant = match tenant {
-            Some(tenant) => self.tenant(&tenant)?,
-            None => self.only()?,
+            Some(tenant) => self.find_tenant(&tenant)?,
+            None => self.only_tenant()?,
         };
-        Ok(Order { task, tenant })
+        Ok(TaskOrder { task, tenant })
     }
 
-    fn op(&self, name: &Name<'_>) -> Result<Opcode, String> {
+    fn parse_opcode(&self, name: &NameOrNumber<'_>) -> Result<Opcode, String> {
         let text = match name {
-            Name::Number(code) => return Ok(Opcode::wire(*code)),
-            Name::Text(text) => text,
+            NameOrNumber::Number(code) => return Ok(Opcode::wire(*code)),
+            NameOrNumber::Text(text) => text,
         };
         let found = self.ops.iter().find(|(name, _)| name == text).map(|(_, op)| *op);
         found.or_else(|| Opcode::named(text)).ok_or_else(|| {
@@ -86,21 +86,21 @@ impl Names {
     }
 
     /// The tenant of that name or number.
-    pub fn tenant(&self, name: &Name<'_>) -> Result<TenantId, String> {
+    pub fn find_tenant(&self, name: &NameOrNumber<'_>) -> Result<TenantId, String> {
         let found = self.tenants.iter().find(|tenant| match name {
-            Name::Number(id) => tenant.id == *id,
-            Name::Text(text) => tenant.name == *text,
+            NameOrNumber::Number(id) => tenant.id == *id,
+            NameOrNumber::Text(text) => tenant.name == *text,
         });
         found.map(|tenant| tenant.id).ok_or_else(|| {
-            format!("there is no tenant `{name}`; {}", name_hint(&name.to_string(), &self.named()))
+            format!("there is no tenant `{name}`; {}", name_hint(&name.to_string(), &self.tenant_names()))
         })
     }
 
     /// The tenant where none is named.
-    pub fn only(&self) -> Result<TenantId, String> {
+    pub fn only_tenant(&self) -> Result<TenantId, String> {
         match &*self.tenants {
             [only] => Ok(only.id),
-            _ => Err(format!("it does not say which tenant; there is {}", self.named().join(", "))),
+            _ => Err(format!("it does not say which tenant; there is {}", self.tenant_names().join(", "))),
         }
     }
 
@@ -118,7 +118,7 @@ impl Names {
         Ok(())
     }
 
-    fn named(&self) -> Vec<&str> {
+    fn tenant_names(&self) -> Vec<&str> {
         self.tenants.iter().map(|tenant| tenant.name.as_str()).collect()
     }
 }
@@ -128,7 +128,7 @@ fn submittable(op: Opcode) -> bool {
     op != Opcode::SHUTDOWN && Batch::new().push(0, Task::new(op)).is_ok()
 }
 
-fn level(text: &str) -> Result<Priority, String> {
+fn parse_priority(text: &str) -> Result<Priority, String> {
     let found = Priority::ALL.iter().find(|p| p.name().eq_ignore_ascii_case(text));
     found.copied().ok_or_else(|| {
         let names: Vec<String> = Priority::ALL.iter().map(|p| p.name().to_lowercase()).collect();
@@ -138,7 +138,7 @@ fn level(text: &str) -> Result<Priority, String> {
 }
 
 /// What a line is that is no object.
-fn kind(line: &[u8]) -> Cow<'static, str> {
+fn json_kind(line: &[u8]) -> Cow<'static, str> {
     let text = String::from_utf8_lossy(line);
     match text.chars().next() {
         None => "nothing".into(),
@@ -151,7 +151,7 @@ fn kind(line: &[u8]) -> Cow<'static, str> {
 }
 
 /// Refuses integers of a line that JSON reads as floating-point numbers, since they have more than 64 bits.
-fn integers(line: &[u8]) -> Result<(), String> {
+fn refuse_wide_integers(line: &[u8]) -> Result<(), String> {
     let words = line.split(|b| b"[]{},: \t".contains(b)).filter_map(|word| str::from_utf8(word).ok());
     for word in words {
         let digits = word.strip_prefix('-').unwrap_or(word);
@@ -164,7 +164,7 @@ fn integers(line: &[u8]) -> Result<(), String> {
 }
 
 /// What is wrong with a line, with the column instead of a line that is always the first.
-fn clause(error: serde_json::Error) -> String {
+fn error_clause(error: serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
     if error.column() == 0 { what.into() } else { format!("{what} at column {}", error.column()) }
@@ -173,78 +173,78 @@ fn clause(error: serde_json::Error) -> String {
 /// A line as JSON has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct TaskLine<'a> {
     #[serde(borrow)]
-    op: Name<'a>,
+    op: NameOrNumber<'a>,
     #[serde(default)]
-    args: Args,
+    args: ArgWords,
     #[serde(borrow, default)]
-    tenant: Option<Name<'a>>,
+    tenant: Option<NameOrNumber<'a>>,
     #[serde(borrow, default)]
     priority: Option<Cow<'a, str>>,
 }
 
 /// Something that has a name and a number.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Name<'a> {
+pub enum NameOrNumber<'a> {
     /// Its name.
     Text(Cow<'a, str>),
     /// Its number.
     Number(u32),
 }
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for NameOrNumber<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Name::Text(text) => f.write_str(text),
-            Name::Number(number) => write!(f, "{number}"),
+            NameOrNumber::Text(text) => f.write_str(text),
+            NameOrNumber::Number(number) => write!(f, "{number}"),
         }
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for NameOrNumber<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Name<'de>;
+        struct NameReader;
+        impl<'de> Visitor<'de> for NameReader {
+            type Value = NameOrNumber<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name or a number of 32 bits")
             }
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Name::Text(text.into()))
+                Ok(NameOrNumber::Text(text.into()))
             }
             fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Name::Text(String::from(text).into()))
+                Ok(NameOrNumber::Text(String::from(text).into()))
             }
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
-                let short = u32::try_from(number).map(Name::Number);
+                let short = u32::try_from(number).map(NameOrNumber::Number);
                 short.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
             }
         }
-        from.deserialize_any(Reader)
+        from.deserialize_any(NameReader)
     }
 }
 
 /// Arguments: integers of 32 bits with or without sign, and numbers with a point or an exponent as the bits of an f32.
 #[derive(Default)]
-struct Args {
+struct ArgWords {
     words: [u32; slot::ARGS],
     /// Whether one was so large that it may have been written as an integer.
     wide: bool,
 }
 
-impl<'de> Deserialize<'de> for Args {
+impl<'de> Deserialize<'de> for ArgWords {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Args;
+        struct ArgWordsReader;
+        impl<'de> Visitor<'de> for ArgWordsReader {
+            type Value = ArgWords;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "an array of at most {} numbers", slot::ARGS)
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Args, A::Error> {
-                let mut args = Args::default();
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ArgWords, A::Error> {
+                let mut args = ArgWords::default();
                 let mut count = 0;
-                while let Some(Arg { word, wide }) = list.next_element()? {
+                while let Some(ArgWord { word, wide }) = list.next_element()? {
                     let to = args.words.get_mut(count);
                     *to.ok_or_else(|| de::Error::invalid_length(count + 1, &self))? = word;
                     args.wide |= wide;
@@ -253,38 +253,38 @@ impl<'de> Deserialize<'de> for Args {
                 Ok(args)
             }
         }
-        from.deserialize_seq(Reader)
+        from.deserialize_seq(ArgWordsReader)
     }
 }
 
-struct Arg {
+struct ArgWord {
     word: u32,
     wide: bool,
 }
 
-impl From<u32> for Arg {
-    fn from(word: u32) -> Arg {
-        Arg { word, wide: false }
+impl From<u32> for ArgWord {
+    fn from(word: u32) -> ArgWord {
+        ArgWord { word, wide: false }
     }
 }
 
-impl<'de> Deserialize<'de> for Arg {
+impl<'de> Deserialize<'de> for ArgWord {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Arg;
+        struct ArgWordReader;
+        impl Visitor<'_> for ArgWordReader {
+            type Value = ArgWord;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number of 32 bits")
             }
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Arg, E> {
-                let short = u32::try_from(number).map(Arg::from);
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<ArgWord, E> {
+                let short = u32::try_from(number).map(ArgWord::from);
                 short.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
             }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Arg, E> {
-                let short = i32::try_from(number).map(|number| Arg::from(number as u32));
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<ArgWord, E> {
+                let short = i32::try_from(number).map(|number| ArgWord::from(number as u32));
                 short.map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
             }
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Arg, E> {
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<ArgWord, E> {
                 let short = number as f32;
                 if short.is_infinite() {
                     return Err(E::invalid_value(
@@ -292,10 +292,10 @@ impl<'de> Deserialize<'de> for Arg {
                         &"a number that an f32 can hold",
                     ));
                 }
-                Ok(Arg { word: short.to_bits(), wide: number.abs() >= i64::MAX as f64 })
+                Ok(ArgWord { word: short.to_bits(), wide: number.abs() >= i64::MAX as f64 })
             }
         }
-        from.deserialize_any(Reader)
+        from.deserialize_any(ArgWordReader)
     }
 }
 
@@ -303,24 +303,25 @@ impl<'de> Deserialize<'de> for Arg {
 mod tests {
     use super::*;
 
-    fn order(line: &str) -> Result<Order, String> {
+    fn order(line: &str) -> Result<TaskOrder, String> {
         let spec = Spec::default().tenant(Tenant::new(0).name("alice")).tenant(Tenant::new(4).name("bob"));
         let spec = spec.handler(Opcode::wire(8), |slot| slot.finish(0)).handler(Opcode::wire(9), |_| ());
-        Names::new(&spec).order(line.as_bytes())
+        TaskNames::new(&spec).parse_order(line.as_bytes())
     }
 
     #[test]
     fn a_line_is_a_task() {
-        let Order { task, tenant } =
+        let TaskOrder { task, tenant } =
             order(r#"{"op": "op8", "args": [1, -1, 0.5], "tenant": "bob", "priority": "high"}"#).unwrap();
         assert_eq!(
             task,
             Task::new(Opcode::wire(8)).args([1, u32::MAX, 0x3f00_0000]).priority(Priority::High)
         );
         assert_eq!(tenant, 4);
-        let Order { task, tenant } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
+        let TaskOrder { task, tenant } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
         assert_eq!((task, tenant), (Task::new(Opcode::ATOMIC_ADD), 0));
-        let Order { task, .. } = order(r#"{"op": 77, "tenant": 0, "args": [1e20, 3.4e38, 1e-60]}"#).unwrap();
+        let TaskOrder { task, .. } =
+            order(r#"{"op": 77, "tenant": 0, "args": [1e20, 3.4e38, 1e-60]}"#).unwrap();
         assert_eq!(task.args[..3], [1e20f32, 3.4e38, 0.0].map(f32::to_bits));
         assert_eq!(order(r#"{"op": 77, "tenant": 0}"#).unwrap().task.op, Opcode::wire(77));
     }

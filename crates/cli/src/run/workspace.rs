@@ -11,12 +11,12 @@ use pelton_filetest::init::{Init, InitError};
 use pelton_ir::module::BufferDecl;
 use pelton_ir::types::{Access, Len, Space, Type};
 
-use super::task::{Name, Names};
-use crate::error::Error;
+use super::task::{NameOrNumber, TaskNames};
+use crate::error::CliError;
 use crate::exec;
 
 /// What has a workspace.
-pub trait Home {
+pub trait WorkspaceOwner {
     /// Where everything lies.
     fn layout(&self) -> &Layout;
     /// Where a tenant's piece of a region is.
@@ -25,9 +25,9 @@ pub trait Home {
     fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, pelton::Error>;
 }
 
-macro_rules! homes {
+macro_rules! workspace_owners {
     ($($name:ident)*) => {$(
-        impl Home for $name {
+        impl WorkspaceOwner for $name {
             fn layout(&self) -> &Layout {
                 $name::layout(self)
             }
@@ -40,81 +40,93 @@ macro_rules! homes {
         }
     )*};
 }
-homes! { Session Drain }
+workspace_owners! { Session Drain }
 
 /// A region as the command line names it: `TENANT.REGION`, or `REGION` where there is one tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct RegionName {
     tenant: Option<String>,
     region: String,
 }
 
-impl From<&str> for Target {
-    fn from(text: &str) -> Target {
+impl From<&str> for RegionName {
+    fn from(text: &str) -> RegionName {
         match text.rsplit_once('.') {
-            Some((tenant, region)) => Target { tenant: Some(tenant.into()), region: region.into() },
-            None => Target { tenant: None, region: text.into() },
+            Some((tenant, region)) => RegionName { tenant: Some(tenant.into()), region: region.into() },
+            None => RegionName { tenant: None, region: text.into() },
         }
     }
 }
 
 /// Reads `TENANT.REGION=INIT`.
-pub fn buffer(text: &str) -> Result<(Target, Init), String> {
+pub fn parse_buffer(text: &str) -> Result<(RegionName, Init), String> {
     let (target, init) = text.split_once('=').ok_or("write TENANT.REGION=INIT, as in alice.data=zero")?;
     Ok((target.into(), init.parse().map_err(|error: InitError| error.to_string())?))
 }
 
 /// Reads `TENANT.REGION=FILE`.
-pub fn out(text: &str) -> Result<(Target, PathBuf), String> {
+pub fn parse_out(text: &str) -> Result<(RegionName, PathBuf), String> {
     let (target, path) = text.split_once('=').ok_or("write TENANT.REGION=FILE, as in alice.data=data.bin")?;
     Ok((target.into(), path.into()))
 }
 
 /// A region of a session that the command line names.
-struct Found {
+struct FoundRegion {
     tenant: TenantId,
     region: String,
     elem: Type,
     len: usize,
 }
 
-fn find(home: &impl Home, names: &Names, target: &Target) -> Result<Found, Error> {
+fn find_region(
+    home: &impl WorkspaceOwner,
+    names: &TaskNames,
+    target: &RegionName,
+) -> Result<FoundRegion, CliError> {
     let tenant = match &target.tenant {
         // A number is that of a tenant unless one is called so.
-        Some(text) => names.tenant(&Name::Text(text.into())).or_else(|why| match text.parse() {
-            Ok(number) => names.tenant(&Name::Number(number)),
+        Some(text) => names.find_tenant(&NameOrNumber::Text(text.into())).or_else(|why| match text.parse() {
+            Ok(number) => names.find_tenant(&NameOrNumber::Number(number)),
             Err(_) => Err(why),
         }),
-        None => names.only().map_err(|why| format!("region `{}`: {why}", target.region)),
+        None => names.only_tenant().map_err(|why| format!("region `{}`: {why}", target.region)),
     };
-    let tenant = tenant.map_err(Error::Wrong)?;
+    let tenant = tenant.map_err(CliError::Wrong)?;
     let piece = home.piece(tenant, &target.region).map_err(|error| match error {
         pelton::Error::Region(name) => {
             let regions = home.layout().areas.iter().map(|area| area.region.name.as_str());
             let there: Vec<&str> = regions.chain([OBSERVABLE]).collect();
-            Error::Unknown { kind: "region", hint: name_hint(&name, &there), name }
+            CliError::Unknown { kind: "region", hint: name_hint(&name, &there), name }
         }
         error => error.into(),
     })?;
-    Ok(Found { tenant, region: target.region.clone(), elem: piece.elem, len: piece.len })
+    Ok(FoundRegion { tenant, region: target.region.clone(), elem: piece.elem, len: piece.len })
 }
 
 /// Fills regions from their first element on.
-pub fn fill(home: &impl Home, names: &Names, given: &[(Target, Init)]) -> Result<(), Error> {
+pub fn fill_regions(
+    home: &impl WorkspaceOwner,
+    names: &TaskNames,
+    given: &[(RegionName, Init)],
+) -> Result<(), CliError> {
     for (target, init) in given {
-        let found = find(home, names, target)?;
+        let found = find_region(home, names, target)?;
         match found.elem {
-            Type::U64 => put::<u64>(home, &found, init)?,
-            Type::I32 => put::<i32>(home, &found, init)?,
-            Type::F32 => put::<f32>(home, &found, init)?,
-            Type::U32 | Type::Bool => put::<u32>(home, &found, init)?,
+            Type::U64 => write_region::<u64>(home, &found, init)?,
+            Type::I32 => write_region::<i32>(home, &found, init)?,
+            Type::F32 => write_region::<f32>(home, &found, init)?,
+            Type::U32 | Type::Bool => write_region::<u32>(home, &found, init)?,
         }
     }
     Ok(())
 }
 
-fn put<T: Element>(home: &impl Home, found: &Found, init: &Init) -> Result<(), Error> {
-    let wrong = |why: &dyn std::fmt::Display| Error::Wrong(format!("region `{}`: {why}", found.region));
+fn write_region<T: Element>(
+    home: &impl WorkspaceOwner,
+    found: &FoundRegion,
+    init: &Init,
+) -> Result<(), CliError> {
+    let wrong = |why: &dyn std::fmt::Display| CliError::Wrong(format!("region `{}`: {why}", found.region));
     let mut decl = BufferDecl {
         name: found.region.clone(),
         elem: found.elem,
@@ -140,29 +152,37 @@ fn put<T: Element>(home: &impl Home, found: &Found, init: &Init) -> Result<(), E
 }
 
 /// Refuses what cannot be written before anything runs, not after.
-pub fn check(home: &impl Home, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
+pub fn check_outs(
+    home: &impl WorkspaceOwner,
+    names: &TaskNames,
+    outs: &[(RegionName, PathBuf)],
+) -> Result<(), CliError> {
     for (target, path) in outs {
-        find(home, names, target)?;
-        exec::writable(path)?;
+        find_region(home, names, target)?;
+        exec::check_writable(path)?;
     }
     Ok(())
 }
 
 /// Writes regions to files.
-pub fn save(home: &impl Home, names: &Names, outs: &[(Target, PathBuf)]) -> Result<(), Error> {
+pub fn save_regions(
+    home: &impl WorkspaceOwner,
+    names: &TaskNames,
+    outs: &[(RegionName, PathBuf)],
+) -> Result<(), CliError> {
     for (target, path) in outs {
-        let found = find(home, names, target)?;
+        let found = find_region(home, names, target)?;
         let words = match found.elem {
-            Type::U64 => get::<u64>(home, &found)?,
-            Type::I32 => get::<i32>(home, &found)?,
-            Type::F32 => get::<f32>(home, &found)?,
-            Type::U32 | Type::Bool => get::<u32>(home, &found)?,
+            Type::U64 => read_region::<u64>(home, &found)?,
+            Type::I32 => read_region::<i32>(home, &found)?,
+            Type::F32 => read_region::<f32>(home, &found)?,
+            Type::U32 | Type::Bool => read_region::<u32>(home, &found)?,
         };
-        exec::save(path, found.elem, words.into_iter())?;
+        exec::write_words(path, found.elem, words.into_iter())?;
     }
     Ok(())
 }
 
-fn get<T: Element>(home: &impl Home, found: &Found) -> Result<Vec<u64>, Error> {
+fn read_region<T: Element>(home: &impl WorkspaceOwner, found: &FoundRegion) -> Result<Vec<u64>, CliError> {
     Ok(home.view::<T>(found.tenant, &found.region)?.all()?.into_iter().map(T::bits).collect())
 }

@@ -100,7 +100,11 @@ fn unknown_names_get_near_ones() {
     assert!(ran.err.contains("no buffer `date`"), "{}", ran.err);
     let ran = exec(&text, &[]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("buffer `data` has no fixed length, so its contents must be given"), "{}", ran.err);
+    assert!(
+        ran.err.contains("buffer `data` has no fixed length, so its contents must be given"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 
 use pelton::device::Placement;
 use pelton::kernel::Telemetry;
+use pelton::kernel::layout::SlotBanks;
 use pelton::{Aim, Deadline, Opcode, Patience, Session, Span, Spec, SubmitError, Task, TaskError, Tenant};
 
 use crate::common::*;
@@ -277,8 +278,8 @@ fn a_full_ring_spills_into_the_other(on: &On) {
     }
     for (aim, first) in [(Aim::Choose, Placement::Far), (Aim::Latency, Placement::Near)] {
         let session = held(on, shape);
-        let [near, far] = [0, 1].map(|bed| session.layout().beds[bed]);
-        let (near, far) = (near.stripes * near.slots(), far.slots());
+        let SlotBanks::Both { near, far } = session.layout().banks else { panic!("it has both") };
+        let (near, far) = (near.ring_stripes * near.stripe_slots(), far.stripe_slots());
         let mut producer = session.producer(0).unwrap().aim(aim);
         let mut spans = Vec::new();
         // More than a few at once, so that they are not single tasks that go near by choice.

@@ -8,7 +8,7 @@ use pelton::{Batch, Drain, Geometry, Spec};
 use pelton_device::Device;
 
 use super::feed;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// Items of a batch, from the least to the most.
@@ -16,52 +16,52 @@ pub const SIZES: [usize; 4] = [256, 4096, 65_536, 1_048_576];
 
 /// How the items of a batch are run.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct DrainLoad {
     pub items: usize,
     pub report: Report,
 }
 
 /// A filled batch, and what runs it again and again.
-pub struct Ready {
-    load: Load,
+pub struct ReadyDrain {
+    load: DrainLoad,
     drain: Drain,
     batch: Batch,
     /// How many times it has run.
     runs: u64,
 }
 
-impl Ready {
+impl ReadyDrain {
     /// Fills a batch.
-    pub fn new(device: &Arc<dyn Device>, load: Load) -> Result<Ready, Error> {
+    pub fn new(device: &Arc<dyn Device>, load: DrainLoad) -> Result<ReadyDrain, CliError> {
         let slots = load.items.next_power_of_two().max(1) as u32;
         let spec = Spec::new(Geometry::new(slots)).report(load.report).telemetry(Telemetry::Sampled);
-        let drain = Drain::new(device, &feed::adds(spec)?)?;
-        let op = feed::add()?;
+        let drain = Drain::new(device, &feed::with_add_handler(spec)?)?;
+        let op = feed::add_opcode()?;
         let mut batch = drain.batch()?;
-        (0..load.items as u64).try_for_each(|k| batch.push(0, feed::task(op, k)))?;
-        Ok(Ready { load, drain, batch, runs: 0 })
+        (0..load.items as u64).try_for_each(|k| batch.push(0, feed::numbered_task(op, k)))?;
+        Ok(ReadyDrain { load, drain, batch, runs: 0 })
     }
 
     /// Runs the batch again and again for so long; items per second of the best run, from the filled batch to what came back.
-    pub fn throughput(&mut self, time: Duration) -> Result<f64, Error> {
+    pub fn throughput(&mut self, time: Duration) -> Result<f64, CliError> {
         let (began, mut best) = (Instant::now(), f64::INFINITY);
         while best.is_infinite() || (began.elapsed() < time && !stop::pressed()) {
-            best = best.min(self.run()?);
+            best = best.min(self.run_once()?);
         }
         Ok(self.load.items as f64 / best)
     }
 
     /// Runs the batch once and checks what came back; the seconds that the run took.
-    fn run(&mut self) -> Result<f64, Error> {
+    fn run_once(&mut self) -> Result<f64, CliError> {
         let items = self.load.items as u64;
         let start = Instant::now();
         let back = self.drain.run(&self.batch)?;
         let took = start.elapsed().as_secs_f64();
         if back.statistics().done != items {
-            return Err(Error::Wrong(format!("{} of {items} items ran", back.statistics().done)));
+            return Err(CliError::Wrong(format!("{} of {items} items ran", back.statistics().done)));
         }
         if let Some(outcomes) = back.outcomes() {
-            check(outcomes, self.runs * items)?;
+            check_outcomes(outcomes, self.runs * items)?;
         }
         self.runs += 1;
         Ok(took)
@@ -69,10 +69,10 @@ impl Ready {
 }
 
 /// Items return what the word was before: in one run the numbers from where the last run left it, in some order.
-fn check(
+fn check_outcomes(
     outcomes: impl ExactSizeIterator<Item = Result<u32, pelton::TaskError>>,
     before: u64,
-) -> Result<(), Error> {
+) -> Result<(), CliError> {
     let count = outcomes.len() as u64;
     let mut sum = 0u64;
     for outcome in outcomes {
@@ -81,6 +81,6 @@ fn check(
     }
     match sum == count * count.saturating_sub(1) / 2 {
         true => Ok(()),
-        false => Err(Error::Wrong(format!("the results of {count} items sum to {sum}"))),
+        false => Err(CliError::Wrong(format!("the results of {count} items sum to {sum}"))),
     }
 }

@@ -9,7 +9,7 @@ use pelton::{Deadline, Geometry, Opcode, Producer, Session, Span, Spec, Task, Ti
 use pelton_device::{Device, Placement};
 
 use super::SLOTS;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// Tasks between two looks at the clock.
@@ -17,7 +17,7 @@ const GLANCE: u64 = 1 << 14;
 
 /// How a session is fed.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct FeedLoad {
     /// From how many threads.
     pub producers: u32,
     /// How many tasks at once.
@@ -31,27 +31,32 @@ pub struct Load {
 }
 
 /// One producer, 256 at once, everything else as by default.
-pub const PLAIN: Load =
-    Load { producers: 1, batch: 256, body: Body::Dispatch, telemetry: Telemetry::Sampled, placement: None };
+pub const PLAIN: FeedLoad = FeedLoad {
+    producers: 1,
+    batch: 256,
+    body: Body::Dispatch,
+    telemetry: Telemetry::Sampled,
+    placement: None,
+};
 
 /// The opcode of the add.
-pub fn add() -> Result<Opcode, Error> {
+pub fn add_opcode() -> Result<Opcode, CliError> {
     Ok(Opcode::user(8).map_err(pelton::Error::from)?)
 }
 
 /// A session with one worker whose tasks add to a word.
-pub fn launch(device: &Arc<dyn Device>, load: Load) -> Result<Session, Error> {
+pub fn launch_adding(device: &Arc<dyn Device>, load: FeedLoad) -> Result<Session, CliError> {
     let spec = Spec::new(Geometry::new(SLOTS).groups(1))
         .producers(load.producers)
         .body(load.body)
         .telemetry(load.telemetry);
-    let spec = Spec { placement: load.placement, ..adds(spec)? };
+    let spec = Spec { placement: load.placement, ..with_add_handler(spec)? };
     Ok(Session::launch(device, &spec)?)
 }
 
 /// With a handler that adds to a word.
-pub fn adds(spec: Spec) -> Result<Spec, Error> {
-    Ok(spec.handler(add()?, |slot| {
+pub fn with_add_handler(spec: Spec) -> Result<Spec, CliError> {
+    Ok(spec.handler(add_opcode()?, |slot| {
         let (by, at) = (slot.arg(0), slot.arg(1));
         let old = slot.atomic_add(at, by);
         slot.finish(old);
@@ -60,81 +65,81 @@ pub fn adds(spec: Spec) -> Result<Spec, Error> {
 
 /// Adds one to word 0; the other words are there to be carried.
 #[inline]
-pub fn task(op: Opcode, number: u64) -> Task {
+pub fn numbered_task(op: Opcode, number: u64) -> Task {
     let (low, high) = (number as u32, (number >> 32) as u32);
     Task::new(op).args([1, 0, low, high, !low, !high, low, high, !low, !high, low, high])
 }
 
 /// What a producer has seen.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct FeedTotals {
     tasks: u64,
     /// The sum of all results.
     sum: u64,
 }
 
 /// Feeds a session for so long; tasks a second. Every result is checked to be there, and their sum to be right.
-pub fn throughput(device: &Arc<dyn Device>, load: Load, time: Duration) -> Result<f64, Error> {
-    let session = launch(device, load)?;
+pub fn feed_throughput(device: &Arc<dyn Device>, load: FeedLoad, time: Duration) -> Result<f64, CliError> {
+    let session = launch_adding(device, load)?;
     let mut producers =
         (0..load.producers).map(|_| session.producer(0)).collect::<Result<Vec<Producer>, _>>()?;
     let start = Instant::now();
     let feed = |producer: &mut Producer| match load.batch {
-        1 => singly(producer, start, time),
-        batch => batched(producer, batch, start, time),
+        1 => feed_singly(producer, start, time),
+        batch => feed_batched(producer, batch, start, time),
     };
     let seen = std::thread::scope(|scope| {
         let (first, others) =
-            producers.split_first_mut().ok_or_else(|| Error::Wrong("no producer".into()))?;
+            producers.split_first_mut().ok_or_else(|| CliError::Wrong("no producer".into()))?;
         let others: Vec<_> = others.iter_mut().map(|other| scope.spawn(|| feed(other))).collect();
         let mut all = vec![feed(first)?];
         for other in others {
-            all.push(other.join().map_err(|_| Error::Wrong("a producer ended early".into()))??);
+            all.push(other.join().map_err(|_| CliError::Wrong("a producer ended early".into()))??);
         }
-        Ok::<_, Error>(all)
+        Ok::<_, CliError>(all)
     })?;
     let took = start.elapsed().as_secs_f64();
     let tasks: u64 = seen.iter().map(|seen| seen.tasks).sum();
     let sum = seen.iter().fold(0u64, |sum, seen| sum.wrapping_add(seen.sum));
-    check(&mut producers[0], tasks, sum)?;
+    check_sum(&mut producers[0], tasks, sum)?;
     drop(producers);
     let left = session.stop()?.total();
     if left != 0 {
-        return Err(Error::Wrong(format!("{left} tasks were left behind")));
+        return Err(CliError::Wrong(format!("{left} tasks were left behind")));
     }
     Ok(tasks as f64 / took)
 }
 
 /// Tasks return what the word was before, so the results are 0, 1, 2, … in some order; and the word says how many they were.
-fn check(producer: &mut Producer, tasks: u64, sum: u64) -> Result<(), Error> {
-    let last = producer.submit(Task::new(add()?).args([0, 0]))?.wait(Deadline::after_ms(10_000))?;
+fn check_sum(producer: &mut Producer, tasks: u64, sum: u64) -> Result<(), CliError> {
+    let last = producer.submit(Task::new(add_opcode()?).args([0, 0]))?.wait(Deadline::after_ms(10_000))?;
     let whole = tasks < 1 << 32 && sum == tasks * tasks.saturating_sub(1) / 2;
     match last == tasks as u32 && (whole || tasks >= 1 << 32) {
         true => Ok(()),
-        false => {
-            Err(Error::Wrong(format!("after {tasks} adds the word is {last} and the results sum to {sum}")))
-        }
+        false => Err(CliError::Wrong(format!(
+            "after {tasks} adds the word is {last} and the results sum to {sum}"
+        ))),
     }
 }
 
 /// Whether to go on.
-fn over(tasks: u64, start: Instant, time: Duration) -> bool {
+fn is_over(tasks: u64, start: Instant, time: Duration) -> bool {
     tasks.is_multiple_of(GLANCE) && (start.elapsed() >= time || stop::pressed())
 }
 
 /// One by one, with half the ring under way.
-fn singly(producer: &mut Producer, start: Instant, time: Duration) -> Result<Seen, Error> {
-    let op = add()?;
+fn feed_singly(producer: &mut Producer, start: Instant, time: Duration) -> Result<FeedTotals, CliError> {
+    let op = add_opcode()?;
     let deadline = Deadline::after(time + Duration::from_secs(60));
     let mut open: VecDeque<Ticket> = VecDeque::with_capacity(SLOTS as usize);
-    let mut seen = Seen::default();
-    while !over(seen.tasks, start, time) {
+    let mut seen = FeedTotals::default();
+    while !is_over(seen.tasks, start, time) {
         if open.len() == SLOTS as usize / 2
             && let Some(mut ticket) = open.pop_front()
         {
             seen.sum = seen.sum.wrapping_add(ticket.wait(deadline)?.into());
         }
-        open.push_back(producer.submit(task(op, seen.tasks))?);
+        open.push_back(producer.submit(numbered_task(op, seen.tasks))?);
         seen.tasks += 1;
     }
     for mut ticket in open {
@@ -144,28 +149,33 @@ fn singly(producer: &mut Producer, start: Instant, time: Duration) -> Result<See
 }
 
 /// Many at once, with half the ring under way.
-fn batched(producer: &mut Producer, batch: u32, start: Instant, time: Duration) -> Result<Seen, Error> {
-    let op = add()?;
+fn feed_batched(
+    producer: &mut Producer,
+    batch: u32,
+    start: Instant,
+    time: Duration,
+) -> Result<FeedTotals, CliError> {
+    let op = add_opcode()?;
     let deadline = Deadline::after(time + Duration::from_secs(60));
     let mut open: VecDeque<Span> = VecDeque::with_capacity((SLOTS / batch) as usize);
-    let mut seen = Seen::default();
-    let settle = |mut span: Span, sum: &mut u64| -> Result<(), Error> {
+    let mut seen = FeedTotals::default();
+    let settle = |mut span: Span, sum: &mut u64| -> Result<(), CliError> {
         if span.wait(deadline)?.done as usize != span.len() {
-            return Err(Error::Wrong("a task did not end well".into()));
+            return Err(CliError::Wrong("a task did not end well".into()));
         }
         for result in span.results() {
             *sum = sum.wrapping_add(result?.into());
         }
         Ok(())
     };
-    while !over(seen.tasks, start, time) {
+    while !is_over(seen.tasks, start, time) {
         if open.len() as u32 == SLOTS / batch / 2
             && let Some(span) = open.pop_front()
         {
             settle(span, &mut seen.sum)?;
         }
         let from = seen.tasks;
-        open.push_back(producer.submit_all((0..batch).map(|k| task(op, from + u64::from(k))))?);
+        open.push_back(producer.submit_all((0..batch).map(|k| numbered_task(op, from + u64::from(k))))?);
         seen.tasks += u64::from(batch);
     }
     open.into_iter().try_for_each(|span| settle(span, &mut seen.sum))?;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SLOTS;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// A task as it is carried: 64 bytes.
-type Line = [u64; 8];
+type QueueLine = [u64; 8];
 
 /// Tasks between two looks at the clock.
 const GLANCE: u64 = 1 << 14;
@@ -27,13 +27,13 @@ pub enum Queue {
     },
 }
 
-fn line(number: u64) -> Line {
+fn queue_line(number: u64) -> QueueLine {
     [1, number, !number, number, !number, number, !number, number]
 }
 
 /// What the closure has seen.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct WorkerTotals {
     tasks: u64,
     words: u64,
 }
@@ -41,12 +41,12 @@ struct Seen {
 /// The worker: a word to add to, and what it has seen.
 struct Worker {
     word: AtomicU32,
-    seen: Seen,
+    seen: WorkerTotals,
 }
 
 impl Worker {
     #[inline]
-    fn run(&mut self, line: &Line) {
+    fn run_line(&mut self, line: &QueueLine) {
         self.word.fetch_add(line[0] as u32, Ordering::Relaxed);
         self.seen.tasks += 1;
         self.seen.words = line.iter().fold(self.seen.words, |sum, word| sum.wrapping_add(*word));
@@ -54,12 +54,12 @@ impl Worker {
 }
 
 /// Feeds a worker for so long from so many threads; tasks a second.
-pub fn throughput(queue: Queue, producers: u32, time: Duration) -> Result<f64, Error> {
-    let mut worker = Worker { word: AtomicU32::new(0), seen: Seen::default() };
+pub fn peer_throughput(queue: Queue, producers: u32, time: Duration) -> Result<f64, CliError> {
+    let mut worker = Worker { word: AtomicU32::new(0), seen: WorkerTotals::default() };
     let start = Instant::now();
     let sent = match queue {
-        Queue::Channel => channel(&mut worker, producers, time),
-        Queue::Ring { chunk } => rings(&mut worker, producers, chunk, time),
+        Queue::Channel => send_through_channel(&mut worker, producers, time),
+        Queue::Ring { chunk } => send_through_rings(&mut worker, producers, chunk, time),
     };
     let took = start.elapsed().as_secs_f64();
     let Worker { word, seen } = worker;
@@ -68,21 +68,24 @@ pub fn throughput(queue: Queue, producers: u32, time: Duration) -> Result<f64, E
     let words = sent.iter().fold(0u64, |sum, sent| sum.wrapping_add(numbers(*sent).wrapping_sub(2 * sent)));
     let tasks: u64 = sent.iter().sum();
     if seen.tasks != tasks || word.into_inner() != tasks as u32 || seen.words != words {
-        return Err(Error::Wrong(format!("{queue:?} carried {} of {tasks} tasks, or not whole", seen.tasks)));
+        return Err(CliError::Wrong(format!(
+            "{queue:?} carried {} of {tasks} tasks, or not whole",
+            seen.tasks
+        )));
     }
     Ok(tasks as f64 / took)
 }
 
-fn over(tasks: u64, start: Instant, time: Duration) -> bool {
+fn is_over(tasks: u64, start: Instant, time: Duration) -> bool {
     tasks.is_multiple_of(GLANCE) && (start.elapsed() >= time || stop::pressed())
 }
 
 /// How many tasks each producer sent.
-fn channel(worker: &mut Worker, producers: u32, time: Duration) -> Vec<u64> {
-    let (to, from) = crossbeam_channel::bounded::<Line>(SLOTS as usize);
-    let send = move |to: crossbeam_channel::Sender<Line>| {
+fn send_through_channel(worker: &mut Worker, producers: u32, time: Duration) -> Vec<u64> {
+    let (to, from) = crossbeam_channel::bounded::<QueueLine>(SLOTS as usize);
+    let send = move |to: crossbeam_channel::Sender<QueueLine>| {
         let (start, mut tasks) = (Instant::now(), 0);
-        while !over(tasks, start, time) && to.send(line(tasks)).is_ok() {
+        while !is_over(tasks, start, time) && to.send(queue_line(tasks)).is_ok() {
             tasks += 1;
         }
         tasks
@@ -92,7 +95,7 @@ fn channel(worker: &mut Worker, producers: u32, time: Duration) -> Vec<u64> {
         let threads: Vec<_> = threads.into_iter().map(|(scope, to)| scope.spawn(move || send(to))).collect();
         drop(to);
         for line in from {
-            worker.run(&line);
+            worker.run_line(&line);
         }
         threads.into_iter().map(|thread| thread.join().unwrap_or(0)).collect()
     })
@@ -110,17 +113,18 @@ impl Spin {
 }
 
 /// How many tasks each producer sent.
-fn rings(worker: &mut Worker, producers: u32, chunk: usize, time: Duration) -> Vec<u64> {
+fn send_through_rings(worker: &mut Worker, producers: u32, chunk: usize, time: Duration) -> Vec<u64> {
     let (to, mut from): (Vec<_>, Vec<_>) =
-        (0..producers).map(|_| rtrb::RingBuffer::<Line>::new(SLOTS as usize)).unzip();
+        (0..producers).map(|_| rtrb::RingBuffer::<QueueLine>::new(SLOTS as usize)).unzip();
     std::thread::scope(|scope| {
-        let send = move |to| if chunk == 1 { push(to, time) } else { fill(to, chunk, time) };
+        let send = move |to| if chunk == 1 { push_singly(to, time) } else { push_chunks(to, chunk, time) };
         let threads: Vec<_> = to.into_iter().map(|to| scope.spawn(move || send(to))).collect();
         let mut spin = Spin::default();
         while from.iter().any(|ring| !ring.is_abandoned() || !ring.is_empty()) {
             let mut idle = true;
             for ring in &mut from {
-                idle &= !(if chunk == 1 { pop(worker, ring) } else { take(worker, ring, chunk) });
+                idle &=
+                    !(if chunk == 1 { take_singly(worker, ring) } else { take_chunk(worker, ring, chunk) });
             }
             if idle {
                 spin.turn();
@@ -130,10 +134,10 @@ fn rings(worker: &mut Worker, producers: u32, chunk: usize, time: Duration) -> V
     })
 }
 
-fn push(mut to: rtrb::Producer<Line>, time: Duration) -> u64 {
+fn push_singly(mut to: rtrb::Producer<QueueLine>, time: Duration) -> u64 {
     let (start, mut tasks, mut spin) = (Instant::now(), 0, Spin::default());
-    while !over(tasks, start, time) {
-        while to.push(line(tasks)).is_err() {
+    while !is_over(tasks, start, time) {
+        while to.push(queue_line(tasks)).is_err() {
             spin.turn();
         }
         tasks += 1;
@@ -141,11 +145,11 @@ fn push(mut to: rtrb::Producer<Line>, time: Duration) -> u64 {
     tasks
 }
 
-fn fill(mut to: rtrb::Producer<Line>, chunk: usize, time: Duration) -> u64 {
+fn push_chunks(mut to: rtrb::Producer<QueueLine>, chunk: usize, time: Duration) -> u64 {
     let (start, mut tasks, mut spin) = (Instant::now(), 0, Spin::default());
-    while !over(tasks, start, time) {
+    while !is_over(tasks, start, time) {
         match to.write_chunk_uninit(chunk) {
-            Ok(slots) => tasks += slots.fill_from_iter((tasks..).map(line)) as u64,
+            Ok(slots) => tasks += slots.fill_from_iter((tasks..).map(queue_line)) as u64,
             Err(_) => spin.turn(),
         }
     }
@@ -153,23 +157,23 @@ fn fill(mut to: rtrb::Producer<Line>, chunk: usize, time: Duration) -> u64 {
 }
 
 /// Takes what is there, up to a chunk, one by one; whether there was anything.
-fn pop(worker: &mut Worker, from: &mut rtrb::Consumer<Line>) -> bool {
+fn take_singly(worker: &mut Worker, from: &mut rtrb::Consumer<QueueLine>) -> bool {
     let mut any = false;
     for _ in 0..256 {
         let Ok(line) = from.pop() else { break };
-        worker.run(&line);
+        worker.run_line(&line);
         any = true;
     }
     any
 }
 
 /// Takes a chunk, or the rest; whether there was anything.
-fn take(worker: &mut Worker, from: &mut rtrb::Consumer<Line>, chunk: usize) -> bool {
+fn take_chunk(worker: &mut Worker, from: &mut rtrb::Consumer<QueueLine>, chunk: usize) -> bool {
     let ready = from.slots().min(chunk);
     let Ok(slots) = from.read_chunk(ready) else { return false };
     let (first, second) = slots.as_slices();
     for line in first.iter().chain(second) {
-        worker.run(line);
+        worker.run_line(line);
     }
     slots.commit_all();
     ready > 0

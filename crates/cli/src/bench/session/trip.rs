@@ -6,25 +6,25 @@ use std::time::Instant;
 use pelton::{Deadline, Producer, Task};
 use pelton_device::Device;
 
-use super::feed::{self, Load};
+use super::feed::{self, FeedLoad};
 use crate::bench::flood;
-use crate::error::Error;
+use crate::error::CliError;
 use crate::stop;
 
 /// Sorted times of so many round trips of a new session, in microseconds.
-pub fn times(device: &Arc<dyn Device>, load: Load, rounds: u32) -> Result<Vec<f64>, Error> {
-    let session = feed::launch(device, load)?;
-    let op = feed::add()?;
-    trips(&mut session.producer(0)?, rounds, |round| (feed::task(op, round.into()), round))
+pub fn session_trips(device: &Arc<dyn Device>, load: FeedLoad, rounds: u32) -> Result<Vec<f64>, CliError> {
+    let session = feed::launch_adding(device, load)?;
+    let op = feed::add_opcode()?;
+    time_tasks(&mut session.producer(0)?, rounds, |round| (feed::numbered_task(op, round.into()), round))
 }
 
 /// Sorted times of so many single tasks from submit to result, in microseconds. `make` gives the task of a round and its result, which is
 /// checked.
-pub fn trips(
+pub fn time_tasks(
     producer: &mut Producer,
     rounds: u32,
     make: impl Fn(u32) -> (Task, u32),
-) -> Result<Vec<f64>, Error> {
+) -> Result<Vec<f64>, CliError> {
     let deadline = Deadline::after(flood::PATIENCE);
     let mut times = Vec::with_capacity(rounds as usize);
     for round in 0..rounds {
@@ -33,7 +33,7 @@ pub fn trips(
         let result = producer.submit(task)?.wait(deadline)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         if result != wanted {
-            return Err(Error::Wrong(format!("round trip {round} gave {result}, not {wanted}")));
+            return Err(CliError::Wrong(format!("round trip {round} gave {result}, not {wanted}")));
         }
         if stop::pressed() {
             break;

@@ -8,8 +8,8 @@ use std::time::Instant;
 use pelton_device::cuda::{Config, Cuda};
 use pelton_device::{Device, Kind, Launch, Memory, Placement, Width};
 
-use crate::bench::device::module;
-use crate::error::Error;
+use crate::bench::device::parse_kernel;
+use crate::error::CliError;
 
 /// Words of 64 bits that are copied: 64 MiB.
 const WORDS: usize = 8 << 20;
@@ -21,14 +21,14 @@ pub const SLOT: f64 = 64.0;
 const KERNELS: &str = include_str!("../../kernels/word.pel");
 
 /// Sorted times of a word there and back through memory of this placement, in microseconds.
-pub fn mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Result<Vec<f64>, Error> {
+pub fn time_mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Result<Vec<f64>, CliError> {
     let near = place == Placement::Near;
-    let kernel = device.load(&module("word", KERNELS)?, Some(if near { "near" } else { "far" }), 1)?;
+    let kernel = device.load(&parse_kernel("word", KERNELS)?, Some(if near { "near" } else { "far" }), 1)?;
     let ask = device.alloc(if near { Kind::Near } else { Kind::Host }, Width::W64, 8)?;
     let answer = device.alloc(Kind::Host, Width::W64, 1)?;
     let launch = Launch { buffers: vec![Some(ask.clone()), Some(answer.clone())], ..Launch::new(1) };
     let run = kernel.launch(&launch)?;
-    let mapped = || Error::Wrong("memory of the host is not mapped".into());
+    let mapped = || CliError::Wrong("memory of the host is not mapped".into());
     let answer = answer.words64().and_then(<[_]>::first).ok_or_else(mapped)?;
     let mut times = Vec::with_capacity(rounds as usize);
     for round in 1..=u64::from(rounds) {
@@ -54,7 +54,7 @@ pub fn mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Resul
 }
 
 /// Memory of the host that the device reaches, and memory of the device to copy it to.
-pub struct Copier {
+pub struct HostCopier {
     from: Memory,
     to: Memory,
     words: Vec<u64>,
@@ -62,18 +62,18 @@ pub struct Copier {
     copied: Cell<bool>,
 }
 
-impl Copier {
+impl HostCopier {
     /// Fills the memory of the host.
-    pub fn new(device: &Arc<dyn Device>) -> Result<Copier, Error> {
+    pub fn new(device: &Arc<dyn Device>) -> Result<HostCopier, CliError> {
         let from = device.alloc(Kind::Host, Width::W64, WORDS)?;
         let to = device.alloc(Kind::Device, Width::W64, WORDS)?;
         let words: Vec<u64> = (0..WORDS as u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         from.upload(0, &words)?;
-        Ok(Copier { from, to, words, copied: Cell::new(false) })
+        Ok(HostCopier { from, to, words, copied: Cell::new(false) })
     }
 
     /// Bytes per second of the best of so many copies.
-    pub fn rate(&self, turns: u32) -> Result<f64, Error> {
+    pub fn rate(&self, turns: u32) -> Result<f64, CliError> {
         let mapped = self.from.words64().unwrap_or(&[]);
         // SAFETY: an atomic word is laid out as a word, and nobody writes these while they are borrowed: no kernel has them.
         let source = unsafe { std::slice::from_raw_parts(mapped.as_ptr().cast::<u64>(), mapped.len()) };
@@ -88,7 +88,7 @@ impl Copier {
     }
 
     /// Holds what the device has against what was copied, if anything was.
-    pub fn verify(&self) -> Result<(), Error> {
+    pub fn verify(&self) -> Result<(), CliError> {
         if !self.copied.get() {
             return Ok(());
         }
@@ -96,14 +96,15 @@ impl Copier {
         self.to.download(0, &mut back)?;
         match back == self.words {
             true => Ok(()),
-            false => Err(Error::Wrong("a copy is not what was copied".into())),
+            false => Err(CliError::Wrong("a copy is not what was copied".into())),
         }
     }
 }
 
 /// Sorted times of a launch of a kernel that does nothing and the wait for its end, in microseconds.
-pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, Error> {
-    let kernel = device.load(&module("nothing", include_str!("../../kernels/nothing.pel"))?, None, 1)?;
+pub fn time_launches(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, CliError> {
+    let kernel =
+        device.load(&parse_kernel("nothing", include_str!("../../kernels/nothing.pel"))?, None, 1)?;
     let launch = Launch::new(1);
     let mut times = Vec::with_capacity(rounds as usize);
     for _ in 0..rounds {
@@ -116,7 +117,7 @@ pub fn launch(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, Error> 
 }
 
 /// Sorted times of a node of a graph of empty kernels, in microseconds; none if the device is not a GPU of NVIDIA's.
-pub fn node(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<Vec<f64>>, Error> {
+pub fn time_graph_nodes(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<Vec<f64>>, CliError> {
     let name = &device.caps().name;
     let Some(ordinal) = name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) else {
         return Ok(None);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use pelton::{Deadline, Patience, Producer, Session};
 use pelton_device::{Device, open};
 
-use super::load::{self, Shape};
+use super::load::{self, SessionShape};
 use crate::bench::flood;
-use crate::error::Error;
+use crate::error::CliError;
 
 /// How long a session has nothing to do before it is woken.
 const IDLE: Duration = Duration::from_millis(200);
@@ -27,17 +27,19 @@ pub struct Starts {
 }
 
 /// Starts sessions of a kernel that nobody has had before. A device that is opened anew knows it from the disk alone.
-pub fn starts(device: &Arc<dyn Device>, shape: Shape, round: u32) -> Result<Starts, Error> {
+pub fn time_starts(device: &Arc<dyn Device>, shape: SessionShape, round: u32) -> Result<Starts, CliError> {
     // Two runs do not have the number of their process in common for long, and Linux gives it 22 bits at most.
-    let spec = load::spec(shape, (round << 22).wrapping_add(1 + std::process::id()))?;
-    let start = |device: &Arc<dyn Device>| -> Result<f64, Error> {
+    let spec = load::shape_spec(shape, (round << 22).wrapping_add(1 + std::process::id()))?;
+    let start = |device: &Arc<dyn Device>| -> Result<f64, CliError> {
         let start = Instant::now();
         let session = Session::launch(device, &spec)?;
         let mut producer = session.producer(0)?;
-        producer.submit(flood::add(load::op()?, 0, 0))?.wait(Deadline::after(flood::PATIENCE))?;
+        producer
+            .submit(flood::add_task(load::handler_opcode()?, 0, 0))?
+            .wait(Deadline::after(flood::PATIENCE))?;
         let ms = start.elapsed().as_secs_f64() * 1e3;
         drop(producer);
-        load::stopped(session)?;
+        load::stop_empty(session)?;
         Ok(ms)
     };
     let cold = start(device)?;
@@ -48,34 +50,34 @@ pub fn starts(device: &Arc<dyn Device>, shape: Shape, round: u32) -> Result<Star
 }
 
 /// Sorted times of a task that comes after a while without any, in microseconds.
-pub fn wakes(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<f64>, Error> {
-    let session = load::launch(device, shape)?;
+pub fn time_wakes(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) -> Result<Vec<f64>, CliError> {
+    let session = load::launch_shape(device, shape)?;
     let mut producer = session.producer(0)?;
     let mut times = Vec::new();
     for round in 0..rounds {
         std::thread::sleep(IDLE);
         let start = Instant::now();
-        let task = flood::add(load::op()?, 0, round.into());
+        let task = flood::add_task(load::handler_opcode()?, 0, round.into());
         let result = producer.submit(task)?.wait(Deadline::after(flood::PATIENCE))?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         if result != round {
-            return Err(Error::Wrong(format!("task {round} gave {result}")));
+            return Err(CliError::Wrong(format!("task {round} gave {result}")));
         }
     }
     drop(producer);
-    load::stopped(session)?;
+    load::stop_empty(session)?;
     times.sort_by(f64::total_cmp);
     Ok(times)
 }
 
 /// Sorted times of a stop while producers feed the session, in milliseconds.
-pub fn stops(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<f64>, Error> {
+pub fn time_stops(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) -> Result<Vec<f64>, CliError> {
     let mut times = Vec::new();
     for _ in 0..rounds {
-        let session = load::launch(device, shape)?;
-        let feeders: Vec<_> = load::producers(&session, shape.producers)?
+        let session = load::launch_shape(device, shape)?;
+        let feeders: Vec<_> = load::open_producers(&session, shape.producers)?
             .into_iter()
-            .map(|producer| std::thread::spawn(move || feed(producer.patience(Patience::Endless))))
+            .map(|producer| std::thread::spawn(move || feed_until_end(producer.patience(Patience::Endless))))
             .collect();
         std::thread::sleep(FED);
         let start = Instant::now();
@@ -83,10 +85,10 @@ pub fn stops(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<
         times.push(start.elapsed().as_secs_f64() * 1e3);
         let mut fed = 0;
         for feeder in feeders {
-            fed += feeder.join().map_err(|_| Error::Wrong("a producer ended early".into()))??;
+            fed += feeder.join().map_err(|_| CliError::Wrong("a producer ended early".into()))??;
         }
         if stopped.forced || fed == 0 {
-            return Err(Error::Wrong(format!("the kernel did not stop in time after {fed} batches")));
+            return Err(CliError::Wrong(format!("the kernel did not stop in time after {fed} batches")));
         }
     }
     times.sort_by(f64::total_cmp);
@@ -94,11 +96,11 @@ pub fn stops(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<
 }
 
 /// Feeds a session until it ends; how many batches.
-fn feed(mut producer: Producer) -> Result<u64, Error> {
-    let op = load::op()?;
+fn feed_until_end(mut producer: Producer) -> Result<u64, CliError> {
+    let op = load::handler_opcode()?;
     let mut open = VecDeque::new();
     let mut fed = 0;
-    while let Ok(span) = producer.submit_all((0..16u32).map(|k| flood::add(op, 0, k.into()))) {
+    while let Ok(span) = producer.submit_all((0..16u32).map(|k| flood::add_task(op, 0, k.into()))) {
         open.push_back(span);
         fed += 1;
         if open.len() == 32

@@ -9,10 +9,10 @@ use pelton::protocol::packed::Packed;
 use pelton::{Aim, Geometry, Opcode, Producer, Session, Spec, Task};
 use pelton_device::{Device, Placement};
 
-use crate::bench::flood::{self, Part, Seen, Work};
+use crate::bench::flood::{self, FloodTotals, FloodWork, ProducerShare};
 use crate::bench::mark;
 use crate::bench::session::trip;
-use crate::error::Error;
+use crate::error::CliError;
 
 /// Slots of a ring.
 pub const SLOTS: u32 = 1 << 16;
@@ -29,7 +29,7 @@ const RAMP: Duration = Duration::from_millis(20);
 
 /// What a handler does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Does {
+pub enum HandlerKind {
     /// It adds to a word, and gives what that was.
     Add,
     /// It checks every word of its task, and adds.
@@ -40,7 +40,7 @@ pub enum Does {
 
 /// What kernel a session has.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct SessionShape {
     /// Where its rings lie.
     pub place: Placement,
     /// What the producer of single tasks cares for. Others care for throughput.
@@ -50,35 +50,35 @@ pub struct Shape {
     /// What of a task others may look at.
     pub visible: Visible,
     /// What its handler does.
-    pub does: Does,
+    pub does: HandlerKind,
     /// How many rings it has.
     pub producers: u32,
 }
 
-impl Shape {
+impl SessionShape {
     /// A kernel that chooses among handlers and shows what they wrote.
     pub fn new(place: Placement) -> Self {
         let (body, visible) = (Body::Dispatch, Visible::Memory);
-        Shape { place, aim: Aim::Latency, body, visible, does: Does::Add, producers: PRODUCERS }
+        SessionShape { place, aim: Aim::Latency, body, visible, does: HandlerKind::Add, producers: PRODUCERS }
     }
 }
 
 /// The opcode of the handler.
-pub fn op() -> Result<Opcode, Error> {
+pub fn handler_opcode() -> Result<Opcode, CliError> {
     Ok(Opcode::user(8).map_err(pelton::Error::from)?)
 }
 
 /// The kernel of a shape. A number that nobody uses makes it unlike others.
-pub fn spec(shape: Shape, number: u32) -> Result<Spec, Error> {
+pub fn shape_spec(shape: SessionShape, number: u32) -> Result<Spec, CliError> {
     let spec =
         Spec::new(Geometry::new(SLOTS)).producers(shape.producers).body(shape.body).placement(shape.place);
     let handler = match shape.does {
-        Does::Mark => mark::handler(op()?, &spec.regions),
-        Does::Mix => Draft::new(op()?).name("mix").regions(&spec.regions).build(|slot| {
+        HandlerKind::Mark => mark::mark_handler(handler_opcode()?, &spec.regions),
+        HandlerKind::Mix => Draft::new(handler_opcode()?).name("mix").regions(&spec.regions).build(|slot| {
             let mixed = (1..12).fold(slot.arg(0), |mixed, k| mixed ^ slot.arg(k));
             slot.finish(mixed);
         }),
-        Does::Add => Draft::new(op()?).name("add").regions(&spec.regions).build(|slot| {
+        HandlerKind::Add => Draft::new(handler_opcode()?).name("add").regions(&spec.regions).build(|slot| {
             let f = slot.body();
             let (by, at) = (slot.arg(0), slot.arg(1));
             // Nobody asks for so much.
@@ -91,61 +91,80 @@ pub fn spec(shape: Shape, number: u32) -> Result<Spec, Error> {
 }
 
 /// A session of a shape.
-pub fn launch(device: &Arc<dyn Device>, shape: Shape) -> Result<Session, Error> {
-    Ok(Session::launch(device, &spec(shape, 0)?)?)
+pub fn launch_shape(device: &Arc<dyn Device>, shape: SessionShape) -> Result<Session, CliError> {
+    Ok(Session::launch(device, &shape_spec(shape, 0)?)?)
 }
 
 /// Producers of a session.
-pub fn producers(session: &Session, count: u32) -> Result<Vec<Producer>, Error> {
+pub fn open_producers(session: &Session, count: u32) -> Result<Vec<Producer>, CliError> {
     let one = || Ok(session.producer(0)?.aim(Aim::Throughput));
     (0..count).map(|_| one()).collect()
 }
 
 /// Feeds a new session for so long. Results, their sum and what was written are checked.
-pub fn sustained(device: &Arc<dyn Device>, shape: Shape, work: Work, time: Duration) -> Result<Seen, Error> {
-    let session = launch(device, shape)?;
+pub fn sustained_load(
+    device: &Arc<dyn Device>,
+    shape: SessionShape,
+    work: FloodWork,
+    time: Duration,
+) -> Result<FloodTotals, CliError> {
+    let session = launch_shape(device, shape)?;
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
-    let mut all = producers(&session, shape.producers)?;
+    let mut all = open_producers(&session, shape.producers)?;
     let most = if shape.place == Placement::Near { NEAR } else { FAR };
-    let mut part = part(&session, work, most, time, (&done, &quit))?;
-    let bank = flood::aimed_bank(&session, Aim::Throughput);
+    let mut part = producer_share(&session, work, most, time, (&done, &quit))?;
+    let bank = flood::aimed_slots(&session, Aim::Throughput);
     if bank.ring_stripes > 1 {
         // While others are busy, a stripe takes as much as it holds.
         (part.batch, part.deep) = (most.min(bank.stripe_slots()), bank.ring_stripes as usize);
     }
-    let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, Part { producer, ..part }));
-    let seen = flood::all(feeds.collect(), || std::thread::sleep(Duration::from_millis(1)))?;
-    flood::check(&session, work, &seen)?;
-    if let Work::Same(task) = work {
-        inner(&session, task, &seen)?;
+    let feeds =
+        all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, ProducerShare { producer, ..part }));
+    let seen = flood::run_producers(feeds.collect(), || std::thread::sleep(Duration::from_millis(1)))?;
+    flood::check_data(&session, work, &seen)?;
+    if let FloodWork::Same(task) = work {
+        check_inner_operations(&session, task, &seen)?;
     }
     drop(all);
-    stopped(session)?;
+    stop_empty(session)?;
     Ok(seen)
 }
 
 /// Stops a session that must have nothing left.
-pub fn stopped(session: Session) -> Result<(), Error> {
+pub fn stop_empty(session: Session) -> Result<(), CliError> {
     match session.stop()?.total() {
         0 => Ok(()),
-        left => Err(Error::Wrong(format!("{left} tasks were left behind"))),
+        left => Err(CliError::Wrong(format!("{left} tasks were left behind"))),
     }
 }
 
-fn part<'a>(
+fn producer_share<'a>(
     session: &Session,
-    work: Work,
+    work: FloodWork,
     most: u32,
     time: Duration,
     (done, quit): (&'a AtomicU64, &'a AtomicBool),
-) -> Result<Part<'a>, Error> {
-    let (batch, deep) = flood::shape(&flood::aimed_bank(session, Aim::Throughput), most);
-    let (op, began, count) = (op()?, Instant::now(), u64::MAX);
-    Ok(Part { work, op, producer: 0, start: 0, count, batch, deep, began, time, pace: None, done, quit })
+) -> Result<ProducerShare<'a>, CliError> {
+    let (batch, deep) = flood::batch_shape(&flood::aimed_slots(session, Aim::Throughput), most);
+    let (op, began, count) = (handler_opcode()?, Instant::now(), u64::MAX);
+    Ok(ProducerShare {
+        work,
+        op,
+        producer: 0,
+        start: 0,
+        count,
+        batch,
+        deep,
+        began,
+        time,
+        pace: None,
+        done,
+        quit,
+    })
 }
 
 /// A packed slot with as many operations as fit.
-pub fn packed(op: Opcode, args: &[u32]) -> Result<(Task, u32), Error> {
+pub fn packed_task(op: Opcode, args: &[u32]) -> Result<(Task, u32), CliError> {
     let mut packed = Packed::new();
     while packed.push(op, args).is_ok() {}
     let task = Task::try_from(&packed).map_err(pelton::Error::from)?;
@@ -153,7 +172,7 @@ pub fn packed(op: Opcode, args: &[u32]) -> Result<(Task, u32), Error> {
 }
 
 /// Holds the operations that the kernel counted in packed slots against what was sent.
-fn inner(session: &Session, task: Task, seen: &Seen) -> Result<(), Error> {
+fn check_inner_operations(session: &Session, task: Task, seen: &FloodTotals) -> Result<(), CliError> {
     // The kernel counts a slot right after its record, at the latest.
     std::thread::sleep(Duration::from_millis(10));
     let each = u64::from(task.args[0] & 0xff);
@@ -161,55 +180,56 @@ fn inner(session: &Session, task: Task, seen: &Seen) -> Result<(), Error> {
     let count = session.snapshot()?.opcodes.iter().find(|count| count.name == name).map_or(0, |c| c.count);
     match count == seen.tasks * each {
         true => Ok(()),
-        false => Err(Error::Wrong(format!("{} packed slots ran {count} of {name}", seen.tasks))),
+        false => Err(CliError::Wrong(format!("{} packed slots ran {count} of {name}", seen.tasks))),
     }
 }
 
 /// Sorted times of single tasks from submit to result, in microseconds. Each result is checked.
-fn trips(producer: &mut Producer, does: Does, rounds: u32) -> Result<Vec<f64>, Error> {
-    let op = op()?;
-    trip::trips(producer, rounds, |round| {
-        let task = flood::add(op, 0, round.into());
-        (task, if does == Does::Mix { task.args.iter().fold(0, |all, arg| all ^ arg) } else { round })
+fn time_checked_tasks(producer: &mut Producer, does: HandlerKind, rounds: u32) -> Result<Vec<f64>, CliError> {
+    let op = handler_opcode()?;
+    trip::time_tasks(producer, rounds, |round| {
+        let task = flood::add_task(op, 0, round.into());
+        (task, if does == HandlerKind::Mix { task.args.iter().fold(0, |all, arg| all ^ arg) } else { round })
     })
 }
 
 /// The same of a new session that nobody else feeds.
-pub fn alone(device: &Arc<dyn Device>, shape: Shape, rounds: u32) -> Result<Vec<f64>, Error> {
-    let session = launch(device, shape)?;
+pub fn time_alone(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) -> Result<Vec<f64>, CliError> {
+    let session = launch_shape(device, shape)?;
     let mut producer = session.producer(0)?.aim(shape.aim);
-    let times = trips(&mut producer, shape.does, rounds)?;
+    let times = time_checked_tasks(&mut producer, shape.does, rounds)?;
     drop(producer);
-    stopped(session)?;
+    stop_empty(session)?;
     Ok(times)
 }
 
 /// The same while others send so many tasks a second in all; and how many they did.
-pub fn loaded(
+pub fn time_loaded(
     device: &Arc<dyn Device>,
-    shape: Shape,
+    shape: SessionShape,
     rate: f64,
     rounds: u32,
-) -> Result<(Vec<f64>, f64), Error> {
-    let session = launch(device, shape)?;
+) -> Result<(Vec<f64>, f64), CliError> {
+    let session = launch_shape(device, shape)?;
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut prober = session.producer(0)?.aim(shape.aim);
-    let mut all = producers(&session, LOADERS)?;
-    let work = Work::Add { at: 1 };
-    let part = part(&session, work, BURST, flood::PATIENCE, (&done, &quit))?;
+    let mut all = open_producers(&session, LOADERS)?;
+    let work = FloodWork::Add { at: 1 };
+    let part = producer_share(&session, work, BURST, flood::PATIENCE, (&done, &quit))?;
     let pace = Some(rate / f64::from(LOADERS));
-    let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, Part { producer, pace, ..part }));
+    let feeds =
+        all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, ProducerShare { producer, pace, ..part }));
     let mut times = None;
-    let seen = flood::all(feeds.collect(), || {
+    let seen = flood::run_producers(feeds.collect(), || {
         std::thread::sleep(RAMP);
         if times.is_none() {
-            times = Some(trips(&mut prober, shape.does, rounds));
+            times = Some(time_checked_tasks(&mut prober, shape.does, rounds));
             quit.store(true, Ordering::Relaxed);
         }
     })?;
-    let times = times.unwrap_or_else(|| Err(Error::Wrong("the load ended early".into())))?;
-    flood::check(&session, work, &seen)?;
+    let times = times.unwrap_or_else(|| Err(CliError::Wrong("the load ended early".into())))?;
+    flood::check_data(&session, work, &seen)?;
     drop((all, prober));
-    stopped(session)?;
+    stop_empty(session)?;
     Ok((times, seen.rate()))
 }

@@ -16,19 +16,19 @@ use pelton::kernel::{Body, Report, Visible};
 use pelton::{Opcode, Task};
 use pelton_device::{Device, Placement};
 
-use self::batch::{Calls, Lies, Ready};
-use self::floor::Copier;
-use self::load::{Does, PRODUCERS, Shape};
-use super::row;
-use crate::bench::flood::Work;
-use crate::bench::rounds::{Sample, Series, play};
-use crate::bench::{Row, show};
-use crate::error::Error;
+use self::batch::{BatchMemory, Calls, ReadyBatches};
+use self::floor::HostCopier;
+use self::load::{HandlerKind, PRODUCERS, SessionShape};
+use super::series_row;
+use crate::bench::flood::FloodWork;
+use crate::bench::rounds::{Sample, Series, play_rounds};
+use crate::bench::{BenchRow, show_rows};
+use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
 /// How long each contender is measured in a round, and how many rounds there are.
-struct Pace {
+struct RemotePace {
     time: Duration,
     trips: u32,
     /// Repetitions of what takes long.
@@ -38,10 +38,10 @@ struct Pace {
     rounds: u32,
 }
 
-const FULL: Pace =
-    Pace { time: Duration::from_millis(200), trips: 20_000, few: 5, batch: 1 << 20, rounds: 9 };
-const QUICK: Pace =
-    Pace { time: Duration::from_millis(100), trips: 4_000, few: 2, batch: 1 << 16, rounds: 5 };
+const FULL: RemotePace =
+    RemotePace { time: Duration::from_millis(200), trips: 20_000, few: 5, batch: 1 << 20, rounds: 9 };
+const QUICK: RemotePace =
+    RemotePace { time: Duration::from_millis(100), trips: 4_000, few: 2, batch: 1 << 16, rounds: 5 };
 
 /// Copies of a round, of which the best counts: all together take a hundredth of a second.
 const COPIES: u32 = 8;
@@ -59,46 +59,47 @@ enum Contender {
     /// A launch of an empty kernel, in microseconds.
     Launch,
     /// Producers that feed a session, in slots per second; beside it the share of time that they wait, in percent.
-    Sustained(Shape, Work),
+    Sustained(SessionShape, FloodWork),
     /// Producers that feed a session with packed slots of so many operations, in operations per second.
     Packed(Task, u32),
     /// Single tasks, in microseconds.
-    Trips(Shape),
+    Trips(SessionShape),
     /// Single tasks while others send so many tasks per second; beside it how many they did send.
-    Loaded(Shape, f64),
+    Loaded(SessionShape, f64),
     /// A single task after a while without any, in microseconds.
-    Wake(Shape),
+    Wake(SessionShape),
     /// A stop under load, in milliseconds.
-    Stop(Shape),
+    Stop(SessionShape),
     /// Batches, in tasks per second, by the median of so many runs.
-    Drain(Box<Ready>, u32),
+    Drain(Box<ReadyBatches>, u32),
 }
 
 /// A contender and its name, which is the case of its row.
-type Entry = (String, Contender);
+type NamedContender = (String, Contender);
 
 /// A run: what was measured so far.
-struct Bench<'a> {
+struct RemoteBench<'a> {
     device: &'a Arc<dyn Device>,
-    pace: Pace,
+    pace: RemotePace,
     only: &'a str,
     term: &'a Term,
-    rows: Vec<Row>,
-    copier: Copier,
+    rows: Vec<BenchRow>,
+    copier: HostCopier,
 }
 
-pub fn run(
+pub fn run_remote(
     device: &Arc<dyn Device>,
     quick: bool,
     only: &str,
     rounds: Option<u32>,
     term: &Term,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<BenchRow>, CliError> {
     let pace = if quick { QUICK } else { FULL };
-    let pace = Pace { rounds: rounds.unwrap_or(pace.rounds), ..pace };
+    let pace = RemotePace { rounds: rounds.unwrap_or(pace.rounds), ..pace };
     let caps = device.caps();
     term.note(format_args!("{}: {}", caps.name, caps.about));
-    let mut bench = Bench { device, pace, only, term, rows: Vec::new(), copier: Copier::new(device)? };
+    let mut bench =
+        RemoteBench { device, pace, only, term, rows: Vec::new(), copier: HostCopier::new(device)? };
     let mut places = vec![(Placement::Far, "far")];
     match (caps.placements.contains(&Placement::Near), &caps.why_far) {
         (true, _) => places.extend([(Placement::Near, "near"), (Placement::Both, "both")]),
@@ -107,17 +108,17 @@ pub fn run(
             term.note(format_args!("near is left out: {why}"));
         }
     }
-    let ended = bench.all(&places);
+    let ended = bench.measure_all(&places);
     bench.rows.retain(|row| row.case.contains(only));
     if ended.is_err() {
         // What came before is worth having.
-        show(&bench.rows, None, term)?;
+        show_rows(&bench.rows, None, term)?;
     }
     ended.map(|()| bench.rows)
 }
 
 /// The floor of single tasks by placement; where there are both, one task goes near.
-fn mailbox(place: Placement) -> Entry {
+fn mailbox_floor(place: Placement) -> NamedContender {
     match place {
         Placement::Far => ("mailbox, far".into(), Contender::Mailbox(Placement::Far)),
         _ => ("mailbox, near".into(), Contender::Mailbox(Placement::Near)),
@@ -125,12 +126,12 @@ fn mailbox(place: Placement) -> Entry {
 }
 
 /// The floor of what carries many slots.
-fn copy() -> Entry {
+fn copy_floor() -> NamedContender {
     ("copy".into(), Contender::Copy)
 }
 
-impl Bench<'_> {
-    fn all(&mut self, places: &[(Placement, &str)]) -> Result<(), Error> {
+impl RemoteBench<'_> {
+    fn measure_all(&mut self, places: &[(Placement, &str)]) -> Result<(), CliError> {
         self.floors(places)?;
         for (place, name) in places {
             self.sustained(*place, name)?;
@@ -149,60 +150,60 @@ impl Bench<'_> {
     }
 
     /// Says what comes next, since it takes a while.
-    fn begin(&self, what: &str) {
+    fn announce(&self, what: &str) {
         self.term.note(format_args!("{what} …"));
     }
 
     fn push(&mut self, case: &str, metric: &'static str, series: &Series, against: Option<(&str, &Series)>) {
-        self.rows.extend(row(case, &self.device.caps().name, metric, series, against));
+        self.rows.extend(series_row(case, &self.device.caps().name, metric, series, against));
     }
 
-    fn measure(&self, contender: &mut Contender) -> Result<Sample, Error> {
+    fn measure(&self, contender: &mut Contender) -> Result<Sample, CliError> {
         let (device, pace) = (self.device, &self.pace);
         Ok(match contender {
-            Contender::Mailbox(place) => Sample::times(floor::mailbox(device, *place, pace.trips)?),
+            Contender::Mailbox(place) => Sample::times(floor::time_mailbox(device, *place, pace.trips)?),
             Contender::Copy => Sample::figure(self.copier.rate(COPIES)? / floor::SLOT),
-            Contender::Launch => Sample::times(floor::launch(device, pace.trips / 100)?),
+            Contender::Launch => Sample::times(floor::time_launches(device, pace.trips / 100)?),
             Contender::Sustained(shape, work) => {
-                let seen = load::sustained(device, *shape, *work, pace.time)?;
+                let seen = load::sustained_load(device, *shape, *work, pace.time)?;
                 // Producers that never wait are the limit themselves.
                 let waited = seen.waited.as_secs_f64() / seen.took.as_secs_f64() / f64::from(shape.producers);
                 Sample::figure(seen.rate()).beside(waited * 100.0)
             }
             Contender::Packed(task, each) => {
-                let shape = Shape::new(Placement::Far);
-                let seen = load::sustained(device, shape, Work::Same(*task), pace.time)?;
+                let shape = SessionShape::new(Placement::Far);
+                let seen = load::sustained_load(device, shape, FloodWork::Same(*task), pace.time)?;
                 Sample::figure(seen.rate() * f64::from(*each))
             }
-            Contender::Trips(shape) => Sample::times(load::alone(device, *shape, pace.trips)?),
+            Contender::Trips(shape) => Sample::times(load::time_alone(device, *shape, pace.trips)?),
             Contender::Loaded(shape, rate) => {
-                let (times, load) = load::loaded(device, *shape, *rate, pace.trips / 2)?;
+                let (times, load) = load::time_loaded(device, *shape, *rate, pace.trips / 2)?;
                 Sample::times(times).beside(load)
             }
-            Contender::Wake(shape) => Sample::times(life::wakes(device, *shape, WAKES)?),
-            Contender::Stop(shape) => Sample::times(life::stops(device, *shape, 1)?),
+            Contender::Wake(shape) => Sample::times(life::time_wakes(device, *shape, WAKES)?),
+            Contender::Stop(shape) => Sample::times(life::time_stops(device, *shape, 1)?),
             Contender::Drain(ready, turns) => Sample::figure(ready.rate(*turns)?),
         })
     }
 
-    fn play(&self, entries: &mut [Entry]) -> Result<Vec<Series>, Error> {
-        play(self.pace.rounds, entries, |(_, contender)| self.measure(contender))
+    fn play_all(&self, entries: &mut [NamedContender]) -> Result<Vec<Series>, CliError> {
+        play_rounds(self.pace.rounds, entries, |(_, contender)| self.measure(contender))
     }
 
     /// Holds contenders against a floor, with a row for each; gives what they gave. Those that are not wanted must have been
     /// left out; with none, nothing is measured.
-    fn hold(
+    fn compare_with(
         &mut self,
-        floor: Entry,
-        contenders: Vec<Entry>,
+        floor: NamedContender,
+        contenders: Vec<NamedContender>,
         metric: &'static str,
-    ) -> Result<Vec<(String, Series)>, Error> {
+    ) -> Result<Vec<(String, Series)>, CliError> {
         if contenders.is_empty() {
             return Ok(Vec::new());
         }
         let name = floor.0.clone();
-        let mut entries: Vec<Entry> = std::iter::once(floor).chain(contenders).collect();
-        let all = self.play(&mut entries)?;
+        let mut entries: Vec<NamedContender> = std::iter::once(floor).chain(contenders).collect();
+        let all = self.play_all(&mut entries)?;
         for ((case, _), series) in entries.iter().zip(&all).skip(1) {
             self.push(case, metric, series, Some((&name, &all[0])));
         }
@@ -210,29 +211,30 @@ impl Bench<'_> {
     }
 
     /// Mailboxes by placement, copy, launch, as rows of their own.
-    fn floors(&mut self, places: &[(Placement, &str)]) -> Result<(), Error> {
+    fn floors(&mut self, places: &[(Placement, &str)]) -> Result<(), CliError> {
         let boxes = places.iter().filter(|(place, _)| *place != Placement::Both);
-        let mut entries: Vec<Entry> = boxes.map(|(place, _)| mailbox(*place)).collect();
+        let mut entries: Vec<NamedContender> = boxes.map(|(place, _)| mailbox_floor(*place)).collect();
         entries.push(("launch and wait".into(), Contender::Launch));
         entries.retain(|(case, _)| self.wants(case));
         if !entries.is_empty() {
-            self.begin("floors");
+            self.announce("floors");
         }
-        let all = self.play(&mut entries)?;
+        let all = self.play_all(&mut entries)?;
         for ((case, _), series) in entries.iter().zip(&all) {
             self.push(case, "us", series, None);
         }
         let (bytes, slots) = ("copy, host to device", "copy, in slots");
         if self.wants(bytes) || self.wants(slots) {
-            let all = self.play(&mut [copy()])?;
+            let all = self.play_all(&mut [copy_floor()])?;
             self.push(bytes, "GB/s", &all[0].scaled(floor::SLOT / 1e9), None);
             self.push(slots, "slots/s", &all[0], None);
         }
         let case = "node of a graph";
         if self.wants(case) {
-            match floor::node(self.device, self.pace.few * self.pace.rounds)? {
+            match floor::time_graph_nodes(self.device, self.pace.few * self.pace.rounds)? {
                 Some(times) => {
-                    let series = play(1, &mut [times], |times| Ok(Sample::times(std::mem::take(times))))?;
+                    let series =
+                        play_rounds(1, &mut [times], |times| Ok(Sample::times(std::mem::take(times))))?;
                     self.push(case, "us", &series[0], None);
                 }
                 None => self.term.note("a node of a graph is left out: the device has no graphs"),
@@ -242,57 +244,58 @@ impl Bench<'_> {
     }
 
     /// Slots per second by producers, and one handler instead of a choice.
-    fn sustained(&mut self, place: Placement, name: &str) -> Result<(), Error> {
-        for (does, work, what) in
-            [(Does::Mark, Work::Mark, "every word checked"), (Does::Add, Work::Add { at: 0 }, "adds")]
-        {
-            let shape = |producers| Shape { does, producers, ..Shape::new(place) };
+    fn sustained(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
+        for (does, work, what) in [
+            (HandlerKind::Mark, FloodWork::Mark, "every word checked"),
+            (HandlerKind::Add, FloodWork::Add { at: 0 }, "adds"),
+        ] {
+            let shape = |producers| SessionShape { does, producers, ..SessionShape::new(place) };
             let entry = |producers| {
                 let case = format!("{name}, producers {producers}, {what}");
                 (case, Contender::Sustained(shape(producers), work))
             };
-            let mut entries: Vec<Entry> = [1, 2, 4, PRODUCERS].map(entry).into();
-            if place == Placement::Far && does == Does::Add {
-                let fused = Shape { body: Body::Fused, ..shape(PRODUCERS) };
+            let mut entries: Vec<NamedContender> = [1, 2, 4, PRODUCERS].map(entry).into();
+            if place == Placement::Far && does == HandlerKind::Add {
+                let fused = SessionShape { body: Body::Fused, ..shape(PRODUCERS) };
                 let case = format!("{name}, producers {PRODUCERS}, fused, {what}");
                 entries.push((case, Contender::Sustained(fused, work)));
             }
             // The rows of waiting come from the same measurement.
-            entries.retain(|(case, _)| self.wants(case) || self.wants(&waiting(case)));
+            entries.retain(|(case, _)| self.wants(case) || self.wants(&waiting_case(case)));
             if !entries.is_empty() {
-                self.begin(&format!("{name}, {what}"));
+                self.announce(&format!("{name}, {what}"));
             }
-            for (case, series) in self.hold(copy(), entries, "slots/s")? {
-                self.push(&waiting(&case), "% time", &series.beside(), None);
+            for (case, series) in self.compare_with(copy_floor(), entries, "slots/s")? {
+                self.push(&waiting_case(&case), "% time", &series.beside(), None);
             }
         }
         Ok(())
     }
 
     /// One task there and back with all rings there, alone.
-    fn trips(&mut self, place: Placement, name: &str) -> Result<(), Error> {
+    fn trips(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         let entries = [
-            (Body::Dispatch, Visible::Memory, Does::Add, "dispatch, memory seen"),
-            (Body::Dispatch, Visible::Result, Does::Add, "dispatch, result alone"),
-            (Body::Dispatch, Visible::Result, Does::Mix, "dispatch, no memory"),
-            (Body::Fused, Visible::Result, Does::Add, "fused, result alone"),
+            (Body::Dispatch, Visible::Memory, HandlerKind::Add, "dispatch, memory seen"),
+            (Body::Dispatch, Visible::Result, HandlerKind::Add, "dispatch, result alone"),
+            (Body::Dispatch, Visible::Result, HandlerKind::Mix, "dispatch, no memory"),
+            (Body::Fused, Visible::Result, HandlerKind::Add, "fused, result alone"),
         ]
         .into_iter()
         .map(|(body, visible, does, what)| {
-            let shape = Shape { body, visible, does, ..Shape::new(place) };
+            let shape = SessionShape { body, visible, does, ..SessionShape::new(place) };
             (format!("{name}, task, {what}"), Contender::Trips(shape))
         })
         .filter(|(case, _)| self.wants(case))
-        .collect::<Vec<Entry>>();
+        .collect::<Vec<NamedContender>>();
         if !entries.is_empty() {
-            self.begin(&format!("{name}, task"));
+            self.announce(&format!("{name}, task"));
         }
-        self.hold(mailbox(place), entries, "us")?;
+        self.compare_with(mailbox_floor(place), entries, "us")?;
         Ok(())
     }
 
     /// One task there and back beside half of what the session carries.
-    fn loaded(&mut self, place: Placement, name: &str) -> Result<(), Error> {
+    fn loaded(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         let kinds = [(Visible::Memory, "memory seen"), (Visible::Result, "result alone")];
         let names = |what: &str| {
             [format!("{name}, half load, task, {what}"), format!("{name}, half load, the load, {what}")]
@@ -302,14 +305,14 @@ impl Bench<'_> {
         if kinds.is_empty() {
             return Ok(());
         }
-        self.begin(&format!("{name}, half load"));
-        let (shape, work) = (Shape::new(place), Work::Add { at: 0 });
-        let half = load::sustained(self.device, shape, work, self.pace.time)?.rate() / 2.0;
-        let mut entries = vec![mailbox(place), ("all".into(), Contender::Sustained(shape, work))];
+        self.announce(&format!("{name}, half load"));
+        let (shape, work) = (SessionShape::new(place), FloodWork::Add { at: 0 });
+        let half = load::sustained_load(self.device, shape, work, self.pace.time)?.rate() / 2.0;
+        let mut entries = vec![mailbox_floor(place), ("all".into(), Contender::Sustained(shape, work))];
         entries.extend(kinds.iter().map(|(visible, what)| {
-            (what.to_string(), Contender::Loaded(Shape { visible: *visible, ..shape }, half))
+            (what.to_string(), Contender::Loaded(SessionShape { visible: *visible, ..shape }, half))
         }));
-        let all = self.play(&mut entries)?;
+        let all = self.play_all(&mut entries)?;
         for ((what, _), series) in entries.iter().zip(&all).skip(2) {
             let [task, load] = names(what);
             self.push(&task, "us", series, Some((&entries[0].0, &all[0])));
@@ -319,21 +322,21 @@ impl Bench<'_> {
     }
 
     /// Wake, start, stop.
-    fn life(&mut self, place: Placement, name: &str) -> Result<(), Error> {
-        let shape = Shape::new(place);
+    fn life(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
+        let shape = SessionShape::new(place);
         let case = format!("{name}, wake");
         if self.wants(&case) {
-            self.begin(&case);
-            self.hold(mailbox(place), vec![(case, Contender::Wake(shape))], "us")?;
+            self.announce(&case);
+            self.compare_with(mailbox_floor(place), vec![(case, Contender::Wake(shape))], "us")?;
         }
         let case = format!("{name}, start");
         let names = ["never compiled", "in the cache", "loaded before"].map(|how| format!("{case}, {how}"));
         if names.iter().any(|case| self.wants(case)) {
-            self.begin(&case);
+            self.announce(&case);
             let mut starts = Vec::new();
             for round in 0..self.pace.rounds.min(MOST_STARTS) {
                 if !stop::pressed() {
-                    starts.push(life::starts(self.device, shape, round)?);
+                    starts.push(life::time_starts(self.device, shape, round)?);
                 }
             }
             let series = |of: fn(&life::Starts) -> f64| starts.iter().map(of).collect::<Series>();
@@ -345,64 +348,64 @@ impl Bench<'_> {
         }
         let case = format!("{name}, stop under load");
         if self.wants(&case) {
-            self.begin(&case);
-            let all = self.play(&mut [(case.clone(), Contender::Stop(shape))])?;
+            self.announce(&case);
+            let all = self.play_all(&mut [(case.clone(), Contender::Stop(shape))])?;
             self.push(&case, "ms", &all[0], None);
         }
         Ok(())
     }
 
     /// Packed slots in operations per second beside single ones.
-    fn packed(&mut self) -> Result<(), Error> {
+    fn packed(&mut self) -> Result<(), CliError> {
         let mut entries = Vec::new();
         for (op, args) in [(Opcode::NOP, &[][..]), (Opcode::ATOMIC_ADD, &[1, 0][..])] {
-            let (task, each) = load::packed(op, args)?;
+            let (task, each) = load::packed_task(op, args)?;
             let case = format!("far, packed, {each} of {op}");
             if self.wants(&case) {
-                self.begin(&case);
+                self.announce(&case);
                 entries.push((case, Contender::Packed(task, each)));
             }
         }
-        let single = Contender::Sustained(Shape::new(Placement::Far), Work::Add { at: 0 });
-        self.hold(("adds".into(), single), entries, "ops/s")?;
+        let single = Contender::Sustained(SessionShape::new(Placement::Far), FloodWork::Add { at: 0 });
+        self.compare_with(("adds".into(), single), entries, "ops/s")?;
         Ok(())
     }
 
     /// Batches, from host to host: by size, by where they lie, and many at once.
-    fn drains(&mut self) -> Result<(), Error> {
+    fn drains(&mut self) -> Result<(), CliError> {
         let most = self.pace.batch;
         for tasks in [1 << 8, 1 << 12, 1 << 16, 1 << 20].into_iter().filter(|tasks| *tasks <= most) {
             let mut entries = Vec::new();
             for (report, lies, what) in [
-                (Report::Full, Lies::Lent, "every result"),
-                (Report::Control, Lies::Lent, "control words"),
-                (Report::Full, Lies::Own, "every result, copied"),
+                (Report::Full, BatchMemory::Lent, "every result"),
+                (Report::Control, BatchMemory::Lent, "control words"),
+                (Report::Full, BatchMemory::Own, "every result, copied"),
             ] {
                 let case = format!("drain of {tasks}, {what}");
                 if self.wants(&case) {
-                    self.begin(&case);
+                    self.announce(&case);
                     // Small ones end before the clock has moved much.
                     let turns = self.pace.few.max(self.pace.trips / tasks);
-                    let ready = Ready::one(self.device, tasks, report, lies)?;
+                    let ready = ReadyBatches::one(self.device, tasks, report, lies)?;
                     entries.push((case, Contender::Drain(ready.into(), turns)));
                 }
             }
-            self.hold(copy(), entries, "tasks/s")?;
+            self.compare_with(copy_floor(), entries, "tasks/s")?;
         }
         let case = format!("drains of {}, {} in one call", batch::SMALL, batch::MANY);
         if self.wants(&case) {
-            self.begin(&case);
-            let many = |calls| -> Result<Contender, Error> {
-                Ok(Contender::Drain(Ready::many(self.device, calls)?.into(), self.pace.few))
+            self.announce(&case);
+            let many = |calls| -> Result<Contender, CliError> {
+                Ok(Contender::Drain(ReadyBatches::many(self.device, calls)?.into(), self.pace.few))
             };
             let (single, together) = (many(Calls::Each)?, many(Calls::All)?);
-            self.hold(("one by one".into(), single), vec![(case, together)], "tasks/s")?;
+            self.compare_with(("one by one".into(), single), vec![(case, together)], "tasks/s")?;
         }
         Ok(())
     }
 }
 
 /// The case of how long producers wait.
-fn waiting(case: &str) -> String {
+fn waiting_case(case: &str) -> String {
     format!("{case}, waiting")
 }

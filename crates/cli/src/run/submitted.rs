@@ -6,12 +6,12 @@ use std::mem::take;
 
 use pelton::{Deadline, Span, TaskError};
 
-use super::results::{Mark, Results};
-use crate::error::Error;
+use super::results::{ResultWriter, TaskMark};
+use crate::error::CliError;
 
 /// In which order results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Order {
+pub enum ResultOrder {
     /// As the tasks came
     Input,
     /// As the tasks end
@@ -19,31 +19,31 @@ pub enum Order {
 }
 
 /// Tasks that were submitted at once.
-struct Flight {
+struct SubmittedSpan {
     span: Span,
-    marks: Vec<Mark>,
+    marks: Vec<TaskMark>,
     left: usize,
 }
 
 /// Tasks under way, and where their results go.
-pub struct Flights<'n, W> {
-    order: Order,
-    pub results: Results<'n, W>,
-    waiting: VecDeque<Flight>,
+pub struct SubmittedSpans<'n, W> {
+    order: ResultOrder,
+    pub results: ResultWriter<'n, W>,
+    waiting: VecDeque<SubmittedSpan>,
     /// Lists of marks to be used again.
-    spare: Vec<Vec<Mark>>,
+    spare: Vec<Vec<TaskMark>>,
 }
 
-impl<'n, W: Write> Flights<'n, W> {
-    pub fn new(order: Order, results: Results<'n, W>) -> Self {
-        Flights { order, results, waiting: VecDeque::new(), spare: Vec::new() }
+impl<'n, W: Write> SubmittedSpans<'n, W> {
+    pub fn new(order: ResultOrder, results: ResultWriter<'n, W>) -> Self {
+        SubmittedSpans { order, results, waiting: VecDeque::new(), spare: Vec::new() }
     }
 
     /// Takes tasks over, leaving an empty list of marks.
-    pub fn add(&mut self, span: Span, marks: &mut Vec<Mark>) {
+    pub fn add(&mut self, span: Span, marks: &mut Vec<TaskMark>) {
         let next = self.spare.pop().unwrap_or_default();
         let marks = std::mem::replace(marks, next);
-        self.waiting.push_back(Flight { span, left: marks.len(), marks });
+        self.waiting.push_back(SubmittedSpan { span, left: marks.len(), marks });
     }
 
     /// Whether nothing is under way.
@@ -52,16 +52,16 @@ impl<'n, W: Write> Flights<'n, W> {
     }
 
     /// Writes what has ended; whether there was something.
-    pub fn collect(&mut self) -> Result<bool, Error> {
+    pub fn collect(&mut self) -> Result<bool, CliError> {
         let before = self.results.ends.total();
         match self.order {
-            Order::Input => {
+            ResultOrder::Input => {
                 while self.waiting.front_mut().is_some_and(|flight| flight.span.poll()) {
                     self.write(0)?;
                     self.remove(0);
                 }
             }
-            Order::Done => {
+            ResultOrder::Done => {
                 let mut at = 0;
                 while at < self.waiting.len() {
                     self.waiting[at].span.poll();
@@ -89,8 +89,8 @@ impl<'n, W: Write> Flights<'n, W> {
     }
 
     /// Writes the results of a flight that are there and not written yet.
-    fn write(&mut self, at: usize) -> Result<(), Error> {
-        let Flight { span, marks, left } = &mut self.waiting[at];
+    fn write(&mut self, at: usize) -> Result<(), CliError> {
+        let SubmittedSpan { span, marks, left } = &mut self.waiting[at];
         for (mark, result) in marks.iter_mut().zip(span.results()) {
             if mark.line > 0 && result != Err(TaskError::Late) {
                 let ended = *mark;
