@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pelton::device::Placement;
-use pelton::{Aim, Deadline, Opcode, Patience, Producer, Session, Spec, Task, device};
+use pelton::{Aim, Deadline, Opcode, Patience, Placement, Producer, Session, Spec, Task, device};
 
 type Fail = Box<dyn Error + Send + Sync>;
 
@@ -37,7 +36,7 @@ fn singles(mut producer: Producer, task: Task, count: u32) -> Result<Vec<Duratio
 fn main() -> Result<(), Fail> {
     let device = device::open("auto")?;
     // A GPU has both kinds of rings where it can, unless told otherwise.
-    let placement = device.caps().placements.iter().find(|place| **place == Placement::Both).copied();
+    let placement = Placement::Both.is_available(device.caps()).then_some(Placement::Both);
     let session = Session::launch(&device, &Spec { placement, ..Spec::default().producers(2) })?;
     let many = session.producer(0)?.aim(Aim::Throughput).patience(Patience::Endless);
     let one = session.producer(0)?.aim(Aim::Latency);

@@ -1,6 +1,6 @@
 //! `pelton devices`: what there is to run on, what it can do, and why something is not there.
 
-use pelton::kernel;
+use pelton::{Placement, kernel};
 use pelton_device::{Caps, DeviceError, names, open};
 use serde_json::json;
 
@@ -90,14 +90,14 @@ fn idle_text(caps: &Caps) -> String {
 
 fn rings_text(caps: &Caps) -> String {
     let there = placement_words(caps).join(", ");
-    match &caps.why_far {
-        Some(why) => format!("{there}; none near: {why}"),
-        None => there,
+    match &caps.near_memory {
+        Err(why) => format!("{there}; none near: {why}"),
+        Ok(()) => there,
     }
 }
 
 fn placement_words(caps: &Caps) -> Vec<&'static str> {
-    caps.placements.iter().map(|placement| placement.word()).collect()
+    Placement::available(caps).iter().map(|placement| placement.word()).collect()
 }
 
 fn device_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Value {
@@ -119,7 +119,7 @@ fn device_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Val
             "memory_bytes": caps.memory_bytes,
             "shared_bytes": caps.shared_bytes,
             "placements": placement_words(caps),
-            "why_far": caps.why_far,
+            "why_far": caps.near_memory.as_ref().err(),
             "async_copies": caps.async_copies,
             "idle_ns": kernel::idle(caps.wakes).map(|rest| rest.as_nanos() as u64),
         }),

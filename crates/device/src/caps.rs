@@ -2,35 +2,6 @@
 
 use pelton_ir::types::Scope;
 
-/// Where rings can lie for a device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Placement {
-    /// In memory that its groups poll at home.
-    Near,
-    /// In host memory that one group polls for all.
-    Far,
-    /// In both: some groups poll at home, one of the others polls the host for the rest.
-    Both,
-}
-
-impl Placement {
-    /// Its word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Placement::Near => "near",
-            Placement::Far => "far",
-            Placement::Both => "both",
-        }
-    }
-}
-
-/// As one speaks of rings.
-impl std::fmt::Display for Placement {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == Placement::Both { "near and far" } else { self.word() })
-    }
-}
-
 /// What a device can do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caps {
@@ -63,10 +34,9 @@ pub struct Caps {
     pub shared_bytes: usize,
     /// Whether [`wake`](crate::Run::wake) ends a `backoff`. Where it does not, kernels must not back off for long.
     pub wakes: bool,
-    /// Where rings can lie, best first.
-    pub placements: Vec<Placement>,
-    /// Why they cannot lie near, if they cannot.
-    pub why_far: Option<String>,
+    /// Whether there is [near memory](crate::Kind::Near), which the host writes and the device polls at home. If there is
+    /// none, the text says why.
+    pub near_memory: Result<(), String>,
     /// Whether asynchronous copies run.
     pub async_copies: bool,
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use pelton_ir::valid::Valid;
 
-pub use caps::{Caps, Placement};
+pub use caps::Caps;
 pub use error::{DeviceError, Retry};
 pub use launch::{Ended, Launch, Outcome};
 pub use mapped::Width;

@@ -10,7 +10,7 @@ use pelton_ir::module::Site;
 use pelton_ir::types::Scope;
 use pelton_ir::valid::Valid;
 
-use crate::caps::{Caps, Placement};
+use crate::caps::Caps;
 use crate::error::DeviceError;
 use crate::launch::{Ended, Launch, Outcome};
 use crate::mapped::Width;
@@ -63,8 +63,7 @@ impl Null {
             memory_bytes: None,
             shared_bytes: 1 << 18,
             wakes: true,
-            placements: vec![Placement::Near, Placement::Far, Placement::Both],
-            why_far: None,
+            near_memory: Ok(()),
             async_copies: false,
         };
         Null { caps, faults, allocs: AtomicU32::new(0), loads: AtomicU32::new(0), launches: Arc::default() }

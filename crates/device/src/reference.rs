@@ -7,7 +7,7 @@ use pelton_ir::interp::{End, LaunchError, LoadError, Program, Report, Schedule, 
 use pelton_ir::types::Scope;
 use pelton_ir::valid::Valid;
 
-use crate::caps::{Caps, Placement};
+use crate::caps::Caps;
 use crate::error::DeviceError;
 use crate::launch::{Ended, Launch, Outcome};
 use crate::mapped::Width;
@@ -46,8 +46,7 @@ impl Reference {
             memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             wakes: true,
-            placements: vec![Placement::Near, Placement::Far, Placement::Both],
-            why_far: None,
+            near_memory: Ok(()),
             async_copies: false,
         };
         Ok(Reference { caps, threads: threads as usize, watch: Arc::default() })

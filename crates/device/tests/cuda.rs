@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial, run};
 use pelton_device::cuda::{self, Config, Cuda};
-use pelton_device::{
-    Device, DeviceError, Kind, Launch, Memory, Outcome, Placement, Retry, Width, names, open,
-};
+use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome, Retry, Width, names, open};
 
 use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
 
@@ -35,7 +33,7 @@ const NEAR: &[Test] = named![
 
 fn main() -> ExitCode {
     let mut all: Vec<Trial> = TESTS.iter().map(|test| trial(*test, "cuda")).collect();
-    let near = open("cuda").is_ok_and(|device| device.caps().why_far.is_none());
+    let near = open("cuda").is_ok_and(|device| device.caps().near_memory.is_ok());
     all.extend(NEAR.iter().map(|test| trial(*test, "cuda").with_ignored_flag(!near)));
     all.push(Trial::test("no_gpu_is_an_ordinary_answer", || {
         no_gpu_is_an_ordinary_answer();
@@ -66,10 +64,9 @@ fn a_device_says_what_it_is(name: &str) {
     assert!(caps.units > 0 && caps.resident >= caps.units && caps.memory_bytes > Some(1 << 30));
     assert!(caps.about.contains("multiprocessors") && caps.about.contains("PCIe"), "{}", caps.about);
     // Near memory is there, or else there is a reason.
-    assert_eq!(caps.placements.contains(&Placement::Near), caps.why_far.is_none());
-    match (device.alloc(Kind::Near, Width::W64, 8), &caps.why_far) {
-        (Ok(_), why) => assert_eq!(*why, None),
-        (Err(error), why) => assert!(error.to_string().ends_with(why.as_ref().unwrap()), "{error}"),
+    match (device.alloc(Kind::Near, Width::W64, 8), &caps.near_memory) {
+        (Ok(_), found) => assert_eq!(*found, Ok(())),
+        (Err(error), found) => assert!(error.to_string().ends_with(found.as_ref().unwrap_err()), "{error}"),
     }
     let much = device.alloc(Kind::Device, Width::W64, 1 << 50).unwrap_err();
     assert_eq!(much.retry(), Retry::Later, "{much}");

@@ -5,12 +5,12 @@
 //! of several subgroups that progress independently) and `remote` (the device has memory of its own). Accesses
 //! inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
 
-use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
     self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, Step, TELLS, TOLD, WATCH,
 };
-use pelton_device::{Caps, Placement, open};
+use pelton::{Opcode, Placement};
+use pelton_device::{Caps, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
 use pelton_ir::module::{Attr, Function, Module, Node};

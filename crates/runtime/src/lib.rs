@@ -21,7 +21,7 @@ mod error;
 pub use deadline::Deadline;
 pub use drain::{Batch, Drain};
 pub use error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
-pub use kernel::{Claim, Geometry, Handler, Region, Spec, Tenant, TenantId};
+pub use kernel::{Claim, Geometry, Handler, Placement, Region, Spec, Tenant, TenantId};
 pub use pelton_device as device;
 pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};

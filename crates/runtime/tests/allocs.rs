@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use pelton::device::{Placement, open};
+use pelton::device::open;
 use pelton::kernel::Telemetry;
 use pelton::workspace::View;
-use pelton::{Claim, Deadline, Geometry, Opcode, Producer, Session, Spec, Task};
+use pelton::{Claim, Deadline, Geometry, Opcode, Placement, Producer, Session, Spec, Task};
 
 /// Counts, and leaves the rest to the system.
 struct Counting;

@@ -1,10 +1,11 @@
 //! What `assemble` makes and what it refuses.
 
+use pelton::Placement;
 use pelton::kernel::{
     Body, Claim, Draft, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, Width, assemble, idle,
 };
 use pelton::protocol::Opcode;
-use pelton_device::{Caps, Placement, open};
+use pelton_device::{Caps, open};
 use pelton_ir::types::{Access, Type};
 
 fn add() -> Opcode {
@@ -87,13 +88,7 @@ fn fused_has_no_switch() {
 #[test]
 fn an_idle_kernel_rests_no_longer_than_it_says() {
     let here = open("reference").unwrap().caps().clone();
-    let gpu = Caps {
-        memory_bytes: Some(1 << 37),
-        independent_subgroups: true,
-        wakes: false,
-        placements: vec![Placement::Far, Placement::Near],
-        ..here.clone()
-    };
+    let gpu = Caps { memory_bytes: Some(1 << 37), independent_subgroups: true, wakes: false, ..here.clone() };
     let most = idle(gpu.wakes).expect("nobody wakes it").as_nanos() as u64;
     assert_eq!(idle(here.wakes), None);
     for placement in [Placement::Near, Placement::Far] {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pelton::device::{Device, Placement, open};
+use pelton::device::{Device, open};
 use pelton::kernel::Lifetime;
 use pelton::{
-    Aim, Claim, Deadline, Geometry, Opcode, Patience, Priority, Session, Span, Spec, SubmitError, Task,
-    Tenant,
+    Aim, Claim, Deadline, Geometry, Opcode, Patience, Placement, Priority, Session, Span, Spec, SubmitError,
+    Task, Tenant,
 };
 
 fn devices() -> Vec<Arc<dyn Device>> {
@@ -42,7 +42,7 @@ fn shapes() -> Vec<Spec> {
 #[test]
 fn a_task_comes_back() {
     for device in devices() {
-        let placed = |spec: &Spec| device.caps().placements.contains(&spec.placement.unwrap());
+        let placed = |spec: &Spec| spec.placement.unwrap().is_available(device.caps());
         for spec in shapes().into_iter().filter(placed) {
             let what =
                 format!("{} {:?} {:?} {:?}", device.caps().name, spec.placement, spec.claim, spec.geometry);
@@ -177,11 +177,7 @@ fn an_aim_decides_where_tasks_lie() {
 #[test]
 fn without_room_for_near_rings_there_are_far_ones() {
     let cpu = open("cpu").unwrap();
-    let placements = vec![Placement::Both, Placement::Far, Placement::Near];
-    let caps = |bytes| {
-        let placements = placements.clone();
-        pelton::device::Caps { memory_bytes: Some(bytes), placements, ..cpu.caps().clone() }
-    };
+    let caps = |bytes| pelton::device::Caps { memory_bytes: Some(bytes), ..cpu.caps().clone() };
     for (bytes, found) in [(1 << 20, Placement::Both), (1, Placement::Far)] {
         let remote: Arc<dyn Device> = Arc::new(Remote(cpu.clone(), caps(bytes)));
         let session = Session::launch(&remote, &spec()).unwrap();
@@ -272,11 +268,10 @@ fn as_many_tasks_as_there_are_slots_can_always_be_submitted_at_once() {
             memory_bytes: Some(1 << 30),
             groups: 64,
             resident: 64,
-            placements: vec![Placement::Near, Placement::Far],
             ..device.caps().clone()
         };
         let narrow: Arc<dyn Device> = Arc::new(Narrow(Remote(device, caps)));
-        let session = Session::launch(&narrow, &spec()).unwrap();
+        let session = Session::launch(&narrow, &spec().placement(Placement::Near)).unwrap();
         assert_eq!((session.layout().workers, session.layout().placement()), (2, Placement::Near));
         let mut producer = session.producer(0).unwrap();
         let mut span = producer.submit_all((0..64).map(|_| Task::new(add()).args([4, 1]))).unwrap();

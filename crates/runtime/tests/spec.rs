@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pelton::device::Placement;
+use pelton::Placement;
 use pelton::kernel::{
     Body, Claim, Class, Draft, Geometry, Handler, Io, Lifetime, Region, Report, Spec, Telemetry, Tenant,
     Visible, Width,

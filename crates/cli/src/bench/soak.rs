@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::{Aim, Geometry, Opcode, Producer, Session, Spec};
-use pelton_device::{Placement, open};
+use pelton::{Aim, Geometry, Opcode, Placement, Producer, Session, Spec};
+use pelton_device::open;
 
 use super::flood::{self, FloodWork, ProducerShare};
 use super::{BenchRow, mark};

@@ -14,7 +14,8 @@ mod stage;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pelton_device::{Caps, Device, Placement, open};
+use pelton::Placement;
+use pelton_device::{Caps, Device, open};
 
 use case::{CASES, CaseShape, LitmusCase, weaken};
 use row::LitmusRow;
@@ -82,11 +83,10 @@ pub fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError>
             break;
         }
         term.note(format_args!("{name} …"));
-        let lies = device.caps().placements.contains(placement);
-        let result = match lies || *placement == Placement::Far {
-            false => Err(device.caps().why_far.clone().unwrap_or_else(|| "there is no near memory".into())),
+        let result = match &device.caps().near_memory {
+            Err(why) if *placement != Placement::Far => Err(why.clone()),
             // A round is a copy and a few tasks, which take as long as hundreds of rounds of the other cases.
-            true => match region::play_region(&device, *placement, (rounds / 200).max(1)) {
+            _ => match region::play_region(&device, *placement, (rounds / 200).max(1)) {
                 Err(_) if stop::pressed() => break,
                 seen => Ok(seen?),
             },
@@ -116,8 +116,8 @@ fn suitable_rounds(caps: &Caps) -> u64 {
 
 /// Why a case cannot be played, if it cannot.
 fn absence_reason(shape: CaseShape, caps: &Caps) -> Option<String> {
-    if shape.near() && !caps.placements.contains(&Placement::Near) {
-        return Some(caps.why_far.clone().unwrap_or_else(|| "there is no near memory".into()));
+    if let (true, Err(why)) = (shape.near(), &caps.near_memory) {
+        return Some(why.clone());
     }
     // Where a line is stored word by word, only an acquire of its first word says that the others are there.
     let split = shape == CaseShape::Octets && caps.memory_bytes.is_none();

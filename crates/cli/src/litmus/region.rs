@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use pelton::ir::types::Type;
 use pelton::kernel::Region;
-use pelton::{Deadline, Opcode, Session, Spec, Task};
-use pelton_device::{Device, Placement};
+use pelton::{Deadline, Opcode, Placement, Session, Spec, Task};
+use pelton_device::Device;
 
 use super::stage::{CaseResult, OutcomeCounts};
 use crate::error::CliError;

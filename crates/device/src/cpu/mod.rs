@@ -20,7 +20,7 @@ use std::sync::Arc;
 use pelton_ir::types::{Need, Scope};
 use pelton_ir::valid::Valid;
 
-use crate::caps::{Caps, Placement};
+use crate::caps::Caps;
 use crate::error::DeviceError;
 use crate::launch;
 use crate::mapped::Width;
@@ -98,8 +98,7 @@ impl Cpu {
             memory_bytes: None,
             shared_bytes: pelton_ir::limits::MAX_SHARED as usize,
             wakes: true,
-            placements: vec![Placement::Near, Placement::Far, Placement::Both],
-            why_far: None,
+            near_memory: Ok(()),
             async_copies: false,
         };
         Ok(Cpu { caps, compiler, threads, pool: Arc::default(), watch: Arc::default() })

@@ -5,7 +5,7 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use pelton_ir::emit::ptx::Target;
 use pelton_ir::types::Scope;
 
-use crate::caps::{Caps, Placement};
+use crate::caps::Caps;
 use crate::error::DeviceError;
 
 use super::raw::Gpu;
@@ -82,7 +82,7 @@ impl Info {
     }
 
     /// What it can do.
-    pub fn caps(&self) -> Caps {
+    pub fn caps(&self, near_memory: Result<(), String>) -> Caps {
         let (major, minor) = self.capability;
         let about = format!(
             "{}, {} multiprocessors, {:.0} GiB, compute capability {major}.{minor}, CUDA {}.{}, PCIe {}",
@@ -108,8 +108,7 @@ impl Info {
             memory_bytes: Some(self.memory as u64),
             shared_bytes: self.shared as usize,
             wakes: false,
-            placements: vec![Placement::Far],
-            why_far: None,
+            near_memory,
             async_copies: false,
         }
     }

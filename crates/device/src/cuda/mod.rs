@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_ir::valid::Valid;
 
-use crate::caps::{Caps, Placement};
+use crate::caps::Caps;
 use crate::error::DeviceError;
 use crate::launch;
 use crate::mapped::Width;
@@ -114,14 +114,11 @@ impl Cuda {
 impl Device for Cuda {
     fn caps(&self) -> &Caps {
         self.caps.get_or_init(|| {
-            let mut caps = self.context.info.caps();
-            match self.bar() {
-                // Far rings take more tasks from many producers, near ones answer sooner: both is the first choice.
-                Ok(_) => caps.placements = vec![Placement::Both, Placement::Far, Placement::Near],
-                Err(DeviceError::Near { why, .. }) => caps.why_far = Some(why),
-                Err(error) => caps.why_far = Some(error.to_string()),
-            }
-            caps
+            let near_memory = self.bar().map(|_| ()).map_err(|error| match error {
+                DeviceError::Near { why, .. } => why,
+                error => error.to_string(),
+            });
+            self.context.info.caps(near_memory)
         })
     }
 

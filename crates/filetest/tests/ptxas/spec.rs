@@ -1,8 +1,8 @@
 //! The megakernels that are assembled: those that `filetests/kernel` describes, and those that a GPU runs.
 
-use pelton::Opcode;
 use pelton::kernel::{Body, Claim, Draft, Geometry, Handler, Lifetime, Spec, Telemetry, Width, assemble};
-use pelton_device::{Caps, Placement, open};
+use pelton::{Opcode, Placement};
+use pelton_device::{Caps, open};
 use pelton_filetest::kernel::{WantedKernel, wanted_kernel};
 use pelton_ir::types::{Order, Scope, Type};
 use pelton_ir::valid::Valid;
@@ -62,7 +62,6 @@ fn caps() -> Result<Caps, pelton_device::DeviceError> {
         memory_bytes: Some(1 << 37),
         shared_bytes: 227 << 10,
         wakes: false,
-        placements: vec![Placement::Both, Placement::Far, Placement::Near],
         ..open("reference")?.caps().clone()
     })
 }

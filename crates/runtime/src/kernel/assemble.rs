@@ -1,6 +1,7 @@
 //! From a `Spec` to a kernel: the one verb that can fail.
 
-use pelton_device::{Caps, Placement};
+use super::placement::Placement;
+use pelton_device::Caps;
 use pelton_ir::arena::{Arena, Func};
 use pelton_ir::builder::Builder;
 use pelton_ir::limits::{MAX_BUFFERS, MAX_DEPTH, MAX_INSTS, MAX_NAME, MAX_SHARED};

@@ -1,6 +1,7 @@
 //! Where slots lie: near, far or both, how rings are cut there, and which groups serve them.
 
-use pelton_device::{Caps, Placement};
+use super::placement::Placement;
+use pelton_device::Caps;
 
 use super::error::Refused;
 use super::layout::addressed;
@@ -103,11 +104,9 @@ pub(super) fn placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> 
     let suits = |placement: &&Placement| !few || **placement != Placement::Both;
     match spec.placement {
         _ if spec.lifetime == Lifetime::Drain => Ok(Placement::Far),
-        None => Ok(*caps.placements.iter().find(suits).unwrap_or(&Placement::Far)),
+        None => Ok(*Placement::available(caps).iter().find(suits).unwrap_or(&Placement::Far)),
         Some(Placement::Both) if few => refuse("both", "it takes two groups that run tasks"),
-        Some(placement) if placement == Placement::Far || caps.placements.contains(&placement) => {
-            Ok(placement)
-        }
+        Some(placement) if placement == Placement::Far || placement.is_available(caps) => Ok(placement),
         Some(Placement::Near) => refuse("near", "the device has no such memory"),
         Some(_) => refuse("both", "the device has no memory for near rings"),
     }

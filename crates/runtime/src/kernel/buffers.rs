@@ -15,9 +15,10 @@ use pelton_ir::types::{Scalar, Type};
 use super::declare::Declarer;
 use super::drain::Report as PassReport;
 use super::layout::{Layout, SlotBank, SlotBanks};
+use super::placement::Placement;
 use super::spec::{Lifetime, Report, Spec};
 use crate::protocol::{control, log, slot, step};
-use pelton_device::{Kind, Placement};
+use pelton_device::Kind;
 
 /// Words of 64 bits in a slot.
 pub(super) const LINE: u32 = (slot::WORDS / 2) as u32;

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use pelton_device::Placement;
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Kit, U32, U64, state};
+use super::placement::Placement;
 use super::slots::Slots;
 use super::spec::Claim;
 use crate::protocol::control;

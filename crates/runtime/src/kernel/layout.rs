@@ -3,12 +3,13 @@
 //! The numbers are worked out once, from the `Spec` and what the device can do; the kernel is written from them and the
 //! host reads and writes by them.
 
-use pelton_device::{Caps, Kind, Placement, mapped::Width as Word};
+use pelton_device::{Caps, Kind, mapped::Width as Word};
 
 use super::bank;
 pub use super::bank::{SlotBank, SlotBanks};
 use super::buffers::BufferId;
 use super::error::Refused;
+use super::placement::Placement;
 use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
 use super::tenant::{Region, Tenant, TenantId};

@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use pelton_device::Placement;
-
 use super::handler::{Handler, Slot};
+use super::placement::Placement;
 use super::tenant::{Region, Tenant};
 use crate::protocol::Opcode;
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use pelton_device::{Device, Kernel, Launch, Memory, Placement, View64};
+use pelton_device::{Device, Kernel, Launch, Memory, View64};
 use pelton_ir::module::Module;
 
 use super::core::{Core, Memories, Stripe};
 use super::fill::fill;
 use crate::error::Error;
 use crate::kernel::layout::BoundBuffer;
-use crate::kernel::{Assembled, BufferId, Geometry, Layout, Lifetime, Refused, STRIDE, Spec, assemble};
+use crate::kernel::{
+    Assembled, BufferId, Geometry, Layout, Lifetime, Placement, Refused, STRIDE, Spec, assemble,
+};
 use crate::ring::{Home, Ring};
 
 /// Assembles, allocates, fills in and starts.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pelton_device::{Placement, View64};
+use pelton_device::View64;
 
 use super::core::{Core, Stripe};
 use super::place::Aim;
 use super::span::Span;
 use super::ticket::{Held, Hold, Ticket};
 use crate::error::{SessionEnd, SubmitError};
-use crate::kernel::{LATER, TenantId};
+use crate::kernel::{LATER, Placement, TenantId};
 use crate::protocol::Opcode;
 use crate::ring::{Home, Ring, Stage};
 use crate::task::Task;

@@ -7,11 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use pelton_device::Placement;
-
 use super::ticket::{Held, Hold};
 use crate::deadline::Deadline;
 use crate::error::TaskError;
+use crate::kernel::Placement;
 use crate::ring::BLOCK;
 
 /// How the tasks of a span ended.

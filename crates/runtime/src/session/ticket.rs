@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use pelton_device::Placement;
-
 use super::core::{Core, Stripe};
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
+use crate::kernel::Placement;
 
 /// A session in the hands of one producer and its tickets, which count themselves: if those of all producers counted together,
 /// they would wait for each other.

@@ -13,10 +13,10 @@ use std::thread::{Thread, current, park_timeout, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial, run};
-use pelton::device::{DeviceError, Placement, open};
+use pelton::device::{DeviceError, open};
 use pelton::{
-    Deadline, EndReason, Error, Geometry, LossReason, Opcode, Producer, Session, Spec, SubmitError, Task,
-    TaskError, Tenant, Ticket,
+    Deadline, EndReason, Error, Geometry, LossReason, Opcode, Placement, Producer, Session, Spec,
+    SubmitError, Task, TaskError, Tenant, Ticket,
 };
 
 /// Set in a child: what it is to do.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let device = open("cuda").ok();
-    let has = |placement| device.as_ref().is_some_and(|on| on.caps().placements.contains(&placement));
+    let has = |placement: Placement| device.as_ref().is_some_and(|on| placement.is_available(on.caps()));
     let trial = |name: &str, task: &'static str, there: bool| {
         let test = move || {
             // A process that loses its GPU is no company for another.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use pelton::device::{Device, Placement};
+use pelton::device::Device;
 use pelton::protocol::{Code, Fault};
-use pelton::{Deadline, Error, Geometry, Opcode, Producer, Session, Spec, Task, TaskError};
+use pelton::{Deadline, Error, Geometry, Opcode, Placement, Producer, Session, Spec, Task, TaskError};
 
 /// A device to test.
 pub type On = Arc<dyn Device>;
@@ -136,7 +136,7 @@ impl Shape {
 
 /// The shapes whose placement a device has.
 pub fn shapes<'a>(on: &'a On, all: &'a [Shape]) -> impl Iterator<Item = Shape> + 'a {
-    all.iter().copied().filter(|shape| on.caps().placements.contains(&shape.placement))
+    all.iter().copied().filter(|shape| shape.placement.is_available(on.caps()))
 }
 
 /// The handler of [`Shape::spec`].

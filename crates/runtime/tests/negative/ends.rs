@@ -140,7 +140,12 @@ fn producers_outlive_their_session(on: &On) {
             }
         });
         // Once its rings are full it waits.
-        let room = session.layout().banks.iter().next_back().map_or(0, |bank| u64::from(bank.ring_stripes * bank.stripe_slots()));
+        let room = session
+            .layout()
+            .banks
+            .iter()
+            .next_back()
+            .map_or(0, |bank| u64::from(bank.ring_stripes * bank.stripe_slots()));
         until("the ring is full", || Ok(session.snapshot()?.occupancy.published == room));
         assert_eq!(session.stop().unwrap().total(), room, "{shape}");
         let (mut tickets, error, mut producer) = feeder.join().unwrap();

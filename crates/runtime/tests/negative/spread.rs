@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use pelton::device::Placement;
 use pelton::kernel::Telemetry;
 use pelton::kernel::layout::SlotBanks;
-use pelton::{Aim, Deadline, Opcode, Patience, Session, Span, Spec, SubmitError, Task, TaskError, Tenant};
+use pelton::{
+    Aim, Deadline, Opcode, Patience, Placement, Session, Span, Spec, SubmitError, Task, TaskError, Tenant,
+};
 
 use crate::common::*;
 use crate::futures::block_on;
@@ -273,7 +274,7 @@ fn an_iterator_may_panic_in_the_middle_of_a_spread_batch(on: &On) {
 /// Catches a producer that finds the ring full while slots are free, and one that uses those that are kept for others.
 fn a_full_ring_spills_into_the_other(on: &On) {
     let shape = both(8);
-    if !on.caps().placements.contains(&shape.placement) {
+    if !shape.placement.is_available(on.caps()) {
         return;
     }
     for (aim, first) in [(Aim::Choose, Placement::Far), (Aim::Latency, Placement::Near)] {

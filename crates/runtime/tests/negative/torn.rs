@@ -4,8 +4,7 @@
 //! waits alone. What the groups of far rings read lies behind a tail that was acquired, is whole by the rules of memory, and is not
 //! checked. Nor is what a group of one lane reads in the host's memory, after it has acquired word 0 of the line.
 
-use pelton::Producer;
-use pelton::device::Placement;
+use pelton::{Placement, Producer};
 
 use crate::common::*;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton::kernel::{Body, Telemetry};
-use pelton::{Deadline, Geometry, Opcode, Producer, Session, Span, Spec, Task, Ticket};
-use pelton_device::{Device, Placement};
+use pelton::{Deadline, Geometry, Opcode, Placement, Producer, Session, Span, Spec, Task, Ticket};
+use pelton_device::Device;
 
 use super::SLOTS;
 use crate::error::CliError;

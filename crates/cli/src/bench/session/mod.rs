@@ -12,8 +12,9 @@ mod trip;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pelton::Placement;
 use pelton::kernel::{Body, Report, Telemetry};
-use pelton_device::{Device, Placement, open};
+use pelton_device::{Device, open};
 
 use self::feed::{FeedLoad, PLAIN};
 use self::peers::Queue;

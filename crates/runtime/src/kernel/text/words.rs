@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use pelton_device::Placement;
 use pelton_ir::types::{Access, Type};
 
 use crate::kernel::handler::{Class, Visible, Width};
+use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Body, Claim, Io, Lifetime, Report, Telemetry};
 
 /// The values of an axis, each with its word.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use pelton::Placement;
 use pelton_device::cuda::{Config, Cuda};
-use pelton_device::{Device, Kind, Launch, Memory, Placement, Width};
+use pelton_device::{Device, Kind, Launch, Memory, Width};
 
 use crate::bench::device::parse_kernel;
 use crate::error::CliError;

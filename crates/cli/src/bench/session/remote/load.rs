@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use pelton::kernel::{Body, Draft, Visible};
 use pelton::protocol::packed::Packed;
-use pelton::{Aim, Geometry, Opcode, Producer, Session, Spec, Task};
-use pelton_device::{Device, Placement};
+use pelton::{Aim, Geometry, Opcode, Placement, Producer, Session, Spec, Task};
+use pelton_device::Device;
 
 use crate::bench::flood::{self, FloodTotals, FloodWork, ProducerShare};
 use crate::bench::mark;

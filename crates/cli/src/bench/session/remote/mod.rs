@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton::kernel::{Body, Report, Visible};
-use pelton::{Opcode, Task};
-use pelton_device::{Device, Placement};
+use pelton::{Opcode, Placement, Task};
+use pelton_device::Device;
 
 use self::batch::{BatchMemory, Calls, ReadyBatches};
 use self::floor::HostCopier;
@@ -101,12 +101,9 @@ pub fn run_remote(
     let mut bench =
         RemoteBench { device, pace, only, term, rows: Vec::new(), copier: HostCopier::new(device)? };
     let mut places = vec![(Placement::Far, "far")];
-    match (caps.placements.contains(&Placement::Near), &caps.why_far) {
-        (true, _) => places.extend([(Placement::Near, "near"), (Placement::Both, "both")]),
-        (false, why) => {
-            let why = why.as_deref().unwrap_or("the device has no such memory");
-            term.note(format_args!("near is left out: {why}"));
-        }
+    match &caps.near_memory {
+        Ok(()) => places.extend([(Placement::Near, "near"), (Placement::Both, "both")]),
+        Err(why) => term.note(format_args!("near is left out: {why}")),
     }
     let ended = bench.measure_all(&places);
     bench.rows.retain(|row| row.case.contains(only));
