@@ -1,5 +1,7 @@
 //! Sessions from launch to stop, on every device that is here.
 
+mod pretend;
+
 use std::sync::Arc;
 
 use pelton::device::{Device, open};
@@ -8,6 +10,8 @@ use pelton::{
     Aim, Claim, Deadline, Geometry, Opcode, Patience, Placement, Priority, Session, Span, Spec, SubmitError,
     Task, Tenant,
 };
+
+use pretend::PretendDevice;
 
 fn devices() -> Vec<Arc<dyn Device>> {
     let here = ["cpu", "reference"].map(|name| open(name).unwrap());
@@ -105,37 +109,6 @@ fn what_it_prints_and_counts() {
     }
 }
 
-/// A device that says that it has memory of its own.
-#[derive(Debug)]
-struct Remote(Arc<dyn Device>, pelton::device::Caps);
-
-impl Device for Remote {
-    fn caps(&self) -> &pelton::device::Caps {
-        &self.1
-    }
-
-    fn alloc(
-        &self,
-        kind: pelton::device::Kind,
-        width: pelton::device::Width,
-        len: usize,
-    ) -> Result<pelton::device::Memory, pelton::device::DeviceError> {
-        if kind == pelton::device::Kind::Near && len as u64 * 8 > self.1.memory_bytes.unwrap() {
-            return Err(pelton::device::DeviceError::Exhausted { bytes: len as u64 * 8 });
-        }
-        self.0.alloc(kind, width, len)
-    }
-
-    fn load(
-        &self,
-        module: &pelton::ir::valid::Valid,
-        kernel: Option<&str>,
-        lanes: u32,
-    ) -> Result<Arc<dyn pelton::device::Kernel>, pelton::device::DeviceError> {
-        self.0.load(module, kernel, lanes)
-    }
-}
-
 #[test]
 fn an_aim_decides_where_tasks_lie() {
     for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
@@ -179,7 +152,7 @@ fn without_room_for_near_rings_there_are_far_ones() {
     let cpu = open("cpu").unwrap();
     let caps = |bytes| pelton::device::Caps { memory_bytes: Some(bytes), ..cpu.caps().clone() };
     for (bytes, found) in [(1 << 20, Placement::Both), (1, Placement::Far)] {
-        let remote: Arc<dyn Device> = Arc::new(Remote(cpu.clone(), caps(bytes)));
+        let remote: Arc<dyn Device> = Arc::new(PretendDevice::new(cpu.clone(), caps(bytes)));
         let session = Session::launch(&remote, &spec()).unwrap();
         assert_eq!(session.layout().placement(), found);
         let mut producer = session.producer(0).unwrap();
@@ -196,7 +169,7 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
     for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
         for lanes in [8, 64] {
             let caps = pelton::device::Caps { memory_bytes: Some(1 << 30), ..device.caps().clone() };
-            let remote: Arc<dyn Device> = Arc::new(Remote(device.clone(), caps));
+            let remote: Arc<dyn Device> = Arc::new(PretendDevice::new(device.clone(), caps));
             let spec = spec().placement(Placement::Near);
             let spec = Spec { geometry: spec.geometry.clone().lanes(lanes).groups(2), ..spec };
             let session = Session::launch(&remote, &spec).unwrap();
@@ -215,51 +188,6 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
     }
 }
 
-/// A kernel so large that three of its groups fit.
-#[derive(Debug)]
-struct Tight(Arc<dyn pelton::device::Kernel>);
-
-impl pelton::device::Kernel for Tight {
-    fn resident(&self) -> u32 {
-        3
-    }
-
-    fn launch(
-        &self,
-        launch: &pelton::device::Launch,
-    ) -> Result<Box<dyn pelton::device::Run>, pelton::device::DeviceError> {
-        self.0.launch(launch)
-    }
-}
-
-/// A device with many groups, whose kernels turn out to be large.
-#[derive(Debug)]
-struct Narrow(Remote);
-
-impl Device for Narrow {
-    fn caps(&self) -> &pelton::device::Caps {
-        self.0.caps()
-    }
-
-    fn alloc(
-        &self,
-        kind: pelton::device::Kind,
-        width: pelton::device::Width,
-        len: usize,
-    ) -> Result<pelton::device::Memory, pelton::device::DeviceError> {
-        self.0.alloc(kind, width, len)
-    }
-
-    fn load(
-        &self,
-        module: &pelton::ir::valid::Valid,
-        kernel: Option<&str>,
-        lanes: u32,
-    ) -> Result<Arc<dyn pelton::device::Kernel>, pelton::device::DeviceError> {
-        Ok(Arc::new(Tight(self.0.load(module, kernel, lanes)?)))
-    }
-}
-
 /// Catches near stripes that have fewer slots together than the geometry asks for.
 #[test]
 fn as_many_tasks_as_there_are_slots_can_always_be_submitted_at_once() {
@@ -270,7 +198,7 @@ fn as_many_tasks_as_there_are_slots_can_always_be_submitted_at_once() {
             resident: 64,
             ..device.caps().clone()
         };
-        let narrow: Arc<dyn Device> = Arc::new(Narrow(Remote(device, caps)));
+        let narrow: Arc<dyn Device> = Arc::new(PretendDevice::new(device, caps).with_resident(3));
         let session = Session::launch(&narrow, &spec().placement(Placement::Near)).unwrap();
         assert_eq!((session.layout().workers, session.layout().placement()), (2, Placement::Near));
         let mut producer = session.producer(0).unwrap();

@@ -14,6 +14,8 @@ mod hostile;
 mod iterators;
 mod packed;
 mod pressure;
+#[path = "../pretend/mod.rs"]
+mod pretend;
 mod prints;
 mod rights;
 mod spread;
