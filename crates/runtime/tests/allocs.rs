@@ -72,7 +72,7 @@ fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
     for _ in 0..200 {
         producer.submit(task).unwrap().wait(Deadline::Never).unwrap();
         let mut ticket = producer.submit(task).unwrap();
-        while ticket.poll().is_none() {
+        while !ticket.has_ended() {
             std::thread::yield_now();
         }
         let mut ticket = producer.submit(task).unwrap();

@@ -203,7 +203,7 @@ fn settle_batch(
     room: &mut BatchScratch,
     seen: &mut FloodTotals,
 ) -> Result<(), CliError> {
-    if !span.poll() {
+    if !span.has_ended() {
         let since = Instant::now();
         wait_for_batch(&mut span)?;
         seen.waited += since.elapsed();
@@ -235,7 +235,7 @@ fn settle_batch(
 /// Waits for a batch. Looking costs less than a wait, which counts how tasks ended too.
 fn wait_for_batch(span: &mut Span) -> Result<(), CliError> {
     for look in 0..LOOKS {
-        if span.poll() {
+        if span.has_ended() {
             return Ok(());
         }
         // Where cores are few, the kernel may need this one.

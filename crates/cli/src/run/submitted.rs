@@ -56,7 +56,7 @@ impl<'n, W: Write> SubmittedSpans<'n, W> {
         let before = self.results.ends.total();
         match self.order {
             ResultOrder::Input => {
-                while self.waiting.front_mut().is_some_and(|flight| flight.span.poll()) {
+                while self.waiting.front_mut().is_some_and(|flight| flight.span.has_ended()) {
                     self.write(0)?;
                     self.remove(0);
                 }
@@ -64,7 +64,7 @@ impl<'n, W: Write> SubmittedSpans<'n, W> {
             ResultOrder::Done => {
                 let mut at = 0;
                 while at < self.waiting.len() {
-                    self.waiting[at].span.poll();
+                    self.waiting[at].span.has_ended();
                     self.write(at)?;
                     if self.waiting[at].left == 0 { self.remove(at) } else { at += 1 }
                 }

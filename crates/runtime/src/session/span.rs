@@ -123,16 +123,16 @@ impl Span {
         std::iter::once(&self.hold).chain(self.rest.iter().flat_map(|rest| &rest.holds))
     }
 
-    /// Whether all have ended.
+    /// Returns whether all tasks have ended, or never will because the session has. It does not wait.
     #[inline]
-    pub fn poll(&mut self) -> bool {
-        if self.rest.is_none() { self.hold.poll() } else { self.poll_pieces() }
+    pub fn has_ended(&mut self) -> bool {
+        if self.rest.is_none() { self.hold.has_ended() } else { self.have_pieces_ended() }
     }
 
     #[cold]
-    fn poll_pieces(&mut self) -> bool {
-        let Span { hold, rest: Some(rest) } = self else { return self.hold.poll() };
-        if !(hold.poll() && rest.holds.iter_mut().all(Hold::poll)) {
+    fn have_pieces_ended(&mut self) -> bool {
+        let Span { hold, rest: Some(rest) } = self else { return self.hold.has_ended() };
+        if !(hold.has_ended() && rest.holds.iter_mut().all(Hold::has_ended)) {
             return false;
         }
         let stamp = std::mem::take(&mut rest.stamp);
@@ -147,12 +147,13 @@ impl Span {
         self.hold.wait(deadline)?;
         if let Some(rest) = &mut self.rest {
             rest.holds.iter_mut().try_for_each(|hold| hold.wait(deadline))?;
-            self.poll_pieces();
+            self.have_pieces_ended();
         }
         Ok(self.ends())
     }
 
-    /// The result of a task, in the order in which they were submitted; `None` past the last.
+    /// Returns the result of the task at an index, in the order of submission, without waiting for it. A task that has not ended yet is
+    /// [`Late`](TaskError::Late). The result is `None` for an index past the last task.
     #[inline]
     pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
         (index < self.len()).then(|| self.at(index))
@@ -304,7 +305,7 @@ impl Future for Span {
             for hold in &mut rest.holds {
                 ready!(hold.poll_with(cx));
             }
-            span.poll_pieces();
+            span.have_pieces_ended();
         }
         Poll::Ready(span.ends())
     }

@@ -1,4 +1,4 @@
-//! What a producer gets for a task: a ticket that can be waited for, polled and awaited.
+//! What a producer gets for a task: a ticket that can be looked at, waited for and awaited.
 //!
 //! A ticket holds its slots until it is dropped. Whoever drops one has taken the results, or does not want them.
 
@@ -70,7 +70,7 @@ impl Hold {
 
     /// Whether all have ended, or never will.
     #[inline]
-    pub(super) fn poll(&mut self) -> bool {
+    pub(super) fn has_ended(&mut self) -> bool {
         let end = self.end();
         if self.seen < end {
             let ring = &self.core.stripes[self.stripe as usize].ring;
@@ -98,16 +98,16 @@ impl Hold {
 
     #[inline]
     pub(super) fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
-        if self.poll() { Ok(()) } else { self.linger(deadline) }
+        if self.has_ended() { Ok(()) } else { self.linger(deadline) }
     }
 
     /// Waits for what has not ended at once.
     fn linger(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         let mut pause = Pause::default();
-        while !self.poll() {
+        while !self.has_ended() {
             if pause.slow() {
                 self.core.watch();
-                if deadline.passed() && !self.poll() {
+                if deadline.passed() && !self.has_ended() {
                     return Err(TaskError::Late);
                 }
             }
@@ -121,7 +121,7 @@ impl Hold {
 
     /// Registers a waker, and says whether all have ended meanwhile.
     pub(super) fn poll_with(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.poll() {
+        if self.has_ended() {
             return Poll::Ready(());
         }
         let stripe = &self.core.stripes[self.stripe as usize];
@@ -135,7 +135,7 @@ impl Hold {
         }
         self.flags |= REGISTERED;
         self.core.event.wake();
-        if self.poll() { Poll::Ready(()) } else { Poll::Pending }
+        if self.has_ended() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn unregister(&mut self) {
@@ -199,7 +199,7 @@ impl fmt::Debug for Hold {
 /// # block_on(async {
 /// let mut ticket = producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?;
 /// assert_eq!((&mut ticket).await, Ok(0));
-/// assert_eq!(ticket.poll(), Some(Ok(0)), "it is still there");
+/// assert_eq!(ticket.result(), Ok(0), "it is still there");
 /// assert_eq!(producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?.await, Ok(5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -214,12 +214,19 @@ impl Ticket {
         Ticket(Hold::new(core, stripe, position, 1, stamp))
     }
 
-    /// The result, if it has ended.
-    pub fn poll(&mut self) -> Option<Result<u32, TaskError>> {
-        if self.0.poll() { Some(self.0.result(self.0.first)) } else { None }
+    /// Returns whether the task has ended, or never will because the session has. It does not wait.
+    #[inline]
+    pub fn has_ended(&mut self) -> bool {
+        self.0.has_ended()
     }
 
-    /// Waits for the result. If the deadline passes the task is [`Late`](TaskError::Late), and may be waited for again.
+    /// Returns the task's result without waiting for it. A task that has not ended yet is [`Late`](TaskError::Late).
+    #[inline]
+    pub fn result(&mut self) -> Result<u32, TaskError> {
+        if self.0.has_ended() { self.0.result(self.0.first) } else { Err(TaskError::Late) }
+    }
+
+    /// Waits for the task's result. If the deadline passes, the task is [`Late`](TaskError::Late) and may be waited for again.
     #[inline]
     pub fn wait(&mut self, deadline: Deadline) -> Result<u32, TaskError> {
         self.0.wait(deadline)?;
@@ -234,7 +241,7 @@ impl Ticket {
     /// Asks that it be not run. What becomes of it is said by the ticket: [`Cancelled`](TaskError::Cancelled), or how it
     /// ended.
     pub fn cancel(&mut self) {
-        if !self.0.poll() {
+        if !self.0.has_ended() {
             self.0.stripe().ring.cancel(self.0.first);
         }
     }

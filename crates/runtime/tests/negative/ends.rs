@@ -66,7 +66,7 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
         assert!(!stopped.forced, "{shape}");
         let mut places = Vec::new();
         for (span, left) in spans.iter_mut().zip(&stopped.left) {
-            assert!(span.poll(), "{shape}: every ticket ends");
+            assert!(span.has_ended(), "{shape}: every ticket ends");
             let before = places.len();
             for end in span.results() {
                 match end {
@@ -94,8 +94,8 @@ fn stop_ends_a_handler_that_never_does(on: &On) {
         until("it runs", || Ok(data(&session)[1] > 0));
         let stopped = session.stop().unwrap();
         assert!(stopped.forced, "{shape}");
-        let ends = endless.iter_mut().chain(&mut behind).map(|ticket| ticket.poll());
-        let left = ends.filter(|end| *end == Some(Err(TaskError::Stopped))).count();
+        let ends = endless.iter_mut().chain(&mut behind).map(|ticket| ticket.result());
+        let left = ends.filter(|end| *end == Err(TaskError::Stopped)).count();
         assert!(left >= 4 && stopped.total() == left as u64, "{shape}: {stopped:?}, {left} tickets");
     }
 }
@@ -116,8 +116,8 @@ fn tickets_outlive_their_session(on: &On) {
         });
         drop(session);
         assert_eq!(waiter.join().unwrap(), Err(TaskError::Stopped), "{shape}");
-        assert_eq!(done.poll(), Some(Ok(0)), "{shape}: what has ended keeps its result");
-        assert_eq!(left.poll(), Some(Err(TaskError::Stopped)), "{shape}");
+        assert_eq!(done.result(), Ok(0), "{shape}: what has ended keeps its result");
+        assert_eq!(left.result(), Err(TaskError::Stopped), "{shape}");
         assert_eq!(span.wait(soon()).unwrap().left, 5, "{shape}");
         left.cancel();
         assert_eq!(left.wait(soon()), Err(TaskError::Stopped), "{shape}");
@@ -151,7 +151,7 @@ fn producers_outlive_their_session(on: &On) {
         let (mut tickets, error, mut producer) = feeder.join().unwrap();
         let stopped = SubmitError::Ended(EndReason::Stopped);
         assert_eq!((tickets.len() as u64, error), (room, stopped), "{shape}");
-        assert!(tickets.iter_mut().all(|ticket| ticket.poll() == Some(Err(TaskError::Stopped))), "{shape}");
+        assert!(tickets.iter_mut().all(|ticket| ticket.result() == Err(TaskError::Stopped)), "{shape}");
         assert_eq!(producer.submit_all([add(1, 0)]).err(), Some(stopped), "{shape}");
         assert!(matches!(producer.session_end(), Some(SessionEnd::Stopped)), "{shape}");
     }

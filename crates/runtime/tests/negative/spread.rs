@@ -81,7 +81,7 @@ fn a_batch_larger_than_a_stripe_comes_back_in_order(on: &On) {
                 0 => span.wait(soon()).unwrap(),
                 1 => block_on(&mut span),
                 _ => {
-                    until("all have ended", || Ok(span.poll()));
+                    until("all have ended", || Ok(span.has_ended()));
                     span.wait(Deadline::Now).unwrap()
                 }
             };
@@ -142,11 +142,11 @@ fn a_spread_batch_is_measured_as_one(on: &On) {
         let session = launch(on, &spec);
         let mut producer = session.producer(0).unwrap();
         let mut span = producer.submit_all(echoes(0, ALL)).unwrap();
-        assert!(!span.poll(), "{shape}");
+        assert!(!span.has_ended(), "{shape}");
         release(&session);
         let ends = span.wait(soon()).unwrap();
         assert_eq!((ends.done, span.pieces()), (ALL, 4), "{shape}");
-        assert!(span.poll() && block_on(&mut span) == ends, "{shape}");
+        assert!(span.has_ended() && block_on(&mut span) == ends, "{shape}");
         assert_eq!(session.snapshot().unwrap().latency.samples, 1, "{shape}");
     }
 }
@@ -187,7 +187,7 @@ fn a_spread_batch_that_is_dropped_gives_all_its_slots_back(on: &On) {
             let mut span = producer.submit_all(echoes(round, ALL - round % 4)).unwrap();
             match round % 3 {
                 0 => {}
-                1 => assert!(!span.poll() || span.wait(Deadline::Now).is_ok(), "{shape}"),
+                1 => assert!(!span.has_ended() || span.wait(Deadline::Now).is_ok(), "{shape}"),
                 // Registered once, and dropped.
                 _ => {
                     let mut context = Context::from_waker(Waker::noop());

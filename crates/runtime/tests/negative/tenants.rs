@@ -69,7 +69,7 @@ fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
         assert_eq!(cell(27), 3, "{shape}");
         let left: Vec<u64> = (0..29).map(|id| if id % 2 == 1 && id != 27 { 3 } else { 0 }).collect();
         assert_eq!(session.stop().unwrap().left, left, "{shape}");
-        assert_eq!(tickets[1][0].poll(), Some(Err(TaskError::Stopped)), "{shape}");
+        assert_eq!(tickets[1][0].result(), Err(TaskError::Stopped), "{shape}");
     }
 }
 
@@ -208,7 +208,7 @@ fn a_tenant_is_disabled_and_enabled_live(on: &On) {
             session.set_mask(0, 0).unwrap();
             let mut tickets: Vec<Ticket> = (0..6).map(|_| producer.submit(add(1, 3)).unwrap()).collect();
             rounds(&mut other);
-            assert!(tickets.iter_mut().all(|ticket| ticket.poll().is_none()), "{shape}");
+            assert!(tickets.iter_mut().all(|ticket| !ticket.has_ended()), "{shape}");
             assert_eq!(data(&session)[3], round * 6, "{shape}");
             assert_eq!(session.snapshot().unwrap().occupancy.published, 6, "{shape}");
             session.set_mask(0, u32::MAX).unwrap();

@@ -4,7 +4,7 @@
 //! waits alone. What the groups of far rings read lies behind a tail that was acquired, is whole by the rules of memory, and is not
 //! checked. Nor is what a group of one lane reads in the host's memory, after it has acquired word 0 of the line.
 
-use pelton::{Placement, Producer};
+use pelton::{Placement, Producer, TaskError};
 
 use crate::common::*;
 
@@ -38,7 +38,7 @@ fn a_line_with_one_wrong_bit_is_never_run(on: &On) {
                 Ok(found >= checks)
             });
             assert_eq!(found, checks, "{what}");
-            assert_eq!(ticket.poll(), None, "{what}");
+            assert_eq!(ticket.result(), Err(TaskError::Late), "{what}");
             assert_eq!(data(&session)[TORN as usize], runs, "{what}");
             ticket.flip(bit);
             assert_eq!(ticket.wait(soon()), Ok(runs), "{what}");
