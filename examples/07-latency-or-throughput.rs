@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pelton::{Aim, Deadline, Opcode, Patience, Placement, Producer, Session, Spec, Task, device};
+use pelton::{Aim, Deadline, Opcode, Placement, Producer, Session, Spec, Task, device};
 
 type Fail = Box<dyn Error + Send + Sync>;
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Fail> {
     // A GPU has both kinds of rings where it can, unless told otherwise.
     let placement = Placement::Both.is_available(device.caps()).then_some(Placement::Both);
     let session = Session::launch(&device, &Spec { placement, ..Spec::default().producers(2) })?;
-    let many = session.producer(0)?.aim(Aim::Throughput).patience(Patience::Endless);
+    let many = session.producer(0)?.aim(Aim::Throughput).patience(Deadline::Never);
     let one = session.producer(0)?.aim(Aim::Latency);
     let [to_0, to_1] = [0, 1].map(|word| Task::new(Opcode::ATOMIC_ADD).args([1, word]));
     let over = AtomicBool::new(false);

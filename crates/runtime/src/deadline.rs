@@ -1,46 +1,84 @@
-//! How long to wait.
+//! How long to wait, for everything that waits.
 
 use std::time::{Duration, Instant};
 
-/// Until when to wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How long a call may wait before it gives up.
+///
+/// Every call that waits takes `impl Into<Deadline>`, so a [`Duration`] or an [`Instant`] can be passed as it is:
+///
+/// ```
+/// # use std::time::{Duration, Instant};
+/// # use pelton::{Deadline, Opcode, Session, Spec, Task, device};
+/// # let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+/// # let mut producer = session.producer(0)?;
+/// let mut ticket = producer.submit(Task::new(Opcode::NOP))?;
+/// ticket.wait(Duration::from_secs(5))?;
+/// ticket.wait(Instant::now() + Duration::from_secs(5))?;
+/// ticket.wait(Deadline::Never)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A `Duration` is counted from the moment at which a call begins to wait, so the same value can be used for any number of calls. Use an
+/// `Instant` to give several calls one common end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Deadline {
-    /// As long as it takes.
-    Never,
-    /// Until then.
-    At(Instant),
-    /// Not at all: look once.
+    /// The call does not wait at all. It looks once.
     Now,
+    /// The call waits for at most this long.
+    After(Duration),
+    /// The call waits until this moment.
+    At(Instant),
+    /// The call waits for as long as it takes. It still returns when the session ends.
+    Never,
 }
 
 impl Deadline {
-    /// So long from now.
-    pub fn after(time: Duration) -> Self {
-        // A time beyond what the clock can say is never.
-        Instant::now().checked_add(time).map_or(Deadline::Never, Deadline::At)
+    /// The deadline of a call that waits for at most so many milliseconds.
+    pub const fn after_ms(ms: u64) -> Self {
+        Deadline::After(Duration::from_millis(ms))
     }
 
-    /// So many milliseconds from now.
-    pub fn after_ms(ms: u64) -> Self {
-        Deadline::after(Duration::from_millis(ms))
-    }
-
-    /// Whether it has passed.
-    pub fn passed(self) -> bool {
+    /// The same deadline as a moment, for a call that begins to wait now. The result is never [`Deadline::After`].
+    pub(crate) fn start(self) -> Self {
         match self {
-            Deadline::Never => false,
-            Deadline::At(at) => Instant::now() >= at,
+            Deadline::After(Duration::ZERO) => Deadline::Now,
+            // A time beyond what the clock can say is never.
+            Deadline::After(time) => Instant::now().checked_add(time).map_or(Deadline::Never, Deadline::At),
+            started => started,
+        }
+    }
+
+    /// Whether a deadline that was started has passed.
+    pub(crate) fn has_passed(self) -> bool {
+        match self {
             Deadline::Now => true,
+            Deadline::At(moment) => Instant::now() >= moment,
+            Deadline::After(_) | Deadline::Never => false,
         }
     }
 
-    /// How long until then; `None` is for ever.
-    pub fn left(self) -> Option<Duration> {
+    /// How long a call that begins to wait now may wait; `None` is for ever.
+    pub(crate) fn time_left(self) -> Option<Duration> {
         match self {
-            Deadline::Never => None,
-            Deadline::At(at) => Some(at.saturating_duration_since(Instant::now())),
             Deadline::Now => Some(Duration::ZERO),
+            Deadline::After(time) => Some(time),
+            Deadline::At(moment) => Some(moment.saturating_duration_since(Instant::now())),
+            Deadline::Never => None,
         }
+    }
+}
+
+/// The call waits for at most this long.
+impl From<Duration> for Deadline {
+    fn from(time: Duration) -> Self {
+        Deadline::After(time)
+    }
+}
+
+/// The call waits until this moment.
+impl From<Instant> for Deadline {
+    fn from(moment: Instant) -> Self {
+        Deadline::At(moment)
     }
 }
 
@@ -76,5 +114,33 @@ impl Pause {
     #[inline]
     pub fn slow(&self) -> bool {
         self.turns >= Self::SPINS || self.turns % 256 == 255
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_starts_when_a_call_begins_to_wait() {
+        assert_eq!(Deadline::from(Duration::ZERO).start(), Deadline::Now);
+        assert_eq!(Deadline::from(Duration::MAX).start(), Deadline::Never, "the clock cannot say it");
+        assert!(matches!(Deadline::after_ms(60_000).start(), Deadline::At(_)));
+        let moment = Instant::now();
+        for started in [Deadline::Now, Deadline::from(moment), Deadline::Never] {
+            assert_eq!(started.start(), started);
+        }
+    }
+
+    #[test]
+    fn what_has_passed_leaves_no_time() {
+        for past in [Deadline::Now, Deadline::At(Instant::now())] {
+            assert!(past.has_passed());
+            assert_eq!(past.time_left(), Some(Duration::ZERO));
+        }
+        assert!(!Deadline::after_ms(0).has_passed(), "it has not started");
+        assert!(!Deadline::Never.has_passed());
+        assert_eq!(Deadline::Never.time_left(), None);
+        assert_eq!(Deadline::after_ms(7).time_left(), Some(Duration::from_millis(7)));
     }
 }

@@ -25,7 +25,7 @@ pub use kernel::{Claim, Geometry, Handler, Placement, Region, Spec, Tenant, Tena
 pub use pelton_device as device;
 pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};
-pub use session::{Aim, Patience, Producer, Session, Span, Ticket};
+pub use session::{Aim, Producer, Session, Span, Ticket};
 pub use task::Task;
 pub use telemetry::Snapshot;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pelton::device::{Device, open};
 use pelton::kernel::Lifetime;
 use pelton::{
-    Aim, Claim, Deadline, Geometry, Opcode, Patience, Placement, Priority, Session, Span, Spec, SubmitError,
-    Task, Tenant,
+    Aim, Claim, Deadline, Geometry, Opcode, Placement, Priority, Session, Span, Spec, SubmitError, Task,
+    Tenant,
 };
 
 use pretend::PretendDevice;
@@ -80,7 +80,7 @@ fn a_task_comes_back() {
             assert_eq!(session.stop().unwrap().total(), 0, "{what}");
         }
     }
-    let _ = (Lifetime::Drain, Patience::None, Priority::High);
+    let _ = (Lifetime::Drain, Deadline::Now, Priority::High);
 }
 
 #[test]

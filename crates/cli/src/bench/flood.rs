@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pelton::kernel::layout::{SlotBank, SlotBanks};
-use pelton::{Aim, Deadline, Opcode, Producer, Session, Span, Task};
+use pelton::{Aim, Opcode, Producer, Session, Span, Task};
 
 use super::mark;
 use crate::error::CliError;
@@ -244,7 +244,7 @@ fn wait_for_batch(span: &mut Span) -> Result<(), CliError> {
         }
         std::hint::spin_loop();
     }
-    span.wait(Deadline::after(PATIENCE))?;
+    span.wait(PATIENCE)?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use pelton::{Aim, Deadline, Patience, Session, Span};
+use pelton::{Aim, Deadline, Session, Span};
 
 use super::kernel::{FEEDERS, TENANTS};
 use super::tally::Tally;
@@ -67,7 +67,7 @@ impl SharedLoad<'_> {
 
     fn spans(&self, feeder: u32) -> Result<FeederResult, CliError> {
         let producer = self.session.producer(feeder_tenant(feeder))?;
-        let mut producer = producer.patience(Patience::Endless).aim(Aim::Throughput);
+        let mut producer = producer.patience(Deadline::Never).aim(Aim::Throughput);
         let mut areas: Vec<FeederArea> = (0..AREAS as u32)
             .map(|k| {
                 let number = feeder % FEEDERS * AREAS as u32 + k;

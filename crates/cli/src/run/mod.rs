@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use pelton::kernel::{Lifetime, Report};
-use pelton::{Deadline, Drain, Session};
+use pelton::{Drain, Session};
 use pelton_device::open;
 use pelton_filetest::init::Init;
 use serde::Serialize;
@@ -173,7 +173,7 @@ impl<'a> RunJob<'a> {
             self.take_lines(&mut SessionFeed::new(&session, self.term, &mut submitted))?;
         if halt.is_err() {
             // What has not ended by then ends as stopped.
-            let _ = session.quiesce(Deadline::after(GRACE));
+            let _ = session.quiesce(GRACE);
         }
         workspace::save_regions(&session, self.names, &self.args.outs)?;
         let stats = if self.args.stats { Some(text_and_json(&session.snapshot()?)) } else { None };

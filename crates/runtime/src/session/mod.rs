@@ -43,7 +43,7 @@ use crate::telemetry::{self, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
 pub use place::Aim;
-pub use producer::{Patience, Producer};
+pub use producer::Producer;
 pub use span::{Ends, Span};
 pub use ticket::Ticket;
 
@@ -69,8 +69,6 @@ impl Stopped {
 pub struct Session {
     core: Arc<Core>,
     reaper: Option<JoinHandle<()>>,
-    /// How long a stop waits for the kernel before it uses the device's own.
-    grace: Duration,
 }
 
 impl Session {
@@ -97,13 +95,7 @@ impl Session {
             .name("pelton-reaper".into())
             .spawn(move || reaper::run(&shared))
             .map_err(Error::Thread)?;
-        Ok(Session { core, reaper: Some(reaper), grace: Duration::from_millis(500) })
-    }
-
-    /// Sets how long a stop waits for what the kernel has taken.
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
-        self
+        Ok(Session { core, reaper: Some(reaper) })
     }
 
     /// What it was launched with.
@@ -168,8 +160,10 @@ impl Session {
         }
     }
 
-    /// Waits until all that was published before has ended.
-    pub fn quiesce(&self, deadline: Deadline) -> Result<(), Error> {
+    /// Waits until all tasks that were submitted before have ended. If the deadline passes before, the error is [`Error::Late`] and says how
+    /// many tasks were left.
+    pub fn quiesce(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        let deadline = deadline.into().start();
         let tails: Vec<u64> = self.core.stripes.iter().map(|s| s.tail.load(Ordering::Acquire)).collect();
         let mut pause = Pause::default();
         let mut from: Vec<u64> = self.core.stripes.iter().map(|s| s.free.load(Ordering::Acquire)).collect();
@@ -188,7 +182,7 @@ impl Session {
             }
             if pause.slow() {
                 self.core.watch();
-                if deadline.passed() {
+                if deadline.has_passed() {
                     return Err(Error::Late { left });
                 }
             }
@@ -202,18 +196,27 @@ impl Session {
         self.core.ending()
     }
 
-    /// Stops the kernel: it takes nothing new, finishes what it has taken, and ends. After a grace the device's own stop is
-    /// used. Says what was left. If the session was lost before, the error says why.
-    pub fn stop(mut self) -> Result<Stopped, Error> {
-        self.close()
+    /// How long [`stop`](Session::stop) and a drop give the kernel to finish what it has taken.
+    pub const STOP_TIME: Duration = Duration::from_millis(500);
+
+    /// Stops the kernel: it takes nothing new, finishes what it has taken, and ends. A kernel that has not ended after
+    /// [`STOP_TIME`](Session::STOP_TIME) is ended by the device, whatever it is doing. Returns how much was left. If the session was lost
+    /// before, the error says why.
+    pub fn stop(self) -> Result<Stopped, Error> {
+        self.stop_within(Session::STOP_TIME)
     }
 
-    fn close(&mut self) -> Result<Stopped, Error> {
+    /// Stops the kernel as [`stop`](Session::stop) does, but gives it until a deadline to finish what it has taken.
+    pub fn stop_within(mut self, deadline: impl Into<Deadline>) -> Result<Stopped, Error> {
+        self.close(deadline.into())
+    }
+
+    fn close(&mut self, deadline: Deadline) -> Result<Stopped, Error> {
         let core = &self.core;
         // Pairs with the kernel's acquire.
         core.host[control::SHUTDOWN as usize].store(1, Ordering::Release);
         core.run.wake();
-        let (ended, forced) = match core.run.wait(Some(self.grace)) {
+        let (ended, forced) = match core.run.wait(deadline.time_left()) {
             Ok(None) => {
                 core.run.stop();
                 (core.run.wait(None), true)
@@ -247,7 +250,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.reaper.is_some() {
             // There is nobody to tell.
-            drop(self.close());
+            drop(self.close(Session::STOP_TIME.into()));
         }
     }
 }

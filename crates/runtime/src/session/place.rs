@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::producer::{Patience, Producer, submittable};
+use super::producer::{Producer, submittable};
 use crate::deadline::{Deadline, Pause};
 use crate::error::SubmitError;
 use crate::protocol::{Opcode, Priority};
@@ -130,18 +130,15 @@ impl Producer {
                 return Ok(stripe);
             }
             let full = SubmitError::Full { room, wanted };
-            match self.patience {
-                Patience::None => return Err(full),
-                Patience::Ms(ms) => {
-                    let deadline = *deadline.get_or_insert_with(|| Deadline::after_ms(ms));
-                    if pause.slow() && deadline.passed() {
-                        return Err(full);
-                    }
-                }
-                Patience::Endless => {}
+            let deadline = *deadline.get_or_insert_with(|| self.patience.start());
+            if deadline == Deadline::Now {
+                return Err(full);
             }
             if pause.slow() {
                 self.core.watch();
+                if deadline.has_passed() {
+                    return Err(full);
+                }
             }
             pause.turn();
         }

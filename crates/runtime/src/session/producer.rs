@@ -9,6 +9,7 @@ use super::core::{Core, Stripe};
 use super::place::Aim;
 use super::span::Span;
 use super::ticket::{Held, Hold, Ticket};
+use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{LATER, Placement, TenantId};
 use crate::protocol::Opcode;
@@ -28,18 +29,6 @@ pub(super) struct Side {
 
 /// Where a producer writes to.
 pub(super) type To = Ring<Home, View64>;
-
-/// How long a producer blocks its thread until there is room. [`Producer::submit_when_room`] waits without blocking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Patience {
-    /// Not at all: a full ring is an error.
-    #[default]
-    None,
-    /// As long as the session runs.
-    Endless,
-    /// So many milliseconds.
-    Ms(u64),
-}
 
 /// Where tasks of a level went last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +58,8 @@ pub struct Producer {
     pub(super) far_slots: u64,
     /// The most tasks at once, as long as this is the aim.
     pub(super) largest: u64,
-    pub(super) patience: Patience,
+    /// How long a submit waits for room.
+    pub(super) patience: Deadline,
     pub(super) aim: Aim,
     stage: Box<Stage>,
 }
@@ -94,7 +84,7 @@ impl Producer {
         let slots = |placement| layout.bank(placement).map_or(0, |bank| u64::from(bank.stripe_slots()));
         let (near_slots, far_slots) = (slots(Placement::Near), slots(Placement::Far));
         let tenant = layout.rings[index as usize].tenant;
-        let (patience, aim) = (Patience::default(), Aim::default());
+        let (patience, aim) = (Deadline::Now, Aim::default());
         let producer = Producer {
             index,
             tenant,
@@ -113,8 +103,19 @@ impl Producer {
         producer.aim(aim)
     }
 
-    /// The same producer with this patience; [`set_patience`](Producer::set_patience) changes it later.
-    pub fn patience(mut self, patience: Patience) -> Self {
+    /// Sets how long each submit blocks its thread until there is room for the tasks, and returns the producer. Without patience, which is
+    /// [`Deadline::Now`] and the default, a full ring is [`SubmitError::Full`] at once. [`set_patience`](Producer::set_patience) changes it
+    /// later; [`submit_when_room`](Producer::submit_when_room) waits without blocking a thread.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use pelton::{Deadline, Session, Spec, device};
+    /// # let session = Session::launch(&device::open("cpu")?, &Spec::default().producers(2))?;
+    /// let waits = session.producer(0)?.patience(Duration::from_millis(20));
+    /// let waits_while_the_session_runs = session.producer(0)?.patience(Deadline::Never);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn patience(mut self, patience: impl Into<Deadline>) -> Self {
         self.set_patience(patience);
         self
     }
@@ -125,9 +126,9 @@ impl Producer {
         self
     }
 
-    /// Sets how long it waits for room from now on.
-    pub fn set_patience(&mut self, patience: Patience) {
-        self.patience = patience;
+    /// Sets how long each submit from now on blocks its thread until there is room; see [`patience`](Producer::patience).
+    pub fn set_patience(&mut self, patience: impl Into<Deadline>) {
+        self.patience = patience.into();
     }
 
     /// Sets what it cares for from now on. Tasks that were submitted before stay where they are.

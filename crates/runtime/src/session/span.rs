@@ -142,14 +142,24 @@ impl Span {
         true
     }
 
-    /// Waits until all have ended, and says how.
-    pub fn wait(&mut self, deadline: Deadline) -> Result<Ends, TaskError> {
+    /// Waits until all tasks have ended, and says how. If the deadline passes before, the span is [`Late`](TaskError::Late) and may be waited
+    /// for again.
+    #[inline]
+    pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<Ends, TaskError> {
+        if !self.has_ended() {
+            self.wait_for_pieces(deadline.into().start())?;
+        }
+        Ok(self.ends())
+    }
+
+    /// Waits for one piece after the other.
+    fn wait_for_pieces(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         self.hold.wait(deadline)?;
         if let Some(rest) = &mut self.rest {
             rest.holds.iter_mut().try_for_each(|hold| hold.wait(deadline))?;
             self.have_pieces_ended();
         }
-        Ok(self.ends())
+        Ok(())
     }
 
     /// Returns the result of the task at an index, in the order of submission, without waiting for it. A task that has not ended yet is

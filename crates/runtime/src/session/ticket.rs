@@ -98,16 +98,16 @@ impl Hold {
 
     #[inline]
     pub(super) fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
-        if self.has_ended() { Ok(()) } else { self.linger(deadline) }
+        if self.has_ended() { Ok(()) } else { self.linger(deadline.start()) }
     }
 
-    /// Waits for what has not ended at once.
+    /// Waits for what has not ended at once, until a deadline that was started.
     fn linger(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         let mut pause = Pause::default();
         while !self.has_ended() {
             if pause.slow() {
                 self.core.watch();
-                if deadline.passed() && !self.has_ended() {
+                if deadline.has_passed() && !self.has_ended() {
                     return Err(TaskError::Late);
                 }
             }
@@ -228,8 +228,8 @@ impl Ticket {
 
     /// Waits for the task's result. If the deadline passes, the task is [`Late`](TaskError::Late) and may be waited for again.
     #[inline]
-    pub fn wait(&mut self, deadline: Deadline) -> Result<u32, TaskError> {
-        self.0.wait(deadline)?;
+    pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<u32, TaskError> {
+        self.0.wait(deadline.into())?;
         self.0.result(self.0.first)
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use pelton::ir::types::Type;
 use pelton::kernel::Lifetime;
 use pelton::{
-    Batch, Drain, Error, Geometry, Opcode, Patience, Producer, Region, Session, Spec, Task, Ticket,
+    Batch, Deadline, Drain, Error, Geometry, Opcode, Producer, Region, Session, Spec, Task, Ticket,
 };
 
 use crate::common::*;
@@ -38,7 +38,7 @@ fn every_item_of_many_runs_once(on: &On) {
             continue;
         }
         let session = launch(on, &sized(shape.bare(4096, 2), items));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         let mut behind: VecDeque<pelton::Span> = VecDeque::new();
         for first in (0..items).step_by(1000) {
             let last = items.min(first + 1000);
@@ -176,7 +176,7 @@ fn none_lost_and_none_doubled_with_many_in_flight(on: &On) {
         let session = launch(on, &spec);
         std::thread::scope(|threads| {
             for k in 0..3 {
-                let producer = session.producer(0).unwrap().patience(Patience::Endless);
+                let producer = session.producer(0).unwrap().patience(Deadline::Never);
                 // What is taken from behind leaves gaps, so that 16 tickets may span a ring of 32.
                 let most = [2, 9, 16][k as usize];
                 threads.spawn(move || feed(producer, k * each..(k + 1) * each, most));

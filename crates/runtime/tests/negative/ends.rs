@@ -7,7 +7,7 @@ use pelton::device::DeviceError;
 use pelton::device::null::{Faults, Null};
 use pelton::kernel::Draft;
 use pelton::{
-    Aim, EndReason, Error, LossReason, Patience, Session, SessionEnd, Spec, SubmitError, Task, TaskError,
+    Aim, Deadline, EndReason, Error, LossReason, Session, SessionEnd, Spec, SubmitError, Task, TaskError,
     Tenant, Ticket,
 };
 
@@ -57,12 +57,11 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
     for shape in shapes(on, ALL) {
         // Time enough to finish what was taken, so that the device's own stop is not used.
         let session = launch(on, &spec(shape).tenant(Tenant::new(0).producers(2)));
-        let session = session.grace(Duration::from_secs(60));
         let mut producers = [session.producer(0).unwrap(), session.producer(0).unwrap()];
         let tasks = vec![Task::new(op(NEXT)); 200];
         let mut spans: Vec<_> = producers.iter_mut().map(|p| p.submit_all(tasks.clone()).unwrap()).collect();
         until("something has run", || Ok(data(&session)[0] > 0));
-        let stopped = session.stop().unwrap();
+        let stopped = session.stop_within(Duration::from_secs(60)).unwrap();
         assert!(!stopped.forced, "{shape}");
         let mut places = Vec::new();
         for (span, left) in spans.iter_mut().zip(&stopped.left) {
@@ -86,13 +85,13 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
 /// Catches a kernel whose only stop is between windows.
 fn stop_ends_a_handler_that_never_does(on: &On) {
     for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(shape)).grace(Duration::from_millis(100));
+        let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         let mut endless: Vec<Ticket> =
             (0..4).map(|_| producer.submit(Task::new(op(ENDLESS))).unwrap()).collect();
         let mut behind: Vec<Ticket> = (0..4).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
         until("it runs", || Ok(data(&session)[1] > 0));
-        let stopped = session.stop().unwrap();
+        let stopped = session.stop_within(Duration::from_millis(100)).unwrap();
         assert!(stopped.forced, "{shape}");
         let ends = endless.iter_mut().chain(&mut behind).map(|ticket| ticket.result());
         let left = ends.filter(|end| *end == Err(TaskError::Stopped)).count();
@@ -112,7 +111,7 @@ fn tickets_outlive_their_session(on: &On) {
         let waits = idle.submit(add(1, 5)).unwrap();
         let waiter = std::thread::spawn(move || {
             let mut waits = waits;
-            waits.wait(pelton::Deadline::Never)
+            waits.wait(Deadline::Never)
         });
         drop(session);
         assert_eq!(waiter.join().unwrap(), Err(TaskError::Stopped), "{shape}");
@@ -129,7 +128,7 @@ fn producers_outlive_their_session(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &spec(shape).tenant(Tenant::new(0).mask(0)));
         let producer = session.producer(0).unwrap().aim(Aim::Throughput);
-        let mut producer = producer.patience(Patience::Endless);
+        let mut producer = producer.patience(Deadline::Never);
         let feeder = std::thread::spawn(move || {
             let mut tickets = Vec::new();
             loop {

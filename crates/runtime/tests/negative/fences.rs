@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use pelton::ir::types::{Order, Scope};
 use pelton::protocol::Code;
-use pelton::{Geometry, Opcode, Patience, Session, Spec, Task, TaskError, Tenant};
+use pelton::{Deadline, Geometry, Opcode, Session, Spec, Task, TaskError, Tenant};
 
 use crate::common::*;
 
@@ -73,7 +73,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
                 }
             });
             let _over = Over(&over);
-            let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+            let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
             let mut spans = std::collections::VecDeque::new();
             for number in 0..BATCHES {
                 spans.push_back(producer.submit_all(batch(number)).unwrap());

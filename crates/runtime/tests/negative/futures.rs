@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use pelton::{Aim, EndReason, Patience, Session, SubmitError, Tenant, Ticket};
+use pelton::{Aim, Deadline, EndReason, Session, SubmitError, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -74,7 +74,7 @@ fn several_threads_await(on: &On) {
         let session = launch(on, &shape.spec(32, 2).producers(2));
         std::thread::scope(|threads| {
             for cell in 0..2 {
-                let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+                let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
                 let (give, take) = std::sync::mpsc::channel::<Ticket>();
                 threads.spawn(move || {
                     (0..200).for_each(|_| give.send(producer.submit(add(1, cell)).unwrap()).unwrap())
@@ -113,7 +113,7 @@ fn futures_wake_when_the_session_ends(on: &On) {
 fn a_future_that_is_dropped_wakes_nobody_else(on: &On) {
     for shape in shapes(on, &[near(1), far(8)]) {
         let session = launch(on, &shape.spec(4, 1));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         for round in 0..100 {
             let mut ticket = producer.submit(add(1, 0)).unwrap();
             // Looked at once and dropped, so that its place is used again by the next lap.

@@ -1,6 +1,6 @@
 //! Rings that are full: an error that says so, nothing lost, and results that nobody has read are kept.
 
-use pelton::{Aim, Patience, SubmitError, Tenant, Ticket};
+use pelton::{Aim, Deadline, SubmitError, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -24,7 +24,7 @@ fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
         let full = |room| Some(SubmitError::Full { room, wanted: 3 });
         assert_eq!(producer.submit_all([add(100, 0); 3]).err(), full(2), "{shape}");
         tickets.extend((6..SLOTS).map(|_| producer.submit(add(1, 0)).unwrap()));
-        for patience in [Patience::None, Patience::Ms(0), Patience::Ms(20)] {
+        for patience in [Deadline::Now, Deadline::after_ms(0), Deadline::after_ms(20)] {
             producer.set_patience(patience);
             assert_eq!(producer.submit_all([add(100, 0); 3]).err(), full(0), "{shape}, {patience:?}");
         }
@@ -57,7 +57,7 @@ fn results_that_nobody_took_hold_their_slots(on: &On) {
         // A ticket that is dropped before its task has ended frees its slot once it has.
         drop((tickets, more));
         for _ in 0..5 * SLOTS {
-            producer = producer.patience(Patience::Ms(60_000));
+            producer = producer.patience(Deadline::after_ms(60_000));
             drop(producer.submit(add(1, 1)).unwrap());
         }
         session.quiesce(soon()).unwrap();
@@ -69,7 +69,7 @@ fn results_that_nobody_took_hold_their_slots(on: &On) {
 fn endless_patience_gets_everything_through(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(SLOTS, 2));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         let (give, take) = std::sync::mpsc::channel::<Ticket>();
         let taker =
             std::thread::spawn(move || take.iter().map(|mut ticket| ticket.wait(soon()).unwrap()).collect());

@@ -158,7 +158,7 @@ fn a_change_does_not_wait_for_tasks_that_run(on: &On) {
         let mut ticket = producer.submit(add(1, 0)).unwrap();
         assert!(!ticket.has_ended(), "{shape}");
         assert!(!long.has_ended(), "{shape}: they are meant to take long");
-        let stopped = session.grace(std::time::Duration::from_millis(1)).stop().unwrap();
+        let stopped = session.stop_within(std::time::Duration::from_millis(1)).unwrap();
         assert!(stopped.forced, "{shape}: they were to run until the device stopped them: {stopped:?}");
     }
 }

@@ -7,9 +7,7 @@ use std::task::{Context, Waker};
 
 use pelton::kernel::Telemetry;
 use pelton::kernel::layout::SlotBanks;
-use pelton::{
-    Aim, Deadline, Opcode, Patience, Placement, Session, Span, Spec, SubmitError, Task, TaskError, Tenant,
-};
+use pelton::{Aim, Deadline, Opcode, Placement, Session, Span, Spec, SubmitError, Task, TaskError, Tenant};
 
 use crate::common::*;
 use crate::futures::block_on;
@@ -111,14 +109,14 @@ fn a_spread_batch_is_taken_whole_or_not_at_all(on: &On) {
         let mut producer = session.producer(0).unwrap();
         let mut spans = vec![producer.submit_all(echoes(0, 3)).unwrap()];
         let full = |room, wanted| Some(SubmitError::Full { room, wanted });
-        for patience in [Patience::None, Patience::Ms(0), Patience::Ms(20)] {
+        for patience in [Deadline::Now, Deadline::after_ms(0), Deadline::after_ms(20)] {
             producer.set_patience(patience);
             assert_eq!(producer.submit_all(echoes(100, ALL - 2)).err(), full(29, 30), "{shape}");
         }
         assert_eq!(session.snapshot().unwrap().occupancy.published, 3, "{shape}");
         spans.push(producer.submit_all(echoes(3, ALL - 3)).unwrap());
         assert_eq!(spans[1].pieces(), 4, "{shape}");
-        producer.set_patience(Patience::None);
+        producer.set_patience(Deadline::Now);
         assert_eq!(producer.submit(echo(50)).err(), full(0, 1), "{shape}");
         assert_eq!(producer.submit_all(echoes(50, SLOTS + 1)).err(), full(0, 9), "{shape}");
         assert_eq!(spans[1].wait(Deadline::Now), Err(TaskError::Late), "{shape}");
@@ -182,7 +180,7 @@ fn a_spread_batch_is_cancelled_as_one(on: &On) {
 fn a_spread_batch_that_is_dropped_gives_all_its_slots_back(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Ms(60_000));
+        let mut producer = session.producer(0).unwrap().patience(Deadline::after_ms(60_000));
         for round in 0..40 {
             let mut span = producer.submit_all(echoes(round, ALL - round % 4)).unwrap();
             match round % 3 {
@@ -206,7 +204,7 @@ fn a_spread_batch_that_is_dropped_gives_all_its_slots_back(on: &On) {
 fn patience_waits_for_room_in_all_stripes(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         let (give, take) = std::sync::mpsc::channel::<(u32, Span)>();
         let taker = std::thread::spawn(move || {
             take.iter().all(|(seed, mut span)| {
@@ -230,7 +228,7 @@ fn patience_waits_for_room_in_all_stripes(on: &On) {
 fn a_fence_keeps_its_batch_in_one_stripe(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Endless);
+        let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         let fence = |count: u32| Task::new(Opcode::BATCH_FENCE).args([count, 1]);
         let with = |before: u32| echoes(0, before).chain([fence(before)]).collect::<Vec<_>>();
         let fenced = SubmitError::LargeFenced { wanted: 9, slots: 8 };
@@ -257,7 +255,7 @@ fn a_fence_keeps_its_batch_in_one_stripe(on: &On) {
 fn an_iterator_may_panic_in_the_middle_of_a_spread_batch(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
-        let mut producer = session.producer(0).unwrap().patience(Patience::Ms(60_000));
+        let mut producer = session.producer(0).unwrap().patience(Deadline::after_ms(60_000));
         for written in [0, 8, 12, 31] {
             let looks = Cell::new((ALL + written) as usize);
             let tasks = Panics { looks: &looks, left: ALL as usize, task: echo(1) };

@@ -130,7 +130,7 @@ fn is_over(tasks: u64, start: Instant, time: Duration) -> bool {
 /// One by one, with half the ring under way.
 fn feed_singly(producer: &mut Producer, start: Instant, time: Duration) -> Result<FeedTotals, CliError> {
     let op = add_opcode()?;
-    let deadline = Deadline::after(time + Duration::from_secs(60));
+    let deadline = start + time + Duration::from_secs(60);
     let mut open: VecDeque<Ticket> = VecDeque::with_capacity(SLOTS as usize);
     let mut seen = FeedTotals::default();
     while !is_over(seen.tasks, start, time) {
@@ -156,7 +156,7 @@ fn feed_batched(
     time: Duration,
 ) -> Result<FeedTotals, CliError> {
     let op = add_opcode()?;
-    let deadline = Deadline::after(time + Duration::from_secs(60));
+    let deadline = start + time + Duration::from_secs(60);
     let mut open: VecDeque<Span> = VecDeque::with_capacity((SLOTS / batch) as usize);
     let mut seen = FeedTotals::default();
     let settle = |mut span: Span, sum: &mut u64| -> Result<(), CliError> {

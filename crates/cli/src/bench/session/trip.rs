@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton::{Deadline, Producer, Task};
+use pelton::{Producer, Task};
 use pelton_device::Device;
 
 use super::feed::{self, FeedLoad};
@@ -25,7 +25,7 @@ pub fn time_tasks(
     rounds: u32,
     make: impl Fn(u32) -> (Task, u32),
 ) -> Result<Vec<f64>, CliError> {
-    let deadline = Deadline::after(flood::PATIENCE);
+    let deadline = flood::PATIENCE;
     let mut times = Vec::with_capacity(rounds as usize);
     for round in 0..rounds {
         let (task, wanted) = make(round);

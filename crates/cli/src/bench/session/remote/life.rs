@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pelton::{Deadline, Patience, Producer, Session};
+use pelton::{Deadline, Producer, Session};
 use pelton_device::{Device, open};
 
 use super::load::{self, SessionShape};
@@ -34,9 +34,7 @@ pub fn time_starts(device: &Arc<dyn Device>, shape: SessionShape, round: u32) ->
         let start = Instant::now();
         let session = Session::launch(device, &spec)?;
         let mut producer = session.producer(0)?;
-        producer
-            .submit(flood::add_task(load::handler_opcode()?, 0, 0))?
-            .wait(Deadline::after(flood::PATIENCE))?;
+        producer.submit(flood::add_task(load::handler_opcode()?, 0, 0))?.wait(flood::PATIENCE)?;
         let ms = start.elapsed().as_secs_f64() * 1e3;
         drop(producer);
         load::stop_empty(session)?;
@@ -58,7 +56,7 @@ pub fn time_wakes(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) ->
         std::thread::sleep(IDLE);
         let start = Instant::now();
         let task = flood::add_task(load::handler_opcode()?, 0, round.into());
-        let result = producer.submit(task)?.wait(Deadline::after(flood::PATIENCE))?;
+        let result = producer.submit(task)?.wait(flood::PATIENCE)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         if result != round {
             return Err(CliError::Wrong(format!("task {round} gave {result}")));
@@ -77,7 +75,7 @@ pub fn time_stops(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) ->
         let session = load::launch_shape(device, shape)?;
         let feeders: Vec<_> = load::open_producers(&session, shape.producers)?
             .into_iter()
-            .map(|producer| std::thread::spawn(move || feed_until_end(producer.patience(Patience::Endless))))
+            .map(|producer| std::thread::spawn(move || feed_until_end(producer.patience(Deadline::Never))))
             .collect();
         std::thread::sleep(FED);
         let start = Instant::now();
@@ -107,7 +105,7 @@ fn feed_until_end(mut producer: Producer) -> Result<u64, CliError> {
             && let Some(mut span) = open.pop_front()
         {
             // The session ends while it is waited for; that is what is measured.
-            let _ = span.wait(Deadline::after(flood::PATIENCE));
+            let _ = span.wait(flood::PATIENCE);
         }
     }
     Ok(fed)
