@@ -209,3 +209,113 @@ fn follow(
         });
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    use pelton_device::open;
+    use pelton_ir::interp::{Launch, Program, Schedule, Words};
+    use pelton_ir::types::{Len, Space, Type};
+    use pelton_ir::valid::validate;
+
+    use super::*;
+    use crate::kernel::buffers::BufferId;
+    use crate::kernel::layout::Layout;
+    use crate::kernel::mode::LiveRings;
+    use crate::kernel::window::{RingOwner, WindowOwner};
+    use crate::kernel::{Geometry, Placement, Spec};
+
+    const FENCE: u32 = WindowState::Fence.code();
+    const WIDE: u32 = WindowState::Wide.code();
+    const DONE: u32 = Status::Done.code();
+
+    /// The status of each position's posted record, after a window whose tasks stand like this.
+    fn posted(placement: Placement, states: &[u32]) -> Vec<u32> {
+        let spec = Spec::new(Geometry::new(16).lanes(1).groups(1)).placement(placement);
+        let device = open("reference").expect("it is always there");
+        let layout = Layout::new(&spec, device.caps()).expect("it fits");
+        let mut m = Builder::new();
+        let kit = Kit::new(&mut m, &spec, layout, false);
+        let (slots, frontier, done) = match &kit.mode {
+            Mode::Live(LiveRings::Near { near, .. }) => (near, None, BufferId::NearDone),
+            Mode::Live(LiveRings::Far(far)) => (&far.slots, Some(&far.frontier), BufferId::FarDone),
+            _ => panic!("it has rings of one placement"),
+        };
+        let fences = Fences::write(&mut m, &kit, slots, frontier);
+        m.kernel("main", |f| {
+            for (task, state) in states.iter().enumerate() {
+                f.store(kit.shared.records.at(task as u32), u64::from(*state));
+            }
+            f.store(kit.shared.state.at(state::FENCED), 1);
+            let zero = f.lit(0);
+            let owner = RingOwner { ring: zero, level: zero, tenant: zero, mask: zero };
+            let count = f.lit(states.len() as u32);
+            let owner = WindowOwner::Ring(owner);
+            fences.after(f, &kit, Window { base: zero, first: f.lit(0u64), count, owner });
+        });
+        let name = done.row().name(&kit.layout);
+        let module = validate(m.finish()).expect("it is valid");
+        let memory: Vec<(Vec<AtomicU32>, Vec<AtomicU64>)> = module
+            .buffers
+            .iter()
+            .map(|(_, decl)| {
+                let len = match decl.len {
+                    Len::Fixed(len) => len as usize,
+                    Len::Launch => 0,
+                };
+                let wide = decl.elem == Type::U64;
+                let words32 = if wide { 0 } else { len };
+                let words64 = if wide { len } else { 0 };
+                (
+                    (0..words32).map(|_| AtomicU32::new(0)).collect(),
+                    (0..words64).map(|_| AtomicU64::new(0)).collect(),
+                )
+            })
+            .collect();
+        let buffers = module.buffers.iter().zip(&memory).map(|((_, decl), (words32, words64))| {
+            match (decl.space, decl.elem) {
+                (Space::Shared, _) => Words::None,
+                (_, Type::U64) => Words::W64(words64),
+                _ => Words::W32(words32),
+            }
+        });
+        let launch = Launch {
+            groups: 1,
+            lanes: 1,
+            subgroup: 32,
+            buffers: buffers.collect(),
+            stop: None,
+            deadline: None,
+            schedule: Schedule::Threads(1),
+        };
+        Program::new(&module, None).expect("it loads").run(&launch).expect("it runs");
+        let done = module.buffers.iter().zip(&memory).find(|((_, decl), _)| decl.name == name);
+        let (_, (_, done)) = done.expect("it has records");
+        done[..states.len()].iter().map(|word| word.load(Ordering::Relaxed) as u32 & 0xff).collect()
+    }
+
+    #[test]
+    fn a_fence_ends_after_all_tasks_before_it_have_ended() {
+        for placement in [Placement::Near, Placement::Far] {
+            let ended = posted(placement, &[DONE, FENCE, DONE, FENCE]);
+            assert_eq!(ended, [0, DONE, 0, DONE], "{placement:?}: both fences are retired");
+        }
+    }
+
+    #[test]
+    fn a_fence_does_not_pass_a_task_that_has_not_ended() {
+        for placement in [Placement::Near, Placement::Far] {
+            let ended = posted(placement, &[DONE, FENCE, WIDE, FENCE, DONE]);
+            assert_eq!(ended, [0, DONE, 0, 0, 0], "{placement:?}: only the first fence is retired");
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_never_written_is_not_one_of_an_ended_task() {
+        for placement in [Placement::Near, Placement::Far] {
+            let ended = posted(placement, &[0, FENCE]);
+            assert_eq!(ended, [0, 0], "{placement:?}: no fence is retired");
+        }
+    }
+}
