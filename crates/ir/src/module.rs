@@ -25,7 +25,7 @@ pub struct Module {
     pub needs: Vec<Need>,
     /// Its buffers.
     pub buffers: Arena<Buffer, BufferDecl>,
-    /// Its functions; a call names an earlier one.
+    /// Its functions and imports; a call names an earlier one.
     pub functions: Arena<Func, Function>,
 }
 
@@ -43,6 +43,12 @@ impl Module {
     /// Its kernels, in order.
     pub fn kernels(&self) -> impl Iterator<Item = Func> {
         self.functions.iter().filter(|(_, f)| f.kind == Kind::Kernel).map(|(handle, _)| handle)
+    }
+
+    /// Its imports, in order: the functions that it calls and does not define. A device loads a module only after
+    /// [`link`](crate::link::link) has bound all of them.
+    pub fn imports(&self) -> impl Iterator<Item = Func> {
+        self.functions.iter().filter(|(_, f)| f.is_import()).map(|(handle, _)| handle)
     }
 }
 
@@ -63,13 +69,24 @@ pub struct BufferDecl {
     pub place: Place,
 }
 
-/// Whether a function can be launched or only called.
+/// Whether a function can be launched or only called, and whether the module has its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Launched; no parameters, no results.
     Kernel,
     /// Called.
     Function,
+    /// Called, but defined elsewhere: `import fn`. Its body is an empty region without an end.
+    Import(ImportFlow),
+}
+
+/// The control flow in which calls of an import may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ImportFlow {
+    /// Any: each lane calls for itself.
+    Any,
+    /// Only flow that all lanes of a group share, which the validator checks: `import uniform fn`.
+    Uniform,
 }
 
 /// A function: arenas of values, instructions and regions, and the region it starts in.
@@ -93,6 +110,16 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether the module only declares it.
+    pub fn is_import(&self) -> bool {
+        matches!(self.kind, Kind::Import(_))
+    }
+
+    /// The types of its parameters.
+    pub fn param_types(&self) -> Vec<Type> {
+        self.params.iter().map(|param| self.values[param]).collect()
+    }
+
     /// The type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.values[value]

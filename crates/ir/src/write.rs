@@ -101,6 +101,11 @@ impl Writer {
         places[at] = place;
     }
 
+    /// Gives the function without a body: an import.
+    pub fn declare(self) -> Function {
+        self.function
+    }
+
     /// Closes the body and gives the function.
     pub fn finish(mut self) -> Function {
         while !self.open.is_empty() {

@@ -30,7 +30,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 
 use crate::arena::{Buffer, Func, Handle, Inst, Value, Values};
-use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, ImportFlow, Kind, Module, Operand, Place};
 use crate::op::Op;
 use crate::types::{Access, Const, Len, Need, Num, Scalar, Space, Type};
 use crate::write::{self, Writer};
@@ -100,6 +100,26 @@ impl Builder {
         let results = build(&body, P::Vals::of(&body, params));
         body.end(Op::Return, results);
         let function = body.writer.into_inner().finish();
+        Callee { func: self.module.functions.push(function), ty: PhantomData }
+    }
+
+    /// Declares a function that the module calls and does not define. [`link`](crate::link::link) binds it to one of
+    /// the same name, parameters and results.
+    ///
+    /// ```
+    /// use pelton_ir::builder::Builder;
+    /// use pelton_ir::module::ImportFlow;
+    ///
+    /// let mut m = Builder::new();
+    /// let hash = m.import::<(u32, u32), u32>("hash", ImportFlow::Any);
+    /// m.function::<u32, u32>("twice", |f, x| {
+    ///     let once = f.call(hash, (x, f.lit(0)));
+    ///     f.call(hash, (once, f.lit(1)))
+    /// });
+    /// assert!(m.finish().to_string().starts_with("import fn hash(%0: u32, %1: u32) -> u32\n"));
+    /// ```
+    pub fn import<P: Types, R: Types>(&mut self, name: impl Into<String>, flow: ImportFlow) -> Callee<P, R> {
+        let function = Writer::new(name, Kind::Import(flow), P::types(), R::types()).declare();
         Callee { func: self.module.functions.push(function), ty: PhantomData }
     }
 

@@ -1,8 +1,8 @@
 //! What instructions may touch: the reads, the writes, and whatever keeps its order against both.
 //!
 //! A [`Touch`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
-//! fences, time, faults, loops that might not end and calls of functions that have effects are *ordered*: no pass
-//! looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what that means to an
+//! fences, time, faults, loops that might not end and calls of imports and of functions that have effects are
+//! *ordered*: no pass looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what that means to an
 //! access, each pass says.
 
 use std::collections::HashMap;
@@ -109,11 +109,11 @@ pub(super) fn frozen(module: &Module, buffer: Buffer) -> bool {
 }
 
 /// Which functions do nothing but give results: no effects, and they end. Calls name earlier functions, so one
-/// look at each in order is enough.
+/// look at each in order is enough. An import may be bound to anything, so it is not one of them.
 pub(super) fn quiet(module: &Module) -> Vec<bool> {
     let mut quiet: Vec<bool> = Vec::with_capacity(module.functions.len());
     for (_, function) in module.functions.iter() {
-        let calm = function.insts().all(|(_, node)| !acts(node, &quiet));
+        let calm = !function.is_import() && function.insts().all(|(_, node)| !acts(node, &quiet));
         quiet.push(calm);
     }
     quiet

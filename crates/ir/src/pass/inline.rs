@@ -3,7 +3,7 @@
 //! **Law.** The callee's parameters are the call's operands. If the callee returns at its end alone, its body
 //! takes the place of the call; otherwise the body is a block, its last `return` the block's `yield`, and any
 //! other leaves the block. Functions call earlier ones, so callees are done before their callers, and what is
-//! inlined has no calls but those that had to stay.
+//! inlined has no calls but those that had to stay. Calls of imports always stay.
 //!
 //! **Growth.** A chain of functions each of which calls the one before twice would double at every step. So
 //! inlining adds at most `limit` instructions to the module in all, and a call that would go beyond that, or nest
@@ -48,18 +48,23 @@ pub fn inline(module: &Valid, limit: usize) -> Inlined {
 pub(super) fn apply(module: &mut Module, limit: usize) -> bool {
     let size: usize = module.functions.iter().map(|(_, f)| f.insts().len()).sum();
     let mut budget = limit.min(MAX_INSTS.saturating_sub(size));
-    let mut callees: Vec<Callee> = Vec::new();
-    super::each(module, |module, function| {
-        let calls = function.insts().any(|(_, node)| node.op == Op::Call);
-        let new = calls.then(|| {
+    let mut callees: Vec<Option<Callee>> = Vec::new();
+    let mut changed = false;
+    for func in module.functions.handles() {
+        let function = &module.functions[func];
+        if function.insts().any(|(_, node)| node.op == Op::Call) {
             let mut rule = Inline { callees: &callees, budget };
             let new = rewrite(module, function, &mut rule);
             budget = rule.budget;
-            new
-        });
-        callees.push(Callee::new(new.as_ref().unwrap_or(function)));
-        new
-    })
+            if new != *function {
+                changed = true;
+                module.functions[func] = new;
+            }
+        }
+        let function = &module.functions[func];
+        callees.push((!function.is_import()).then(|| Callee::new(function)));
+    }
+    changed
 }
 
 /// What a call must know of a function.
@@ -89,7 +94,8 @@ impl Callee {
 }
 
 struct Inline<'c> {
-    callees: &'c [Callee],
+    /// The functions so far; none for an import, which has no body to put anywhere.
+    callees: &'c [Option<Callee>],
     budget: usize,
 }
 
@@ -97,7 +103,7 @@ impl Rule for Inline<'_> {
     fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
         let node = copy.from.inst(inst);
         let Attr::Call(func) = node.attr else { return false };
-        let callee = &self.callees[func.index()];
+        let Some(callee) = &self.callees[func.index()] else { return false };
         let depth = copy.to.depth() + callee.depth - usize::from(!callee.early);
         if callee.size > self.budget || depth > MAX_DEPTH {
             return false;

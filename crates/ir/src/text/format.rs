@@ -151,6 +151,10 @@ impl<P: Fn(Line) -> Place> Hook for Keeper<'_, P> {
         }
     }
 
+    fn leads(&self, import: Line, buffer: Line) -> bool {
+        (self.place)(import).start < (self.place)(buffer).start
+    }
+
     fn keeps(&self, func: Func, region: Region) -> bool {
         let (head, end) = ((self.place)(Line::Arm(func, region)), (self.place)(Line::End(func, region)));
         // One that the text does not have has no head.

@@ -5,10 +5,12 @@
 //! handle stands in their place.
 //!
 //! ```text
-//! module   = need* buffer* function*
+//! module   = need* (import | buffer)* (import | function)*
 //! need     = "need" WORD
 //! buffer   = "buffer" NAME ":" "[" TYPE ";" (NUMBER | "?") "]" SPACE ACCESS
-//! function = ("fn" | "kernel") NAME ["(" [%NAME ":" TYPE ","…] ")"] ["->" (TYPE | "(" [TYPE ","…] ")")] region
+//! import   = "import" ["uniform"] "fn" head
+//! function = ("fn" | "kernel") head region
+//! head     = NAME ["(" [%NAME ":" TYPE ","…] ")"] ["->" (TYPE | "(" [TYPE ","…] ")")]
 //! region   = "{" inst* "}"
 //! inst     = [results "="] OP …
 //! results  = %NAME [":" TYPE] ","…

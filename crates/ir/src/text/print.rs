@@ -9,7 +9,7 @@ use super::Line;
 use super::names::Names;
 use crate::arena::{Func, Inst, Region};
 use crate::limits::MAX_DEPTH;
-use crate::module::{Attr, Function, Kind, Module, Place};
+use crate::module::{Attr, Function, ImportFlow, Kind, Module, Place};
 use crate::op::Op;
 use crate::types::{Const, Len};
 
@@ -48,6 +48,11 @@ pub(super) trait Hook {
     /// Prints how many elements a buffer has.
     fn len(&mut self, len: Len, out: &mut String) {
         push(out, format_args!("{len}"));
+    }
+
+    /// Whether an import stands before a buffer, where both stand before all functions.
+    fn leads(&self, _import: Line, _buffer: Line) -> bool {
+        true
     }
 
     /// Whether a region must be printed though it is empty.
@@ -116,20 +121,36 @@ impl<'m, H: Hook> Printer<'m, H> {
         for (k, need) in module.needs.iter().enumerate() {
             self.line(Line::Need(k), false, 0, |p| push(&mut p.out, format_args!("need {need}")));
         }
+        let mut functions = module.functions.iter().peekable();
         for (buffer, decl) in module.buffers.iter() {
-            self.line(Line::Buffer(buffer), false, 0, |p| {
+            let line = Line::Buffer(buffer);
+            while let Some((func, function)) =
+                functions.next_if(|(func, f)| f.is_import() && self.hook.leads(Line::Head(*func), line))
+            {
+                self.function(func, function, false);
+            }
+            self.line(line, false, 0, |p| {
                 push(&mut p.out, format_args!("buffer {}: [{}; ", decl.name, decl.elem));
                 p.hook.len(decl.len, &mut p.out);
                 push(&mut p.out, format_args!("] {} {}", decl.space, decl.access));
             });
         }
-        for (func, function) in module.functions.iter() {
-            let names = Names::new(function);
-            let scope = Scope { func, function, names: &names };
-            self.line(Line::Head(func), true, 0, |p| p.head(scope));
-            self.body(scope);
+        let mut bodies = false;
+        for (func, function) in functions {
+            self.function(func, function, bodies || !function.is_import());
+            bodies = !function.is_import();
         }
         (self.out, self.hook)
+    }
+
+    /// Prints a function, or the one line of an import.
+    fn function(&mut self, func: Func, function: &Function, apart: bool) {
+        let names = Names::new(function);
+        let scope = Scope { func, function, names: &names };
+        self.line(Line::Head(func), apart, 0, |p| p.head(scope));
+        if !function.is_import() {
+            self.body(scope);
+        }
     }
 
     /// Prints one line; `inner` is how much deeper things stand above it.
@@ -147,6 +168,8 @@ impl<'m, H: Hook> Printer<'m, H> {
         let (word, bare) = match function.kind {
             Kind::Kernel => ("kernel", function.params.is_empty()),
             Kind::Function => ("fn", false),
+            Kind::Import(ImportFlow::Any) => ("import fn", false),
+            Kind::Import(ImportFlow::Uniform) => ("import uniform fn", false),
         };
         push(&mut self.out, format_args!("{word} {}", function.name));
         if !bare {
@@ -165,7 +188,9 @@ impl<'m, H: Hook> Printer<'m, H> {
                 self.out.push(')');
             }
         }
-        self.out.push_str(" {");
+        if !function.is_import() {
+            self.out.push_str(" {");
+        }
     }
 
     fn body(&mut self, scope: Scope<'_>) {

@@ -50,14 +50,15 @@ rules! {
     Cases        "too-many-cases"   Rust "A `switch` has no more regions, and its cases no more values, than the limit.";
 
     Need         "repeated-need"    Rust "A module lists each need once.";
-    Name         "name"             Rust "Names of buffers and functions are of letters, digits, `_` and `.`, do not start with a digit or `.`, and are no longer than the limit.";
-    Duplicate    "duplicate-name"   Rust "No two buffers and no two functions have the same name.";
+    Name         "name"             Rust "Names of buffers, functions and imports are of letters, digits, `_` and `.`, do not start with a digit or `.`, and are no longer than the limit.";
+    Duplicate    "duplicate-name"   Rust "No two buffers have the same name, and no two functions or imports.";
     Element      "bool-element"     Text "The elements of a buffer are numbers: `bool` is not a type of memory.";
     Empty        "empty-buffer"     Text "A buffer has at least one element.";
     Length       "long-buffer"      Text "A buffer declares no more elements than the limit.";
     SharedLength "shared-length"    Text "A shared buffer says its length: a device must know it when it loads the module.";
     SharedAccess "shared-access"    Text "A shared buffer is `read_write`: nobody else could fill or read it.";
     SharedSize   "shared-size"      Text "All shared buffers together have no more bytes than the limit.";
+    ImportBody   "import-body"      Rust "An import has no body: no instructions, and no values but its parameters.";
     Kernel       "kernel-signature" Text "A kernel has no parameters and no results: buffers are what goes in and out.";
 
     Order        "text-order"       Rust "Values, instructions and regions of a function are numbered in the order of the text.";
@@ -93,6 +94,7 @@ rules! {
 
     Barrier      "divergent-barrier"  Text "`barrier` and `group_broadcast` are met by all lanes of a group or by none.";
     Subgroup     "divergent-subgroup" Text "A subgroup op is met by all lanes of a subgroup or by none.";
+    UniformImport "divergent-import"  Text "A call of a uniform import is met by all lanes of a group or by none.";
     From         "divergent-from"     Text "`from` is the same in all lanes of the group for `group_broadcast`, and of the subgroup for `broadcast`.";
 }
 

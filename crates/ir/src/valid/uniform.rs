@@ -12,7 +12,8 @@
 //! follows from these along the graph that `flow` describes and `build` makes.
 //!
 //! **Calls.** What a call gives depends on that call alone. What is kept of the inside of a function holds in all
-//! its calls; nobody's call counts as uniform.
+//! its calls; nobody's call counts as uniform. What an import gives differs among lanes, since nobody knows yet what
+//! it will be bound to; a uniform import too is only said to be called by all lanes of a group at once.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,7 +24,7 @@ use super::walk::spell;
 use super::why::Why;
 use super::{Rule, build};
 use crate::arena::{Func, Handle, Inst, Value};
-use crate::module::{Attr, Function, Module, Node, Operand, Site};
+use crate::module::{Attr, Function, ImportFlow, Kind, Module, Node, Operand, Site};
 use crate::op::{Effect, Op};
 
 /// How far something is the same.
@@ -127,7 +128,10 @@ impl Context {
 pub(super) fn check(module: &Module, errors: &mut Errors) -> Vec<Uniformity> {
     let mut summaries: Vec<Summary> = Vec::with_capacity(module.functions.len());
     for (_, function) in module.functions.iter() {
-        let summary = build::flow(module, function, &summaries).summary(function);
+        let mut summary = build::flow(module, function, &summaries).summary(function);
+        if function.is_import() {
+            summary.results.fill(LANE);
+        }
         summaries.push(summary);
     }
     let mut contexts: Vec<Context> = module.functions.iter().map(|(_, f)| Context::new(f)).collect();
@@ -176,13 +180,15 @@ struct Meeting<'m> {
     ways: [Option<(Flow, Why<'m>)>; 2],
 }
 
-impl Meeting<'_> {
+impl<'m> Meeting<'m> {
     fn check(&mut self, errors: &mut Errors) {
         let mut blamed = HashSet::new();
         for (inst, node) in self.module.functions[self.func].insts() {
+            let import = self.uniform_import(node);
             let (rule, need) = match (node.op, node.op.effect()) {
                 (Op::Barrier | Op::GroupBroadcast, _) => (Rule::Barrier, Level::Group),
                 (_, Effect::Sync) => (Rule::Subgroup, Level::Subgroup),
+                _ if import.is_some() => (Rule::UniformImport, Level::Group),
                 _ => continue,
             };
             if self.uniformity.control(inst) < need {
@@ -190,7 +196,7 @@ impl Meeting<'_> {
                 let point = flow.control[inst.index()];
                 // What parts lanes before one op does so before all that follow: it is told once.
                 if blamed.insert(why.parting(point)) {
-                    let name = node.op.row().name;
+                    let name = import.unwrap_or(node.op.row().name);
                     let message =
                         format!("`{name}` is for all lanes of a {need} at once, but some may not come here");
                     let notes = why.notes(point);
@@ -205,6 +211,13 @@ impl Meeting<'_> {
                 errors.push(Error { rule: Rule::From, message, site: self.site(inst), notes });
             }
         }
+    }
+
+    /// The name of the uniform import that an instruction calls, if it does.
+    fn uniform_import(&self, node: &Node) -> Option<&'m str> {
+        let Attr::Call(callee) = node.attr else { return None };
+        let callee = &self.module.functions[callee];
+        (callee.kind == Kind::Import(ImportFlow::Uniform)).then_some(&*callee.name)
     }
 
     /// What a broadcast is from, if that is not the same for all.

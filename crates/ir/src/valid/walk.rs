@@ -31,6 +31,10 @@ pub(super) fn function(module: &Module, func: Func, doubts: &Doubts, errors: &mu
         doubts,
         errors,
     };
+    if function.is_import() {
+        let check = walk.bodiless();
+        return walk.errors.keep(Where::Function(func), check);
+    }
     if let Err(Stop::Lost) = walk.body() {
         let lost = "values, instructions or regions are not numbered in the order of the text";
         walk.errors.keep(Where::Function(func), fail(Rule::Order, lost));
@@ -99,6 +103,25 @@ impl<'m> Walk<'m> {
         let met = (self.next.value, self.next.inst, self.next.region);
         let all = (function.values.len(), function.insts.len(), function.regions.len());
         if met == all { Ok(()) } else { Err(Stop::Lost) }
+    }
+
+    /// Whether an import is nothing but its head.
+    fn bodiless(&self) -> Check {
+        let function = self.function;
+        let bare = function.params == Values::new(0, function.values.len())
+            && function.insts.is_empty()
+            && function.regions.len() == 1
+            && function
+                .regions
+                .get(function.body)
+                .is_some_and(|body| body.params.is_empty() && body.insts.is_empty());
+        if bare {
+            return Ok(());
+        }
+        fail(
+            Rule::ImportBody,
+            format!("import `{}` has a body: remove it, or make it a function", function.name),
+        )
     }
 
     /// Counts values that are consecutive from the next on.

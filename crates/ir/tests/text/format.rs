@@ -104,3 +104,29 @@ fn odd_texts_have_a_form() {
     );
     assert_eq!(format("kernel a{switch 1{;a\n;b\n}}"), "kernel a {\n  switch 1 {  ;a\n    ;b\n  }\n}\n");
 }
+
+#[test]
+fn imports_stay_where_they_were() {
+    let text = "\
+; what others define
+import fn hash(%x: u32) -> u32  ; mixes
+
+buffer data: [u32; 0x10] global read
+; meets
+import uniform fn meet()
+buffer more: [u32; 4] global read
+
+kernel main {
+  call meet()
+}
+
+; late
+import fn late()
+import fn later()
+
+kernel other {
+  call late()
+}
+";
+    assert_eq!(format(text), text);
+}

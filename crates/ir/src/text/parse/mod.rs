@@ -22,7 +22,7 @@ use super::lex::{Kind, Token};
 use super::{Diagnostic, Line};
 use crate::arena::{Buffer, Func, Handle, Inst};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_TEXT};
-use crate::module::{self, BufferDecl, Module, Place};
+use crate::module::{self, BufferDecl, ImportFlow, Module, Place};
 use crate::types::{Access, Const, Len, Need, Space, Type};
 use crate::write::Writer;
 
@@ -90,6 +90,9 @@ fn read(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
 /// is no second error.
 type Names<'t, T> = HashMap<&'t str, (Option<T>, u32)>;
 
+/// The name of a function, its parameters and the types of its results.
+type FunctionHead<'t> = (&'t str, Vec<(Token, Type)>, Vec<Type>);
+
 /// A module that is being read.
 struct Parser<'t> {
     read: Reader<'t>,
@@ -104,7 +107,7 @@ struct Parser<'t> {
 }
 
 /// The words that begin what stands outside of functions.
-const ITEMS: &[&str] = &["need", "buffer", "fn", "kernel"];
+const ITEMS: &[&str] = &["need", "import", "buffer", "fn", "kernel"];
 
 impl<'t> Parser<'t> {
     fn new(text: &'t str) -> Self {
@@ -135,10 +138,11 @@ impl<'t> Parser<'t> {
     fn item(&mut self) -> Parsed<()> {
         match self.read.word() {
             Some("need") => self.need(),
+            Some("import") => self.import(),
             Some("buffer") => self.buffer(),
             Some("fn") => self.function(module::Kind::Function),
             Some("kernel") => self.function(module::Kind::Kernel),
-            _ => Err(self.read.wrong("`need`, `buffer`, `fn` or `kernel`")),
+            _ => Err(self.read.wrong("`need`, `import`, `buffer`, `fn` or `kernel`")),
         }
     }
 
@@ -174,7 +178,7 @@ impl<'t> Parser<'t> {
 
     fn need(&mut self) -> Parsed<()> {
         let late = !self.module.buffers.is_empty() || !self.module.functions.is_empty();
-        self.order(late, "needs stand before buffers and functions");
+        self.order(late, "needs stand before imports, buffers and functions");
         let start = self.read.advance().place.start;
         let token = self.read.token;
         let need = self.read.expect_one("a need", Need::ALL, Need::word)?;
@@ -188,7 +192,8 @@ impl<'t> Parser<'t> {
     }
 
     fn buffer(&mut self) -> Parsed<()> {
-        self.order(!self.module.functions.is_empty(), "buffers stand before functions");
+        let late = self.module.functions.iter().any(|(_, function)| !function.is_import());
+        self.order(late, "buffers stand before functions");
         let start = self.read.advance().place.start;
         let token = self.read.expect_kind(Kind::Word, "the buffer's name")?;
         let name = self.read.slice(token);
@@ -232,9 +237,65 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// Reads `import fn` or `import uniform fn`, and the function's head.
+    fn import(&mut self) -> Parsed<()> {
+        let start = self.read.advance().place.start;
+        let flow = match self.read.word() {
+            Some("uniform") => {
+                self.read.advance();
+                ImportFlow::Uniform
+            }
+            _ => ImportFlow::Any,
+        };
+        match (self.read.word(), flow) {
+            (Some("fn"), _) => self.read.advance(),
+            (_, ImportFlow::Any) => return Err(self.read.missing("`fn` or `uniform fn`")),
+            (_, ImportFlow::Uniform) => return Err(self.read.missing("`fn`")),
+        };
+        let errors = self.read.errors.len();
+        let (name, params, results) = self.head()?;
+        let sound = self.read.errors.len() == errors;
+        if self.read.at(b'{') {
+            let error = Diagnostic::new("syntax", self.read.token.place, "an import has no body".into());
+            return Err(self.read.error(error.label("remove it, or the word `import`")));
+        }
+        let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
+        let head = self.read.since(start);
+        let mut body = Body::new(self, Writer::new(name, module::Kind::Import(flow), &types, &results));
+        body.writer.debug().head = head;
+        body.define_params(&params);
+        let (function, doubts) = (body.writer.declare(), body.doubts);
+        self.keep(name, function, doubts.filter(|_| sound));
+        Ok(())
+    }
+
     fn function(&mut self, kind: module::Kind) -> Parsed<()> {
         let errors = self.read.errors.len();
         let start = self.read.advance().place.start;
+        let (name, params, results) = self.head()?;
+        self.read.expect(b'{')?;
+        let head = self.read.since(start);
+        let sound = self.read.errors.len() == errors;
+
+        let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
+        let mut body = Body::new(self, Writer::new(name, kind, &types, &results));
+        body.writer.debug().head = head;
+        body.define_params(&params);
+        let (function, doubts) = body.finish()?;
+        self.keep(name, function, doubts.filter(|_| sound));
+        Ok(())
+    }
+
+    /// Adds a function that has been read.
+    fn keep(&mut self, name: &'t str, function: module::Function, doubts: Option<Doubts>) {
+        self.insts += function.insts().len();
+        let func = self.module.functions.push(function);
+        self.doubts.push(doubts);
+        self.functions.entry(name).and_modify(|(known, _)| *known = Some(func));
+    }
+
+    /// Reads the name, the parameters and the results of a function.
+    fn head(&mut self) -> Parsed<FunctionHead<'t>> {
         let token = self.read.expect_kind(Kind::Word, "the function's name")?;
         let name = self.read.slice(token);
         self.read.check_name(token, name)?;
@@ -250,22 +311,7 @@ impl<'t> Parser<'t> {
                 self.functions.insert(name, (None, token.place.start));
             }
         }
-        let params = self.params()?;
-        let results = self.results()?;
-        self.read.expect(b'{')?;
-        let head = self.read.since(start);
-        let sound = self.read.errors.len() == errors;
-
-        let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
-        let mut body = Body::new(self, Writer::new(name, kind, &types, &results));
-        body.writer.debug().head = head;
-        body.define_params(&params);
-        let (function, doubts) = body.finish()?;
-        self.insts += function.insts().len();
-        let func = self.module.functions.push(function);
-        self.doubts.push(doubts.filter(|_| sound));
-        self.functions.entry(name).and_modify(|(known, _)| *known = Some(func));
-        Ok(())
+        Ok((name, self.params()?, self.results()?))
     }
 
     fn params(&mut self) -> Parsed<Vec<(Token, Type)>> {

@@ -4,7 +4,7 @@ use super::program;
 use super::random::Random;
 use crate::arena::{Handle, Inst};
 use crate::limits::MAX_DEPTH;
-use crate::module::{Attr, BufferDecl, Function, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, Function, ImportFlow, Kind, Module, Operand, Place};
 use crate::op::{Op, TABLE};
 use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 use crate::valid::{Rule, validate};
@@ -43,7 +43,7 @@ fn types(random: &mut Random) -> Vec<Type> {
 }
 
 fn function(random: &mut Random) -> Function {
-    let kind = random.of(&[Kind::Kernel, Kind::Function]);
+    let kind = random.of(&[Kind::Kernel, Kind::Function, Kind::Import(ImportFlow::Uniform)]);
     let name = random.of(&["a", "b", "", "7", "é", "x.y"]);
     let mut writer = Writer::new(name, kind, &types(random), &types(random));
     for _ in 0..random.below(40) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::arena::{Func, Handle};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_CASES};
-use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, Function, ImportFlow, Kind, Module, Operand, Place};
 use crate::op::Op;
 use crate::text;
 use crate::types::{Access, Len, Need, Space, Type};
@@ -136,6 +136,17 @@ const TEXTS: &[(Rule, &str, &str)] = &[
         "buffer a: [u32; 4] shared read_write buffer b: [f32; 4] global read kernel k { async_load @a[0], @b[0], 4, 0 }",
         "copies f32 elements to u32",
     ),
+    (
+        Rule::UniformImport,
+        "import uniform fn f() kernel k { %e = elect if %e { call f() } }",
+        "`f` is for all lanes of a group at once",
+    ),
+    (
+        Rule::Barrier,
+        "import fn f() -> bool kernel k { %c = call f() if %c { barrier } }",
+        "`call` does not give",
+    ),
+    (Rule::Count, "import fn f(%x: u32) kernel k { call f() }", "no operands, but `f` has 1 parameter"),
     (Rule::Barrier, "kernel k { %i = lane %c = eq %i, 0 if %c { barrier barrier } }", "all lanes of a group"),
     (Rule::Subgroup, "kernel k { %i = lane %c = eq %i, 0 if %c { %e = elect } }", "all lanes of a subgroup"),
     (Rule::From, "kernel k { %i = subgroup %x = group_broadcast %i, %i }", "differs among lanes of a group"),
@@ -183,6 +194,20 @@ fn buffers(names: &[&str]) -> Module {
     module
 }
 
+/// A module with these functions.
+fn functions(list: impl IntoIterator<Item = Function>) -> Module {
+    let mut module = Module::default();
+    for function in list {
+        module.functions.push(function);
+    }
+    module
+}
+
+/// An import in the making.
+fn import(params: &[Type]) -> Writer {
+    Writer::new("f", Kind::Import(ImportFlow::Any), params, &[])
+}
+
 fn push(op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> Module {
     kernel(|w| {
         w.push(op, attr, args, results);
@@ -221,6 +246,13 @@ fn modules() -> Vec<(Rule, Module)> {
         (Rule::Name, buffers(&["a b"])),
         (Rule::Name, buffers(&["x".repeat(65).as_str()])),
         (Rule::Duplicate, buffers(&["a", "a"])),
+        (Rule::Duplicate, functions([import(&[]).declare(), import(&[Type::U32]).declare()])),
+        (
+            Rule::Duplicate,
+            functions([import(&[]).declare(), Writer::new("f", Kind::Function, &[], &[]).finish()]),
+        ),
+        (Rule::ImportBody, functions([import(&[Type::U32]).finish()])),
+        (Rule::Values, functions([import(&[Type::U32; MAX_ARGS + 1]).declare()])),
         (Rule::Order, lost),
         (Rule::Attribute, push(Op::Load, Attr::Type(Type::U32), vec![0u32.into()], &[Type::U32])),
         (Rule::Regions, push(Op::Block, Attr::None, none(), &[])),
