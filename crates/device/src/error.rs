@@ -1,5 +1,6 @@
 //! What can go wrong with a device, and what may be done about it.
 
+use pelton_ir::link::UnboundImports;
 use pelton_ir::module::{Place, Site};
 use pelton_ir::text;
 use pelton_ir::types::Need;
@@ -38,6 +39,9 @@ pub enum DeviceError {
     /// No kernel was named, and the module has not exactly one.
     #[error("{}", unnamed(have))]
     Unnamed { have: Vec<String> },
+    /// The module has imports that are not bound to anything.
+    #[error(transparent)]
+    Unbound(#[from] UnboundImports),
     /// A size beyond what the device takes: 0, or more than the most.
     #[error("{what} is {found}, and {device} takes {}", bound(*found, *most))]
     Limit { device: String, what: &'static str, found: u64, most: u64 },

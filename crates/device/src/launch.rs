@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pelton_ir::arena::{Buffer, Func};
 pub use pelton_ir::interp::Fault;
+use pelton_ir::link::check_bound;
 use pelton_ir::module::Module;
 use pelton_ir::types::{Len, Space};
 
@@ -141,8 +142,9 @@ pub struct Ended {
     pub fault: Option<Fault>,
 }
 
-/// The kernel of that name, or the only one.
+/// The kernel of that name, or the only one. Refuses a module with imports that are not bound, which no device can load.
 pub fn kernel(module: &Module, name: Option<&str>) -> Result<Func, DeviceError> {
+    check_bound(module)?;
     let have = || -> Vec<String> { module.kernels().map(|k| module.functions[k].name.clone()).collect() };
     let mut all = module.kernels();
     match name {

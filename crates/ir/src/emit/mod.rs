@@ -8,6 +8,7 @@ pub mod ptx;
 
 use crate::arena::{Func, Handle, Inst};
 use crate::limits::MAX_INSTS;
+use crate::link::{UnboundImports, check_bound};
 use crate::module::{Function, Place, Site};
 use crate::op::Op;
 use crate::pass;
@@ -30,6 +31,8 @@ pub enum EmitError {
     Lanes { lanes: u32, most: u32 },
     #[error("the module has {count} buffers to bind, and {most} is the most")]
     Buffers { count: usize, most: usize },
+    #[error(transparent)]
+    Unbound(#[from] UnboundImports),
 }
 
 /// A kernel ready to be emitted.
@@ -46,6 +49,7 @@ pub struct Flat {
 impl Flat {
     /// Inlines and optimises a kernel.
     pub fn new(module: &Valid, kernel: Func) -> Result<Flat, EmitError> {
+        check_bound(module)?;
         // Places go through the passes untouched, so for the time being they hold sites.
         let mut marked = (**module).clone();
         for (func, function) in marked.functions.iter_mut() {

@@ -40,6 +40,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use crate::link::{UnboundImports, check_bound};
 use crate::module::{BufferDecl, Kind, Site};
 use crate::op::Op;
 use crate::types::{Len, Need, Space, Type};
@@ -150,6 +151,8 @@ pub enum LoadError {
     Unnamed { count: usize },
     #[error("`{}` does not run on the reference device", op.row().name)]
     Refused { op: Op, site: Site },
+    #[error(transparent)]
+    Unbound(#[from] UnboundImports),
 }
 
 /// Why a launch was refused.
@@ -196,6 +199,7 @@ pub(crate) fn unnamed(count: usize) -> String {
 impl Program {
     /// Decodes a kernel: the one of that name, or the only one.
     pub fn new(module: &Valid, kernel: Option<&str>) -> Result<Self, LoadError> {
+        check_bound(module)?;
         for need in &module.needs {
             match need {
                 // Every subgroup runs by itself here.
