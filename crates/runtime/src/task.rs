@@ -1,7 +1,6 @@
 //! What producers submit.
 
 use crate::protocol::packed::Packed;
-use crate::protocol::work::{Item, Window};
 use crate::protocol::{Malformed, Opcode, Priority, slot};
 
 /// A task: an opcode, up to twelve arguments, a priority.
@@ -110,19 +109,5 @@ impl TryFrom<&Packed> for Task {
     type Error = Malformed;
     fn try_from(packed: &Packed) -> Result<Task, Malformed> {
         Ok(Task::new(Opcode::PACKED_SLOT).args(packed.encode()?))
-    }
-}
-
-impl From<Item> for Task {
-    fn from(item: Item) -> Task {
-        let (op, args) = item.encode();
-        Task::new(op).args(args)
-    }
-}
-
-impl Task {
-    /// A window for a handler of an opcode.
-    pub fn window(op: Opcode, window: &Window) -> Task {
-        Task::new(op).args(window.encode())
     }
 }

@@ -15,8 +15,6 @@ pub enum Place {
     Record,
     /// The debug log.
     Log,
-    /// The arguments of a window.
-    Window,
     /// The IO queue, at the request of that number.
     Request(usize),
 }
@@ -28,7 +26,6 @@ impl fmt::Display for Place {
             Place::Control => f.write_str("control"),
             Place::Record => f.write_str("completion record"),
             Place::Log => f.write_str("debug log"),
-            Place::Window => f.write_str("window"),
             Place::Request(index) => write!(f, "IO request {index}"),
         }
     }

@@ -28,7 +28,6 @@ pub mod record;
 pub mod slot;
 pub mod status;
 pub mod step;
-pub mod work;
 
 pub use error::{Malformed, Place};
 pub use fault::{Code, Fault};

@@ -1,7 +1,6 @@
 //! Drained batches, byte by byte.
 
 use pelton::protocol::drained::{self, Entry};
-use pelton::protocol::work::{Class, Item, Window};
 use pelton::protocol::{Opcode, Priority, Slot, Status};
 use proptest::prelude::*;
 
@@ -101,23 +100,4 @@ proptest! {
             prop_assert!(words[0] > 7 || words[2] > 28 || words[3] > 4);
         }
     }
-}
-
-#[test]
-fn items_and_windows_are_arguments() {
-    let item = Item { op: Opcode::wire(20), input: 1, output: 2, param: 3 };
-    let (op, args) = item.encode();
-    assert_eq!((op.code(), args), (20, [1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
-    assert_eq!(Item::decode(op, &args), Ok(item));
-    let error = Item::decode(op, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap_err();
-    assert_eq!(error.to_string(), "work item takes 6 words, and there are 3");
-
-    let window = Window::new(77, Class::Lookahead, &[5, 6]).unwrap();
-    assert_eq!(window.encode(), [77, 1, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(Window::decode(&window.encode()), Ok(window));
-    assert!(Window::new(0, Class::Required, &[9; 10]).is_ok());
-    let error = Window::new(0, Class::Required, &[9; 11]).unwrap_err();
-    assert_eq!(error.to_string(), "window payload takes 11 words, and there are 10");
-    let error = Window::decode(&[0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
-    assert_eq!(error.to_string(), "window: word 5 (class) is 0x2, which is no class of a window");
 }
