@@ -30,14 +30,14 @@ use pelton_ir::text;
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
 use super::tenant::Region;
-use crate::protocol::Opcode;
+use crate::protocol::{Opcode, slot};
 
 /// The buffer that holds a task's arguments.
 pub const ARG: &str = "arg";
 /// The buffer that holds a tenant's observables.
 pub const OBSERVABLE: &str = "observable";
 /// How many arguments a task has.
-pub const ARGS: u32 = 12;
+pub const ARGS: u32 = slot::ARGS as u32;
 
 /// Who runs a task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

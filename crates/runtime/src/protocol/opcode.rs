@@ -56,6 +56,9 @@ opcodes! {
 /// The ranges of opcodes that are not the user's, ends included.
 pub const RESERVED: &[(u32, u32)] = &[(0, 7), (0xfff0, 0xffff), (0x8000_0000, 0xffff_ffff)];
 
+/// The first range of opcodes that belong to users, its end excluded. It lies between the first two reserved ranges.
+const LOW_USER: (u32, u32) = (RESERVED[0].1 + 1, RESERVED[1].0);
+
 /// Those ranges, for people.
 pub(crate) fn reserved() -> String {
     RESERVED.iter().map(|(first, last)| format!("{first:#x}-{last:#x}")).collect::<Vec<_>>().join(", ")
@@ -81,6 +84,12 @@ impl Opcode {
     /// Whether it is not the user's to give.
     pub fn reserved(self) -> bool {
         RESERVED.iter().any(|&(first, last)| (first..=last).contains(&self.0))
+    }
+
+    /// Whether the opcode lies in the first range that belongs to users. Almost every opcode of a user does, and one comparison finds out.
+    #[inline]
+    pub(crate) const fn is_low_user(self) -> bool {
+        self.0.wrapping_sub(LOW_USER.0) < LOW_USER.1 - LOW_USER.0
     }
 
     /// Its row, if it is built in.

@@ -58,14 +58,13 @@ impl Producer {
     ) -> Result<(u32, Fenced), SubmitError> {
         let levels = self.core.layout.levels;
         // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
-        let plain =
-            |task: Task| (task.op.code().wrapping_sub(8) < 0xfff0 - 8) & (task.priority == Priority::Normal);
+        let plain = |task: Task| task.op.is_low_user() & (task.priority == Priority::Normal);
         if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
             return Ok((0, Fenced::No));
         }
         let (mut priority, mut fenced) = (None, Fenced::No);
         for (at, task) in tasks.enumerate() {
-            if task.op.code().wrapping_sub(8) >= 0xfff0 - 8 {
+            if !task.op.is_low_user() {
                 submittable(task.op)?;
                 if task.op == Opcode::BATCH_FENCE {
                     fenced = fenced.and(task.args[0].saturating_sub(at as u32));
