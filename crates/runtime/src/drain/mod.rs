@@ -28,7 +28,7 @@ pub use readback::{Outcomes, Readback, Statistics};
 
 use crate::error::Error;
 use crate::kernel::BufferId;
-use crate::kernel::drain::{Report as Told, Wanted};
+use crate::kernel::drain::{PassReport as Told, PassRequest as Wanted};
 use crate::kernel::layout::Layout;
 use crate::kernel::{
     Assembled, Claim, Lifetime, Refused, Report, Spec, Telemetry, Tenant, TenantId, assemble,

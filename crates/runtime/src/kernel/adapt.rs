@@ -115,7 +115,7 @@ impl Checked {
         });
         let own = own.collect::<Vec<_>>();
         for (buffer, elem, len) in &own {
-            task.kit.deal(f, f.lit(*len), *len, |at| {
+            task.kit.each_by_lane(f, f.lit(*len), *len, |at| {
                 let zero = Operand::Const(Const::zero(*elem));
                 f.emit(Op::Store, Attr::Buffer(*buffer), vec![builder::Arg::operand(at), zero]);
             });

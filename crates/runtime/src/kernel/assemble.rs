@@ -15,7 +15,7 @@ use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
 use super::adapt::Checked;
-use super::dispatch::{self, Ready};
+use super::dispatch::{self, CheckedHandler};
 use super::error::Refused;
 use super::fence::Fences;
 use super::handler::{ARG, ARGS, Handler, OBSERVABLE, Width};
@@ -24,7 +24,7 @@ use super::layout::Layout;
 use super::mode::Mode;
 use super::spec::{Body, Io, Lifetime, Spec};
 use super::tenant::{Region, Tenant};
-use super::window::Runner;
+use super::window::WindowRunner;
 use super::{drain, live};
 use crate::protocol::log::Format;
 
@@ -52,14 +52,14 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.checked.burns());
     let kit = Kit::new(&mut m, spec, layout, fueled);
-    let table = dispatch::write(&mut m, &kit, &handlers);
+    let table = dispatch::write_dispatch(&mut m, &kit, &handlers);
     match &kit.mode {
         Mode::Drain(mode) => {
             let fences = Fences::write(&mut m, &kit, &mode.slots, Some(&mode.frontier));
-            let run = Runner { kit: &kit, slots: &mode.slots, table: &table, fences: &fences };
-            drain::write(&mut m, run, mode);
+            let run = WindowRunner { kit: &kit, slots: &mode.slots, table: &table, fences: &fences };
+            drain::write_drain(&mut m, run, mode);
         }
-        Mode::Live(rings) => live::write(&mut m, &kit, rings, &table, caps),
+        Mode::Live(rings) => live::write_live(&mut m, &kit, rings, &table, caps),
     }
     let layout = kit.layout.clone();
     let module = m.finish();
@@ -128,7 +128,7 @@ fn tenants(spec: &Spec) -> Result<(), Refused> {
         }
     }
     let observables = spec.tenants.iter().map(|t| u64::from(t.observables)).sum();
-    super::layout::addressed("the number of observables", observables)?;
+    super::layout::check_addressed("the number of observables", observables)?;
     match spec.tenants.iter().map(|t| u64::from(t.producers)).sum::<u64>() {
         0 => Err(Refused::Producers),
         1..=1024 => Ok(()),
@@ -205,7 +205,7 @@ fn refused(handler: &Handler, why: impl Into<String>) -> Refused {
 }
 
 /// Checks a handler.
-fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
+fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<CheckedHandler<'s>, Refused> {
     let wrong = |why: String| Err(refused(handler, why));
     if let Some(why) = &handler.error {
         return wrong(why.clone());
@@ -240,7 +240,7 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<Ready<'s>, Refused> {
     }
     fits_alone(handler, &module, func)?;
     let arity = ops(handler, &module, func)?;
-    Ok(Ready {
+    Ok(CheckedHandler {
         handler,
         checked: Checked { module, func, width: handler.width, fueled: true, agreed },
         arity,
@@ -282,9 +282,9 @@ fn nesting_depth(function: &Function, region: pelton_ir::arena::Region) -> usize
 }
 
 /// Refuses handlers that are too large together.
-fn fit_together(handlers: &[Ready<'_>]) -> Result<(), Refused> {
+fn fit_together(handlers: &[CheckedHandler<'_>]) -> Result<(), Refused> {
     let (mut insts, mut buffers) = (0, 0);
-    for Ready { handler, checked, .. } in handlers {
+    for CheckedHandler { handler, checked, .. } in handlers {
         let wrong = |what: &str, found: usize, most: usize| {
             Err(refused(
                 handler,
@@ -317,7 +317,7 @@ fn shared_memory(module: &Module) -> (usize, u64) {
 }
 
 /// Refuses a kernel that takes more shared memory than a group has, by the handler that takes most of it.
-fn fits_shared_memory(caps: &Caps, handlers: &[Ready<'_>], module: &Module) -> Result<(), Refused> {
+fn fits_shared_memory(caps: &Caps, handlers: &[CheckedHandler<'_>], module: &Module) -> Result<(), Refused> {
     let (all, most) = (shared_memory(module).1, (caps.shared_bytes as u64).min(MAX_SHARED));
     let largest = handlers.iter().max_by_key(|ready| shared_memory(&ready.checked.module).1);
     match largest {

@@ -4,7 +4,7 @@ use super::placement::Placement;
 use pelton_device::Caps;
 
 use super::error::Refused;
-use super::layout::addressed;
+use super::layout::check_addressed;
 use super::spec::{Lifetime, Spec};
 use crate::protocol::slot;
 
@@ -96,7 +96,7 @@ impl SlotBanks {
 const LEAST: u32 = 16;
 
 /// Where rings lie: where it is asked for, or where it suits the device.
-pub(super) fn placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> {
+pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> {
     let refuse = |value, why| Err(Refused::Axis { axis: "placement", value, why });
     // The router comes on top.
     let room = u64::from(caps.resident) * u64::from(spec.share) / 100;
@@ -157,7 +157,7 @@ fn bank(
         (bank.first_stripe + bank.stripe_count(), bank.first_slot + bank.slot_count())
     });
     let all = u64::from(first_slot) + u64::from(rings) * u64::from(ring_stripes) * u64::from(slots);
-    addressed("the number of words of all rings", all * (slot::WORDS / 2) as u64)?;
+    check_addressed("the number of words of all rings", all * (slot::WORDS / 2) as u64)?;
     let log2_slots = slots.ilog2();
     Ok(SlotBank { placement, groups, ring_stripes, log2_slots, rings, first_stripe, first_slot })
 }

@@ -13,7 +13,7 @@ use pelton_ir::builder::Buf;
 use pelton_ir::types::{Scalar, Type};
 
 use super::declare::Declarer;
-use super::drain::Report as PassReport;
+use super::drain::PassReport;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
 use super::spec::{Lifetime, Report, Spec};

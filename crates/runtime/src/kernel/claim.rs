@@ -12,12 +12,12 @@ use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Kit, U32, U64, state};
 use super::placement::Placement;
-use super::slots::Slots;
+use super::slots::BankSlots;
 use super::spec::Claim;
 use crate::protocol::control;
 
 /// No ring.
-pub(super) const NONE: u32 = u32::MAX;
+pub(super) const NO_RING: u32 = u32::MAX;
 
 /// The longest that a group rests before it looks for tasks again, where nobody can wake it.
 pub(super) const REST_NS: u32 = 2000;
@@ -28,63 +28,70 @@ pub const fn idle(wakes: bool) -> Option<Duration> {
     if wakes { None } else { Some(Duration::from_nanos(REST_NS as u64)) }
 }
 
-/// Writes the choice: the ring to turn to, or [`NONE`]. `ready` says whether a ring has something for this group.
-pub(super) fn write(
+/// Writes the choice: the ring to turn to, or [`NO_RING`]. `ready` says whether a ring has something for this group.
+pub(super) fn write_choice(
     m: &mut Builder,
     kit: &Kit<'_>,
-    slots: &Slots,
+    slots: &BankSlots,
     ready: Callee<u32, bool>,
 ) -> Callee<(), u32> {
     let (levels, producers) = (kit.layout.levels, kit.layout.producers);
-    let look = m.function::<u32, u32>(slots.name("look"), |f, level| {
+    let look = m.function::<u32, u32>(slots.function_name("look"), |f, level| {
         let first = f.load(kit.shared.cursor.at(level));
-        f.count((0u32, producers, 1u32), f.lit(NONE), |rings, k, none| {
+        f.count((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
             let at = first + k;
             let ring = level * producers + f.select(at.ge(producers), at - producers, at);
             f.when(f.call(ready, ring), || rings.leave(ring));
             none
         })
     });
-    m.function(slots.name("pick"), |f, ()| {
+    m.function(slots.function_name("pick"), |f, ()| {
         let Claim::Priority { every } = kit.spec.claim else {
             return f.call(look, f.lit(0));
         };
         let turn = f.load(kit.shared.state.at(state::TURN));
         let guard = (turn % every).eq(every - 1);
-        let (best, _) = f.count((0u32, levels, 1u32), (f.lit(NONE), f.lit(0)), |all, level, (best, age)| {
-            let found = f.call(look, level);
-            let some = found.ne(NONE);
-            f.when(some & !guard, || all.leave((found, age)));
-            let waited = turn - f.load(kit.shared.served.at(level));
-            let better = some & (best.eq(NONE) | waited.gt(age));
-            (f.select(better, found, best), f.select(better, waited, age))
-        });
-        if kit.counts() {
-            f.when(guard & best.ne(NONE), || kit.count(f, f.lit(control::STARVATION), f.lit(1)));
+        let (best, _) =
+            f.count((0u32, levels, 1u32), (f.lit(NO_RING), f.lit(0)), |all, level, (best, age)| {
+                let found = f.call(look, level);
+                let some = found.ne(NO_RING);
+                f.when(some & !guard, || all.leave((found, age)));
+                let waited = turn - f.load(kit.shared.served.at(level));
+                let better = some & (best.eq(NO_RING) | waited.gt(age));
+                (f.select(better, found, best), f.select(better, waited, age))
+            });
+        if kit.counts_tasks() {
+            f.when(guard & best.ne(NO_RING), || kit.bump_own(f, f.lit(control::STARVATION), f.lit(1)));
         }
         best
     })
 }
 
 /// Whether a group starts with a producer of its own: there are several groups for each.
-fn affine(kit: &Kit<'_>, slots: &Slots) -> bool {
+fn has_own_producer(kit: &Kit<'_>, slots: &BankSlots) -> bool {
     slots.bank.placement == Placement::Far && slots.bank.groups > 2 * kit.layout.producers
 }
 
 /// Notes that a ring has been served.
-pub(super) fn served<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, ring: U32<'b>, level: U32<'b>) {
+pub(super) fn note_served<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    slots: &BankSlots,
+    ring: U32<'b>,
+    level: U32<'b>,
+) {
     let producers = kit.layout.producers;
     let turn = f.load(kit.shared.state.at(state::TURN));
     f.store(kit.shared.served.at(level), turn);
     f.store(kit.shared.state.at(state::TURN), turn + 1);
-    if !affine(kit, slots) {
+    if !has_own_producer(kit, slots) {
         let next = ring - level * producers + 1;
         f.store(kit.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
     }
 }
 
 /// Lets a group that polls know where each ring stands, by its stripe, and whose it is.
-pub(super) fn begin<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce(U32<'b>) -> U32<'b>) {
+pub(super) fn load_heads<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce(U32<'b>) -> U32<'b>) {
     let rings = kit.layout.rings.len() as u32;
     f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
         f.store(kit.shared.heads.at(ring), f.load(kit.global.start.at(stripe(ring))));
@@ -94,8 +101,8 @@ pub(super) fn begin<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce(U32<
 }
 
 /// Lets a group look first at the producer that is its own, where there are many more groups than producers.
-pub(super) fn settle<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots) {
-    if affine(kit, slots) {
+pub(super) fn prefer_own_producer<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &BankSlots) {
+    if has_own_producer(kit, slots) {
         for level in 0..kit.layout.levels {
             f.store(kit.shared.cursor.at(level), f.group() % kit.layout.producers);
         }
@@ -103,7 +110,7 @@ pub(super) fn settle<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots) {
 }
 
 /// The level of a ring.
-pub(super) fn level<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
+pub(super) fn ring_level<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
     if kit.layout.levels == 1 { f.lit(0) } else { ring / kit.layout.producers }
 }
 
@@ -132,7 +139,7 @@ impl<'b> Credit<'b> {
             || {
                 let claims = kit.global.control.at(self.tenant + control::CLAIMS);
                 let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
-                let room = f.cast::<u32>(f.max(left(f, self.quota, before), 0i32)) >> 1;
+                let room = f.cast::<u32>(f.max(credit_left(f, self.quota, before), 0i32)) >> 1;
                 let taken = f.min(room, count);
                 self.give(f, kit, count - taken);
                 taken
@@ -150,25 +157,25 @@ impl<'b> Credit<'b> {
 }
 
 /// Whether a tenant may run anything now.
-pub(super) fn open<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
+pub(super) fn may_run<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
     let mask = kit.host_word(f, tenant + control::MASKS);
     let quota = kit.host_word(f, tenant + control::QUOTAS);
     let claims =
         f.atomic_load(Order::Relaxed, Scope::Device, kit.global.control.at(tenant + control::CLAIMS));
-    mask.ne(0) & (quota.eq(0) | left(f, quota, claims).gt(0i32))
+    mask.ne(0) & (quota.eq(0) | credit_left(f, quota, claims).gt(0i32))
 }
 
 /// What is left of a quota when so many tasks were taken, doubled: the account has 31 bits, since bit 31 of a quota only says that there
 /// is one. Below 0 if more were taken.
-fn left<'b>(f: &'b Body<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, i32> {
+fn credit_left<'b>(f: &'b Body<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, i32> {
     f.cast::<i32>((quota - f.cast::<u32>(claims)) << 1)
 }
 
 /// So many looks at near rings in a row may find nothing before their group backs off at all.
-pub(super) const KEEN: u32 = 1 << 13;
+pub(super) const LOOKS_BEFORE_REST: u32 = 1 << 13;
 
 /// Backs off, for longer the longer there has been nothing to do.
-pub(super) fn rest<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
+pub(super) fn back_off<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
     let ns = if kit.layout.wakes {
         // Spins, gives its core away, sleeps until it is woken.
         let over = f.min(idle - 2047, 1000u32);
@@ -199,7 +206,7 @@ mod tests {
         let words = m.buffer::<u32>("words", Len::Fixed(2), Space::Global, Access::ReadWrite);
         let claims = m.buffer::<u64>("claims", Len::Fixed(1), Space::Global, Access::Read);
         m.kernel("main", |f| {
-            let left = left(f, f.load(words.at(0)), f.load(claims.at(0)));
+            let left = credit_left(f, f.load(words.at(0)), f.load(claims.at(0)));
             f.store(words.at(1), f.cast::<u32>(left));
         });
         let program = Program::new(&validate(m.finish()).expect("it is valid"), None).expect("it loads");

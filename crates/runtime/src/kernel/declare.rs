@@ -8,7 +8,7 @@ use pelton_ir::module::{BufferDecl, Place};
 use pelton_ir::types::{Access, Len, Num, Space};
 
 use super::buffers::{BufferId, KernelPlan, WrittenBy};
-use super::layout::{Area, BoundBuffer, BufferKey};
+use super::layout::{BoundBuffer, BufferKey, RegionArea};
 
 /// Declares buffers in a module and keeps a list of those that the host binds.
 pub(super) struct Declarer<'m> {
@@ -45,7 +45,7 @@ impl Declarer<'_> {
     }
 
     /// Declares the buffer of a region of the workspace.
-    pub fn declare_region(&mut self, number: usize, area: &Area) -> Buffer {
+    pub fn declare_region(&mut self, number: usize, area: &RegionArea) -> Buffer {
         let (name, elem, len) = (area.buffer_name(), area.region.elem, area.total);
         self.bound.push(BoundBuffer {
             key: BufferKey::Region(number),

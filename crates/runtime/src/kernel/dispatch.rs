@@ -20,7 +20,7 @@ type Params = (u32, u32, u32, u32, u32, u32);
 pub(super) type Call = Callee<Params, (u32, u32)>;
 
 /// An opcode and what runs for it.
-pub(super) struct Entry {
+pub(super) struct HandlerEntry {
     pub op: Opcode,
     pub width: Width,
     pub visible: Visible,
@@ -36,20 +36,20 @@ pub(super) struct Entry {
 }
 
 /// Everything that can run.
-pub(super) struct Table {
-    pub entries: Vec<Entry>,
+pub(super) struct HandlerTable {
+    pub entries: Vec<HandlerEntry>,
     pub call: Call,
 }
 
 /// A user's handler, ready to be written into the kernel.
-pub(super) struct Ready<'s> {
+pub(super) struct CheckedHandler<'s> {
     pub handler: &'s super::handler::Handler,
     pub checked: Checked,
     pub arity: u32,
 }
 
 /// Writes all handlers and the function that chooses among them.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: &[Ready<'_>]) -> Table {
+pub(super) fn write_dispatch(m: &mut Builder, kit: &Kit<'_>, ready: &[CheckedHandler<'_>]) -> HandlerTable {
     let fused = kit.spec.body == spec::Body::Fused;
     let mut entries = Vec::new();
     if !fused {
@@ -58,12 +58,12 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, ready: &[Ready<'_>]) -> Tabl
             entries.push(entry(m, kit, (op, name, visible, arity), &checked, true));
         }
     }
-    for Ready { handler, checked, arity } in ready {
+    for CheckedHandler { handler, checked, arity } in ready {
         let facts = (handler.op, &*handler.name, handler.visible, *arity);
         entries.push(entry(m, kit, facts, checked, !fused));
     }
     let call = if fused { alone(m, kit, &entries[0]) } else { choose(m, kit, &entries) };
-    Table { entries, call }
+    HandlerTable { entries, call }
 }
 
 fn entry(
@@ -72,18 +72,18 @@ fn entry(
     (op, name, visible, arity): (Opcode, &str, Visible, u32),
     checked: &Checked,
     packs: bool,
-) -> Entry {
+) -> HandlerEntry {
     let packs = packs && op.code() <= u8::MAX.into() && checked.width == Width::Lane;
     let counter = kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
     let buffers = checked.buffers(m, kit, op);
     let whole = checked.adapt(m, kit, (name, &buffers), Args::Slot);
     let inner = packs.then(|| checked.adapt(m, kit, (&format!("{name}.packed"), &buffers), Args::Word));
-    Entry { op, width: checked.width, visible, arity, counter, light: checked.light(), whole, inner }
+    HandlerEntry { op, width: checked.width, visible, arity, counter, light: checked.light(), whole, inner }
 }
 
 /// Counts a task, and says whether others may look at what it wrote.
 pub(super) fn note<'b>(f: &'b Body<'b>, kit: &Kit<'_>, counter: u32, visible: Visible) {
-    if kit.counts() {
+    if kit.counts_tasks() {
         f.atomic_add(Order::Relaxed, Scope::Group, kit.tally(counter), 1);
     }
     if visible == Visible::Memory {
@@ -108,7 +108,7 @@ fn ends<'b>(f: &'b Body<'b>, status: Status, value: u32) -> (U32<'b>, U32<'b>) {
 fn run<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
-    entry: &Entry,
+    entry: &HandlerEntry,
     (task, at, tenant): (U32<'b>, U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
     note(f, kit, entry.counter, entry.visible);
@@ -140,7 +140,7 @@ pub(super) fn allows<'b>(f: &'b Body<'b>, mask: U32<'b>, op: U32<'b>) -> pelton_
 }
 
 /// The one handler there is.
-fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &Entry) -> Call {
+fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &HandlerEntry) -> Call {
     m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, _slot, op, tenant, mask)| {
         start(f, kit, task);
         let known = op.eq(entry.op.code());
@@ -158,7 +158,7 @@ fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &Entry) -> Call {
 }
 
 /// The handler of the opcode.
-fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Call {
+fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
     let print = print::write(m, kit);
     let packed = packed::write(m, kit, entries);
     let counter = |op| kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
@@ -191,7 +191,7 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Call {
                     let count = f.cast::<u32>(kit.source.load(f, at + slot::ARG / 2));
                     f.choose(
                         // What a long batch had before this pass has ended.
-                        if kit.mode.drains() { f.lit(false) } else { count.gt(kit.reach(f, number)) },
+                        if kit.mode.drains() { f.lit(false) } else { count.gt(kit.fence_reach(f, number)) },
                         || ends(f, Status::Fault, Code::ARGUMENTS.code()),
                         || {
                             f.store(kit.shared.state.at(state::FENCED), 1);

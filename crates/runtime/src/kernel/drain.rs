@@ -1,11 +1,11 @@
 //! Drained batches: one pass over slots that the host has filled.
 //!
-//! Slots are read where the host wrote them, and records are written where it reads them: nothing is copied, and a pass is one
+//! BankSlots are read where the host wrote them, and records are written where it reads them: nothing is copied, and a pass is one
 //! launch. Each group has a window, and claims more from a count until there are none. The last to leave tells the host what was
 //! counted, and makes the words that groups share ready for the next pass.
 //!
 //! Positions go on from pass to pass, as in a live ring: the records of a pass carry its generation, and the marks of the last one
-//! lie behind. Slots carry none.
+//! lie behind. BankSlots carry none.
 //!
 //! Every slot says whose it is; what is not published, what belongs to a tenant that is disabled and what is beyond a tenant's
 //! credit is left as it is. SHUTDOWN ends the pass: windows that nobody has claimed by then are left.
@@ -16,28 +16,28 @@ use pelton_ir::types::{Order, Scope};
 use super::buffers::FrontierBuffers;
 use super::claim::Credit;
 use super::dispatch::allows;
-use super::far::fetch;
+use super::far::fetch_slots;
 use super::kit::{Kit, LINE, U32, U64, state};
 use super::layout::Layout;
 use super::mode::{DrainMode, Mode};
 use super::tenant::Tenant;
-use super::window::{Runner, Window, WindowOwner};
+use super::window::{TaskWindow, WindowOwner, WindowRunner};
 use crate::protocol::{Code, Opcode, Status, WindowState, control, slot};
 
 /// The words of [`FrontierBuffers::front`] that only drained batches have. All are zero when a pass begins.
-mod word {
+mod pass_word {
     /// How many windows were claimed beyond one a group; in the upper half, how often the pass was ended.
     pub const NEXT: u32 = 2;
     /// How many groups have left.
     pub const LEFT: u32 = 3;
 }
 
-/// What is added to [`word::NEXT`] to end a pass: no window has such a number.
+/// What is added to [`pass_word::NEXT`] to end a pass: no window has such a number.
 const END: u64 = 1 << 32;
 
 /// What the host says of a pass, in [`PassBuffers::wanted`](super::buffers::PassBuffers).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct PassRequest {
     /// Its first position.
     pub start: u64,
     /// How many slots.
@@ -55,9 +55,9 @@ const WINDOW: u32 = 32;
 const FENCES: u32 = 62;
 const MORE: u32 = 63;
 
-impl Wanted {
+impl PassRequest {
     pub fn words(self) -> [u64; 2] {
-        let Wanted { start, count, window, fences, more } = self;
+        let PassRequest { start, count, window, fences, more } = self;
         let flags = u64::from(fences) << FENCES | u64::from(more) << MORE;
         [start, u64::from(count) | u64::from(window) << WINDOW | flags]
     }
@@ -65,7 +65,7 @@ impl Wanted {
 
 /// The words of [`PassBuffers::report`](super::buffers::PassBuffers): counters by the row of a group, then these.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Report {
+pub(crate) struct PassReport {
     /// Tasks that ended with a fault.
     pub faults: u32,
     /// The first of what all groups count together.
@@ -76,16 +76,16 @@ pub(crate) struct Report {
     pub words: u32,
 }
 
-impl Report {
+impl PassReport {
     pub fn new(layout: &Layout) -> Self {
         let faults = layout.counters_per_group();
         let (control, ended) = (faults + 1, faults + 1 + control::OBSERVABLES);
-        Report { faults, control, ended, words: ended + 1 }
+        PassReport { faults, control, ended, words: ended + 1 }
     }
 }
 
 /// Writes the kernel.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, mode: &DrainMode) {
+pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMode) {
     let DrainMode { frontier, pass, .. } = mode;
     let kit = run.kit;
     m.kernel("main", |f| {
@@ -99,7 +99,7 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, mode: &DrainMode) {
             || (f.lit(0u64), f.lit(0u64)),
         );
         // What the host says is on its way meanwhile.
-        kit.arm(f);
+        kit.copy_piece_table(f);
         let shape = f.group_broadcast(shape, 0);
         let all = f.cast::<u32>(shape).named("all");
         let most = f.cast::<u32>(shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
@@ -118,52 +118,61 @@ pub(super) fn write(m: &mut Builder, run: Runner<'_>, mode: &DrainMode) {
         });
         f.barrier();
         let from = f.group() * most;
-        f.forever::<_, ()>((from, fit(f, kit, from, (all, most))), |claims, (from, count)| {
+        f.forever::<_, ()>((from, window_size(f, kit, from, (all, most))), |claims, (from, count)| {
             f.when(count.eq(0), || claims.leave(()));
             // Positions of batches have few bits.
             let start = f.cast::<u32>(f.load(kit.shared.heads.at(0)));
             let first = f.cast::<u64>(start + from).named("first");
             let base = f.lit(0);
             if kit.source.words.handle() != run.slots.words.handle() {
-                fetch(f, run, base, first, count);
+                fetch_slots(f, run, base, first, count);
             }
-            run.run(f, Window { base, first, count, owner: WindowOwner::EachSlot });
+            run.run_window(f, TaskWindow { base, first, count, owner: WindowOwner::EachSlot });
             let none = || (f.lit(0), f.lit(0));
-            let (from, count) = f.choose(f.lane().eq(0), || claim(f, run, frontier), none);
+            let (from, count) = f.choose(f.lane().eq(0), || claim_window(f, run, frontier), none);
             (f.group_broadcast(from, 0).named("from"), f.group_broadcast(count, 0).named("count"))
         });
-        leave(f, kit, mode);
+        leave_pass(f, kit, mode);
     });
 }
 
 /// How many slots of a window there are, from its first on.
-fn fit<'b>(f: &'b Body<'b>, kit: &Kit<'_>, from: U32<'b>, (all, most): (U32<'b>, U32<'b>)) -> U32<'b> {
+fn window_size<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    from: U32<'b>,
+    (all, most): (U32<'b>, U32<'b>),
+) -> U32<'b> {
     let left = f.max(all, from) - from;
     f.min(f.min(left, most), kit.layout.window)
 }
 
 /// Claims one more window beyond one a group, and makes ready for it: its first slot, and how many there are.
-fn claim<'b>(f: &'b Body<'b>, run: Runner<'_>, frontier: &FrontierBuffers) -> (U32<'b>, U32<'b>) {
+fn claim_window<'b>(
+    f: &'b Body<'b>,
+    run: WindowRunner<'_>,
+    frontier: &FrontierBuffers,
+) -> (U32<'b>, U32<'b>) {
     let kit = run.kit;
-    run.clear(f);
+    run.clear_state(f);
     let word = |at: u32| f.load(kit.shared.state.at(at));
     let (all, most) = (word(state::ALL), word(state::MOST));
     // A window a group needs no claim, and often there are no more.
     let claim = || {
-        let next = f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(word::NEXT), 1u64);
+        let next = f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(pass_word::NEXT), 1u64);
         // It is beyond all slots where the pass was ended.
         let from = (next + f.cast::<u64>(f.groups())) * f.cast::<u64>(most);
         let from = f.cast::<u32>(f.min(from, f.cast::<u64>(all)));
-        (from, fit(f, kit, from, (all, most)))
+        (from, window_size(f, kit, from, (all, most)))
     };
     f.choose((f.groups() * most).lt(all), claim, || (f.lit(0), f.lit(0)))
 }
 
 /// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
-fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &DrainMode) {
-    let report = Report::new(&kit.layout);
-    if kit.counts() {
-        kit.deal(f, f.lit(report.control), report.control, |at| {
+fn leave_pass<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &DrainMode) {
+    let report = PassReport::new(&kit.layout);
+    if kit.counts_tasks() {
+        kit.each_by_lane(f, f.lit(report.control), report.control, |at| {
             let tally = f.load(kit.shared.tally.at(at));
             f.when(tally.ne(0), || {
                 f.atomic_add(Order::Relaxed, Scope::Device, kit.global.rows.at(at), f.cast::<u64>(tally));
@@ -174,14 +183,14 @@ fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &
     let before = f.choose(
         f.lane().eq(0),
         // Pairs with itself: the last sees what all have counted.
-        || f.atomic_add(Order::AcqRel, Scope::Device, frontier.front.at(word::LEFT), 1u64),
+        || f.atomic_add(Order::AcqRel, Scope::Device, frontier.front.at(pass_word::LEFT), 1u64),
         || f.lit(0u64),
     );
     let before = f.group_broadcast(before, 0);
     f.when(before.eq(f.cast::<u64>(f.groups()) - 1u64), || {
         let last = f.load(kit.shared.state.at(state::MORE)).eq(0);
         let tell = |from: pelton_ir::builder::Buf<u64>, first: u32, count: u32| {
-            kit.deal(f, f.lit(count), count, |at| {
+            kit.each_by_lane(f, f.lit(count), count, |at| {
                 let word = f.atomic_load(Order::Relaxed, Scope::Device, from.at(at));
                 f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(at + first), word);
                 f.when(last & word.ne(0), || f.store(from.at(at), 0u64));
@@ -191,11 +200,11 @@ fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &
         tell(kit.global.control, report.control, control::OBSERVABLES);
         f.when(f.lane().eq(0), || {
             let front = |at: u32| frontier.front.at(at);
-            let next = f.atomic_load(Order::Relaxed, Scope::Device, front(word::NEXT));
+            let next = f.atomic_load(Order::Relaxed, Scope::Device, front(pass_word::NEXT));
             f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END);
             let start = f.load(kit.shared.heads.at(0));
             f.store(front(0), start + u64::from(kit.layout.largest_stripe()));
-            for at in [1, word::NEXT, word::LEFT] {
+            for at in [1, pass_word::NEXT, pass_word::LEFT] {
                 f.store(front(at), 0u64);
             }
         });
@@ -203,9 +212,9 @@ fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &
 }
 
 /// Counts a task that ended with a fault.
-pub(super) fn fault<'b>(f: &'b Body<'b>, kit: &Kit<'_>, status: U32<'b>) {
-    if kit.counts() {
-        let faults = kit.shared.tally.at(Report::new(&kit.layout).faults);
+pub(super) fn count_fault<'b>(f: &'b Body<'b>, kit: &Kit<'_>, status: U32<'b>) {
+    if kit.counts_tasks() {
+        let faults = kit.shared.tally.at(PassReport::new(&kit.layout).faults);
         f.when(status.eq(Status::Fault.code()), || {
             f.atomic_add(Order::Relaxed, Scope::Group, faults, 1);
         });
@@ -213,7 +222,7 @@ pub(super) fn fault<'b>(f: &'b Body<'b>, kit: &Kit<'_>, status: U32<'b>) {
 }
 
 /// Decides whether a slot is to be run, and by `call` with its tenant and mask if so.
-pub(super) fn guard<'b>(
+pub(super) fn run_if_permitted<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
     (word, at): (U64<'b>, U32<'b>),
@@ -236,7 +245,7 @@ pub(super) fn guard<'b>(
                     let may = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(1)), || f.lit(0));
                     f.choose(
                         may.ne(0),
-                        || admitted(f, kit, (word, owner), (tenant, mask), || call(tenant, mask)),
+                        || run_admitted(f, kit, (word, owner), (tenant, mask), || call(tenant, mask)),
                         left,
                     )
                 },
@@ -248,14 +257,14 @@ pub(super) fn guard<'b>(
 }
 
 /// Counts a slot that is run, and runs it unless it ends the pass.
-fn admitted<'b>(
+fn run_admitted<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
     (word, owner): (U64<'b>, U64<'b>),
     (tenant, mask): (U32<'b>, U32<'b>),
     call: impl FnOnce() -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    if kit.counts() {
+    if kit.counts_tasks() {
         let priority = f.min(f.cast::<u32>(owner >> 32), 4);
         for counter in [f.lit(control::DONE_COUNT), tenant + control::CLAIMS, priority + control::LEVELS] {
             f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
@@ -268,7 +277,7 @@ fn admitted<'b>(
     f.choose(
         ends,
         || {
-            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(word::NEXT), END);
+            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(pass_word::NEXT), END);
             (f.lit(Status::Done.code()), f.lit(0))
         },
         call,

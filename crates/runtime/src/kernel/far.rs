@@ -10,31 +10,31 @@ use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
-use super::claim::{self, Credit, NONE};
+use super::claim::{self, Credit, NO_RING};
 use super::kit::{Kit, LINE, STRIDE, U32, U64};
-use super::light::Light;
+use super::light::LightTasks;
 use super::mode::FarRings;
 use super::route;
-use super::window::{RingOwner, Runner, Window, WindowOwner};
+use super::window::{RingOwner, TaskWindow, WindowOwner, WindowRunner};
 use crate::protocol::control;
 
 /// One in so many groups is taken to be idle when a window is sized.
-const CROWD: u32 = 8;
+const IDLE_SHARE: u32 = 8;
 
 /// Where the router puts a ring's tail.
-pub(super) fn tail(ring: U32<'_>) -> U32<'_> {
+pub(super) fn tail_word(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE)
 }
 
 /// Where the groups keep what they have claimed of it.
-pub(super) fn claimed(ring: U32<'_>) -> U32<'_> {
+pub(super) fn claim_word(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE) + STRIDE
 }
 
 /// What groups serve far rings with.
 #[derive(Clone, Copy)]
-pub(super) struct Crew<'k> {
-    run: Runner<'k>,
+pub(super) struct FarServer<'k> {
+    run: WindowRunner<'k>,
     far: &'k FarRings,
     /// What the router does.
     route: Callee<(), ()>,
@@ -42,19 +42,25 @@ pub(super) struct Crew<'k> {
     pick: Callee<(), u32>,
 }
 
-impl<'k> Crew<'k> {
+impl<'k> FarServer<'k> {
     /// Writes its functions.
-    pub fn write(m: &mut Builder, run: Runner<'k>, far: &'k FarRings, light: Light, caps: &Caps) -> Self {
+    pub fn write(
+        m: &mut Builder,
+        run: WindowRunner<'k>,
+        far: &'k FarRings,
+        light: LightTasks,
+        caps: &Caps,
+    ) -> Self {
         let kit = run.kit;
-        let route = route::write(m, run, far, light, route::teams(caps, kit.layout.lanes));
-        let ready = ready(m, kit, far);
-        let pick = claim::write(m, kit, run.slots, ready);
-        Crew { run, far, route, pick }
+        let route = route::write_router(m, run, far, light, route::polling_subgroups(caps, kit.layout.lanes));
+        let ready = write_ready(m, kit, far);
+        let pick = claim::write_choice(m, kit, run.slots, ready);
+        FarServer { run, far, route, pick }
     }
 
     /// Routes, if the group is the first to arrive; else works.
     pub fn serve<'b>(self, f: &'b Body<'b>) {
-        let Crew { run, far, route, pick } = self;
+        let FarServer { run, far, route, pick } = self;
         let first = f.lane().eq(0);
         let ticket = f.choose(
             first,
@@ -62,24 +68,24 @@ impl<'k> Crew<'k> {
             || f.lit(0),
         );
         let ticket = f.group_broadcast(ticket, 0).named("ticket");
-        f.choose(ticket.eq(0), || f.call(route, ()), || work(f, run, far, pick));
+        f.choose(ticket.eq(0), || f.call(route, ()), || serve_windows(f, run, far, pick));
     }
 }
 
 /// Whether a ring has something that nobody has claimed.
-fn ready(m: &mut Builder, kit: &Kit<'_>, far: &FarRings) -> Callee<u32, bool> {
-    m.function(far.slots.name("ready"), |f, ring| {
-        let end = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(tail(ring)));
-        let from = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(claimed(ring)));
+fn write_ready(m: &mut Builder, kit: &Kit<'_>, far: &FarRings) -> Callee<u32, bool> {
+    m.function(far.slots.function_name("ready"), |f, ring| {
+        let end = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(tail_word(ring)));
+        let from = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(claim_word(ring)));
         // The claim may be newer than the tail.
-        f.choose(end.gt(from), || claim::open(f, kit, f.load(kit.global.rings.at(ring))), || f.lit(false))
+        f.choose(end.gt(from), || claim::may_run(f, kit, f.load(kit.global.rings.at(ring))), || f.lit(false))
     })
 }
 
 /// A worker: claims windows, fetches their slots, runs them.
-fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &FarRings, pick: Callee<(), u32>) {
+fn serve_windows<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, far: &FarRings, pick: Callee<(), u32>) {
     let kit = run.kit;
-    f.when(f.lane().eq(0), || claim::settle(f, kit, run.slots));
+    f.when(f.lane().eq(0), || claim::prefer_own_producer(f, kit, run.slots));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
         let (ring, first, count, halt, mask) = f.choose(
             f.lane().eq(0),
@@ -87,19 +93,19 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &FarRings, pick: Callee<(), u
                 // Pairs with the router's release.
                 let halt =
                     f.atomic_load(Order::Acquire, Scope::Device, far.copy.buffers.flags.at(flag::HALT));
-                run.clear(f);
+                run.clear_state(f);
                 let (ring, first, count, mask) = f.choose(
                     halt.eq(0),
                     || {
                         let ring = f.call(pick, ());
                         let none = || (ring, f.lit(0u64), f.lit(0), f.lit(0));
-                        f.choose(ring.eq(NONE), none, || take(f, run, far, ring))
+                        f.choose(ring.eq(NO_RING), none, || claim_window(f, run, far, ring))
                     },
-                    || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0)),
+                    || (f.lit(NO_RING), f.lit(0u64), f.lit(0), f.lit(0)),
                 );
                 (ring, first, count, halt, mask)
             },
-            || (f.lit(NONE), f.lit(0u64), f.lit(0), f.lit(0), f.lit(0)),
+            || (f.lit(NO_RING), f.lit(0u64), f.lit(0), f.lit(0), f.lit(0)),
         );
         let halt = f.group_broadcast(halt, 0);
         f.when(halt.ne(0), || serve.leave(()));
@@ -109,18 +115,18 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &FarRings, pick: Callee<(), u
         f.choose(
             count.eq(0),
             || {
-                claim::rest(f, kit, idle);
+                claim::back_off(f, kit, idle);
                 idle + 1
             },
             || {
                 let tenant = f.load(kit.global.rings.at(ring));
-                let level = claim::level(f, kit, ring);
-                let base = run.slots.base(ring);
-                fetch(f, run, base, first, count);
+                let level = claim::ring_level(f, kit, ring);
+                let base = run.slots.first_slot(ring);
+                fetch_slots(f, run, base, first, count);
                 let mask = f.group_broadcast(mask, 0);
                 let owner = RingOwner { ring, level, tenant, mask };
-                run.run(f, Window { base, first, count, owner: WindowOwner::Ring(owner) });
-                f.when(f.lane().eq(0), || claim::served(f, kit, run.slots, ring, level));
+                run.run_window(f, TaskWindow { base, first, count, owner: WindowOwner::Ring(owner) });
+                f.when(f.lane().eq(0), || claim::note_served(f, kit, run.slots, ring, level));
                 f.lit(0)
             },
         )
@@ -128,23 +134,23 @@ fn work<'b>(f: &'b Body<'b>, run: Runner<'_>, far: &FarRings, pick: Callee<(), u
 }
 
 /// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
-fn take<'b>(
+fn claim_window<'b>(
     f: &'b Body<'b>,
-    run: Runner<'_>,
+    run: WindowRunner<'_>,
     far: &FarRings,
     ring: U32<'b>,
 ) -> (U32<'b>, U64<'b>, U32<'b>, U32<'b>) {
     let kit = run.kit;
-    let workers = u64::from((run.slots.bank.groups / CROWD).max(1));
+    let workers = u64::from((run.slots.bank.groups / IDLE_SHARE).max(1));
     let tenant = f.load(kit.global.rings.at(ring));
-    let claims = far.router.route.at(claimed(ring));
+    let claims = far.router.route.at(claim_word(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
     // Pairs with the router's release: what lies between the claim and this tail is seen.
-    let end = f.atomic_load(Order::Acquire, Scope::Device, far.router.route.at(tail(ring)));
+    let end = f.atomic_load(Order::Acquire, Scope::Device, far.router.route.at(tail_word(ring)));
     // After the tail: tasks that were submitted after a change of the mask meet it. One that comes later holds from the next window on.
     let (mask, credit) = (kit.host_word(f, tenant + control::MASKS), Credit::new(f, kit, tenant));
     // The claim may be of somebody who has seen a newer tail.
-    let left = f.max(f.min(end, room(f, run, ring, end)), from) - from;
+    let left = f.max(f.min(end, claim_limit(f, run, ring, end)), from) - from;
     // A few tasks are spread, many are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
@@ -163,7 +169,7 @@ fn take<'b>(
 
 /// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not
 /// be written again, and its slot is the host's as soon as the record is there.
-fn room<'b>(f: &'b Body<'b>, run: Runner<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
+fn claim_limit<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
     let Some(frontier) = run.fences.frontier() else { return end };
     let slots = u64::from(run.slots.bank.stripe_slots());
     let seen = run.kit.shared.heads.at(ring);
@@ -181,11 +187,17 @@ fn room<'b>(f: &'b Body<'b>, run: Runner<'_>, ring: U32<'b>, end: U64<'b>) -> U6
 }
 
 /// Copies the slots of a window: neighbouring lanes take neighbouring pieces of 16 bytes.
-pub(super) fn fetch<'b>(f: &'b Body<'b>, run: Runner<'_>, base: U32<'b>, first: U64<'b>, count: U32<'b>) {
+pub(super) fn fetch_slots<'b>(
+    f: &'b Body<'b>,
+    run: WindowRunner<'_>,
+    base: U32<'b>,
+    first: U64<'b>,
+    count: U32<'b>,
+) {
     const PIECES: u32 = LINE / 2;
     f.count((f.lane(), count * PIECES, f.lanes()), (), |_, piece, ()| {
         let position = first + f.cast::<u64>(piece / PIECES);
-        let from = (base + run.slots.slot(f, position)) * LINE + (piece % PIECES) * 2;
+        let from = (base + run.slots.slot_in_stripe(f, position)) * LINE + (piece % PIECES) * 2;
         let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, run.slots.words.at(from));
         f.store_wide(Order::Relaxed, Scope::Group, run.kit.source.words.at(piece * 2), pair);
     });

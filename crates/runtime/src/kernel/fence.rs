@@ -17,16 +17,16 @@ use pelton_ir::types::{Order, Scope};
 use super::buffers::FrontierBuffers;
 use super::kit::{Kit, LINE, STRIDE, U32, U64, state};
 use super::mode::Mode;
-use super::slots::Slots;
-use super::window::{Window, has_ended, post, task_state};
+use super::slots::BankSlots;
+use super::window::{TaskWindow, has_ended, post_record, task_state};
 use crate::protocol::{Status, WindowState, control, slot};
 
 /// The bit of a mark that says that it is a fence's.
-const FENCE: u64 = 1 << 63;
+const FENCE_MARK: u64 = 1 << 63;
 
 /// How fences of one placement are retired.
 pub(super) struct Fences<'k> {
-    slots: &'k Slots,
+    slots: &'k BankSlots,
     /// What windows need that may end in any order; none if there are no fences.
     frontier: Option<&'k FrontierBuffers>,
     /// Position, number of the slot, tenant.
@@ -40,11 +40,11 @@ impl<'k> Fences<'k> {
     pub fn write(
         m: &mut Builder,
         kit: &Kit<'_>,
-        slots: &'k Slots,
+        slots: &'k BankSlots,
         frontier: Option<&'k FrontierBuffers>,
     ) -> Self {
-        let retire = retire(m, kit, slots);
-        let follow = frontier.map(|frontier| follow(m, slots, frontier, retire));
+        let retire = write_retire(m, kit, slots);
+        let follow = frontier.map(|frontier| write_follow(m, slots, frontier, retire));
         let frontier = frontier.filter(|_| kit.spec.body != super::spec::Body::Fused);
         Fences { slots, frontier, retire, follow }
     }
@@ -55,7 +55,7 @@ impl<'k> Fences<'k> {
     }
 
     /// What comes after the records of a window.
-    pub fn after<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
+    pub fn retire_after<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
         // Every lane's records are posted, and it has looked at what is cleared for the next window.
         f.barrier();
         if kit.spec.body == super::spec::Body::Fused {
@@ -64,20 +64,24 @@ impl<'k> Fences<'k> {
         f.when(f.lane().eq(0), || match self.frontier {
             // Whoever follows marks goes from one to the next, so none are made if the host has put no fences in.
             Some(_) if kit.mode.drains() => {
-                f.when(f.load(kit.shared.state.at(state::FENCES)).ne(0), || self.ended(f, kit, window));
+                f.when(f.load(kit.shared.state.at(state::FENCES)).ne(0), || {
+                    self.note_window_end(f, kit, window)
+                });
             }
-            Some(_) => self.ended(f, kit, window),
+            Some(_) => self.note_window_end(f, kit, window),
             None => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
                 let (_, tenant) = window.ring_and_tenant(f);
-                self.each(f, kit, window, |position, number| f.call(self.retire, (position, number, tenant)));
+                self.each_fence(f, kit, window, |position, number| {
+                    f.call(self.retire, (position, number, tenant))
+                });
             }),
         });
     }
 
     /// Notes that a window has ended, where windows may end in any order.
-    pub fn ended<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: Window<'b>) {
+    fn note_window_end<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
         let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
-        mark(f, kit, self.slots, frontier, window);
+        write_marks(f, kit, self.slots, frontier, window);
         let (ring, tenant) = window.ring_and_tenant(f);
         let news = frontier.front.at(ring * STRIDE + 1);
         let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
@@ -85,14 +89,14 @@ impl<'k> Fences<'k> {
     }
 
     /// Whether everything before a position has ended and was followed, so that nobody has anything to do with its marks.
-    pub fn quiet<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, position: U64<'b>) -> Val<'b, bool> {
+    pub fn is_quiet<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, position: U64<'b>) -> Val<'b, bool> {
         let Some(frontier) = self.frontier else { return f.lit(true) };
         let front = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE));
         front.eq(position)
     }
 
     /// Moves a quiet frontier past a task that ended at it. Nobody else does meanwhile: there are no marks to follow from there.
-    pub fn pass<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, next: U64<'b>) {
+    pub fn move_frontier<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, next: U64<'b>) {
         if let Some(frontier) = self.frontier {
             // What whoever moved it before has released is released again.
             f.fence(Order::AcqRel, Scope::Device);
@@ -101,11 +105,11 @@ impl<'k> Fences<'k> {
     }
 
     /// Goes through the fences of a window, in order, up to the first task that has not ended: a fence ends after every task before it.
-    fn each<'b>(
+    fn each_fence<'b>(
         &self,
         f: &'b Body<'b>,
         kit: &Kit<'_>,
-        window: Window<'b>,
+        window: TaskWindow<'b>,
         body: impl FnOnce(U64<'b>, U32<'b>),
     ) {
         f.count((f.lit(0), window.count, f.lit(1)), (), |tasks, task, ()| {
@@ -113,16 +117,22 @@ impl<'k> Fences<'k> {
             f.when(!has_ended(state), || {
                 f.when(state.ne(WindowState::Fence.code()), || tasks.leave(()));
                 let position = window.first + f.cast::<u64>(task);
-                body(position, window.base + self.slots.slot(f, position));
+                body(position, window.base + self.slots.slot_in_stripe(f, position));
             });
         });
     }
 }
 
 /// Notes where a window ends, and its fences.
-fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &FrontierBuffers, window: Window<'b>) {
+fn write_marks<'b>(
+    f: &'b Body<'b>,
+    kit: &Kit<'_>,
+    slots: &BankSlots,
+    frontier: &FrontierBuffers,
+    window: TaskWindow<'b>,
+) {
     let set = |position: U64<'b>, mark: U64<'b>| {
-        let at = window.base + slots.slot(f, position);
+        let at = window.base + slots.slot_in_stripe(f, position);
         // Pairs with the acquire of whoever follows: the slot has ended.
         f.atomic_store(Order::Release, Scope::Device, frontier.marks.at(at), mark);
     };
@@ -141,7 +151,7 @@ fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &FrontierBu
                         // Nothing from a task on that has not ended is marked: no fence behind it may be found.
                         f.when(state.ne(WindowState::Fence.code()), || tasks.leave(last));
                         let next = position + 1u64;
-                        set(position, next | FENCE);
+                        set(position, next | FENCE_MARK);
                         next
                     },
                     || from,
@@ -154,8 +164,8 @@ fn mark<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Slots, frontier: &FrontierBu
 }
 
 /// Retires a fence: the epoch rises, the tenant's first observable has its tag, and it has ended.
-fn retire(m: &mut Builder, kit: &Kit<'_>, slots: &Slots) -> Callee<(u64, u32, u32), ()> {
-    m.function(slots.name("retire"), |f, (position, number, tenant)| {
+fn write_retire(m: &mut Builder, kit: &Kit<'_>, slots: &BankSlots) -> Callee<(u64, u32, u32), ()> {
+    m.function(slots.function_name("retire"), |f, (position, number, tenant)| {
         let word = |k: u32| slots.words.at(number * LINE + k);
         let (tenant, tag) = match kit.mode {
             Mode::Live(_) => (tenant, f.atomic_load(Order::Relaxed, Scope::System, word(slot::ARG / 2))),
@@ -173,28 +183,28 @@ fn retire(m: &mut Builder, kit: &Kit<'_>, slots: &Slots) -> Callee<(u64, u32, u3
             f.atomic_store(Order::Relaxed, Scope::System, kit.global.observables.at(first), tag)
         });
         f.fence(Order::AcqRel, Scope::System);
-        let low = f.cast::<u64>(slots.generation(f, position) | Status::Done.code());
-        post(f, slots, number, low | (before + 1u64) << 32);
+        let low = f.cast::<u64>(slots.generation_bits(f, position) | Status::Done.code());
+        post_record(f, slots, number, low | (before + 1u64) << 32);
     })
 }
 
 /// Follows the marks of a ring from its frontier on, while there is news.
-fn follow(
+fn write_follow(
     m: &mut Builder,
-    slots: &Slots,
+    slots: &BankSlots,
     frontier: &FrontierBuffers,
     retire: Callee<(u64, u32, u32), ()>,
 ) -> Callee<(u32, u32), ()> {
-    m.function(slots.name("follow"), |f, (ring, tenant)| {
+    m.function(slots.function_name("follow"), |f, (ring, tenant)| {
         let front = frontier.front.at(ring * STRIDE);
         let news = frontier.front.at(ring * STRIDE + 1);
         f.forever::<_, ()>(f.lit(1u64), |rounds, seen| {
             let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
             let to = f.forever::<_, U64<'_>>(from, |steps, at| {
-                let number = slots.base(ring) + slots.slot(f, at);
+                let number = slots.first_slot(ring) + slots.slot_in_stripe(f, at);
                 // Pairs with the release of the mark, whose news may still be on its way.
                 let mark = f.atomic_load(Order::Acquire, Scope::Device, frontier.marks.at(number));
-                let end = mark & !FENCE;
+                let end = mark & !FENCE_MARK;
                 // A mark of the last lap lies behind. One of the next lap is met where the router has moved the frontier meanwhile.
                 f.when((end - at - 1u64).ge(u64::from(slots.bank.stripe_slots())), || steps.leave(at));
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
@@ -252,7 +262,7 @@ mod tests {
             let owner = RingOwner { ring: zero, level: zero, tenant: zero, mask: zero };
             let count = f.lit(states.len() as u32);
             let owner = WindowOwner::Ring(owner);
-            fences.after(f, &kit, Window { base: zero, first: f.lit(0u64), count, owner });
+            fences.retire_after(f, &kit, TaskWindow { base: zero, first: f.lit(0u64), count, owner });
         });
         let name = done.row().name(&kit.layout);
         let module = validate(m.finish()).expect("it is valid");

@@ -19,13 +19,13 @@ pub(super) type U64<'b> = Val<'b, u64>;
 
 /// Where the slots of a window are read, and how.
 #[derive(Clone, Copy)]
-pub(super) struct Source {
+pub(super) struct SlotSource {
     pub words: Buf<u64>,
     /// Whether they are the ring's own: the host may ask for a cancel meanwhile.
     pub live: bool,
 }
 
-impl Source {
+impl SlotSource {
     /// One of the first two words of a slot, which a cancel writes again.
     pub fn head<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
         match self.live {
@@ -62,7 +62,7 @@ pub(super) struct Kit<'s> {
     /// What the kernel serves.
     pub mode: Mode,
     /// Where a task's words are read.
-    pub source: Source,
+    pub source: SlotSource,
     pub global: GlobalBuffers,
     pub shared: SharedBuffers,
     /// The table of pieces in memory of the group's own, where the way to other memory is long.
@@ -81,9 +81,9 @@ impl<'s> Kit<'s> {
         let mode = Mode::declare(&mut d);
         // One lane runs tasks where they lie, unless they are far away.
         let in_place = mode.in_place().filter(|_| layout.lanes == 1);
-        let in_place = in_place.map(|(slots, live)| Source { words: slots.words, live });
+        let in_place = in_place.map(|(slots, live)| SlotSource { words: slots.words, live });
         let source =
-            in_place.unwrap_or_else(|| Source { words: SlotCopies::declare(&mut d).window, live: false });
+            in_place.unwrap_or_else(|| SlotSource { words: SlotCopies::declare(&mut d).window, live: false });
         let global = GlobalBuffers::declare(&mut d);
         let shared = SharedBuffers::declare(&mut d);
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
@@ -94,7 +94,7 @@ impl<'s> Kit<'s> {
     }
 
     /// Deals so many numbers, known to be `most` or fewer, out to the lanes.
-    pub fn deal<'b>(&self, f: &'b Body<'b>, count: U32<'b>, most: u32, body: impl FnOnce(U32<'b>)) {
+    pub fn each_by_lane<'b>(&self, f: &'b Body<'b>, count: U32<'b>, most: u32, body: impl FnOnce(U32<'b>)) {
         if self.layout.lanes >= most {
             // One each, so there is no loop.
             return f.when(f.lane().lt(count), || body(f.lane()));
@@ -103,10 +103,10 @@ impl<'s> Kit<'s> {
     }
 
     /// Makes a group ready for its first task.
-    pub fn arm<'b>(&self, f: &'b Body<'b>) {
+    pub fn copy_piece_table<'b>(&self, f: &'b Body<'b>) {
         let Some(PieceCopies { firsts, lens }) = self.pieces else { return };
         let count = self.layout.piece_words() / 2;
-        self.deal(f, f.lit(count), count, |at| {
+        self.each_by_lane(f, f.lit(count), count, |at| {
             for (k, words) in [firsts, lens].iter().enumerate() {
                 f.store(words.at(at), f.load(self.global.regions.at(at * 2 + k as u32)));
             }
@@ -115,7 +115,7 @@ impl<'s> Kit<'s> {
     }
 
     /// Whether anything is counted.
-    pub fn counts(&self) -> bool {
+    pub fn counts_tasks(&self) -> bool {
         self.spec.telemetry != Telemetry::Off
     }
 
@@ -134,7 +134,7 @@ impl<'s> Kit<'s> {
     }
 
     /// Whether pollers are told when a control word changes, so that they may read one together with a task.
-    pub fn notified(&self) -> bool {
+    pub fn pollers_are_told(&self) -> bool {
         self.layout.pollers > 0
     }
 
@@ -145,7 +145,7 @@ impl<'s> Kit<'s> {
     }
 
     /// The slots of the stripe of a slot: a fence reaches no further back.
-    pub fn reach<'b>(&self, f: &'b Body<'b>, number: U32<'b>) -> U32<'b> {
+    pub fn fence_reach<'b>(&self, f: &'b Body<'b>, number: U32<'b>) -> U32<'b> {
         let slots = |bank: &SlotBank| f.lit(bank.stripe_slots());
         match &self.layout.banks {
             SlotBanks::Near(bank) | SlotBanks::Far(bank) => slots(bank),
@@ -155,7 +155,7 @@ impl<'s> Kit<'s> {
 
     /// Comes after a line that was taken for what it is, not for an acquired word: what the host wrote before it published is seen.
     /// A device with memory of its own was given that memory by a copy, which had ended.
-    pub fn follow<'b>(&self, f: &'b Body<'b>) {
+    pub fn acquire_host_writes<'b>(&self, f: &'b Body<'b>) {
         if !self.layout.remote {
             f.fence(Order::Acquire, Scope::System);
         }
@@ -164,12 +164,12 @@ impl<'s> Kit<'s> {
     /// Comes after the lines of a window that nobody acquired, on a device with memory of its own: what the host has written to that memory
     /// before it published them is seen, whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide
     /// enough. The fence also stands between the lines and the word that says that the group is [away](super::notice).
-    pub fn renew<'b>(&self, f: &'b Body<'b>) {
+    pub fn refresh_after_lines<'b>(&self, f: &'b Body<'b>) {
         f.fence(Order::AcqRel, Scope::Device);
     }
 
     /// Whether a subgroup looks at all rings at once.
-    pub fn watches(&self) -> bool {
+    pub fn groups_watch(&self) -> bool {
         self.layout.lanes >= self.layout.subgroup
     }
 
@@ -179,13 +179,13 @@ impl<'s> Kit<'s> {
     }
 
     /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.
-    pub fn add<'b>(&self, f: &'b Body<'b>, counter: U32<'b>) {
+    pub fn bump_shared<'b>(&self, f: &'b Body<'b>, counter: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         f.atomic_add(Order::Relaxed, Scope::Device, self.global.rows.at(at), 1u64);
     }
 
     /// Adds to a counter of this group's own: nobody else writes it.
-    pub fn count<'b>(&self, f: &'b Body<'b>, counter: U32<'b>, by: U32<'b>) {
+    pub fn bump_own<'b>(&self, f: &'b Body<'b>, counter: U32<'b>, by: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         let old = f.atomic_load(Order::Relaxed, Scope::System, self.global.rows.at(at));
         f.atomic_store(Order::Relaxed, Scope::System, self.global.rows.at(at), old + f.cast::<u64>(by));

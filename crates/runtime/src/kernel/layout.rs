@@ -17,7 +17,7 @@ use crate::protocol::{Opcode, control};
 
 /// A ring: whose, and how urgent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ring {
+pub struct RingInfo {
     /// Its owner.
     pub tenant: TenantId,
     /// Which producer writes it, counted over the session.
@@ -28,7 +28,7 @@ pub struct Ring {
 
 /// A region of the workspace: one buffer, a piece for each tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Area {
+pub struct RegionArea {
     /// The region.
     pub region: Region,
     /// Elements in all.
@@ -37,7 +37,7 @@ pub struct Area {
     pub pieces: Vec<(u32, u32)>,
 }
 
-impl Area {
+impl RegionArea {
     /// The name of its buffer in the module.
     pub fn buffer_name(&self) -> String {
         format!("region.{}", self.region.name)
@@ -84,13 +84,13 @@ pub struct Layout {
     /// The most tasks that a group takes at once.
     pub window: u32,
     /// Rings, the most urgent level first.
-    pub rings: Vec<Ring>,
+    pub rings: Vec<RingInfo>,
     /// Levels of priority.
     pub levels: u32,
     /// Producers in all.
     pub producers: u32,
     /// The workspace.
-    pub areas: Vec<Area>,
+    pub areas: Vec<RegionArea>,
     /// First observable and number of observables, by tenant.
     pub observables: Vec<(u32, u32)>,
     /// Opcodes that are counted, in the order of their counters.
@@ -115,8 +115,8 @@ impl Layout {
     /// Works out where everything lies; buffers come as the kernel is written.
     pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
         let Geometry { slots, window, .. } = spec.geometry;
-        let placement = bank::placement(spec, caps)?;
-        let (lanes, workers, groups) = size(spec, caps, placement)?;
+        let placement = bank::choose_placement(spec, caps)?;
+        let (lanes, workers, groups) = launch_size(spec, caps, placement)?;
         // A drained batch is one ring for everybody, whatever the claim.
         let drain = spec.lifetime == Lifetime::Drain;
         let levels = if drain { 1 } else { spec.claim.levels() };
@@ -125,7 +125,7 @@ impl Layout {
             spec.tenants.iter().flat_map(|t| std::iter::repeat_n(t.id, producers(t))).collect();
         let rings = (0..levels)
             .flat_map(|level| {
-                owners.iter().enumerate().map(move |(at, &tenant)| Ring {
+                owners.iter().enumerate().map(move |(at, &tenant)| RingInfo {
                     tenant,
                     producer: at as u32,
                     level,
@@ -137,10 +137,10 @@ impl Layout {
             false => bank::session_banks(spec, caps, placement, (workers, rings.len() as u32))?,
         };
         let remote = caps.memory_bytes.is_some();
-        let (keepers, pollers) = if drain { (0, 0) } else { keepers(caps, &banks, lanes) };
+        let (keepers, pollers) = if drain { (0, 0) } else { keeper_counts(caps, &banks, lanes) };
         let window = window.min(banks.iter().map(SlotBank::stripe_slots).max().unwrap_or(1));
-        let ops = ops(spec);
-        addressed(
+        let ops = counted_opcodes(spec);
+        check_addressed(
             "the number of counters of all groups",
             u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
         )?;
@@ -154,8 +154,8 @@ impl Layout {
             levels,
             producers: owners.len() as u32,
             rings,
-            areas: spec.regions.iter().map(|r| area(r, &spec.tenants)).collect::<Result<_, _>>()?,
-            observables: observables(&spec.tenants),
+            areas: spec.regions.iter().map(|r| region_area(r, &spec.tenants)).collect::<Result<_, _>>()?,
+            observables: observable_pieces(&spec.tenants),
             ops,
             remote,
             keepers,
@@ -224,13 +224,13 @@ impl Layout {
     }
 
     /// The region of that name.
-    pub fn area(&self, name: &str) -> Option<&Area> {
+    pub fn area(&self, name: &str) -> Option<&RegionArea> {
         self.areas.iter().find(|area| area.region.name == name)
     }
 }
 
 /// Refuses more words than an index can reach.
-pub(super) fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
+pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), Refused> {
     let most = pelton_ir::limits::MAX_LEN;
     if found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
 }
@@ -239,7 +239,7 @@ pub(super) fn addressed(what: &'static str, found: u64) -> Result<(), Refused> {
 const MAX_GROUPS: u32 = 1 << 16;
 
 /// Lanes, groups that work, and groups that are launched.
-fn size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), Refused> {
+fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), Refused> {
     let Geometry { slots, lanes, groups, window } = spec.geometry;
     let limit = |what, found: u32, least: u32, most: u32| {
         let (found, most) = (u64::from(found), u64::from(most));
@@ -270,10 +270,10 @@ fn size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32
 }
 
 /// Lanes that keep the host's control words for all groups, and subgroups that have to be told of their changes.
-fn keepers(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
+fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
     let remote = caps.memory_bytes.is_some();
     let far = banks.far().is_some();
-    let teams = if far { route::teams(caps, lanes) } else { None };
+    let teams = if far { route::polling_subgroups(caps, lanes) } else { None };
     let pollers = match remote {
         true => {
             let watches = banks.near().filter(|_| lanes >= caps.subgroup);
@@ -291,7 +291,7 @@ fn keepers(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
     if far || remote { (keepers, pollers) } else { (0, 0) }
 }
 
-fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {
+fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Refused> {
     let step = ALIGN / (region.elem.bits() / 8).max(1);
     let mut pieces = vec![(0, 0); Tenant::MOST as usize];
     let mut total = 0u64;
@@ -306,10 +306,10 @@ fn area(region: &Region, tenants: &[Tenant]) -> Result<Area, Refused> {
         let why = format!("its tenants have {total} elements in all, and an index reaches {most}");
         return Err(Refused::Region { name: region.name.clone(), why });
     }
-    Ok(Area { region: region.clone(), total: (total as u32).max(1), pieces })
+    Ok(RegionArea { region: region.clone(), total: (total as u32).max(1), pieces })
 }
 
-fn observables(tenants: &[Tenant]) -> Vec<(u32, u32)> {
+fn observable_pieces(tenants: &[Tenant]) -> Vec<(u32, u32)> {
     let mut pieces = vec![(0, 0); Tenant::MOST as usize];
     let mut total = 0u32;
     for tenant in tenants.iter().filter(|t| t.id < Tenant::MOST) {
@@ -320,7 +320,7 @@ fn observables(tenants: &[Tenant]) -> Vec<(u32, u32)> {
 }
 
 /// The opcodes that are counted.
-fn ops(spec: &Spec) -> Vec<Opcode> {
+fn counted_opcodes(spec: &Spec) -> Vec<Opcode> {
     let own = spec.handlers.iter().map(|h| h.op);
     match spec.body {
         super::spec::Body::Fused => own.collect(),

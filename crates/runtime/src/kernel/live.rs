@@ -8,45 +8,51 @@ use pelton_device::Caps;
 use pelton_ir::builder::{Body, Builder};
 use pelton_ir::types::Need;
 
-use super::dispatch::Table;
-use super::far::Crew;
+use super::dispatch::HandlerTable;
+use super::far::FarServer;
 use super::fence::Fences;
 use super::kit::Kit;
-use super::light::Light;
+use super::light::LightTasks;
 use super::mode::LiveRings;
-use super::near::Near;
-use super::window::Runner;
+use super::near::NearServer;
+use super::window::WindowRunner;
 
 /// Writes the kernel.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, rings: &LiveRings, table: &Table, caps: &Caps) {
+pub(super) fn write_live(
+    m: &mut Builder,
+    kit: &Kit<'_>,
+    rings: &LiveRings,
+    table: &HandlerTable,
+    caps: &Caps,
+) {
     let light = |m: &mut Builder| {
         if caps.independent_subgroups {
             m.need(Need::Subgroups);
         }
-        Light::write(m, kit, &table.entries)
+        LightTasks::write(m, kit, &table.entries)
     };
     match rings {
         LiveRings::Near { near: slots, copy } => {
-            let light = kit.watches().then(|| light(m));
+            let light = kit.groups_watch().then(|| light(m));
             let fences = Fences::write(m, kit, slots, None);
-            let near = Near::write(m, Runner { kit, slots, table, fences: &fences }, light, caps);
+            let near = NearServer::write(m, WindowRunner { kit, slots, table, fences: &fences }, light, caps);
             main(m, kit, |f| near.serve_or_keep(f, copy.as_ref()));
         }
         LiveRings::Far(far) => {
             let light = light(m);
             let fences = Fences::write(m, kit, &far.slots, Some(&far.frontier));
-            let run = Runner { kit, slots: &far.slots, table, fences: &fences };
-            let far = Crew::write(m, run, far, light, caps);
+            let run = WindowRunner { kit, slots: &far.slots, table, fences: &fences };
+            let far = FarServer::write(m, run, far, light, caps);
             main(m, kit, |f| far.serve(f));
         }
         LiveRings::Both { near: slots, far } => {
             let light = light(m);
             let near_fences = Fences::write(m, kit, slots, None);
             let far_fences = Fences::write(m, kit, &far.slots, Some(&far.frontier));
-            let near = Runner { kit, slots, table, fences: &near_fences };
-            let near = Near::write(m, near, Some(light).filter(|_| kit.watches()), caps);
-            let run = Runner { kit, slots: &far.slots, table, fences: &far_fences };
-            let far = Crew::write(m, run, far, light, caps);
+            let near = WindowRunner { kit, slots, table, fences: &near_fences };
+            let near = NearServer::write(m, near, Some(light).filter(|_| kit.groups_watch()), caps);
+            let run = WindowRunner { kit, slots: &far.slots, table, fences: &far_fences };
+            let far = FarServer::write(m, run, far, light, caps);
             main(m, kit, |f| {
                 let is_near = f.group().lt(near.groups());
                 f.choose(is_near, || near.serve(f), || far.serve(f));
@@ -58,7 +64,7 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, rings: &LiveRings, table: &T
 /// Writes the kernel's one entry point: what every group does first, then what it serves.
 fn main(m: &mut Builder, kit: &Kit<'_>, serve: impl for<'b> FnOnce(&'b Body<'b>)) {
     m.kernel("main", |f| {
-        kit.arm(f);
+        kit.copy_piece_table(f);
         serve(f);
     });
 }

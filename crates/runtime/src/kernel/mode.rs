@@ -9,7 +9,7 @@ use super::buffers::{
 };
 use super::declare::Declarer;
 use super::layout::{SlotBank, SlotBanks};
-use super::slots::Slots;
+use super::slots::BankSlots;
 use super::spec::Lifetime;
 
 /// What a kernel serves.
@@ -22,7 +22,7 @@ pub(super) enum Mode {
 
 /// What only drained batches have.
 pub(super) struct DrainMode {
-    pub slots: Slots,
+    pub slots: BankSlots,
     pub frontier: FrontierBuffers,
     pub pass: PassBuffers,
 }
@@ -30,16 +30,16 @@ pub(super) struct DrainMode {
 /// The rings of a session.
 pub(super) enum LiveRings {
     /// Near rings alone. There is a copy of the control words where host memory is far from the device.
-    Near { near: Slots, copy: Option<KeptControl> },
+    Near { near: BankSlots, copy: Option<KeptControl> },
     /// Far rings alone.
     Far(FarRings),
     /// Near and far rings; the router of the far ones keeps the control words for all.
-    Both { near: Slots, far: FarRings },
+    Both { near: BankSlots, far: FarRings },
 }
 
 /// What far rings have.
 pub(super) struct FarRings {
-    pub slots: Slots,
+    pub slots: BankSlots,
     pub router: RouterBuffers,
     pub frontier: FrontierBuffers,
     pub copy: KeptControl,
@@ -64,16 +64,16 @@ impl KeptControl {
 impl FarRings {
     fn declare(d: &mut Declarer<'_>, bank: SlotBank, prefix: &'static str) -> Self {
         let FarSlots { words, done } = FarSlots::declare(d);
-        let slots = Slots { bank, words, done, prefix };
+        let slots = BankSlots { bank, words, done, prefix };
         let (router, copy) = (RouterBuffers::declare(d), KeptControl::declare(d));
         FarRings { slots, router, copy, frontier: FrontierBuffers::declare(d) }
     }
 }
 
 /// Declares the slots of near rings.
-fn near_slots(d: &mut Declarer<'_>, bank: SlotBank, prefix: &'static str) -> Slots {
+fn near_slots(d: &mut Declarer<'_>, bank: SlotBank, prefix: &'static str) -> BankSlots {
     let NearSlots { words, done } = NearSlots::declare(d);
-    Slots { bank, words, done, prefix }
+    BankSlots { bank, words, done, prefix }
 }
 
 impl Mode {
@@ -83,7 +83,7 @@ impl Mode {
         match layout.banks {
             SlotBanks::Near(bank) | SlotBanks::Far(bank) if d.plan.spec.lifetime == Lifetime::Drain => {
                 let BatchSlots { words, done } = BatchSlots::declare(d);
-                let slots = Slots { bank, words, done, prefix: "" };
+                let slots = BankSlots { bank, words, done, prefix: "" };
                 let (frontier, pass) = (FrontierBuffers::declare(d), PassBuffers::declare(d));
                 Mode::Drain(DrainMode { slots, frontier, pass })
             }
@@ -107,7 +107,7 @@ impl Mode {
     }
 
     /// The slots of near rings, if there are any.
-    pub fn near(&self) -> Option<&Slots> {
+    pub fn near(&self) -> Option<&BankSlots> {
         match self {
             Mode::Live(LiveRings::Near { near, .. } | LiveRings::Both { near, .. }) => Some(near),
             _ => None,
@@ -125,7 +125,7 @@ impl Mode {
 
     /// The slots whose words a group may read in place, if it has one lane: those of its only ring, which is not far from it, or of a
     /// drained batch. With it comes whether the host may still write them.
-    pub fn in_place(&self) -> Option<(&Slots, bool)> {
+    pub fn in_place(&self) -> Option<(&BankSlots, bool)> {
         match self {
             Mode::Drain(drain) => Some((&drain.slots, false)),
             Mode::Live(LiveRings::Near { near, .. }) => Some((near, true)),

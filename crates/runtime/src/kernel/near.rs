@@ -12,54 +12,54 @@ use pelton_ir::builder::{Body, Builder, Callee, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
-use super::claim::{self, Credit, NONE};
+use super::claim::{self, Credit, NO_RING};
 use super::kit::{Kit, LINE, U32, U64, state};
-use super::light::Light;
+use super::light::LightTasks;
 use super::mode::KeptControl;
-use super::slots::Slots;
-use super::window::{RingOwner, Runner, Window, WindowOwner};
+use super::slots::BankSlots;
+use super::window::{RingOwner, TaskWindow, WindowOwner, WindowRunner};
 use super::{line, notice, route, watch};
 use crate::protocol::control;
 
 /// The ring of a group that is to stop.
-const STOP: u32 = u32::MAX - 1;
+const STOP_RING: u32 = u32::MAX - 1;
 /// The ring of a group whose watch had tasks that it ran itself.
-const BUSY: u32 = u32::MAX - 2;
+const BUSY_RING: u32 = u32::MAX - 2;
 
 /// What a look at the rings has shown.
-pub(super) mod news {
+pub(super) mod look {
     /// Nothing.
-    pub const NONE: u32 = 0;
+    pub const NOTHING: u32 = 0;
     /// Tasks that were run at once.
     pub const RAN: u32 = 1;
     /// Something for the group.
-    pub const SOME: u32 = 2;
+    pub const FOUND: u32 = 2;
     /// The stop.
     pub const HALT: u32 = 3;
 }
 
 /// What a group serves its stripes with.
 #[derive(Clone, Copy)]
-pub(super) struct Near<'k> {
-    run: Runner<'k>,
+pub(super) struct NearServer<'k> {
+    run: WindowRunner<'k>,
     /// Whether the line at a word is whole, where that is not known otherwise.
     check: Option<Callee<u32, bool>>,
     /// The next ring.
     pick: Callee<(), u32>,
-    /// Looks at all rings at once, where there are lanes for it: one of [`news`].
+    /// Looks at all rings at once, where there are lanes for it: one of [`look`].
     watch: Option<Callee<(), u32>>,
 }
 
-impl<'k> Near<'k> {
+impl<'k> NearServer<'k> {
     /// Writes the functions. `light` runs light tasks, if the groups watch their rings.
-    pub fn write(m: &mut Builder, run: Runner<'k>, light: Option<Light>, caps: &Caps) -> Self {
+    pub fn write(m: &mut Builder, run: WindowRunner<'k>, light: Option<LightTasks>, caps: &Caps) -> Self {
         let (kit, slots) = (run.kit, run.slots);
         let acquired = kit.source.live && !kit.layout.remote;
-        let check = (!acquired).then(|| check(m, slots));
-        let ready = ready(m, run, check);
-        let pick = claim::write(m, kit, slots, ready);
-        let watch = light.map(|light| watch::write(m, run, light, caps.independent_subgroups));
-        Near { run, check, pick, watch }
+        let check = (!acquired).then(|| write_check(m, slots));
+        let ready = write_ready(m, run, check);
+        let pick = claim::write_choice(m, kit, slots, ready);
+        let watch = light.map(|light| watch::write_watch(m, run, light, caps.independent_subgroups));
+        NearServer { run, check, pick, watch }
     }
 
     /// Groups that serve near rings.
@@ -73,7 +73,7 @@ impl<'k> Near<'k> {
         match copy {
             Some(copy) => f.choose(
                 f.group().eq(self.groups()),
-                || f.when(f.subgroup().eq(0), || route::keeper(f, kit, copy)),
+                || f.when(f.subgroup().eq(0), || route::keep_control_words(f, kit, copy)),
                 || self.serve(f),
             ),
             None => self.serve(f),
@@ -82,29 +82,29 @@ impl<'k> Near<'k> {
 
     /// Serves a group's stripes until the stop.
     pub fn serve<'b>(self, f: &'b Body<'b>) {
-        let Near { run, check, .. } = self;
+        let NearServer { run, check, .. } = self;
         let kit = run.kit;
-        claim::begin(f, kit, |ring| stripe(f, run.slots, ring));
+        claim::load_heads(f, kit, |ring| own_stripe(f, run.slots, ring));
         f.forever::<_, ()>(f.lit(0), |serve, idle| {
-            let nothing = || f.lit(news::NONE);
+            let nothing = || f.lit(look::NOTHING);
             let news = match self.watch {
                 Some(watch) => f.choose(f.subgroup().eq(0), || f.call(watch, ()), nothing),
-                None => f.select(halted(f, kit, Order::Relaxed).ne(0), news::HALT, news::SOME),
+                None => f.select(halt_word(f, kit, Order::Relaxed).ne(0), look::HALT, look::FOUND),
             };
-            let ring = f.choose(f.lane().eq(0), || self.turn(f, news), || f.lit(NONE));
+            let ring = f.choose(f.lane().eq(0), || self.next_ring(f, news), || f.lit(NO_RING));
             let ring = f.group_broadcast(ring, 0).named("ring");
-            f.when(ring.eq(STOP), || serve.leave(()));
+            f.when(ring.eq(STOP_RING), || serve.leave(()));
             f.choose(
-                ring.ge(BUSY),
+                ring.ge(BUSY_RING),
                 || {
-                    let idle = f.select(ring.eq(BUSY), 0, idle + 1);
-                    f.when(idle.ne(0), || claim::rest(f, kit, idle));
+                    let idle = f.select(ring.eq(BUSY_RING), 0, idle + 1);
+                    f.when(idle.ne(0), || claim::back_off(f, kit, idle));
                     idle
                 },
                 || {
                     // The lanes have met since the watch wrote it.
                     let head = f.load(kit.shared.heads.at(ring)).named("head");
-                    let count = take(f, run, check, ring, head);
+                    let count = take_window(f, run, check, ring, head);
                     f.select(count.eq(0), idle + 1, 0)
                 },
             )
@@ -112,24 +112,24 @@ impl<'k> Near<'k> {
     }
 
     /// The next ring, chosen by one lane for its group. The watch may have run the task that is found waiting there.
-    fn turn<'b>(self, f: &'b Body<'b>, news: U32<'b>) -> U32<'b> {
+    fn next_ring<'b>(self, f: &'b Body<'b>, news: U32<'b>) -> U32<'b> {
         let kit = self.run.kit;
         // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
-        let halt = f.choose(news.eq(news::HALT), || halted(f, kit, Order::Acquire), || f.lit(0));
+        let halt = f.choose(news.eq(look::HALT), || halt_word(f, kit, Order::Acquire), || f.lit(0));
         f.choose(
             halt.ne(0),
-            || f.lit(STOP),
+            || f.lit(STOP_RING),
             || {
-                let none = || f.select(news.eq(news::RAN), BUSY, NONE);
-                f.store(kit.shared.state.at(state::LIMIT), window(self.run));
-                f.choose(news.eq(news::SOME), || f.call(self.pick, ()), none)
+                let none = || f.select(news.eq(look::RAN), BUSY_RING, NO_RING);
+                f.store(kit.shared.state.at(state::LIMIT), most_tasks(self.run));
+                f.choose(news.eq(look::FOUND), || f.call(self.pick, ()), none)
             },
         )
     }
 }
 
 /// Whether the host has asked for the stop, or who keeps its words has said so.
-pub(super) fn halted<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
+pub(super) fn halt_word<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
     match kit.mode.control_copy() {
         Some(copy) => f.atomic_load(order, Scope::Device, copy.buffers.flags.at(flag::HALT)),
         None => f.atomic_load(order, Scope::System, kit.global.host.at(control::SHUTDOWN)),
@@ -137,106 +137,106 @@ pub(super) fn halted<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b
 }
 
 /// The most tasks that a group takes at once.
-fn window(run: Runner<'_>) -> u32 {
+fn most_tasks(run: WindowRunner<'_>) -> u32 {
     run.kit.layout.window.min(run.slots.bank.stripe_slots())
 }
 
 /// A group's stripe of a ring.
-pub(super) fn stripe<'b>(f: &'b Body<'b>, slots: &Slots, ring: U32<'b>) -> U32<'b> {
+pub(super) fn own_stripe<'b>(f: &'b Body<'b>, slots: &BankSlots, ring: U32<'b>) -> U32<'b> {
     ring * slots.bank.ring_stripes + f.group()
 }
 
 /// Takes what is ready of a stripe and runs it; how many tasks that were.
-fn take<'b>(
+fn take_window<'b>(
     f: &'b Body<'b>,
-    run: Runner<'_>,
+    run: WindowRunner<'_>,
     check: Option<Callee<u32, bool>>,
     ring: U32<'b>,
     first: U64<'b>,
 ) -> U32<'b> {
     let (kit, slots) = (run.kit, run.slots);
-    let base = slots.base(stripe(f, slots, ring));
+    let base = slots.first_slot(own_stripe(f, slots, ring));
     let tenant = f.load(kit.global.rings.at(ring));
     let none = f.lit(0);
-    let level = claim::level(f, kit, ring);
+    let level = claim::ring_level(f, kit, ring);
     let owner = RingOwner { ring, level, tenant, mask: none };
-    let window = Window { base, first, count: none, owner: WindowOwner::Ring(owner) };
+    let window = TaskWindow { base, first, count: none, owner: WindowOwner::Ring(owner) };
     // One lane's reading for all: a change of the mask that comes meanwhile holds from the next window on.
     let (count, mask) = match kit.source.live {
-        true => in_place(f, run, check, (window, owner)),
-        false => copied(f, run, (window, owner)),
+        true => run_in_place(f, run, check, (window, owner)),
+        false => copy_window(f, run, (window, owner)),
     };
     let count = f.group_broadcast(count, 0).named("count");
     let mask = f.group_broadcast(mask, 0).named("mask");
     f.when(count.ne(0), || {
         let owner = WindowOwner::Ring(RingOwner { mask, ..owner });
-        let window = Window { count, owner, ..window };
-        if kit.notified() {
-            f.when(is_last_lane(f, kit), || notice::leave(f, kit, f.group()));
+        let window = TaskWindow { count, owner, ..window };
+        if kit.pollers_are_told() {
+            f.when(is_last_lane(f, kit), || notice::say_away(f, kit, f.group()));
         }
         // Before the lanes meet for the last time: the watch is to see it.
         f.when(f.lane().eq(0), || {
             f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
             f.store(kit.shared.suspect.at(ring), 0);
-            claim::served(f, kit, slots, ring, level);
+            claim::note_served(f, kit, slots, ring, level);
         });
         match kit.source.live {
-            true => run.finish(f, window),
-            false => run.run(f, window),
+            true => run.finish_window(f, window),
+            false => run.run_window(f, window),
         }
     });
     count
 }
 
 /// One lane runs what is ready as it goes, where it lies; how many tasks that were, and what their tenant may do.
-fn in_place<'b>(
+fn run_in_place<'b>(
     f: &'b Body<'b>,
-    run: Runner<'_>,
+    run: WindowRunner<'_>,
     check: Option<Callee<u32, bool>>,
-    (window, owner): (Window<'b>, RingOwner<'b>),
+    (window, owner): (TaskWindow<'b>, RingOwner<'b>),
 ) -> (U32<'b>, U32<'b>) {
     let (kit, slots) = (run.kit, run.slots);
-    run.clear(f);
+    run.clear_state(f);
     let mask = kit.host_word(f, owner.tenant + control::MASKS);
-    let window = Window { owner: WindowOwner::Ring(RingOwner { mask, ..owner }), ..window };
+    let window = TaskWindow { owner: WindowOwner::Ring(RingOwner { mask, ..owner }), ..window };
     let credit = Credit::new(f, kit, owner.tenant);
-    let most = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(self::window(run))), || f.lit(0));
+    let most = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(most_tasks(run))), || f.lit(0));
     let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
-        let at = (window.base + slots.slot(f, position)) * LINE;
+        let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
         // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
         let word = f.atomic_load(Order::Acquire, Scope::System, slots.words.at(at));
-        let fresh = f.cast::<u32>(word).eq(slots.ready(f, position));
+        let fresh = f.cast::<u32>(word).eq(slots.ready_word(f, position));
         let whole = check.map_or(fresh, |check| f.choose(fresh, || f.call(check, at), || f.lit(false)));
         f.when(!whole, || look.leave(count));
         // A task that was submitted after a change of these words does not begin under the old ones.
         let same = kit.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kit);
         f.when(!same, || look.leave(count));
-        run.one(f, window, task);
+        run.run_task(f, window, task);
         task + 1
     });
     credit.give(f, kit, most - count);
     if check.is_some() {
-        doubt(f, kit, owner.ring, count, most);
+        suspect_head(f, kit, owner.ring, count, most);
     }
     (count, mask)
 }
 
 /// All lanes copy what is ready; how many tasks of it may be run, and what their tenant may do.
-fn copied<'b>(
+fn copy_window<'b>(
     f: &'b Body<'b>,
-    run: Runner<'_>,
-    (window, owner): (Window<'b>, RingOwner<'b>),
+    run: WindowRunner<'_>,
+    (window, owner): (TaskWindow<'b>, RingOwner<'b>),
 ) -> (U32<'b>, U32<'b>) {
     let (kit, slots) = (run.kit, run.slots);
     let limit = kit.shared.state.at(state::LIMIT);
     let mask = || kit.host_word(f, owner.tenant + control::MASKS);
     // A group that is told of changes may read the mask while the lines are on their way; any other must have the lines first.
-    let early = kit.notified().then(mask);
-    f.count((f.lane(), f.lit(self::window(run)), f.lanes()), (), |look, task, ()| {
+    let early = kit.pollers_are_told().then(mask);
+    f.count((f.lane(), f.lit(most_tasks(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
-        let at = (window.base + slots.slot(f, position)) * LINE;
-        f.when(!copy(f, run, (task, position, at)), || {
+        let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
+        f.when(!copy_line(f, run, (task, position, at)), || {
             f.atomic_min(Order::Relaxed, Scope::Group, limit, task);
             look.leave(());
         });
@@ -244,16 +244,16 @@ fn copied<'b>(
     f.barrier();
     // While lane 0 sees to what may be run.
     if kit.layout.remote {
-        f.when(is_last_lane(f, kit), || kit.renew(f));
+        f.when(is_last_lane(f, kit), || kit.refresh_after_lines(f));
     }
     f.choose(
         f.lane().eq(0),
         || {
-            run.clear(f);
+            run.clear_state(f);
             let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
             let wanted = f.select(mask.eq(0), 0, ready);
-            doubt(f, kit, owner.ring, ready, f.lit(1));
+            suspect_head(f, kit, owner.ring, ready, f.lit(1));
             (Credit::new(f, kit, owner.tenant).take(f, kit, wanted), mask)
         },
         || (f.lit(0), f.lit(0)),
@@ -266,25 +266,29 @@ fn is_last_lane<'b>(f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
 }
 
 /// Nothing was taken though something might have been: the head was fresh a moment ago, so its check has failed.
-fn doubt<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most: U32<'b>) {
+fn suspect_head<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most: U32<'b>) {
     let suspect = kit.shared.suspect.at(ring);
     f.when(taken.eq(0) & most.ne(0), || f.store(suspect, f.max(f.load(suspect), 1)));
 }
 
 /// Whether a ring has something for this group. A head that has failed its check must hold it now.
-fn ready(m: &mut Builder, run: Runner<'_>, check: Option<Callee<u32, bool>>) -> Callee<u32, bool> {
+fn write_ready(
+    m: &mut Builder,
+    run: WindowRunner<'_>,
+    check: Option<Callee<u32, bool>>,
+) -> Callee<u32, bool> {
     let (kit, slots) = (run.kit, run.slots);
-    m.function(slots.name("ready"), |f, ring| {
+    m.function(slots.function_name("ready"), |f, ring| {
         let head = f.load(kit.shared.heads.at(ring));
-        let at = (slots.base(stripe(f, slots, ring)) + slots.slot(f, head)) * LINE;
+        let at = (slots.first_slot(own_stripe(f, slots, ring)) + slots.slot_in_stripe(f, head)) * LINE;
         let word = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
-        let fresh = f.cast::<u32>(word).eq(slots.ready(f, head));
+        let fresh = f.cast::<u32>(word).eq(slots.ready_word(f, head));
         let believed = |check| {
             let suspect = kit.shared.suspect.at(ring);
             let before = f.load(suspect);
             let whole = f.choose(before.eq(0), || f.lit(true), || f.call(check, at));
             f.when(before.eq(1) & !whole, || {
-                kit.count(f, f.lit(control::CHECKS), f.lit(1));
+                kit.bump_own(f, f.lit(control::CHECKS), f.lit(1));
                 f.store(suspect, 2);
             });
             whole
@@ -292,7 +296,7 @@ fn ready(m: &mut Builder, run: Runner<'_>, check: Option<Callee<u32, bool>>) -> 
         f.choose(
             fresh,
             || {
-                let open = claim::open(f, kit, f.load(kit.global.rings.at(ring)));
+                let open = claim::may_run(f, kit, f.load(kit.global.rings.at(ring)));
                 check.map_or(open, |check| believed(check) & open)
             },
             || f.lit(false),
@@ -301,30 +305,30 @@ fn ready(m: &mut Builder, run: Runner<'_>, check: Option<Callee<u32, bool>>) -> 
 }
 
 /// Copies a line as it was checked, if it is the one expected: what is run is what was whole.
-fn copy<'b>(
+fn copy_line<'b>(
     f: &'b Body<'b>,
-    run: Runner<'_>,
+    run: WindowRunner<'_>,
     (task, position, at): (U32<'b>, U64<'b>, U32<'b>),
 ) -> Val<'b, bool> {
     let (kit, slots) = (run.kit, run.slots);
-    let words = line::read(f, slots.words, at);
-    let fresh = f.cast::<u32>(words[0]).eq(slots.ready(f, position));
-    let whole = f.choose(fresh, || line::whole(f, &words), || f.lit(false));
+    let words = line::read_line(f, slots.words, at);
+    let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
+    let whole = f.choose(fresh, || line::is_whole(f, &words), || f.lit(false));
     f.when(whole, || {
         for (k, word) in words.iter().enumerate() {
             f.store(kit.source.words.at(task * LINE + k as u32), *word);
         }
-        kit.follow(f);
+        kit.acquire_host_writes(f);
     });
     whole
 }
 
 /// Whether the line at a word is whole.
-fn check(m: &mut Builder, slots: &Slots) -> Callee<u32, bool> {
-    m.function(slots.name("check"), |f, at| {
+fn write_check(m: &mut Builder, slots: &BankSlots) -> Callee<u32, bool> {
+    m.function(slots.function_name("check"), |f, at| {
         let head = |k: u32| f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at + k));
         let rest = |k: u32| f.load(slots.words.at(at + k));
         let words: Vec<U64<'_>> = (0..LINE).map(|k| if k < 2 { head(k) } else { rest(k) }).collect();
-        line::whole(f, &words)
+        line::is_whole(f, &words)
     })
 }

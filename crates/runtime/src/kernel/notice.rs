@@ -36,14 +36,14 @@ const AWAY: u32 = 2;
 const WORD: u32 = 0xff;
 
 /// Lanes that take changes over: the number of this lane among them, and how many there are.
-pub(super) type Keeper<'b> = (U32<'b>, u32);
+pub(super) type KeeperLanes<'b> = (U32<'b>, u32);
 
 /// Takes a change over, if there is one since `last`; what CHANGED says now. Every lane of the keeper calls it.
-pub(super) fn keep<'b>(
+pub(super) fn take_change_over<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
     copy: &KeptControl,
-    (lane, lanes): Keeper<'b>,
+    (lane, lanes): KeeperLanes<'b>,
     last: U32<'b>,
 ) -> U32<'b> {
     // Pairs with the host's release: the word that it names is seen.
@@ -74,21 +74,21 @@ pub(super) fn keep<'b>(
 }
 
 /// The word of a poller, if it is told of changes.
-pub(super) fn word<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) -> Option<U32<'b>> {
+pub(super) fn notice_word<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) -> Option<U32<'b>> {
     let notices = kit.notices()?;
     Some(f.atomic_load(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE)))
 }
 
 /// Whether a control word has changed, so that nothing may be run with what this round has read; the poller's subgroup asks together.
-pub(super) fn changed<'b>(f: &'b Body<'b>, word: U32<'b>) -> Val<'b, bool> {
+pub(super) fn was_told<'b>(f: &'b Body<'b>, word: U32<'b>) -> Val<'b, bool> {
     f.any((word & CHANGED).ne(0))
 }
 
 /// Tells the keeper at the end of a round that the poller knows of a change, if there was one.
-pub(super) fn heed<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Option<U32<'b>>) {
+pub(super) fn acknowledge_change<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Option<U32<'b>>) {
     let notices = kit.notices();
     let Some((notices, word)) = notices.zip(word) else { return };
-    f.when(changed(f, word), || {
+    f.when(was_told(f, word), || {
         // Pairs with the keeper's release: the next round reads the copy as it is now.
         f.fence(Order::Acquire, Scope::Device);
         f.when(f.sublane().eq(0), || {
@@ -99,7 +99,7 @@ pub(super) fn heed<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Op
 }
 
 /// The group of a poller has copied its lines and runs them. The lane that made the fence after them says so.
-pub(super) fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
+pub(super) fn say_away<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
     if let Some(notices) = kit.notices() {
         // The fence after the lines pairs with the keeper's acquire: they were read before.
         f.atomic_or(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), AWAY);
@@ -107,7 +107,7 @@ pub(super) fn leave<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
 }
 
 /// The group of a poller is about to look at its rings again. One lane says so, before it looks at its word.
-pub(super) fn come_back<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
+pub(super) fn say_back<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
     if let Some(notices) = kit.notices() {
         f.atomic_and(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), !AWAY);
     }

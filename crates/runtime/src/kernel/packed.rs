@@ -5,12 +5,16 @@
 
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 
-use super::dispatch::{Entry, allows, note};
+use super::dispatch::{HandlerEntry, allows, note};
 use super::kit::{Kit, U32};
 use crate::protocol::{Code, fault, packed, slot};
 
 /// Writes the function: task, place of its words, tenant, mask; the last result. What goes wrong is in the task's fault.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Callee<(u32, u32, u32, u32), u32> {
+pub(super) fn write(
+    m: &mut Builder,
+    kit: &Kit<'_>,
+    entries: &[HandlerEntry],
+) -> Callee<(u32, u32, u32, u32), u32> {
     let arity = arity(m, entries);
     m.function("packed", |f, (task, at, tenant, mask)| {
         let byte = |k| byte(f, kit, at, k);
@@ -55,7 +59,7 @@ pub(super) fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[Entry]) -> Callee
 }
 
 /// How many arguments an opcode takes in a packed slot; none of those that cannot be in one.
-fn arity(m: &mut Builder, entries: &[Entry]) -> Callee<u32, u32> {
+fn arity(m: &mut Builder, entries: &[HandlerEntry]) -> Callee<u32, u32> {
     m.function("arity", |f, op| {
         let mut switch = f.switch::<U32<'_>>(op);
         for entry in entries.iter().filter(|entry| entry.inner.is_some()) {
@@ -69,7 +73,7 @@ fn arity(m: &mut Builder, entries: &[Entry]) -> Callee<u32, u32> {
 fn inner<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
-    entries: &[Entry],
+    entries: &[HandlerEntry],
     (task, op, args, tenant, mask): (U32<'b>, U32<'b>, U32<'b>, U32<'b>, U32<'b>),
 ) -> U32<'b> {
     let may: Val<'b, bool> = allows(f, mask, op);

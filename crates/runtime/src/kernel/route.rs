@@ -14,11 +14,11 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
 use super::claim;
-use super::far::{claimed, tail};
+use super::far::{claim_word, tail_word};
 use super::kit::{Kit, LINE, Rights, STRIDE, U32, U64};
-use super::light::{FEW, Found, Light, Permit, doubt, took};
+use super::light::{FEW_TASKS, FoundLine, LightTasks, TaskPermit, attempt, note_failed_check};
 use super::mode::{FarRings, KeptControl};
-use super::window::Runner;
+use super::window::WindowRunner;
 use super::{line, notice};
 use crate::protocol::control;
 
@@ -26,34 +26,34 @@ use crate::protocol::control;
 const REST_NS: u32 = claim::REST_NS;
 
 /// Lanes that look at one ring together: four take the line, the first takes the tail and does the rest.
-const TEAM: u32 = 8;
+const TEAM_LANES: u32 = 8;
 
 /// How many subgroups of a router of so many lanes poll rings in teams; none where one lane looks at all of them.
-pub(super) fn teams(caps: &Caps, lanes: u32) -> Option<u32> {
+pub(super) fn polling_subgroups(caps: &Caps, lanes: u32) -> Option<u32> {
     let pollers = lanes.div_ceil(caps.subgroup) - 1;
-    (caps.independent_subgroups && pollers > 0 && caps.subgroup.is_multiple_of(TEAM)).then_some(pollers)
+    (caps.independent_subgroups && pollers > 0 && caps.subgroup.is_multiple_of(TEAM_LANES)).then_some(pollers)
 }
 
 /// Writes the router. `pollers` is how many of its subgroups poll rings in teams, if they do.
-pub(super) fn write(
+pub(super) fn write_router(
     m: &mut Builder,
-    run: Runner<'_>,
+    run: WindowRunner<'_>,
     far: &FarRings,
-    light: Light,
+    light: LightTasks,
     pollers: Option<u32>,
 ) -> Callee<(), ()> {
     let kit = run.kit;
-    let visit = Visit { run, far, light };
+    let visit = RouterRounds { run, far, light };
     m.function("route", |f, ()| {
-        claim::begin(f, kit, |ring| run.slots.start(ring));
+        claim::load_heads(f, kit, |ring| run.slots.session_stripe(ring));
         match pollers {
             Some(pollers) => {
-                let teams = kit.layout.subgroup / TEAM;
+                let teams = kit.layout.subgroup / TEAM_LANES;
                 f.choose(
                     f.subgroup().eq(pollers),
-                    || keeper(f, kit, &far.copy),
+                    || keep_control_words(f, kit, &far.copy),
                     || {
-                        let first = f.subgroup() + (f.sublane() / TEAM) * pollers;
+                        let first = f.subgroup() + (f.sublane() / TEAM_LANES) * pollers;
                         visit.rounds(f, (first, pollers * teams), true);
                     },
                 );
@@ -64,13 +64,13 @@ pub(super) fn write(
 }
 
 /// Keeps the control words, and watches for the stop.
-pub(super) fn keeper<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) {
+pub(super) fn keep_control_words<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) {
     let lanes = kit.layout.keepers;
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
-        let keep = || notice::keep(f, kit, copy, (f.sublane(), lanes), last);
+        let keep = || notice::take_change_over(f, kit, copy, (f.sublane(), lanes), last);
         let last = f.choose(f.sublane().lt(lanes), keep, || last);
         // The lanes meet here, so that all go on wherever they run.
-        let over = f.any(stop(f, kit, copy));
+        let over = f.any(pass_stop_on(f, kit, copy));
         f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
         last
@@ -78,7 +78,7 @@ pub(super) fn keeper<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) {
 }
 
 /// Whether the host has asked for the stop; tells the groups.
-fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool> {
+fn pass_stop_on<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool> {
     // Pairs with the host's release.
     let asked = f.atomic_load(Order::Acquire, Scope::System, kit.global.host.at(control::SHUTDOWN)).ne(0);
     f.when(asked, || f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1));
@@ -87,13 +87,13 @@ fn stop<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool>
 
 /// How rings are looked at.
 #[derive(Clone, Copy)]
-struct Visit<'k> {
-    run: Runner<'k>,
+struct RouterRounds<'k> {
+    run: WindowRunner<'k>,
     far: &'k FarRings,
-    light: Light,
+    light: LightTasks,
 }
 
-impl Visit<'_> {
+impl RouterRounds<'_> {
     /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
     fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
         let (kit, copy) = (self.run.kit, &self.far.copy);
@@ -104,60 +104,60 @@ impl Visit<'_> {
             let last = match team {
                 true => last,
                 false => {
-                    let last = notice::keep(f, kit, copy, (f.lit(0), 1), last);
-                    f.when(stop(f, kit, copy), || rounds.leave(()));
+                    let last = notice::take_change_over(f, kit, copy, (f.lit(0), 1), last);
+                    f.when(pass_stop_on(f, kit, copy), || rounds.leave(()));
                     last
                 }
             };
             let moved = match team {
                 true => {
-                    let poller = self.poller(f);
-                    let notice = notice::word(f, kit, poller);
+                    let poller = self.poller_number(f);
+                    let notice = notice::notice_word(f, kit, poller);
                     // All teams of a subgroup go through as many turns: they read lines together.
                     let turns = rings.div_ceil(step);
                     let moved = f.count((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
-                        moved | self.together(f, first + turn * step)
+                        moved | self.look_as_team(f, first + turn * step)
                     });
-                    notice::heed(f, kit, poller, notice);
+                    notice::acknowledge_change(f, kit, poller, notice);
                     moved
                 }
                 false => f.count((first, f.lit(rings), f.lit(step)), f.lit(false), |_, ring, moved| {
-                    moved | self.alone(f, ring)
+                    moved | self.look_as_lane(f, ring)
                 }),
             };
             let over = if team { f.any(halt.ne(0)) } else { halt.ne(0) };
             f.when(over, || rounds.leave(()));
             let idle = f.select(moved, 0, idle + 1);
-            f.when(!moved, || claim::rest(f, kit, idle));
+            f.when(!moved, || claim::back_off(f, kit, idle));
             (last, idle)
         });
     }
 
     /// The number of this subgroup among those that are told of changed control words: near groups come first.
-    fn poller<'b>(self, f: &'b Body<'b>) -> U32<'b> {
+    fn poller_number<'b>(self, f: &'b Body<'b>) -> U32<'b> {
         let near = self.run.kit.mode.near().map_or(0, |slots| slots.bank.groups);
         f.subgroup() + near
     }
 
     /// One lane looks at a ring.
-    fn alone<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
-        let at = self.look(f, ring, f.load(self.run.kit.shared.heads.at(ring)));
-        let words = line::read(f, self.run.slots.words, at.number * LINE);
+    fn look_as_lane<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
+        let at = self.read_ring(f, ring, f.load(self.run.kit.shared.heads.at(ring)));
+        let words = line::read_line(f, self.run.slots.words, at.number * LINE);
         let end = self.tail(f, ring);
         let moved = end.ne(at.head);
-        f.when(moved, || self.moved(f, at, words, end));
+        f.when(moved, || self.pass_tail_on(f, at, words, end));
         moved
     }
 
     /// A team looks at a ring; it may be one that is not there. Says whether any team's tail had moved.
-    fn together<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
+    fn look_as_team<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let kit = self.run.kit;
-        let member = f.sublane() % TEAM;
+        let member = f.sublane() % TEAM_LANES;
         let there = ring.lt(kit.layout.rings.len() as u32);
         let first = f.sublane() - member;
         // The first of a team alone moves the head on.
         let head = f.choose(member.eq(0), || f.load(kit.shared.heads.at(ring)), || f.lit(0u64));
-        let at = self.look(f, ring, f.shuffle(head, first));
+        let at = self.read_ring(f, ring, f.shuffle(head, first));
         let none = || [f.lit(0u64); 2];
         let pair = f.choose(
             there & member.lt(LINE / 2),
@@ -173,22 +173,22 @@ impl Visit<'_> {
         let end = f.choose(there & member.eq(0), || self.tail(f, ring), || at.head);
         let words = std::array::from_fn(|k| f.shuffle(pair[k % 2], first + k as u32 / 2));
         let moved = end.ne(at.head);
-        f.when(moved, || self.moved(f, at, words, end));
+        f.when(moved, || self.pass_tail_on(f, at, words, end));
         f.any(moved)
     }
 
     /// What is known of a ring without asking the host: all on its way at once.
-    fn look<'b>(self, f: &'b Body<'b>, ring: U32<'b>, head: U64<'b>) -> Ring<'b> {
+    fn read_ring<'b>(self, f: &'b Body<'b>, ring: U32<'b>, head: U64<'b>) -> RouterRing<'b> {
         let (kit, slots) = (self.run.kit, self.run.slots);
         let tenant = f.load(kit.shared.owners.at(ring));
-        let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.router.route.at(claimed(ring)));
-        Ring {
+        let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.router.route.at(claim_word(ring)));
+        RouterRing {
             ring,
             head,
-            number: slots.base(ring) + slots.slot(f, head),
+            number: slots.first_slot(ring) + slots.slot_in_stripe(f, head),
             tenant,
-            rights: kit.notified().then(|| kit.rights(f, tenant)),
-            quiet: claims.eq(head) & self.run.fences.quiet(f, ring, head),
+            rights: kit.pollers_are_told().then(|| kit.rights(f, tenant)),
+            quiet: claims.eq(head) & self.run.fences.is_quiet(f, ring, head),
         }
     }
 
@@ -198,44 +198,50 @@ impl Visit<'_> {
     }
 
     /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
-    fn moved<'b>(self, f: &'b Body<'b>, at: Ring<'b>, words: [U64<'b>; LINE as usize], end: U64<'b>) {
+    fn pass_tail_on<'b>(
+        self,
+        f: &'b Body<'b>,
+        at: RouterRing<'b>,
+        words: [U64<'b>; LINE as usize],
+        end: U64<'b>,
+    ) {
         let (kit, far) = (self.run.kit, self.far);
-        let Ring { ring, head, number, tenant, rights, quiet } = at;
-        let few = (end - head).le(FEW) & f.lane().lt(kit.layout.window);
+        let RouterRing { ring, head, number, tenant, rights, quiet } = at;
+        let few = (end - head).le(FEW_TASKS) & f.lane().lt(kit.layout.window);
         let mask = rights.map(|rights| rights.light_mask(f));
-        let permit = mask.map_or(Permit::Unread, Permit::Mask);
+        let permit = mask.map_or(TaskPermit::Unread, TaskPermit::Mask);
         let took = f.choose(
             mask.map_or(few & quiet, |mask| few & quiet & mask.ne(0)),
             || {
-                let level = claim::level(f, kit, ring);
+                let level = claim::ring_level(f, kit, ring);
                 self.light.attempt(
                     f,
                     self.run,
-                    Found { words, position: head, number, tenant, permit, level },
+                    FoundLine { words, position: head, number, tenant, permit, level },
                 )
             },
-            || f.lit(took::HEAVY),
+            || f.lit(attempt::NEEDS_WINDOW),
         );
-        f.when(took.eq(took::IT), || {
+        f.when(took.eq(attempt::RAN), || {
             let next = head + 1u64;
             f.store(kit.shared.heads.at(ring), next);
             f.store(kit.shared.suspect.at(ring), 0);
             // The claim goes first: nobody may find the task between the two.
-            f.atomic_store(Order::Relaxed, Scope::Device, far.router.route.at(claimed(ring)), next);
-            self.run.fences.pass(f, ring, next);
-            f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail(ring)), next);
+            f.atomic_store(Order::Relaxed, Scope::Device, far.router.route.at(claim_word(ring)), next);
+            self.run.fences.move_frontier(f, ring, next);
+            f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail_word(ring)), next);
         });
-        f.when(took.eq(took::HEAVY), || {
+        f.when(took.eq(attempt::NEEDS_WINDOW), || {
             f.store(kit.shared.heads.at(ring), end);
-            f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail(ring)), end);
+            f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail_word(ring)), end);
         });
-        f.when(took.eq(took::NOTHING), || doubt(f, kit, ring));
+        f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kit, ring));
     }
 }
 
 /// What is known of a ring.
 #[derive(Clone, Copy)]
-struct Ring<'b> {
+struct RouterRing<'b> {
     ring: U32<'b>,
     head: U64<'b>,
     /// The number of the head's slot.

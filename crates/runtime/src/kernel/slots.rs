@@ -7,7 +7,7 @@ use super::layout::SlotBank;
 use crate::protocol::{Status, slot};
 
 /// The slots of one placement.
-pub(super) struct Slots {
+pub(super) struct BankSlots {
     pub bank: SlotBank,
     /// Their words.
     pub words: Buf<u64>,
@@ -17,40 +17,40 @@ pub(super) struct Slots {
     pub prefix: &'static str,
 }
 
-impl Slots {
+impl BankSlots {
     /// The name of a function that is written for each placement.
-    pub fn name(&self, what: &str) -> String {
+    pub fn function_name(&self, what: &str) -> String {
         format!("{}{what}", self.prefix)
     }
 
     /// The number of a stripe's first slot.
-    pub fn base<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+    pub fn first_slot<'b>(&self, stripe: U32<'b>) -> U32<'b> {
         // It changes no number; where stripes are a power of two it tells whoever checks ranges that they fit.
         (stripe & (self.bank.stripe_count().next_power_of_two() - 1)) * self.bank.stripe_slots()
     }
 
     /// The number of a position's slot in its stripe.
-    pub fn slot<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+    pub fn slot_in_stripe<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position) & (self.bank.stripe_slots() - 1)
     }
 
     /// A stripe's number among all stripes of a session.
-    pub fn start<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+    pub fn session_stripe<'b>(&self, stripe: U32<'b>) -> U32<'b> {
         if self.bank.first_stripe == 0 { stripe } else { stripe + self.bank.first_stripe }
     }
 
     /// A slot's number among all slots of a session.
-    pub fn among<'b>(&self, number: U32<'b>) -> U32<'b> {
+    pub fn session_slot<'b>(&self, number: U32<'b>) -> U32<'b> {
         if self.bank.first_slot == 0 { number } else { number + self.bank.first_slot }
     }
 
     /// The generation of a position, in its place in a word.
-    pub fn generation<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+    pub fn generation_bits<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position >> self.bank.log2_slots) << slot::GENERATION_SHIFT
     }
 
     /// Word 0 of a slot that is ready at a position.
-    pub fn ready<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
-        self.generation(f, position) | Status::Published.code()
+    pub fn ready_word<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+        self.generation_bits(f, position) | Status::Published.code()
     }
 }

@@ -10,59 +10,64 @@ use pelton_ir::builder::{Body, Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{LINE, Rights, U32, U64};
-use super::light::{FEW, Found, Light, Permit, doubt, took};
-use super::near::{halted, news, stripe};
-use super::window::Runner;
+use super::light::{FEW_TASKS, FoundLine, LightTasks, TaskPermit, attempt, note_failed_check};
+use super::near::{halt_word, look, own_stripe};
+use super::window::WindowRunner;
 use super::{claim, line, notice};
 
-/// Writes the watch, which gives one of [`news`]. A subgroup calls it together. `independent` says whether it may go on by itself.
-pub(super) fn write(m: &mut Builder, run: Runner<'_>, light: Light, independent: bool) -> Callee<(), u32> {
+/// Writes the watch, which gives one of [`look`]. A subgroup calls it together. `independent` says whether it may go on by itself.
+pub(super) fn write_watch(
+    m: &mut Builder,
+    run: WindowRunner<'_>,
+    light: LightTasks,
+    independent: bool,
+) -> Callee<(), u32> {
     m.function("watch", |f, ()| {
-        f.when(f.sublane().eq(0), || notice::come_back(f, run.kit, f.group()));
+        f.when(f.sublane().eq(0), || notice::say_back(f, run.kit, f.group()));
         match independent {
             true => f.forever(f.lit(0), |rounds, idle| {
-                let found = round(f, run, light);
-                f.when(found.ge(news::SOME), || rounds.leave(found));
-                let idle = f.select(found.eq(news::RAN), 0, idle + 1);
-                f.when(idle.gt(claim::KEEN), || claim::rest(f, run.kit, idle));
+                let found = look_at_rings(f, run, light);
+                f.when(found.ge(look::FOUND), || rounds.leave(found));
+                let idle = f.select(found.eq(look::RAN), 0, idle + 1);
+                f.when(idle.gt(claim::LOOKS_BEFORE_REST), || claim::back_off(f, run.kit, idle));
                 idle
             }),
-            false => round(f, run, light),
+            false => look_at_rings(f, run, light),
         }
     })
 }
 
-/// Looks at every ring once: one of [`news`].
-fn round<'b>(f: &'b Body<'b>, run: Runner<'_>, light: Light) -> U32<'b> {
+/// Looks at every ring once: one of [`look`].
+fn look_at_rings<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
     let kit = run.kit;
     let (rings, subgroup) = (kit.layout.rings.len() as u32, kit.layout.subgroup);
     // On their way while the rings are looked at.
-    let halt = halted(f, kit, Order::Relaxed);
-    let notice = notice::word(f, kit, f.group());
+    let halt = halt_word(f, kit, Order::Relaxed);
+    let notice = notice::notice_word(f, kit, f.group());
     let turns = rings.div_ceil(subgroup);
-    let found = f.count((0u32, turns, 1u32), f.lit(news::NONE), |_, turn, found| {
+    let found = f.count((0u32, turns, 1u32), f.lit(look::NOTHING), |_, turn, found| {
         let ring = f.sublane() + turn * subgroup;
         let there = ring.lt(rings);
-        let nothing = || f.lit(took::NOTHING);
+        let nothing = || f.lit(attempt::NOT_READY);
         let took = match notice {
             // Everything is on its way before the lanes meet to hear whether any of it may be used.
             Some(notice) => {
-                let head = Head::read(f, run, f.select(there, ring, 0));
-                let may = there & !notice::changed(f, notice);
+                let head = RingHead::read(f, run, f.select(there, ring, 0));
+                let may = there & !notice::was_told(f, notice);
                 f.choose(may, || head.take(f, run, light), nothing)
             }
-            None => f.choose(there, || Head::read(f, run, ring).take(f, run, light), nothing),
+            None => f.choose(there, || RingHead::read(f, run, ring).take(f, run, light), nothing),
         };
-        let some = f.select(f.any(took.eq(took::HEAVY)), news::SOME, news::NONE);
-        let ran = f.select(f.any(took.eq(took::IT)), news::RAN, news::NONE);
+        let some = f.select(f.any(took.eq(attempt::NEEDS_WINDOW)), look::FOUND, look::NOTHING);
+        let ran = f.select(f.any(took.eq(attempt::RAN)), look::RAN, look::NOTHING);
         f.max(found, f.max(some, ran))
     });
-    notice::heed(f, kit, f.group(), notice);
-    f.select(f.any(halt.ne(0)), news::HALT, found)
+    notice::acknowledge_change(f, kit, f.group(), notice);
+    f.select(f.any(halt.ne(0)), look::HALT, found)
 }
 
 /// The head of a ring, as a lane has read it.
-struct Head<'b> {
+struct RingHead<'b> {
     ring: U32<'b>,
     /// The position of the ring's next task.
     position: U64<'b>,
@@ -76,45 +81,45 @@ struct Head<'b> {
     later: (U64<'b>, U64<'b>),
 }
 
-impl<'b> Head<'b> {
+impl<'b> RingHead<'b> {
     /// Reads it: all on its way at once.
-    fn read(f: &'b Body<'b>, run: Runner<'_>, ring: U32<'b>) -> Self {
+    fn read(f: &'b Body<'b>, run: WindowRunner<'_>, ring: U32<'b>) -> Self {
         let (kit, slots) = (run.kit, run.slots);
         let position = f.load(kit.shared.heads.at(ring));
         let tenant = f.load(kit.shared.owners.at(ring));
-        let base = slots.base(stripe(f, slots, ring));
-        let number = base + slots.slot(f, position);
-        let further = position + (FEW - 1).min(u64::from(slots.bank.stripe_slots()) - 1);
-        let rights = kit.notified().then(|| kit.rights(f, tenant));
-        let at = (base + slots.slot(f, further)) * LINE;
+        let base = slots.first_slot(own_stripe(f, slots, ring));
+        let number = base + slots.slot_in_stripe(f, position);
+        let further = position + (FEW_TASKS - 1).min(u64::from(slots.bank.stripe_slots()) - 1);
+        let rights = kit.pollers_are_told().then(|| kit.rights(f, tenant));
+        let at = (base + slots.slot_in_stripe(f, further)) * LINE;
         let later = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
-        let words = line::read(f, slots.words, number * LINE);
-        Head { ring, position, number, tenant, rights, words, later: (later, further) }
+        let words = line::read_line(f, slots.words, number * LINE);
+        RingHead { ring, position, number, tenant, rights, words, later: (later, further) }
     }
 
-    /// Runs its task if that waits alone and is light: one of [`took`].
-    fn take(self, f: &'b Body<'b>, run: Runner<'_>, light: Light) -> U32<'b> {
+    /// Runs its task if that waits alone and is light: one of [`attempt`].
+    fn take(self, f: &'b Body<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
         let (kit, slots) = (run.kit, run.slots);
-        let Head { ring, position, number, tenant, rights, words, later: (later, further) } = self;
-        let fresh = f.cast::<u32>(words[0]).eq(slots.ready(f, position));
-        let alone = f.cast::<u32>(later).ne(slots.ready(f, further)) & f.lane().lt(kit.layout.window);
+        let RingHead { ring, position, number, tenant, rights, words, later: (later, further) } = self;
+        let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
+        let alone = f.cast::<u32>(later).ne(slots.ready_word(f, further)) & f.lane().lt(kit.layout.window);
         let taken = || {
-            let permit = rights.map_or(Permit::Unread, Permit::Rights);
+            let permit = rights.map_or(TaskPermit::Unread, TaskPermit::Rights);
             let took = f.choose(
                 alone,
                 || {
-                    let level = claim::level(f, kit, ring);
-                    light.attempt(f, run, Found { words, position, number, tenant, permit, level })
+                    let level = claim::ring_level(f, kit, ring);
+                    light.attempt(f, run, FoundLine { words, position, number, tenant, permit, level })
                 },
-                || f.lit(took::HEAVY),
+                || f.lit(attempt::NEEDS_WINDOW),
             );
-            f.when(took.eq(took::IT), || {
+            f.when(took.eq(attempt::RAN), || {
                 f.store(kit.shared.heads.at(ring), position + 1u64);
                 f.store(kit.shared.suspect.at(ring), 0);
             });
-            f.when(took.eq(took::NOTHING), || doubt(f, kit, ring));
+            f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kit, ring));
             took
         };
-        f.choose(fresh, taken, || f.lit(took::NOTHING))
+        f.choose(fresh, taken, || f.lit(attempt::NOT_READY))
     }
 }

@@ -7,16 +7,16 @@
 use pelton_ir::builder::{Body, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::dispatch::{Table, end};
+use super::dispatch::{HandlerTable, end};
 use super::fence::Fences;
 use super::handler::Width;
 use super::kit::{Kit, LINE, U32, U64, state};
-use super::slots::Slots;
+use super::slots::BankSlots;
 use crate::protocol::{Status, WindowState, control, slot};
 
 /// Tasks that a group has taken: consecutive positions of one stripe.
 #[derive(Clone, Copy)]
-pub(super) struct Window<'b> {
+pub(super) struct TaskWindow<'b> {
     /// The number of the stripe's first slot.
     pub base: U32<'b>,
     /// The first position.
@@ -47,7 +47,7 @@ pub(super) struct RingOwner<'b> {
     pub mask: U32<'b>,
 }
 
-impl<'b> Window<'b> {
+impl<'b> TaskWindow<'b> {
     /// The ring and its tenant; the tenant says nothing in a drained batch.
     pub fn ring_and_tenant(self, f: &'b Body<'b>) -> (U32<'b>, U32<'b>) {
         match self.owner {
@@ -59,16 +59,16 @@ impl<'b> Window<'b> {
 
 /// What windows of a kernel are run with.
 #[derive(Clone, Copy)]
-pub(super) struct Runner<'k> {
+pub(super) struct WindowRunner<'k> {
     pub kit: &'k Kit<'k>,
     /// The slots that its windows are of.
-    pub slots: &'k Slots,
-    pub table: &'k Table,
+    pub slots: &'k BankSlots,
+    pub table: &'k HandlerTable,
     pub fences: &'k Fences<'k>,
 }
 
 /// Where a task of a window is.
-struct Place<'b> {
+struct TaskPlace<'b> {
     position: U64<'b>,
     /// The number of its slot.
     number: U32<'b>,
@@ -76,98 +76,98 @@ struct Place<'b> {
     at: U32<'b>,
 }
 
-impl<'k> Runner<'k> {
-    /// Makes ready for a window. One lane does; a barrier follows before [`run`](Runner::run).
-    pub fn clear<'b>(self, f: &'b Body<'b>) {
+impl<'k> WindowRunner<'k> {
+    /// Makes ready for a window. One lane does; a barrier follows before [`run`](WindowRunner::run).
+    pub fn clear_state<'b>(self, f: &'b Body<'b>) {
         for word in [state::WIDES, state::FENCED, state::DIRTY] {
             f.store(self.kit.shared.state.at(word), 0);
         }
     }
 
     /// Runs a window.
-    pub fn run<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
-        self.each(f, window, |task| self.one(f, window, task));
-        self.finish(f, window);
+    pub fn run_window<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>) {
+        self.each_task(f, window, |task| self.run_task(f, window, task));
+        self.finish_window(f, window);
     }
 
     /// Runs a task of a window in this lane, or puts it aside until the whole group is there.
-    pub fn one<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) {
+    pub fn run_task<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kit = self.kit;
-        let place = self.place(f, window, task);
+        let place = self.task_place(f, window, task);
         let word = kit.source.head(f, place.at);
         let op = f.cast::<u32>(word >> 32);
-        let number = self.slots.among(place.number);
+        let number = self.slots.session_slot(place.number);
         let call = |tenant, mask| f.call(self.table.call, (task, place.at, number, op, tenant, mask));
         match window.owner {
             WindowOwner::Ring(owner) => {
-                self.record(f, task, place.position, call(owner.tenant, owner.mask));
+                self.keep_record(f, task, place.position, call(owner.tenant, owner.mask));
             }
             // A pass over a batch is one lap.
             WindowOwner::EachSlot => {
-                let end = super::drain::guard(f, kit, (word, place.at), call);
-                self.record(f, task, window.first, end);
+                let end = super::drain::run_if_permitted(f, kit, (word, place.at), call);
+                self.keep_record(f, task, window.first, end);
             }
         }
     }
 
     /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
-    pub fn finish<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+    pub fn finish_window<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>) {
         let kit = self.kit;
         if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
-            self.wide(f, window);
+            self.run_group_wide(f, window);
         }
         f.barrier();
         // A group of a drained batch tells what it has counted when it leaves, and nobody looks at the batch before it has ended.
         if let WindowOwner::Ring(owner) = window.owner {
-            if kit.counts() {
-                self.count(f, window, owner);
+            if kit.counts_tasks() {
+                self.count_window(f, window, owner);
                 f.barrier();
             }
             f.when(f.load(kit.shared.state.at(state::DIRTY)).ne(0), || {
                 f.fence(Order::AcqRel, Scope::System);
             });
         }
-        self.each(f, window, |task| self.post(f, window, task));
-        self.fences.after(f, kit, window);
+        self.each_task(f, window, |task| self.post_task(f, window, task));
+        self.fences.retire_after(f, kit, window);
     }
 
     /// Deals the tasks of a window out to the lanes.
-    fn each<'b>(self, f: &'b Body<'b>, window: Window<'b>, body: impl FnOnce(U32<'b>)) {
-        self.kit.deal(f, window.count, self.kit.layout.window, |task| body(task.named("task")));
+    fn each_task<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, body: impl FnOnce(U32<'b>)) {
+        self.kit.each_by_lane(f, window.count, self.kit.layout.window, |task| body(task.named("task")));
     }
 
-    fn place<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) -> Place<'b> {
+    fn task_place<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, task: U32<'b>) -> TaskPlace<'b> {
         let position = match window.owner {
             WindowOwner::Ring(_) => window.first + f.cast::<u64>(task),
             // Positions of a batch have few bits, which saves registers.
             WindowOwner::EachSlot => f.cast::<u64>(f.cast::<u32>(window.first) + task),
         };
-        let number = window.base + self.slots.slot(f, position);
+        let number = window.base + self.slots.slot_in_stripe(f, position);
         let copied = self.kit.source.words.handle() != self.slots.words.handle();
         let at = if copied { task } else { number } * LINE;
-        Place { position, number, at }
+        TaskPlace { position, number, at }
     }
 
     /// Notes how a task stands: the status with which it ended, or a [`WindowState`].
-    fn record<'b>(
+    fn keep_record<'b>(
         self,
         f: &'b Body<'b>,
         task: U32<'b>,
         position: U64<'b>,
         (status, value): (U32<'b>, U32<'b>),
     ) {
-        let low = f.cast::<u64>(status | self.slots.generation(f, position));
+        let low = f.cast::<u64>(status | self.slots.generation_bits(f, position));
         f.store(self.kit.shared.records.at(task), low | f.cast::<u64>(value) << 32);
     }
 
     /// Runs the group-wide tasks, one by one.
-    fn wide<'b>(self, f: &'b Body<'b>, window: Window<'b>) {
+    fn run_group_wide<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>) {
         let kit = self.kit;
         f.barrier();
         let wides = f.group_broadcast(f.load(kit.shared.state.at(state::WIDES)), 0);
         f.count((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
             let task = f.group_broadcast(f.load(kit.shared.wide.at(k)), 0);
-            let place = self.place(f, window, task);
+            let place = self.task_place(f, window, task);
             let op = f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at) >> 32), 0);
             let tenant = match window.owner {
                 WindowOwner::Ring(owner) => owner.tenant,
@@ -186,39 +186,39 @@ impl<'k> Runner<'k> {
             f.when(f.lane().eq(0), || {
                 let (status, value) = end(f, kit, task, result);
                 let status = f.select(ran, status, Status::Cancelled.code());
-                self.record(f, task, place.position, (status, value));
+                self.keep_record(f, task, place.position, (status, value));
             });
         });
     }
 
     /// Counts a window: by opcode, and by tenant and level where one window has one of each.
-    fn count<'b>(self, f: &'b Body<'b>, window: Window<'b>, owner: RingOwner<'b>) {
+    fn count_window<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, owner: RingOwner<'b>) {
         let kit = self.kit;
         let ops = kit.layout.ops.len() as u32;
         f.count((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
             let tally = f.load(kit.shared.tally.at(op));
             f.when(tally.ne(0), || {
-                kit.count(f, op + control::OBSERVABLES, tally);
+                kit.bump_own(f, op + control::OBSERVABLES, tally);
                 f.store(kit.shared.tally.at(op), 0);
             });
         });
         f.when(f.lane().eq(0), || {
-            kit.count(f, f.lit(control::DONE_COUNT), window.count);
-            kit.count(f, owner.tenant + control::CLAIMS, window.count);
-            kit.count(f, owner.level + control::LEVELS, window.count);
+            kit.bump_own(f, f.lit(control::DONE_COUNT), window.count);
+            kit.bump_own(f, owner.tenant + control::CLAIMS, window.count);
+            kit.bump_own(f, owner.level + control::LEVELS, window.count);
         });
     }
 
     /// Posts the record of a task that has ended.
-    fn post<'b>(self, f: &'b Body<'b>, window: Window<'b>, task: U32<'b>) {
+    fn post_task<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kit = self.kit;
         let record = f.load(kit.shared.records.at(task));
-        let number = self.place(f, window, task).number;
+        let number = self.task_place(f, window, task).number;
         let state = task_state(f, record);
         if let WindowOwner::EachSlot = window.owner {
-            super::drain::fault(f, kit, state);
+            super::drain::count_fault(f, kit, state);
         }
-        f.when(has_ended(state), || post(f, self.slots, number, record));
+        f.when(has_ended(state), || post_record(f, self.slots, number, record));
     }
 }
 
@@ -237,6 +237,6 @@ pub(super) fn has_ended(state: U32<'_>) -> Val<'_, bool> {
 const STATUS_BITS: u32 = (1 << slot::GENERATION_SHIFT) - 1;
 
 /// Posts a record.
-pub(super) fn post<'b>(f: &'b Body<'b>, slots: &Slots, number: U32<'b>, record: U64<'b>) {
+pub(super) fn post_record<'b>(f: &'b Body<'b>, slots: &BankSlots, number: U32<'b>, record: U64<'b>) {
     f.atomic_store(Order::Relaxed, Scope::System, slots.done.at(number), record);
 }
