@@ -63,7 +63,11 @@ pub fn parse(bytes: &[u8]) -> Result<(), BrokenLaw> {
 pub fn differ(bytes: &[u8]) -> Result<(), BrokenLaw> {
     let case = GeneratedCase::new(&mut Bytes(bytes), &GeneratorConfig::DEFAULT);
     let tell = |broken: BrokenLaw| BrokenLaw { why: regress::file_text(&case, &broken), ..broken };
-    law::text(&case).and_then(|()| law::schedules(&case)).and_then(|()| law::passes(&case)).map_err(tell)
+    law::text(&case)
+        .and_then(|()| law::schedules(&case))
+        .and_then(|()| law::passes(&case))
+        .and_then(|()| law::links(&case))
+        .map_err(tell)
 }
 
 /// Checks that formatting keeps the module, and that formatting twice is the same as formatting once.

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pelton_ir::interp::{MAX_EXPLORED, Schedule};
+use pelton_ir::link::link;
 use pelton_ir::module::Module;
 use pelton_ir::pass::{self, Pass};
 use pelton_ir::text;
@@ -13,6 +14,7 @@ use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
 use crate::case::{CaseEnd, CaseOutcome, GeneratedCase};
+use crate::split::{Split, split};
 
 /// The number of characters of a panic's message that are kept. Some messages print a whole module.
 const MESSAGE: usize = 300;
@@ -69,6 +71,27 @@ pub fn passes(case: &GeneratedCase) -> Result<(), BrokenLaw> {
 /// Checks that passes give valid modules, also for modules that race.
 pub fn accepted(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     each_pass(&proof(&case.module)?, |after| reads_back(after))
+}
+
+/// A module that is taken apart and linked is the module that it was. Its parts read back, and passes that ran on the part with
+/// imports have changed nothing that shows.
+pub fn links(case: &GeneratedCase) -> Result<(), BrokenLaw> {
+    let whole = proof(&case.module)?;
+    let Some(Split { module, libraries }) = split(&case.module) else { return Ok(()) };
+    let parts = std::iter::once(&module).chain(&libraries);
+    parts.into_iter().try_for_each(|part| reads_back(part))?;
+    let linked =
+        |module: &Valid| link(module, &libraries).map_err(|error| BrokenLaw::new("links", error.to_string()));
+    let same = linked(&module)?;
+    if same != whole {
+        return Err(BrokenLaw::new("links", format!("it links to another module:\n{}", text::print(&same))));
+    }
+    let expect = run_to_end(case, &whole, Schedule::Seeded(1))?;
+    each_pass(&module, |after| {
+        reads_back(after)?;
+        let found = run_to_end(case, &linked(after)?, Schedule::Threads(1))?;
+        expect.differs(&found, &case.module).map_or(Ok(()), |why| Err(BrokenLaw::new("links", why)))
+    })
 }
 
 /// Checks the result of each pass, and of the pipeline at last, and blames the pass for what is wrong with it. A

@@ -27,6 +27,7 @@ pub mod make;
 pub mod mutate;
 pub mod regress;
 pub mod shrink;
+pub mod split;
 
 mod body;
 mod buffers;
