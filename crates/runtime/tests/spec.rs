@@ -8,6 +8,7 @@ use pelton::kernel::{
     Visible, Width,
 };
 use pelton::protocol::Opcode;
+use pelton_ir::module::Module;
 use pelton_ir::types::{Access, Type};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -157,6 +158,10 @@ fn mistakes_are_shown_where_they_are() {
         ("[[handler]]\nname = \"add\"\nop = 8", "1:1", "`text` is missing"),
         ("[[handler]]\nname = \"add\"\nop = 8\ntext = ''\nfile = 'a'", "5:8", "a text or a file, not both"),
         ("[[handler]]\nname = \"add\"\nop = 8\nfile = \"no.pel\"", "4:8", "cannot read no.pel: "),
+        ("libraries = 'a.pel'", "1:13", "this is a string; it must be an array"),
+        ("libraries = ['no.pel']", "1:14", "cannot read no.pel: "),
+        ("libraries = [{}]", "1:14", "`text` is missing"),
+        ("libraries = [{ text = 'fn f() -> u32 { }' }]", "1:40", "end it with `return`"),
         ("share = 1\nshare = 2", "2:1", "duplicate key"),
         ("share =", "1:8", "value"),
         ("share = 1 lease = \"1s\"", "1:17", "expected newline"),
@@ -172,6 +177,21 @@ fn mistakes_are_shown_where_they_are() {
     assert!(found.contains("add:7:10"), "{found}");
     let found = wrong(&format!("{head}'''{}'''", ADD.replace("%by = load @arg[1]", "%by = load @arg[1.0]")));
     assert!(found.contains("<spec>:9:"), "what is not valid is shown too: {found}");
+}
+
+#[test]
+fn libraries_are_files_or_texts() {
+    let folder = std::env::temp_dir().join(format!("pelton-libraries-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let text = "fn one() -> u32 { return 1 }";
+    std::fs::write(folder.join("one.pel"), text).expect("it can be written");
+    let spec = folder.join("spec.toml");
+    std::fs::write(&spec, format!("libraries = ['one.pel', {{ text = '{text}' }}]"))
+        .expect("it can be written");
+    let spec = Spec::read(&spec).expect("it is a spec");
+    std::fs::remove_dir_all(&folder).expect("it can be removed");
+    let module = pelton_ir::text::parse(text).expect("it parses");
+    assert_eq!(spec, Spec::default().library(module.clone()).library(module));
 }
 
 #[test]
@@ -217,6 +237,14 @@ fn handler() -> impl Strategy<Value = Handler> {
     })
 }
 
+fn library() -> impl Strategy<Value = Module> {
+    any::<u32>().prop_map(|by| {
+        let source =
+            format!("import fn other() fn f(%x: u32) -> u32 {{ call other() %y = add %x, {by} return %y }}");
+        pelton::ir::text::parse(&source).expect("it parses")
+    })
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let geometry = (any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<u32>())
         .prop_map(|(slots, lanes, groups, window)| Geometry { slots, lanes, groups, window });
@@ -235,9 +263,10 @@ fn spec() -> impl Strategy<Value = Spec> {
         proptest::collection::vec(tenant(), 1..3),
         proptest::collection::vec(handler(), 0..3),
         proptest::collection::vec(any::<String>(), 0..3),
+        proptest::collection::vec(library(), 0..3),
     );
     (geometry, axes, any::<(u32, Duration, u32)>(), lists).prop_map(
-        |(geometry, axes, (share, lease, fuel), (regions, tenants, handlers, formats))| {
+        |(geometry, axes, (share, lease, fuel), (regions, tenants, handlers, formats, libraries))| {
             let (lifetime, placement, claim, body, io, report, telemetry) = axes;
             let base = Spec::new(geometry);
             let regions = base.regions.into_iter().chain(regions).collect();
@@ -256,6 +285,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 tenants,
                 handlers,
                 formats,
+                libraries,
                 ..Spec::new(base.geometry)
             }
         },

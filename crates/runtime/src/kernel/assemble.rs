@@ -25,7 +25,7 @@ use super::mode::Mode;
 use super::spec::{Body, Io, Lifetime, Spec};
 use super::tenant::{Region, Tenant};
 use super::window::WindowRunner;
-use super::{drain, live};
+use super::{drain, import, live};
 use crate::protocol::log::Format;
 
 /// A kernel and where everything of it lies.
@@ -45,7 +45,8 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     for (id, format) in spec.formats.iter().enumerate() {
         format.parse::<Format>().map_err(|why| Refused::Format { id: id + 1, why: why.to_string() })?;
     }
-    let handlers = spec.handlers.iter().map(|h| ready(spec, h)).collect::<Result<Vec<_>, _>>()?;
+    let libraries = import::libraries(spec)?;
+    let handlers = spec.handlers.iter().map(|h| ready(spec, h, &libraries)).collect::<Result<Vec<_>, _>>()?;
     distinct(spec)?;
     fit_together(&handlers)?;
     let layout = Layout::new(spec, caps)?;
@@ -205,7 +206,7 @@ fn refused(handler: &Handler, why: impl Into<String>) -> Refused {
 }
 
 /// Checks a handler.
-fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<CheckedHandler<'s>, Refused> {
+fn ready<'s>(spec: &Spec, handler: &'s Handler, libraries: &[Valid]) -> Result<CheckedHandler<'s>, Refused> {
     let wrong = |why: String| Err(refused(handler, why));
     if let Some(why) = &handler.error {
         return wrong(why.clone());
@@ -216,6 +217,7 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<CheckedHandler<'s>, Re
             return wrong(format!("it is not valid\n{}", invalid.report(&handler.name, None, false)));
         }
     };
+    let valid = import::bind(handler, &valid, libraries)?;
     for (_, decl) in valid.buffers.iter() {
         buffer(spec, handler.width, decl)
             .map_err(|why| refused(handler, format!("buffer {:?} {why}", decl.name)))?;
@@ -228,7 +230,7 @@ fn ready<'s>(spec: &Spec, handler: &'s Handler) -> Result<CheckedHandler<'s>, Re
     if !function.params.is_empty() || function.results != [Type::U32] || valid.kernels().any(|k| k == func) {
         return wrong("its function takes nothing and gives a u32".into());
     }
-    let loose = if handler.width == Width::Group { loose(&handler.module) } else { None };
+    let loose = if handler.width == Width::Group { loose(&valid) } else { None };
     let agreed = handler.width == Width::Group && loose.is_none();
     let module = inline(&loose.unwrap_or(valid), usize::MAX).module;
     let Some(func) = named(&module) else { return wrong("it has no function of that name".into()) };

@@ -1,5 +1,7 @@
 //! Why a `Spec` cannot be assembled.
 
+use pelton_ir::link::LinkError;
+
 use crate::protocol::Opcode;
 
 /// Why a `Spec` cannot be assembled.
@@ -28,6 +30,12 @@ pub enum Refused {
     /// A handler that cannot be.
     #[error("handler {name:?} ({op}): {why}")]
     Handler { name: String, op: Opcode, why: String },
+    /// A handler imports something that cannot be bound.
+    #[error("handler {name:?} ({op}): {source}")]
+    Import { name: String, op: Opcode, source: LinkError },
+    /// A library that cannot be; the first has index 0.
+    #[error("library {}: {why}", index + 1)]
+    Library { index: usize, why: String },
     /// A format that PRINTF cannot say.
     #[error("format {id}: {why}")]
     Format { id: usize, why: String },

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use pelton_ir::module::Module;
+
 use super::handler::{Handler, Slot};
 use super::placement::Placement;
 use super::tenant::{Region, Tenant};
@@ -168,6 +170,8 @@ pub struct Spec {
     pub tenants: Vec<Tenant>,
     /// What tasks can do beyond what is built in.
     pub handlers: Vec<Handler>,
+    /// Modules whose functions handlers can import.
+    pub libraries: Vec<Module>,
     /// What PRINTF says, by format id.
     pub formats: Vec<String>,
 }
@@ -198,6 +202,7 @@ impl Spec {
             regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
             tenants: vec![Tenant::new(0)],
             handlers: Vec::new(),
+            libraries: Vec::new(),
             formats: Vec::new(),
         }
     }
@@ -286,6 +291,13 @@ impl Spec {
     /// Adds a handler that was made before.
     pub fn with(mut self, handler: Handler) -> Self {
         self.handlers.push(handler);
+        self
+    }
+
+    /// Adds a module whose functions handlers can import, such as one that [`text::parse`](pelton_ir::text::parse) gives. Its functions run
+    /// as the handler's own code: in the tenant's regions, on the task's fuel.
+    pub fn library(mut self, module: Module) -> Self {
+        self.libraries.push(module);
         self
     }
 

@@ -11,6 +11,7 @@ mod ends;
 mod fences;
 mod futures;
 mod hostile;
+mod imports;
 mod iterators;
 mod packed;
 mod pressure;
@@ -36,8 +37,8 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        counts, ends, fences, futures, hostile, iterators, packed, pressure, prints, rights, spread, tenants,
-        torn, turns, wide,
+        counts, ends, fences, futures, hostile, imports, iterators, packed, pressure, prints, rights, spread,
+        tenants, torn, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {

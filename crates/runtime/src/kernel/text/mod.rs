@@ -11,6 +11,7 @@
 //! share = 100                            # percent of the device
 //! lease = "10s"                          # ns, us, ms, s or m
 //! fuel = 1048576
+//! libraries = ["hash.pel"]               # modules whose functions handlers import; or { text = '''…''' }
 //! formats = ["sum {} of {}"]             # what PRINTF says, by format id from 1 on
 //!
 //! [geometry]
@@ -45,7 +46,7 @@
 //! ```
 //!
 //! Everything but names, numbers, types and lengths can be left out. `Display` writes all of it, with the text of every
-//! handler in it, and what it writes reads back as an equal `Spec`. All that is wrong is reported, each mistake with its place.
+//! handler and library in it, and what it writes reads back as an equal `Spec`. All that is wrong is reported, each mistake with its place.
 
 mod print;
 mod read;
@@ -101,14 +102,14 @@ impl TextError {
 
 /// From and to text.
 impl Spec {
-    /// Reads a file. Handlers that it names as files are looked for beside it.
+    /// Reads a file. Handlers and libraries that it names as files are looked for beside it.
     pub fn read(path: &Path) -> Result<Spec, TextError> {
         let source = load(path).map_err(|source| TextError::Read { path: path.into(), source })?;
         read::spec(&path.display().to_string(), &source, path.parent().unwrap_or(Path::new("")))
     }
 }
 
-/// Handlers that it names as files are looked for in the current folder.
+/// Handlers and libraries that it names as files are looked for in the current folder.
 impl FromStr for Spec {
     type Err = TextError;
     fn from_str(source: &str) -> Result<Spec, TextError> {

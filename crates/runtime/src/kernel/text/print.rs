@@ -30,6 +30,11 @@ pub(super) fn spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
         let formats: Vec<String> = spec.formats.iter().map(|format| quote(format)).collect();
         writeln!(f, "formats = [{}]", formats.join(", "))?;
     }
+    if !spec.libraries.is_empty() {
+        let texts =
+            spec.libraries.iter().map(|module| format!("{{ text = {} }}", quote(&text::print(module))));
+        writeln!(f, "libraries = [{}]", texts.collect::<Vec<_>>().join(", "))?;
+    }
     writeln!(f, "\n[geometry]\nslots = {}", geometry.slots)?;
     for (key, value) in [("lanes", geometry.lanes), ("groups", geometry.groups)] {
         if let Some(value) = value {

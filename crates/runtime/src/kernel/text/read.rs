@@ -70,6 +70,8 @@ impl Reader<'_> {
         spec.fuel = table.size("fuel", spec.fuel);
         let formats = table.list("formats").into_iter();
         spec.formats = formats.filter_map(|value| table.string(value)).map(String::from).collect();
+        let libraries = table.list("libraries").into_iter();
+        spec.libraries = libraries.filter_map(|value| self.library(table, value)).collect();
         let regions: Vec<Region> = table.tables("region").into_iter().filter_map(region).collect();
         if regions.iter().any(|r| r.name == "data") {
             spec.regions.clear();
@@ -106,6 +108,17 @@ impl Reader<'_> {
         // One whose text is wrong is still one that tenants can be allowed.
         let handler = Handler::of(op?, name?.into(), module.unwrap_or_default());
         Some(handler.width(width).visible(visible).class(class))
+    }
+
+    /// The module of a library: a file, or a table with a text.
+    fn library(&mut self, table: &Table<'_>, value: Value<'_>) -> Option<Module> {
+        if value.get_ref().is_str() {
+            return self.file(table, value);
+        }
+        let inner = table.table(value)?;
+        let module = inner.need("text").and_then(|text| self.inline(&inner, text, "library"));
+        inner.finish();
+        module
     }
 
     /// The module of a text that stands in the `Spec`'s.

@@ -1,0 +1,142 @@
+//! What handlers import: functions of the `Spec`'s libraries, and verbs of the runtime.
+//!
+//! A handler's imports are bound before anything else is asked of it. A function that comes from a library is from then on the
+//! handler's own code: it is written in place, its accesses become the tenant's, its loops take fuel, and it may do no more than the
+//! handler may. A library reaches only buffers that the handler declares, and names in a library are never names in the kernel.
+
+use pelton_ir::link::{self, LinkError, Signature, Unbound};
+use pelton_ir::module::{ImportFlow, Kind};
+use pelton_ir::text::nearest;
+use pelton_ir::types::Type;
+use pelton_ir::valid::{Valid, validate};
+
+use super::error::Refused;
+use super::handler::{Handler, Width};
+use super::spec::Spec;
+
+/// Something that handlers ask of the runtime by importing it.
+#[derive(Clone, Copy, Debug)]
+pub struct Verb {
+    /// What the import is called.
+    pub name: &'static str,
+    /// The types of its parameters.
+    pub params: &'static [Type],
+    /// The types of its results.
+    pub results: &'static [Type],
+    /// Whether it acts once per group: then handlers must import it as `uniform`.
+    pub flow: ImportFlow,
+    /// Which handlers may import it.
+    pub widths: &'static [Width],
+}
+
+/// The verbs of the runtime. There are none yet: a row is added here together with what a call of it becomes in `adapt`.
+pub const VERBS: &[Verb] = &[];
+
+/// The libraries of a `Spec`, checked.
+pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, Refused> {
+    let check = |(index, module): (usize, &pelton_ir::module::Module)| {
+        validate(module.clone()).map_err(|invalid| {
+            let name = format!("library {}", index + 1);
+            Refused::Library {
+                index,
+                why: format!("it is not valid\n{}", invalid.report(&name, None, false)),
+            }
+        })
+    };
+    spec.libraries.iter().enumerate().map(check).collect()
+}
+
+/// A handler's module with its imports bound.
+pub(super) fn bind(handler: &Handler, module: &Valid, libraries: &[Valid]) -> Result<Valid, Refused> {
+    bind_to(VERBS, handler.width, module, libraries).map_err(|source| Refused::Import {
+        name: handler.name.clone(),
+        op: handler.op,
+        source,
+    })
+}
+
+/// Binds what libraries have, and holds what is left against the verbs.
+fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
+    let bound = link::bind(module, libraries)?;
+    let mut unknown = Vec::new();
+    for func in bound.imports() {
+        let function = &bound.functions[func];
+        let import = Signature::of(function);
+        let suits = |verb: &&Verb| verb.name == import.name && verb.widths.contains(&width);
+        let Some(verb) = verbs.iter().find(suits) else {
+            unknown.push(unbound(import, verbs, libraries));
+            continue;
+        };
+        let found = Signature {
+            name: verb.name.into(),
+            params: verb.params.to_vec(),
+            results: verb.results.to_vec(),
+        };
+        if import != found {
+            return Err(LinkError::Signature { import, found });
+        }
+        if verb.flow == ImportFlow::Uniform && function.kind != Kind::Import(ImportFlow::Uniform) {
+            return Err(LinkError::Uniform { import });
+        }
+    }
+    if unknown.is_empty() { Ok(bound) } else { Err(LinkError::Unbound(unknown)) }
+}
+
+/// An import that nothing is known for, with the name that may have been meant.
+fn unbound(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> Unbound {
+    let functions = libraries.iter().flat_map(|library| library.functions.iter()).map(|(_, f)| f);
+    let functions = functions.filter(|f| f.kind == Kind::Function).map(|f| &*f.name);
+    let known = verbs.iter().map(|verb| verb.name).chain(functions);
+    let nearest = nearest(&import.name, known.filter(|name| *name != import.name)).map(String::from);
+    Unbound { import, nearest }
+}
+
+#[cfg(test)]
+mod tests {
+    use pelton_ir::valid::validate_text;
+
+    use super::*;
+
+    const TWO: &[Verb] = &[
+        Verb {
+            name: "spawn",
+            params: &[Type::U32, Type::U32],
+            results: &[Type::U32],
+            flow: ImportFlow::Any,
+            widths: &[Width::Lane],
+        },
+        Verb { name: "sync", params: &[], results: &[], flow: ImportFlow::Uniform, widths: &[Width::Group] },
+    ];
+
+    fn bound(width: Width, import: &str) -> Result<(), String> {
+        let module = validate_text(import).expect("it is valid");
+        bind_to(TWO, width, &module, &[]).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn verbs_are_held_to_their_rows() {
+        let spawn = "import fn spawn(%op: u32, %a: u32) -> u32";
+        assert_eq!(bound(Width::Lane, spawn), Ok(()));
+        assert_eq!(bound(Width::Group, "import uniform fn sync()"), Ok(()));
+        for (width, import, why) in [
+            (Width::Group, spawn, "no library has a function for the import `spawn(u32, u32) -> u32`"),
+            (
+                Width::Lane,
+                "import fn spwan(%a: u32)",
+                "no library has a function for the import `spwan(u32)` (did you mean `spawn`?)",
+            ),
+            (
+                Width::Lane,
+                "import fn spawn(%a: u32) -> u32",
+                "the import `spawn(u32) -> u32` does not fit `spawn(u32, u32) -> u32`",
+            ),
+            (
+                Width::Group,
+                "import fn sync()",
+                "lanes of a group meet in `sync()`, so it can be bound only to `import uniform fn sync`",
+            ),
+        ] {
+            assert_eq!(bound(width, import), Err(why.into()), "{import}");
+        }
+    }
+}
