@@ -16,6 +16,7 @@ use crate::{CliStatus, json};
 Examples:
   pelton check add.pel           all errors, with diagrams
   pelton check kernels/*.pel     several files; exit status 1 if any is wrong
+  pelton check library.pel       libraries and modules with imports are checked like any other
   pelton fmt - < a.pel | pelton check -
   pelton check --json a.pel      one JSON object a line: file, code, message, label, notes, start, end, also")]
 pub struct CheckArgs {
@@ -87,10 +88,11 @@ fn report_unreadable(
 /// How large a module is, in words.
 fn module_size(module: &Module) -> String {
     let insts: usize = module.functions.iter().map(|(_, function)| function.insts().len()).sum();
-    let kernels = module.kernels().count();
+    let (kernels, imports) = (module.kernels().count(), module.imports().count());
     let parts = [
         (kernels, "kernel"),
-        (module.functions.len() - kernels, "function"),
+        (module.functions.len() - kernels - imports, "function"),
+        (imports, "import"),
         (module.buffers.len(), "buffer"),
         (insts, "instruction"),
     ];

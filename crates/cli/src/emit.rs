@@ -11,6 +11,7 @@ use pelton_ir::emit::ptx;
 use crate::CliStatus;
 use crate::count::parse_count;
 use crate::error::CliError;
+use crate::link::Libraries;
 use crate::source::ModuleSource;
 use crate::term::Term;
 
@@ -29,10 +30,14 @@ enum EmitLanguage {
 Examples:
   pelton emit --to clif sum.pel
   pelton emit --to clif sum.pel --lanes 64 --kernel sum
+  pelton emit --to ptx main.pel --link hash.pel      imports bound to functions of a library
   pelton emit --to ptx sum.pel --lanes 256 --target sm_80 | ptxas -arch sm_80 -o sum.cubin -")]
 pub struct EmitArgs {
     /// The module; `-` is standard input
     file: PathBuf,
+
+    #[command(flatten)]
+    libraries: Libraries,
 
     /// The language
     #[arg(long, value_enum)]
@@ -61,7 +66,7 @@ fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
 
 pub fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
-    let module = source.module(term.err_color)?;
+    let module = args.libraries.link(&source, term.err_color)?;
     let text = match args.to {
         EmitLanguage::Clif => {
             Cpu::new(Config::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?

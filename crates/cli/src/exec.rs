@@ -13,7 +13,7 @@ use pelton_filetest::init::Init;
 use pelton_filetest::line::LaunchGeometry;
 use pelton_ir::interp::{End, LoadError};
 use pelton_ir::module::{BufferDecl, Module, Place, Site};
-use pelton_ir::text::Diagnostic;
+use pelton_ir::text::{self, Diagnostic};
 use pelton_ir::types::Type;
 use pelton_ir::valid::Valid;
 use serde_json::{Map, Value, json};
@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::count::parse_count;
 use crate::error::CliError;
 use crate::launch::{LaunchJob, LaunchReport, launch_job};
+use crate::link::Libraries;
 use crate::source::ModuleSource;
 use crate::term::{Term, TextRole};
 use crate::{CliStatus, json, stop};
@@ -38,6 +39,7 @@ Examples:
   pelton exec sum.pel --device reference --buffer data=iota:64
   pelton exec race.pel --seed 7          the same interleaving at every run
   pelton exec poll.pel --deadline 500ms  stopped after half a second
+  pelton exec main.pel --link hash.pel --link sums.pel    imports bound to functions of two libraries
 
 Buffers:
   [1 2 0x10 0.5 nan]   these elements, in the language's own spelling
@@ -46,10 +48,17 @@ Buffers:
   iota:N               0 1 2 …
   random:SEED:N        the same N at every run; floats in [0, 1)
   @PATH                a file's words, least byte first
-  :N can be left out if the module fixes the length. Buffers of fixed length that are not given are zeros.")]
+  :N can be left out if the module fixes the length. Buffers of fixed length that are not given are zeros.
+
+Imports:
+  A module that says `import fn f(%x: u32) -> u32` runs only after a function `f` of a library is bound to it. A library is a
+  module with functions, given by --link; it may use buffers that the module declares in the same words. See docs/ir.md.")]
 pub struct ExecArgs {
     /// The module; `-` is standard input
     file: PathBuf,
+
+    #[command(flatten)]
+    libraries: Libraries,
 
     /// What to run it on; `pelton devices` lists what there is
     #[arg(long, short, value_name = "NAME", default_value = "auto", conflicts_with = "seed")]
@@ -120,7 +129,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 pub fn run_exec(args: ExecArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
-    let module = source.module(term.err_color)?;
+    let module = args.libraries.link(&source, term.err_color)?;
     known_kernel(&module, args.kernel.as_deref())?;
     for (name, path) in &args.outs {
         find_buffer(&module, name)?;
@@ -164,8 +173,8 @@ fn show_refusal(source: &ModuleSource, module: &Valid, error: CliError, term: &T
         }
         _ => return error,
     };
-    let shown = Diagnostic::new("refused", site_place(module, site), error.to_string());
-    CliError::Report(source.render(&[shown], term.err_color))
+    let shown = |place| Diagnostic::new("refused", place, error.to_string());
+    CliError::Report(draw_site(source, module, (site, &shown), term))
 }
 
 /// Refuses a kernel that the module does not have, and says which it has.
@@ -239,19 +248,17 @@ fn explain_end(
     took: Duration,
     term: &Term,
 ) {
-    let mut list = Vec::new();
     if let Some(fault) = &report.fault {
         let times =
             if fault.count > 1 { format!(", the first of {} faults", fault.count) } else { String::new() };
         let message = format!("the kernel recorded fault {}{times}", fault.code);
-        list.push(Diagnostic::new("fault", site_place(module, fault.site), message).label("here"));
+        let shown = |place| Diagnostic::new("fault", place, message.clone()).label("here");
+        term.note(draw_site(source, module, (fault.site, &shown), term).trim_end());
     }
     if let End::Trapped { code, site } = report.end {
         let message = format!("the kernel trapped with code {code}");
-        list.push(Diagnostic::new("trap", site_place(module, site), message).label("here"));
-    }
-    if !list.is_empty() {
-        term.note(source.render(&list, term.err_color).trim_end());
+        let shown = |place| Diagnostic::new("trap", place, message.clone()).label("here");
+        term.note(draw_site(source, module, (site, &shown), term).trim_end());
     }
     let end = match (report.end, args.deadline) {
         (End::Done, _) => "done".into(),
@@ -263,8 +270,25 @@ fn explain_end(
     term.note(format_args!("{end}: {steps}{took:.1?} on {}", report.device));
 }
 
-fn site_place(module: &Valid, site: Site) -> Place {
-    module.functions[site.func].debug.place(site.inst).unwrap_or_default()
+/// Where the module's text has an instruction. One that comes from a library has no place there.
+fn site_place(module: &Valid, site: Site) -> Option<Place> {
+    module.functions[site.func].debug.place(site.inst)
+}
+
+/// Draws something about an instruction over the module's text, or over the linked module if a library has it.
+fn draw_site(
+    source: &ModuleSource,
+    module: &Valid,
+    (site, shown): (Site, &dyn Fn(Place) -> Diagnostic),
+    term: &Term,
+) -> String {
+    match site_place(module, site) {
+        Some(place) => source.render(&[shown(place)], term.err_color),
+        None => {
+            let listing = text::listing(module);
+            text::render("linked module", &listing.text, &[shown(listing.inst(site))], term.err_color)
+        }
+    }
 }
 
 fn exec_json<'a>(
@@ -275,7 +299,7 @@ fn exec_json<'a>(
     took: Duration,
     results: impl Iterator<Item = BoundBuffer<'a>>,
 ) -> Value {
-    let at = |site| json::position_json(&source.text, site_place(module, site).start as usize);
+    let at = |site| site_place(module, site).map(|at| json::position_json(&source.text, at.start as usize));
     let end = match report.end {
         End::Done => json!({ "kind": "done" }),
         End::Stopped => json!({ "kind": "stopped" }),

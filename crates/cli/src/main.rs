@@ -13,6 +13,7 @@ mod fmt;
 mod json;
 mod kernel;
 mod launch;
+mod link;
 mod litmus;
 mod ops;
 mod opt;

@@ -10,6 +10,7 @@ use pelton_ir::text;
 
 use crate::CliStatus;
 use crate::error::CliError;
+use crate::link::Libraries;
 use crate::source::ModuleSource;
 use crate::term::Term;
 
@@ -20,10 +21,14 @@ Examples:
   pelton opt a.pel                      the whole pipeline
   pelton opt a.pel --pass fold --pass dce   these passes, in this order
   pelton opt a.pel --proofs             with what the bounds analysis proved, as comments
+  pelton opt a.pel --link hash.pel      with imports bound to functions of a library; without --link they stay
   diff <(pelton fmt - < a.pel) <(pelton opt a.pel)")]
 pub struct OptArgs {
     /// The file; `-` is standard input
     file: PathBuf,
+
+    #[command(flatten)]
+    libraries: Libraries,
 
     /// Run this pass instead of the pipeline; may be given again
     #[arg(long = "pass", value_name = "NAME", value_parser = pass_names())]
@@ -43,7 +48,11 @@ fn pass_names() -> impl clap::builder::TypedValueParser<Value = Pass> {
 }
 
 pub fn run_opt(args: &OptArgs, term: &Term) -> Result<CliStatus, CliError> {
-    let module = ModuleSource::read(&args.file)?.module(term.err_color)?;
+    let source = ModuleSource::read(&args.file)?;
+    let module = match args.libraries.is_empty() {
+        true => source.module(term.err_color)?,
+        false => args.libraries.link(&source, term.err_color)?,
+    };
     let module = apply_passes(&module, &args.passes);
     term.text(&if args.proofs { annotated_text(&module) } else { text::print(&module) })?;
     Ok(CliStatus::Fine)

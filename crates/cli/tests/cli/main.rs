@@ -10,6 +10,7 @@ mod general;
 #[cfg(unix)]
 mod interrupt;
 mod kernel;
+mod link;
 mod litmus;
 mod opt;
 mod run;
