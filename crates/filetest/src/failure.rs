@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use pelton_ir::emit::EmitError;
+use pelton_ir::link::LinkError;
 
 use crate::bind::BindError;
 use crate::file::FileError;
@@ -24,6 +25,9 @@ pub enum Failure {
     /// The module is not valid; the diagrams show why.
     #[error("the module is not valid\n{0}")]
     Invalid(String),
+    /// The module's imports cannot be bound.
+    #[error(transparent)]
+    Link(LinkError),
     /// The module is valid, but the test demands that it is not.
     #[error("the module is valid, but the module of a `test invalid` file must not be")]
     Valid,

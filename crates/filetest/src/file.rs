@@ -14,6 +14,9 @@ use crate::replace::replace_file;
 /// The line before the expected output.
 const OUTPUT: &str = "; output:";
 
+/// What the lines of a library begin with.
+const LIBRARY: &str = ";|";
+
 /// A parsed filetest.
 pub struct TestFile {
     /// The path of the file.
@@ -26,6 +29,8 @@ pub struct TestFile {
     pub tests: Vec<TestLine>,
     /// The file's `run` lines.
     pub runs: Vec<RunLine>,
+    /// The texts of the libraries that the module's imports are bound to.
+    pub libraries: Vec<String>,
     /// The file's `litmus` lines.
     pub litmus: Vec<LitmusLine>,
     /// The expected output.
@@ -89,6 +94,9 @@ pub enum FileError {
     /// An outcome stands before any litmus line.
     #[error("line {0}: there is no litmus line above this outcome; put it below the one it belongs to")]
     Stray(usize),
+    /// A line of a library has no line above it that begins a library.
+    #[error("line {0}: there is no `; library:` line above this `{LIBRARY}` line")]
+    NoLibrary(usize),
     /// A line cannot be parsed.
     #[error("line {line}: {source}")]
     Line {
@@ -133,11 +141,18 @@ impl TestFile {
             source: source.into(),
             tests: Vec::new(),
             runs: Vec::new(),
+            libraries: Vec::new(),
             litmus: Vec::new(),
             output,
         };
         let mut head = true;
         for (k, line) in source.lines().enumerate() {
+            if let Some(text) = line.trim().strip_prefix(LIBRARY) {
+                let library = file.libraries.last_mut().ok_or(FileError::NoLibrary(k + 1))?;
+                library.push_str(text.strip_prefix(' ').unwrap_or(text));
+                library.push('\n');
+                continue;
+            }
             let Some(comment) = line.trim().strip_prefix(';').map(str::trim) else {
                 head &= line.trim().is_empty();
                 continue;
@@ -155,6 +170,7 @@ impl TestFile {
     fn read_directive(&mut self, line: usize, comment: &str) -> Result<(), FileError> {
         let fail = |source| FileError::Line { line, source };
         match comment.split_once(':') {
+            Some(("library", "")) => self.libraries.push(String::new()),
             Some(("run", rest)) => self.runs.push(RunLine::parse(line, rest).map_err(fail)?),
             Some(("litmus", rest)) => self.litmus.push(LitmusLine::parse(line, rest).map_err(fail)?),
             Some((kind @ ("forbidden" | "seen"), rest)) => {
@@ -253,6 +269,13 @@ mod tests {
     }
 
     #[test]
+    fn libraries_stand_in_comments() {
+        let text = "; test run\n; library:\n;| fn f() {\n;|   barrier\n;| }\n; library:\n;| fn g() {\n;| }\nkernel k {\n}\n";
+        let file = parse(text).expect("it is well formed");
+        assert_eq!(file.libraries, ["fn f() {\n  barrier\n}\n", "fn g() {\n}\n"]);
+    }
+
+    #[test]
     fn bad_files_say_why() {
         for (text, why) in [
             (
@@ -267,6 +290,7 @@ mod tests {
             ),
             ("; test print\n; output:\n;> a\nb\n", "line 4: only `;>` lines may follow `; output:`"),
             ("; test litmus\n; seen: a=[1]\n", "line 2: there is no litmus line above this outcome"),
+            ("; test run\n;| fn f() {\n", "line 2: there is no `; library:` line above this `;|` line"),
             (
                 "; test run\n\n; run: lanes=2\n",
                 "line 3: a run line needs `->` and then what the launch must give",

@@ -1,11 +1,13 @@
-//! `test invalid`: prints diagrams of what is wrong with the text or the module.
+//! `test invalid`: prints diagrams of what is wrong with the text or the module, or says why it does not link.
 
+use pelton_ir::link::{LinkError, link};
 use pelton_ir::text;
 use pelton_ir::valid::{self, validate, validate_text};
 
 use crate::command::{CommandContext, Coverage, Printed, TestCommand};
 use crate::failure::Failure;
 use crate::file::TestFile;
+use crate::run::library_modules;
 
 /// The command `invalid`, which prints why the file is refused.
 pub(crate) struct InvalidCommand;
@@ -23,7 +25,12 @@ impl TestCommand for InvalidCommand {
         let file = context.file;
         match validate_text(&file.source) {
             Err(list) => Ok(Some(text::render(file.title(), &file.source, &list, false))),
-            Ok(_) => Err(Failure::Valid),
+            Ok(_) if file.libraries.is_empty() => Err(Failure::Valid),
+            Ok(module) => match link(&module, &library_modules(file)?) {
+                Err(LinkError::Invalid(invalid)) => Ok(Some(invalid.report("linked module", None, false))),
+                Err(error) => Ok(Some(format!("error: {error}\n"))),
+                Ok(_) => Err(Failure::Valid),
+            },
         }
     }
 

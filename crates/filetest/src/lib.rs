@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `; test COMMAND [ARG…]` | a command to test the file with; the file begins with one or more such lines |
 //! | `; run: [kernel=NAME] [groups=N] [lanes=N] [subgroup=N] [buf=INIT…] -> [buf=VALUES…] [done\|stopped\|trap=CODE] [fault=CODE]` | a launch, and how it must end |
+//! | `; library:` and `;\| …` | a module that imports are bound to before the command runs; a file may have several |
 //! | `; litmus: rounds=N [as above]` | a launch to repeat, each time under another schedule |
 //! | `; forbidden: buf=VALUES…` | an outcome that no round of the litmus line above may have |
 //! | `; seen: buf=VALUES…` | an outcome that at least one of its rounds must have |

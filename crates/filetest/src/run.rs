@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use pelton_ir::link::link;
 use pelton_ir::module::Module;
 use pelton_ir::text;
-use pelton_ir::valid::{Valid, validate};
+use pelton_ir::valid::{Valid, validate, validate_text};
 
 use crate::bind::{bind_buffers, find_buffer};
 use crate::command::{CommandContext, Coverage, Printed, TestCommand};
@@ -59,11 +60,23 @@ impl TestCommand for RunCommand {
     }
 }
 
-/// Parses and validates the module of a file.
+/// Parses and validates the module of a file, and links it with the libraries of the file if there are any.
 pub(crate) fn valid_module(file: &TestFile) -> Result<Valid, Failure> {
     let module = parse_module(file, &file.source)?;
-    validate(module)
-        .map_err(|invalid| Failure::Invalid(invalid.report(file.title(), Some(&file.source), false)))
+    let module = validate(module)
+        .map_err(|invalid| Failure::Invalid(invalid.report(file.title(), Some(&file.source), false)))?;
+    if file.libraries.is_empty() {
+        return Ok(module);
+    }
+    link(&module, &library_modules(file)?).map_err(Failure::Link)
+}
+
+/// Parses and validates the libraries of a file.
+pub(crate) fn library_modules(file: &TestFile) -> Result<Vec<Valid>, Failure> {
+    let check = |source: &String| {
+        validate_text(source).map_err(|list| Failure::Invalid(text::render("library", source, &list, false)))
+    };
+    file.libraries.iter().map(check).collect()
 }
 
 /// Launches each line, and compares every outcome with what the line says.
