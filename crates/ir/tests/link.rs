@@ -227,9 +227,9 @@ fn nothing_loads_a_module_with_imports() {
     let Err(UnboundImports { imports }) = check_bound(&module) else { panic!("it has imports") };
     assert_eq!(imports.iter().map(|import| &*import.name).collect::<Vec<_>>(), ["spawn", "wait"]);
     let why = "the module has unbound imports: spawn(u32) -> u32, wait()";
-    let refused = Program::new(&module, None).err().expect("the interpreter refuses it");
+    let refused = Program::new(&module, None).expect_err("the interpreter refuses it");
     assert_eq!((refused.to_string().as_str(), matches!(refused, LoadError::Unbound(_))), (why, true));
     let config = Config { target: Target::Sm90, lanes: 1 };
-    let refused = ptx::emit(&module, None, &config).err().expect("it is not emitted");
+    let refused = ptx::emit(&module, None, &config).expect_err("it is not emitted");
     assert_eq!((refused.to_string().as_str(), matches!(refused, EmitError::Unbound(_))), (why, true));
 }

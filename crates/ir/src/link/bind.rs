@@ -122,7 +122,7 @@ impl<'a> Linker<'a> {
         };
         let (import, found_as) = (Signature::of(import), Signature::of(self.function(found)));
         if import != found_as {
-            return Err(LinkError::Signature { import, found: found_as });
+            return Err(LinkError::Signature { import: Box::new(import), found: Box::new(found_as) });
         }
         if flow == ImportFlow::Any && self.meets[found.source][found.func.index()] {
             return Err(LinkError::Uniform { import });

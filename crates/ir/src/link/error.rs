@@ -74,7 +74,7 @@ pub enum LinkError {
     Unbound(Vec<Unbound>),
     /// The function of that name takes or gives something else, or two imports of that name differ.
     #[error("the import `{import}` does not fit `{found}`")]
-    Signature { import: Signature, found: Signature },
+    Signature { import: Box<Signature>, found: Box<Signature> },
     /// Lanes must meet in the function, and the import may be called by some of them alone.
     #[error(
         "lanes of a group meet in `{import}`, so it can be bound only to `import uniform fn {}`",
@@ -90,7 +90,7 @@ pub enum LinkError {
     )]
     CallsBack { import: Signature },
     /// A library function uses a buffer that the module does not declare in the same words.
-    #[error("`{function}` uses `{}`, and {}", declaration(wanted), other(found.as_ref()))]
+    #[error("`{function}` uses `{}`, and {}", declaration(wanted), other(found.as_deref()))]
     Buffer { function: String, wanted: Box<BufferDecl>, found: Option<Box<BufferDecl>> },
     /// Functions would call themselves.
     #[error("linking would make `{}` call itself: {}", chain[0], chain.join(" calls "))]
@@ -114,7 +114,7 @@ fn declaration(decl: &BufferDecl) -> String {
     format!("buffer {name}: [{elem}; {len}] {space} {access}")
 }
 
-fn other(found: Option<&Box<BufferDecl>>) -> String {
+fn other(found: Option<&BufferDecl>) -> String {
     match found {
         Some(found) => format!("the module has `{}` instead", declaration(found)),
         None => "the module has no buffer of that name".into(),

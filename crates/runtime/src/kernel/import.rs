@@ -73,7 +73,7 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
             results: verb.results.to_vec(),
         };
         if import != found {
-            return Err(LinkError::Signature { import, found });
+            return Err(LinkError::Signature { import: Box::new(import), found: Box::new(found) });
         }
         if verb.flow == ImportFlow::Uniform && function.kind != Kind::Import(ImportFlow::Uniform) {
             return Err(LinkError::Uniform { import });
