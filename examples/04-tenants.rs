@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use pelton::protocol::fault::Code;
+use pelton::protocol::fault::FaultCode;
 use pelton::{Deadline, Error as SessionError, Opcode, Session, Spec, Task, TaskError, Tenant, device};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,8 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // What reaches beyond one's own does nothing, and what is not allowed is not run.
     for (task, code) in [
-        (Task::new(Opcode::ATOMIC_ADD).args([1, 4]), Code::REGION),
-        (Task::new(Opcode::STORE_U32).args([1, 0]), Code::DENIED),
+        (Task::new(Opcode::ATOMIC_ADD).args([1, 4]), FaultCode::REGION),
+        (Task::new(Opcode::STORE_U32).args([1, 0]), FaultCode::DENIED),
     ] {
         match red.submit(task)?.wait(deadline()) {
             Err(TaskError::Fault(fault)) if fault.code == code => println!("red, {}: {fault}", task.op),
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A right that is taken away is gone for the very next task.
     session.allow(1, &[Opcode::NOP])?;
     let end = red.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 0]))?.wait(deadline());
-    assert!(matches!(end, Err(TaskError::Fault(fault)) if fault.code == Code::DENIED));
+    assert!(matches!(end, Err(TaskError::Fault(fault)) if fault.code == FaultCode::DENIED));
     for tenant in session.snapshot()?.tenants {
         println!("{}: {} tasks", tenant.name, tenant.count);
     }

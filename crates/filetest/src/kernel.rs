@@ -7,7 +7,8 @@
 
 use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
-    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, Step, TELLS, TOLD, WATCH,
+    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, ProtocolStep, REMOTE, TELLS, TOLD,
+    WATCH,
 };
 use pelton::{Opcode, Placement};
 use pelton_device::{Caps, open};
@@ -38,7 +39,7 @@ impl TestCommand for KernelCommand {
     fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let WantedKernel { spec, caps, shapes } = wanted_kernel(context.args)?;
         let found = kernel_accesses(&spec, &caps)?;
-        let rows: Vec<&Step> = shapes.iter().flat_map(|shape| step::kernel(*shape)).collect();
+        let rows: Vec<&ProtocolStep> = shapes.iter().flat_map(|shape| step::kernel(*shape)).collect();
         check_steps(&rows, &found)?;
         let mut lines: Vec<(String, u32)> = Vec::new();
         let mut ordered = rows.iter().filter(|row| row.orders());
@@ -59,9 +60,9 @@ impl TestCommand for KernelCommand {
 }
 
 /// Compares ordering accesses with the steps one by one. Each relaxed access must be equal to some step.
-fn check_steps(rows: &[&Step], found: &[KernelAccess]) -> Result<(), Failure> {
+fn check_steps(rows: &[&ProtocolStep], found: &[KernelAccess]) -> Result<(), Failure> {
     let law = "accesses of the protocol = accesses of the kernel";
-    let expected: Vec<&&Step> = rows.iter().filter(|row| row.orders()).collect();
+    let expected: Vec<&&ProtocolStep> = rows.iter().filter(|row| row.orders()).collect();
     let ordered: Vec<&KernelAccess> = found.iter().filter(|access| access.orders()).collect();
     if ordered.len() != expected.len()
         || !ordered.iter().zip(&expected).all(|(access, row)| access.is_step(row))
@@ -94,8 +95,8 @@ struct KernelAccess {
 }
 
 impl KernelAccess {
-    fn from_step(row: &Step) -> KernelAccess {
-        let Step { op, order, scope, word, .. } = *row;
+    fn from_step(row: &ProtocolStep) -> KernelAccess {
+        let ProtocolStep { op, order, scope, word, .. } = *row;
         KernelAccess { op, order, scope, buffer: row.buffer.into(), word }
     }
 
@@ -119,7 +120,7 @@ impl KernelAccess {
     }
 
     /// Whether the access is what a step describes. A step that names no word allows any.
-    fn is_step(&self, row: &Step) -> bool {
+    fn is_step(&self, row: &ProtocolStep) -> bool {
         let word = row.word.is_none() || row.word == self.word;
         word && self.buffer == row.buffer
             && (self.op, self.order, self.scope) == (row.op, row.order, row.scope)

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pelton_device::{DeviceError, Outcome};
 
-use crate::kernel::{Refused, Tenant, TenantId};
-use crate::protocol::{Fault, Malformed, Opcode, Priority};
+use crate::kernel::{AssembleError, Tenant, TenantId};
+use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
 
 /// Why a session or a drain could not be launched, used or stopped.
 #[allow(missing_docs)]
@@ -15,7 +15,7 @@ use crate::protocol::{Fault, Malformed, Opcode, Priority};
 pub enum Error {
     /// The `Spec` cannot be assembled.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] AssembleError),
     /// The device did not do what was asked.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -174,7 +174,7 @@ pub enum SubmitError {
 pub enum TaskError {
     /// It ended with a fault.
     #[error("{0}")]
-    Fault(Fault),
+    Fault(TaskFault),
     /// It was cancelled, and never ran.
     #[error("it was cancelled")]
     Cancelled,

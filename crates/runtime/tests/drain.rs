@@ -6,9 +6,9 @@ use pelton::device::{Device, open};
 use pelton::drain::Readback;
 use pelton::ir::types::{Order, Scope, Type};
 use pelton::kernel::{Body, Draft, Handler, Report, Telemetry, Width};
-use pelton::protocol::drained::{self, Entry};
+use pelton::protocol::drained::{self, BatchEntry};
 use pelton::protocol::packed::Packed;
-use pelton::protocol::{Code, Status};
+use pelton::protocol::{FaultCode, Status};
 use pelton::{
     Batch, Claim, Drain, Error, Geometry, Opcode, Priority, Spec, SubmitError, Task, TaskError, Tenant,
 };
@@ -52,8 +52,8 @@ fn add(at: u32, by: u32) -> Task {
     Task::new(Opcode::ATOMIC_ADD).args([by, at])
 }
 
-fn fault(code: Code) -> Result<u32, TaskError> {
-    Err(TaskError::Fault(pelton::protocol::Fault { code, inner: 0 }))
+fn fault(code: FaultCode) -> Result<u32, TaskError> {
+    Err(TaskError::Fault(pelton::protocol::TaskFault { code, inner: 0 }))
 }
 
 fn outcomes(readback: &Readback) -> Vec<Result<u32, TaskError>> {
@@ -74,8 +74,8 @@ fn mixed(lanes: u32) -> Vec<Case> {
         all.push((0, Task::new(op(8)).args([k]), Some(Ok(k * 3))));
         all.push((5, add(2, 1), None));
         all.push((0, Task::new(op(9)).args([k]), Some(Ok(k * lanes))));
-        all.push((5, Task::new(Opcode::wire(77)), Some(fault(Code::UNKNOWN))));
-        all.push((0, add(1024, 1), Some(fault(Code::REGION))));
+        all.push((5, Task::new(Opcode::from_code(77)), Some(fault(FaultCode::UNKNOWN))));
+        all.push((0, add(1024, 1), Some(fault(FaultCode::REGION))));
         all.push((0, packed, Some(Ok(42))));
         all.push((5, Task::new(Opcode::PRINTF).args([1, k, 255]), Some(Ok(1))));
         let (tenant, before) = (if k % 2 == 0 { 0 } else { 5 }, all.len() as u32);
@@ -150,7 +150,7 @@ fn any_number_of_items_on_any_number_of_lanes() {
 
 #[test]
 fn a_ring_is_that_of_the_wire() {
-    let entry = |status, opcode, tenant, args: [u32; 2]| Entry {
+    let entry = |status, opcode, tenant, args: [u32; 2]| BatchEntry {
         status,
         opcode,
         tenant,
@@ -161,7 +161,7 @@ fn a_ring_is_that_of_the_wire() {
         entry(Status::Published, Opcode::ATOMIC_ADD, 5, [10, 64]),
         entry(Status::Claimed, Opcode::ATOMIC_ADD, 5, [10, 64]),
         entry(Status::Published, Opcode::ATOMIC_ADD, 0, [10, 1 << 20]),
-        entry(Status::WaitIo, Opcode::wire(3), 28, [0, 0]),
+        entry(Status::WaitIo, Opcode::from_code(3), 28, [0, 0]),
         entry(Status::Empty, Opcode::NOP, 0, [0, 0]),
         entry(Status::Done, Opcode::CANCEL, 0, [0, 0]),
     ];
@@ -174,9 +174,9 @@ fn a_ring_is_that_of_the_wire() {
             let mut drain = Drain::new(&device(name), &spec(Geometry::new(8).lanes(lanes))).unwrap();
             let found = outcomes(drain.run(&batch).unwrap());
             let left = Err(TaskError::Left);
-            assert_eq!(found, [Ok(0), left, fault(Code::REGION), left, left, left]);
+            assert_eq!(found, [Ok(0), left, fault(FaultCode::REGION), left, left, left]);
             let ring: Vec<u32> = drain.ring().unwrap().iter().flat_map(|slot| slot.0).collect();
-            let after: Result<Vec<Entry>, _> = drained::decode(&ring).unwrap().collect();
+            let after: Result<Vec<BatchEntry>, _> = drained::decode(&ring).unwrap().collect();
             entries[0].status = Status::Done;
             entries[2].status = Status::Fault;
             assert_eq!(after.unwrap(), entries, "{name}");
@@ -211,7 +211,7 @@ fn what_may_not_run_is_left() {
         drain.set_quota(5, 0).unwrap();
         let found = outcomes(drain.run(&batch).unwrap());
         assert_eq!(found.iter().filter(|o| o.is_ok()).count(), 50, "{name}");
-        assert_eq!(found.iter().filter(|o| **o == fault(Code::DENIED)).count(), 25, "{name}");
+        assert_eq!(found.iter().filter(|o| **o == fault(FaultCode::DENIED)).count(), 25, "{name}");
     }
 }
 
@@ -226,7 +226,7 @@ fn shutdown_that_is_denied_ends_nothing() {
         batch.push(7, Task::new(Opcode::SHUTDOWN)).unwrap();
         (0..200).for_each(|_| batch.push(0, add(0, 1)).unwrap());
         let found = outcomes(drain.run(&batch).unwrap());
-        assert_eq!(found[0], fault(Code::DENIED), "{name}");
+        assert_eq!(found[0], fault(FaultCode::DENIED), "{name}");
         assert_eq!(found.iter().filter(|o| o.is_ok()).count(), 200, "{name}");
     }
 }
@@ -294,7 +294,7 @@ fn the_urgent_come_first() {
             let geometry = Geometry::new(slots).lanes(1).groups(1);
             let mut drain = Drain::new(&device(name), &spec(geometry).claim(Claim::PRIORITY)).unwrap();
             let mut batch = Batch::new();
-            let priorities = [4, 2, 0, 2, 1, 4, 0, 0, 2, 3].map(|code| Priority::of(code).unwrap());
+            let priorities = [4, 2, 0, 2, 1, 4, 0, 0, 2, 3].map(|code| Priority::from_code(code).unwrap());
             priorities.iter().for_each(|p| batch.push(0, add(0, 1).priority(*p)).unwrap());
             let readback = drain.run(&batch).unwrap();
             // The results say when each ran.
@@ -415,7 +415,7 @@ fn one_handler_alone_and_nothing_counted() {
     let readback = drain.run(&batch).unwrap();
     let found = outcomes(readback);
     assert_eq!(found[..100], (1..101).map(Ok).collect::<Vec<_>>());
-    assert_eq!(found[100], fault(Code::UNKNOWN));
+    assert_eq!(found[100], fault(FaultCode::UNKNOWN));
     assert_eq!((readback.statistics().done, readback.statistics().faults), (101, Some(1)));
     let error = Drain::new(&device("cpu"), &spec.report(Report::Control)).unwrap_err();
     assert_eq!(
@@ -428,11 +428,11 @@ fn one_handler_alone_and_nothing_counted() {
 fn a_batch_is_refused_before_anything_runs() {
     let mut batch = Batch::new();
     let refused =
-        |batch: &mut Batch, tenant, code| batch.push(tenant, Task::new(Opcode::wire(code))).unwrap_err();
+        |batch: &mut Batch, tenant, code| batch.push(tenant, Task::new(Opcode::from_code(code))).unwrap_err();
     assert_eq!(refused(&mut batch, 29, 0), SubmitError::Tenant(29));
     assert_eq!(refused(&mut batch, 0, 6), SubmitError::Later(Opcode::DFA_STEP));
     assert_eq!(refused(&mut batch, 0, 0x8000_0002), SubmitError::Opcode(Opcode::CANCEL));
-    assert_eq!(refused(&mut batch, 0, 0xfff0), SubmitError::Opcode(Opcode::wire(0xfff0)));
+    assert_eq!(refused(&mut batch, 0, 0xfff0), SubmitError::Opcode(Opcode::from_code(0xfff0)));
     assert!(batch.is_empty());
     batch.push(0, add(0, 1)).unwrap();
     batch.push(3, add(0, 1)).unwrap();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread::{spawn, yield_now};
 
-use pelton::protocol::record::End;
+use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{generation, live, sealed, word0};
-use pelton::protocol::step::{self, FAR, Step, Who};
-use pelton::protocol::{Opcode, Record, Status};
+use pelton::protocol::step::{self, FAR, ProtocolStep, StepActor};
+use pelton::protocol::{CompletionRecord, Opcode, Status};
 use pelton::ring::{Lines, Ring, Stage, Words};
 use pelton::task::Task;
 use pelton_ir::op::Op;
@@ -52,7 +52,8 @@ fn serve(ring: &Ring<Plain, Plain>, first: u64, count: u64) {
             yield_now();
         };
         fence(Ordering::AcqRel);
-        let record = Record::new(End::Done(line[2] as u32 ^ 1), generation(position, ring.log2));
+        let record =
+            CompletionRecord::new(TaskEnd::Done(line[2] as u32 ^ 1), generation(position, ring.log2));
         ring.done.0[slot].store(record.0, Ordering::Relaxed);
     }
 }
@@ -86,7 +87,7 @@ fn every_task_comes_back() {
                             None => yield_now(),
                         }
                     };
-                    assert_eq!(record.end(), Ok(End::Done(position as u32 ^ 1)));
+                    assert_eq!(record.end(), Ok(TaskEnd::Done(position as u32 ^ 1)));
                     ring.give_up(position, 1, position % 2 == 0);
                 }
             }
@@ -123,20 +124,20 @@ fn a_batch_goes_round() {
             let wanted = live(generation(position, LOG2), op, priority, &args);
             assert_eq!(ring.lines.line(ring.slot(position)), wanted, "position {position}");
         }
-        let post = |position: u64, how: End| {
-            let record = Record::new(how, generation(position, LOG2));
+        let post = |position: u64, how: TaskEnd| {
+            let record = CompletionRecord::new(how, generation(position, LOG2));
             ring.done.0[ring.slot(position)].store(record.0, Ordering::Relaxed);
         };
         let mut results = [0; 100];
         assert_eq!(ring.results(first, &mut results), (70, false));
         for position in first..end {
             assert_eq!(ring.frontier(first, end), position);
-            post(position, End::Done(position as u32));
+            post(position, TaskEnd::Done(position as u32));
         }
         assert_eq!(ring.frontier(first, end), end);
         assert_eq!(ring.results(first, &mut results), (70, true));
         assert!((first as u32..).zip(&results[..70]).all(|(position, result)| position == *result));
-        post(first + 80, End::Cancelled);
+        post(first + 80, TaskEnd::Cancelled);
         assert_eq!(ring.frontier(first, end), end);
         assert_eq!(ring.results(first + 70, &mut results[..30]), (30, false));
     }
@@ -179,7 +180,7 @@ fn the_host_takes_the_steps_of_the_table() {
     };
     ring.publish(0, &task(0));
     ring.commit(1);
-    let record = Record::new(End::Done(0), 0);
+    let record = CompletionRecord::new(TaskEnd::Done(0), 0);
     ring.done.words.0[0].store(record.0, Ordering::Relaxed);
     assert_eq!(ring.ended(0), Some(record));
     ring.give_up(0, 1, true);
@@ -191,9 +192,10 @@ fn the_host_takes_the_steps_of_the_table() {
         _ => Ordering::Relaxed,
     };
     // How sessions stop, end and change control words has no words of a ring.
-    let rows = step::TABLE.iter().filter(|row| row.who == Who::Host && row.of(FAR));
-    let rows: Vec<&Step> = rows.filter(|row| !["host", "acks", "state"].contains(&row.buffer)).collect();
-    let note = |row: &Step| (row.op, row.buffer, order(row.order));
+    let rows = step::TABLE.iter().filter(|row| row.who == StepActor::Host && row.of(FAR));
+    let rows: Vec<&ProtocolStep> =
+        rows.filter(|row| !["host", "acks", "state"].contains(&row.buffer)).collect();
+    let note = |row: &ProtocolStep| (row.op, row.buffer, order(row.order));
     let notes = notes.borrow();
     let ordered: Vec<Note> =
         notes.iter().copied().filter(|(.., order)| *order != Ordering::Relaxed).collect();

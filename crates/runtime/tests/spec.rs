@@ -93,7 +93,7 @@ text = '''
     let tenant = Tenant::new(3)
         .name("alice")
         .producers(2)
-        .allow(&[add(), Opcode::ATOMIC_ADD, Opcode::PRINTF, Opcode::wire(9)])
+        .allow(&[add(), Opcode::ATOMIC_ADD, Opcode::PRINTF, Opcode::from_code(9)])
         .quota(7)
         .observables(4)
         .size("table", 1)
@@ -231,7 +231,7 @@ fn handler() -> impl Strategy<Value = Handler> {
     let visible = select(&[Visible::Memory, Visible::Result][..]);
     let class = select(&[Class::Once, Class::Idempotent][..]);
     (any::<u32>(), any::<u32>(), width, visible, class).prop_map(|(op, by, width, visible, class)| {
-        let handler = Draft::new(Opcode::wire(op)).regions(&Spec::default().regions);
+        let handler = Draft::new(Opcode::from_code(op)).regions(&Spec::default().regions);
         let handler = handler.build(|slot| slot.finish(slot.atomic_add(slot.arg(0), by)));
         handler.name(format!("op{by}")).width(width).visible(visible).class(class)
     })

@@ -14,11 +14,11 @@ pub const FEEDERS: u32 = 2;
 const SLOTS: usize = SPAN * AREAS;
 
 /// Mixes a word. A lane runs it.
-pub const MIX: Opcode = Opcode::wire(8);
+pub const MIX: Opcode = Opcode::from_code(8);
 /// Adds up words. A whole group runs it.
-pub const SUM: Opcode = Opcode::wire(9);
+pub const SUM: Opcode = Opcode::from_code(9);
 /// Nobody's opcode. The second tenant may not even ask for it.
-pub const UNKNOWN_OPCODE: Opcode = Opcode::wire(30);
+pub const UNKNOWN_OPCODE: Opcode = Opcode::from_code(30);
 
 /// Words of a tenant's data: a table that is only read, then what its feeders work on, then a word for the sampler.
 pub const DATA: u32 = SAMPLER + 1;

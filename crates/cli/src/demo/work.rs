@@ -4,7 +4,7 @@
 //! order, so each has words of its own in the area, and the host knows what they hold once the span has ended. All spans
 //! add to one common word; there it knows only that each count is found once.
 
-use pelton::protocol::fault::{Code, Fault};
+use pelton::protocol::fault::{FaultCode, TaskFault};
 use pelton::protocol::packed::Packed;
 use pelton::{Opcode, Priority, Task, TaskError};
 
@@ -67,7 +67,7 @@ enum ExpectedResult {
     /// A count of this span that no other task has found.
     Count,
     /// Refused like this.
-    Fault(Fault),
+    Fault(TaskFault),
     /// An epoch that no other fence has found.
     Epoch,
     /// Printed or lost: 1 or 0.
@@ -234,19 +234,23 @@ impl FeederArea {
 
     /// A task that must be refused and leave memory as it is.
     fn fault(&mut self, which: u64, feeder: u32, tally: &mut Tally) -> (Task, ExpectedResult) {
-        let whole = |code| ExpectedResult::Fault(Fault { code, inner: 0 });
+        let whole = |code| ExpectedResult::Fault(TaskFault { code, inner: 0 });
         match which % 5 {
-            0 => (Task::new(Opcode::STORE_U32).args([u32::MAX, DATA]), whole(Code::REGION)),
-            1 => (Task::new(Opcode::ATOMIC_ADD).args([1, u32::MAX]), whole(Code::REGION)),
-            2 => (Task::new(Opcode::MEMCPY).args([DATA - 3, self.first, 4]), whole(Code::REGION)),
+            0 => (Task::new(Opcode::STORE_U32).args([u32::MAX, DATA]), whole(FaultCode::REGION)),
+            1 => (Task::new(Opcode::ATOMIC_ADD).args([1, u32::MAX]), whole(FaultCode::REGION)),
+            2 => (Task::new(Opcode::MEMCPY).args([DATA - 3, self.first, 4]), whole(FaultCode::REGION)),
             3 => {
-                let code = if super::feed::feeder_tenant(feeder) == 0 { Code::UNKNOWN } else { Code::DENIED };
+                let code = if super::feed::feeder_tenant(feeder) == 0 {
+                    FaultCode::UNKNOWN
+                } else {
+                    FaultCode::DENIED
+                };
                 (Task::new(UNKNOWN_OPCODE), whole(code))
             }
             // The first of three has run, the second strays, the third does not run.
             _ => (
                 self.packed(7, DATA + 5, tally),
-                ExpectedResult::Fault(Fault { code: Code::REGION, inner: 1 }),
+                ExpectedResult::Fault(TaskFault { code: FaultCode::REGION, inner: 1 }),
             ),
         }
     }

@@ -74,11 +74,11 @@ impl TaskNames {
 
     fn parse_opcode(&self, name: &NameOrNumber<'_>) -> Result<Opcode, String> {
         let text = match name {
-            NameOrNumber::Number(code) => return Ok(Opcode::wire(*code)),
+            NameOrNumber::Number(code) => return Ok(Opcode::from_code(*code)),
             NameOrNumber::Text(text) => text,
         };
         let found = self.ops.iter().find(|(name, _)| name == text).map(|(_, op)| *op);
-        found.or_else(|| Opcode::named(text)).ok_or_else(|| {
+        found.or_else(|| Opcode::from_name(text)).ok_or_else(|| {
             let can = self.ops.iter().filter(|(_, op)| submittable(*op));
             let names: Vec<&str> = can.map(|(name, _)| name.as_str()).collect();
             format!("there is no opcode `{text}`; {}", name_hint(text, &names))
@@ -305,7 +305,8 @@ mod tests {
 
     fn order(line: &str) -> Result<TaskOrder, String> {
         let spec = Spec::default().tenant(Tenant::new(0).name("alice")).tenant(Tenant::new(4).name("bob"));
-        let spec = spec.handler(Opcode::wire(8), |slot| slot.finish(0)).handler(Opcode::wire(9), |_| ());
+        let spec =
+            spec.handler(Opcode::from_code(8), |slot| slot.finish(0)).handler(Opcode::from_code(9), |_| ());
         TaskNames::new(&spec).parse_order(line.as_bytes())
     }
 
@@ -315,7 +316,7 @@ mod tests {
             order(r#"{"op": "op8", "args": [1, -1, 0.5], "tenant": "bob", "priority": "high"}"#).unwrap();
         assert_eq!(
             task,
-            Task::new(Opcode::wire(8)).args([1, u32::MAX, 0x3f00_0000]).priority(Priority::High)
+            Task::new(Opcode::from_code(8)).args([1, u32::MAX, 0x3f00_0000]).priority(Priority::High)
         );
         assert_eq!(tenant, 4);
         let TaskOrder { task, tenant } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
@@ -323,7 +324,7 @@ mod tests {
         let TaskOrder { task, .. } =
             order(r#"{"op": 77, "tenant": 0, "args": [1e20, 3.4e38, 1e-60]}"#).unwrap();
         assert_eq!(task.args[..3], [1e20f32, 3.4e38, 0.0].map(f32::to_bits));
-        assert_eq!(order(r#"{"op": 77, "tenant": 0}"#).unwrap().task.op, Opcode::wire(77));
+        assert_eq!(order(r#"{"op": 77, "tenant": 0}"#).unwrap().task.op, Opcode::from_code(77));
     }
 
     #[test]

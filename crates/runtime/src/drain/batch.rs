@@ -7,7 +7,7 @@ use pelton_device::memory::Line;
 
 use crate::error::SubmitError;
 use crate::kernel::{Tenant, TenantId};
-use crate::protocol::drained::Entry;
+use crate::protocol::drained::BatchEntry;
 use crate::protocol::priority::LEVELS;
 use crate::protocol::slot::PRIORITY;
 use crate::protocol::{Opcode, Slot, Status};
@@ -73,12 +73,12 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, tenant: TenantId, task: Task) -> Result<(), SubmitError> {
         let Task { op, priority, args } = task;
-        self.place(&Entry { status: Status::Published, opcode: op, tenant, priority, args })
+        self.place(&BatchEntry { status: Status::Published, opcode: op, tenant, priority, args })
     }
 
     /// Puts in a slot as it is. The kernel runs those that are PUBLISHED, and leaves all others alone.
     #[inline]
-    pub fn place(&mut self, entry: &Entry) -> Result<(), SubmitError> {
+    pub fn place(&mut self, entry: &BatchEntry) -> Result<(), SubmitError> {
         if entry.tenant >= Tenant::MOST {
             return Err(SubmitError::Tenant(entry.tenant));
         }
@@ -86,7 +86,7 @@ impl Batch {
             return Err(SubmitError::Opcode(Opcode::CANCEL));
         }
         if entry.status == Status::Published {
-            if entry.opcode.reserved() {
+            if entry.opcode.is_reserved() {
                 self.note(entry.opcode)?;
             }
             self.tenants |= 1 << entry.tenant;

@@ -31,10 +31,10 @@ use crate::kernel::BufferId;
 use crate::kernel::drain::{PassReport as Told, PassRequest as Wanted};
 use crate::kernel::layout::Layout;
 use crate::kernel::{
-    Assembled, Claim, Lifetime, Refused, Report, Spec, Telemetry, Tenant, TenantId, assemble,
+    AssembleError, Assembled, Claim, Lifetime, Report, Spec, Telemetry, Tenant, TenantId, assemble,
 };
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
-use crate::protocol::{Opcode, Record, Slot, control, priority};
+use crate::protocol::{CompletionRecord, Opcode, Slot, control, priority};
 use crate::session::{self, Memories};
 use crate::telemetry::{self, Printer};
 use crate::workspace::{self, Element, Piece, View};
@@ -90,7 +90,7 @@ impl Drain {
         let spec = Spec { placement: None, ..spec.clone() }.lifetime(Lifetime::Drain);
         if spec.report == Report::Control && spec.telemetry == Telemetry::Off {
             let why = "the report is of counters alone, and there would be none";
-            return Err(Refused::Axis { axis: "telemetry", value: "off", why }.into());
+            return Err(AssembleError::Axis { axis: "telemetry", value: "off", why }.into());
         }
         let Assembled { module, layout } = assemble(&spec, device.caps())?;
         let kernel = device.load(&module, None, layout.lanes)?;
@@ -357,7 +357,7 @@ impl Drain {
         slots.download(0, lines.as_flattened_mut())?;
         self.memories.need(BufferId::BatchDone)?.download(0, &mut done)?;
         for (line, record) in lines.iter_mut().zip(done) {
-            if Record(record).is(self.readback.generation()) {
+            if CompletionRecord(record).is(self.readback.generation()) {
                 line[0] = line[0] & !0xffff_ffff | record & 0xff;
             }
         }
@@ -392,7 +392,7 @@ impl Drain {
     /// Allows a tenant these opcodes and no others from the next run on. All opcodes from 31 on are allowed or not together, and an empty
     /// list disables the tenant.
     pub fn allow(&mut self, tenant: TenantId, ops: &[Opcode]) -> Result<(), Error> {
-        self.set_mask(tenant, Opcode::mask(ops))
+        self.set_mask(tenant, Opcode::mask_of(ops))
     }
 
     /// Sets how many tasks a tenant may run in each run from the next on; 0 is no limit.

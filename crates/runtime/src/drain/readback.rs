@@ -12,7 +12,7 @@ use crate::error::{Error, TaskError};
 use crate::kernel::layout::Layout;
 use crate::kernel::{Report, Spec, Telemetry};
 use crate::protocol::control::{self, Control};
-use crate::protocol::{Priority, Record, Status};
+use crate::protocol::{CompletionRecord, Priority, Status};
 use crate::session::outcome;
 use crate::telemetry::{Count, opcodes, tenants};
 
@@ -80,7 +80,7 @@ impl Records {
         // Relaxed: the launch that wrote it has ended.
         let record = live.map_or(0, |live| live[at].load(Ordering::Relaxed));
         // One of another generation is of another pass, and its slot was left.
-        if Record(record).is(self.generation) { record } else { 0 }
+        if CompletionRecord(record).is(self.generation) { record } else { 0 }
     }
 }
 
@@ -180,7 +180,7 @@ impl Readback {
         let place = self.order.get(task).copied().unwrap_or(task);
         match self.records.get(place) {
             0 => Err(TaskError::Left),
-            record => outcome(Record(record)),
+            record => outcome(CompletionRecord(record)),
         }
     }
 
@@ -264,8 +264,8 @@ impl Readback {
         for row in control::TABLE.iter().filter(|row| row.first < control::OBSERVABLES) {
             let all = row.first as usize..(row.first + row.count) as usize;
             match row.mark {
-                control::Writer::Host => to[all.clone()].copy_from_slice(&words.host[all]),
-                control::Writer::Device => {
+                control::WordWriter::Host => to[all.clone()].copy_from_slice(&words.host[all]),
+                control::WordWriter::Device => {
                     let counts = words.counters[all.clone()].iter().zip(&words.shared[all.clone()]);
                     to[all]
                         .iter_mut()

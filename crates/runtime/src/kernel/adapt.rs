@@ -26,7 +26,7 @@ use pelton_ir::valid::{Level, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
 use super::kit::{Kit, U32};
-use crate::protocol::{Code, Opcode, fault, slot};
+use crate::protocol::{FaultCode, Opcode, fault, slot};
 
 /// A handler as the kernel calls it: place in the window, where its words are, tenant.
 pub(super) type Adapted = Callee<(u32, u32, u32), u32>;
@@ -183,8 +183,8 @@ impl<'b> Task<'b, '_> {
     /// A code that the host can read as a fault: one of the protocol's or a handler's own; else the arguments are at fault.
     fn code(self, code: U32<'b>) -> U32<'b> {
         let ours = (code - 1).lt(fault::TABLE.len() as u32);
-        let own = (code - fault::USER).le(fault::MAX - fault::USER);
-        self.f.select(ours | own, code, Code::ARGUMENTS.code())
+        let own = (code - fault::FIRST_USER).le(fault::MAX_CODE - fault::FIRST_USER);
+        self.f.select(ours | own, code, FaultCode::ARGUMENTS.code())
     }
 
     /// An argument; 0 beyond the last.
@@ -232,7 +232,7 @@ impl<'b> Task<'b, '_> {
     /// Where an element of a piece is in its buffer: nowhere, with a fault, if it is beyond the piece.
     fn within(self, column: u32, index: U32<'b>) -> U32<'b> {
         let inside = index.lt(self.piece(column, 1));
-        self.f.when(!inside, || self.fault(self.f.lit(Code::REGION.code())));
+        self.f.when(!inside, || self.fault(self.f.lit(FaultCode::REGION.code())));
         self.f.select(inside, self.piece(column, 0) + index, u32::MAX)
     }
 }
@@ -337,7 +337,7 @@ impl builder::Rule for Rule<'_, '_, '_> {
                 true => f.atomic_store(Order::Relaxed, Scope::Group, fuel, 0),
                 false => f.when(f.lit(!together) | f.lane().eq(0), || f.store(fuel, 0)),
             }
-            task.fault(f.lit(Code::FUEL.code()));
+            task.fault(f.lit(FaultCode::FUEL.code()));
             let zeros =
                 node.results.iter().map(|v| Operand::Const(Const::zero(self.function.ty(v)))).collect();
             f.emit(Op::Break, Attr::Target(copy), zeros);

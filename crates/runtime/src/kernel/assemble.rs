@@ -16,7 +16,7 @@ use pelton_ir::valid::{Valid, validate};
 
 use super::adapt::Checked;
 use super::dispatch::{self, CheckedHandler};
-use super::error::Refused;
+use super::error::AssembleError;
 use super::fence::Fences;
 use super::handler::{ARG, ARGS, Handler, OBSERVABLE, Width};
 use super::kit::Kit;
@@ -38,12 +38,12 @@ pub struct Assembled {
 }
 
 /// Writes the kernel that a `Spec` asks for, for a device that can do so much.
-pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
+pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     axes(spec, caps)?;
     tenants(spec)?;
     regions(spec)?;
     for (id, format) in spec.formats.iter().enumerate() {
-        format.parse::<Format>().map_err(|why| Refused::Format { id: id + 1, why: why.to_string() })?;
+        format.parse::<Format>().map_err(|why| AssembleError::Format { id: id + 1, why: why.to_string() })?;
     }
     let libraries = import::libraries(spec)?;
     let handlers = spec.handlers.iter().map(|h| ready(spec, h, &libraries)).collect::<Result<Vec<_>, _>>()?;
@@ -70,8 +70,8 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, Refused> {
     Ok(Assembled { module: pass::optimize(&module), layout })
 }
 
-fn valid(module: Module) -> Result<Valid, Refused> {
-    validate(module).map_err(|e| Refused::Kernel(e.report("kernel", None, false)))
+fn valid(module: Module) -> Result<Valid, AssembleError> {
+    validate(module).map_err(|e| AssembleError::Kernel(e.report("kernel", None, false)))
 }
 
 /// The kernel without the functions that it no longer calls.
@@ -88,8 +88,8 @@ fn alone(inlined: Inlined) -> Module {
 }
 
 /// What is named but does not work yet, or not here.
-fn axes(spec: &Spec, caps: &Caps) -> Result<(), Refused> {
-    let refuse = |axis, value, why| Err(Refused::Axis { axis, value, why });
+fn axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
+    let refuse = |axis, value, why| Err(AssembleError::Axis { axis, value, why });
     match spec.io {
         Io::Off => {}
         Io::Polled => return refuse("io", "polled", "nothing serves requests of tasks yet"),
@@ -111,9 +111,9 @@ fn axes(spec: &Spec, caps: &Caps) -> Result<(), Refused> {
     Ok(())
 }
 
-fn tenants(spec: &Spec) -> Result<(), Refused> {
+fn tenants(spec: &Spec) -> Result<(), AssembleError> {
     for (at, tenant) in spec.tenants.iter().enumerate() {
-        let wrong = |why: String| Err(Refused::Tenant { id: tenant.id, why });
+        let wrong = |why: String| Err(AssembleError::Tenant { id: tenant.id, why });
         if tenant.id >= Tenant::MOST {
             return wrong(format!("tenants are numbered below {}", Tenant::MOST));
         }
@@ -131,15 +131,16 @@ fn tenants(spec: &Spec) -> Result<(), Refused> {
     let observables = spec.tenants.iter().map(|t| u64::from(t.observables)).sum();
     super::layout::check_addressed("the number of observables", observables)?;
     match spec.tenants.iter().map(|t| u64::from(t.producers)).sum::<u64>() {
-        0 => Err(Refused::Producers),
+        0 => Err(AssembleError::Producers),
         1..=1024 => Ok(()),
-        found => Err(Refused::Size { what: "the number of producers", found, most: 1024 }),
+        found => Err(AssembleError::Size { what: "the number of producers", found, most: 1024 }),
     }
 }
 
-fn regions(spec: &Spec) -> Result<(), Refused> {
-    let wrong =
-        |region: &Region, why: &str| Err(Refused::Region { name: region.name.clone(), why: why.into() });
+fn regions(spec: &Spec) -> Result<(), AssembleError> {
+    let wrong = |region: &Region, why: &str| {
+        Err(AssembleError::Region { name: region.name.clone(), why: why.into() })
+    };
     for (at, region) in spec.regions.iter().enumerate() {
         let named = region.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && region.name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -168,15 +169,15 @@ fn regions(spec: &Spec) -> Result<(), Refused> {
             wrong(data, "data holds u32, is written, and every tenant has its own")
         }
         Some(_) => Ok(()),
-        None => Err(Refused::Region { name: "data".into(), why: "it always exists".into() }),
+        None => Err(AssembleError::Region { name: "data".into(), why: "it always exists".into() }),
     }
 }
 
 /// Refuses handlers that share an opcode or a name, or take what is not theirs.
-fn distinct(spec: &Spec) -> Result<(), Refused> {
+fn distinct(spec: &Spec) -> Result<(), AssembleError> {
     for (at, handler) in spec.handlers.iter().enumerate() {
         let wrong = |why: &str| Err(refused(handler, why));
-        if handler.op.reserved() {
+        if handler.op.is_reserved() {
             return wrong("the opcode is reserved");
         }
         if handler.name.contains('.') {
@@ -186,7 +187,7 @@ fn distinct(spec: &Spec) -> Result<(), Refused> {
             return wrong("another handler has the opcode");
         }
         let taken = spec.handlers[..at].iter().any(|h| h.name == handler.name)
-            || crate::protocol::Opcode::named(&handler.name).is_some()
+            || crate::protocol::Opcode::from_name(&handler.name).is_some()
             || RESERVED.contains(&&*handler.name);
         if taken {
             return wrong("the name is taken");
@@ -201,12 +202,16 @@ const RESERVED: &[&str] = &[
     "route", "watch", "light",
 ];
 
-fn refused(handler: &Handler, why: impl Into<String>) -> Refused {
-    Refused::Handler { name: handler.name.clone(), op: handler.op, why: why.into() }
+fn refused(handler: &Handler, why: impl Into<String>) -> AssembleError {
+    AssembleError::Handler { name: handler.name.clone(), op: handler.op, why: why.into() }
 }
 
 /// Checks a handler.
-fn ready<'s>(spec: &Spec, handler: &'s Handler, libraries: &[Valid]) -> Result<CheckedHandler<'s>, Refused> {
+fn ready<'s>(
+    spec: &Spec,
+    handler: &'s Handler,
+    libraries: &[Valid],
+) -> Result<CheckedHandler<'s>, AssembleError> {
     let wrong = |why: String| Err(refused(handler, why));
     if let Some(why) = &handler.error {
         return wrong(why.clone());
@@ -261,7 +266,7 @@ const MOST_NAME: usize = MAX_NAME / 2 - 4;
 const MOST_SHARED: usize = MAX_BUFFERS / 2;
 
 /// Refuses a handler that is too large for any kernel.
-fn fits_alone(handler: &Handler, module: &Valid, func: Func) -> Result<(), Refused> {
+fn fits_alone(handler: &Handler, module: &Valid, func: Func) -> Result<(), AssembleError> {
     let wrong = |why: String| Err(refused(handler, why));
     let function = &module.functions[func];
     let depth = nesting_depth(function, function.body);
@@ -284,7 +289,7 @@ fn nesting_depth(function: &Function, region: pelton_ir::arena::Region) -> usize
 }
 
 /// Refuses handlers that are too large together.
-fn fit_together(handlers: &[CheckedHandler<'_>]) -> Result<(), Refused> {
+fn fit_together(handlers: &[CheckedHandler<'_>]) -> Result<(), AssembleError> {
     let (mut insts, mut buffers) = (0, 0);
     for CheckedHandler { handler, checked, .. } in handlers {
         let wrong = |what: &str, found: usize, most: usize| {
@@ -319,7 +324,11 @@ fn shared_memory(module: &Module) -> (usize, u64) {
 }
 
 /// Refuses a kernel that takes more shared memory than a group has, by the handler that takes most of it.
-fn fits_shared_memory(caps: &Caps, handlers: &[CheckedHandler<'_>], module: &Module) -> Result<(), Refused> {
+fn fits_shared_memory(
+    caps: &Caps,
+    handlers: &[CheckedHandler<'_>],
+    module: &Module,
+) -> Result<(), AssembleError> {
     let (all, most) = (shared_memory(module).1, (caps.shared_bytes as u64).min(MAX_SHARED));
     let largest = handlers.iter().max_by_key(|ready| shared_memory(&ready.checked.module).1);
     match largest {
@@ -380,7 +389,7 @@ fn buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
 }
 
 /// Refuses what a handler may not do; how many arguments it reads.
-fn ops(handler: &Handler, module: &Valid, func: Func) -> Result<u32, Refused> {
+fn ops(handler: &Handler, module: &Valid, func: Func) -> Result<u32, AssembleError> {
     let mut arity = 0;
     for (_, node) in module.functions[func].insts() {
         let no = |why: &str| Err(refused(handler, format!("`{}` {why}", node.op.row().name)));

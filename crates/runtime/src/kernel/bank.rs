@@ -3,7 +3,7 @@
 use super::placement::Placement;
 use pelton_device::Caps;
 
-use super::error::Refused;
+use super::error::AssembleError;
 use super::layout::check_addressed;
 use super::spec::{Lifetime, Spec};
 use crate::protocol::slot;
@@ -96,8 +96,8 @@ impl SlotBanks {
 const LEAST: u32 = 16;
 
 /// Where rings lie: where it is asked for, or where it suits the device.
-pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, Refused> {
-    let refuse = |value, why| Err(Refused::Axis { axis: "placement", value, why });
+pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, AssembleError> {
+    let refuse = |value, why| Err(AssembleError::Axis { axis: "placement", value, why });
     // The router comes on top.
     let room = u64::from(caps.resident) * u64::from(spec.share) / 100;
     let few = spec.geometry.groups.map_or(room < 3, |groups| groups < 2);
@@ -121,7 +121,7 @@ pub(super) fn session_banks(
     caps: &Caps,
     placement: Placement,
     (workers, rings): (u32, u32),
-) -> Result<SlotBanks, Refused> {
+) -> Result<SlotBanks, AssembleError> {
     let slots = spec.geometry.slots;
     // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
     let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
@@ -142,7 +142,7 @@ pub(super) fn session_banks(
 }
 
 /// The slots of a drained batch: one ring for all tenants.
-pub(super) fn batch_bank(workers: u32, slots: u32) -> Result<SlotBanks, Refused> {
+pub(super) fn batch_bank(workers: u32, slots: u32) -> Result<SlotBanks, AssembleError> {
     Ok(SlotBanks::Far(bank((Placement::Far, workers, slots), 1, None)?))
 }
 
@@ -151,7 +151,7 @@ fn bank(
     (placement, groups, slots): (Placement, u32, u32),
     rings: u32,
     before: Option<&SlotBank>,
-) -> Result<SlotBank, Refused> {
+) -> Result<SlotBank, AssembleError> {
     let ring_stripes = if placement == Placement::Near { groups } else { 1 };
     let (first_stripe, first_slot) = before.map_or((0, 0), |bank| {
         (bank.first_stripe + bank.stripe_count(), bank.first_slot + bank.slot_count())

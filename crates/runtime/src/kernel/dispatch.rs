@@ -11,7 +11,7 @@ use super::adapt::{Adapted, Args, Checked};
 use super::handler::{Visible, Width};
 use super::kit::{Kit, U32, state};
 use super::{builtin, packed, print, spec};
-use crate::protocol::{Code, Opcode, Status, WindowState, slot};
+use crate::protocol::{FaultCode, Opcode, Status, WindowState, slot};
 
 /// Task, place of its words, slot number, opcode, tenant, mask.
 type Params = (u32, u32, u32, u32, u32, u32);
@@ -149,7 +149,7 @@ fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &HandlerEntry) -> Call {
             || run(f, kit, entry, (task, at, tenant)),
             || {
                 let cancelled = op.eq(Opcode::CANCEL.code());
-                let code = f.select(known, Code::DENIED.code(), Code::UNKNOWN.code());
+                let code = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
                 let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
                 (status, f.select(cancelled, 0, code))
             },
@@ -178,7 +178,7 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
                     f.choose(
                         (format - 1).lt(u32::from(u16::MAX)),
                         || (f.lit(Status::Done.code()), f.call(print, (at, number))),
-                        || ends(f, Status::Fault, Code::ARGUMENTS.code()),
+                        || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
                     )
                 })
                 .case([Opcode::PACKED_SLOT.code()], || {
@@ -192,7 +192,7 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
                     f.choose(
                         // What a long batch had before this pass has ended.
                         if kit.mode.drains() { f.lit(false) } else { count.gt(kit.fence_reach(f, number)) },
-                        || ends(f, Status::Fault, Code::ARGUMENTS.code()),
+                        || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
                         || {
                             f.store(kit.shared.state.at(state::FENCED), 1);
                             (f.lit(WindowState::Fence.code()), f.lit(0))
@@ -200,8 +200,8 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
                     )
                 })
                 .case([Opcode::CANCEL.code()], || ends(f, Status::Cancelled, 0))
-                .default(|| ends(f, Status::Fault, Code::UNKNOWN.code()))
+                .default(|| ends(f, Status::Fault, FaultCode::UNKNOWN.code()))
         };
-        f.choose(may, dispatch, || ends(f, Status::Fault, Code::DENIED.code()))
+        f.choose(may, dispatch, || ends(f, Status::Fault, FaultCode::DENIED.code()))
     })
 }

@@ -22,7 +22,7 @@ use super::layout::Layout;
 use super::mode::{DrainMode, Mode};
 use super::tenant::Tenant;
 use super::window::{TaskWindow, WindowOwner, WindowRunner};
-use crate::protocol::{Code, Opcode, Status, WindowState, control, slot};
+use crate::protocol::{FaultCode, Opcode, Status, WindowState, control, slot};
 
 /// The words of [`FrontierBuffers::front`] that only drained batches have. All are zero when a pass begins.
 mod pass_word {
@@ -231,7 +231,7 @@ pub(super) fn run_if_permitted<'b>(
     let owner = kit.source.head(f, at + slot::TENANT / 2);
     let tenant = f.cast::<u32>(owner);
     let left = || (f.lit(WindowState::Left.code()), f.lit(0));
-    let wrong = || (f.lit(Status::Fault.code()), f.lit(Code::MALFORMED.code()));
+    let wrong = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
     let published = f.cast::<u32>(word).eq(Status::Published.code());
     f.choose(
         published,

@@ -8,7 +8,7 @@ use crate::protocol::Opcode;
 #[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum AssembleError {
     /// A value of an axis that does not work here.
     #[error("{axis} = {value}: {why}")]
     Axis { axis: &'static str, value: &'static str, why: &'static str },

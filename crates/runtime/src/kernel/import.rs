@@ -10,7 +10,7 @@ use pelton_ir::text::nearest;
 use pelton_ir::types::Type;
 use pelton_ir::valid::{Valid, validate};
 
-use super::error::Refused;
+use super::error::AssembleError;
 use super::handler::{Handler, Width};
 use super::spec::Spec;
 
@@ -33,11 +33,11 @@ pub struct Verb {
 pub const VERBS: &[Verb] = &[];
 
 /// The libraries of a `Spec`, checked.
-pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, Refused> {
+pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
     let check = |(index, module): (usize, &pelton_ir::module::Module)| {
         validate(module.clone()).map_err(|invalid| {
             let name = format!("library {}", index + 1);
-            Refused::Library {
+            AssembleError::Library {
                 index,
                 why: format!("it is not valid\n{}", invalid.report(&name, None, false)),
             }
@@ -47,8 +47,8 @@ pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, Refused> {
 }
 
 /// A handler's module with its imports bound.
-pub(super) fn bind(handler: &Handler, module: &Valid, libraries: &[Valid]) -> Result<Valid, Refused> {
-    bind_to(VERBS, handler.width, module, libraries).map_err(|source| Refused::Import {
+pub(super) fn bind(handler: &Handler, module: &Valid, libraries: &[Valid]) -> Result<Valid, AssembleError> {
+    bind_to(VERBS, handler.width, module, libraries).map_err(|source| AssembleError::Import {
         name: handler.name.clone(),
         op: handler.op,
         source,

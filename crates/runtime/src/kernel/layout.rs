@@ -8,7 +8,7 @@ use pelton_device::{Caps, Kind, mapped::Width as Word};
 use super::bank;
 pub use super::bank::{SlotBank, SlotBanks};
 use super::buffers::BufferId;
-use super::error::Refused;
+use super::error::AssembleError;
 use super::placement::Placement;
 use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
@@ -113,7 +113,7 @@ pub const ALIGN: u32 = 64;
 
 impl Layout {
     /// Works out where everything lies; buffers come as the kernel is written.
-    pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, Refused> {
+    pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, AssembleError> {
         let Geometry { slots, window, .. } = spec.geometry;
         let placement = bank::choose_placement(spec, caps)?;
         let (lanes, workers, groups) = launch_size(spec, caps, placement)?;
@@ -230,24 +230,28 @@ impl Layout {
 }
 
 /// Refuses more words than an index can reach.
-pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), Refused> {
+pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), AssembleError> {
     let most = pelton_ir::limits::MAX_LEN;
-    if found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
+    if found > most { Err(AssembleError::Size { what, found, most }) } else { Ok(()) }
 }
 
 /// The most groups of a launch that drains batches.
 const MAX_GROUPS: u32 = 1 << 16;
 
 /// Lanes, groups that work, and groups that are launched.
-fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), Refused> {
+fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), AssembleError> {
     let Geometry { slots, lanes, groups, window } = spec.geometry;
     let limit = |what, found: u32, least: u32, most: u32| {
         let (found, most) = (u64::from(found), u64::from(most));
-        if found < least.into() || found > most { Err(Refused::Size { what, found, most }) } else { Ok(()) }
+        if found < least.into() || found > most {
+            Err(AssembleError::Size { what, found, most })
+        } else {
+            Ok(())
+        }
     };
     limit("the number of slots", slots, 1, Geometry::MAX_SLOTS)?;
     if !slots.is_power_of_two() {
-        return Err(Refused::Slots { found: slots });
+        return Err(AssembleError::Slots { found: slots });
     }
     limit("the window", window, 1, Geometry::MAX_WINDOW.min(slots))?;
     limit("the share of the device in percent", spec.share, 1, 100)?;
@@ -291,7 +295,7 @@ fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
     if far || remote { (keepers, pollers) } else { (0, 0) }
 }
 
-fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Refused> {
+fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, AssembleError> {
     let step = ALIGN / (region.elem.bits() / 8).max(1);
     let mut pieces = vec![(0, 0); Tenant::MOST as usize];
     let mut total = 0u64;
@@ -304,7 +308,7 @@ fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Refuse
     let most = pelton_ir::limits::MAX_LEN;
     if total > most {
         let why = format!("its tenants have {total} elements in all, and an index reaches {most}");
-        return Err(Refused::Region { name: region.name.clone(), why });
+        return Err(AssembleError::Region { name: region.name.clone(), why });
     }
     Ok(RegionArea { region: region.clone(), total: (total as u32).max(1), pieces })
 }

@@ -11,7 +11,7 @@ use super::handler::{Visible, Width};
 use super::kit::{Kit, LINE, Rights, U32, U64};
 use super::line;
 use super::window::WindowRunner;
-use crate::protocol::{Code, Opcode, Status, WindowState, control, slot};
+use crate::protocol::{FaultCode, Opcode, Status, WindowState, control, slot};
 
 /// The bit above the status that says that others may look at what the task wrote.
 const VISIBLE_BIT: u32 = 1 << slot::GENERATION_SHIFT;
@@ -89,7 +89,7 @@ impl LightTasks {
                     .case([Opcode::CANCEL.code()], || ends(Status::Cancelled.code(), 0))
                     .default(|| ends(WindowState::Heavy.code(), 0))
             };
-            f.choose(may, run, || ends(Status::Fault.code(), Code::DENIED.code()))
+            f.choose(may, run, || ends(Status::Fault.code(), FaultCode::DENIED.code()))
         });
         LightTasks { call }
     }

@@ -43,7 +43,7 @@ pub use buffers::BufferId;
 pub(crate) use buffers::STRIDE;
 pub use builtin::LATER;
 pub use claim::idle;
-pub use error::Refused;
+pub use error::AssembleError;
 pub use handler::{Class, Draft, Handler, Slot, Visible, Width};
 pub use import::{VERBS, Verb};
 pub use layout::Layout;

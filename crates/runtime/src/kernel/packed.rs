@@ -7,7 +7,7 @@ use pelton_ir::builder::{Body, Builder, Callee, Val};
 
 use super::dispatch::{HandlerEntry, allows, note};
 use super::kit::{Kit, U32};
-use crate::protocol::{Code, fault, packed, slot};
+use crate::protocol::{FaultCode, fault, packed, slot};
 
 /// Writes the function: task, place of its words, tenant, mask; the last result. What goes wrong is in the task's fault.
 pub(super) fn write(
@@ -51,7 +51,7 @@ pub(super) fn write(
                 })
             },
             || {
-                f.store(kit.shared.faults.at(task), Code::MALFORMED.code());
+                f.store(kit.shared.faults.at(task), FaultCode::MALFORMED.code());
                 f.lit(0)
             },
         )
@@ -91,7 +91,7 @@ fn inner<'b>(
             switch.default(|| f.lit(0))
         },
         || {
-            f.store(kit.shared.faults.at(task), Code::DENIED.code());
+            f.store(kit.shared.faults.at(task), FaultCode::DENIED.code());
             f.lit(0)
         },
     )

@@ -95,7 +95,7 @@ impl Tenant {
 
     /// Allows these opcodes and no others. All from 31 on are allowed or not together.
     pub fn allow(self, ops: &[Opcode]) -> Self {
-        self.mask(Opcode::mask(ops))
+        self.mask(Opcode::mask_of(ops))
     }
 
     /// Sets how many tasks it may begin before it needs more credit, at most [`Tenant::MAX_QUOTA`]; 0 is no limit.

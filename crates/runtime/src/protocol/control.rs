@@ -11,7 +11,7 @@ use super::{Malformed, OPEN};
 
 /// Who writes a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Writer {
+pub enum WordWriter {
     /// The host.
     Host,
     /// The device.
@@ -43,7 +43,7 @@ macro_rules! control {
     ($($name:ident $get:ident $first:literal $([$count:expr])? $kind:ident $text:literal;)*) => {
         words! {
             /// The control words.
-            Writer;
+            WordWriter;
             $($name $first $([$count])? $kind $text;)*
         }
 
@@ -100,7 +100,7 @@ impl<T: Copy, W: Deref<Target = [T]>> Control<W> {
         W: DerefMut,
     {
         match TABLE.iter().find(|row| row.has(word)) {
-            Some(row) if row.mark == Writer::Host => self.0[word as usize] = value,
+            Some(row) if row.mark == WordWriter::Host => self.0[word as usize] = value,
             _ => return Err(Malformed::Writer { word, name: name(TABLE, word) }),
         }
         Ok(())

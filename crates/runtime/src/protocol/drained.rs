@@ -2,11 +2,11 @@
 
 use super::control::TENANTS;
 use super::slot::{ARG, ARGS, BYTES, GENERATION_SHIFT, OPCODE, PRIORITY, STATUS, TABLE, TENANT, WORDS};
-use super::{Malformed, Opcode, Place, Priority, Slot, Status, table};
+use super::{Malformed, Opcode, Priority, Slot, Status, WirePlace, table};
 
 /// A slot of a drained batch, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Entry {
+pub struct BatchEntry {
     /// How far it has come.
     pub status: Status,
     /// What to do.
@@ -19,7 +19,7 @@ pub struct Entry {
     pub args: [u32; ARGS],
 }
 
-impl Entry {
+impl BatchEntry {
     /// The slot.
     #[inline]
     pub fn encode(&self) -> Slot {
@@ -33,42 +33,42 @@ impl Entry {
     }
 
     /// The entry of the slot that stands at `index` of its ring.
-    pub fn decode(slot: &Slot, index: usize) -> Result<Entry, Malformed> {
+    pub fn decode(slot: &Slot, index: usize) -> Result<BatchEntry, Malformed> {
         let wrong = |word: u32, why| {
             let (name, value) = (table::name(TABLE, word), slot.0[word as usize].into());
-            Malformed::Word { place: Place::Slot(index), word, name, value, why }
+            Malformed::Word { place: WirePlace::Slot(index), word, name, value, why }
         };
         let status = slot.0[STATUS as usize];
         if status >> GENERATION_SHIFT != 0 {
             return Err(wrong(STATUS, "bits 8-31 must be zero"));
         }
-        let status = Status::of(status)
+        let status = Status::from_code(status)
             .filter(|status| *status != Status::Cancelled)
             .ok_or_else(|| wrong(STATUS, "which is no status of a slot"))?;
         let tenant = slot.0[TENANT as usize];
         if tenant as usize >= TENANTS {
             return Err(wrong(TENANT, "and tenants are 0 to 28"));
         }
-        let priority = Priority::of(slot.0[PRIORITY as usize])
+        let priority = Priority::from_code(slot.0[PRIORITY as usize])
             .ok_or_else(|| wrong(PRIORITY, "and priorities are 0 to 4"))?;
-        Ok(Entry { status, opcode: slot.opcode(), tenant, priority, args: *slot.args() })
+        Ok(BatchEntry { status, opcode: slot.opcode(), tenant, priority, args: *slot.args() })
     }
 }
 
 /// The words of a ring of these entries.
-pub fn encode(entries: &[Entry]) -> Vec<u32> {
+pub fn encode(entries: &[BatchEntry]) -> Vec<u32> {
     entries.iter().flat_map(|entry| entry.encode().0).collect()
 }
 
 /// The entries of a ring of words, in order.
 pub fn decode(
     words: &[u32],
-) -> Result<impl ExactSizeIterator<Item = Result<Entry, Malformed>> + '_, Malformed> {
+) -> Result<impl ExactSizeIterator<Item = Result<BatchEntry, Malformed>> + '_, Malformed> {
     let (slots, rest) = words.as_chunks::<WORDS>();
     if !rest.is_empty() {
         return Err(ragged(words.len() * 4));
     }
-    Ok(slots.iter().enumerate().map(|(index, words)| Entry::decode(&Slot(*words), index)))
+    Ok(slots.iter().enumerate().map(|(index, words)| BatchEntry::decode(&Slot(*words), index)))
 }
 
 /// The words of a ring of bytes.

@@ -6,7 +6,7 @@ use super::{Opcode, fault, opcode, packed};
 
 /// Where malformed words were met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum WirePlace {
     /// The slot of that number in a ring.
     Slot(usize),
     /// The control words.
@@ -19,14 +19,14 @@ pub enum Place {
     Request(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for WirePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Slot(index) => write!(f, "slot {index}"),
-            Place::Control => f.write_str("control"),
-            Place::Record => f.write_str("completion record"),
-            Place::Log => f.write_str("debug log"),
-            Place::Request(index) => write!(f, "IO request {index}"),
+            WirePlace::Slot(index) => write!(f, "slot {index}"),
+            WirePlace::Control => f.write_str("control"),
+            WirePlace::Record => f.write_str("completion record"),
+            WirePlace::Log => f.write_str("debug log"),
+            WirePlace::Request(index) => write!(f, "IO request {index}"),
         }
     }
 }
@@ -44,18 +44,18 @@ pub enum Malformed {
     Short { what: &'static str, words: usize, word: u32, name: &'static str },
     /// A word with a value that it cannot have.
     #[error("{place}: word {word} ({name}) is {value:#x}, {why}", name = .name.to_lowercase())]
-    Word { place: Place, word: u32, name: &'static str, value: u64, why: &'static str },
+    Word { place: WirePlace, word: u32, name: &'static str, value: u64, why: &'static str },
     /// A control word of the other side.
     #[error("control: word {word} ({name}) is not the host's to write", name = .name.to_lowercase())]
     Writer { word: u32, name: &'static str },
     /// A name that nothing has.
-    #[error("there is no {what} {found:?}", what = .what.to_lowercase())]
+    #[error("there is no {what} {found:?}")]
     Name { what: &'static str, found: String },
     /// An opcode that belongs to the protocol.
-    #[error("opcode {code:#x} is reserved, as are all of {all}", code = .0.code(), all = opcode::reserved())]
+    #[error("opcode {code:#x} is reserved, as are all of {all}", code = .0.code(), all = opcode::reserved_ranges())]
     Reserved(Opcode),
     /// A fault code that belongs to the protocol or does not fit.
-    #[error("fault code {0:#x} is not a handler's: theirs are {first:#x} to {last:#x}", first = fault::USER, last = fault::MAX)]
+    #[error("fault code {0:#x} is not a handler's: theirs are {first:#x} to {last:#x}", first = fault::FIRST_USER, last = fault::MAX_CODE)]
     Fault(u32),
     /// The wrong number of arguments.
     #[error("{opcode} takes {takes} arguments, not {found}")]
@@ -65,7 +65,7 @@ pub enum Malformed {
     Long { what: &'static str, found: usize, most: usize },
     /// A packed slot against the rules.
     #[error("packed slot: {0}")]
-    Packed(packed::Broken),
+    Packed(packed::PackedError),
     /// A format that cannot be read.
     #[error("format {text:?}, byte {at}: {why}")]
     Format { text: String, at: usize, why: &'static str },

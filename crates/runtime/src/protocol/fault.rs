@@ -6,33 +6,33 @@ use super::Malformed;
 
 /// Why a task faulted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Code(u32);
+pub struct FaultCode(u32);
 
 /// The first code that is a handler's own.
-pub const USER: u32 = 0x100;
+pub const FIRST_USER: u32 = 0x100;
 
 /// The greatest code: the inner index of a packed fault stands above it.
-pub const MAX: u32 = (1 << INNER_SHIFT) - 1;
+pub const MAX_CODE: u32 = (1 << INNER_SHIFT) - 1;
 
 /// Where the inner index stands in the fault of a packed slot.
 pub const INNER_SHIFT: u32 = 24;
 
 macro_rules! faults {
     ($($name:ident $code:literal $word:literal $text:literal $clause:literal;)*) => {
-        impl Code {
-            $(#[doc = $text] pub const $name: Code = Code($code);)*
+        impl FaultCode {
+            $(#[doc = $text] pub const $name: FaultCode = FaultCode($code);)*
 
             /// What happened to the task, as a clause, if the code is the protocol's.
             fn clause(self) -> Option<&'static str> {
                 match self {
-                    $(Code::$name => Some($clause),)*
+                    $(FaultCode::$name => Some($clause),)*
                     _ => None,
                 }
             }
         }
 
         /// The protocol's own codes: each with its name and meaning.
-        pub const TABLE: &[(Code, &str, &str)] = &[$((Code::$name, $word, $text),)*];
+        pub const TABLE: &[(FaultCode, &str, &str)] = &[$((FaultCode::$name, $word, $text),)*];
     };
 }
 
@@ -51,10 +51,10 @@ faults! {
         "its handler ran for too long";
 }
 
-impl Code {
+impl FaultCode {
     /// A handler's own code, 0x100 to 0xffffff.
-    pub const fn user(code: u32) -> Result<Code, Malformed> {
-        if code < USER || code > MAX { Err(Malformed::Fault(code)) } else { Ok(Code(code)) }
+    pub const fn user(code: u32) -> Result<FaultCode, Malformed> {
+        if code < FIRST_USER || code > MAX_CODE { Err(Malformed::Fault(code)) } else { Ok(FaultCode(code)) }
     }
 
     /// Its number on the wire.
@@ -63,16 +63,16 @@ impl Code {
     }
 
     /// The code of that number: one of the protocol's, or a handler's own.
-    pub fn of(code: u32) -> Option<Code> {
+    pub fn from_code(code: u32) -> Option<FaultCode> {
         match code {
-            USER..=MAX => Some(Code(code)),
+            FIRST_USER..=MAX_CODE => Some(FaultCode(code)),
             _ => TABLE.iter().map(|row| row.0).find(|known| known.0 == code),
         }
     }
 }
 
 /// By name if it is the protocol's, else its number.
-impl fmt::Display for Code {
+impl fmt::Display for FaultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match TABLE.iter().find(|row| row.0 == *self) {
             Some(row) => f.pad(row.1),
@@ -83,27 +83,27 @@ impl fmt::Display for Code {
 
 /// The value of a record whose status is FAULT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fault {
+pub struct TaskFault {
     /// Why.
-    pub code: Code,
+    pub code: FaultCode,
     /// Which operation of a packed slot faulted; 0 in other slots.
     pub inner: u8,
 }
 
-impl Fault {
+impl TaskFault {
     /// The word: the code in bits 0-23, the inner index in bits 24-31.
     pub const fn word(self) -> u32 {
         self.code.0 | (self.inner as u32) << INNER_SHIFT
     }
 
     /// The fault of a word, if its code is one.
-    pub fn of(word: u32) -> Option<Fault> {
-        Some(Fault { code: Code::of(word & MAX)?, inner: (word >> INNER_SHIFT) as u8 })
+    pub fn from_word(word: u32) -> Option<TaskFault> {
+        Some(TaskFault { code: FaultCode::from_code(word & MAX_CODE)?, inner: (word >> INNER_SHIFT) as u8 })
     }
 }
 
 /// As a clause whose subject is the task: what happened, and the code.
-impl fmt::Display for Fault {
+impl fmt::Display for TaskFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code.clause() {
             Some(clause) => write!(f, "{clause} (fault {})", self.code.0)?,

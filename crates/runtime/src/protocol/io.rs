@@ -1,7 +1,7 @@
 //! The IO queue: what kernels ask the host to read and write.
 
 use super::table::{codes, words};
-use super::{Malformed, Place};
+use super::{Malformed, WirePlace};
 
 /// Requests that the queue holds.
 pub const REQUESTS: usize = 64;
@@ -14,7 +14,7 @@ pub const WORDS: usize = REQUESTS * REQUEST_WORDS;
 
 codes! {
     /// What is asked for.
-    Op {
+    IoOp "IO operation" {
         Read  1 "READ"  "Bytes from a source to a destination in the workspace.";
         Write 2 "WRITE" "Bytes from the workspace to a destination.";
         Fence 3 "FENCE" "Nothing, after all requests before it.";
@@ -23,18 +23,18 @@ codes! {
 
 codes! {
     /// What became of a request.
-    State {
+    IoState "state of an IO request" {
         Asked 0    "ASKED" "Nothing yet.";
         Ok    0x10 "OK"    "All of it was done.";
         Error 0x11 "ERROR" "It was not done.";
     }
 }
 
-pub use super::control::Writer;
+pub use super::control::WordWriter;
 
 words! {
     /// The words of a request.
-    Writer;
+    WordWriter;
     OP          0 Device "READ, WRITE or FENCE. Zero: no request.";
     SOURCE      1 Device "Where from.";
     DESTINATION 2 Device "Where to.";
@@ -47,9 +47,9 @@ words! {
 
 /// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Request {
+pub struct IoRequest {
     /// What is asked for.
-    pub op: Op,
+    pub op: IoOp,
     /// Where from.
     pub source: u32,
     /// Where to.
@@ -59,12 +59,12 @@ pub struct Request {
     /// How many bytes.
     pub bytes: u32,
     /// What became of it.
-    pub state: State,
+    pub state: IoState,
     /// The asker's own.
     pub tag: u32,
 }
 
-impl Request {
+impl IoRequest {
     /// Its words.
     pub const fn encode(&self) -> [u32; REQUEST_WORDS] {
         let (low, high) = (self.offset as u32, (self.offset >> 32) as u32);
@@ -72,9 +72,9 @@ impl Request {
     }
 
     /// The request of a place in the queue, or none if nothing is asked there.
-    pub fn decode(words: &[u32; REQUEST_WORDS], place: usize) -> Result<Option<Request>, Malformed> {
+    pub fn decode(words: &[u32; REQUEST_WORDS], place: usize) -> Result<Option<IoRequest>, Malformed> {
         let wrong = |word: u32, why| Malformed::Word {
-            place: Place::Request(place),
+            place: WirePlace::Request(place),
             word,
             name: TABLE[word as usize].name,
             value: words[word as usize].into(),
@@ -85,17 +85,18 @@ impl Request {
             let stray = (1..).zip(&words[1..]).find(|(_, value)| **value != 0);
             return stray.map_or(Ok(None), |(word, _)| Err(wrong(word, "where nothing is asked")));
         }
-        let op = Op::of(op).ok_or_else(|| wrong(OP, "which is no operation"))?;
-        let state = State::of(state).ok_or_else(|| wrong(STATE, "which is no state of a request"))?;
+        let op = IoOp::from_code(op).ok_or_else(|| wrong(OP, "which is no operation"))?;
+        let state =
+            IoState::from_code(state).ok_or_else(|| wrong(STATE, "which is no state of a request"))?;
         let offset = u64::from(low) | u64::from(high) << 32;
-        Ok(Some(Request { op, source, destination, offset, bytes, state, tag }))
+        Ok(Some(IoRequest { op, source, destination, offset, bytes, state, tag }))
     }
 }
 
 /// The requests of a queue, in order; places where nothing is asked give none.
 pub fn requests(
     words: &[u32],
-) -> Result<impl Iterator<Item = Result<Option<Request>, Malformed>> + '_, Malformed> {
+) -> Result<impl Iterator<Item = Result<Option<IoRequest>, Malformed>> + '_, Malformed> {
     if words.len() < WORDS {
         let word = (words.len() % REQUEST_WORDS) as u32;
         let name = TABLE[word as usize].name;
@@ -107,5 +108,5 @@ pub fn requests(
         });
     }
     let (all, _) = words[..WORDS].as_chunks::<REQUEST_WORDS>();
-    Ok(all.iter().enumerate().map(|(place, words)| Request::decode(words, place)))
+    Ok(all.iter().enumerate().map(|(place, words)| IoRequest::decode(words, place)))
 }

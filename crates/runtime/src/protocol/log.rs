@@ -5,7 +5,7 @@
 //! records. Formats are numbered from 1, because a first word of zero is a record that was never written.
 
 use super::table::words;
-use super::{Malformed, Place};
+use super::{Malformed, WirePlace};
 
 mod format;
 pub use format::Format;
@@ -24,7 +24,7 @@ pub const LAP_SHIFT: u32 = 16;
 
 /// What a row of the table is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum LogPart {
     /// A word of the log.
     Log,
     /// A word of a record, counted from its first.
@@ -33,7 +33,7 @@ pub enum Part {
 
 words! {
     /// The words of the log and of a record.
-    Part;
+    LogPart;
     CURSOR  0       Log    "Records written, modulo 2^32.";
     RECORDS 1 [256] Log    "The records. Record k is the one at k mod 64.";
     FORMAT  0       Record "The number of the format in bits 0-15, from 1; the lap, record / 64 mod 2^16, in bits 16-31.";
@@ -54,7 +54,7 @@ const fn lap(record: u32) -> u32 {
 
 /// A debug record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Record {
+pub struct LogRecord {
     /// The number of its format.
     pub format: u16,
     /// Its two values.
@@ -65,9 +65,9 @@ pub struct Record {
 
 /// A view of a log.
 #[derive(Clone, Copy, Debug)]
-pub struct Log<'a>(&'a [u32]);
+pub struct LogView<'a>(&'a [u32]);
 
-impl<'a> Log<'a> {
+impl<'a> LogView<'a> {
     /// A view of words, which must hold the whole log.
     pub fn new(words: &'a [u32]) -> Result<Self, Malformed> {
         if words.len() < WORDS {
@@ -75,7 +75,7 @@ impl<'a> Log<'a> {
             let name = if word == CURSOR { "CURSOR" } else { "RECORDS" };
             return Err(Malformed::Short { what: "debug log", words: words.len(), word, name });
         }
-        Ok(Log(words))
+        Ok(LogView(words))
     }
 
     /// How many records were written.
@@ -88,12 +88,12 @@ impl<'a> Log<'a> {
         &self,
         read: u32,
         cursor: u32,
-    ) -> Result<impl Iterator<Item = Record> + use<'a>, Malformed> {
+    ) -> Result<impl Iterator<Item = LogRecord> + use<'a>, Malformed> {
         let waiting = cursor.wrapping_sub(read);
         if waiting > CAPACITY {
             let why = "and more records than the log holds would wait";
             return Err(Malformed::Word {
-                place: Place::Log,
+                place: WirePlace::Log,
                 word: CURSOR,
                 name: "CURSOR",
                 value: cursor.into(),
@@ -106,10 +106,10 @@ impl<'a> Log<'a> {
 }
 
 /// The record of that number, if it is there.
-fn whole(words: &[u32], number: u32) -> Option<Record> {
+fn whole(words: &[u32], number: u32) -> Option<LogRecord> {
     let at = (RECORDS + number % CAPACITY * RECORD_WORDS) as usize;
     let record = &words[at..at + RECORD_WORDS as usize];
     let (format, values) = (record[FORMAT as usize], [record[A1 as usize], record[A2 as usize]]);
     let there = format >> LAP_SHIFT == lap(number) && format as u16 != 0;
-    there.then(|| Record { format: format as u16, values, slot: record[SLOT as usize] })
+    there.then(|| LogRecord { format: format as u16, values, slot: record[SLOT as usize] })
 }

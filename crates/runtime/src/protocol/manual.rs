@@ -7,10 +7,12 @@ use std::fmt::Write;
 use super::step::{
     self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
 };
-use super::{Move, OPEN, Priority, Status, WindowState, Word, control, fault, io, log, opcode, record, slot};
+use super::{
+    OPEN, Priority, Status, StatusMove, WindowState, WordRow, control, fault, io, log, opcode, record, slot,
+};
 
 /// The words of a layout, with what marks its rows.
-fn words<M: std::fmt::Debug>(table: &[Word<M>], mark: &str) -> String {
+fn words<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
     let mut text = format!("| word | name | {mark} | meaning |\n|---|---|---|---|\n");
     for row in table {
         let (first, name, mark, doc) =
@@ -57,7 +59,7 @@ pub fn window_states() -> String {
 /// The moves between them.
 pub fn moves() -> String {
     let mut text = String::from("| move | from | to | meaning |\n|---|---|---|---|\n");
-    for step in Move::ALL {
+    for step in StatusMove::ALL {
         let from: Vec<&str> = step.from().iter().map(|status| status.name()).collect();
         let _ = writeln!(text, "| {step} | {} | {} | {} |", from.join(", "), step.to(), step.doc());
     }
@@ -76,14 +78,14 @@ pub fn opcodes() -> String {
         let (code, name, args) = (number(row.opcode.code()), row.name, row.args.join(", "));
         let _ = writeln!(text, "| {code} | `{name}` | {args} | {} |", row.doc);
     }
-    let _ = write!(text, "\nReserved: {}. All others are the user's.\n", opcode::reserved());
+    let _ = write!(text, "\nReserved: {}. All others are the user's.\n", opcode::reserved_ranges());
     text
 }
 
 /// The fault codes.
 pub fn faults() -> String {
     let mut text = codes("fault", fault::TABLE.iter().map(|(code, name, doc)| (code.code(), *name, *doc)));
-    let _ = writeln!(text, "| {:#x}-{:#x} | | A handler's own. |", fault::USER, fault::MAX);
+    let _ = writeln!(text, "| {:#x}-{:#x} | | A handler's own. |", fault::FIRST_USER, fault::MAX_CODE);
     text
 }
 
@@ -104,8 +106,9 @@ pub fn log() -> String {
 
 /// The words of an IO request, and the numbers in them.
 pub fn io() -> String {
-    let ops = codes("operation", io::Op::ALL.iter().map(|op| (op.code(), op.name(), op.doc())));
-    let states = codes("state", io::State::ALL.iter().map(|state| (state.code(), state.name(), state.doc())));
+    let ops = codes("operation", io::IoOp::ALL.iter().map(|op| (op.code(), op.name(), op.doc())));
+    let states =
+        codes("state", io::IoState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())));
     format!("{}\n{ops}\n{states}", words(io::TABLE, "writer"))
 }
 

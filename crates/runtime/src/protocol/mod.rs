@@ -29,11 +29,11 @@ pub mod slot;
 pub mod status;
 pub mod step;
 
-pub use error::{Malformed, Place};
-pub use fault::{Code, Fault};
+pub use error::{Malformed, WirePlace};
+pub use fault::{FaultCode, TaskFault};
 pub use opcode::Opcode;
 pub use priority::Priority;
-pub use record::Record;
+pub use record::CompletionRecord;
 pub use slot::Slot;
-pub use status::{Move, Status, Transition, WindowState};
-pub use table::{OPEN, Word};
+pub use status::{ForbiddenMove, Status, StatusMove, WindowState};
+pub use table::{OPEN, WordRow};

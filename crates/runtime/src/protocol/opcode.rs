@@ -10,7 +10,7 @@ pub struct Opcode(u32);
 
 /// A row of the table of built-in opcodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct OpcodeRow {
     /// The opcode.
     pub opcode: Opcode,
     /// What it is called.
@@ -28,7 +28,7 @@ macro_rules! opcodes {
         }
 
         /// Every built-in opcode.
-        pub const TABLE: &[Row] = &[$(Row {
+        pub const TABLE: &[OpcodeRow] = &[$(OpcodeRow {
             opcode: Opcode::$name,
             name: stringify!($name),
             args: &[$(stringify!($arg)),*],
@@ -60,7 +60,7 @@ pub const RESERVED: &[(u32, u32)] = &[(0, 7), (0xfff0, 0xffff), (0x8000_0000, 0x
 const LOW_USER: (u32, u32) = (RESERVED[0].1 + 1, RESERVED[1].0);
 
 /// Those ranges, for people.
-pub(crate) fn reserved() -> String {
+pub(crate) fn reserved_ranges() -> String {
     RESERVED.iter().map(|(first, last)| format!("{first:#x}-{last:#x}")).collect::<Vec<_>>().join(", ")
 }
 
@@ -68,11 +68,11 @@ impl Opcode {
     /// An opcode for a handler of the user's.
     pub fn user(code: u32) -> Result<Opcode, Malformed> {
         let opcode = Opcode(code);
-        if opcode.reserved() { Err(Malformed::Reserved(opcode)) } else { Ok(opcode) }
+        if opcode.is_reserved() { Err(Malformed::Reserved(opcode)) } else { Ok(opcode) }
     }
 
     /// What a slot asks for, whether anybody knows it or not.
-    pub const fn wire(code: u32) -> Opcode {
+    pub const fn from_code(code: u32) -> Opcode {
         Opcode(code)
     }
 
@@ -82,7 +82,7 @@ impl Opcode {
     }
 
     /// Whether it is not the user's to give.
-    pub fn reserved(self) -> bool {
+    pub fn is_reserved(self) -> bool {
         RESERVED.iter().any(|&(first, last)| (first..=last).contains(&self.0))
     }
 
@@ -93,7 +93,7 @@ impl Opcode {
     }
 
     /// Its row, if it is built in.
-    pub fn row(self) -> Option<&'static Row> {
+    pub fn row(self) -> Option<&'static OpcodeRow> {
         TABLE.iter().find(|row| row.opcode == self)
     }
 
@@ -103,7 +103,7 @@ impl Opcode {
     }
 
     /// The built-in opcode of that name, in capitals or not.
-    pub fn named(name: &str) -> Option<Opcode> {
+    pub fn from_name(name: &str) -> Option<Opcode> {
         TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.opcode)
     }
 
@@ -113,7 +113,7 @@ impl Opcode {
     }
 
     /// The mask of a tenant that may use these opcodes and no others, but for those that share bit 31.
-    pub fn mask(ops: &[Opcode]) -> u32 {
+    pub fn mask_of(ops: &[Opcode]) -> u32 {
         ops.iter().fold(0, |mask, op| mask | op.bit())
     }
 }

@@ -17,7 +17,7 @@ pub const fn start(n: usize) -> usize {
 
 /// An inner operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Inner {
+pub struct InnerOp {
     /// Its opcode.
     pub op: u8,
     /// The word, of the slot's twelve, at which its arguments start.
@@ -28,7 +28,7 @@ pub struct Inner {
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum PackedError {
     /// Too few or too many operations.
     #[error("{n} inner operations, and it has 1 to {MOST}")]
     Count { n: u8 },
@@ -51,25 +51,25 @@ const fn packs(op: Opcode) -> bool {
 /// The inner operations of a packed slot, all rules checked.
 ///
 /// `arity` says how many arguments an opcode takes, and nothing of those that have no handler or one for whole groups.
-pub fn decode(words: &[u32; ARGS], arity: impl Fn(u8) -> Option<u32>) -> Result<Vec<Inner>, Malformed> {
+pub fn decode(words: &[u32; ARGS], arity: impl Fn(u8) -> Option<u32>) -> Result<Vec<InnerOp>, Malformed> {
     let byte = |k: usize| (words[k / 4] >> (k % 4 * 8)) as u8;
     let (n, a) = (byte(0), byte(1));
     if n == 0 || usize::from(n) > MOST {
-        return Err(Malformed::Packed(Broken::Count { n }));
+        return Err(Malformed::Packed(PackedError::Count { n }));
     }
     let start = start(n.into());
     if start + usize::from(a) > ARGS {
-        return Err(Malformed::Packed(Broken::Area { start: start as u8, a }));
+        return Err(Malformed::Packed(PackedError::Area { start: start as u8, a }));
     }
     let inner = |k: u8| {
         let (op, offset) = (byte(2 + 2 * usize::from(k)), byte(3 + 2 * usize::from(k)));
-        let opcode = Opcode::wire(op.into());
+        let opcode = Opcode::from_code(op.into());
         let takes = if packs(opcode) { arity(op) } else { None };
-        let arity = takes.ok_or(Broken::Opcode { inner: k, op: opcode })?;
+        let arity = takes.ok_or(PackedError::Opcode { inner: k, op: opcode })?;
         if u64::from(offset) + u64::from(arity) > a.into() {
-            return Err(Broken::Offset { inner: k, offset, arity, a });
+            return Err(PackedError::Offset { inner: k, offset, arity, a });
         }
-        Ok(Inner { op, at: start as u8 + offset })
+        Ok(InnerOp { op, at: start as u8 + offset })
     };
     (0..n).map(|k| inner(k).map_err(Malformed::Packed)).collect()
 }
@@ -93,7 +93,7 @@ impl Packed {
     /// Adds an operation behind the others; what does not fit leaves it as it was.
     pub fn push(&mut self, op: Opcode, args: &[u32]) -> Result<(), Malformed> {
         if !packs(op) {
-            return Err(Malformed::Packed(Broken::Opcode { inner: self.n as u8, op }));
+            return Err(Malformed::Packed(PackedError::Opcode { inner: self.n as u8, op }));
         }
         if let Some(row) = op.row()
             && row.args.len() != args.len()
@@ -124,7 +124,7 @@ impl Packed {
     /// The argument words of the slot.
     pub fn encode(&self) -> Result<[u32; ARGS], Malformed> {
         if self.is_empty() {
-            return Err(Malformed::Packed(Broken::Count { n: 0 }));
+            return Err(Malformed::Packed(PackedError::Count { n: 0 }));
         }
         let mut words = [0; ARGS];
         let pairs = self.pairs[..self.n].iter().flat_map(|(op, offset)| [*op, *offset]);

@@ -5,7 +5,7 @@ use super::table::codes;
 codes! {
     /// How urgent a task is: of those that wait, the more urgent is taken first.
     #[derive(Default)]
-    Priority {
+    Priority "priority" {
         Critical 0 "CRITICAL" "Before all others.";
         High     1 "HIGH"     "Before what is ordinary.";
         #[default]

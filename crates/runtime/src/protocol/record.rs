@@ -2,11 +2,11 @@
 
 use super::slot::{GENERATION_SHIFT, word0};
 use super::table::words;
-use super::{Fault, Malformed, Place, Status};
+use super::{Malformed, Status, TaskFault, WirePlace};
 
 /// What a word of a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Half {
+pub enum RecordHalf {
     /// Bits 0-31.
     Low,
     /// Bits 32-63.
@@ -15,36 +15,36 @@ pub enum Half {
 
 words! {
     /// The two words of a record.
-    Half;
+    RecordHalf;
     STATUS 0 Low  "The status in bits 0-7, DONE, FAULT or CANCELLED; the generation in bits 8-31.";
     VALUE  1 High "The result of what is DONE, the fault of a FAULT, else zero.";
 }
 
 /// A completion record as it stands in memory. Zero until the device has first written it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Record(pub u64);
+pub struct CompletionRecord(pub u64);
 
 /// What a record says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum End {
+pub enum TaskEnd {
     /// It ended well, with this result.
     Done(u32),
     /// It ended with this fault.
-    Fault(Fault),
+    Fault(TaskFault),
     /// It never ran.
     Cancelled,
 }
 
-impl Record {
+impl CompletionRecord {
     /// The record of a task that ended so.
     #[inline]
-    pub const fn new(end: End, generation: u32) -> Record {
+    pub const fn new(end: TaskEnd, generation: u32) -> CompletionRecord {
         let (status, value) = match end {
-            End::Done(value) => (Status::Done, value),
-            End::Fault(fault) => (Status::Fault, fault.word()),
-            End::Cancelled => (Status::Cancelled, 0),
+            TaskEnd::Done(value) => (Status::Done, value),
+            TaskEnd::Fault(fault) => (Status::Fault, fault.word()),
+            TaskEnd::Cancelled => (Status::Cancelled, 0),
         };
-        Record(word0(status, generation) as u64 | (value as u64) << 32)
+        CompletionRecord(word0(status, generation) as u64 | (value as u64) << 32)
     }
 
     /// Whether it is of this generation, which says that the task has ended.
@@ -61,15 +61,15 @@ impl Record {
     }
 
     /// How the task ended.
-    pub fn end(self) -> Result<End, Malformed> {
+    pub fn end(self) -> Result<TaskEnd, Malformed> {
         let value = (self.0 >> 32) as u32;
-        match Status::of(self.0 as u32 & 0xff) {
-            Some(Status::Done) => Ok(End::Done(value)),
-            Some(Status::Fault) => match Fault::of(value) {
-                Some(fault) => Ok(End::Fault(fault)),
+        match Status::from_code(self.0 as u32 & 0xff) {
+            Some(Status::Done) => Ok(TaskEnd::Done(value)),
+            Some(Status::Fault) => match TaskFault::from_word(value) {
+                Some(fault) => Ok(TaskEnd::Fault(fault)),
                 None => Err(self.wrong(VALUE, "which is no fault code")),
             },
-            Some(Status::Cancelled) if value == 0 => Ok(End::Cancelled),
+            Some(Status::Cancelled) if value == 0 => Ok(TaskEnd::Cancelled),
             Some(Status::Cancelled) => Err(self.wrong(VALUE, "and what was cancelled has no value")),
             _ => Err(self.wrong(STATUS, "which is no status of a task that has ended")),
         }
@@ -77,6 +77,6 @@ impl Record {
 
     fn wrong(self, word: u32, why: &'static str) -> Malformed {
         let value = self.0 >> (word * 32) & u64::from(u32::MAX);
-        Malformed::Word { place: Place::Record, word, name: TABLE[word as usize].name, value, why }
+        Malformed::Word { place: WirePlace::Record, word, name: TABLE[word as usize].name, value, why }
     }
 }

@@ -26,7 +26,7 @@ pub const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
 /// In which use of the layout a word has its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
+pub enum SlotUse {
     /// In both.
     Both,
     /// In drained batches.
@@ -37,7 +37,7 @@ pub enum Use {
 
 words! {
     /// The words of a slot.
-    Use;
+    SlotUse;
     STATUS   0       Both    "The status in bits 0-7. Bits 8-31 are zero in a drained batch, and the generation in a live ring.";
     OPCODE   1       Both    "What to do. In a live ring words 0 and 1 are stored as one unit of 8 bytes.";
     TENANT   2       Drained "Whose task it is. In a live ring the owner of the ring is the tenant.";
@@ -86,7 +86,7 @@ pub struct Slot(pub [u32; WORDS]);
 impl Slot {
     /// The opcode.
     pub const fn opcode(&self) -> Opcode {
-        Opcode::wire(self.0[OPCODE as usize])
+        Opcode::from_code(self.0[OPCODE as usize])
     }
 
     /// The generation of a live slot.

@@ -8,7 +8,7 @@ use super::table::codes;
 
 codes! {
     /// How far a task has come.
-    Status {
+    Status "status" {
         Empty     0 "EMPTY"     "Nothing is there.";
         Published 1 "PUBLISHED" "Ready to be taken.";
         Claimed   2 "CLAIMED"   "Being run.";
@@ -26,7 +26,7 @@ codes! {
     /// keeps while it runs a window. They never leave the kernel: only the record of a task that has ended is posted.
     ///
     /// All of them have the bit [`PENDING`](WindowState::PENDING), which no status has. A record of 0 means that nothing was written.
-    WindowState {
+    WindowState "state of a task in a window" {
         Fence   0x81 "FENCE"     "The task is a fence. It ends when every task before it has ended.";
         Wide    0x82 "WIDE"      "The task is group-wide. It runs when the lane-wide tasks of its window have run.";
         Left    0x83 "LEFT"      "The slot of a drained batch is left as it is: it holds no task that may run now.";
@@ -46,49 +46,49 @@ impl Status {
     }
 
     /// The status after a move.
-    pub fn step(self, step: Move) -> Result<Status, Transition> {
-        if step.from().contains(&self) { Ok(step.to()) } else { Err(Transition { from: self, step }) }
+    pub fn step(self, step: StatusMove) -> Result<Status, ForbiddenMove> {
+        if step.from().contains(&self) { Ok(step.to()) } else { Err(ForbiddenMove { from: self, step }) }
     }
 }
 
 /// A move that a status does not allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a slot that is {from} has no move {step}")]
-pub struct Transition {
+pub struct ForbiddenMove {
     /// The status it has.
     pub from: Status,
     /// The move asked for.
-    pub step: Move,
+    pub step: StatusMove,
 }
 
 macro_rules! moves {
     ($($name:ident $word:literal $($from:ident)|+ => $to:ident $text:literal;)*) => {
         /// A step from one status to another.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-        pub enum Move { $(#[doc = $text] $name,)* }
+        pub enum StatusMove { $(#[doc = $text] $name,)* }
 
-        impl Move {
+        impl StatusMove {
             /// Every move.
-            pub const ALL: &[Move] = &[$(Move::$name),*];
+            pub const ALL: &[StatusMove] = &[$(StatusMove::$name),*];
 
             /// What it is called.
             pub const fn name(self) -> &'static str {
-                match self { $(Move::$name => $word),* }
+                match self { $(StatusMove::$name => $word),* }
             }
 
             /// What it means.
             pub const fn doc(self) -> &'static str {
-                match self { $(Move::$name => $text),* }
+                match self { $(StatusMove::$name => $text),* }
             }
 
             /// The statuses it starts from.
             pub const fn from(self) -> &'static [Status] {
-                match self { $(Move::$name => &[$(Status::$from),+]),* }
+                match self { $(StatusMove::$name => &[$(Status::$from),+]),* }
             }
 
             /// The status it leads to.
             pub const fn to(self) -> Status {
-                match self { $(Move::$name => Status::$to),* }
+                match self { $(StatusMove::$name => Status::$to),* }
             }
         }
     };
@@ -107,7 +107,7 @@ moves! {
     Reset   "reset"   Done | Fault                                    => Empty     "The host has seen how it ended.";
 }
 
-impl std::fmt::Display for Move {
+impl std::fmt::Display for StatusMove {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
     }

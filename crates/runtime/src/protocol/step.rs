@@ -12,7 +12,7 @@ use super::control;
 
 /// Who takes a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Who {
+pub enum StepActor {
     /// Producers, and whoever holds tickets.
     Host,
     /// The group that polls far rings.
@@ -58,11 +58,11 @@ const LIVE: u16 = NEAR | FAR;
 
 /// One access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct ProtocolStep {
     /// What it is called; accesses that only count or look share a name.
     pub name: &'static str,
     /// Who does it.
-    pub who: Who,
+    pub who: StepActor,
     /// What it does.
     pub op: Op,
     /// The buffer; a fence has none.
@@ -79,7 +79,7 @@ pub struct Step {
     pub doc: &'static str,
 }
 
-impl Step {
+impl ProtocolStep {
     /// Whether it orders anything.
     pub fn orders(&self) -> bool {
         self.order != Order::Relaxed
@@ -92,13 +92,13 @@ impl Step {
 }
 
 /// The step of that name that orders something.
-pub fn named(name: &str) -> Option<&'static Step> {
+pub fn named(name: &str) -> Option<&'static ProtocolStep> {
     TABLE.iter().find(|step| step.name == name && step.orders())
 }
 
 /// The steps of a kernel of this shape.
-pub fn kernel(shape: u16) -> impl Iterator<Item = &'static Step> {
-    TABLE.iter().filter(move |step| step.who != Who::Host && step.of(shape))
+pub fn kernel(shape: u16) -> impl Iterator<Item = &'static ProtocolStep> {
+    TABLE.iter().filter(move |step| step.who != StepActor::Host && step.of(shape))
 }
 
 macro_rules! word {
@@ -113,9 +113,9 @@ macro_rules! word {
 macro_rules! steps {
     ($($name:literal $who:ident $op:ident $buffer:literal $([$word:expr])? $order:ident $scope:ident ($shapes:expr) $doc:literal;)*) => {
         /// Every step: the host's in the life of a task, then the kernel's in the order of its text.
-        pub const TABLE: &[Step] = &[$(Step {
+        pub const TABLE: &[ProtocolStep] = &[$(ProtocolStep {
             name: $name,
-            who: Who::$who,
+            who: StepActor::$who,
             op: Op::$op,
             buffer: $buffer,
             word: word!($($word)?),

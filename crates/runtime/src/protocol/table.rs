@@ -2,7 +2,7 @@
 
 /// A row of a layout: one word, or several of one meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Word<M> {
+pub struct WordRow<M> {
     /// What it is called.
     pub name: &'static str,
     /// The number of its first word.
@@ -18,7 +18,7 @@ pub struct Word<M> {
 /// The count of a row that goes on to the end of its buffer.
 pub const OPEN: u32 = u32::MAX;
 
-impl<M> Word<M> {
+impl<M> WordRow<M> {
     /// Whether it has the word of that number.
     pub const fn has(&self, word: u32) -> bool {
         word >= self.first && word - self.first < self.count
@@ -26,7 +26,7 @@ impl<M> Word<M> {
 }
 
 /// The name of a word by the rows of its table.
-pub(crate) fn name<M>(table: &[Word<M>], word: u32) -> &'static str {
+pub(crate) fn name<M>(table: &[WordRow<M>], word: u32) -> &'static str {
     table.iter().find(|row| row.has(word)).map_or("unassigned", |row| row.name)
 }
 
@@ -36,7 +36,7 @@ macro_rules! words {
         $(#[doc = $text] pub const $name: u32 = $first;)*
 
         $(#[$doc])*
-        pub const TABLE: &[$crate::protocol::Word<$mark>] = &[$($crate::protocol::Word {
+        pub const TABLE: &[$crate::protocol::WordRow<$mark>] = &[$($crate::protocol::WordRow {
             name: stringify!($name),
             first: $first,
             count: $crate::protocol::table::count!($($count)?),
@@ -60,7 +60,7 @@ pub(crate) use count;
 
 /// Declares an enum whose values have a number on the wire and a name.
 macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident { $($(#[$meta:meta])* $variant:ident $code:literal $word:literal $text:literal;)* }) => {
+    ($(#[$doc:meta])* $name:ident $noun:literal { $($(#[$meta:meta])* $variant:ident $code:literal $word:literal $text:literal;)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[repr(u32)]
@@ -76,7 +76,7 @@ macro_rules! codes {
             }
 
             /// The value of that number.
-            pub const fn of(code: u32) -> Option<$name> {
+            pub const fn from_code(code: u32) -> Option<$name> {
                 match code { $($code => Some($name::$variant),)* _ => None }
             }
 
@@ -102,7 +102,7 @@ macro_rules! codes {
             type Err = $crate::protocol::Malformed;
             fn from_str(word: &str) -> Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|value| value.name().eq_ignore_ascii_case(word)).ok_or_else(|| {
-                    $crate::protocol::Malformed::Name { what: stringify!($name), found: word.into() }
+                    $crate::protocol::Malformed::Name { what: $noun, found: word.into() }
                 })
             }
         }

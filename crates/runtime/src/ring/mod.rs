@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use pelton_device::memory::Line;
 
 use crate::protocol::slot::{self, Slot, generation, word0};
-use crate::protocol::{Opcode, Record, Status};
+use crate::protocol::{CompletionRecord, Opcode, Status};
 use crate::task::Task;
 
 /// The host's side of a stripe.
@@ -158,9 +158,9 @@ impl<L: Lines, W: Words> Ring<L, W> {
 
     /// How a task ended, if it has.
     #[inline]
-    pub fn ended(&self, position: u64) -> Option<Record> {
+    pub fn ended(&self, position: u64) -> Option<CompletionRecord> {
         // Pairs with the fence before the record: what the task wrote is seen.
-        let record = Record(self.done.load(self.slot(position), Ordering::Acquire));
+        let record = CompletionRecord(self.done.load(self.slot(position), Ordering::Acquire));
         record.is(generation(position, self.log2)).then_some(record)
     }
 

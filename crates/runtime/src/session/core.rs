@@ -13,8 +13,8 @@ use super::room::RoomWaiter;
 use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
 use crate::kernel::layout::BufferKey;
 use crate::kernel::{BufferId, Layout, Spec, Telemetry};
-use crate::protocol::record::End;
-use crate::protocol::{Record, Status, control};
+use crate::protocol::record::TaskEnd;
+use crate::protocol::{CompletionRecord, Status, control};
 use crate::ring::{Home, Ring};
 use crate::telemetry::{Latency, Printer};
 
@@ -267,7 +267,7 @@ impl Core {
 
 /// What a record says.
 #[inline]
-pub(crate) fn outcome(record: Record) -> Result<u32, TaskError> {
+pub(crate) fn outcome(record: CompletionRecord) -> Result<u32, TaskError> {
     // Most tasks end well.
     if record.0 as u8 == Status::Done.code() as u8 {
         return Ok((record.0 >> 32) as u32);
@@ -277,11 +277,11 @@ pub(crate) fn outcome(record: Record) -> Result<u32, TaskError> {
 
 /// What a record says of a task that did not end well.
 #[cold]
-fn failure(record: Record) -> Result<u32, TaskError> {
+fn failure(record: CompletionRecord) -> Result<u32, TaskError> {
     match record.end() {
-        Ok(End::Done(result)) => Ok(result),
-        Ok(End::Fault(fault)) => Err(TaskError::Fault(fault)),
-        Ok(End::Cancelled) => Err(TaskError::Cancelled),
+        Ok(TaskEnd::Done(result)) => Ok(result),
+        Ok(TaskEnd::Fault(fault)) => Err(TaskError::Fault(fault)),
+        Ok(TaskEnd::Cancelled) => Err(TaskError::Cancelled),
         // No kernel of ours posts anything else.
         Err(_) => Err(TaskError::Lost(LossReason::Record)),
     }

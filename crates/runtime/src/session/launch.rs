@@ -12,7 +12,7 @@ use super::fill::fill;
 use crate::error::Error;
 use crate::kernel::layout::BoundBuffer;
 use crate::kernel::{
-    Assembled, BufferId, Geometry, Layout, Lifetime, Placement, Refused, STRIDE, Spec, assemble,
+    AssembleError, Assembled, BufferId, Geometry, Layout, Lifetime, Placement, STRIDE, Spec, assemble,
 };
 use crate::ring::{Home, Ring};
 
@@ -20,7 +20,7 @@ use crate::ring::{Home, Ring};
 pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Core, Error> {
     if spec.lifetime != Lifetime::Persistent {
         let (axis, value, why) = ("lifetime", "drain", "a session is persistent; `Drain` runs batches");
-        return Err(Refused::Axis { axis, value, why }.into());
+        return Err(AssembleError::Axis { axis, value, why }.into());
     }
     let (Assembled { module, layout }, kernel) = load(device, spec)?;
     let memories = match memories(device, &layout) {

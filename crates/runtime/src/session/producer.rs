@@ -319,6 +319,6 @@ pub(crate) fn submittable(op: Opcode) -> Result<(), SubmitError> {
         return Err(SubmitError::Later(op));
     }
     let built = op.code() < 8 || matches!(op, Opcode::PRINTF | Opcode::PACKED_SLOT);
-    let user = !op.reserved();
+    let user = !op.is_reserved();
     if built || user { Ok(()) } else { Err(SubmitError::Opcode(op)) }
 }

@@ -138,7 +138,7 @@ impl Session {
     /// Allows a tenant these opcodes and no others. All opcodes from 31 on are allowed or not together, and an empty list disables the
     /// tenant: see [`set_mask`](Session::set_mask), which says when the change holds.
     pub fn allow(&self, tenant: TenantId, ops: &[Opcode]) -> Result<(), Error> {
-        self.set_mask(tenant, Opcode::mask(ops))
+        self.set_mask(tenant, Opcode::mask_of(ops))
     }
 
     /// Sets how many tasks may be charged to a tenant in all, counted from the launch of the session; 0 lifts the limit. Only tasks that

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use crate::error::Error;
 use crate::kernel::BufferId;
-use crate::protocol::log::{self, Format, Log};
+use crate::protocol::log::{self, Format, LogView};
 use crate::session::Memories;
 
 /// The formats of a session and how far its log was read.
@@ -22,7 +22,7 @@ impl Printer {
     }
 
     /// The text of a record. One whose format nobody registered is shown as it is.
-    fn render(&self, record: &log::Record) -> String {
+    fn render(&self, record: &log::LogRecord) -> String {
         match usize::from(record.format).checked_sub(1).and_then(|at| self.formats.get(at)) {
             Some(format) => format.render(record),
             None => format!("format {}: {:#x} {:#x}", record.format, record.values[0], record.values[1]),
@@ -35,10 +35,10 @@ pub(crate) fn read(printer: &Printer, memories: &Memories, read: u32) -> Result<
     let memory = memories.need(BufferId::Log)?;
     let mut words = vec![0u32; log::WORDS];
     memory.download(0, &mut words)?;
-    let whole = Log::new(&words)?.records(read, words[log::CURSOR as usize])?.count() as u32;
+    let whole = LogView::new(&words)?.records(read, words[log::CURSOR as usize])?.count() as u32;
     // The first words were read with the rest, in any order; the rest is read again, after them.
     memory.download(0, &mut words)?;
     let end = read.wrapping_add(whole);
-    let lines = Log::new(&words)?.records(read, end)?.map(|record| printer.render(&record)).collect();
+    let lines = LogView::new(&words)?.records(read, end)?.map(|record| printer.render(&record)).collect();
     Ok((lines, end))
 }

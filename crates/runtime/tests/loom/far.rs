@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::spawn;
-use pelton::protocol::record::End;
+use pelton::protocol::record::TaskEnd;
 use pelton::ring::Ring;
 
 use super::near::{How, Near, task, through};
@@ -84,7 +84,7 @@ impl Far {
         near.points[slot].read();
         near.effects[slot].write();
         near.plan.fence("complete");
-        near.post(position, End::Done(position as u32 + 1), Ordering::Relaxed);
+        near.post(position, TaskEnd::Done(position as u32 + 1), Ordering::Relaxed);
     }
 }
 
@@ -127,7 +127,7 @@ fn groups(plan: Plan) {
     work(&far, &ran, 0);
     for position in 0..COUNT {
         let record = far.near.ring.ended(position).map(|record| record.end());
-        assert_eq!(record, Some(Ok(End::Done(position as u32 + 1))));
+        assert_eq!(record, Some(Ok(TaskEnd::Done(position as u32 + 1))));
     }
 }
 

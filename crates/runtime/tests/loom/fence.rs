@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::spawn;
-use pelton::protocol::record::End;
+use pelton::protocol::record::TaskEnd;
 
 use super::far::Far;
 use super::near::{How, Near, through};
@@ -129,14 +129,14 @@ fn work(far: &Far, front: &Front, fence: u64, patience: u32) {
     through(0, COUNT, patience, |_| {
         let position = far.claim(room)?;
         if position != fence {
-            far.near.post(position, End::Done(0), Ordering::Relaxed);
+            far.near.post(position, TaskEnd::Done(0), Ordering::Relaxed);
         }
         front.mark(position, position == fence);
         front.tell(|fence| {
             let before = far.near.slot(fence - 1);
             let record = far.near.ring.done.at(before).load(Ordering::Relaxed);
             assert_ne!(record, 0, "the fence came too early");
-            far.near.post(fence, End::Done(0), Ordering::Relaxed);
+            far.near.post(fence, TaskEnd::Done(0), Ordering::Relaxed);
         });
         Some(())
     });
@@ -184,7 +184,7 @@ fn attempt(far: &Far, front: &Front, position: u64, tail: u64) -> Option<()> {
     let quiet =
         far.claimed.load(Ordering::Relaxed) == position && front.front.load(Ordering::Relaxed) == position;
     quiet.then(|| {
-        far.near.post(position, End::Done(0), Ordering::Relaxed);
+        far.near.post(position, TaskEnd::Done(0), Ordering::Relaxed);
         far.claimed.store(position + 1, Ordering::Relaxed);
         front.plan.fence("pass");
         front.front.store(position + 1, Ordering::Relaxed);
@@ -231,11 +231,11 @@ fn the_epoch_is_between_the_records() {
         let group = spawn({
             let both = both.clone();
             move || {
-                both.0.post(0, End::Done(0), Ordering::Relaxed);
+                both.0.post(0, TaskEnd::Done(0), Ordering::Relaxed);
                 plan.fence("settle");
                 both.1.fetch_add(1, Ordering::Relaxed);
                 plan.fence("show");
-                both.0.post(1, End::Done(1), Ordering::Relaxed);
+                both.0.post(1, TaskEnd::Done(1), Ordering::Relaxed);
             }
         });
         if both.1.load(Ordering::Acquire) != 0 {

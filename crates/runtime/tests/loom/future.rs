@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use loom::sync::{Mutex, Notify};
 use loom::thread::{spawn, yield_now};
-use pelton::protocol::record::End;
+use pelton::protocol::record::TaskEnd;
 use pelton_device::event::Event;
 
 use super::near::{How, Near};
@@ -121,7 +121,7 @@ fn a_future_is_woken_by_its_record() {
             let session = session.clone();
             move || session.reap()
         });
-        session.near.post(0, End::Done(1), Ordering::Relaxed);
+        session.near.post(0, TaskEnd::Done(1), Ordering::Relaxed);
         future.join().unwrap();
         session.close();
         reaper.join().unwrap();
@@ -241,7 +241,7 @@ fn a_producer_is_woken_by_a_slot_that_is_given_up() {
             move || room.reap()
         });
         room.session.near.ring.give_up(0, 1, false);
-        room.session.near.post(0, End::Done(1), Ordering::Relaxed);
+        room.session.near.post(0, TaskEnd::Done(1), Ordering::Relaxed);
         producer.join().unwrap();
         room.session.close();
         reaper.join().unwrap();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
-use pelton::protocol::record::End;
+use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{generation, sealed, word0};
-use pelton::protocol::{Record, Status};
+use pelton::protocol::{CompletionRecord, Status};
 use pelton::ring::Ring;
 use pelton::{Opcode, Task};
 
@@ -75,8 +75,8 @@ impl Near {
         (sealed(&line) || self.plan.wrong("no check")).then_some(line)
     }
 
-    pub fn post(&self, position: u64, end: End, order: Ordering) {
-        let record = Record::new(end, generation(position, self.ring.log2));
+    pub fn post(&self, position: u64, end: TaskEnd, order: Ordering) {
+        let record = CompletionRecord::new(end, generation(position, self.ring.log2));
         self.ring.done.at(self.slot(position)).store(record.0, order);
     }
 
@@ -100,7 +100,7 @@ impl Near {
                 Ordering::Relaxed
             }
         };
-        self.post(position, End::Done(line[2] as u32), order);
+        self.post(position, TaskEnd::Done(line[2] as u32), order);
         Some(())
     }
 
@@ -119,7 +119,7 @@ impl Near {
     /// Gives a task up if it has ended.
     fn end(&self, position: u64) -> Option<()> {
         let record = self.ring.ended(position)?;
-        assert_eq!(record.end(), Ok(End::Done(position as u32 + 1)));
+        assert_eq!(record.end(), Ok(TaskEnd::Done(position as u32 + 1)));
         self.effects[self.slot(position)].read();
         self.ring.give_up(position, 1, true);
         Some(())
@@ -242,7 +242,7 @@ fn cancel(plan: Plan) {
             }
             plan.fence("complete");
             let done = if plan.wrong("done by the first look") { aside } else { runs };
-            near.post(0, if done { End::Done(0) } else { End::Cancelled }, Ordering::Relaxed);
+            near.post(0, if done { TaskEnd::Done(0) } else { TaskEnd::Cancelled }, Ordering::Relaxed);
         }
     });
     near.ring.cancel(0);
@@ -252,7 +252,7 @@ fn cancel(plan: Plan) {
             None => yield_now(),
         }
     };
-    let times = if record == End::Cancelled { 0 } else { 1 };
+    let times = if record == TaskEnd::Cancelled { 0 } else { 1 };
     assert_eq!(ran.load(Ordering::Relaxed), times, "the record says {record:?}");
     group.join().unwrap();
 }

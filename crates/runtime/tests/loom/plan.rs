@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread::yield_now;
-use pelton::protocol::step::{self, TABLE, Who};
+use pelton::protocol::step::{self, StepActor, TABLE};
 use pelton::ring;
 use pelton_ir::op::Op;
 use pelton_ir::types::Order;
@@ -41,7 +41,7 @@ impl Plan {
     /// The order of an access of the host's, which must be in the table.
     fn host(self, buffer: &str, op: Op, asked: Ordering) -> Ordering {
         let row = TABLE.iter().find(|row| {
-            row.who == Who::Host && row.buffer == buffer && row.op == op && order(row.order) == asked
+            row.who == StepActor::Host && row.buffer == buffer && row.op == op && order(row.order) == asked
         });
         match row {
             Some(row) if row.order == Order::Relaxed => asked,

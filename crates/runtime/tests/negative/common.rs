@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use pelton::device::Device;
-use pelton::protocol::{Code, Fault};
+use pelton::protocol::{FaultCode, TaskFault};
 use pelton::{Deadline, Error, Geometry, Opcode, Placement, Producer, Session, Spec, Task, TaskError};
 
 /// A device to test.
@@ -179,8 +179,8 @@ pub fn counted(session: &Session, tasks: u64) {
 }
 
 /// How a task ends that faults.
-pub fn fault(code: Code) -> Result<u32, TaskError> {
-    Err(TaskError::Fault(Fault { code, inner: 0 }))
+pub fn fault(code: FaultCode) -> Result<u32, TaskError> {
+    Err(TaskError::Fault(TaskFault { code, inner: 0 }))
 }
 
 /// Waits until something holds that a session will make so.

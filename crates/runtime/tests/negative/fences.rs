@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use pelton::ir::types::{Order, Scope};
-use pelton::protocol::Code;
+use pelton::protocol::FaultCode;
 use pelton::{Deadline, Geometry, Opcode, Session, Spec, Task, TaskError, Tenant};
 
 use crate::common::*;
@@ -85,7 +85,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
                     until("a fence is passed", || {
                         Ok(span.result(BATCH as usize) != Some(Err(TaskError::Late)))
                     });
-                    let told = Some(fault(Code::user(0x123).unwrap()));
+                    let told = Some(fault(FaultCode::user(0x123).unwrap()));
                     let faults = (0..BATCH as usize).filter(|k| span.result(*k) == told);
                     let done = (0..BATCH as usize).filter(|k| span.result(*k) == Some(Ok(0)));
                     assert_eq!((faults.count(), done.count()), (1, BATCH as usize - 1), "{shape}");
@@ -111,7 +111,7 @@ fn a_fence_without_a_batch(on: &On) {
         assert_eq!(session.view::<u32>(0, "observable").unwrap().all().unwrap(), [8], "{shape}");
         // More than a ring holds is refused, by the host if it knows and else by the kernel.
         match producer.submit(fence(65, 9)) {
-            Ok(mut ticket) => assert_eq!(ticket.wait(soon()), fault(Code::ARGUMENTS), "{shape}"),
+            Ok(mut ticket) => assert_eq!(ticket.wait(soon()), fault(FaultCode::ARGUMENTS), "{shape}"),
             Err(error) => assert!(matches!(error, pelton::SubmitError::Fence { count: 65, .. }), "{error}"),
         }
         assert_eq!(session.epoch().unwrap(), 4, "{shape}");

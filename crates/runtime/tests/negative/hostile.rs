@@ -2,7 +2,7 @@
 
 use pelton::ir::types::{Order, Scope, Type};
 use pelton::kernel::{Draft, Region, Width};
-use pelton::protocol::Code;
+use pelton::protocol::FaultCode;
 use pelton::{Error, Handler, Session, Spec, Task, Tenant};
 
 use crate::common::*;
@@ -221,7 +221,7 @@ fn fuel_bounds_work_and_not_only_turns(on: &On) {
         let session = launch(on, &spec);
         let mut producer = session.producer(0).unwrap();
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}");
-        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([999])), fault(Code::FUEL), "{shape}");
+        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([999])), fault(FaultCode::FUEL), "{shape}");
         assert_eq!(run(&mut producer, add(1, 5)), Ok(0), "{shape}");
     }
 }
@@ -241,7 +241,7 @@ fn helpers_in_loops_burn_fuel_rightly(on: &On) {
             let mut producer = session.producer(0).unwrap();
             assert_eq!(
                 run(&mut producer, Task::new(op(TRIED)).args([3])),
-                fault(Code::FUEL),
+                fault(FaultCode::FUEL),
                 "{shape}, {width:?}"
             );
         }
@@ -446,7 +446,7 @@ fn loops_from_below_zero_burn_fuel(on: &On) {
             });
             let session = launch(on, &spec);
             let end = run(&mut session.producer(0).unwrap(), Task::new(op(TRIED)));
-            assert_eq!(end, fault(Code::FUEL), "{shape}, {from} to {to}");
+            assert_eq!(end, fault(FaultCode::FUEL), "{shape}, {from} to {to}");
         }
     }
 }
@@ -489,7 +489,7 @@ fn the_test_of_a_loop_takes_fuel_too(on: &On) {
             assert_eq!(run(&mut producer, Task::new(op(code)).args([30])), Ok(30), "{shape}, {code}");
             assert_eq!(
                 run(&mut producer, Task::new(op(code)).args([999])),
-                fault(Code::FUEL),
+                fault(FaultCode::FUEL),
                 "{shape}, {code}"
             );
         }
@@ -510,7 +510,11 @@ fn subgroups_leave_their_loops_together(on: &On) {
         let mut producer = session.producer(0).unwrap();
         let lanes = shape.lanes.min(32);
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([10])), Ok(10 * lanes), "{shape}");
-        assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([1 << 30])), fault(Code::FUEL), "{shape}");
+        assert_eq!(
+            run(&mut producer, Task::new(op(TRIED)).args([1 << 30])),
+            fault(FaultCode::FUEL),
+            "{shape}"
+        );
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([10])), Ok(10 * lanes), "{shape}");
     }
 }

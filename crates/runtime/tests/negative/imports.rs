@@ -2,8 +2,8 @@
 
 use pelton::ir::module::Module;
 use pelton::ir::text;
-use pelton::kernel::{Refused, Width, assemble};
-use pelton::protocol::Code;
+use pelton::kernel::{AssembleError, Width, assemble};
+use pelton::protocol::FaultCode;
 use pelton::{Error, Handler, Session, Spec, Task, Tenant};
 
 use crate::common::*;
@@ -39,9 +39,9 @@ fn calls(name: &str) -> Handler {
     ))
 }
 
-fn refused(on: &On, spec: &Spec) -> Refused {
+fn refused(on: &On, spec: &Spec) -> AssembleError {
     match Session::launch(on, spec) {
-        Err(Error::Refused(why)) => why,
+        Err(Error::AssembleError(why)) => why,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it was taken"),
     }
@@ -84,7 +84,7 @@ fn what_cannot_be_bound_is_refused_by_name(on: &On) {
         ] {
             let spec = libraries.iter().fold(spec.clone(), |spec, source| spec.library(library(source)));
             let found = refused(on, &spec.with(calls(name)));
-            assert!(matches!(&found, Refused::Import { name, .. } if name == "tried"), "{found}");
+            assert!(matches!(&found, AssembleError::Import { name, .. } if name == "tried"), "{found}");
             assert!(found.to_string().contains(why), "{shape}: {found}");
         }
         // A verb that is to come is not there yet, and nor is a built-in handler.
@@ -94,7 +94,7 @@ fn what_cannot_be_bound_is_refused_by_name(on: &On) {
         }
         let broken = spec.library(library(mix)).library(library("fn f() -> u32 { }"));
         let found = refused(on, &broken);
-        assert!(matches!(found, Refused::Library { index: 1, .. }), "{found}");
+        assert!(matches!(found, AssembleError::Library { index: 1, .. }), "{found}");
     }
 }
 
@@ -153,7 +153,7 @@ fn a_library_stays_in_the_tenants_region(on: &On) {
             let all = |id| session.view::<u32>(id, "data").unwrap().all().unwrap();
             for at in [16, 17, 31, 32, 1 << 30, u32::MAX, u32::MAX - 15] {
                 let found = run(&mut zero, Task::new(op(TRIED)).args([at]));
-                assert_eq!(found, fault(Code::REGION), "{shape}, {width:?}, {at}");
+                assert_eq!(found, fault(FaultCode::REGION), "{shape}, {width:?}, {at}");
             }
             assert_eq!((all(0), all(1)), (vec![0; 16], vec![0; 16]), "{shape}, {width:?}");
             assert_eq!(run(&mut one, Task::new(op(TRIED)).args([3])), Ok(0), "{shape}, {width:?}");
@@ -183,7 +183,7 @@ fn loops_of_a_library_burn_fuel(on: &On) {
             let mut producer = session.producer(0).unwrap();
             assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}, {width:?}");
             let found = run(&mut producer, Task::new(op(TRIED)).args([5000]));
-            assert_eq!(found, fault(Code::FUEL), "{shape}, {width:?}");
+            assert_eq!(found, fault(FaultCode::FUEL), "{shape}, {width:?}");
             assert_eq!(run(&mut producer, add(1, 5)), Ok(0), "{shape}, {width:?}");
         }
     }

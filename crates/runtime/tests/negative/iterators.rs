@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pelton::protocol::Code;
+use pelton::protocol::FaultCode;
 use pelton::{Opcode, Priority, SubmitError, Task, Ticket};
 
 use crate::common::*;
@@ -114,13 +114,13 @@ fn an_iterator_may_give_other_tasks_when_it_is_cloned(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(64, 2));
         let mut producer = session.producer(0).unwrap();
-        let unknown = fault(Code::UNKNOWN);
+        let unknown = fault(FaultCode::UNKNOWN);
         let hidden = [
             (Task::new(Opcode::SHUTDOWN), unknown),
-            (Task::new(Opcode::wire(0x8000_0000)), unknown),
+            (Task::new(Opcode::from_code(0x8000_0000)), unknown),
             (Task::new(Opcode::LOAD_MISS), unknown),
             (Task::new(Opcode::CANCEL), Err(pelton::TaskError::Cancelled)),
-            (Task::new(Opcode::BATCH_FENCE).args([u32::MAX, 1]), fault(Code::ARGUMENTS)),
+            (Task::new(Opcode::BATCH_FENCE).args([u32::MAX, 1]), fault(FaultCode::ARGUMENTS)),
             (add(0, 1).priority(Priority::Critical), Ok(0)),
         ];
         for (round, (task, end)) in (0u32..).zip(hidden) {

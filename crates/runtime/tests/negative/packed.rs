@@ -4,7 +4,7 @@ use std::iter::repeat_n;
 
 use pelton::kernel::{Draft, Width};
 use pelton::protocol::packed::decode;
-use pelton::protocol::{Code, Fault, slot};
+use pelton::protocol::{FaultCode, TaskFault, slot};
 use pelton::{Geometry, Opcode, Session, Spec, Task, TaskError};
 
 use crate::common::*;
@@ -24,7 +24,7 @@ fn arity(op: u8) -> Option<u32> {
     match op {
         TICK => Some(0),
         BUMP => Some(1),
-        0..=5 => Opcode::wire(op.into()).arity(),
+        0..=5 => Opcode::from_code(op.into()).arity(),
         _ => None,
     }
 }
@@ -95,7 +95,7 @@ fn every_packing_runs_once_or_is_malformed(on: &On) {
             span.wait(soon()).unwrap();
             for (task, end) in tasks.iter().zip(span.results()) {
                 let Ok(inner) = decode(&task.args, arity) else {
-                    assert_eq!(end, fault(Code::MALFORMED), "{shape}: {:x?}", task.args);
+                    assert_eq!(end, fault(FaultCode::MALFORMED), "{shape}: {:x?}", task.args);
                     continue;
                 };
                 assert!(end.is_ok(), "{shape}: {:x?} gives {end:?}", task.args);
@@ -145,7 +145,7 @@ fn the_first_fault_ends_a_packed_slot(on: &On) {
         packed.push(op(BUMP.into()), &[9000]).unwrap();
         packed.push(op(BUMP.into()), &[6]).unwrap();
         let end = run(&mut producer, Task::try_from(&packed).unwrap());
-        assert_eq!(end, Err(TaskError::Fault(Fault { code: Code::REGION, inner: 1 })), "{shape}");
+        assert_eq!(end, Err(TaskError::Fault(TaskFault { code: FaultCode::REGION, inner: 1 })), "{shape}");
         assert_eq!(data(&session)[5..7], [8, 1], "{shape}");
     }
 }

@@ -1,7 +1,7 @@
 //! What tasks print, and opcodes that nobody knows.
 
 use pelton::kernel::Body;
-use pelton::protocol::Code;
+use pelton::protocol::FaultCode;
 use pelton::{Opcode, SubmitError, Task};
 
 use crate::common::*;
@@ -62,14 +62,14 @@ fn an_unknown_opcode_is_a_fault_and_never_done(on: &On) {
             let mut producer = session.producer(0).unwrap();
             for code in [9, 30, 31, 32, 255, 0xffef, 0x1_0000, 0x7fff_ffff] {
                 let end = run(&mut producer, Task::new(op(code)).args([1, 0]));
-                assert_eq!(end, fault(Code::UNKNOWN), "{shape}, {body:?}, {code:#x}");
+                assert_eq!(end, fault(FaultCode::UNKNOWN), "{shape}, {body:?}, {code:#x}");
             }
             assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}: and what is known still runs");
             for later in [Opcode::DFA_STEP, Opcode::LOAD_MISS] {
                 assert_eq!(producer.submit(Task::new(later)).err(), Some(SubmitError::Later(later)));
             }
             for code in [0xfff0, 0x8000_0000, Opcode::CANCEL.code(), Opcode::SHUTDOWN.code()] {
-                let op = Opcode::wire(code);
+                let op = Opcode::from_code(code);
                 assert_eq!(producer.submit(Task::new(op)).err(), Some(SubmitError::Opcode(op)));
             }
             assert_eq!(session.snapshot().unwrap().occupancy.published, 0);

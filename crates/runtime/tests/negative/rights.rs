@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pelton::kernel::Refused;
-use pelton::protocol::Code;
+use pelton::kernel::AssembleError;
+use pelton::protocol::FaultCode;
 use pelton::{Error, Opcode, Producer, Session, Spec, Task, TaskError, Tenant};
 
 use crate::common::*;
@@ -72,7 +72,7 @@ fn a_mask_holds_for_the_next_task(on: &On) {
                 for count in [1, 5] {
                     let mut span = producer.submit_all(vec![add(1, 3); count]).unwrap();
                     span.wait(soon()).unwrap();
-                    let denied = span.results().filter(|end| *end == fault(Code::DENIED)).count();
+                    let denied = span.results().filter(|end| *end == fault(FaultCode::DENIED)).count();
                     assert_eq!(denied, count, "{shape}, round {round}: a mask came late");
                 }
                 session.allow(0, &[op(ADD)]).unwrap();
@@ -101,7 +101,7 @@ fn a_mask_holds_for_tasks_of_other_threads(on: &On) {
                 }
             });
             for _ in 0..40 {
-                for (mask, expected) in [(!Opcode::NOP.bit(), fault(Code::DENIED)), (u32::MAX, Ok(0))] {
+                for (mask, expected) in [(!Opcode::NOP.bit(), fault(FaultCode::DENIED)), (u32::MAX, Ok(0))] {
                     session.set_mask(0, mask).unwrap();
                     ask.send(expected).unwrap();
                     answered.recv().unwrap();
@@ -225,7 +225,10 @@ fn more_credit_than_can_be_counted_is_refused(on: &On) {
         let most = Tenant::MAX_QUOTA;
         for quota in [most + 1, 1 << 31, u32::MAX] {
             let end = Session::launch(on, &spec(shape).tenant(Tenant::new(0).quota(quota))).err();
-            assert!(matches!(end, Some(Error::Refused(Refused::Tenant { id: 0, .. }))), "{shape}: {quota}");
+            assert!(
+                matches!(end, Some(Error::Refused(AssembleError::Tenant { id: 0, .. }))),
+                "{shape}: {quota}"
+            );
         }
         let session = launch(on, &spec(shape).tenant(Tenant::new(0).quota(most)));
         let mut producer = session.producer(0).unwrap();

@@ -1,8 +1,8 @@
 //! Tenants: who may run, what they may do, how much, with what memory.
 
-use pelton::kernel::Refused;
+use pelton::kernel::AssembleError;
 use pelton::protocol::packed::Packed;
-use pelton::protocol::{Code, Fault};
+use pelton::protocol::{FaultCode, TaskFault};
 use pelton::{Error, Geometry, Opcode, Producer, Session, Spec, Task, TaskError, Tenant, Ticket};
 
 use crate::common::*;
@@ -58,7 +58,7 @@ fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
             assert!(matches!(session.set_mask(id, 1), Err(Error::Tenant(n)) if n == id), "{shape}");
             let none = Session::launch(on, &spec.clone().tenant(Tenant::new(id))).err();
             assert!(
-                matches!(none, Some(Error::Refused(Refused::Tenant { id: n, .. })) if n == id),
+                matches!(none, Some(Error::Refused(AssembleError::Tenant { id: n, .. })) if n == id),
                 "{shape}"
             );
         }
@@ -100,13 +100,13 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
             let mut span = producer.submit_all(tasks).unwrap();
             span.wait(soon()).unwrap();
             for (task, end) in tasks.iter().zip(span.results()) {
-                assert_eq!(end, fault(Code::REGION), "{shape}: {} {:?}", task.op, task.args);
+                assert_eq!(end, fault(FaultCode::REGION), "{shape}: {} {:?}", task.op, task.args);
             }
         }
         // Ranges that begin within and end beyond.
         for [from, to, words] in [[LEN - 1, 0, 2], [0, LEN - 1, 2], [1, 0, LEN], [8, 0, u32::MAX - 4]] {
             let end = run(&mut producer, Task::new(Opcode::MEMCPY).args([from, to, words]));
-            assert_eq!(end, fault(Code::REGION), "{shape}: {from} {to} {words}");
+            assert_eq!(end, fault(FaultCode::REGION), "{shape}: {from} {to} {words}");
         }
         for id in 0..2 {
             assert_eq!(session.view::<u32>(id, "data").unwrap().all().unwrap(), pattern, "{shape}");
@@ -136,7 +136,11 @@ fn observables_arrive_for_any_number_asked_for(on: &On) {
             let mut span = producer.submit_all((0..number).map(|k| load(k, k))).unwrap();
             assert_eq!(span.wait(soon()).unwrap().done, number, "{shape}");
             for to in [number, number + 1, u32::MAX] {
-                assert_eq!(run(&mut producer, load(0, to)), fault(Code::REGION), "{shape}: {to} of {number}");
+                assert_eq!(
+                    run(&mut producer, load(0, to)),
+                    fault(FaultCode::REGION),
+                    "{shape}: {to} of {number}"
+                );
             }
         }
         for id in 0..NUMBERS.len() {
@@ -156,7 +160,7 @@ fn masks_deny_what_they_do_not_allow(on: &On) {
         let (mut first, mut second) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         assert_eq!(run(&mut first, add(1, 0)), Ok(0), "{shape}");
         for denied in [Opcode::NOP, Opcode::STORE_U32, Opcode::BATCH_FENCE, op(9), op(30)] {
-            assert_eq!(run(&mut first, Task::new(denied)), fault(Code::DENIED), "{shape}: {denied}");
+            assert_eq!(run(&mut first, Task::new(denied)), fault(FaultCode::DENIED), "{shape}: {denied}");
         }
         // What is allowed as a packed slot is not allowed what is in it.
         let mut packed = Packed::new();
@@ -164,12 +168,12 @@ fn masks_deny_what_they_do_not_allow(on: &On) {
         packed.push(Opcode::STORE_U32, &[9, 2]).unwrap();
         packed.push(Opcode::ATOMIC_ADD, &[1, 1]).unwrap();
         let end = run(&mut first, Task::try_from(&packed).unwrap());
-        assert_eq!(end, Err(TaskError::Fault(Fault { code: Code::DENIED, inner: 1 })), "{shape}");
+        assert_eq!(end, Err(TaskError::Fault(TaskFault { code: FaultCode::DENIED, inner: 1 })), "{shape}");
         assert_eq!(data(&session)[..3], [1, 1, 0], "{shape}");
         // Bit 31 is for all opcodes from 31 on, and for none below.
         assert_eq!(run(&mut second, Task::new(op(31)).args([6])), Ok(6), "{shape}");
-        assert_eq!(run(&mut second, Task::new(op(32))), fault(Code::UNKNOWN), "{shape}");
-        assert_eq!(run(&mut second, add(1, 0)), fault(Code::DENIED), "{shape}");
+        assert_eq!(run(&mut second, Task::new(op(32))), fault(FaultCode::UNKNOWN), "{shape}");
+        assert_eq!(run(&mut second, add(1, 0)), fault(FaultCode::DENIED), "{shape}");
     }
 }
 

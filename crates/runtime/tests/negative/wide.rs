@@ -2,7 +2,7 @@
 
 use pelton::ir::types::{Order, Scope, Type};
 use pelton::kernel::{Draft, Width};
-use pelton::protocol::Code;
+use pelton::protocol::FaultCode;
 use pelton::{Spec, Task};
 
 use crate::common::*;
@@ -142,7 +142,7 @@ fn faults_of_any_lane_end_a_wide_task(on: &On) {
         let mut span = producer.submit_all((0..64).map(task)).unwrap();
         span.wait(soon()).unwrap();
         for (k, end) in (0..64).zip(span.results()) {
-            let expected = if k < shape.lanes { fault(Code::user(0x100 + k).unwrap()) } else { Ok(40) };
+            let expected = if k < shape.lanes { fault(FaultCode::user(0x100 + k).unwrap()) } else { Ok(40) };
             assert_eq!(end, expected, "{shape}, task {k}");
         }
     }
@@ -166,7 +166,7 @@ fn fuel_ends_loops_of_lanes_and_groups(on: &On) {
         ];
         let mut span = producer.submit_all(tasks).unwrap();
         span.wait(soon()).unwrap();
-        let (lanes, fuel) = (shape.lanes, fault(Code::FUEL));
+        let (lanes, fuel) = (shape.lanes, fault(FaultCode::FUEL));
         let sum = Ok(lanes * (lanes - 1) / 2);
         let expected = [Ok(300), fuel, Ok(7), fuel, Ok(300), Ok(lanes), fuel, sum, Ok(0)];
         assert_eq!(span.results().collect::<Vec<_>>(), expected, "{shape}");
@@ -181,13 +181,13 @@ fn codes_that_are_none_are_still_faults(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
         let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
-        for code in [0x100, 0xff_ffff, Code::REGION.code(), Code::FUEL.code()] {
+        for code in [0x100, 0xff_ffff, FaultCode::REGION.code(), FaultCode::FUEL.code()] {
             let end = run(&mut producer, Task::new(op(CODE)).args([code]));
-            assert_eq!(end, fault(Code::of(code).unwrap()), "{shape}, {code:#x}");
+            assert_eq!(end, fault(FaultCode::from_code(code).unwrap()), "{shape}, {code:#x}");
         }
         for code in [0, 7, 0xff, 0x100_0000, u32::MAX] {
             let end = run(&mut producer, Task::new(op(CODE)).args([code]));
-            assert_eq!(end, fault(Code::ARGUMENTS), "{shape}, {code:#x}");
+            assert_eq!(end, fault(FaultCode::ARGUMENTS), "{shape}, {code:#x}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Drained batches, byte by byte.
 
-use pelton::protocol::drained::{self, Entry};
+use pelton::protocol::drained::{self, BatchEntry};
 use pelton::protocol::{Opcode, Priority, Slot, Status};
 use proptest::prelude::*;
 
@@ -18,16 +18,16 @@ const RING: [u8; 128] = [
     0x23, 0x22, 0x21, 0x20,   0x27, 0x26, 0x25, 0x24,   0x2b, 0x2a, 0x29, 0x28,   0xff, 0xff, 0xff, 0xff,
 ];
 
-fn entries() -> [Entry; 2] {
+fn entries() -> [BatchEntry; 2] {
     [
-        Entry {
+        BatchEntry {
             status: Status::Published,
             opcode: Opcode::ATOMIC_ADD,
             tenant: 5,
             priority: Priority::High,
             args: [10, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         },
-        Entry {
+        BatchEntry {
             status: Status::Fault,
             opcode: Opcode::PACKED_SLOT,
             tenant: 28,
@@ -50,7 +50,7 @@ fn entries() -> [Entry; 2] {
     ]
 }
 
-fn read(words: &[u32]) -> Result<Vec<Entry>, String> {
+fn read(words: &[u32]) -> Result<Vec<BatchEntry>, String> {
     drained::decode(words).and_then(Iterator::collect).map_err(|error| error.to_string())
 }
 
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn any_words_are_an_entry_or_an_error(words: [u32; 16], small: bool) {
         let words = if small { words.map(|word| word % 10) } else { words };
-        if let Ok(entry) = Entry::decode(&Slot(words), 0) {
+        if let Ok(entry) = BatchEntry::decode(&Slot(words), 0) {
             prop_assert_eq!(entry.encode(), Slot(words));
         } else {
             prop_assert!(words[0] > 7 || words[2] > 28 || words[3] > 4);

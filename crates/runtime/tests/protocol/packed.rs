@@ -1,6 +1,6 @@
 //! Packed slots: every number of operations and of argument words, against the rules said another way.
 
-use pelton::protocol::packed::{Broken, Inner, Packed, decode};
+use pelton::protocol::packed::{InnerOp, Packed, PackedError, decode};
 use pelton::protocol::{Malformed, Opcode};
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ fn every_n_and_a_is_judged_as_the_rules_say() {
                     if let Ok(inner) = read {
                         assert_eq!(inner.len(), usize::from(n));
                         let at = (2 + 2 * n).div_ceil(4) + offset;
-                        assert!(inner.iter().all(|inner| *inner == Inner { op, at }));
+                        assert!(inner.iter().all(|inner| *inner == InnerOp { op, at }));
                         legals += 1;
                     }
                 }
@@ -84,10 +84,10 @@ proptest! {
     fn what_is_packed_is_read_back(ops in prop::collection::vec((0u8..13, any::<[u32; 6]>()), 1..30)) {
         let mut packed = Packed::new();
         let mut put = Vec::new();
-        let known = |op: u8| Opcode::wire(op.into()).arity().or(arity(op));
+        let known = |op: u8| Opcode::from_code(op.into()).arity().or(arity(op));
         for (op, values) in &ops {
             let args = &values[..known(*op).unwrap_or(0) as usize];
-            if packed.push(Opcode::wire((*op).into()), args).is_ok() {
+            if packed.push(Opcode::from_code((*op).into()), args).is_ok() {
                 put.push((*op, args));
             }
         }
@@ -127,13 +127,13 @@ fn as_many_fit_as_may() {
 #[test]
 fn what_cannot_be_packed_is_refused() {
     let mut packed = Packed::new();
-    for op in [Opcode::BATCH_FENCE, Opcode::PRINTF, Opcode::PACKED_SLOT, Opcode::wire(256)] {
+    for op in [Opcode::BATCH_FENCE, Opcode::PRINTF, Opcode::PACKED_SLOT, Opcode::from_code(256)] {
         let error = packed.push(op, &[]).unwrap_err();
-        assert_eq!(error, Malformed::Packed(Broken::Opcode { inner: 0, op }));
+        assert_eq!(error, Malformed::Packed(PackedError::Opcode { inner: 0, op }));
     }
     let error = packed.push(Opcode::STORE_U32, &[1]).unwrap_err();
     assert_eq!(error.to_string(), "STORE_U32 takes 2 arguments, not 1");
-    assert_eq!(packed.encode(), Err(Malformed::Packed(Broken::Count { n: 0 })));
+    assert_eq!(packed.encode(), Err(Malformed::Packed(PackedError::Count { n: 0 })));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Slots, lines, checks, generations, records.
 
-use pelton::protocol::record::End;
+use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{self, GENERATION_MASK};
-use pelton::protocol::{Code, Fault, Malformed, Opcode, Place, Priority, Record, Slot, Status};
+use pelton::protocol::{
+    CompletionRecord, FaultCode, Malformed, Opcode, Priority, Slot, Status, TaskFault, WirePlace,
+};
 use proptest::prelude::*;
 
 /// The check again, bit by bit: bit b of word k is counted in bit (b + k) mod 32.
@@ -49,9 +51,9 @@ proptest! {
 
     #[test]
     fn records_are_read_back(value: u32, code in 1u32..0x1000, inner: u8, generation in 0..=GENERATION_MASK) {
-        let fault = Code::of(code).map(|code| End::Fault(Fault { code, inner }));
-        for end in [Some(End::Done(value)), fault, Some(End::Cancelled)].into_iter().flatten() {
-            let record = Record::new(end, generation);
+        let fault = FaultCode::from_code(code).map(|code| TaskEnd::Fault(TaskFault { code, inner }));
+        for end in [Some(TaskEnd::Done(value)), fault, Some(TaskEnd::Cancelled)].into_iter().flatten() {
+            let record = CompletionRecord::new(end, generation);
             prop_assert_eq!(record.end(), Ok(end));
             prop_assert_eq!(record.generation(), generation);
             prop_assert!(record.is(generation) && !record.is(generation ^ 1));
@@ -74,11 +76,14 @@ fn a_word_moved_to_another_place_breaks_the_check() {
 #[test]
 fn a_live_slot_says_what_it_was_made_of() {
     let args = std::array::from_fn(|k| k as u32);
-    let slot = Slot::from(slot::live(0xab_cdef, Opcode::wire(0x1234), Priority::Idle, &args));
+    let slot = Slot::from(slot::live(0xab_cdef, Opcode::from_code(0x1234), Priority::Idle, &args));
     assert_eq!(slot.0[0], 0xabcd_ef01);
     assert_eq!(slot.0[1], 0x1234);
     assert_eq!(slot.0[3], 4);
-    assert_eq!((slot.generation(), slot.opcode(), *slot.args()), (0xab_cdef, Opcode::wire(0x1234), args));
+    assert_eq!(
+        (slot.generation(), slot.opcode(), *slot.args()),
+        (0xab_cdef, Opcode::from_code(0x1234), args)
+    );
 }
 
 #[test]
@@ -95,17 +100,17 @@ fn generations_count_laps_modulo_2_to_the_24() {
 
 #[test]
 fn a_record_that_was_never_written_is_of_no_generation() {
-    assert!(!Record::default().is(0));
-    assert!(Record::new(End::Done(0), 0).is(0));
+    assert!(!CompletionRecord::default().is(0));
+    assert!(CompletionRecord::new(TaskEnd::Done(0), 0).is(0));
 }
 
 #[test]
 fn wrong_records_name_the_word() {
-    let wrong = |word, name, value, why| Malformed::Word { place: Place::Record, word, name, value, why };
+    let wrong = |word, name, value, why| Malformed::Word { place: WirePlace::Record, word, name, value, why };
     let ended = "which is no status of a task that has ended";
-    assert_eq!(Record(1).end(), Err(wrong(0, "STATUS", 1, ended)));
-    assert_eq!(Record(9).end(), Err(wrong(0, "STATUS", 9, ended)));
-    assert_eq!(Record(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is no fault code")));
-    let text = Record(5 << 32 | 8).end().unwrap_err().to_string();
+    assert_eq!(CompletionRecord(1).end(), Err(wrong(0, "STATUS", 1, ended)));
+    assert_eq!(CompletionRecord(9).end(), Err(wrong(0, "STATUS", 9, ended)));
+    assert_eq!(CompletionRecord(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is no fault code")));
+    let text = CompletionRecord(5 << 32 | 8).end().unwrap_err().to_string();
     assert_eq!(text, "completion record: word 1 (value) is 0x5, and what was cancelled has no value");
 }

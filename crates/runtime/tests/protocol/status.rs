@@ -1,6 +1,6 @@
 //! The move table against a model of its own.
 
-use pelton::protocol::{Move, Status, Transition};
+use pelton::protocol::{ForbiddenMove, Status, StatusMove};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -24,11 +24,11 @@ fn follows(status: Status) -> &'static [(&'static str, Status)] {
 
 proptest! {
     #[test]
-    fn moves_lead_where_the_model_says(steps in prop::collection::vec(select(Move::ALL), 0..100)) {
+    fn moves_lead_where_the_model_says(steps in prop::collection::vec(select(StatusMove::ALL), 0..100)) {
         let mut status = Status::Empty;
         for step in steps {
             let model = follows(status).iter().find(|(name, _)| *name == step.name()).map(|(_, to)| *to);
-            prop_assert_eq!(status.step(step), model.ok_or(Transition { from: status, step }));
+            prop_assert_eq!(status.step(step), model.ok_or(ForbiddenMove { from: status, step }));
             status = model.unwrap_or(status);
         }
     }
@@ -37,7 +37,7 @@ proptest! {
 #[test]
 fn every_pair_is_as_the_model_says() {
     for &status in Status::ALL {
-        for &step in Move::ALL {
+        for &step in StatusMove::ALL {
             let model = follows(status).iter().find(|(name, _)| *name == step.name()).map(|(_, to)| *to);
             assert_eq!(status.step(step).ok(), model, "{status} {step}");
         }
@@ -46,6 +46,6 @@ fn every_pair_is_as_the_model_says() {
 
 #[test]
 fn a_wrong_move_says_what_is_wrong() {
-    let error = Status::Done.step(Move::Claim).unwrap_err();
+    let error = Status::Done.step(StatusMove::Claim).unwrap_err();
     assert_eq!(error.to_string(), "a slot that is DONE has no move claim");
 }

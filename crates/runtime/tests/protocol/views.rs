@@ -1,8 +1,8 @@
 //! Control words, debug log, IO queue.
 
-use pelton::protocol::control::{self, Control, Writer};
-use pelton::protocol::io::{self, Op, Request, State};
-use pelton::protocol::log::{self, Format, Log};
+use pelton::protocol::control::{self, Control, WordWriter};
+use pelton::protocol::io::{self, IoOp, IoRequest, IoState};
+use pelton::protocol::log::{self, Format, LogView};
 use pelton::protocol::slot;
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ fn the_host_writes_its_own_words_alone() {
     control.set(control::MASKS + 28, 7).unwrap();
     assert_eq!(control.masks()[28], 7);
     for row in control::TABLE {
-        assert_eq!(control.set(row.first, 1).is_ok(), row.mark == Writer::Host, "{}", row.name);
+        assert_eq!(control.set(row.first, 1).is_ok(), row.mark == WordWriter::Host, "{}", row.name);
     }
     let error = control.set(control::CLAIMS + 1, 1).unwrap_err();
     assert_eq!(error.to_string(), "control: word 65 (claims) is not the host's to write");
@@ -76,7 +76,7 @@ impl Writing {
     }
 
     fn read(&self, read: u32, cursor: u32) -> Vec<u32> {
-        let records: Vec<_> = Log::new(&self.words).unwrap().records(read, cursor).unwrap().collect();
+        let records: Vec<_> = LogView::new(&self.words).unwrap().records(read, cursor).unwrap().collect();
         for record in &records {
             assert_eq!((record.format, record.values[1], record.slot), (9, !record.values[0], 5));
         }
@@ -97,7 +97,7 @@ fn records_are_read_in_order_round_the_end() {
         let mut log = Writing::new();
         let numbers: Vec<u32> = (0..64).map(|k| start.wrapping_add(k)).collect();
         numbers.iter().for_each(|number| log.put(*number));
-        let cursor = Log::new(&log.words).unwrap().cursor();
+        let cursor = LogView::new(&log.words).unwrap().cursor();
         assert_eq!(log.read(start, cursor), numbers);
         assert_eq!(log.read(start.wrapping_add(60), cursor), numbers[60..]);
         assert!(log.read(cursor, cursor).is_empty());
@@ -121,15 +121,15 @@ fn a_record_that_is_not_there_yet_ends_the_reading() {
 fn impossible_logs_are_errors() {
     let short = vec![0; 256];
     assert_eq!(
-        Log::new(&short).unwrap_err().to_string(),
+        LogView::new(&short).unwrap_err().to_string(),
         "debug log is 256 words long and ends before word 256 (records)"
     );
     assert_eq!(
-        Log::new(&[]).unwrap_err().to_string(),
+        LogView::new(&[]).unwrap_err().to_string(),
         "debug log is 0 words long and ends before word 0 (cursor)"
     );
     let words = vec![0; log::WORDS];
-    let error = Log::new(&words).unwrap().records(0, 65).err().unwrap();
+    let error = LogView::new(&words).unwrap().records(0, 65).err().unwrap();
     assert_eq!(
         error.to_string(),
         "debug log: word 0 (cursor) is 0x41, and more records than the log holds would wait"
@@ -137,7 +137,7 @@ fn impossible_logs_are_errors() {
 }
 
 fn render(format: &str, values: [u32; 2]) -> String {
-    format.parse::<Format>().unwrap().render(&log::Record { format: 1, values, slot: 0 })
+    format.parse::<Format>().unwrap().render(&log::LogRecord { format: 1, values, slot: 0 })
 }
 
 #[test]
@@ -164,7 +164,7 @@ proptest! {
     #[test]
     fn any_text_is_a_format_or_an_error(text in "[{}:xif a-é]{0,12}") {
         if let Ok(format) = text.parse::<Format>() {
-            format.render(&log::Record { format: 1, values: [1, 2], slot: 0 });
+            format.render(&log::LogRecord { format: 1, values: [1, 2], slot: 0 });
         }
     }
 
@@ -176,21 +176,21 @@ proptest! {
     #[test]
     fn requests_are_read_back(op in 0usize..3, state in 0usize..3, offset: u64, words: [u32; 4]) {
         let [source, destination, bytes, tag] = words;
-        let (op, state) = (Op::ALL[op], State::ALL[state]);
-        let request = Request { op, source, destination, offset, bytes, state, tag };
-        prop_assert_eq!(Request::decode(&request.encode(), 0), Ok(Some(request)));
+        let (op, state) = (IoOp::ALL[op], IoState::ALL[state]);
+        let request = IoRequest { op, source, destination, offset, bytes, state, tag };
+        prop_assert_eq!(IoRequest::decode(&request.encode(), 0), Ok(Some(request)));
     }
 }
 
 #[test]
 fn a_request_has_these_words() {
-    let request = Request {
-        op: Op::Write,
+    let request = IoRequest {
+        op: IoOp::Write,
         source: 1,
         destination: 2,
         offset: 0x3_0000_0004,
         bytes: 5,
-        state: State::Error,
+        state: IoState::Error,
         tag: 6,
     };
     assert_eq!(request.encode(), [2, 1, 2, 4, 3, 5, 0x11, 6]);

@@ -87,7 +87,7 @@ impl Reader<'_> {
 
     fn handler(&mut self, table: Table<'_>) -> Option<Handler> {
         let name = table.need("name").and_then(|value| table.string(value));
-        let op = table.need("op").and_then(|value| table.number(value)).map(Opcode::wire);
+        let op = table.need("op").and_then(|value| table.number(value)).map(Opcode::from_code);
         let width = table.axis("width", WIDTH);
         let visible = table.axis("visible", VISIBLE);
         let class = table.axis("class", CLASS);
@@ -246,11 +246,11 @@ fn tenant(table: Table<'_>, handlers: &[Handler]) -> Option<Tenant> {
 /// An opcode that a tenant may use: the name of a handler, a built-in one, or a number.
 fn allowed(table: &Table<'_>, value: Value<'_>, handlers: &[Handler]) -> Option<Opcode> {
     if value.get_ref().is_integer() {
-        return table.number(value).map(Opcode::wire);
+        return table.number(value).map(Opcode::from_code);
     }
     let name = table.string(value)?;
     let own = handlers.iter().find(|h| h.name == name).map(|h| h.op);
-    let found = own.or_else(|| Opcode::named(name));
+    let found = own.or_else(|| Opcode::from_name(name));
     if found.is_none() {
         let names: Vec<&str> =
             handlers.iter().map(|h| h.name.as_str()).chain(TABLE.iter().map(|r| r.name)).collect();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::str::FromStr;
 
-use super::Record;
+use super::LogRecord;
 use crate::protocol::Malformed;
 
 /// How a value is shown.
@@ -69,7 +69,7 @@ impl FromStr for Format {
 
 impl Format {
     /// The text of a record.
-    pub fn render(&self, record: &Record) -> String {
+    pub fn render(&self, record: &LogRecord) -> String {
         let (mut text, mut values) = (String::new(), record.values.iter());
         for piece in &self.0 {
             match piece {

@@ -176,7 +176,7 @@ fn check_inner_operations(session: &Session, task: Task, seen: &FloodTotals) -> 
     // The kernel counts a slot right after its record, at the latest.
     std::thread::sleep(Duration::from_millis(10));
     let each = u64::from(task.args[0] & 0xff);
-    let name = Opcode::wire((task.args[0] >> 16) & 0xff).to_string();
+    let name = Opcode::from_code((task.args[0] >> 16) & 0xff).to_string();
     let count = session.snapshot()?.opcodes.iter().find(|count| count.name == name).map_or(0, |c| c.count);
     match count == seen.tasks * each {
         true => Ok(()),
