@@ -207,7 +207,7 @@ impl<'m, 'c> BodyWriter<'m, 'c> {
             (Op::GroupBroadcast, ..) => Level::Group,
             (_, Effect::Sync, _) => Level::Subgroup,
             (_, Effect::Pure, _) => least,
-            (Op::Load, _, Attr::Buffer(b)) if frozen(*b) => least,
+            (_, Effect::Read, Attr::Buffer(b)) if frozen(*b) => least,
             _ => Level::Lane,
         }
     }

@@ -26,7 +26,7 @@ fn orders(op: Op) -> &'static [Order] {
 impl BodyWriter<'_, '_> {
     /// Writes a load from an input, from one of the lane's own slots, or, in a section, from any lane's slots.
     pub(crate) fn write_load(&mut self) -> bool {
-        let op = if self.maker.choose.one_in(4) { Op::AtomicLoad } else { Op::Load };
+        let op = self.maker.choose.pick(&[Op::AtomicLoad, Op::Load, Op::Load, Op::Load, Op::LoadByte]);
         self.write_load_by(op)
     }
 
@@ -54,9 +54,22 @@ impl BodyWriter<'_, '_> {
             }
         };
         let Some(at) = at else { return false };
+        let mut args = vec![at];
+        if op == Op::LoadByte {
+            args.push(self.byte_number(role_buffer));
+        }
         let attr = self.access_attr(op, role_buffer);
-        self.push_inst(op, attr, &[at]);
+        self.push_inst(op, attr, &args);
         true
+    }
+
+    /// The number of a byte, which may or may not lie in the element. A constant always does, as the validator demands.
+    pub(crate) fn byte_number(&mut self, role_buffer: RoleBuffer) -> LeveledOperand {
+        let byte = self.number_below(Level::Lane, 7);
+        match byte.operand.constant() {
+            Some(c) => constant_operand(c.bits() as u32 % role_buffer.elem.bytes()),
+            None => byte,
+        }
     }
 
     /// Writes a store to one of the lane's own slots.
@@ -237,7 +250,7 @@ impl BodyWriter<'_, '_> {
 
     /// The attribute of an access by an op to a buffer.
     pub(crate) fn access_attr(&mut self, op: Op, role_buffer: RoleBuffer) -> Attr {
-        if let Op::Load | Op::Store = op {
+        if let Op::Load | Op::LoadByte | Op::Store = op {
             return Attr::Buffer(role_buffer.buffer);
         }
         let order = self.maker.choose.pick(orders(op));

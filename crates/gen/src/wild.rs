@@ -1,7 +1,7 @@
 //! Statements that are valid but promise nothing else, for modules that may race.
 
 use pelton_ir::module::{Attr, wide};
-use pelton_ir::op::{Form, Op, TABLE};
+use pelton_ir::op::{Effect, Form, Op, TABLE};
 use pelton_ir::types::{Class, Space};
 
 use crate::body::{BodyWriter, constant_operand};
@@ -33,15 +33,19 @@ impl BodyWriter<'_, '_> {
         let Some(role_buffer) = self.buffer_for(role, class.types()) else { return false };
         let decl = &self.maker.module.buffers[role_buffer.buffer];
         let reads = row.results.is_empty() || decl.access.reads();
-        let writes = row.args.len() == 1 || decl.access.writes();
+        let writes = row.args.len() == 1 || row.effect == Effect::Read || decl.access.writes();
         if !reads || !writes || (row.op.modifies() && decl.space == Space::Host) {
             return false;
         }
         let width = if row.form == Form::Wide { wide(role_buffer.elem) as u64 } else { 1 };
         let Some(at) = self.any_index(role_buffer, width) else { return false };
         let mut args = vec![at];
-        let values = if row.op == Op::StoreWide { wide(role_buffer.elem) } else { row.args.len() - 1 };
-        args.extend((0..values).map(|_| self.any_operand(role_buffer.elem)));
+        if row.op == Op::LoadByte {
+            args.push(self.byte_number(role_buffer));
+        } else {
+            let values = if row.op == Op::StoreWide { wide(role_buffer.elem) } else { row.args.len() - 1 };
+            args.extend((0..values).map(|_| self.any_operand(role_buffer.elem)));
+        }
         let attr = self.access_attr(row.op, role_buffer);
         self.push_inst(row.op, attr, &args);
         true

@@ -117,6 +117,19 @@ macro_rules! integer {
     };
 }
 
+/// What `load_byte` gives, of an element's bits and the byte's number: the least significant byte is the first, and 0
+/// stands for every byte that the element does not have. A NaN has the bytes that `bitcast` shows of it.
+pub fn byte_of(elem: Type) -> Function {
+    fn byte(bits: u64, at: u64, bytes: u64) -> u64 {
+        if at < bytes { bits >> (8 * at) & 0xff } else { 0 }
+    }
+    match elem {
+        Type::U64 => |bits, at, _| byte(bits, at, 8),
+        Type::F32 => |bits, at, _| byte(if f32::get(bits).is_nan() { NAN.into() } else { bits }, at, 4),
+        _ => |bits, at, _| byte(bits, at, 4),
+    }
+}
+
 /// The function of a pure op whose `T` is `ty` and whose named type, if it has one, is `to`. None for ops that are
 /// not pure, that read the geometry or a buffer, or whose row does not take the type.
 pub fn function(op: Op, ty: Type, to: Type) -> Option<Function> {

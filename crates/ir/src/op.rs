@@ -72,6 +72,7 @@ buffer "Memory" {
 }
 place "Memory" {
     Load     load    [T: Num] (at: u32) -> (T)             Read "`load @b[%i]`. Out of range gives 0. Assumes that nobody writes the word meanwhile.";
+    LoadByte load_byte [T: Num] (at: u32, byte: u32) -> (u32) Read "`load_byte @b[%i], %k`. Byte `byte` of element `at`, the least significant byte first; 0 if the element or the byte is out of range. The bytes of a NaN are those of 0x7fc00000. In the memory model it is a `load` of the whole element.";
     Store    store   [T: Num] (at: u32, value: T) -> ()    Write "`store @b[%i], %v`. Out of range does nothing.";
 }
 wide "Memory" {

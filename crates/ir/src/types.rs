@@ -115,6 +115,11 @@ impl Type {
             Type::U64 => 64,
         }
     }
+
+    /// The bytes that it takes up in memory; a `bool` is not a type of memory and counts as one.
+    pub const fn bytes(self) -> u32 {
+        self.bits().div_ceil(8)
+    }
 }
 
 impl Access {

@@ -196,6 +196,7 @@ fn memory_of_every_kind() {
         let i = f.sublane();
         let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, ring.at(i));
         f.store_wide(Order::Relaxed, Scope::Group, window.at(i), pair);
+        f.load_byte(window.at(i), f.load_byte(ring.at(i), 7));
         let seen = f.atomic_load(Order::Acquire, Scope::Device, tail.at(0));
         let was = f.atomic_cas(Order::AcqRel, Scope::Device, tail.at(0), seen, pair[0]);
         f.fence(Order::SeqCst, Scope::System);
@@ -214,11 +215,13 @@ kernel main {
   %0 = sublane
   %1, %2 = load_wide relaxed system @ring[%0]
   store_wide relaxed group @window[%0], %1, %2
-  %3 = atomic_load acquire device @tail[0]
-  %4 = atomic_cas acq_rel device @tail[0], %3, %1
+  %3 = load_byte @ring[%0], 7
+  %4 = load_byte @window[%0], %3
+  %5 = atomic_load acquire device @tail[0]
+  %6 = atomic_cas acq_rel device @tail[0], %5, %1
   fence seq_cst system
-  %5 = group_broadcast %4, 0
-  atomic_store release device @tail[0], %5
+  %7 = group_broadcast %6, 0
+  atomic_store release device @tail[0], %7
   async_load @window[0], @tail[0], 1, 7
   async_wait 7
 }

@@ -154,7 +154,7 @@ impl Splitter<'_> {
     /// Whether an instruction runs once in a scope. Order does not matter then, so it runs before what is pending.
     fn once(&self, inst: Inst, scope: Level) -> bool {
         let node = self.function.inst(inst);
-        let movable = node.op.effect() == Effect::Pure || node.op == Op::Load;
+        let movable = matches!(node.op.effect(), Effect::Pure | Effect::Read);
         movable && node.results.iter().all(|value| self.uniform.level(value) >= scope)
     }
 

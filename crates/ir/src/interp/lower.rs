@@ -51,6 +51,12 @@ pub(super) fn step(body: &mut Body<'_, '_>, node: &Node) {
     let dst = if node.results.is_empty() { fixed::SCRATCH } else { body.define(node.results) };
     let step = match node.op {
         Op::Load | Op::AtomicLoad => Step::Load { dst, at: a, how: how(body).0 },
+        Op::LoadByte => {
+            let (how, elem) = how(body);
+            let word = body.emit.take(1);
+            body.emit.push(Step::Load { dst: word, at: a, how });
+            Step::Pure { f: eval::byte_of(elem), dst, a: word, b }
+        }
         Op::Store | Op::AtomicStore => Step::Store { at: a, value: b, how: how(body).0 },
         Op::LoadWide => {
             let count = node.results.len() as u32;

@@ -293,13 +293,18 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Whether an access has a constant index out of range of a buffer of known length.
+/// Whether an access has a constant index out of range of a buffer of known length, or names a byte that no element has.
 fn misses(module: &Module, node: &Node, args: &[Operand]) -> bool {
     let beyond = |buffer: Buffer, at: usize, ahead: u64| {
         let Some(Len::Fixed(len)) = module.buffers.get(buffer).map(|b| b.len) else { return false };
         args.get(at).and_then(|arg| arg.constant()).is_some_and(|at| at.bits() | ahead >= len)
     };
+    let no_byte = |buffer: Buffer| {
+        let bytes = module.buffers.get(buffer).map_or(0, |b| b.elem.bytes());
+        args.get(1).and_then(|arg| arg.constant()).is_some_and(|byte| byte.bits() >= bytes.into())
+    };
     match (node.op.row().form, &node.attr) {
+        (Form::Place, Attr::Buffer(b)) if node.op == Op::LoadByte => beyond(*b, 0, 0) || no_byte(*b),
         (Form::Place | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => beyond(*b, 0, 0),
         (Form::Wide, Attr::Atomic(b, ..)) => {
             let elem = module.buffers.get(*b).map_or(Type::U32, |b| b.elem);

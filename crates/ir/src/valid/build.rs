@@ -94,7 +94,7 @@ impl Build<'_> {
             (Op::GroupBroadcast, _) => return,
             (_, Effect::Sync) => SUBGROUP,
             (_, Effect::Pure) => 0,
-            (Op::Load, _) if self.frozen(node) => 0,
+            (_, Effect::Read) if self.frozen(node) => 0,
             _ => LANE,
         };
         for result in node.results.iter() {

@@ -6,7 +6,7 @@ use super::types::either;
 use super::walk::Walk;
 use crate::arena::Buffer;
 use crate::module::{Attr, BufferDecl, Node, Operand, wide};
-use crate::op::{Form, Op};
+use crate::op::{Effect, Form, Op};
 use crate::types::{Len, Order, Scope, Space, Type};
 
 impl Walk<'_> {
@@ -32,12 +32,14 @@ impl Walk<'_> {
             }
             (Form::Place | Form::Wide | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
                 let decl = &self.module.buffers[*b];
-                // The row says it: what has a result loads, what has more operands than the index stores.
-                self.access(node, *b, !row.results.is_empty(), row.args.len() > 1)?;
+                // The row says it: what has a result loads; what has more operands than a place stores.
+                let stores = row.effect != Effect::Read && row.args.len() > 1;
+                self.access(node, *b, !row.results.is_empty(), stores)?;
                 if let Attr::Atomic(_, order, scope) = node.attr {
                     atomic(node.op, decl, order, scope)?;
                 }
-                index(node, decl, node.args.first(), row.form == Form::Wide)
+                index(node, decl, node.args.first(), row.form == Form::Wide)?;
+                byte(node, decl)
             }
             (Form::Copy, Attr::Copy { to, from }) => {
                 let (a, b) = (&self.module.buffers[*to], &self.module.buffers[*from]);
@@ -130,4 +132,18 @@ fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> C
         return fail(Rule::Index, text);
     }
     Ok(())
+}
+
+/// Whether the byte that a `load_byte` names, if it is a constant, is one of an element.
+fn byte(node: &Node, decl: &BufferDecl) -> Check {
+    let (Op::LoadByte, Some(Operand::Const(byte))) = (node.op, node.args.get(1)) else { return Ok(()) };
+    let bytes = decl.elem.bytes();
+    if byte.bits() < bytes.into() {
+        return Ok(());
+    }
+    let (name, last) = (&decl.name, bytes - 1);
+    let text = format!(
+        "an element of `@{name}` has {bytes} bytes, so byte {byte} is out of range: the last is {last}"
+    );
+    fail(Rule::Index, text)
 }

@@ -32,6 +32,8 @@ fn every_kind_of_step_waits_for_what_it_reads() {
         put(f.load(input.at(get(6))));
         f.store(out.at(get(4) + 20), get(5));
         let wide: [_; 4] = f.load_wide(Relaxed, Device, input.at(get(4)));
+        let last = f.load_byte(input.at(get(5)), get(0));
+        put(last + f.load_byte(input.at(get(5)), get(4)));
         put(wide[0] * 1000 + wide[1] * 100 + wide[2] * 10 + wide[3]);
         f.store_wide(Relaxed, Device, out.at(get(7) + 21), [get(0), get(1), get(2), get(3)]);
         f.atomic_add(Relaxed, Device, out.at(get(2) + 20), get(6));
@@ -50,7 +52,7 @@ fn every_kind_of_step_waits_for_what_it_reads() {
         values(&out)
     };
     let expected = run(Schedule::Threads(1));
-    assert_eq!(expected[..14], [3, 4, 2, 6, 5, 12, 9, 8, 6, 4567, 5, 3, 6, 0]);
+    assert_eq!(expected[..15], [3, 4, 2, 6, 5, 12, 9, 8, 6, 5, 4567, 5, 3, 6, 0]);
     assert_eq!(expected[20..], [0, 0, 6, 0, 7, 0, 0, 0, 0, 1, 2, 3]);
     (0..300).for_each(|seed| assert_eq!(run(Schedule::Explore(seed)), expected, "seed {seed}"));
 }

@@ -20,8 +20,8 @@ use std::collections::HashMap;
 use pelton_ir::arena::{Buffer, Func, Inst, Region};
 use pelton_ir::builder::{self, Body, Builder, Callee};
 use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand};
-use pelton_ir::op::Op;
-use pelton_ir::types::{Const, Len, Order, Scope, Space};
+use pelton_ir::op::{Effect, Op};
+use pelton_ir::types::{Const, Len, Order, Scope, Space, Type};
 use pelton_ir::valid::{Level, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
@@ -40,7 +40,7 @@ pub(super) enum Named {
     /// The arguments.
     Arg,
     /// A tenant's piece of a buffer; its place is in that column of the table.
-    Piece { buffer: Buffer, column: u32 },
+    Piece { buffer: Buffer, column: u32, elem: Type },
     /// Its own.
     Own(Buffer),
 }
@@ -131,7 +131,9 @@ impl Checked {
         let arg = |node: &Node| node.buffer().is_some_and(|b| self.module.buffers[b].name == ARG);
         let read = self.module.functions[self.func].insts().any(|(_, node)| {
             let known = node.args.first().and_then(|at| at.constant());
-            node.op == Op::Load && arg(node) && known.is_none_or(|at| at.bits() == u64::from(index))
+            node.op.effect() == Effect::Read
+                && arg(node)
+                && known.is_none_or(|at| at.bits() == u64::from(index))
         });
         if read { f.group_broadcast(task.arg(f.lit(index)), 0) } else { f.lit(0) }
     }
@@ -146,10 +148,12 @@ impl Checked {
                 let own = format!("own.{}.{}", op.code(), decl.name);
                 Named::Own(m.declare(BufferDecl { name: own, ..decl.clone() }))
             }
-            (OBSERVABLE, _) => Named::Piece { buffer: kit.global.observables.handle(), column: columns },
+            (OBSERVABLE, _) => {
+                Named::Piece { buffer: kit.global.observables.handle(), column: columns, elem: decl.elem }
+            }
             (region, _) => {
                 let column = kit.layout.areas.iter().position(|area| area.region.name == region).unwrap_or(0);
-                Named::Piece { buffer: kit.areas[column], column: column as u32 }
+                Named::Piece { buffer: kit.areas[column], column: column as u32, elem: decl.elem }
             }
         };
         self.module.buffers.iter().map(|(at, decl)| (at, named(decl, m))).collect()
@@ -254,12 +258,39 @@ impl Rule<'_, '_, '_> {
         if scope == Scope::Device && self.task.kit.layout.groups == 1 { Scope::Group } else { scope }
     }
 
+    /// What a load of a region gives that is read past the nearest cache.
+    fn load_past(&self, op: Op, (buffer, elem): (Buffer, Type), args: &[Operand]) -> Vec<Operand> {
+        let f = self.task.f;
+        let attr = Attr::Atomic(buffer, Order::Relaxed, Scope::Device);
+        let read = f.emit(Op::AtomicLoad, attr, vec![args[0]]);
+        if op != Op::LoadByte {
+            return read;
+        }
+        let byte: U32<'_> = f.value(args[1]);
+        let byte = match elem {
+            Type::U64 => {
+                let moved = f.cast::<u32>(f.value::<u64>(read[0]) >> (byte << 3));
+                f.select(byte.lt(elem.bytes()), moved & 0xff, 0)
+            }
+            Type::F32 => byte_of(f, f.bitcast(f.value::<f32>(read[0])), byte),
+            Type::I32 => byte_of(f, f.bitcast(f.value::<i32>(read[0])), byte),
+            _ => byte_of(f, f.value(read[0]), byte),
+        };
+        vec![builder::Arg::operand(byte)]
+    }
+
     /// What a load of a region gives.
-    fn load(&self, inst: Inst, node: &Node, buffer: Buffer, args: Vec<Operand>) -> Vec<Operand> {
+    fn load(
+        &self,
+        inst: Inst,
+        node: &Node,
+        (buffer, elem): (Buffer, Type),
+        args: Vec<Operand>,
+    ) -> Vec<Operand> {
         let f = self.task.f;
         let read = match self.past {
-            true => f.emit(Op::AtomicLoad, Attr::Atomic(buffer, Order::Relaxed, Scope::Device), args),
-            false => f.emit(Op::Load, Attr::Buffer(buffer), args),
+            true => self.load_past(node.op, (buffer, elem), &args),
+            false => f.emit(node.op, Attr::Buffer(buffer), args),
         };
         // The handler's own module says that nobody writes what it only reads, so what is loaded may decide where lanes meet.
         let level = self.levels.level(node.results.get(0)).min(self.levels.control(inst));
@@ -281,15 +312,19 @@ impl builder::Rule for Rule<'_, '_, '_> {
         }
         match (node.op, self.named.get(&node.buffer()?)?) {
             (Op::Len, Named::Arg) => Some(vec![ARGS.into()]),
-            (_, Named::Arg) => Some(vec![builder::Arg::operand(task.arg(f.value(args[0])))]),
+            (op, Named::Arg) => {
+                let arg = task.arg(f.value(args[0]));
+                let arg = if op == Op::LoadByte { byte_of(f, arg, f.value(args[1])) } else { arg };
+                Some(vec![builder::Arg::operand(arg)])
+            }
             (Op::Len, Named::Piece { column, .. }) => {
                 Some(vec![builder::Arg::operand(task.piece(*column, 1))])
             }
-            (op, Named::Piece { buffer, column }) => {
+            (op, Named::Piece { buffer, column, elem }) => {
                 let mut args = args.to_vec();
                 args[0] = builder::Arg::operand(task.within(*column, f.value(args[0])));
-                if op == Op::Load {
-                    return Some(self.load(inst, node, *buffer, args));
+                if op.effect() == Effect::Read {
+                    return Some(self.load(inst, node, (*buffer, *elem), args));
                 }
                 let attr = match node.attr {
                     Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, self.scope(scope)),
@@ -349,6 +384,11 @@ impl builder::Rule for Rule<'_, '_, '_> {
             _ => f.store(fuel, left - cost),
         }
     }
+}
+
+/// A byte of a word, as `load_byte` numbers them; 0 if the word has none of that number.
+fn byte_of<'b>(f: &'b Body<'b>, word: U32<'b>, byte: U32<'b>) -> U32<'b> {
+    f.select(byte.lt(4), (word >> (byte << 3)) & 0xff, 0)
 }
 
 /// How many instructions one run of a region may take, bodies of loops that burn fuel themselves left out.

@@ -41,7 +41,7 @@ fn calls(name: &str) -> Handler {
 
 fn refused(on: &On, spec: &Spec) -> AssembleError {
     match Session::launch(on, spec) {
-        Err(Error::AssembleError(why)) => why,
+        Err(Error::Refused(why)) => why,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it was taken"),
     }

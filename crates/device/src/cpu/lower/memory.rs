@@ -51,6 +51,16 @@ impl Lower<'_> {
                 let value = self.builder.ins().load(clif(elem), trusted(), place.address, 0);
                 self.set(node.results.get(0), value);
             }
+            Op::LoadByte => {
+                let value = match elem {
+                    Type::F32 => self.byte_of_float(inst, buffer),
+                    _ => {
+                        let address = self.byte_place(inst, buffer);
+                        self.builder.ins().uload8(types::I32, trusted(), address, 0)
+                    }
+                };
+                self.set(node.results.get(0), value);
+            }
             Op::Store => {
                 let place = self.place(inst, buffer, Sink::Store);
                 let value = self.get(node.args[1]);
@@ -104,6 +114,45 @@ impl Lower<'_> {
             Sink::Store => self.entry.sink,
         };
         Place { address: self.builder.ins().select(inside, address, sink), inside: Some(inside) }
+    }
+
+    /// The address of the byte that a `load_byte` names, or of a zero.
+    fn byte_place(&mut self, inst: Inst, buffer: Buffer) -> ir::Value {
+        let node = self.function.inst(inst);
+        let place = self.place(inst, buffer, Sink::Load);
+        let byte = self.get(node.args[1]);
+        let ahead = self.builder.ins().uextend(types::I64, byte);
+        let address = self.builder.ins().iadd(place.address, ahead);
+        // Of an element out of range, every byte that elements have is a zero of the sink.
+        if self.bounds.byte_in_bounds(Site { func: self.kernel, inst }) {
+            return address;
+        }
+        let bytes = self.module.buffers[buffer].elem.bytes();
+        let inside = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, byte, i64::from(bytes));
+        self.builder.ins().select(inside, address, self.entry.scratch)
+    }
+
+    /// What a `load_byte` of a float gives: the byte of its bits, those of a NaN always the same.
+    fn byte_of_float(&mut self, inst: Inst, buffer: Buffer) -> ir::Value {
+        let place = self.place(inst, buffer, Sink::Load);
+        let float = self.builder.ins().load(types::F32, trusted(), place.address, 0);
+        let bits = self.bitcast(Type::F32, Type::U32, float);
+        let byte = self.get(self.function.inst(inst).args[1]);
+        let by = self.builder.ins().ishl_imm_u(byte, 3);
+        let moved = self.builder.ins().ushr(bits, by);
+        let mask = self.byte_mask(inst, byte);
+        self.builder.ins().band(moved, mask)
+    }
+
+    /// The bits of an element of 32 that a `load_byte` keeps: none if the element has no such byte.
+    pub fn byte_mask(&mut self, inst: Inst, byte: ir::Value) -> ir::Value {
+        let mask = self.int(types::I32, 0xff);
+        if self.bounds.byte_in_bounds(Site { func: self.kernel, inst }) {
+            return mask;
+        }
+        let inside = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, byte, 4);
+        let none = self.int(types::I32, 0);
+        self.builder.ins().select(inside, mask, none)
     }
 
     /// An index as a base and what is added to it, where the sum cannot wrap: then addresses of one line differ by constants.

@@ -88,10 +88,17 @@ impl Lower<'_> {
         typed
             && match node.op {
                 Op::Load | Op::Store => node.args[0].value().is_some_and(|index| self.consecutive(index)),
+                Op::LoadByte => self.fits_byte(node),
                 Op::Loop => self.fits_loop(node),
                 Op::Yield => true,
                 op => self.fits_op(op, node),
             }
+    }
+
+    /// A load of the same byte of consecutive elements of 32 bits.
+    fn fits_byte(&self, node: &Node) -> bool {
+        let narrow = node.buffer().is_some_and(|buffer| self.module.buffers[buffer].elem.bits() == 32);
+        narrow && self.same(node.args[1]) && node.args[0].value().is_some_and(|index| self.consecutive(index))
     }
 
     fn fits_op(&self, op: Op, node: &Node) -> bool {
@@ -178,6 +185,11 @@ impl Lower<'_> {
             (Op::Load, Some(buffer)) => {
                 let loaded = self.vector_load(inst, buffer);
                 self.make_vector(node.results.get(0), loaded, made);
+            }
+            (Op::LoadByte, Some(buffer)) => {
+                let loaded = self.vector_load(inst, buffer);
+                let bytes = self.vector_byte(inst, self.module.buffers[buffer].elem, loaded);
+                self.make_vector(node.results.get(0), bytes, made);
             }
             (Op::Store, Some(buffer)) => {
                 let value = self.vector_of(node.args[1], made);
@@ -307,6 +319,19 @@ impl Lower<'_> {
                 (op, _) if ty == Type::F32 => self.float(op, &parts),
                 (op, _) => self.integer(op, ty, &parts),
             }
+        })
+    }
+
+    /// A byte of each element, the same one of all.
+    fn vector_byte(&mut self, inst: Inst, elem: Type, elements: Vector) -> Vector {
+        let byte = self.get(self.function.inst(inst).args[1]);
+        let by = self.builder.ins().ishl_imm_u(byte, 3);
+        let mask = self.byte_mask(inst, byte);
+        let mask = self.builder.ins().splat(types::I32X4, mask);
+        elements.map(|element| {
+            let element = self.vector_bitcast(elem, Type::U32, element);
+            let moved = self.builder.ins().ushr(element, by);
+            self.builder.ins().band(moved, mask)
         })
     }
 

@@ -4,6 +4,8 @@
 //! range if its 16 bytes are, so both its place and the length are counted in such pieces; of others, elements are the
 //! pieces.
 
+use std::fmt;
+
 use crate::arena::{Buffer, Handle, Inst};
 use crate::module::{Attr, Node, Operand, Site, wide};
 use crate::op::{Form, Op};
@@ -16,6 +18,19 @@ use super::write::{Kind, Reg, When, bits, literal, number};
 /// The largest offset that an address is written with.
 const OFFSET: u64 = 1 << 30;
 
+/// An address: a register, and a number that is added to it.
+#[derive(Clone, Copy)]
+struct Address {
+    base: Reg,
+    offset: u64,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plus(self.base, self.offset))
+    }
+}
+
 impl Lower<'_> {
     /// An access to a buffer.
     pub fn access(&mut self, inst: Inst, node: &Node) {
@@ -27,26 +42,33 @@ impl Lower<'_> {
         let (elem, space) = (decl.elem, decl.space);
         let log = if node.op.row().form == Form::Wide { wide(elem).ilog2() } else { 0 };
         let at = self.piece(node, log);
-        let guard = self.guard(inst, buffer, at, log);
-        let address = self.address(buffer, at, (elem.bits() / 8) << log);
+        let mut guard = self.guard(inst, buffer, at, log);
+        let mut address = self.address(buffer, at, elem.bytes() << log);
+        if node.op == Op::LoadByte {
+            guard = self.byte_guard(inst, node.args[1], elem, guard);
+            if elem == Type::F32 {
+                return self.byte_of_float(node, guard, (space, decl.access), &address);
+            }
+            address = self.byte_address(node.args[1], address);
+        }
         let zero = guard != When::Always;
         if zero {
             for value in node.results.iter() {
                 let to = self.reg(value);
-                let zero = if elem == Type::F32 { "0f00000000" } else { "0" };
+                let zero = if self.function.ty(value) == Type::F32 { "0f00000000" } else { "0" };
                 self.out.line(format_args!("mov.{} {to}, {zero}", to.kind.words().1));
             }
         }
         let place = place(space);
         match node.op {
-            Op::Load | Op::Store => {
-                let how = match (space, decl.access, node.op) {
-                    (Space::Host, ..) => ".relaxed.sys.global",
-                    (Space::Shared, ..) => ".shared",
-                    (Space::Global, Access::Read, Op::Load) => ".global.nc",
-                    _ => ".global",
-                };
-                self.move_word(node, guard, how, elem, &address);
+            Op::Load | Op::LoadByte | Op::Store => {
+                let how = plain(space, if node.op == Op::Store { Access::Write } else { decl.access });
+                if node.op == Op::LoadByte {
+                    let to = self.result(node);
+                    self.out.line(format_args!("{guard}ld{how}.u8 {to}, [{address}]"));
+                } else {
+                    self.move_word(node, guard, how, elem, &address);
+                }
             }
             Op::LoadWide | Op::StoreWide => {
                 let how = format!(".relaxed{}{place}", reach(scope));
@@ -111,24 +133,80 @@ impl Lower<'_> {
         shifted
     }
 
+    /// When a load of a byte runs: if its element is in range, and the byte is one of the element.
+    fn byte_guard(&mut self, inst: Inst, byte: Operand, elem: Type, element: When) -> When {
+        if self.bounds.byte_in_bounds(Site { func: self.flat.kernel, inst }) {
+            return element;
+        }
+        let p = self.truth();
+        let byte = self.held(byte);
+        self.out.line(format_args!("setp.lt.u32 {p}, {byte}, {}", elem.bytes()));
+        if let When::If(other) = element {
+            self.out.line(format_args!("and.pred {p}, {p}, {other}"));
+        }
+        When::If(p)
+    }
+
+    /// A byte of a float, whose bits are those that `bitcast` shows.
+    fn byte_of_float(
+        &mut self,
+        node: &Node,
+        when: When,
+        (space, access): (Space, Access),
+        address: &Address,
+    ) {
+        let (float, to) = (self.out.reg(Kind::Float), self.result(node));
+        if when != When::Always {
+            self.out.line(format_args!("mov.f32 {float}, 0f00000000"));
+        }
+        self.out.line(format_args!("{when}ld{}.f32 {float}, [{address}]", plain(space, access)));
+        self.bits_of_float(to, float);
+        match self.constant(node.args[1]) {
+            Some(byte) => self.out.line(format_args!("shr.u32 {to}, {to}, {}", 8 * (byte & 3))),
+            None => {
+                let (byte, by) = (self.held(node.args[1]), self.word());
+                self.out.line(format_args!("shl.b32 {by}, {byte}, 3"));
+                self.out.line(format_args!("shr.u32 {to}, {to}, {by}"));
+            }
+        }
+        self.out.line(format_args!("and.b32 {to}, {to}, 255"));
+    }
+
+    /// The address of a byte of the element at an address.
+    fn byte_address(&mut self, byte: Operand, Address { base, offset }: Address) -> Address {
+        match self.constant(byte) {
+            Some(byte) if byte < OFFSET => Address { base, offset: offset + byte },
+            _ => {
+                let (byte, place) = (self.held(byte), self.out.reg(base.kind));
+                match base.kind {
+                    Kind::Long => self.out.line(format_args!("mad.wide.u32 {place}, {byte}, 1, {base}")),
+                    _ => self.out.line(format_args!("add.u32 {place}, {base}, {byte}")),
+                }
+                Address { base: place, offset }
+            }
+        }
+    }
+
     /// The address of a piece of so many bytes.
-    fn address(&mut self, buffer: Buffer, at: Result<Reg, u64>, bytes: u32) -> String {
+    fn address(&mut self, buffer: Buffer, at: Result<Reg, u64>, bytes: u32) -> Address {
         let shared = self.flat.module.buffers[buffer].space == Space::Shared;
         let first = if shared { u64::from(self.offsets[buffer.index()]) } else { 0 };
         let base = self.fixed(if shared { Fixed::Shared } else { Fixed::Base(buffer) });
         let at = match at {
             Ok(at) => at,
-            Err(at) if at * u64::from(bytes) < OFFSET => return plus(base, first + at * u64::from(bytes)),
+            Err(at) if at * u64::from(bytes) < OFFSET => {
+                return Address { base, offset: first + at * u64::from(bytes) };
+            }
             Err(at) => self.held(Operand::from(at as u32)),
         };
         let place = self.out.reg(base.kind);
         let wide = if base.kind == Kind::Long { "wide" } else { "lo" };
         self.out.line(format_args!("mad.{wide}.u32 {place}, {at}, {bytes}, {base}"));
-        plus(place, first)
+        Address { base: place, offset: first }
     }
 
     /// A load or store of one element.
-    fn move_word(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &str) {
+    fn move_word(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &Address) {
         let ty = number(elem);
         match node.args.get(1) {
             None => {
@@ -143,7 +221,7 @@ impl Lower<'_> {
     }
 
     /// A load or store of 16 bytes.
-    fn move_wide(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &str) {
+    fn move_wide(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &Address) {
         let shape = format!("v{}.{}", wide(elem), number(elem));
         if node.op == Op::LoadWide {
             let to: Vec<String> = node.results.iter().map(|value| self.reg(value).to_string()).collect();
@@ -161,7 +239,7 @@ impl Lower<'_> {
         when: When,
         (order, scope, place): (Order, Scope, &str),
         elem: Type,
-        address: &str,
+        address: &Address,
     ) {
         let to = self.result(node);
         let reach = reach(scope);
@@ -223,6 +301,16 @@ pub(super) fn plus(base: Reg, offset: u64) -> String {
 /// The type in which integers are added whatever their sign.
 fn unsigned(elem: Type) -> &'static str {
     if elem == Type::U64 { "u64" } else { "u32" }
+}
+
+/// How a plain access says what it does: one that only reads a buffer which nobody writes may take another way.
+fn plain(space: Space, access: Access) -> &'static str {
+    match (space, access) {
+        (Space::Host, _) => ".relaxed.sys.global",
+        (Space::Shared, _) => ".shared",
+        (Space::Global, Access::Read) => ".global.nc",
+        _ => ".global",
+    }
 }
 
 fn place(space: Space) -> &'static str {

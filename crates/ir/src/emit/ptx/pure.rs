@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::types::{NAN, Type};
 
 use super::lower::Lower;
-use super::write::{Kind, bits, number};
+use super::write::{Kind, Reg, bits, number};
 
 impl Lower<'_> {
     /// An op that only computes.
@@ -148,14 +148,20 @@ impl Lower<'_> {
     /// The same bits, a NaN always with the same ones.
     fn bitcast(&mut self, node: &Node, from: Type) {
         let (to, a) = (self.result(node), self.held(node.args[0]));
-        self.out.line(format_args!("mov.b32 {to}, {a}"));
         if from == Type::F32 {
-            let p = self.truth();
-            self.out.line(format_args!("setp.num.f32 {p}, {a}, {a}"));
-            match to.kind {
-                Kind::Float => self.out.line(format_args!("selp.f32 {to}, {to}, 0f{NAN:08X}, {p}")),
-                _ => self.out.line(format_args!("selp.b32 {to}, {to}, {NAN:#x}, {p}")),
-            }
+            return self.bits_of_float(to, a);
+        }
+        self.out.line(format_args!("mov.b32 {to}, {a}"));
+    }
+
+    /// The bits of a float in a register of either kind, a NaN always with the same ones.
+    pub fn bits_of_float(&mut self, to: Reg, float: Reg) {
+        self.out.line(format_args!("mov.b32 {to}, {float}"));
+        let p = self.truth();
+        self.out.line(format_args!("setp.num.f32 {p}, {float}, {float}"));
+        match to.kind {
+            Kind::Float => self.out.line(format_args!("selp.f32 {to}, {to}, 0f{NAN:08X}, {p}")),
+            _ => self.out.line(format_args!("selp.b32 {to}, {to}, {NAN:#x}, {p}")),
         }
     }
 }

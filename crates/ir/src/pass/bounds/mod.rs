@@ -12,7 +12,7 @@
 mod fact;
 mod range;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::arena::{Buffer, Func, Inst, Region};
@@ -58,27 +58,36 @@ impl fmt::Display for Proof {
 /// The accesses of a module that are proved to be in range.
 pub struct Bounds {
     proofs: HashMap<(Func, Inst), Proof>,
+    /// The byte loads whose byte is proved to be one of an element.
+    bytes: HashSet<(Func, Inst)>,
     turns: HashMap<(Func, Inst), u64>,
 }
 
 impl Bounds {
     /// Looks at every function, knowing this of the geometry.
     pub fn new(module: &Valid, known: Geometry) -> Bounds {
-        let (mut proofs, mut turns) = (HashMap::new(), HashMap::new());
+        let mut all = Bounds { proofs: HashMap::new(), bytes: HashSet::new(), turns: HashMap::new() };
         for (func, function) in module.functions.iter() {
             let facts = Facts::new(module, function);
-            let (exits, found) = (HashMap::new(), (Vec::new(), Vec::new()));
-            let mut walk = Walk { module, function, known, facts, exits, proofs: found.0, turns: found.1 };
+            let exits = HashMap::new();
+            let (proofs, bytes, turns) = (Vec::new(), Vec::new(), Vec::new());
+            let mut walk = Walk { module, function, known, facts, exits, proofs, bytes, turns };
             walk.region(function.body);
-            proofs.extend(walk.proofs.into_iter().map(|(inst, proof)| ((func, inst), proof)));
-            turns.extend(walk.turns.into_iter().map(|(inst, most)| ((func, inst), most)));
+            all.proofs.extend(walk.proofs.into_iter().map(|(inst, proof)| ((func, inst), proof)));
+            all.bytes.extend(walk.bytes.into_iter().map(|inst| (func, inst)));
+            all.turns.extend(walk.turns.into_iter().map(|(inst, most)| ((func, inst), most)));
         }
-        Bounds { proofs, turns }
+        all
     }
 
     /// Whether an access needs no check.
     pub fn in_bounds(&self, site: Site) -> bool {
         self.proof(site).is_some()
+    }
+
+    /// Whether the byte that a `load_byte` names is one of an element. The element itself may still be out of range.
+    pub fn byte_in_bounds(&self, site: Site) -> bool {
+        self.bytes.contains(&(site.func, site.inst))
     }
 
     /// Why an access needs no check.
@@ -107,6 +116,7 @@ struct Walk<'a> {
     /// What is known of the results of each open instruction, by the ways out seen so far.
     exits: HashMap<Inst, Vec<Fact>>,
     proofs: Vec<(Inst, Proof)>,
+    bytes: Vec<Inst>,
     turns: Vec<(Inst, u64)>,
 }
 
@@ -157,6 +167,7 @@ impl Walk<'_> {
                 let (below, upto) = self.facts.capped(node);
                 self.facts.define(value, Fact { range, below, upto });
             }
+            Op::LoadByte => self.byte(inst, node),
             _ => {
                 if let Some(proof) = self.prove(node) {
                     self.proofs.push((inst, proof));
@@ -169,6 +180,17 @@ impl Walk<'_> {
                 self.facts.define(value, fact);
             }
         }
+    }
+
+    /// A load of a byte, which is in range if both the element and the byte are.
+    fn byte(&mut self, inst: Inst, node: &Node) {
+        let bytes = node.buffer().and_then(|b| self.module.buffers.get(b)).map_or(0, |b| b.elem.bytes());
+        let byte = node.args.get(1).map(|byte| self.facts.get(*byte).range.hi);
+        if byte.is_some_and(|byte| byte < bytes.into()) {
+            self.bytes.push(inst);
+            self.proofs.extend(self.prove(node).map(|proof| (inst, proof)));
+        }
+        self.facts.define(node.results.get(0), Fact::of(Range::new(0, u8::MAX.into())));
     }
 
     fn choice(&mut self, inst: Inst, node: &Node) {
