@@ -19,6 +19,10 @@ const ALIGN: usize = 4096;
 /// and to be given back one by one.
 const LARGE: usize = 2 << 20;
 
+/// Blocks of so many bytes or more are not touched when they are made: the system hands out their pages, which are zero, as they are first
+/// used. Smaller blocks are touched at once, so that no task waits for a page.
+const LAZY: usize = 1 << 30;
+
 /// The size of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Width {
@@ -68,6 +72,10 @@ impl Mapped {
         let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(exhausted)?;
         let align = if whole < LARGE { ALIGN } else { LARGE };
         let layout = Layout::from_size_align(whole, align).map_err(|_| exhausted())?;
+        if whole >= LAZY {
+            let start = pages::map(layout).ok_or_else(exhausted)?;
+            return Ok(Mapped { start, layout, width, len });
+        }
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(exhausted)?;
         if whole >= LARGE {
@@ -129,8 +137,72 @@ fn enlarge(start: NonNull<u8>, bytes: usize) {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn enlarge(_start: NonNull<u8>, _bytes: usize) {}
 
+/// Pages of the system's own, zero and not touched.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod pages {
+    use std::alloc::Layout;
+    use std::ptr::{NonNull, null_mut};
+
+    /// Maps as many pages as a layout asks for. None if there is no room.
+    pub(super) fn map(layout: Layout) -> Option<NonNull<u8>> {
+        // Enough to find the alignment within; what is too much goes back at once.
+        let (bytes, spare) = (layout.size(), layout.align());
+        let whole = bytes.checked_add(spare)?;
+        let (access, how) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new mapping at a place that the system chooses touches nothing that is there.
+        let start = unsafe { libc::mmap(null_mut(), whole, access, how, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let before = start.align_offset(spare);
+        let first = start.wrapping_byte_add(before);
+        let end = first.wrapping_byte_add(bytes);
+        let after = spare - before;
+        for (from, count) in [(start, before), (end, after)] {
+            if count > 0 {
+                // SAFETY: the range is part of the mapping made above, in whole pages, and nobody has seen it.
+                unsafe { libc::munmap(from, count) };
+            }
+        }
+        let first = NonNull::new(first.cast())?;
+        super::enlarge(first, bytes);
+        Some(first)
+    }
+
+    /// Gives back what [`map`] gave for this layout.
+    pub(super) fn unmap(start: NonNull<u8>, layout: Layout) {
+        // SAFETY: the block was mapped with this size and is given back once.
+        unsafe { libc::munmap(start.as_ptr().cast(), layout.size()) };
+    }
+}
+
+/// Where pages cannot be mapped, the allocator gives zeros; it may touch them.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod pages {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    /// Memory as a layout asks for it. None if there is no room.
+    pub(super) fn map(layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: the layout's size is not zero.
+        NonNull::new(unsafe { alloc_zeroed(layout) })
+    }
+
+    /// Gives back what [`map`] gave for this layout.
+    pub(super) fn unmap(start: NonNull<u8>, layout: Layout) {
+        // SAFETY: allocated by `map` with this layout, and freed once.
+        unsafe { dealloc(start.as_ptr(), layout) }
+    }
+}
+
 impl Drop for Mapped {
     fn drop(&mut self) {
+        if self.layout.size() >= LAZY {
+            return pages::unmap(self.start, self.layout);
+        }
         // SAFETY: allocated in `new` with this layout, and freed once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
