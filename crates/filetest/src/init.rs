@@ -330,8 +330,8 @@ mod tests {
             let found = shown(&format!("[{word}]"), elem, Len::Launch);
             assert!(found.starts_with(&format!("`{word}` ")), "{found}");
         }
-        for text in ["[1; 18446744073709551615]", "zero:18446744073709551615", "iota:268435457"] {
-            assert!(shown(text, Type::U32, Len::Launch).contains("more than the 268435456"), "{text}");
+        for text in ["[1; 18446744073709551615]", "zero:18446744073709551615", "iota:4294967296"] {
+            assert!(shown(text, Type::U32, Len::Launch).contains("more than the 4294967295"), "{text}");
         }
         for text in ["", "[1", "ones:3", "zero:1:2", "@", "[; 3]", "[1 ; 2 ; 3]"] {
             assert!(text.parse::<Init>().is_err(), "{text}");

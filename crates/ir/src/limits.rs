@@ -22,8 +22,9 @@ pub const MAX_BUFFERS: usize = 256;
 /// Functions of a module.
 pub const MAX_FUNCTIONS: usize = 4096;
 
-/// Elements that a buffer declares.
-pub const MAX_LEN: u64 = 1 << 28;
+/// Elements that a buffer has. An index has 32 bits, and so has what `len` gives; so the highest index is out of range of
+/// every buffer.
+pub const MAX_LEN: u64 = u32::MAX as u64;
 
 /// Bytes of all shared buffers together.
 pub const MAX_SHARED: u64 = 1 << 18;

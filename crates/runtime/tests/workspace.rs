@@ -101,3 +101,49 @@ fn values_go_in_and_out_as_they_are() {
         long.read_into(8, &mut []).unwrap();
     }
 }
+
+/// Stores its second argument at the first and gives the byte there that its third names.
+fn large(region: Region) -> Spec {
+    Spec::default().region(region).handler(scale(), |slot| {
+        let f = slot.body();
+        let huge = slot.region::<u32>("huge");
+        let at = slot.arg(0);
+        f.store(huge.at(at), slot.arg(1));
+        slot.finish(f.load_byte(huge.at(at), slot.arg(2)));
+    })
+}
+
+/// Catches an offset of 32 bits, a sum of a piece's start and an index that wraps, and a region that is refused though indices reach it.
+#[test]
+fn a_region_may_have_as_many_elements_as_there_are_indices() {
+    // The second tenant's piece ends where indices do, beyond 4 GiB.
+    let (first, second) = ((1 << 31) + 1, (1u32 << 31) - 17);
+    let spec = large(Region::new("huge", Type::U32, 8))
+        .tenant(Tenant::new(0).size("huge", first))
+        .tenant(Tenant::new(1).size("huge", second));
+    let session = Session::launch(&open("cpu").unwrap(), &spec).unwrap();
+    for (tenant, len) in [(0, first), (1, second)] {
+        let mut producer = session.producer(tenant).unwrap();
+        let mut run = |at: u32| {
+            let task = Task::new(scale()).args([at, 0xab00_0000 + tenant, 3]);
+            producer.submit(task).unwrap().wait(Deadline::after_ms(20_000))
+        };
+        assert_eq!((run(0), run(len - 1)), (Ok(0xab), Ok(0xab)), "tenant {tenant}");
+        assert!(run(len).is_err() && run(u32::MAX).is_err(), "tenant {tenant}");
+    }
+    for (tenant, len) in [(0, first), (1, second)] {
+        let view = session.view::<u32>(tenant, "huge").unwrap();
+        let word = 0xab00_0000 + tenant;
+        assert_eq!(view.read(0, 2).unwrap(), [word, 0]);
+        assert_eq!(view.read(len as usize - 2, 2).unwrap(), [0, word]);
+    }
+}
+
+#[test]
+fn a_region_beyond_all_indices_is_refused() {
+    let spec = large(Region::new("huge", Type::U32, u32::MAX))
+        .tenant(Tenant::new(0).size("huge", u32::MAX))
+        .tenant(Tenant::new(1).size("huge", 1));
+    let refused = Session::launch(&open("cpu").unwrap(), &spec).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("a buffer has at most 4294967295"), "{refused}");
+}

@@ -229,9 +229,12 @@ impl Layout {
     }
 }
 
-/// Refuses more words than an index can reach.
+/// The most words of a buffer that belongs to the kernel itself. Kernels compute with a few times their indices.
+const MAX_KERNEL_WORDS: u64 = 1 << 28;
+
+/// Refuses more words of the kernel's own than it can compute with.
 pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), AssembleError> {
-    let most = pelton_ir::limits::MAX_LEN;
+    let most = MAX_KERNEL_WORDS;
     if found > most { Err(AssembleError::Size { what, found, most }) } else { Ok(()) }
 }
 
@@ -298,19 +301,21 @@ fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
 fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, AssembleError> {
     let step = ALIGN / (region.elem.bits() / 8).max(1);
     let mut pieces = vec![(0, 0); Tenant::MOST as usize];
-    let mut total = 0u64;
+    let (mut total, mut next) = (0u64, 0u64);
     for tenant in tenants.iter().filter(|t| t.id < Tenant::MOST) {
         let len = tenant.len(region);
-        let at = if region.shared { 0 } else { total };
+        let at = if region.shared { 0 } else { next };
         pieces[tenant.id as usize] = (at as u32, len);
-        total = total.max(at + u64::from(len).next_multiple_of(step.into()));
+        total = total.max(at + u64::from(len));
+        next = next.max(at + u64::from(len).next_multiple_of(step.into()));
     }
     let most = pelton_ir::limits::MAX_LEN;
     if total > most {
-        let why = format!("its tenants have {total} elements in all, and an index reaches {most}");
+        let why = format!("its tenants have {total} elements in all, and a buffer has at most {most}");
         return Err(AssembleError::Region { name: region.name.clone(), why });
     }
-    Ok(RegionArea { region: region.clone(), total: (total as u32).max(1), pieces })
+    // The last piece may end where no whole line fits any more.
+    Ok(RegionArea { region: region.clone(), total: (next.min(most) as u32).max(1), pieces })
 }
 
 fn observable_pieces(tenants: &[Tenant]) -> Vec<(u32, u32)> {

@@ -19,7 +19,7 @@ const TEXTS: &[(Rule, &str, &str)] = &[
         "use u32 with 0 and 1",
     ),
     (Rule::Empty, "buffer b: [u32; 0] global read kernel k { %x = load @b[0] }", "no elements"),
-    (Rule::Length, "buffer b: [u32; 268435457] global read", "268435456 is the most"),
+    (Rule::Length, "buffer b: [u32; 4294967296] global read", "4294967295 is the most"),
     (Rule::SharedLength, "buffer b: [u32; ?] shared read_write", "write its length"),
     (Rule::SharedAccess, "buffer b: [u32; 4] shared read kernel k { store @b[0], 1 }", "write `read_write`"),
     (
