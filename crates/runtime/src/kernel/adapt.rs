@@ -2,7 +2,8 @@
 //!
 //! The function that comes out takes the task's place in the window, where its words are, and its tenant. `arg` becomes
 //! loads of the slot. A region becomes the tenant's piece of that region's buffer: an index beyond the piece records fault 2 and
-//! the access goes nowhere, which in the language gives zero or does nothing. `fault` records a code unless one is there;
+//! the access goes nowhere, which in the language gives zero or does nothing. Where all tenants have the same piece, its place is known when
+//! the kernel is assembled: the piece then lies inside the buffer, and the check against the piece is the only one. `fault` records a code unless one is there;
 //! a number that is no code is recorded as fault 5.
 //!
 //! A loop that is not brief takes fuel for each turn and is left when there is not enough, with fault 6. All later loops of the task
@@ -18,10 +19,10 @@
 use std::collections::HashMap;
 
 use pelton_ir::arena::{Buffer, Func, Inst, Region};
-use pelton_ir::builder::{self, Body, Builder, Callee};
-use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand};
-use pelton_ir::op::{Effect, Op};
-use pelton_ir::types::{Const, Len, Order, Scope, Space, Type};
+use pelton_ir::builder::{self, Body, Builder, Callee, Val, Vals};
+use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand, wide};
+use pelton_ir::op::{Effect, Form, Op};
+use pelton_ir::types::{Const, Len, Order, Scalar, Scope, Space, Type};
 use pelton_ir::valid::{Level, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
@@ -233,12 +234,91 @@ impl<'b> Task<'b, '_> {
         }
     }
 
-    /// Where an element of a piece is in its buffer: nowhere, with a fault, if it is beyond the piece.
-    fn within(self, column: u32, index: U32<'b>) -> U32<'b> {
-        let inside = index.lt(self.piece(column, 1));
-        self.f.when(!inside, || self.fault(self.f.lit(FaultCode::REGION.code())));
-        self.f.select(inside, self.piece(column, 0) + index, u32::MAX)
+    /// Where the piece of every tenant that has tasks lies, if that is one place. A drained slot says whose it is, and whoever has no
+    /// piece must not get the others' one; so there the table decides.
+    fn known_piece(self, column: u32) -> Option<(u32, u32)> {
+        let layout = &self.kit.layout;
+        let area = layout.areas.get(column as usize).filter(|_| !self.kit.mode.drains())?;
+        let mut pieces = layout.rings.iter().map(|ring| area.pieces[ring.tenant as usize]);
+        let first = pieces.next()?;
+        pieces.all(|piece| piece == first).then_some(first)
     }
+
+    /// Whether an element is one of a piece; it is a fault if not.
+    fn check(self, last: U32<'b>, len: U32<'b>) -> Val<'b, bool> {
+        let inside = last.lt(len);
+        self.f.when(!inside, || self.fault(self.f.lit(FaultCode::REGION.code())));
+        inside
+    }
+
+    /// An access to the tenant's piece, which `emit` makes of a place in the buffer. `many` elements are accessed at once: those of the
+    /// 16 bytes that hold the index. Pieces start at such 16 bytes.
+    fn access(
+        self,
+        (column, index): (u32, U32<'b>),
+        many: u32,
+        shape: Access<'_>,
+        emit: impl Fn(U32<'b>) -> Vec<Operand>,
+    ) -> Vec<Operand> {
+        let f = self.f;
+        let last = if many > 1 { index | (many - 1) } else { index };
+        let known = self.known_piece(column).filter(|(_, len)| *len >= many);
+        let Some((start, len)) = known else {
+            let inside = self.check(last, self.piece(column, 1));
+            return emit(f.select(inside, self.piece(column, 0) + index, u32::MAX));
+        };
+        let inside = self.check(last, f.lit(len));
+        let place = |at: U32<'b>| if start == 0 { at } else { at + start };
+        match shape {
+            // What is beyond is read as the last that is not, and is not shown.
+            Access::Load(types) => {
+                let read = emit(place(f.min(last, len / many * many - 1)));
+                let shown = |(value, ty): (&Operand, &Type)| {
+                    let zero = Operand::Const(Const::zero(*ty));
+                    f.emit(Op::Select, Attr::None, vec![builder::Arg::operand(inside), *value, zero])[0]
+                };
+                read.iter().zip(types).map(shown).collect()
+            }
+            Access::Store => {
+                f.when(inside, || drop(emit(place(last))));
+                Vec::new()
+            }
+            Access::Modify(elem) => {
+                let old = || emit(place(last))[0];
+                let operand = match elem {
+                    Type::I32 => modified::<i32>(f, inside, old),
+                    Type::U64 => modified::<u64>(f, inside, old),
+                    Type::F32 => modified::<f32>(f, inside, old),
+                    _ => modified::<u32>(f, inside, old),
+                };
+                vec![operand]
+            }
+        }
+    }
+}
+
+/// What an access does.
+#[derive(Clone, Copy)]
+enum Access<'a> {
+    /// Gives values of these types.
+    Load(&'a [Type]),
+    /// Gives nothing.
+    Store,
+    /// Changes an element of this type and gives what it was.
+    Modify(Type),
+}
+
+/// What a read-modify-write gives that is made only where its element is inside; 0 elsewhere.
+fn modified<'b, T: Scalar + Default + Into<Const>>(
+    f: &'b Body<'b>,
+    inside: Val<'b, bool>,
+    old: impl Fn() -> Operand,
+) -> Operand
+where
+    Val<'b, T>: Vals<'b>,
+{
+    let zero = || f.value::<T>(Operand::Const(T::default().into()));
+    builder::Arg::operand(f.choose(inside, || f.value::<T>(old()), zero))
 }
 
 /// What a handler's instructions become.
@@ -254,8 +334,47 @@ struct Rule<'b, 'k, 'h> {
 
 impl Rule<'_, '_, '_> {
     /// The scope that an access to a piece needs: with one group, a group's is all there is of the device.
-    fn scope(&self, scope: Scope) -> Scope {
-        if scope == Scope::Device && self.task.kit.layout.groups == 1 { Scope::Group } else { scope }
+    /// What is read past the nearest cache is read at the device's scope at least.
+    fn scope(&self, op: Op, scope: Scope) -> Scope {
+        match scope {
+            Scope::Group if self.past && op == Op::LoadWide => Scope::Device,
+            Scope::Device if self.task.kit.layout.groups == 1 && !(self.past && op == Op::LoadWide) => {
+                Scope::Group
+            }
+            scope => scope,
+        }
+    }
+
+    /// What an access to a region becomes.
+    fn access(
+        &self,
+        inst: Inst,
+        node: &Node,
+        (buffer, column, elem): (Buffer, u32, Type),
+        args: &[Operand],
+    ) -> Vec<Operand> {
+        let (f, op) = (self.task.f, node.op);
+        let at = |at: U32<'_>| {
+            let mut args = args.to_vec();
+            args[0] = builder::Arg::operand(at);
+            args
+        };
+        let emit = |place: U32<'_>| match node.attr {
+            Attr::Atomic(_, order, scope) => {
+                f.emit(op, Attr::Atomic(buffer, order, self.scope(op, scope)), at(place))
+            }
+            _ if self.past && op.effect() == Effect::Read => self.load_past(op, (buffer, elem), &at(place)),
+            _ => f.emit(op, Attr::Buffer(buffer), at(place)),
+        };
+        let types: Vec<Type> = node.results.iter().map(|value| self.function.ty(value)).collect();
+        let shape = match types.is_empty() {
+            true => Access::Store,
+            false if op.modifies() => Access::Modify(elem),
+            false => Access::Load(&types),
+        };
+        let many = if op.row().form == Form::Wide { wide(elem) as u32 } else { 1 };
+        let found = self.task.access((column, f.value(args[0])), many, shape, emit);
+        if op.effect() == Effect::Read { self.agree(inst, node, found) } else { found }
     }
 
     /// What a load of a region gives that is read past the nearest cache.
@@ -279,19 +398,9 @@ impl Rule<'_, '_, '_> {
         vec![builder::Arg::operand(byte)]
     }
 
-    /// What a load of a region gives.
-    fn load(
-        &self,
-        inst: Inst,
-        node: &Node,
-        (buffer, elem): (Buffer, Type),
-        args: Vec<Operand>,
-    ) -> Vec<Operand> {
+    /// What a load of a region gives, the same in all lanes where that matters.
+    fn agree(&self, inst: Inst, node: &Node, read: Vec<Operand>) -> Vec<Operand> {
         let f = self.task.f;
-        let read = match self.past {
-            true => self.load_past(node.op, (buffer, elem), &args),
-            false => f.emit(node.op, Attr::Buffer(buffer), args),
-        };
         // The handler's own module says that nobody writes what it only reads, so what is loaded may decide where lanes meet.
         let level = self.levels.level(node.results.get(0)).min(self.levels.control(inst));
         match level {
@@ -320,17 +429,8 @@ impl builder::Rule for Rule<'_, '_, '_> {
             (Op::Len, Named::Piece { column, .. }) => {
                 Some(vec![builder::Arg::operand(task.piece(*column, 1))])
             }
-            (op, Named::Piece { buffer, column, elem }) => {
-                let mut args = args.to_vec();
-                args[0] = builder::Arg::operand(task.within(*column, f.value(args[0])));
-                if op.effect() == Effect::Read {
-                    return Some(self.load(inst, node, (*buffer, *elem), args));
-                }
-                let attr = match node.attr {
-                    Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, self.scope(scope)),
-                    _ => Attr::Buffer(*buffer),
-                };
-                Some(f.emit(op, attr, args))
+            (_, Named::Piece { buffer, column, elem }) => {
+                Some(self.access(inst, node, (*buffer, *column, *elem), args))
             }
             (op, Named::Own(buffer)) => {
                 let attr = match node.attr {

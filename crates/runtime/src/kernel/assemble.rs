@@ -415,9 +415,9 @@ fn ops(handler: &Handler, module: &Valid, func: Func) -> Result<u32, AssembleErr
             }
             arity = arity.max(known.unwrap_or(ARGS).min(ARGS));
         }
-        let region = node.buffer().is_some_and(|b| module.buffers[b].space == Space::Global);
-        if region && matches!(node.op, Op::LoadWide | Op::StoreWide) {
-            return no("cannot be kept within a tenant's region");
+        let observable = node.buffer().is_some_and(|b| module.buffers[b].name == OBSERVABLE);
+        if observable && matches!(node.op, Op::LoadWide | Op::StoreWide) {
+            return no("needs elements that start at 16 bytes, and a tenant's observables need not");
         }
     }
     Ok(arity)

@@ -1,5 +1,6 @@
 //! Tenants: who may run, what they may do, how much, with what memory.
 
+use pelton::ir::types::{Order, Scope};
 use pelton::kernel::AssembleError;
 use pelton::protocol::packed::Packed;
 use pelton::protocol::{FaultCode, TaskFault};
@@ -10,6 +11,7 @@ use crate::common::*;
 pub const TESTS: &[Test] = named![
     only_enabled_tenants_run_and_others_are_seen,
     aiming_beyond_ones_region_changes_nothing,
+    wide_accesses_and_bytes_end_with_the_region,
     observables_arrive_for_any_number_asked_for,
     masks_deny_what_they_do_not_allow,
     quotas_are_exact_over_several_groups,
@@ -116,6 +118,100 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
         let moved: Vec<u32> = pattern[..1].iter().chain(&pattern[..LEN as usize - 1]).copied().collect();
         assert_eq!(session.view::<u32>(1, "data").unwrap().all().unwrap(), moved, "{shape}");
         assert_eq!(data(&session), pattern, "{shape}");
+    }
+}
+
+/// The opcode of [`accesses`].
+const ACCESS: u32 = 9;
+
+/// Loads 16 bytes, stores 16 bytes, loads a byte, adds, stores or loads a word, as the first argument says; the second is the index and the
+/// third the byte.
+fn accesses(spec: Spec) -> Spec {
+    spec.handler(op(ACCESS), |slot| {
+        let f = slot.body();
+        let words = slot.region::<u32>("data");
+        let (at, byte) = (words.at(slot.arg(1)), slot.arg(2));
+        let result = f
+            .switch(slot.arg(0))
+            .case([0], || {
+                let [a, b, c, d] = f.load_wide::<u32, 4>(Order::Relaxed, Scope::Device, at);
+                a + b + c + d
+            })
+            .case([1], || {
+                f.store_wide(Order::Relaxed, Scope::Device, at, [f.lit(7); 4]);
+                f.lit(0)
+            })
+            .case([2], || f.load_byte(at, byte))
+            .case([3], || f.atomic_add(Order::Relaxed, Scope::Device, at, 1))
+            .case([4], || {
+                f.store(at, 7);
+                f.lit(0)
+            })
+            .default(|| f.load(at));
+        slot.finish(result);
+    })
+}
+
+/// Catches 16 bytes that straddle the end of a piece and reach the next tenant's, a check that is folded away though the tenant's piece is
+/// not the whole buffer, and a byte of an element beyond the piece.
+fn wide_accesses_and_bytes_end_with_the_region(on: &On) {
+    // One tenant, whose piece is known when the kernel is assembled, two with equal pieces, and pieces of any length.
+    for lens in [&[10u32][..], &[2], &[64], &[48, 48], &[10, 30], &[3, 64, 1]] {
+        for shape in shapes(on, &[near(8), far(8), both(32)]) {
+            let ids = 0..lens.len() as u32;
+            let spec = lens.iter().zip(0..).fold(accesses(shape.bare(256, 2)), |spec, (len, id)| {
+                spec.tenant(Tenant::new(id).size("data", *len))
+            });
+            let session = launch(on, &spec);
+            let pattern = |id: u32| -> Vec<u32> {
+                (0..lens[id as usize]).map(|k| 0x0101_0101 * (k + 1 + id * 100)).collect()
+            };
+            let all = |id| session.view::<u32>(id, "data").unwrap().all().unwrap();
+            for id in ids.clone() {
+                session.view::<u32>(id, "data").unwrap().write(0, &pattern(id)).unwrap();
+            }
+            for id in ids.clone() {
+                let (len, own) = (lens[id as usize], pattern(id));
+                let mut producer = session.producer(id).unwrap();
+                let mut tried = |task: [u32; 3]| run(&mut producer, Task::new(op(ACCESS)).args(task));
+                for at in [0, 1, len - 1, len, len + 1, len | 3, 16, 63, 64, 1 << 31, u32::MAX - 3, u32::MAX]
+                {
+                    let what = format!("{shape}, tenant {id} of {lens:?} at {at}");
+                    let first = (at & !3) as usize;
+                    let whole = own.get(first..first.saturating_add(4));
+                    let sum = whole.map(|words| words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word)));
+                    let word = own.get(at as usize).copied();
+                    let or_fault = |result: Option<u32>| result.map_or(fault(FaultCode::REGION), Ok);
+                    assert_eq!(tried([0, at, 0]), or_fault(sum), "{what}");
+                    assert_eq!(tried([2, at, 3]), or_fault(word.map(|word| word >> 24)), "{what}");
+                    for byte in [4, 1 << 29, u32::MAX] {
+                        assert_eq!(tried([2, at, byte]), or_fault(word.map(|_| 0)), "{what}, byte {byte}");
+                    }
+                    assert_eq!(tried([5, at, 0]), or_fault(word), "{what}");
+                    if sum.is_none() {
+                        assert_eq!(tried([1, at, 0]), fault(FaultCode::REGION), "{what}");
+                    }
+                    if word.is_none() {
+                        assert_eq!(tried([3, at, 0]), fault(FaultCode::REGION), "{what}");
+                        assert_eq!(tried([4, at, 0]), fault(FaultCode::REGION), "{what}");
+                    }
+                }
+            }
+            for id in ids.clone() {
+                assert_eq!(all(id), pattern(id), "{shape}, {lens:?}");
+            }
+            // What is inside is stored, and nothing beside it.
+            for id in ids.clone().filter(|id| lens[*id as usize] >= 4) {
+                let mut producer = session.producer(id).unwrap();
+                let last = (lens[id as usize] & !3) - 1;
+                assert_eq!(run(&mut producer, Task::new(op(ACCESS)).args([1, last, 0])), Ok(0), "{shape}");
+                assert!(run(&mut producer, Task::new(op(ACCESS)).args([3, 0, 0])).is_ok(), "{shape}");
+                let mut expected = pattern(id);
+                expected[0] += 1;
+                expected[last as usize - 3..=last as usize].fill(7);
+                assert_eq!(all(id), expected, "{shape}, tenant {id} of {lens:?}");
+            }
+        }
     }
 }
 
