@@ -10,7 +10,7 @@ use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{generation, live, sealed, word0};
 use pelton::protocol::step::{self, FAR, ProtocolStep, StepActor};
 use pelton::protocol::{CompletionRecord, Opcode, Status};
-use pelton::ring::{Lines, Ring, Stage, Words};
+use pelton::ring::{HostRing, RingWords, SlotLines, TaskStage};
 use pelton::task::Task;
 use pelton_ir::op::Op;
 use pelton_ir::types::Order;
@@ -24,7 +24,7 @@ impl Plain {
     }
 }
 
-impl Words for Plain {
+impl RingWords for Plain {
     fn load(&self, at: usize, order: Ordering) -> u64 {
         self.0[at].load(order)
     }
@@ -39,7 +39,7 @@ fn task(position: u64) -> Task {
 }
 
 /// What the group of a near stripe does: takes whole lines in order, and answers.
-fn serve(ring: &Ring<Plain, Plain>, first: u64, count: u64) {
+fn serve(ring: &HostRing<Plain, Plain>, first: u64, count: u64) {
     for position in first..first + count {
         let slot = (position & (ring.capacity() - 1)) as usize;
         let line = loop {
@@ -65,7 +65,7 @@ fn every_task_comes_back() {
     for log2 in [0, 2] {
         let slots = 1 << log2;
         let first = (1 << (24 + log2)) - 2 * slots as u64;
-        let ring = Arc::new(Ring {
+        let ring = Arc::new(HostRing {
             lines: Plain::new(slots * 8),
             done: Plain::new(slots),
             taken: Plain::new(slots),
@@ -114,10 +114,10 @@ fn a_batch_goes_round() {
     for tail in [None, Some((Plain::new(1), 0))] {
         let slots = 1 << LOG2;
         let (lines, done, taken) = (Plain::new(slots * 8), Plain::new(slots), Plain::new(slots));
-        let ring = Ring { lines, done, taken, tail, first: 0, log2: LOG2 };
+        let ring = HostRing { lines, done, taken, tail, first: 0, log2: LOG2 };
         let mut end = first;
         // The iterator has more than are wanted.
-        ring.publish_all(&mut end, count, (first..).map(task), &mut Stage::default());
+        ring.publish_all(&mut end, count, (first..).map(task), &mut TaskStage::default());
         assert_eq!(end, first + count);
         for position in first..end {
             let Task { op, priority, args } = task(position);
@@ -154,7 +154,7 @@ struct Noted {
     notes: Rc<RefCell<Vec<Note>>>,
 }
 
-impl Words for Noted {
+impl RingWords for Noted {
     fn load(&self, at: usize, order: Ordering) -> u64 {
         self.notes.borrow_mut().push((Op::AtomicLoad, self.buffer, order));
         self.words.load(at, order)
@@ -170,7 +170,7 @@ impl Words for Noted {
 fn the_host_takes_the_steps_of_the_table() {
     let notes = Rc::new(RefCell::new(Vec::new()));
     let noted = |buffer, len| Noted { buffer, words: Plain::new(len), notes: notes.clone() };
-    let ring = Ring {
+    let ring = HostRing {
         lines: noted("slots", 16),
         done: noted("done", 2),
         taken: noted("taken", 2),

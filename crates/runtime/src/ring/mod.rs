@@ -1,6 +1,6 @@
 //! A ring as the host sees it: publishing, completions, reuse.
 //!
-//! One source serves mapped memory, plain atomics and loom: a ring is generic over its [`Words`]. Positions are 64-bit counts
+//! One source serves mapped memory, plain atomics and loom: a [`HostRing`] is generic over its [`RingWords`]. Positions are 64-bit counts
 //! that never wrap; position p lies in slot p mod capacity, and its generation is the lap, p / capacity. So only this lap's or the
 //! last lap's words can be met, and nothing is ever cleared.
 //!
@@ -22,7 +22,7 @@
 
 mod words;
 
-pub use words::{Home, Lines, Words};
+pub use words::{RingWords, SlotLines, SlotMemory};
 
 use std::sync::atomic::Ordering;
 
@@ -32,60 +32,61 @@ use crate::protocol::slot::{self, Slot, generation, word0};
 use crate::protocol::{CompletionRecord, Opcode, Status};
 use crate::task::Task;
 
-/// The host's side of a stripe.
+/// The host's side of one stripe of a ring.
 #[derive(Debug)]
-pub struct Ring<L, W> {
-    /// The slots of all stripes.
+pub struct HostRing<L, W> {
+    /// The slots of all stripes that share this memory.
     pub lines: L,
-    /// The records of all stripes.
+    /// The records of the same stripes.
     pub done: W,
-    /// What tickets have given up: at a span's first slot, how many, and whether all were seen to have ended.
+    /// What tickets have given up. The word at the first slot of a span says how many slots, and whether all their tasks were seen to have
+    /// ended.
     pub taken: W,
-    /// Where the tail is, if this is a far ring.
+    /// For a far ring, the words that hold the tails and the index of this ring's tail among them.
     pub tail: Option<(W, usize)>,
-    /// The number of its first slot.
+    /// The number of the stripe's first slot.
     pub first: usize,
-    /// Slots, as a power of two.
+    /// The number of slots, as a power of two.
     pub log2: u32,
 }
 
-/// Says in `taken` that every record was seen.
+/// The bit of a word of `taken` that says that every record was seen.
 const SEEN: u64 = 1 << 32;
 
-/// Tasks that go into a ring at once. What is stored in pieces is not read back as a whole before it has come to rest. And of
-/// these lines the first is written last: whoever polls it then finds all of them, and does not pull lines away that are being
-/// written.
+/// How many tasks are written to a ring at once. Tasks are staged, and not written to the ring one by one, because a store of parts that is soon
+/// read back as a whole stalls. The first line of a chunk is written last, so that a device that polls it finds all lines of the chunk and does not
+/// take cache lines away while they are being written.
 const CHUNK: usize = 64;
 
-/// Where tasks are made ready.
+/// Scratch memory in which a producer prepares tasks before they are written to a ring.
 #[derive(Debug)]
-pub struct Stage {
+pub struct TaskStage {
     slots: [Slot; CHUNK],
     lines: [Line; CHUNK],
 }
 
-impl Default for Stage {
+impl Default for TaskStage {
     fn default() -> Self {
-        Stage { slots: [Slot::default(); CHUNK], lines: [[0; 8]; CHUNK] }
+        TaskStage { slots: [Slot::default(); CHUNK], lines: [[0; 8]; CHUNK] }
     }
 }
 
-/// Records that are looked at in one go.
+/// How many records are read at once.
 pub(crate) const BLOCK: usize = 64;
 
-impl<L: Lines, W: Words> Ring<L, W> {
-    /// Slots of the ring.
+impl<L: SlotLines, W: RingWords> HostRing<L, W> {
+    /// Returns the number of slots.
     pub fn capacity(&self) -> u64 {
         1 << self.log2
     }
 
-    /// The number of a position's slot.
+    /// Returns the number of the slot that a position lies in.
     #[inline]
     pub fn slot(&self, position: u64) -> usize {
         self.first + (position & (self.capacity() - 1)) as usize
     }
 
-    /// Publishes a task.
+    /// Publishes a task at a position.
     #[inline(always)]
     pub fn publish(&self, position: u64, task: &Task) {
         self.lines.flush();
@@ -101,7 +102,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         tail: &mut u64,
         count: u64,
         tasks: impl Iterator<Item = Task>,
-        stage: &mut Stage,
+        stage: &mut TaskStage,
     ) {
         let (first, end, mut tasks) = (*tail, *tail + count, tasks);
         while *tail < end {
@@ -125,7 +126,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         }
     }
 
-    /// Writes slots that follow each other, the first last.
+    /// Writes consecutive slots, the first one last.
     #[inline]
     fn write(&self, at: usize, slots: &[Slot], lines: &mut [Line]) {
         if self.tail.is_some() {
@@ -138,7 +139,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         }
     }
 
-    /// Shows what was published below `tail` to a far kernel; near ones look at the lines themselves.
+    /// Shows what was published below `tail` to the kernel. This matters to far rings only: a kernel polls the lines of near rings themselves.
     #[inline]
     pub fn commit(&self, tail: u64) {
         if let Some((tails, at)) = &self.tail {
@@ -147,7 +148,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         }
     }
 
-    /// Asks that a task be not run. Who holds its ticket may: its slot is written by nobody else until it is given up.
+    /// Asks the kernel not to run a task. Only the holder of its ticket may call this: nobody else writes the slot until the ticket gives it up.
     pub fn cancel(&self, position: u64) {
         let mut line = self.lines.line(self.slot(position));
         line[0] = line[0] & u64::from(u32::MAX) | u64::from(Opcode::CANCEL.code()) << 32;
@@ -156,7 +157,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         self.lines.patch(self.slot(position), &line);
     }
 
-    /// How a task ended, if it has.
+    /// Returns the record of a task, or `None` if the task has not ended.
     #[inline]
     pub fn ended(&self, position: u64) -> Option<CompletionRecord> {
         // Pairs with the fence before the record: what the task wrote is seen.
@@ -164,7 +165,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         record.is(generation(position, self.log2)).then_some(record)
     }
 
-    /// The first of these positions that has not ended.
+    /// Returns the first position in `from..to` whose task has not ended, or `to` if all have.
     #[inline]
     pub fn frontier(&self, from: u64, to: u64) -> u64 {
         let (mut at, mut block) = (from, [0; BLOCK]);
@@ -181,8 +182,8 @@ impl<L: Lines, W: Words> Ring<L, W> {
         at
     }
 
-    /// The results of tasks from a position on, up to the end of the lap; how many these are, and whether all of them ended
-    /// well. If not, the results are nobody's.
+    /// Reads the results of tasks from a position on, up to the end of the lap. Returns how many these are, and whether all of the tasks ended
+    /// well. If not, what was written to `into` means nothing.
     #[inline]
     pub fn results(&self, from: u64, into: &mut [u32]) -> (usize, bool) {
         // Positions of one lap share a generation and follow each other in memory.
@@ -193,8 +194,8 @@ impl<L: Lines, W: Words> Ring<L, W> {
         (count, self.done.halves(self.slot(from), done, &mut into[..count]))
     }
 
-    /// Gives up what was published at these positions: nobody will look at their records again. `seen` says that all
-    /// have ended.
+    /// Gives up the slots of `count` positions: nobody will look at their records again. `seen` says that all their tasks are known to have
+    /// ended.
     #[inline]
     pub fn give_up(&self, position: u64, count: u32, seen: bool) {
         let word = u64::from(count) | if seen { SEEN } else { 0 };
@@ -202,9 +203,9 @@ impl<L: Lines, W: Words> Ring<L, W> {
         self.taken.store(self.slot(position), word, Ordering::Release);
     }
 
-    /// Whether [`reclaim`](Ring::reclaim) would find slots to reuse from `free` on. Anybody may ask: the producer may have reused them
-    /// meanwhile, so the answer is a reason to look, and no more.
-    pub fn gives(&self, free: u64, tail: u64) -> bool {
+    /// Returns whether [`reclaim`](HostRing::reclaim) would find slots to reuse from `free` on. Any thread may ask. The producer may have reused
+    /// the slots meanwhile, so the answer is a hint to call `reclaim` and no more.
+    pub fn can_reclaim(&self, free: u64, tail: u64) -> bool {
         if free >= tail {
             return false;
         }
@@ -214,7 +215,7 @@ impl<L: Lines, W: Words> Ring<L, W> {
         word != 0 && (word & SEEN != 0 || self.frontier(free, end) == end)
     }
 
-    /// The first position that still holds its slot, from `free` on; called by the producer alone. `seen` is how far it
+    /// Returns the first position from `free` on that still holds its slot. Only the producer may call this. `seen` is up to where the producer
     /// knows that tasks have ended.
     #[inline]
     pub fn reclaim(&self, free: u64, tail: u64, seen: &mut u64) -> u64 {

@@ -1,4 +1,4 @@
-//! What rings are made of: words of 64 bits, and lines of eight.
+//! The memory that rings are made of, as traits: words of 64 bits, and slots of eight such words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,13 +7,14 @@ use pelton_device::{Memory, View64};
 
 use crate::protocol::slot::{self, Slot};
 
-/// Words of 64 bits that both sides see.
-pub trait Words {
-    /// Loads a word.
+/// Words of 64 bits that the host and the device both see.
+pub trait RingWords {
+    /// Loads the word at an index.
     fn load(&self, at: usize, order: Ordering) -> u64;
-    /// Stores a word.
+    /// Stores the word at an index.
     fn store(&self, at: usize, value: u64, order: Ordering);
-    /// Loads words that follow each other, with acquire. Keeps their high halves, and says whether every low half is `low`.
+    /// Loads consecutive words with acquire, one for each element of `high`. Writes their high halves to `high`, and returns whether every
+    /// low half equals `low`.
     #[inline]
     fn halves(&self, at: usize, low: u32, high: &mut [u32]) -> bool {
         let words = (at..).zip(high).map(|(at, high)| {
@@ -23,7 +24,7 @@ pub trait Words {
         });
         words.fold(0, |differ, word| differ | word) == 0
     }
-    /// Stores a line from a word on, its first word last and with release.
+    /// Stores the eight words of a line from index `at` on. The first word is stored last, with release.
     #[inline]
     fn store_line(&self, at: usize, line: &Line) {
         for (k, word) in line.iter().enumerate().skip(1) {
@@ -33,35 +34,36 @@ pub trait Words {
     }
 }
 
-/// Slots that the host writes.
-pub trait Lines {
-    /// Writes a line so that whoever acquires its first word sees the rest.
+/// The slots of rings, as the host writes them: one line of eight words per slot.
+pub trait SlotLines {
+    /// Writes the line of a slot. A reader that acquires its first word sees the rest.
     fn put(&self, slot: usize, line: &Line);
-    /// Writes lines that follow each other, each like one.
+    /// Writes the lines of consecutive slots, each as [`put`](SlotLines::put) does.
     #[inline]
     fn put_all(&self, slot: usize, lines: &[Line]) {
         for (slot, line) in (slot..).zip(lines) {
             self.put(slot, line);
         }
     }
-    /// Seals slots that follow each other and writes them, where a tail shows them: in any pieces. `lines` is room for them.
+    /// Seals the lines of consecutive slots and writes them. Only for rings whose tail shows slots to the device: nothing is promised about the
+    /// order in which words become visible. `lines` is scratch room for as many lines as there are slots.
     #[inline]
     fn fill(&self, slot: usize, slots: &[Slot], lines: &mut [Line]) {
         slot::seal_all(slots, lines);
         self.put_all(slot, lines);
     }
-    /// Writes the first two words of a line anew, the second first.
+    /// Writes the first two words of a line again, the second word first.
     fn patch(&self, slot: usize, line: &Line);
-    /// What was last written to a slot.
+    /// Returns what the host last wrote to a slot.
     fn line(&self, slot: usize) -> Line;
-    /// Lets what was stored before be seen by whoever sees a line that is put after.
+    /// Makes everything that was stored before visible to a device that sees a line which is put afterwards.
     fn flush(&self);
 }
 
-/// 64-bit words in a slot.
+/// How many 64-bit words a slot has.
 const WORDS: usize = slot::WORDS / 2;
 
-impl<W: Words> Lines for W {
+impl<W: RingWords> SlotLines for W {
     #[inline(always)]
     fn put(&self, slot: usize, line: &Line) {
         // Pairs with the acquire load of word 0 by the group whose stripe it is.
@@ -80,7 +82,7 @@ impl<W: Words> Lines for W {
     fn flush(&self) {}
 }
 
-impl Words for [AtomicU64] {
+impl RingWords for [AtomicU64] {
     #[inline]
     fn load(&self, at: usize, order: Ordering) -> u64 {
         self[at].load(order)
@@ -91,7 +93,7 @@ impl Words for [AtomicU64] {
         self[at].store(value, order);
     }
 
-    /// One check of the range for the whole line.
+    /// Checks the range once for the whole line.
     #[inline]
     fn store_line(&self, at: usize, line: &Line) {
         let words = &self[at..at + WORDS];
@@ -102,15 +104,15 @@ impl Words for [AtomicU64] {
     }
 }
 
-impl Words for View64 {
+impl RingWords for View64 {
     #[inline]
     fn load(&self, at: usize, order: Ordering) -> u64 {
-        Words::load(&**self, at, order)
+        RingWords::load(&**self, at, order)
     }
 
     #[inline]
     fn store(&self, at: usize, value: u64, order: Ordering) {
-        Words::store(&**self, at, value, order);
+        RingWords::store(&**self, at, value, order);
     }
 
     #[inline]
@@ -120,80 +122,80 @@ impl Words for View64 {
 
     #[inline]
     fn store_line(&self, at: usize, line: &Line) {
-        Words::store_line(&**self, at, line);
+        RingWords::store_line(&**self, at, line);
     }
 }
 
-/// Where the slots of a session lie.
+/// The memory in which the slots of a session lie.
 #[derive(Clone, Debug)]
-pub enum Home {
-    /// In memory that the host maps.
+pub enum SlotMemory {
+    /// The slots lie in memory that the host maps, and reads as well as writes.
     Mapped(View64),
-    /// At the device, which takes whole lines and is never read; so the host keeps a copy.
+    /// The slots lie in memory at the device. The host writes whole lines there and never reads them back, so it keeps a copy.
     Near {
-        /// The slots.
+        /// The memory at the device.
         memory: Memory,
-        /// The copy.
+        /// The host's copy of every line.
         copy: View64,
     },
 }
 
-impl Lines for Home {
+impl SlotLines for SlotMemory {
     #[inline(always)]
     fn put(&self, slot: usize, line: &Line) {
         match self {
-            // Words 0 and 1 may be seen in either order: then the check fails, and the line is looked at again.
-            Home::Mapped(words) => words.write(slot * WORDS, line),
-            // A copy, so that where lines are mapped none is ever put together in memory.
-            Home::Near { memory, copy } => near(memory, copy, slot, &[*line]),
+            // The device may see words 0 and 1 in either order. Then the check fails, and it reads the line again.
+            SlotMemory::Mapped(words) => words.write(slot * WORDS, line),
+            // The line is copied here so that the mapped arm never has to assemble it in memory.
+            SlotMemory::Near { memory, copy } => put_near(memory, copy, slot, &[*line]),
         }
     }
 
     #[inline]
     fn put_all(&self, slot: usize, lines: &[Line]) {
         match self {
-            Home::Mapped(words) => words.write_all(slot * WORDS, lines),
-            Home::Near { memory, copy } => near(memory, copy, slot, lines),
+            SlotMemory::Mapped(words) => words.write_all(slot * WORDS, lines),
+            SlotMemory::Near { memory, copy } => put_near(memory, copy, slot, lines),
         }
     }
 
     #[inline]
     fn fill(&self, slot: usize, slots: &[Slot], lines: &mut [Line]) {
         match self {
-            Home::Mapped(words) => slot::seal_into(slots, words, slot * WORDS),
-            Home::Near { memory, copy } => {
+            SlotMemory::Mapped(words) => slot::seal_into(slots, words, slot * WORDS),
+            SlotMemory::Near { memory, copy } => {
                 slot::seal_all(slots, lines);
-                near(memory, copy, slot, lines);
+                put_near(memory, copy, slot, lines);
             }
         }
     }
 
     fn patch(&self, slot: usize, line: &Line) {
         match self {
-            Home::Mapped(words) => words.patch(slot, line),
-            Home::Near { .. } => self.put(slot, line),
+            SlotMemory::Mapped(words) => words.patch(slot, line),
+            SlotMemory::Near { .. } => self.put(slot, line),
         }
     }
 
     fn line(&self, slot: usize) -> Line {
         match self {
-            Home::Mapped(words) => words.line(slot),
-            Home::Near { copy, .. } => copy.line(slot),
+            SlotMemory::Mapped(words) => words.line(slot),
+            SlotMemory::Near { copy, .. } => copy.line(slot),
         }
     }
 
     #[inline]
     fn flush(&self) {
         match self {
-            Home::Mapped(_) => {}
-            Home::Near { memory, .. } => memory.flush(),
+            SlotMemory::Mapped(_) => {}
+            SlotMemory::Near { memory, .. } => memory.flush(),
         }
     }
 }
 
-/// Writes lines to near memory, and keeps a copy.
-fn near(memory: &Memory, copy: &View64, slot: usize, lines: &[Line]) {
+/// Writes lines to near memory and to the host's copy.
+fn put_near(memory: &Memory, copy: &View64, slot: usize, lines: &[Line]) {
     copy.write_all(slot * WORDS, lines);
-    // The slots are the memory's own, so there is nothing to go wrong.
+    // The slots lie in this memory, so the range is valid and the call cannot fail.
     drop(memory.put(slot * WORDS, lines));
 }

@@ -15,7 +15,7 @@ use crate::kernel::layout::BufferKey;
 use crate::kernel::{BufferId, Layout, Spec, Telemetry};
 use crate::protocol::record::TaskEnd;
 use crate::protocol::{CompletionRecord, Status, control};
-use crate::ring::{Home, Ring};
+use crate::ring::{HostRing, SlotMemory};
 use crate::telemetry::{Latency, Printer};
 
 /// How a session stands, as the word that says so: it runs.
@@ -41,7 +41,7 @@ pub(crate) struct Waiters {
 /// A stripe and what the host knows of it.
 #[derive(Debug)]
 pub(crate) struct Stripe {
-    pub ring: Ring<Home, View64>,
+    pub ring: HostRing<SlotMemory, View64>,
     /// Up to where it is published. The producer alone writes it.
     pub tail: AtomicU64,
     /// Up to where slots were given up. The producer alone writes it.
@@ -64,9 +64,9 @@ impl Stripe {
     }
 
     /// Whether slots can be taken back that the producer has not taken back yet.
-    pub fn gives(&self) -> bool {
+    pub fn can_reclaim(&self) -> bool {
         // Relaxed: what the producer wrote before it registered is seen by whoever sees that it did.
-        self.ring.gives(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
+        self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
     }
 
     /// A position's place among the waiters.

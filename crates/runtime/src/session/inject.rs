@@ -9,7 +9,7 @@ use super::producer::Producer;
 use super::ticket::Ticket;
 use crate::error::SubmitError;
 use crate::protocol::slot::{self, generation};
-use crate::ring::Lines;
+use crate::ring::SlotLines;
 use crate::task::Task;
 
 impl Producer {

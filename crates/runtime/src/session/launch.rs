@@ -14,7 +14,7 @@ use crate::kernel::layout::BoundBuffer;
 use crate::kernel::{
     AssembleError, Assembled, BufferId, Geometry, Layout, Lifetime, Placement, STRIDE, Spec, assemble,
 };
-use crate::ring::{Home, Ring};
+use crate::ring::{HostRing, SlotMemory};
 
 /// Assembles, allocates, fills in and starts.
 pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Core, Error> {
@@ -92,13 +92,13 @@ fn stripes(layout: &Layout, memories: &Memories, start: u64) -> Result<Vec<Strip
         };
         let slots = memories.need(slots)?;
         let home = match slots.view64() {
-            Some(view) => Home::Mapped(view),
-            None => Home::Near { memory: slots.clone(), copy: own(slots.len())? },
+            Some(view) => SlotMemory::Mapped(view),
+            None => SlotMemory::Near { memory: slots.clone(), copy: own(slots.len())? },
         };
         let done = view(done)?;
         let taken = own(done.len())?;
         stripes.extend((0..bank.stripe_count() as usize).map(|at| Stripe {
-            ring: Ring {
+            ring: HostRing {
                 lines: home.clone(),
                 done: done.clone(),
                 taken: taken.clone(),

@@ -13,7 +13,7 @@ use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{LATER, Placement, TenantId};
 use crate::protocol::Opcode;
-use crate::ring::{Home, Ring, Stage};
+use crate::ring::{HostRing, SlotMemory, TaskStage};
 use crate::task::Task;
 
 /// What a producer knows of one of its stripes.
@@ -28,7 +28,7 @@ pub(super) struct Side {
 }
 
 /// Where a producer writes to.
-pub(super) type To = Ring<Home, View64>;
+pub(super) type To = HostRing<SlotMemory, View64>;
 
 /// Where tasks of a level went last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +61,7 @@ pub struct Producer {
     /// How long a submit waits for room.
     pub(super) patience: Deadline,
     pub(super) aim: Aim,
-    stage: Box<Stage>,
+    stage: Box<TaskStage>,
 }
 
 impl Producer {
@@ -218,7 +218,7 @@ impl Producer {
         stripe: u32,
         wanted: u64,
         tasks: I,
-        put: impl FnOnce(&To, &mut u64, u64, I, &mut Stage),
+        put: impl FnOnce(&To, &mut u64, u64, I, &mut TaskStage),
     ) -> (u32, u64, u32, u64) {
         let side = &mut self.sides[(level * self.stripes + stripe) as usize];
         let number = side.number;

@@ -50,7 +50,7 @@ impl RoomWaiter {
         // Pairs with the release of whoever registered: its waker is there, and what it took back is seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
         let ring = level * core.layout.producers + producer;
-        if core.running() && !core.stripes(ring).any(|stripe| stripe.gives()) {
+        if core.running() && !core.stripes(ring).any(|stripe| stripe.can_reclaim()) {
             return false;
         }
         self.unregister(core);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::spawn;
 use pelton::protocol::record::TaskEnd;
-use pelton::ring::Ring;
+use pelton::ring::HostRing;
 
 use super::near::{How, Near, task, through};
 use super::plan::{Patience, Plain, Plan, Words, holds};
@@ -27,7 +27,7 @@ impl Far {
             near: Near {
                 plan,
                 how: How::InPlace,
-                ring: Ring {
+                ring: HostRing {
                     lines: Words::new(plan, "slots", slots),
                     done: Words::new(plan, "done", slots),
                     taken: Words::new(plan, "taken", slots),

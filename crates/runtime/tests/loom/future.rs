@@ -198,7 +198,7 @@ impl Room {
             return;
         }
         let over = state.load(Ordering::Acquire) != 0;
-        if over || near.ring.gives(self.free.load(Ordering::Relaxed), 1) {
+        if over || near.ring.can_reclaim(self.free.load(Ordering::Relaxed), 1) {
             if span.swap(0, Ordering::AcqRel) != 0 {
                 waiting.fetch_sub(1, Ordering::Relaxed);
             }

@@ -1,6 +1,6 @@
 //! The ring under every interleaving: `cargo test -p pelton --features loom --test loom --release`.
 //!
-//! The host's side is `Ring` itself. The device's side is a model of what `assemble` writes; its orders come from the
+//! The host's side is `HostRing` itself. The device's side is a model of what `assemble` writes; its orders come from the
 //! table of steps, to which kernels are held. Each scenario is explored as it is, and then with one step weakened or one
 //! mistake made at a time, which must be found. Schedules with few preemptions are looked at; a missing order shows in those.
 

@@ -7,7 +7,7 @@ use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{generation, sealed, word0};
 use pelton::protocol::{CompletionRecord, Status};
-use pelton::ring::Ring;
+use pelton::ring::HostRing;
 use pelton::{Opcode, Task};
 
 use super::plan::{Patience, Plain, Plan, Words, holds};
@@ -27,7 +27,7 @@ pub enum How {
 pub struct Near {
     pub plan: Plan,
     pub how: How,
-    pub ring: Ring<Words, Words>,
+    pub ring: HostRing<Words, Words>,
     /// What tasks point to: the producer writes it before it publishes.
     pub points: Vec<Plain>,
     /// What tasks write.
@@ -44,7 +44,7 @@ impl Near {
         Arc::new(Near {
             plan,
             how,
-            ring: Ring {
+            ring: HostRing {
                 lines: Words::new(plan, "slots", slots),
                 done: Words::new(plan, "done", slots),
                 taken: Words::new(plan, "taken", slots),

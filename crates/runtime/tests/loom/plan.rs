@@ -98,7 +98,7 @@ impl Words {
     }
 }
 
-impl ring::Words for Words {
+impl ring::RingWords for Words {
     fn load(&self, at: usize, order: Ordering) -> u64 {
         let order = self.plan.host(self.buffer, Op::AtomicLoad, order);
         self.used(at).map_or(0, |word| word.load(order))
