@@ -46,6 +46,9 @@ pub enum Error {
     /// A start position beyond [`Session::LAST_START`](crate::Session::LAST_START).
     #[error("a session cannot start at position {start:#x}; the last possible start is {last:#x}")]
     Start { start: u64, last: u64 },
+    /// A list of start positions that does not have one per stripe.
+    #[error("{found} start positions for a session of {stripes} stripes")]
+    Starts { found: usize, stripes: usize },
     /// Not everything ended in time.
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },

@@ -1,17 +1,50 @@
 //! What the buffers of a kernel hold when it starts, as the [table of buffers](crate::kernel::buffers) says.
 
-use super::core::Memories;
+use super::memory::Memories;
 use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
 use crate::kernel::buffers::{FirstContent, STRIDE};
 use crate::kernel::layout::BufferKey;
-use crate::kernel::{Layout, Spec, Tenant};
+use crate::kernel::{BufferId, Layout, Spec, Tenant};
 use crate::protocol::control;
 
 /// Fills every buffer that does not begin with zeros. `starts` has the first position of each stripe.
 pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, starts: &[u64]) -> Result<(), Error> {
+    fill_some(spec, layout, memories, starts, |_| true)
+}
+
+/// Fills the buffers that say where a run begins, for a run that follows another over the same memory: `starts` has the position at which it
+/// begins to serve each stripe. Everything else stays as the last run and the host have left it.
+#[cfg(feature = "inject")]
+pub(super) fn fill_next_run(
+    spec: &Spec,
+    layout: &Layout,
+    memories: &Memories,
+    starts: &[u64],
+) -> Result<(), Error> {
+    fill_some(spec, layout, memories, starts, |id| {
+        matches!(id, BufferId::Start | BufferId::Route | BufferId::Front)
+    })?;
+    // The groups of the next run arrive anew, and nobody has asked them to halt.
+    match memories.get(BufferKey::Kernel(BufferId::Flags)) {
+        Some(flags) => Ok(flags.upload(0, &vec![0u32; flags.len()])?),
+        None => Ok(()),
+    }
+}
+
+/// Fills the buffers that are chosen and do not begin with zeros.
+fn fill_some(
+    spec: &Spec,
+    layout: &Layout,
+    memories: &Memories,
+    starts: &[u64],
+    chosen: impl Fn(BufferId) -> bool,
+) -> Result<(), Error> {
     for (key, memory) in memories.iter() {
         let BufferKey::Kernel(id) = key else { continue };
+        if !chosen(id) {
+            continue;
+        }
         let row = id.row();
         let words = match row.first {
             FirstContent::Zeros => continue,

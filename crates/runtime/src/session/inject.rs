@@ -4,10 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use super::Session;
-use super::core::Stripe;
+use super::fill::fill_next_run;
+use super::memory::kernel_memory;
 use super::producer::Producer;
+use super::rings::Stripe;
+use super::run::KernelRun;
 use super::ticket::Ticket;
-use crate::error::SubmitError;
+use crate::error::{Error, SubmitError};
+use crate::protocol::control;
 use crate::protocol::slot::{self, generation};
 use crate::ring::SlotLines;
 use crate::task::Task;
@@ -25,23 +29,55 @@ impl Producer {
 }
 
 impl Session {
+    /// Lets the kernel finish what it has taken and end, and launches it again over the same rings, on the same device. Fails as the device does;
+    /// the session must then be dropped.
+    ///
+    /// Producers may submit tasks all the while. A fence must not be in flight, because the kernel that waits for it forgets it.
+    pub fn relaunch(&self) -> Result<(), Error> {
+        let (rings, (kernel, launch)) = (self.rings(), &self.relaunch);
+        let retire = |run: &KernelRun| {
+            rings.ask_shutdown();
+            run.wake();
+            run.wait(None).map(|_| ())
+        };
+        self.served.replace_run(self.spec.lease, retire, || {
+            let starts: Vec<u64> = rings.stripes.iter().map(first_unfinished).collect();
+            let memories = kernel_memory(&rings.memory, &self.memory);
+            fill_next_run(&self.spec, &self.layout, &memories, &starts)?;
+            rings.host_words[control::SHUTDOWN as usize].store(0, Ordering::Release);
+            Ok(kernel.launch(launch)?)
+        })
+    }
+
     /// Ends the thread that renews the lease of the kernel, as if the host were stopped in a debugger.
     pub fn silence(&self) {
-        self.core.closing.store(1, Ordering::Release);
-        self.core.event.wake();
+        self.rings().wait_list.close();
     }
 }
 
 impl Ticket {
     /// Writes its line again with one bit turned over: what [`Producer::submit_torn`] broke is mended.
     pub fn flip(&self, bit: u32) {
-        let (core, Stripe { ring, .. }) = self.home();
+        let (share, Stripe { ring, .. }) = self.slot_owner();
         let at = ring.slot(self.place().1);
         let mut line = ring.lines.line(at);
         flip(&mut line, bit);
         ring.lines.flush();
         ring.lines.put(at, &line);
-        core.run.wake();
+        share.served.run().wake();
+    }
+}
+
+/// Returns the first position of a stripe whose task has no record. A kernel that was asked to end finishes what it has taken, and takes tasks in
+/// order, so it has taken none from there on.
+fn first_unfinished(stripe: &Stripe) -> u64 {
+    loop {
+        let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
+        let found = stripe.ring.frontier(free, tail);
+        // A producer that took slots back meanwhile may have written the next lap over the records that were looked at.
+        if stripe.free.load(Ordering::Acquire) == free {
+            return found;
+        }
     }
 }
 

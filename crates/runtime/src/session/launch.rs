@@ -1,41 +1,65 @@
 //! From a `Spec` to a running kernel: memory, tables, start.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use pelton_device::{Device, Kernel, Launch, Memory, View64};
+use pelton_device::{Device, Kernel, Launch};
 use pelton_ir::module::Module;
 
-use super::core::{Core, Memories, Stripe};
 use super::fill::fill;
+use super::memory::{DeviceMemory, Memories, MemoryOwner, RingMemory, kernel_memory};
+use super::rings::Rings;
+use super::run::ServedRings;
+use super::start::StartPositions;
 use crate::error::Error;
-use crate::kernel::layout::BoundBuffer;
-use crate::kernel::{
-    AssembleError, Assembled, BufferId, Geometry, Layout, Lifetime, Placement, STRIDE, Spec, assemble,
-};
-use crate::ring::{HostRing, SlotMemory};
+use crate::kernel::{AssembleError, Assembled, Geometry, Layout, Lifetime, Placement, Spec, assemble};
 
-/// Assembles, allocates, fills in and starts.
-pub(super) fn launch(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Core, Error> {
+/// What a launch makes: rings with their first run, and the memory at the device.
+pub(super) struct Launched {
+    pub served: ServedRings,
+    pub memory: DeviceMemory,
+    pub layout: Arc<Layout>,
+    #[cfg(feature = "inject")]
+    pub relaunch: (Arc<dyn Kernel>, Launch),
+}
+
+/// Assembles the kernel of a spec, allocates and fills its memory, and starts it.
+pub(super) fn launch(
+    device: &Arc<dyn Device>,
+    spec: &Spec,
+    starts: &StartPositions,
+) -> Result<Launched, Error> {
     if spec.lifetime != Lifetime::Persistent {
         let (axis, value, why) = ("lifetime", "drain", "a session is persistent; `Drain` runs batches");
         return Err(AssembleError::Axis { axis, value, why }.into());
     }
     let (Assembled { module, layout }, kernel) = load(device, spec)?;
-    let memories = match memories(device, &layout) {
-        // Near rings were nobody's wish, and there is no room for them.
+    let (rings, memory) = match allocate(device, &layout) {
+        // The spec did not ask for near rings, and there is no room for them.
         Err(_) if spec.placement.is_none() && layout.placement() == Placement::Both => {
-            return launch(device, &spec.clone().placement(Placement::Far), start);
+            return launch(device, &spec.clone().placement(Placement::Far), starts);
         }
         found => found?,
     };
-    fill(spec, &layout, &memories, &vec![start; layout.stripe_count() as usize])?;
+    let starts = starts.per_stripe(&layout)?;
+    let memories = kernel_memory(&rings, &memory);
+    fill(spec, &layout, &memories, &starts)?;
     let launch = bind(spec, &module, &layout, &memories);
-    let host = memories.need(BufferId::Host)?.view32().ok_or(Error::Internal("host"))?;
-    let stripes = stripes(&layout, &memories, start)?;
-    let run = kernel.launch(&launch)?;
-    Ok(Core::new(spec.clone(), layout, stripes, memories, host, run))
+    let layout = Arc::new(layout);
+    let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec.telemetry)?);
+    let served = ServedRings::launch(rings, spec.lease, || Ok(kernel.launch(&launch)?))?;
+    Ok(Launched {
+        served,
+        memory,
+        layout,
+        #[cfg(feature = "inject")]
+        relaunch: (kernel, launch),
+    })
+}
+
+/// Allocates the memory of rings and of the device. What rings need comes first: it is less.
+fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMemory, DeviceMemory), Error> {
+    let rings = RingMemory::allocate(MemoryOwner::Process, device, layout)?;
+    Ok((rings, DeviceMemory::allocate(device, layout)?))
 }
 
 /// Assembles and loads. If the kernel turns out so large that fewer groups than suit the device fit, it gets those.
@@ -58,13 +82,7 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
     Ok((made, kernel))
 }
 
-/// Memory for every buffer that the layout has. The optimiser may have dropped a buffer; its memory is harmless.
-pub(crate) fn memories(device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, Error> {
-    let one = |b: &BoundBuffer| Ok((b.key, device.alloc(b.kind, b.width, b.len)?));
-    Ok(Memories(layout.buffers.iter().map(one).collect::<Result<_, Error>>()?))
-}
-
-/// The launch of a kernel with its memory.
+/// Makes the launch of a kernel with its memory.
 pub(crate) fn bind(spec: &Spec, module: &Module, layout: &Layout, memories: &Memories) -> Launch {
     let mut launch = Launch::new(layout.groups).lease(spec.lease);
     for bound in &layout.buffers {
@@ -74,44 +92,4 @@ pub(crate) fn bind(spec: &Spec, module: &Module, layout: &Layout, memories: &Mem
         }
     }
     launch
-}
-
-fn stripes(layout: &Layout, memories: &Memories, start: u64) -> Result<Vec<Stripe>, Error> {
-    let view = |id: BufferId| -> Result<View64, Error> {
-        memories.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]))
-    };
-    let own = |len: usize| -> Result<View64, Error> {
-        let memory = Memory::mapped(pelton_device::Kind::Host, pelton_device::Width::W64, len)?;
-        memory.view64().ok_or_else(|| Error::Mapped("taken".into()))
-    };
-    let mut stripes = Vec::with_capacity(layout.stripe_count() as usize);
-    for bank in layout.banks.iter() {
-        let (slots, done, tails) = match bank.placement {
-            Placement::Near => (BufferId::NearSlots, BufferId::NearDone, None),
-            _ => (BufferId::FarSlots, BufferId::FarDone, Some(view(BufferId::Tails)?)),
-        };
-        let slots = memories.need(slots)?;
-        let home = match slots.view64() {
-            Some(view) => SlotMemory::Mapped(view),
-            None => SlotMemory::Near { memory: slots.clone(), copy: own(slots.len())? },
-        };
-        let done = view(done)?;
-        let taken = own(done.len())?;
-        stripes.extend((0..bank.stripe_count() as usize).map(|at| Stripe {
-            ring: HostRing {
-                lines: home.clone(),
-                done: done.clone(),
-                taken: taken.clone(),
-                tail: tails.clone().map(|tails| (tails, at * STRIDE as usize)),
-                first: at << bank.log2_slots,
-                log2: bank.log2_slots,
-            },
-            tail: AtomicU64::new(start),
-            free: AtomicU64::new(start),
-            start,
-            waiting: AtomicUsize::new(0),
-            waiters: OnceLock::new(),
-        }));
-    }
-    Ok(stripes)
 }

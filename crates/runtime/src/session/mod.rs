@@ -9,42 +9,52 @@
 //! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish what it has taken and says what it left; tickets of
 //! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
 
-mod core;
 mod fill;
 #[cfg(feature = "inject")]
 mod inject;
 mod launch;
+mod memory;
 mod place;
 mod producer;
 mod reaper;
 mod rights;
+mod rings;
 mod room;
+mod run;
 mod span;
+mod start;
+mod state;
 mod ticket;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pelton_device::Device;
 
-pub(crate) use self::core::{Core, Memories, Stripe, outcome};
 pub(crate) use self::fill::fill;
-pub(crate) use self::launch::{bind, memories};
+use self::launch::Launched;
+pub(crate) use self::launch::bind;
+use self::memory::DeviceMemory;
+pub(crate) use self::memory::{Memories, memories};
 pub(crate) use self::producer::submittable;
+use self::rights::Changes;
 pub(crate) use self::rights::{quota_limit, quota_word};
+pub(crate) use self::rings::{Rings, outcome};
+use self::run::ServedRings;
 use crate::deadline::{Deadline, Pause};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::control;
-use crate::telemetry::{self, Snapshot};
+use crate::telemetry::{self, Printer, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
 pub use place::Aim;
 pub use producer::Producer;
 pub use span::{Ends, Span};
+pub use start::StartPositions;
 pub use ticket::Ticket;
 
 /// What a stop left.
@@ -67,8 +77,18 @@ impl Stopped {
 /// A live kernel. It can be used from any thread.
 #[derive(Debug)]
 pub struct Session {
-    core: Arc<Core>,
+    /// The rings and the run that serves them, which producers and tickets share.
+    served: Arc<ServedRings>,
+    /// The session's memory at its device, which only calls on the session reach.
+    memory: DeviceMemory,
+    spec: Spec,
+    layout: Arc<Layout>,
+    changes: Mutex<Changes>,
+    printer: Printer,
     reaper: Option<JoinHandle<()>>,
+    /// What launches the same kernel again.
+    #[cfg(feature = "inject")]
+    relaunch: (Arc<dyn pelton_device::Kernel>, pelton_device::Launch),
 }
 
 impl Session {
@@ -81,81 +101,131 @@ impl Session {
     /// that starts here and runs a thousand million tasks per second reaches that bit after more than two hundred years.
     pub const LAST_START: u64 = 1 << 61;
 
-    /// Launches the kernel of a `Spec` with every stripe's positions counted from `start`: a session that goes on where another
-    /// ended.
+    /// Launches the kernel of a `Spec` whose stripes count their positions from given starts: all stripes from one position, or each from its
+    /// own. A session that is given the [positions](Session::positions) of another goes on counting where that one ended.
     ///
-    /// A start beyond [`LAST_START`](Session::LAST_START) is refused with [`Error::Start`], wherever rings lie.
-    pub fn launch_at(device: &Arc<dyn Device>, spec: &Spec, start: u64) -> Result<Session, Error> {
-        if start > Session::LAST_START {
-            return Err(Error::Start { start, last: Session::LAST_START });
-        }
-        let core = Arc::new(launch::launch(device, spec, start)?);
-        let shared = core.clone();
+    /// ```
+    /// # use pelton::{Deadline, Opcode, Session, Spec, Task, device};
+    /// # let (device, spec) = (device::open("cpu")?, Spec::default());
+    /// let session = Session::launch_at(&device, &spec, 1_000)?;
+    /// let mut producer = session.producer(0)?;
+    /// let mut ticket = producer.submit(Task::new(Opcode::NOP))?;
+    /// ticket.wait(Deadline::after_ms(60_000))?;
+    /// assert_eq!(ticket.place().1, 1_000);
+    /// let positions = session.positions();
+    /// # drop((ticket, producer));
+    /// session.stop()?;
+    ///
+    /// let next = Session::launch_at(&device, &spec, positions.clone())?;
+    /// assert_eq!(next.positions(), positions);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`] if a start lies beyond [`LAST_START`](Session::LAST_START), wherever rings lie. [`Error::Starts`] if there is a list of starts
+    /// and it does not have one per stripe.
+    pub fn launch_at(
+        device: &Arc<dyn Device>,
+        spec: &Spec,
+        starts: impl Into<StartPositions>,
+    ) -> Result<Session, Error> {
+        let starts = starts.into();
+        starts.check()?;
+        let launched = launch::launch(device, spec, &starts)?;
+        let Launched { served, memory, layout, .. } = launched;
+        let (served, lease) = (Arc::new(served), spec.lease);
+        let shared = served.clone();
         let reaper = std::thread::Builder::new()
             .name("pelton-reaper".into())
-            .spawn(move || reaper::run(&shared))
+            .spawn(move || reaper::run(&shared, lease))
             .map_err(Error::Thread)?;
-        Ok(Session { core, reaper: Some(reaper) })
+        Ok(Session {
+            served,
+            memory,
+            layout,
+            changes: Changes::new(&spec.tenants),
+            printer: Printer::new(&spec.formats),
+            spec: spec.clone(),
+            reaper: Some(reaper),
+            #[cfg(feature = "inject")]
+            relaunch: launched.relaunch,
+        })
     }
 
-    /// What it was launched with.
+    fn rings(&self) -> &Rings {
+        &self.served.rings
+    }
+
+    /// Returns for each stripe the position of the next task, in the order of the layout. While producers submit tasks these are snapshots
+    /// that were not all taken at one moment.
+    pub fn positions(&self) -> Vec<u64> {
+        self.rings().stripes.iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
+    }
+
+    /// Returns what the session was launched with.
     pub fn spec(&self) -> &Spec {
-        &self.core.spec
+        &self.spec
     }
 
-    /// Where everything of its kernel lies.
+    /// Returns where everything of the session's kernel lies.
     pub fn layout(&self) -> &Layout {
-        &self.core.layout
+        &self.layout
     }
 
-    /// How it stands.
+    /// Takes a snapshot of how the session stands.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        telemetry::snapshot(&self.core)
+        telemetry::snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
     }
 
-    /// A tenant's piece of a region of the workspace, or with the name `observable` its observables.
+    /// Returns a view of a tenant's piece of a region of the workspace, or of the tenant's observables if the name is `observable`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, Error> {
-        workspace::view(&self.core.memories, &self.core.layout, tenant, region)
+        workspace::view(&self.memory.blocks, &self.layout, tenant, region)
     }
 
-    /// Where a tenant's piece of a region is, and what it holds.
+    /// Returns where a tenant's piece of a region lies, and what it holds.
     pub fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, Error> {
-        workspace::piece(&self.core.layout, tenant, region)
+        workspace::piece(&self.layout, tenant, region)
     }
 
-    /// How many fences have passed.
+    /// Returns how many fences have passed.
     pub fn epoch(&self) -> Result<u64, Error> {
         let mut word = [0u64];
-        let memory = self.core.memories.need(BufferId::Control)?;
-        memory.download(control::EPOCH as usize, &mut word)?;
+        self.memory.blocks.need(BufferId::Control)?.download(control::EPOCH as usize, &mut word)?;
         Ok(word[0])
     }
 
     /// Returns what tasks have printed since the last call, in order. It also works after the session has ended.
     pub fn log(&self) -> Result<Vec<String>, Error> {
-        let mut at = self.core.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (lines, end) = telemetry::read(&self.core.printer, &self.core.memories, *at)?;
+        let mut at = self.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (lines, end) = telemetry::read(&self.printer, &self.memory.blocks, *at)?;
         *at = end;
-        match self.core.log_read(end) {
+        match self.log_read(end) {
             // A kernel that has ended prints nothing more, so nobody has to hear how far the host has read.
             Ok(()) | Err(Error::Ended(_)) => Ok(lines),
             Err(error) => Err(error),
         }
     }
 
-    /// A producer of a tenant that nobody uses. It goes back when it is dropped.
+    /// Returns a producer of a tenant that nobody uses. It can be taken again after it was dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tenant`] if there is no such tenant, [`Error::Producers`] if all its producers are in use, and [`Error::Ended`] if the session has
+    /// ended.
     pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
-        if !self.core.running() {
-            return Err(self.core.ended_error());
+        let rings = self.rings();
+        if !rings.state.running() {
+            return Err(rings.state.error());
         }
-        let of = |index: &u32| self.core.layout.rings[*index as usize].tenant == tenant;
-        let count = (0..self.core.layout.producers).filter(of).count() as u32;
-        if !self.core.spec.tenants.iter().any(|t| t.id == tenant) {
+        let of = |index: &u32| rings.layout.rings[*index as usize].tenant == tenant;
+        let count = (0..rings.layout.producers).filter(of).count() as u32;
+        if !self.spec.tenants.iter().any(|t| t.id == tenant) {
             return Err(Error::Tenant(tenant));
         }
-        let mut idle = self.core.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut idle = rings.idle_producers();
         match idle.iter().rposition(of) {
-            Some(at) => Ok(Producer::new(self.core.clone(), idle.remove(at))),
+            Some(at) => Ok(Producer::new(self.served.clone(), idle.remove(at))),
             None => Err(Error::Producers { tenant, count }),
         }
     }
@@ -164,12 +234,13 @@ impl Session {
     /// many tasks were left.
     pub fn quiesce(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let deadline = deadline.into().start();
-        let tails: Vec<u64> = self.core.stripes.iter().map(|s| s.tail.load(Ordering::Acquire)).collect();
+        let rings = self.rings();
+        let tails = self.positions();
         let mut pause = Pause::default();
-        let mut from: Vec<u64> = self.core.stripes.iter().map(|s| s.free.load(Ordering::Acquire)).collect();
+        let mut from: Vec<u64> = rings.stripes.iter().map(|s| s.free.load(Ordering::Acquire)).collect();
         loop {
             let mut left = 0;
-            for ((stripe, from), to) in self.core.stripes.iter().zip(&mut from).zip(&tails) {
+            for ((stripe, from), to) in rings.stripes.iter().zip(&mut from).zip(&tails) {
                 // Slots that were given up have ended, and may hold the next lap.
                 *from = stripe.ring.frontier((*from).max(stripe.free.load(Ordering::Acquire)), *to);
                 left += to.saturating_sub(*from);
@@ -177,11 +248,11 @@ impl Session {
             if left == 0 {
                 return Ok(());
             }
-            if !self.core.running() {
-                return Err(self.core.ended_error());
+            if !rings.state.running() {
+                return Err(rings.state.error());
             }
             if pause.slow() {
-                self.core.watch();
+                self.served.watch();
                 if deadline.has_passed() {
                     return Err(Error::Late { left });
                 }
@@ -193,7 +264,7 @@ impl Session {
     /// Returns how the session ended, or `None` while it runs: it was stopped, or it was lost and why. A lost session does not recover; launch
     /// a new one.
     pub fn session_end(&self) -> Option<SessionEnd> {
-        self.core.ending()
+        self.served.ending()
     }
 
     /// How long [`stop`](Session::stop) and a drop give the kernel to finish what it has taken.
@@ -212,35 +283,29 @@ impl Session {
     }
 
     fn close(&mut self, deadline: Deadline) -> Result<Stopped, Error> {
-        let core = &self.core;
-        // Pairs with the kernel's acquire.
-        core.host[control::SHUTDOWN as usize].store(1, Ordering::Release);
-        core.run.wake();
-        let (ended, forced) = match core.run.wait(deadline.time_left()) {
+        let (rings, run) = (&*self.served.rings, self.served.run());
+        rings.ask_shutdown();
+        run.wake();
+        let (ended, forced) = match run.wait(deadline.time_left()) {
             Ok(None) => {
-                core.run.stop();
-                (core.run.wait(None), true)
+                run.stop();
+                (run.wait(None), true)
             }
             ended => (ended, false),
         };
-        core.look();
-        // It has ended, so this was said already.
-        core.end(SessionEnd::Stopped);
-        core.closing.store(1, Ordering::Release);
-        core.event.wake();
+        self.served.note_end();
+        // The run has ended, so `note_end` has said so. This is for a device that fails to say how.
+        rings.state.end(SessionEnd::Stopped);
+        rings.wait_list.close();
         if let Some(reaper) = self.reaper.take() {
             // It does not panic; if it did, there would be nothing left to do for it.
             drop(reaper.join());
         }
-        let left = |stripe: &Stripe| {
-            let (from, to) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
-            (from..to).filter(|position| stripe.ring.ended(*position).is_none()).count() as u64
-        };
-        let rings = 0..core.layout.rings.len() as u32;
-        let left = rings.map(|ring| core.stripes(ring).map(left).sum()).collect();
+        let left = |ring| rings.ring_stripes(ring).map(|stripe| stripe.unfinished_tasks()).sum();
+        let left = (0..rings.layout.rings.len() as u32).map(left).collect();
         ended?;
-        match core.end_reason() {
-            Some(EndReason::Lost(_)) => Err(core.ended_error()),
+        match rings.state.end_reason() {
+            Some(EndReason::Lost(_)) => Err(rings.state.error()),
             _ => Ok(Stopped { left, forced }),
         }
     }

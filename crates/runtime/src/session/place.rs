@@ -56,7 +56,7 @@ impl Producer {
         &self,
         tasks: impl Iterator<Item = Task> + Clone,
     ) -> Result<(u32, Fenced), SubmitError> {
-        let levels = self.core.layout.levels;
+        let levels = self.share.rings.layout.levels;
         // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
         let plain = |task: Task| task.op.is_low_user() & (task.priority == Priority::Normal);
         if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
@@ -96,12 +96,12 @@ impl Producer {
         let last = self.last[level as usize];
         if let Fenced::Back(count) = fenced
             && u64::from(count) > last.count
-            && self.stripes > 1
+            && self.stripe_count > 1
         {
             return Err(SubmitError::Fence { count, within: last.count });
         }
         let slots = match fenced {
-            Fenced::Back(_) if last.stripe < self.near => self.near_slots,
+            Fenced::Back(_) if last.stripe < self.near_count => self.near_slots,
             Fenced::Back(_) => self.far_slots,
             _ if self.aim == Aim::Throughput && self.far_slots > 0 => self.far_slots,
             _ => self.near_slots.max(self.far_slots),
@@ -121,8 +121,9 @@ impl Producer {
         let mut deadline = None;
         let mut pause = Pause::default();
         loop {
-            if !self.core.running() {
-                return Err(self.core.ended_submit());
+            let state = &self.share.rings.state;
+            if !state.running() {
+                return Err(state.submit_error());
             }
             let (stripe, room) = self.place(level, wanted, fenced);
             if room >= wanted {
@@ -134,7 +135,7 @@ impl Producer {
                 return Err(full);
             }
             if pause.slow() {
-                self.core.watch();
+                self.share.served.watch();
                 if deadline.has_passed() {
                     return Err(full);
                 }
@@ -146,21 +147,21 @@ impl Producer {
     /// The stripe for so many tasks, or none if they are for several near ones; and the free slots there.
     #[inline]
     pub(super) fn place(&mut self, level: u32, wanted: u64, fenced: Fenced) -> (Option<u32>, u64) {
-        let far = self.near;
+        let far = self.near_count;
         if let Fenced::Back(_) = fenced {
             let stripe = self.last[level as usize].stripe;
             return (Some(stripe), self.free(level, stripe, wanted));
         }
-        if self.near == 0 {
+        if self.near_count == 0 {
             return (Some(far), self.free(level, far, wanted));
         }
-        if self.near == self.stripes {
-            let (best, _) = self.emptiest(level, wanted, self.near);
+        if self.near_count == self.stripe_count {
+            let (best, _) = self.emptiest(level, wanted, self.near_count);
             return self.together(level, wanted, fenced, best);
         }
         let (most, looks) = match self.aim {
             Aim::Choose => (FEW, LOOKS),
-            Aim::Latency => (u64::MAX, self.near),
+            Aim::Latency => (u64::MAX, self.near_count),
             Aim::Throughput => (0, 0),
         };
         if wanted <= most {
@@ -179,24 +180,24 @@ impl Producer {
     /// The same where there is no room in one stripe of the preferred ring, and the far one has so many free slots.
     #[cold]
     fn spill(&mut self, level: u32, wanted: u64, fenced: Fenced, far: u64) -> (Option<u32>, u64) {
-        let (best, _) = self.emptiest(level, wanted, self.near);
+        let (best, _) = self.emptiest(level, wanted, self.near_count);
         let near = self.together(level, wanted, fenced, best);
-        if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near), far) }
+        if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near_count), far) }
     }
 
     /// The best near stripe if it has room for so many tasks or has to, else all near ones.
     #[inline]
     fn together(&mut self, level: u32, wanted: u64, fenced: Fenced, best: (u32, u64)) -> (Option<u32>, u64) {
         // One task waits for one stripe: slots may become free between two looks.
-        if best.1 >= wanted || wanted == 1 || fenced != Fenced::No || self.near == 1 {
+        if best.1 >= wanted || wanted == 1 || fenced != Fenced::No || self.near_count == 1 {
             return (Some(best.0), best.1);
         }
-        (None, (0..self.near).map(|stripe| self.free(level, stripe, self.near_slots)).sum())
+        (None, (0..self.near_count).map(|stripe| self.free(level, stripe, self.near_slots)).sum())
     }
 
     /// Takes all slots of a level back that were given up.
     pub(super) fn take_back(&mut self, level: u32) {
-        for stripe in 0..self.stripes {
+        for stripe in 0..self.stripe_count {
             self.free(level, stripe, u64::MAX);
         }
     }
@@ -204,20 +205,20 @@ impl Producer {
     /// Free slots of a stripe: those known to be free if they are enough, else all.
     #[inline]
     pub(super) fn free(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
-        let side = &mut self.sides[(level * self.stripes + stripe) as usize];
-        let of = &self.core.stripes[side.number as usize];
-        let slots = of.ring.capacity();
-        if slots - (side.tail - side.free) < wanted {
-            side.free = of.ring.reclaim(side.free, side.tail, &mut side.seen);
-            of.free.store(side.free, Ordering::Relaxed);
+        let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
+        let stripe = &self.share.rings.stripes[cursor.number as usize];
+        let slots = stripe.ring.capacity();
+        if slots - (cursor.tail - cursor.free) < wanted {
+            cursor.free = stripe.ring.reclaim(cursor.free, cursor.tail, &mut cursor.seen);
+            stripe.free.store(cursor.free, Ordering::Relaxed);
         }
-        slots - (side.tail - side.free)
+        slots - (cursor.tail - cursor.free)
     }
 
     /// Of the first stripes, or so many of them, the one with the least to do, and its free slots; whether it has nothing to do.
     #[inline]
     fn emptiest(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
-        let stripes = self.near;
+        let stripes = self.near_count;
         if stripes == 1 {
             return ((0, self.free(level, 0, wanted)), self.idle(level, 0));
         }
@@ -245,8 +246,8 @@ impl Producer {
 
     /// Whether all tasks of a stripe are known to have ended.
     fn idle(&self, level: u32, stripe: u32) -> bool {
-        let side = &self.sides[(level * self.stripes + stripe) as usize];
-        let of = &self.core.stripes[side.number as usize];
-        side.tail == of.start || of.ring.ended(side.tail - 1).is_some()
+        let cursor = &self.cursors[(level * self.stripe_count + stripe) as usize];
+        let stripe = &self.share.rings.stripes[cursor.number as usize];
+        cursor.tail == stripe.start || stripe.ring.ended(cursor.tail - 1).is_some()
     }
 }

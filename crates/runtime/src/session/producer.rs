@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::View64;
 
-use super::core::{Core, Stripe};
 use super::place::Aim;
+use super::rings::Stripe;
+use super::run::{RunHandle, ServedRings};
 use super::span::Span;
-use super::ticket::{Held, Hold, Ticket};
+use super::ticket::{HeldSlots, ProducerShare, Ticket};
 use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{LATER, Placement, TenantId};
@@ -18,10 +19,12 @@ use crate::task::Task;
 
 /// What a producer knows of one of its stripes.
 #[derive(Debug)]
-pub(super) struct Side {
-    /// Its number among all.
+pub(super) struct StripeCursor {
+    /// The number of the stripe among all stripes.
     pub number: u32,
+    /// Up to where tasks are published.
     pub tail: u64,
+    /// Up to where slots were given up and taken back.
     pub free: u64,
     /// Up to where tasks that were given up are known to have ended.
     pub seen: u64,
@@ -43,16 +46,18 @@ pub(super) struct Last {
 /// Feeds a session for a tenant. There is one writer a ring, so it is used by one thread at a time; others have their own.
 #[derive(Debug)]
 pub struct Producer {
-    pub(super) core: Arc<Held>,
+    pub(super) share: Arc<ProducerShare>,
+    /// The run that is woken when tasks are published.
+    run: RunHandle,
     index: u32,
     tenant: TenantId,
     /// By level, then by stripe, near ones first.
-    pub(super) sides: Vec<Side>,
+    pub(super) cursors: Vec<StripeCursor>,
     /// By level.
     pub(super) last: Vec<Last>,
     /// Stripes of a level, and how many of them are near.
-    pub(super) stripes: u32,
-    pub(super) near: u32,
+    pub(super) stripe_count: u32,
+    pub(super) near_count: u32,
     /// Slots of a near stripe and of the far one; 0 where there is none.
     pub(super) near_slots: u64,
     pub(super) far_slots: u64,
@@ -65,22 +70,23 @@ pub struct Producer {
 }
 
 impl Producer {
-    pub(super) fn new(core: Arc<Core>, index: u32) -> Self {
-        let layout = &core.layout;
+    pub(super) fn new(served: Arc<ServedRings>, index: u32) -> Self {
+        let rings = served.rings.clone();
+        let layout = rings.layout.clone();
         let ring = |level: u32| level * layout.producers + index;
-        let stripes = layout.ring_stripes();
-        let sides = (0..layout.levels)
-            .flat_map(|level| (0..stripes).map(move |k| (level, k)))
+        let stripe_count = layout.ring_stripes();
+        let cursors = (0..layout.levels)
+            .flat_map(|level| (0..stripe_count).map(move |k| (level, k)))
             .map(|(level, k)| {
                 let number = layout.stripe_number(ring(level), k);
-                let stripe = &core.stripes[number];
+                let stripe = &rings.stripes[number];
                 let free = stripe.free.load(Ordering::Relaxed);
                 let tail = stripe.tail.load(Ordering::Relaxed);
-                Side { number: number as u32, tail, free, seen: free }
+                StripeCursor { number: number as u32, tail, free, seen: free }
             })
             .collect();
         let last = vec![Last::default(); layout.levels as usize];
-        let near = layout.bank(Placement::Near).map_or(0, |bank| bank.ring_stripes);
+        let near_count = layout.bank(Placement::Near).map_or(0, |bank| bank.ring_stripes);
         let slots = |placement| layout.bank(placement).map_or(0, |bank| u64::from(bank.stripe_slots()));
         let (near_slots, far_slots) = (slots(Placement::Near), slots(Placement::Far));
         let tenant = layout.rings[index as usize].tenant;
@@ -88,17 +94,18 @@ impl Producer {
         let producer = Producer {
             index,
             tenant,
-            sides,
+            cursors,
             last,
-            stripes,
-            near,
+            stripe_count,
+            near_count,
             near_slots,
             far_slots,
             largest: 0,
             patience,
             aim,
             stage: Box::default(),
-            core: Arc::new(Held(core)),
+            run: served.run_handle(),
+            share: Arc::new(ProducerShare { rings, served }),
         };
         producer.aim(aim)
     }
@@ -134,7 +141,7 @@ impl Producer {
     /// Sets what it cares for from now on. Tasks that were submitted before stay where they are.
     pub fn set_aim(&mut self, aim: Aim) {
         self.aim = aim;
-        let near = u64::from(self.near) * self.near_slots;
+        let near = u64::from(self.near_count) * self.near_slots;
         let far_only = aim == Aim::Throughput && self.far_slots > 0;
         self.largest = if far_only { self.far_slots } else { near.max(self.far_slots) };
     }
@@ -146,7 +153,7 @@ impl Producer {
 
     /// How its session ended, if it has: stopped, or lost and why.
     pub fn session_end(&self) -> Option<SessionEnd> {
-        self.core.ending()
+        self.share.served.ending()
     }
 
     /// Whether a task could be submitted if there were room for it. What a fence reaches is seen only then.
@@ -174,7 +181,7 @@ impl Producer {
             put(to, *tail, &task);
             *tail += 1;
         });
-        Ok(Ticket::new(&self.core, number, first, stamp))
+        Ok(Ticket::new(&self.share, number, first, stamp))
     }
 
     /// Submits tasks of one priority at once: all of them, or none.
@@ -199,7 +206,7 @@ impl Producer {
             return Ok(self.spread(level, wanted, tasks));
         };
         let (number, first, count, stamp) = self.write(level, stripe, wanted, tasks, To::publish_all);
-        Ok(Span::new(&self.core, number, first, count, stamp))
+        Ok(Span::new(&self.share, number, first, count, stamp))
     }
 
     /// The most tasks that can be submitted at once, if there is no fence among them. It is at least as many as the geometry of
@@ -220,19 +227,19 @@ impl Producer {
         tasks: I,
         put: impl FnOnce(&To, &mut u64, u64, I, &mut TaskStage),
     ) -> (u32, u64, u32, u64) {
-        let side = &mut self.sides[(level * self.stripes + stripe) as usize];
-        let number = side.number;
-        let first = side.tail;
-        let slots = self.core.stripes[number as usize].ring.capacity();
-        debug_assert!(first + wanted - side.free <= slots, "there is room");
-        let stamp = if self.core.samples(first, first + wanted) { self.core.now() } else { 0 };
-        let to = &self.core.stripes[number as usize];
-        let written = Written { core: &self.core, to, first, tail: &mut side.tail };
+        let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
+        let number = cursor.number;
+        let first = cursor.tail;
+        let rings = &*self.share.rings;
+        let to = &rings.stripes[number as usize];
+        debug_assert!(first + wanted - cursor.free <= to.ring.capacity(), "there is room");
+        let stamp = rings.meter.stamp(first, first + wanted);
+        let written = Written { share: &self.share, run: &mut self.run, to, first, tail: &mut cursor.tail };
         put(&to.ring, written.tail, wanted, tasks, &mut self.stage);
         let count = written.keep();
         let last = &mut self.last[level as usize];
         let before = if last.stripe == stripe { last.count } else { 0 };
-        let near = if stripe < self.near { stripe } else { last.near };
+        let near = if stripe < self.near_count { stripe } else { last.near };
         *last = Last { stripe, count: before + count, near };
         (number, first, count as u32, stamp)
     }
@@ -240,17 +247,17 @@ impl Producer {
     /// Writes tasks to near stripes, which have room for them together: as many to each as it takes, from the one after the last on.
     #[cold]
     fn spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
-        let mut pieces = Vec::with_capacity(self.near.min(wanted as u32) as usize);
+        let mut pieces = Vec::with_capacity(self.near_count.min(wanted as u32) as usize);
         let (from, mut left, mut stamp) = (self.last[level as usize].near + 1, wanted, 0);
-        for k in 0..self.near {
-            let stripe = (from + k) % self.near;
+        for k in 0..self.near_count {
+            let stripe = (from + k) % self.near_count;
             let count = self.free(level, stripe, 1).min(left);
             if count == 0 {
                 continue;
             }
             let (number, first, given, now) = self.write(level, stripe, count, &mut tasks, To::publish_all);
             // From here on they are given up if the iterator panics later.
-            pieces.push(Hold::new(&self.core, number, first, given, 0));
+            pieces.push(HeldSlots::new(&self.share, number, first, given, 0));
             stamp = if stamp == 0 { now } else { stamp };
             left -= count;
             if left == 0 || u64::from(given) < count {
@@ -269,7 +276,8 @@ impl Producer {
 /// What is being written to a stripe. Whatever the iterator does that gives the tasks, the producer knows in the end up to where there
 /// are lines that the kernel may have taken.
 struct Written<'p> {
-    core: &'p Core,
+    share: &'p ProducerShare,
+    run: &'p mut RunHandle,
     to: &'p Stripe,
     first: u64,
     tail: &'p mut u64,
@@ -278,7 +286,7 @@ struct Written<'p> {
 impl Written<'_> {
     /// Shows what was written to the kernel, and says how many tasks these are.
     #[inline]
-    fn keep(self) -> u64 {
+    fn keep(mut self) -> u64 {
         let count = self.show();
         // Nothing is given up.
         std::mem::forget(self);
@@ -286,12 +294,12 @@ impl Written<'_> {
     }
 
     #[inline]
-    fn show(&self) -> u64 {
+    fn show(&mut self) -> u64 {
         let tail = *self.tail;
         self.to.ring.commit(tail);
         // Pairs with the acquire of whoever looks through what is published.
         self.to.tail.store(tail, Ordering::Release);
-        self.core.run.wake();
+        self.run.wake(self.share);
         tail - self.first
     }
 }
@@ -309,7 +317,7 @@ impl Drop for Written<'_> {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.core.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(self.index);
+        self.share.rings.idle_producers().push(self.index);
     }
 }
 

@@ -1,73 +1,78 @@
-//! The thread that wakes futures, and tells the kernel that its host lives.
+//! The thread that wakes futures, and tells the kernel that its host is alive.
 //!
-//! A GPU cannot wake a future, so someone must look at its records. The reaper does while futures wait, and is parked while
-//! none do, but for the kernel's lease.
+//! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures wait. While none do it is
+//! parked, and gets up only to renew the kernel's lease.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use super::core::{Core, Stripe};
+use super::rings::{Rings, Stripe};
+use super::run::ServedRings;
 use crate::deadline::Pause;
 use crate::protocol::control;
 
-/// Runs until the session closes.
-pub(super) fn run(core: &Core) {
-    let beat = (core.spec.lease / 4).max(Duration::from_millis(1));
+/// Runs until the session closes. `lease` is how long the kernel stays without a sign of life.
+pub(super) fn run(served: &ServedRings, lease: Duration) {
+    let rings = &*served.rings;
+    let list = &rings.wait_list;
+    let beat = (lease / 4).max(Duration::from_millis(1));
     let mut next = Instant::now();
     let mut pause = Pause::default();
-    while core.closing.load(Ordering::Acquire) == 0 {
+    while !list.is_closing() {
         if Instant::now() >= next {
-            core.run.renew();
-            core.host[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
-            core.watch();
+            served.run().renew();
+            rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
+            served.watch();
             next = Instant::now() + beat;
         }
-        let key = core.event.announce();
-        if core.waiting.load(Ordering::Acquire) == 0 && core.closing.load(Ordering::Acquire) == 0 {
-            core.event.park(key, Some(next.saturating_duration_since(Instant::now())));
+        let key = list.event.announce();
+        if list.futures.load(Ordering::Acquire) == 0 && !list.is_closing() {
+            list.event.park(key, Some(next.saturating_duration_since(Instant::now())));
             pause = Pause::default();
             continue;
         }
-        core.event.cancel(key);
-        if sweep(core) {
+        list.event.cancel(key);
+        if sweep(rings) {
             pause = Pause::default();
         } else {
             if pause.slow() {
-                core.watch();
+                served.watch();
             }
             pause.turn();
         }
     }
-    // Pairs with the fence in `Event::wake`: whoever registers either is seen here, or sees that the session has ended.
+    // Pairs with the fence in `Event::wake`: a future that registers is either seen here, or sees that the session has ended.
     fence(Ordering::SeqCst);
-    // Whoever still waits is told that the session has ended.
-    sweep(core);
+    // Futures that still wait are told that the session has ended.
+    sweep(rings);
 }
 
-/// Wakes every future whose tasks have ended, and every producer that may have room now; whether there was one.
-fn sweep(core: &Core) -> bool {
+/// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether there was one.
+fn sweep(rings: &Rings) -> bool {
+    let list = &rings.wait_list;
     let mut woken = false;
-    for stripe in &core.stripes {
-        if stripe.waiting.load(Ordering::Relaxed) != 0 {
-            woken |= look(core, stripe);
+    for stripe in &rings.stripes {
+        if stripe.futures.load(Ordering::Relaxed) != 0 {
+            woken |= wake_futures(rings, stripe);
         }
     }
-    if core.rooms_waiting.load(Ordering::Relaxed) != 0 {
-        for (producer, room) in (0..).zip(&core.rooms) {
-            woken |= room.wake(core, producer);
+    if list.rooms_waiting.load(Ordering::Relaxed) != 0 {
+        for (producer, room) in (0..).zip(&list.rooms) {
+            woken |= room.wake(rings, producer);
         }
     }
     woken
 }
 
-fn look(core: &Core, stripe: &Stripe) -> bool {
+/// Wakes the futures of a stripe whose tasks have ended. Returns whether there was one.
+fn wake_futures(rings: &Rings, stripe: &Stripe) -> bool {
     let waiters = stripe.waiters();
     let (from, to) = (stripe.free.load(Ordering::Relaxed), stripe.tail.load(Ordering::Acquire));
-    let over = !core.running();
+    let over = !rings.state.running();
     let mut woken = false;
     for position in from..to {
-        let place = stripe.place(position);
-        // Pairs with the release of whoever registered: its waker is there.
+        let place = stripe.waiter_place(position);
+        // Pairs with the release of the future that registered: its waker is there.
         let count = waiters.spans[place].load(Ordering::Acquire);
         if count == 0
             || !over
@@ -76,8 +81,8 @@ fn look(core: &Core, stripe: &Stripe) -> bool {
             continue;
         }
         if waiters.spans[place].swap(0, Ordering::AcqRel) != 0 {
-            stripe.waiting.fetch_sub(1, Ordering::Relaxed);
-            core.waiting.fetch_sub(1, Ordering::Relaxed);
+            stripe.futures.fetch_sub(1, Ordering::Relaxed);
+            rings.wait_list.futures.fetch_sub(1, Ordering::Relaxed);
         }
         waiters.wakers[place].wake();
         woken = true;

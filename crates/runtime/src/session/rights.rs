@@ -13,7 +13,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use super::Session;
-use super::core::Core;
 use crate::deadline::Pause;
 use crate::error::Error;
 use crate::kernel::{BufferId, Tenant, TenantId};
@@ -51,7 +50,7 @@ pub(crate) fn quota_word(quota: Option<u64>) -> u32 {
     quota.map_or(0, |quota| quota as u32 | LIMITED)
 }
 
-impl Core {
+impl Session {
     fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -59,32 +58,33 @@ impl Core {
     /// Changes a control word, and waits until the change holds for every task that is submitted from then on.
     fn change(&self, changes: &mut Changes, word: u32, value: u32) -> Result<(), Error> {
         // A task that is submitted later is released after it, and so is CHANGED.
-        self.host[word as usize].store(value, Ordering::Relaxed);
+        self.rings().host_words[word as usize].store(value, Ordering::Relaxed);
         let keepers = self.layout.keepers as usize;
         if keepers > 0 {
             changes.count = changes.count.wrapping_add(1);
             let change = changes.count << 8 | word;
             // Pairs with the acquire of whoever keeps the control words: the word that changed is seen.
-            self.host[control::CHANGED as usize].store(change, Ordering::Release);
-            self.run.wake();
+            self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
+            self.served.run().wake();
             self.await_keepers(change, keepers)?;
         }
         // Groups that found nothing they were allowed to do look again.
-        self.run.wake();
+        self.served.run().wake();
         Ok(())
     }
 
     /// Waits until all lanes that keep the control words have taken a change over.
     fn await_keepers(&self, change: u32, keepers: usize) -> Result<(), Error> {
-        let acks = self.memories.need(BufferId::Acks)?.view32().ok_or(Error::Internal("acks"))?;
+        let acks = self.rings().memory.shared.need(BufferId::Acks)?;
+        let acks = acks.view32().ok_or(Error::Internal("acks"))?;
         let mut pause = Pause::default();
         // Pairs with the kernel's release: tasks that are submitted from here on meet the change.
         while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
-            if !self.running() {
-                return Err(self.ended_error());
+            if !self.rings().state.running() {
+                return Err(self.rings().state.error());
             }
             if pause.slow() {
-                self.watch();
+                self.served.watch();
             }
             pause.turn();
         }
@@ -92,15 +92,17 @@ impl Core {
     }
 
     /// Says how far the host has read the log.
-    pub fn log_read(&self, records: u32) -> Result<(), Error> {
+    pub(super) fn log_read(&self, records: u32) -> Result<(), Error> {
         self.change(&mut self.changes(), control::LOG_READ, records)
     }
 
     /// How many tasks were charged to a tenant. A group that takes a window may have charged more for a moment.
     fn charged(&self, tenant: TenantId) -> Result<u64, Error> {
-        let memory = self.memories.need(BufferId::Control)?;
         let mut word = [0u64];
-        memory.download((control::CLAIMS + tenant) as usize, &mut word)?;
+        self.memory
+            .blocks
+            .need(BufferId::Control)?
+            .download((control::CLAIMS + tenant) as usize, &mut word)?;
         Ok(word[0])
     }
 
@@ -132,7 +134,7 @@ impl Session {
     /// When this returns, no task that is submitted afterwards begins under the old mask.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.known(tenant)?;
-        self.core.change(&mut self.core.changes(), control::MASKS + tenant, mask)
+        self.change(&mut self.changes(), control::MASKS + tenant, mask)
     }
 
     /// Allows a tenant these opcodes and no others. All opcodes from 31 on are allowed or not together, and an empty list disables the
@@ -153,7 +155,7 @@ impl Session {
     pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         self.known(tenant)?;
         let quota = quota_limit(quota);
-        self.core.set_limit(&mut self.core.changes(), tenant, quota)
+        self.set_limit(&mut self.changes(), tenant, quota)
     }
 
     /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none. If
@@ -165,9 +167,9 @@ impl Session {
     /// [`Error::Credit`] if the tenant's credit would exceed [`Tenant::MAX_QUOTA`] tasks; it is then left as it was.
     pub fn grant(&self, tenant: TenantId, more: u32) -> Result<(), Error> {
         self.known(tenant)?;
-        let mut changes = self.core.changes();
+        let mut changes = self.changes();
         match changes.quotas[tenant as usize] {
-            Some(quota) => self.core.set_limit(&mut changes, tenant, Some(quota + u64::from(more))),
+            Some(quota) => self.set_limit(&mut changes, tenant, Some(quota + u64::from(more))),
             None => Ok(()),
         }
     }
@@ -176,12 +178,12 @@ impl Session {
     /// taken the number may be too low for a moment.
     pub fn credit(&self, tenant: TenantId) -> Result<Option<u64>, Error> {
         self.known(tenant)?;
-        let quota = self.core.changes().quotas[tenant as usize];
-        quota.map(|quota| Ok(quota.saturating_sub(self.core.charged(tenant)?))).transpose()
+        let quota = self.changes().quotas[tenant as usize];
+        quota.map(|quota| Ok(quota.saturating_sub(self.charged(tenant)?))).transpose()
     }
 
     fn known(&self, tenant: TenantId) -> Result<(), Error> {
-        match self.core.spec.tenants.iter().any(|t| t.id == tenant) {
+        match self.spec.tenants.iter().any(|t| t.id == tenant) {
             true => Ok(()),
             false => Err(Error::Tenant(tenant)),
         }

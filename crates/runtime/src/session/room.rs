@@ -1,7 +1,7 @@
 //! Waiting for room without blocking a thread.
 //!
-//! Nobody is told when a ticket gives its slots up: that would cost every ticket something, whether a producer waits or not. So
-//! the reaper looks for producers that wait, as it does for futures of tickets. It wakes one when slots can be taken back that
+//! A ticket tells nobody when it gives its slots up, because that would cost every ticket something, whether a producer waits or not. So
+//! the reaper looks on behalf of producers that wait, as it does for the futures of tickets. It wakes a producer when slots can be taken back that
 //! were held before, and the producer then sees whether they are enough.
 
 use std::future::Future;
@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
 
-use super::core::Core;
 use super::place::Fenced;
 use super::producer::Producer;
+use super::rings::Rings;
 use super::span::Span;
 use super::ticket::Ticket;
 use crate::error::SubmitError;
@@ -22,44 +22,44 @@ use crate::task::Task;
 /// A producer that waits for room, as the reaper sees it.
 #[derive(Debug, Default)]
 pub(crate) struct RoomWaiter {
-    /// The level of the ring in which it wants room, plus one; 0 if it does not wait.
+    /// One more than the level of the ring in which the producer wants room; 0 if it does not wait.
     level: AtomicU32,
     waker: AtomicWaker,
 }
 
 impl RoomWaiter {
-    fn register(&self, core: &Core, level: u32, cx: &Context<'_>) {
+    fn register(&self, rings: &Rings, level: u32, cx: &Context<'_>) {
         self.waker.register(cx.waker());
-        // Pairs with the reaper's acquire: who sees the level finds the waker.
+        // Pairs with the reaper's acquire: it finds the waker if it sees the level.
         if self.level.swap(level + 1, Ordering::AcqRel) == 0 {
-            core.rooms_waiting.fetch_add(1, Ordering::Relaxed);
-            core.waiting.fetch_add(1, Ordering::Relaxed);
+            rings.wait_list.rooms_waiting.fetch_add(1, Ordering::Relaxed);
+            rings.wait_list.futures.fetch_add(1, Ordering::Relaxed);
         }
-        core.event.wake();
+        rings.wait_list.event.wake();
     }
 
-    fn unregister(&self, core: &Core) {
+    fn unregister(&self, rings: &Rings) {
         if self.level.swap(0, Ordering::AcqRel) != 0 {
-            core.rooms_waiting.fetch_sub(1, Ordering::Relaxed);
-            core.waiting.fetch_sub(1, Ordering::Relaxed);
+            rings.wait_list.rooms_waiting.fetch_sub(1, Ordering::Relaxed);
+            rings.wait_list.futures.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// For the reaper: wakes the producer if slots of its ring can be taken back, or never will be. Whether it did.
-    pub fn wake(&self, core: &Core, producer: u32) -> bool {
-        // Pairs with the release of whoever registered: its waker is there, and what it took back is seen.
+    /// For the reaper: wakes the producer if slots of its ring can be taken back, or never will be. Returns whether it did.
+    pub fn wake(&self, rings: &Rings, producer: u32) -> bool {
+        // Pairs with the release of the producer that registered: its waker is there, and what it took back is seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
-        let ring = level * core.layout.producers + producer;
-        if core.running() && !core.stripes(ring).any(|stripe| stripe.can_reclaim()) {
+        let ring = level * rings.layout.producers + producer;
+        if rings.state.running() && !rings.ring_stripes(ring).any(|stripe| stripe.can_reclaim()) {
             return false;
         }
-        self.unregister(core);
+        self.unregister(rings);
         self.waker.wake();
         true
     }
 }
 
-/// Waits until a producer has room for tasks.
+/// A future that waits until a producer has room for tasks.
 struct RoomFuture<'p> {
     producer: &'p mut Producer,
     level: u32,
@@ -68,9 +68,9 @@ struct RoomFuture<'p> {
 }
 
 impl RoomFuture<'_> {
-    fn waiter(&self) -> (&Core, &RoomWaiter) {
-        let core = &**self.producer.core;
-        (core, &core.rooms[self.producer.index() as usize])
+    fn waiter(&self) -> (&Rings, &RoomWaiter) {
+        let rings = &*self.producer.share.rings;
+        (rings, &rings.wait_list.rooms[self.producer.index() as usize])
     }
 }
 
@@ -79,20 +79,20 @@ impl Future for RoomFuture<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (level, wanted, fenced) = (self.level, self.wanted, self.fenced);
-        if let Some(found) = self.producer.look(level, wanted, fenced) {
+        if let Some(found) = self.producer.look_for_room(level, wanted, fenced) {
             return Poll::Ready(found);
         }
-        let (core, waiter) = self.waiter();
-        waiter.register(core, level, cx);
+        let (rings, waiter) = self.waiter();
+        waiter.register(rings, level, cx);
         // What was given up before the reaper knew of this producer may be all that it waits for.
-        self.producer.look(level, wanted, fenced).map_or(Poll::Pending, Poll::Ready)
+        self.producer.look_for_room(level, wanted, fenced).map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for RoomFuture<'_> {
     fn drop(&mut self) {
-        let (core, waiter) = self.waiter();
-        waiter.unregister(core);
+        let (rings, waiter) = self.waiter();
+        waiter.unregister(rings);
         waiter.waker.take();
     }
 }
@@ -158,11 +158,12 @@ impl Producer {
         RoomFuture { producer: self, level, wanted, fenced }.await
     }
 
-    /// Whether there is room for tasks; none if not yet. Takes everything back that was given up, so that the reaper wakes this
-    /// producer for what comes after.
-    fn look(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Option<Result<(), SubmitError>> {
-        if !self.core.running() {
-            return Some(Err(self.core.ended_submit()));
+    /// Returns `Ok` if there is room for tasks, an error if there never will be, and `None` if there is none yet. Takes back every slot that
+    /// was given up, so that the reaper wakes this producer only for slots that are given up later.
+    fn look_for_room(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Option<Result<(), SubmitError>> {
+        let state = &self.share.rings.state;
+        if !state.running() {
+            return Some(Err(state.submit_error()));
         }
         self.take_back(level);
         (self.place(level, wanted, fenced).1 >= wanted).then_some(Ok(()))

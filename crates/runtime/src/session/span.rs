@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::ticket::{Held, Hold};
+use super::ticket::{HeldSlots, ProducerShare};
 use crate::deadline::Deadline;
 use crate::error::TaskError;
 use crate::kernel::Placement;
@@ -75,14 +75,14 @@ impl Ends {
 #[derive(Debug)]
 pub struct Span {
     /// The first piece, and mostly the only one.
-    hold: Hold,
+    hold: HeldSlots,
     rest: Option<Box<Rest>>,
 }
 
 /// The pieces after the first of tasks that stand in several stripes.
 #[derive(Debug)]
 struct Rest {
-    holds: Vec<Hold>,
+    holds: Vec<HeldSlots>,
     /// The tasks of all pieces.
     count: usize,
     /// When they were published, if their latency is measured; 0 if not.
@@ -91,12 +91,12 @@ struct Rest {
 
 impl Span {
     #[inline]
-    pub(super) fn new(core: &Arc<Held>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
-        Span { hold: Hold::new(core, stripe, first, count, stamp), rest: None }
+    pub(super) fn new(share: &Arc<ProducerShare>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+        Span { hold: HeldSlots::new(share, stripe, first, count, stamp), rest: None }
     }
 
     /// Tasks in several stripes, of which there is at least one.
-    pub(super) fn spread(mut holds: Vec<Hold>, stamp: u64) -> Self {
+    pub(super) fn spread(mut holds: Vec<HeldSlots>, stamp: u64) -> Self {
         let count = holds.iter().map(|hold| hold.count as usize).sum();
         let hold = holds.remove(0);
         Span { hold, rest: Some(Box::new(Rest { holds, count, stamp })) }
@@ -119,7 +119,7 @@ impl Span {
     }
 
     /// All pieces.
-    fn holds(&self) -> impl Iterator<Item = &Hold> {
+    fn holds(&self) -> impl Iterator<Item = &HeldSlots> {
         std::iter::once(&self.hold).chain(self.rest.iter().flat_map(|rest| &rest.holds))
     }
 
@@ -132,12 +132,12 @@ impl Span {
     #[cold]
     fn have_pieces_ended(&mut self) -> bool {
         let Span { hold, rest: Some(rest) } = self else { return self.hold.has_ended() };
-        if !(hold.has_ended() && rest.holds.iter_mut().all(Hold::has_ended)) {
+        if !(hold.has_ended() && rest.holds.iter_mut().all(HeldSlots::has_ended)) {
             return false;
         }
         let stamp = std::mem::take(&mut rest.stamp);
-        if stamp != 0 && (hold.early() || rest.holds.iter().any(Hold::early)) {
-            hold.core.latency.record(hold.core.now() - stamp);
+        if stamp != 0 && (hold.early() || rest.holds.iter().any(HeldSlots::early)) {
+            hold.share.rings.meter.record_since(stamp);
         }
         true
     }
@@ -235,9 +235,9 @@ impl Span {
 
 /// The results of a span, in order. It goes from piece to piece, so that what one task gave is found without asking for its piece.
 struct Results<'s> {
-    hold: &'s Hold,
+    hold: &'s HeldSlots,
     /// The pieces after this one.
-    rest: &'s [Hold],
+    rest: &'s [HeldSlots],
     /// The next position, and the end of this piece.
     at: u64,
     end: u64,
@@ -281,7 +281,7 @@ impl ExactSizeIterator for Results<'_> {}
 
 /// Copies the results of a piece, as many as there is room for; the room that is left.
 #[inline]
-fn read<'r>(hold: &Hold, results: &'r mut [u32], ends: &mut Ends) -> &'r mut [u32] {
+fn read<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut Ends) -> &'r mut [u32] {
     let count = results.len().min(hold.count as usize);
     let (mut left, more) = results.split_at_mut(count);
     let mut at = hold.first;
@@ -294,7 +294,7 @@ fn read<'r>(hold: &Hold, results: &'r mut [u32], ends: &mut Ends) -> &'r mut [u3
 
 /// The results from a position on, as many as there is room for in this lap; how many these are.
 #[inline]
-fn lap(hold: &Hold, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
+fn lap(hold: &HeldSlots, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
     let (count, well) = hold.stripe().ring.results(at, results);
     if well {
         ends.done += count as u32;

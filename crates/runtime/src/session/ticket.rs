@@ -4,33 +4,29 @@
 
 use std::fmt;
 use std::future::Future;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::core::{Core, Stripe};
+use super::rings::{Rings, Stripe};
+use super::run::ServedRings;
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
 use crate::kernel::Placement;
 
-/// A session in the hands of one producer and its tickets, which count themselves: if those of all producers counted together,
-/// they would wait for each other.
+/// What one producer and its tickets hold of a session. They count their references here: if the tickets of all producers counted
+/// theirs in one place, producers would wait for each other.
 #[derive(Debug)]
-pub(super) struct Held(pub Arc<Core>);
-
-impl Deref for Held {
-    type Target = Core;
-    #[inline]
-    fn deref(&self) -> &Core {
-        &self.0
-    }
+pub(super) struct ProducerShare {
+    pub rings: Arc<Rings>,
+    /// The way to the run, for a ticket that has waited for long.
+    pub served: Arc<ServedRings>,
 }
 
-/// Tasks at consecutive positions of a stripe, held until dropped.
-pub(super) struct Hold {
-    pub core: Arc<Held>,
+/// The slots of tasks at consecutive positions of a stripe. They are given up when this is dropped.
+pub(super) struct HeldSlots {
+    pub share: Arc<ProducerShare>,
     stripe: u32,
     pub first: u64,
     pub count: u32,
@@ -48,14 +44,14 @@ const EARLY: u32 = 1;
 /// A waker is registered.
 const REGISTERED: u32 = 2;
 
-impl Hold {
+impl HeldSlots {
     #[inline]
     pub(super) fn stripe(&self) -> &Stripe {
-        &self.core.stripes[self.stripe as usize]
+        &self.share.rings.stripes[self.stripe as usize]
     }
 
     pub(super) fn placement(&self) -> Placement {
-        let far = self.core.layout.banks.iter().rfind(|bank| bank.first_stripe <= self.stripe);
+        let far = self.share.rings.layout.banks.iter().rfind(|bank| bank.first_stripe <= self.stripe);
         far.map_or(Placement::Far, |bank| bank.placement)
     }
 
@@ -73,13 +69,13 @@ impl Hold {
     pub(super) fn has_ended(&mut self) -> bool {
         let end = self.end();
         if self.seen < end {
-            let ring = &self.core.stripes[self.stripe as usize].ring;
+            let ring = &self.share.rings.stripes[self.stripe as usize].ring;
             // The last record first: it mostly comes last, and the others are left alone while they are written.
             if ring.ended(end - 1).is_some() {
                 self.seen = ring.frontier(self.seen, end);
             }
             if self.seen < end {
-                if self.core.running() {
+                if self.share.rings.state.running() {
                     self.flags |= EARLY;
                     return false;
                 }
@@ -89,7 +85,7 @@ impl Hold {
         }
         if self.stamp != 0 {
             if self.flags & EARLY != 0 {
-                self.core.latency.record(self.core.now() - self.stamp);
+                self.share.rings.meter.record_since(self.stamp);
             }
             self.stamp = 0;
         }
@@ -106,7 +102,7 @@ impl Hold {
         let mut pause = Pause::default();
         while !self.has_ended() {
             if pause.slow() {
-                self.core.watch();
+                self.share.served.watch();
                 if deadline.has_passed() && !self.has_ended() {
                     return Err(TaskError::Late);
                 }
@@ -124,17 +120,17 @@ impl Hold {
         if self.has_ended() {
             return Poll::Ready(());
         }
-        let stripe = &self.core.stripes[self.stripe as usize];
-        let place = stripe.place(self.first);
+        let stripe = &self.share.rings.stripes[self.stripe as usize];
+        let place = stripe.waiter_place(self.first);
         let waiters = stripe.waiters();
         waiters.wakers[place].register(cx.waker());
         // Pairs with the reaper's acquire: who sees the span finds the waker.
         if waiters.spans[place].swap(self.count, Ordering::AcqRel) == 0 {
-            stripe.waiting.fetch_add(1, Ordering::Relaxed);
-            self.core.waiting.fetch_add(1, Ordering::Relaxed);
+            stripe.futures.fetch_add(1, Ordering::Relaxed);
+            self.share.rings.wait_list.futures.fetch_add(1, Ordering::Relaxed);
         }
         self.flags |= REGISTERED;
-        self.core.event.wake();
+        self.share.rings.wait_list.event.wake();
         if self.has_ended() { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -143,10 +139,10 @@ impl Hold {
             self.flags &= !REGISTERED;
             let stripe = self.stripe();
             let waiters = stripe.waiters();
-            let place = stripe.place(self.first);
+            let place = stripe.waiter_place(self.first);
             if waiters.spans[place].swap(0, Ordering::AcqRel) != 0 {
-                stripe.waiting.fetch_sub(1, Ordering::Relaxed);
-                self.core.waiting.fetch_sub(1, Ordering::Relaxed);
+                stripe.futures.fetch_sub(1, Ordering::Relaxed);
+                self.share.rings.wait_list.futures.fetch_sub(1, Ordering::Relaxed);
             }
             waiters.wakers[place].take();
         }
@@ -154,23 +150,23 @@ impl Hold {
 
     #[inline]
     pub(super) fn result(&self, position: u64) -> Result<u32, TaskError> {
-        self.core.ended(self.stripe(), position).unwrap_or(Err(TaskError::Late))
+        self.share.rings.task_end(self.stripe(), position).unwrap_or(Err(TaskError::Late))
     }
 }
 
-impl Drop for Hold {
+impl Drop for HeldSlots {
     fn drop(&mut self) {
         self.unregister();
         // A span of no tasks has no slots, and stands where the next one's do.
         if self.count == 0 {
             return;
         }
-        let seen = self.seen == self.end() && self.core.running();
+        let seen = self.seen == self.end() && self.share.rings.state.running();
         self.stripe().ring.give_up(self.first, self.count, seen);
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for HeldSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stripe {} positions {}..{}", self.stripe, self.first, self.end())
     }
@@ -207,11 +203,11 @@ impl fmt::Debug for Hold {
 /// ```
 #[must_use = "a ticket that is dropped gives its result up"]
 #[derive(Debug)]
-pub struct Ticket(Hold);
+pub struct Ticket(HeldSlots);
 
 impl Ticket {
-    pub(super) fn new(core: &Arc<Held>, stripe: u32, position: u64, stamp: u64) -> Self {
-        Ticket(Hold::new(core, stripe, position, 1, stamp))
+    pub(super) fn new(share: &Arc<ProducerShare>, stripe: u32, position: u64, stamp: u64) -> Self {
+        Ticket(HeldSlots::new(share, stripe, position, 1, stamp))
     }
 
     /// Returns whether the task has ended, or never will because the session has. It does not wait.
@@ -247,8 +243,8 @@ impl Ticket {
     }
 
     #[cfg(feature = "inject")]
-    pub(super) fn home(&self) -> (&Core, &Stripe) {
-        (&self.0.core, self.0.stripe())
+    pub(super) fn slot_owner(&self) -> (&ProducerShare, &Stripe) {
+        (&self.0.share, self.0.stripe())
     }
 
     /// Its stripe and position, for people.
@@ -264,8 +260,8 @@ impl Future for Ticket {
     }
 }
 
-impl Hold {
-    pub(super) fn new(core: &Arc<Held>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
-        Hold { core: core.clone(), stripe, first, count, seen: first, stamp, flags: 0 }
+impl HeldSlots {
+    pub(super) fn new(share: &Arc<ProducerShare>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+        HeldSlots { share: share.clone(), stripe, first, count, seen: first, stamp, flags: 0 }
     }
 }

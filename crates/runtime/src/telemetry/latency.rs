@@ -4,9 +4,12 @@
 //! atomic add; percentiles are worked out by an HDR histogram when someone asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+
+use crate::kernel::Telemetry;
 
 /// Bits of a latency that count below its highest.
 const BITS: u32 = 4;
@@ -90,6 +93,52 @@ impl Latency {
             p999_ns: all.value_at_quantile(0.999),
             max_ns: all.max(),
         }
+    }
+}
+
+/// Measures how long tasks take, as the telemetry of a session asks for.
+#[derive(Debug)]
+pub(crate) struct LatencyMeter {
+    born: Instant,
+    telemetry: Telemetry,
+    latency: Latency,
+}
+
+impl LatencyMeter {
+    /// Starts a clock.
+    pub fn new(telemetry: Telemetry) -> Self {
+        LatencyMeter { born: Instant::now(), telemetry, latency: Latency::default() }
+    }
+
+    /// Returns how long the clock has run.
+    pub fn uptime(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    /// Returns nanoseconds since the clock started, never 0.
+    fn now(&self) -> u64 {
+        self.born.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// Returns when tasks at these positions of a stripe are published, which is now, or 0 if they are not to be measured.
+    #[inline]
+    pub fn stamp(&self, first: u64, end: u64) -> u64 {
+        let measured = match self.telemetry {
+            Telemetry::Off => false,
+            Telemetry::Full => true,
+            Telemetry::Sampled => first >> 10 != end >> 10 || first & 1023 == 0,
+        };
+        if measured { self.now() } else { 0 }
+    }
+
+    /// Counts tasks that have ended now and were published at this stamp.
+    pub fn record_since(&self, stamp: u64) {
+        self.latency.record(self.now() - stamp);
+    }
+
+    /// Returns the quantiles of what was measured so far.
+    pub fn quantiles(&self) -> Quantiles {
+        self.latency.quantiles()
     }
 }
 

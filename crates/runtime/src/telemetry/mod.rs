@@ -4,6 +4,7 @@ mod latency;
 mod print;
 mod snapshot;
 
+pub(crate) use latency::LatencyMeter;
 pub use latency::{Latency, Quantiles};
 pub(crate) use print::{Printer, read};
 pub use snapshot::{Count, Occupancy, Snapshot};

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, Tenant, idle};
 use crate::protocol::{Priority, control};
-use crate::session::{Core, Memories};
+use crate::session::{Memories, Rings};
 use crate::telemetry::Quantiles;
 
 /// Something counted, by name.
@@ -121,12 +121,17 @@ pub(crate) fn priorities(layout: &Layout, counters: &[u64]) -> Vec<Count> {
 }
 
 /// Takes a snapshot of a session.
-pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
+pub(crate) fn snapshot(
+    spec: &Spec,
+    layout: &Layout,
+    rings: &Rings,
+    memories: &Memories,
+) -> Result<Snapshot, Error> {
     let mut occupancy = Occupancy::default();
-    let mut depth = Vec::with_capacity(core.layout.rings.len());
-    for ring in 0..core.layout.rings.len() as u32 {
+    let mut depth = Vec::with_capacity(layout.rings.len());
+    for ring in 0..layout.rings.len() as u32 {
         let before = occupancy.published;
-        for stripe in core.stripes(ring) {
+        for stripe in rings.ring_stripes(ring) {
             let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
             occupancy.empty += stripe.ring.capacity() - (tail - free).min(stripe.ring.capacity());
             for position in free..tail {
@@ -141,21 +146,21 @@ pub(crate) fn snapshot(core: &Core) -> Result<Snapshot, Error> {
         }
         depth.push(occupancy.published - before);
     }
-    let counters = counters(&core.layout, &core.memories)?;
+    let counters = counters(layout, memories)?;
     Ok(Snapshot {
-        uptime: core.born.elapsed(),
+        uptime: rings.meter.uptime(),
         occupancy,
         done: counters[control::DONE_COUNT as usize],
-        opcodes: opcodes(&core.spec, &core.layout, &counters),
-        tenants: tenants(&core.spec, &counters),
-        priorities: priorities(&core.layout, &counters),
+        opcodes: opcodes(spec, layout, &counters),
+        tenants: tenants(spec, &counters),
+        priorities: priorities(layout, &counters),
         guarded: counters[control::STARVATION as usize],
         depth,
         epoch: counters[control::EPOCH as usize],
         lost: counters[control::LOG_LOST as usize],
         checks: counters[control::CHECKS as usize],
-        latency: core.latency.quantiles(),
-        idle_ns: idle(core.layout.wakes).map(|rest| rest.as_nanos() as u64),
+        latency: rings.meter.quantiles(),
+        idle_ns: idle(layout.wakes).map(|rest| rest.as_nanos() as u64),
     })
 }
 

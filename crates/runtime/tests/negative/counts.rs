@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use pelton::ir::types::Type;
 use pelton::kernel::Lifetime;
 use pelton::{
-    Batch, Deadline, Drain, Error, Geometry, Opcode, Producer, Region, Session, Spec, Task, Ticket,
+    Aim, Batch, Claim, Deadline, Drain, Error, Geometry, Opcode, Priority, Producer, Region, Session, Spec,
+    Task, Ticket,
 };
 
 use crate::common::*;
@@ -16,6 +17,8 @@ pub const TESTS: &[Test] = named![
     ten_equal_adds_add_ten_times,
     counters_go_past_their_edges,
     a_start_that_is_too_far_is_refused,
+    every_stripe_has_a_start_of_its_own,
+    starts_are_refused_that_are_not_one_per_stripe,
     none_lost_and_none_doubled_with_many_in_flight,
 ];
 
@@ -136,6 +139,63 @@ fn a_start_that_is_too_far_is_refused(on: &On) {
             let right = |error: &Error| matches!(error, Error::Start { start: s, last: l } if (*s, *l) == (start, last));
             assert!(refused.is_err_and(|error| right(&error)), "{shape}, from {start:#x}");
         }
+    }
+}
+
+/// Catches a start that is taken from another stripe, or from the first one for all.
+fn every_stripe_has_a_start_of_its_own(on: &On) {
+    let starts = [0, (8 << 24) - 5, 7, (1u64 << 32) - 3, Session::LAST_START, 1 << 40, 8];
+    for shape in shapes(on, SOME) {
+        for claim in [Claim::Owned, Claim::PRIORITY] {
+            let spec = shape.spec(8, 2).producers(3).claim(claim);
+            let stripes = launch(on, &spec).positions().len();
+            let starts: Vec<u64> = starts.iter().copied().cycle().take(stripes).collect();
+            let what = format!("{shape}, {claim:?}, from {starts:?}");
+            let session = Session::launch_at(on, &spec, starts.clone()).unwrap();
+            assert_eq!(session.positions(), starts, "{what}");
+            let levels = if claim == Claim::Owned { &[Priority::Normal][..] } else { Priority::ALL };
+            let mut producers = [0, 1, 2].map(|_| session.producer(0).unwrap());
+            let mut tasks = 0;
+            for (aim, level, producer) in [Aim::Latency, Aim::Throughput]
+                .into_iter()
+                .flat_map(|aim| levels.iter().flat_map(move |level| (0..3).map(move |k| (aim, *level, k))))
+            {
+                let producer = &mut producers[producer];
+                producer.set_aim(aim);
+                for _lap in 0..3 {
+                    // So many that no stripe is left out.
+                    let count = producer.largest_batch() as u32;
+                    let mut span =
+                        producer.submit_all((0..count).map(|_| add(1, 0).priority(level))).unwrap();
+                    assert_eq!(span.wait(soon()).unwrap().done, count, "{what}");
+                    tasks += count;
+                }
+            }
+            assert_eq!(data(&session)[0], tasks, "{what}");
+            let moved: Vec<u64> =
+                session.positions().iter().zip(&starts).map(|(to, from)| to - from).collect();
+            assert!(moved.iter().all(|count| *count > 8), "{what}: {moved:?}");
+            assert_eq!(moved.iter().sum::<u64>(), tasks.into(), "{what}");
+            counted(&session, tasks.into());
+        }
+    }
+}
+
+/// Catches a list of starts that is cut or filled up in silence, and a start in it that is not looked at.
+fn starts_are_refused_that_are_not_one_per_stripe(on: &On) {
+    for shape in shapes(on, SOME) {
+        let spec = shape.spec(16, 2);
+        let stripes = launch(on, &spec).positions().len();
+        for found in [0, stripes - 1, stripes + 1] {
+            let refused = Session::launch_at(on, &spec, vec![3; found]).unwrap_err();
+            let right =
+                matches!(refused, Error::Starts { found: f, stripes: s } if (f, s) == (found, stripes));
+            assert!(right, "{shape}: {refused}");
+        }
+        let mut starts = vec![0; stripes];
+        starts[stripes - 1] = Session::LAST_START + 1;
+        let refused = Session::launch_at(on, &spec, starts).unwrap_err();
+        assert!(matches!(refused, Error::Start { .. }), "{shape}: {refused}");
     }
 }
 

@@ -19,6 +19,7 @@ mod pressure;
 mod pretend;
 mod prints;
 mod rights;
+mod runs;
 mod spread;
 mod tenants;
 mod torn;
@@ -37,8 +38,8 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        counts, ends, fences, futures, hostile, imports, iterators, packed, pressure, prints, rights, spread,
-        tenants, torn, turns, wide,
+        counts, ends, fences, futures, hostile, imports, iterators, packed, pressure, prints, rights, runs,
+        spread, tenants, torn, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {

@@ -1,0 +1,133 @@
+//! Who owns the memory of a session.
+//!
+//! A kernel reaches all of it through its buffers and does not care who owns which. The host does, because the owner decides what a block
+//! outlives: see [`rings`](super::rings).
+
+use std::sync::Arc;
+
+use pelton_device::{Device, DeviceError, Kind, Memory, View64, Width};
+
+use crate::error::Error;
+use crate::kernel::layout::{BoundBuffer, BufferKey, SlotBank};
+use crate::kernel::{BufferId, Layout};
+
+/// Blocks of memory, each with the kernel's buffer that it is bound to.
+#[derive(Clone, Debug)]
+pub(crate) struct Memories(Vec<(BufferKey, Memory)>);
+
+impl Memories {
+    /// Allocates a block for every buffer of a layout whose kind is wanted. The optimiser may have dropped a buffer; its memory is harmless.
+    fn allocate(
+        device: &Arc<dyn Device>,
+        layout: &Layout,
+        wanted: impl Fn(Kind) -> bool,
+    ) -> Result<Memories, DeviceError> {
+        let buffers = layout.buffers.iter().filter(|buffer| wanted(buffer.kind));
+        let block = |b: &BoundBuffer| Ok((b.key, device.alloc(b.kind, b.width, b.len)?));
+        Ok(Memories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
+    }
+
+    /// Returns the memory of a buffer of the kernel's own. An error is a defect of Pelton: the kernel has no such buffer.
+    pub fn need(&self, id: BufferId) -> Result<&Memory, Error> {
+        self.get(BufferKey::Kernel(id)).ok_or(Error::Internal(id.row().names[0]))
+    }
+
+    /// Returns the memory of a buffer.
+    pub fn get(&self, wanted: BufferKey) -> Option<&Memory> {
+        self.0.iter().find(|(key, _)| *key == wanted).map(|(_, memory)| memory)
+    }
+
+    /// Goes through all of them, in the order of the layout.
+    pub fn iter(&self) -> impl Iterator<Item = (BufferKey, &Memory)> {
+        self.0.iter().map(|(key, memory)| (*key, memory))
+    }
+}
+
+/// Allocates a block for every buffer of a layout, for a caller that owns all of them alike.
+pub(crate) fn memories(device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, Error> {
+    Ok(Memories::allocate(device, layout, |_| true)?)
+}
+
+/// Who owns the memory that rings lie in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MemoryOwner {
+    /// This process. Blocks that the kernel reaches are allocated through the device, which may have to register them; blocks that only the
+    /// host uses come from the heap. All of them outlive the runs over them, and go when the last handle of the session goes.
+    Process,
+}
+
+impl MemoryOwner {
+    /// Allocates the blocks that the kernel of a layout shares with the host.
+    fn shared_blocks(self, device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, DeviceError> {
+        match self {
+            MemoryOwner::Process => Memories::allocate(device, layout, |kind| kind == Kind::Host),
+        }
+    }
+
+    /// Allocates words that no kernel reaches, all zero.
+    fn host_words(self, len: usize) -> Result<View64, Error> {
+        match self {
+            MemoryOwner::Process => {
+                let memory = Memory::mapped(Kind::Host, Width::W64, len)?;
+                memory.view64().ok_or(Error::Internal("words of the host"))
+            }
+        }
+    }
+}
+
+/// The memory that rings lie in: far slots, records, tails, the host's control words and the kernel's answers to them, what tickets have
+/// given up, and the host's copies of near slots.
+///
+/// No run owns any of it, so it stays when a run ends.
+#[derive(Debug)]
+pub(crate) struct RingMemory {
+    owner: MemoryOwner,
+    /// The blocks that the kernel reaches.
+    pub shared: Memories,
+}
+
+impl RingMemory {
+    /// Allocates the memory of the rings of a layout.
+    pub fn allocate(
+        owner: MemoryOwner,
+        device: &Arc<dyn Device>,
+        layout: &Layout,
+    ) -> Result<Self, DeviceError> {
+        Ok(RingMemory { owner, shared: owner.shared_blocks(device, layout)? })
+    }
+
+    /// Returns the words of a block with 64-bit words.
+    pub fn words(&self, id: BufferId) -> Result<View64, Error> {
+        self.shared.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]))
+    }
+
+    /// Allocates one word per slot of a placement, in which tickets say what they have given up.
+    pub fn taken_words(&self, bank: &SlotBank) -> Result<View64, Error> {
+        self.owner.host_words(bank.slot_count() as usize)
+    }
+
+    /// Allocates the host's copy of slots at the device, which the host cannot read back.
+    pub fn slot_copy(&self, slots: &Memory) -> Result<View64, Error> {
+        self.owner.host_words(slots.len())
+    }
+}
+
+/// The memory of a session that lies at its device: near slots, claims, frontiers, counters, the log and the workspace.
+///
+/// It stays while one run on the device follows another. It goes with the device.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    pub blocks: Memories,
+}
+
+impl DeviceMemory {
+    /// Allocates everything that a kernel of this layout has and rings do not own.
+    pub fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
+        Ok(DeviceMemory { blocks: Memories::allocate(device, layout, |kind| kind != Kind::Host)? })
+    }
+}
+
+/// Everything that a kernel over these rings on this device is bound to.
+pub(super) fn kernel_memory(rings: &RingMemory, device: &DeviceMemory) -> Memories {
+    Memories(rings.shared.0.iter().chain(&device.blocks.0).cloned().collect())
+}

@@ -1,0 +1,294 @@
+//! Rings, apart from the runs over them.
+//!
+//! A session is rings that are fed by producers and read through tickets, and a kernel that serves them. The two have different lives. A
+//! kernel is assembled for one set of handlers and one device; it makes way for another kernel, moves, or is lost. The rings hold what was
+//! promised to callers: a ticket that was handed out must end, whatever has become of the kernel that was running when it was.
+//! So a session keeps its state in three parts, by what each part outlives.
+//!
+//! | part | holds | outlives |
+//! |---|---|---|
+//! | [`Rings`] | far slots, records, tails, what tickets have given up, the host's control words, copies of near slots; the host's cursors, and the futures that wait | every run, and every device |
+//! | [`DeviceMemory`](super::memory::DeviceMemory) | near slots, claims, frontiers, counters, the log, the workspace | every run on its device |
+//! | [`KernelRun`](super::run::KernelRun) | a launch: its number, its lease, and what its groups keep to themselves | nothing |
+//!
+//! **Who owns the memory.** Rings lie in a [`RingMemory`], whose [owner](super::memory::MemoryOwner) says where its blocks come from. Today that is this
+//! process. It may be a file in memory that another process maps as well: rings use nothing of their memory but words, and nothing of its owner
+//! but that it keeps them in place. Device memory is owned by the [`Session`](super::Session), since only calls on the session reach it; producers and tickets
+//! never do. A run owns no memory: its launch holds references to blocks of the other two.
+//!
+//! **Who reaches what.** A producer and its tickets hold the rings, and need nothing else to publish a task and to read its record. They reach the
+//! run in two cases only. A producer wakes it after publishing, through a [`RunHandle`](super::run::RunHandle) of its own. And whoever has waited for long asks
+//! [`ServedRings`](super::run::ServedRings) whether the run is still there.
+//!
+//! **Another run over the same rings.** A run is replaced by ending it and launching the next (`ServedRings::replace_run`):
+//!
+//! - *Rings* stay as they are, and nothing is filled in again but the control word that asked the old kernel to end. Producers publish all the
+//!   while. Every stripe has a position at which the next run begins to serve it, and these differ from stripe to stripe: so
+//!   starts are [per stripe](super::start::StartPositions).
+//! - *Device memory* stays if the next run is on the same device. If it is on another, the host copies it there. If the device was lost, it is made
+//!   anew: near slots are written again from the host's copies, and the workspace begins as its owner says.
+//! - *The run* is another value with the next number. Its number is stored before it is launched. A producer looks at the number after it has published and
+//!   woken the run that it knows. Either it sees the new number and wakes the new run as well, or the new run sees what it has published.
+//! - *The session's state* does not change. The end of a run ends the session only if nobody is replacing that run.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use atomic_waker::AtomicWaker;
+use pelton_device::event::Event;
+use pelton_device::{View32, View64};
+
+use super::memory::{DeviceMemory, RingMemory};
+use super::room::RoomWaiter;
+use super::state::SessionState;
+use crate::error::{EndReason, Error, LossReason, TaskError};
+use crate::kernel::{BufferId, Layout, Placement, STRIDE, Telemetry};
+use crate::protocol::record::TaskEnd;
+use crate::protocol::{CompletionRecord, Status, control};
+use crate::ring::{HostRing, SlotMemory};
+use crate::telemetry::LatencyMeter;
+
+/// Futures that wait for spans of a stripe, by the first slot of the span.
+#[derive(Debug)]
+pub(crate) struct StripeWaiters {
+    /// For how many tasks each future waits; 0 where there is none.
+    pub spans: Box<[AtomicU32]>,
+    /// The wakers of the futures.
+    pub wakers: Box<[AtomicWaker]>,
+}
+
+/// A stripe and what the host knows of it.
+#[derive(Debug)]
+pub(crate) struct Stripe {
+    pub ring: HostRing<SlotMemory, View64>,
+    /// Up to where tasks are published. Only the producer writes it.
+    pub tail: AtomicU64,
+    /// Up to where slots were given up and taken back. Only the producer writes it.
+    pub free: AtomicU64,
+    /// The position of the first task.
+    pub start: u64,
+    /// How many futures wait for tasks of this stripe.
+    pub futures: AtomicUsize,
+    /// Those futures. The list is made when the first one waits.
+    waiters: OnceLock<StripeWaiters>,
+}
+
+impl Stripe {
+    fn new(ring: HostRing<SlotMemory, View64>, start: u64) -> Self {
+        Stripe {
+            ring,
+            tail: AtomicU64::new(start),
+            free: AtomicU64::new(start),
+            start,
+            futures: AtomicUsize::new(0),
+            waiters: OnceLock::new(),
+        }
+    }
+
+    /// Returns the futures that wait for spans of this stripe.
+    pub fn waiters(&self) -> &StripeWaiters {
+        self.waiters.get_or_init(|| StripeWaiters {
+            spans: (0..self.ring.capacity()).map(|_| AtomicU32::new(0)).collect(),
+            wakers: (0..self.ring.capacity()).map(|_| AtomicWaker::new()).collect(),
+        })
+    }
+
+    /// Returns whether slots can be taken back that the producer has not taken back yet.
+    pub fn can_reclaim(&self) -> bool {
+        // Relaxed: what the producer wrote before it registered is seen by the reaper, which has seen that it did.
+        self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
+    }
+
+    /// Returns the place of a span among the waiters, by its first position.
+    pub fn waiter_place(&self, position: u64) -> usize {
+        (position & (self.ring.capacity() - 1)) as usize
+    }
+
+    /// Counts the tasks that were published and have no record.
+    pub fn unfinished_tasks(&self) -> u64 {
+        let (from, to) = (self.free.load(Ordering::Acquire), self.tail.load(Ordering::Acquire));
+        (from..to).filter(|position| self.ring.ended(*position).is_none()).count() as u64
+    }
+}
+
+/// What the reaper thread serves: futures that wait for tasks, and producers that wait for room.
+#[derive(Debug)]
+pub(crate) struct WaitList {
+    /// Where the reaper parks while nobody waits.
+    pub event: Event,
+    /// How many futures wait, for tasks and for room.
+    pub futures: AtomicUsize,
+    /// For each producer, whether it waits for room.
+    pub rooms: Box<[RoomWaiter]>,
+    /// How many producers wait for room.
+    pub rooms_waiting: AtomicUsize,
+    /// Whether the reaper has to end; not 0 if so.
+    pub closing: AtomicU32,
+}
+
+impl WaitList {
+    fn new(producers: u32) -> Self {
+        WaitList {
+            event: Event::default(),
+            futures: AtomicUsize::new(0),
+            rooms: (0..producers).map(|_| RoomWaiter::default()).collect(),
+            rooms_waiting: AtomicUsize::new(0),
+            closing: AtomicU32::new(0),
+        }
+    }
+
+    /// Asks the reaper to end.
+    pub fn close(&self) {
+        self.closing.store(1, Ordering::Release);
+        self.event.wake();
+    }
+
+    /// Returns whether the reaper was asked to end.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire) != 0
+    }
+}
+
+/// The rings of a session: all state that outlives a run.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    /// Every stripe of every ring, in the order of the layout.
+    pub stripes: Vec<Stripe>,
+    /// How the session stands.
+    pub state: SessionState,
+    /// Where rings and their stripes lie. Every run over these rings has a layout that agrees with this one there.
+    pub layout: Arc<Layout>,
+    /// The host's control words.
+    pub host_words: View32,
+    pub memory: RingMemory,
+    pub meter: LatencyMeter,
+    pub wait_list: WaitList,
+    /// The numbers of the producers that nobody uses.
+    idle_producers: Mutex<Vec<u32>>,
+}
+
+impl Rings {
+    /// Makes the rings of a layout over their memory. `device` holds the near slots, `starts` the first position of each stripe.
+    pub fn new(
+        layout: Arc<Layout>,
+        memory: RingMemory,
+        device: &DeviceMemory,
+        starts: &[u64],
+        telemetry: Telemetry,
+    ) -> Result<Self, Error> {
+        let host = memory.shared.need(BufferId::Host)?;
+        Ok(Rings {
+            stripes: stripes(&layout, &memory, device, starts)?,
+            state: SessionState::default(),
+            host_words: host.view32().ok_or(Error::Internal("host"))?,
+            meter: LatencyMeter::new(telemetry),
+            wait_list: WaitList::new(layout.producers),
+            idle_producers: Mutex::new((0..layout.producers).rev().collect()),
+            layout,
+            memory,
+        })
+    }
+
+    /// Returns the stripes of one ring.
+    pub fn ring_stripes(&self, ring: u32) -> impl Iterator<Item = &Stripe> {
+        (0..self.layout.ring_stripes()).map(move |k| &self.stripes[self.layout.stripe_number(ring, k)])
+    }
+
+    /// Returns the list of the producers that nobody uses.
+    pub fn idle_producers(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.idle_producers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the host has asked the kernel to end.
+    pub fn shutdown_asked(&self) -> bool {
+        self.host_words[control::SHUTDOWN as usize].load(Ordering::Relaxed) != 0
+    }
+
+    /// Asks the kernel to finish what it has taken and to end.
+    pub fn ask_shutdown(&self) {
+        // Pairs with the kernel's acquire.
+        self.host_words[control::SHUTDOWN as usize].store(1, Ordering::Release);
+    }
+
+    /// Returns how a task ended, or `None` if it has not ended and still may.
+    #[inline]
+    pub fn task_end(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
+        if let Some(record) = stripe.ring.ended(position) {
+            return Some(outcome(record));
+        }
+        self.task_end_without_record(stripe, position)
+    }
+
+    /// Returns how a task ended that had no record a moment ago.
+    #[cold]
+    fn task_end_without_record(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
+        let why = match self.state.end_reason()? {
+            EndReason::Stopped => TaskError::Stopped,
+            EndReason::Lost(reason) => TaskError::Lost(reason),
+        };
+        // The record may have come between the two looks.
+        Some(stripe.ring.ended(position).map_or(Err(why), outcome))
+    }
+}
+
+/// Makes the stripes of a layout, in its order.
+fn stripes(
+    layout: &Layout,
+    memory: &RingMemory,
+    device: &DeviceMemory,
+    starts: &[u64],
+) -> Result<Vec<Stripe>, Error> {
+    let mut stripes = Vec::with_capacity(layout.stripe_count() as usize);
+    for bank in layout.banks.iter() {
+        let (slots, done, tails) = match bank.placement {
+            Placement::Near => (BufferId::NearSlots, BufferId::NearDone, None),
+            _ => (BufferId::FarSlots, BufferId::FarDone, Some(memory.words(BufferId::Tails)?)),
+        };
+        let (lines, done) = (slot_memory(slots, memory, device)?, memory.words(done)?);
+        let taken = memory.taken_words(bank)?;
+        let starts = &starts[bank.first_stripe as usize..][..bank.stripe_count() as usize];
+        stripes.extend(starts.iter().enumerate().map(|(at, start)| {
+            let ring = HostRing {
+                lines: lines.clone(),
+                done: done.clone(),
+                taken: taken.clone(),
+                tail: tails.clone().map(|tails| (tails, at * STRIDE as usize)),
+                first: at << bank.log2_slots,
+                log2: bank.log2_slots,
+            };
+            Stripe::new(ring, *start)
+        }));
+    }
+    Ok(stripes)
+}
+
+/// Returns the slots of one placement. Those that lie at the device get a copy if the host cannot read them there.
+fn slot_memory(id: BufferId, memory: &RingMemory, device: &DeviceMemory) -> Result<SlotMemory, Error> {
+    let slots = memory.shared.need(id).or_else(|_| device.blocks.need(id))?;
+    Ok(match slots.view64() {
+        Some(view) => SlotMemory::Mapped(view),
+        None => SlotMemory::Near { memory: slots.clone(), copy: memory.slot_copy(slots)? },
+    })
+}
+
+/// Returns what a record says of its task.
+#[inline]
+pub(crate) fn outcome(record: CompletionRecord) -> Result<u32, TaskError> {
+    // Most tasks end well.
+    if record.0 as u8 == Status::Done.code() as u8 {
+        return Ok((record.0 >> 32) as u32);
+    }
+    failure(record)
+}
+
+/// Returns what a record says of a task that did not end well.
+#[cold]
+fn failure(record: CompletionRecord) -> Result<u32, TaskError> {
+    match record.end() {
+        Ok(TaskEnd::Done(result)) => Ok(result),
+        Ok(TaskEnd::Fault(fault)) => Err(TaskError::Fault(fault)),
+        Ok(TaskEnd::Cancelled) => Err(TaskError::Cancelled),
+        // No kernel of ours posts anything else.
+        Err(_) => Err(TaskError::Lost(LossReason::Record)),
+    }
+}

@@ -1,0 +1,172 @@
+//! Runs: kernels on a device over the rings of a session, one after another.
+//!
+//! Producers wake the run after every submit, so reaching it must cost nothing. Each producer therefore keeps a [`RunHandle`] of its own. The
+//! handle is right as long as the number of the run has not changed, which is a look at a word that the producer reads anyway. Everybody
+//! else asks [`ServedRings`], behind a lock that is written only when a run is replaced.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::time::Duration;
+
+use pelton_device::{DeviceError, Ended, Outcome, Run};
+
+use super::rings::Rings;
+use super::ticket::ProducerShare;
+use crate::error::{Error, SessionEnd};
+
+/// A kernel that was launched over rings.
+#[derive(Debug)]
+pub(crate) struct KernelRun {
+    /// Its number among the runs of the session, from 1 on.
+    number: u64,
+    launched: Box<dyn Run>,
+    /// How long the kernel stays without a sign of life from the host.
+    lease: Duration,
+}
+
+impl KernelRun {
+    /// Launches a run. Its number is shown before it begins: a producer that does not see the number has published before, so the run finds
+    /// what it has published.
+    fn begin(
+        rings: &Rings,
+        lease: Duration,
+        launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
+    ) -> Result<Self, Error> {
+        let number = rings.state.next_run();
+        Ok(KernelRun { number, launched: launch()?, lease })
+    }
+
+    /// Wakes groups that are parked because they found nothing to do.
+    pub fn wake(&self) {
+        self.launched.wake();
+    }
+
+    /// Tells the kernel that its host is alive.
+    pub fn renew(&self) {
+        self.launched.renew();
+    }
+
+    /// Ends the kernel by the device's own means, whatever it is doing.
+    pub fn stop(&self) {
+        self.launched.stop();
+    }
+
+    /// Waits for the end of the kernel, at most so long. Returns `None` if it still runs.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+        self.launched.wait(timeout)
+    }
+
+    /// Returns what the end of this run means for the session, or `None` while it runs.
+    fn session_end(&self, rings: &Rings) -> Option<SessionEnd> {
+        match self.wait(Some(Duration::ZERO)) {
+            Ok(None) => None,
+            Ok(Some(Ended { outcome: Outcome::Lease, .. })) => Some(SessionEnd::Lease(self.lease)),
+            // The stop may have been asked for since the caller began to look.
+            Ok(Some(_)) if rings.shutdown_asked() => Some(SessionEnd::Stopped),
+            Ok(Some(_)) => Some(SessionEnd::Returned),
+            Err(error) => Some(SessionEnd::Device(Arc::new(error))),
+        }
+    }
+}
+
+/// A producer's own way to the run that serves its rings.
+#[derive(Debug)]
+pub(crate) struct RunHandle(Arc<KernelRun>);
+
+impl RunHandle {
+    /// Wakes the run that serves the rings, after the caller has published tasks.
+    #[inline]
+    pub fn wake(&mut self, share: &ProducerShare) {
+        self.0.launched.wake();
+        if share.rings.state.run_number() != self.0.number {
+            self.wake_successor(&share.served);
+        }
+    }
+
+    /// Goes over to the run that has replaced this one, and wakes that.
+    #[cold]
+    fn wake_successor(&mut self, served: &ServedRings) {
+        *self = served.run_handle();
+        self.0.wake();
+    }
+}
+
+/// Rings, and the run that serves them.
+#[derive(Debug)]
+pub(crate) struct ServedRings {
+    pub rings: Arc<Rings>,
+    current: RwLock<Arc<KernelRun>>,
+}
+
+impl ServedRings {
+    /// Launches the first run over rings.
+    pub fn launch(
+        rings: Arc<Rings>,
+        lease: Duration,
+        launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
+    ) -> Result<Self, Error> {
+        let run = KernelRun::begin(&rings, lease, launch)?;
+        Ok(ServedRings { current: RwLock::new(Arc::new(run)), rings })
+    }
+
+    /// Replaces the run: `retire` brings the current one to its end, and `launch` launches the next one over the same rings.
+    ///
+    /// Tickets notice nothing, because the end of a run that is being replaced is not the end of the session. A producer that publishes while
+    /// `launch` is under way waits at its wake until there is a run to be woken. If either step fails, the old run stays in its place, ended or
+    /// not, and the caller has to decide what becomes of the session.
+    #[cfg(feature = "inject")]
+    pub fn replace_run(
+        &self,
+        lease: Duration,
+        retire: impl FnOnce(&KernelRun) -> Result<(), DeviceError>,
+        launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
+    ) -> Result<(), Error> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        retire(&current)?;
+        *current = Arc::new(KernelRun::begin(&self.rings, lease, launch)?);
+        Ok(())
+    }
+
+    fn current(&self) -> RwLockReadGuard<'_, Arc<KernelRun>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the run that serves the rings now.
+    pub fn run(&self) -> Arc<KernelRun> {
+        self.current().clone()
+    }
+
+    /// Returns a handle for a producer.
+    pub fn run_handle(&self) -> RunHandle {
+        RunHandle(self.run())
+    }
+
+    /// Looks whether the kernel has ended by itself, unless it was asked to end or is just being replaced.
+    pub fn watch(&self) {
+        if !self.rings.state.running() || self.rings.shutdown_asked() {
+            return;
+        }
+        match self.current.try_read() {
+            Ok(current) => self.note_end_of(&current),
+            Err(TryLockError::Poisoned(poisoned)) => self.note_end_of(&poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    /// Ends the session if its kernel has ended.
+    pub fn note_end(&self) {
+        self.note_end_of(&self.current());
+    }
+
+    /// Ends the session if the current run has ended. The caller holds the lock, so it is not replaced meanwhile.
+    fn note_end_of(&self, current: &KernelRun) {
+        if let Some(end) = current.session_end(&self.rings) {
+            self.rings.state.end(end);
+        }
+    }
+
+    /// Returns how the session ended, or `None` while it runs.
+    pub fn ending(&self) -> Option<SessionEnd> {
+        self.watch();
+        self.rings.state.ending()
+    }
+}

@@ -1,0 +1,50 @@
+//! Where the positions of a session start.
+
+use crate::error::Error;
+use crate::kernel::Layout;
+
+use super::Session;
+
+/// Where each stripe of a session starts to count its positions. A number stands for the same start in every stripe, and a list for one start
+/// per stripe, in the order of [`Session::positions`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StartPositions {
+    /// Every stripe starts at this position.
+    Same(u64),
+    /// Each stripe starts at its own position.
+    Each(Vec<u64>),
+}
+
+impl From<u64> for StartPositions {
+    fn from(start: u64) -> Self {
+        StartPositions::Same(start)
+    }
+}
+
+impl From<Vec<u64>> for StartPositions {
+    fn from(starts: Vec<u64>) -> Self {
+        StartPositions::Each(starts)
+    }
+}
+
+impl StartPositions {
+    /// Checks that no start lies beyond the last possible one.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let latest = match self {
+            StartPositions::Same(start) => *start,
+            StartPositions::Each(starts) => starts.iter().copied().max().unwrap_or(0),
+        };
+        let last = Session::LAST_START;
+        if latest > last { Err(Error::Start { start: latest, last }) } else { Ok(()) }
+    }
+
+    /// Returns the start of every stripe of a layout.
+    pub(super) fn per_stripe(&self, layout: &Layout) -> Result<Vec<u64>, Error> {
+        let stripes = layout.stripe_count() as usize;
+        match self {
+            StartPositions::Same(start) => Ok(vec![*start; stripes]),
+            StartPositions::Each(starts) if starts.len() == stripes => Ok(starts.clone()),
+            StartPositions::Each(starts) => Err(Error::Starts { found: starts.len(), stripes }),
+        }
+    }
+}

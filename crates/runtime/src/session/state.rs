@@ -1,0 +1,117 @@
+//! The word that says how a session stands: which run serves its rings, or how the session ended.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError};
+
+/// The low bits of the word hold the end: 0 while the session runs, else one more than the index in [`ENDS`]. The bits above count runs.
+const END_BITS: u32 = 8;
+
+/// The ways in which sessions end, in the order of their codes.
+const ENDS: [EndReason; 5] = [
+    EndReason::Stopped,
+    EndReason::Lost(LossReason::Lease),
+    EndReason::Lost(LossReason::Trap),
+    EndReason::Lost(LossReason::Device),
+    EndReason::Lost(LossReason::Returned),
+];
+
+/// How a session stands. Producers and tickets read one word of it, and nothing else of a run, unless they have to wait.
+#[derive(Debug, Default)]
+pub(crate) struct SessionState {
+    word: AtomicU64,
+    /// The end in full. It is set just before the word says that there is one.
+    ending: OnceLock<SessionEnd>,
+}
+
+impl SessionState {
+    /// Returns whether the session runs, as far as any thread has noticed.
+    #[inline]
+    pub fn running(&self) -> bool {
+        // Pairs with the release in `end`: records that were posted before the end are seen.
+        self.word.load(Ordering::Acquire) as u8 == 0
+    }
+
+    /// Returns the number of the run that serves the rings, or served them last. What the caller stored before is seen by every later run if
+    /// a sequentially consistent fence stands between the two.
+    #[inline]
+    pub fn run_number(&self) -> u64 {
+        self.word.load(Ordering::Relaxed) >> END_BITS
+    }
+
+    /// Begins the next run and returns its number. Whoever launches calls this first. Only one thread at a time may.
+    pub fn next_run(&self) -> u64 {
+        let word = self.word.fetch_add(1 << END_BITS, Ordering::Relaxed);
+        // Pairs with the fence in `Run::wake`: either a producer sees the new number and wakes the new run, or the new run sees what the
+        // producer has published.
+        fence(Ordering::SeqCst);
+        (word >> END_BITS) + 1
+    }
+
+    /// Returns in short how the session ended, or `None` while it runs.
+    pub fn end_reason(&self) -> Option<EndReason> {
+        // Pairs with the release in `end`, as above.
+        let code = self.word.load(Ordering::Acquire) as u8;
+        ENDS.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// Returns in full how the session ended, or `None` while it runs.
+    pub fn ending(&self) -> Option<SessionEnd> {
+        self.ending.get().cloned()
+    }
+
+    /// Notes how the session ended. The first call decides.
+    pub fn end(&self, end: SessionEnd) {
+        let reason = end.reason();
+        if self.ending.set(end).is_ok() {
+            let code = ENDS.iter().position(|known| *known == reason).unwrap_or(0) as u64 + 1;
+            self.word.fetch_or(code, Ordering::Release);
+        }
+    }
+
+    /// Returns the error of a producer that has found the session ended.
+    #[cold]
+    pub fn submit_error(&self) -> SubmitError {
+        SubmitError::Ended(self.end_reason().unwrap_or(EndReason::Stopped))
+    }
+
+    /// Returns the error of a call that has found the session ended.
+    #[cold]
+    pub fn error(&self) -> Error {
+        Error::Ended(self.ending().unwrap_or(SessionEnd::Stopped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_counted_and_the_first_end_decides() {
+        let state = SessionState::default();
+        assert_eq!((state.next_run(), state.next_run(), state.run_number()), (1, 2, 2));
+        assert!(state.running() && state.end_reason().is_none() && state.ending().is_none());
+        state.end(SessionEnd::Returned);
+        state.end(SessionEnd::Stopped);
+        assert!(!state.running());
+        assert_eq!(state.end_reason(), Some(EndReason::Lost(LossReason::Returned)));
+        assert_eq!(state.run_number(), 2, "an end leaves the number of the run alone");
+    }
+
+    #[test]
+    fn every_end_has_a_code() {
+        for reason in ENDS {
+            let end = match reason {
+                EndReason::Lost(LossReason::Lease) => SessionEnd::Lease(std::time::Duration::ZERO),
+                EndReason::Lost(LossReason::Returned) => SessionEnd::Returned,
+                EndReason::Stopped => SessionEnd::Stopped,
+                // These two come from errors of a device.
+                _ => continue,
+            };
+            let state = SessionState::default();
+            state.end(end);
+            assert_eq!(state.end_reason(), Some(reason));
+        }
+    }
+}
