@@ -13,6 +13,7 @@ mod kernel;
 mod link;
 mod litmus;
 mod opt;
+mod pages;
 mod run;
 mod test;
 

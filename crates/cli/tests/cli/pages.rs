@@ -1,0 +1,94 @@
+//! The commands that the README and the guide show, run as they stand there.
+//!
+//! A fenced block whose first line is a comment that names a file (`# spec.toml`, `; sum.pel`) is written to that file. In a block of kind
+//! `console` every line that begins with `$ ` is a command for a shell, and the lines below it are all that it must print to its standard
+//! output. All blocks of a page use one folder, in the order of the page. Blocks of Rust are doctests of the crate `pelton`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::{Folder, Ran};
+
+/// The blocks of a page: the kind that stands behind the backticks, and the lines.
+fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut open: Option<(String, Vec<String>)> = None;
+    for line in page.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some(kind), None) => open = Some((kind.to_string(), Vec::new())),
+            (None, Some((_, lines))) => lines.push(line.to_string()),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    found
+}
+
+/// The file that a block is the content of, if its first line names one.
+fn file_name(lines: &[String]) -> Option<&str> {
+    let name = lines.first()?.strip_prefix("# ").or(lines.first()?.strip_prefix("; "))?;
+    let (stem, extension) = name.split_once('.')?;
+    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric());
+    (plain(stem) && plain(extension)).then_some(name)
+}
+
+fn shell(command: &str, folder: &Folder) -> Ran {
+    let program = Path::new(env!("CARGO_BIN_EXE_pelton")).parent().expect("the program lies in a folder");
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(program.to_path_buf()).chain(std::env::split_paths(&old));
+    let mut child = Command::new("sh");
+    child.args(["-c", command]).current_dir(&folder.0).stdin(Stdio::null());
+    child.env("PATH", std::env::join_paths(paths).expect("paths can be joined")).env_remove("BLESS");
+    child.output().expect("the shell starts").into()
+}
+
+/// Runs a page and returns how many commands it had.
+fn run_page(name: &str, page: &str) -> usize {
+    let folder = Folder::new(name);
+    let mut commands = 0;
+    for (kind, lines) in blocks(page) {
+        if let Some(file) = file_name(&lines) {
+            folder.file(file, lines.join("\n") + "\n");
+        }
+        if kind != "console" {
+            continue;
+        }
+        let mut rest = lines.as_slice();
+        while let Some((first, below)) = rest.split_first() {
+            let command = first.strip_prefix("$ ").unwrap_or_else(|| panic!("{first} belongs to no command"));
+            let end = below.iter().position(|line| line.starts_with("$ ")).unwrap_or(below.len());
+            let ran = shell(command, &folder);
+            let printed: Vec<&str> = ran.out.lines().collect();
+            assert_eq!(printed, below[..end], "{command} ended with {:?}: {}", ran.code, ran.err);
+            commands += 1;
+            rest = &below[end..];
+        }
+    }
+    commands
+}
+
+#[test]
+#[cfg(unix)]
+fn the_readme_shows_what_its_commands_print() {
+    let page = include_str!("../../../../README.md");
+    assert!(run_page("readme", page) >= 1);
+}
+
+#[test]
+#[cfg(unix)]
+#[should_panic(expected = "assertion `left == right` failed: echo 2 ended with Some(0)")]
+fn a_page_that_shows_something_else_is_refused() {
+    run_page("wrong-page", "```console\n$ echo 1\n1\n$ echo 2\n3\n```\n");
+}
+
+#[test]
+fn only_names_of_files_make_files() {
+    let name = |line: &str| file_name(&[line.to_string()]).map(str::to_string);
+    assert_eq!(name("# spec.toml").as_deref(), Some("spec.toml"));
+    assert_eq!(name("; sum.pel").as_deref(), Some("sum.pel"));
+    for line in ["[[handler]]", "# Adds to a word.", "# ../spec.toml", "# spec", "#"] {
+        assert_eq!(name(line), None, "{line}");
+    }
+    assert!(file_name(&[]).is_none());
+}
