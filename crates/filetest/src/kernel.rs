@@ -39,7 +39,7 @@ impl TestCommand for KernelCommand {
     fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let WantedKernel { spec, caps, shapes } = wanted_kernel(context.args)?;
         let found = kernel_accesses(&spec, &caps)?;
-        let rows: Vec<&ProtocolStep> = shapes.iter().flat_map(|shape| step::kernel(*shape)).collect();
+        let rows: Vec<&ProtocolStep> = shapes.iter().flat_map(|shape| step::kernel_steps(*shape)).collect();
         check_steps(&rows, &found)?;
         let mut lines: Vec<(String, u32)> = Vec::new();
         let mut ordered = rows.iter().filter(|row| row.orders());

@@ -152,7 +152,7 @@ pub enum SubmitError {
     #[error("{0} does not run yet")]
     Later(Opcode),
     /// A number that no tenant has.
-    #[error("tenant {0}: tenants are numbered below {most}", most = Tenant::MOST)]
+    #[error("tenant {0}: tenants are numbered below {most}", most = Tenant::MAX_TENANTS)]
     Tenant(TenantId),
     /// A priority in a session without priorities.
     #[error("priority {0}: the session serves its rings in turn; ask for claim = priority")]

@@ -17,7 +17,7 @@ fn filled(text: &str, name: &str, part: &str) -> String {
 fn the_manual_is_made_from_the_tables() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
     let text = fs::read_to_string(&path).expect("docs/protocol.md can be read");
-    let made = manual::parts().iter().fold(text.clone(), |text, (name, part)| filled(&text, name, part));
+    let made = manual::sections().iter().fold(text.clone(), |text, (name, part)| filled(&text, name, part));
     if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
         fs::write(&path, made).expect("docs/protocol.md can be written");
     } else {

@@ -168,7 +168,7 @@ fn a_ring_is_that_of_the_wire() {
     let mut batch = Batch::new();
     entries.iter().for_each(|entry| batch.place(entry).unwrap());
     let words: Vec<u32> = batch.slots().flat_map(|slot| slot.0).collect();
-    assert_eq!(words, drained::encode(&entries));
+    assert_eq!(words, drained::encode_ring(&entries));
     for name in devices() {
         for lanes in [1, 8] {
             let mut drain = Drain::new(&device(name), &spec(Geometry::new(8).lanes(lanes))).unwrap();
@@ -176,7 +176,7 @@ fn a_ring_is_that_of_the_wire() {
             let left = Err(TaskError::Left);
             assert_eq!(found, [Ok(0), left, fault(FaultCode::REGION), left, left, left]);
             let ring: Vec<u32> = drain.ring().unwrap().iter().flat_map(|slot| slot.0).collect();
-            let after: Result<Vec<BatchEntry>, _> = drained::decode(&ring).unwrap().collect();
+            let after: Result<Vec<BatchEntry>, _> = drained::decode_ring(&ring).unwrap().collect();
             entries[0].status = Status::Done;
             entries[2].status = Status::Fault;
             assert_eq!(after.unwrap(), entries, "{name}");
@@ -207,7 +207,7 @@ fn what_may_not_run_is_left() {
             let data = |tenant| drain.view::<u32>(tenant, "data").unwrap().read(0, 1).unwrap()[0];
             assert_eq!([data(0), data(5), data(7)], [25 * run, 10 * run, 0], "{name}");
         }
-        drain.set_mask(7, Opcode::NOP.bit()).unwrap();
+        drain.set_mask(7, Opcode::NOP.mask_bit()).unwrap();
         drain.set_quota(5, 0).unwrap();
         let found = outcomes(drain.run(&batch).unwrap());
         assert_eq!(found.iter().filter(|o| o.is_ok()).count(), 50, "{name}");

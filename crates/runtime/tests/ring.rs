@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread::{spawn, yield_now};
 
 use pelton::protocol::record::TaskEnd;
-use pelton::protocol::slot::{generation, live, sealed, word0};
+use pelton::protocol::slot::{generation_at, is_sealed, published_line, status_word};
 use pelton::protocol::step::{self, FAR, ProtocolStep, StepActor};
 use pelton::protocol::{CompletionRecord, Opcode, Status};
 use pelton::ring::{HostRing, RingWords, SlotLines, TaskStage};
@@ -45,15 +45,15 @@ fn serve(ring: &HostRing<Plain, Plain>, first: u64, count: u64) {
         let line = loop {
             let word = ring.lines.0[slot * 8].load(Ordering::Acquire);
             let line = std::array::from_fn(|k| ring.lines.0[slot * 8 + k].load(Ordering::Relaxed));
-            let ready = word0(Status::Published, generation(position, ring.log2));
-            if word as u32 == ready && sealed(&line) {
+            let ready = status_word(Status::Published, generation_at(position, ring.log2));
+            if word as u32 == ready && is_sealed(&line) {
                 break line;
             }
             yield_now();
         };
         fence(Ordering::AcqRel);
         let record =
-            CompletionRecord::new(TaskEnd::Done(line[2] as u32 ^ 1), generation(position, ring.log2));
+            CompletionRecord::new(TaskEnd::Done(line[2] as u32 ^ 1), generation_at(position, ring.log2));
         ring.done.0[slot].store(record.0, Ordering::Relaxed);
     }
 }
@@ -121,11 +121,11 @@ fn a_batch_goes_round() {
         assert_eq!(end, first + count);
         for position in first..end {
             let Task { op, priority, args } = task(position);
-            let wanted = live(generation(position, LOG2), op, priority, &args);
+            let wanted = published_line(generation_at(position, LOG2), op, priority, &args);
             assert_eq!(ring.lines.line(ring.slot(position)), wanted, "position {position}");
         }
         let post = |position: u64, how: TaskEnd| {
-            let record = CompletionRecord::new(how, generation(position, LOG2));
+            let record = CompletionRecord::new(how, generation_at(position, LOG2));
             ring.done.0[ring.slot(position)].store(record.0, Ordering::Relaxed);
         };
         let mut results = [0; 100];
@@ -192,7 +192,7 @@ fn the_host_takes_the_steps_of_the_table() {
         _ => Ordering::Relaxed,
     };
     // How sessions stop, end and change control words has no words of a ring.
-    let rows = step::TABLE.iter().filter(|row| row.who == StepActor::Host && row.of(FAR));
+    let rows = step::TABLE.iter().filter(|row| row.actor == StepActor::Host && row.exists_in(FAR));
     let rows: Vec<&ProtocolStep> =
         rows.filter(|row| !["host", "acks", "state"].contains(&row.buffer)).collect();
     let note = |row: &ProtocolStep| (row.op, row.buffer, order(row.order));

@@ -38,7 +38,7 @@ pub fn demo_spec() -> Spec {
         .region(Region::new("data", Type::U32, DATA))
         // One producer more, for the thread that measures.
         .tenant(tenant(0).producers(FEEDERS + 1))
-        .tenant(tenant(1).mask(!UNKNOWN_OPCODE.bit()))
+        .tenant(tenant(1).mask(!UNKNOWN_OPCODE.mask_bit()))
         .with(mix)
         .with(sum)
         .format("feeder {} says hello from span {}")

@@ -79,7 +79,7 @@ impl Batch {
     /// Puts in a slot as it is. The kernel runs those that are PUBLISHED, and leaves all others alone.
     #[inline]
     pub fn place(&mut self, entry: &BatchEntry) -> Result<(), SubmitError> {
-        if entry.tenant >= Tenant::MOST {
+        if entry.tenant >= Tenant::MAX_TENANTS {
             return Err(SubmitError::Tenant(entry.tenant));
         }
         if entry.status == Status::Cancelled {

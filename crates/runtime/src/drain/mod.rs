@@ -357,7 +357,7 @@ impl Drain {
         slots.download(0, lines.as_flattened_mut())?;
         self.memories.need(BufferId::BatchDone)?.download(0, &mut done)?;
         for (line, record) in lines.iter_mut().zip(done) {
-            if CompletionRecord(record).is(self.readback.generation()) {
+            if CompletionRecord(record).has_generation(self.readback.generation()) {
                 line[0] = line[0] & !0xffff_ffff | record & 0xff;
             }
         }

@@ -80,7 +80,7 @@ impl Records {
         // Relaxed: the launch that wrote it has ended.
         let record = live.map_or(0, |live| live[at].load(Ordering::Relaxed));
         // One of another generation is of another pass, and its slot was left.
-        if CompletionRecord(record).is(self.generation) { record } else { 0 }
+        if CompletionRecord(record).has_generation(self.generation) { record } else { 0 }
     }
 }
 

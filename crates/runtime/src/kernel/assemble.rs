@@ -114,8 +114,8 @@ fn axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
 fn tenants(spec: &Spec) -> Result<(), AssembleError> {
     for (at, tenant) in spec.tenants.iter().enumerate() {
         let wrong = |why: String| Err(AssembleError::Tenant { id: tenant.id, why });
-        if tenant.id >= Tenant::MOST {
-            return wrong(format!("tenants are numbered below {}", Tenant::MOST));
+        if tenant.id >= Tenant::MAX_TENANTS {
+            return wrong(format!("tenants are numbered below {}", Tenant::MAX_TENANTS));
         }
         if spec.tenants[..at].iter().any(|t| t.id == tenant.id || t.name == tenant.name) {
             return wrong("it is named twice".into());

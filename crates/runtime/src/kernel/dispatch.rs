@@ -54,7 +54,7 @@ pub(super) fn write_dispatch(m: &mut Builder, kit: &Kit<'_>, ready: &[CheckedHan
     let mut entries = Vec::new();
     if !fused {
         for (op, name, visible, checked) in builtin::functions() {
-            let arity = op.arity().unwrap_or(0);
+            let arity = op.builtin_arity().unwrap_or(0);
             entries.push(entry(m, kit, (op, name, visible, arity), &checked, true));
         }
     }

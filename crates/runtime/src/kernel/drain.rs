@@ -237,7 +237,7 @@ pub(super) fn run_if_permitted<'b>(
         published,
         || {
             f.choose(
-                tenant.lt(Tenant::MOST),
+                tenant.lt(Tenant::MAX_TENANTS),
                 || {
                     // Both words are on their way at once.
                     let (mask, credit) =

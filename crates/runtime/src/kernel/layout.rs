@@ -215,7 +215,7 @@ impl Layout {
 
     /// How many words the table of pieces has: two per tenant and column.
     pub(super) fn piece_words(&self) -> u32 {
-        Tenant::MOST * (self.areas.len() as u32 + 1) * 2
+        Tenant::MAX_TENANTS * (self.areas.len() as u32 + 1) * 2
     }
 
     /// How many observables all tenants have.
@@ -300,9 +300,9 @@ fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
 
 fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, AssembleError> {
     let step = ALIGN / (region.elem.bits() / 8).max(1);
-    let mut pieces = vec![(0, 0); Tenant::MOST as usize];
+    let mut pieces = vec![(0, 0); Tenant::MAX_TENANTS as usize];
     let (mut total, mut next) = (0u64, 0u64);
-    for tenant in tenants.iter().filter(|t| t.id < Tenant::MOST) {
+    for tenant in tenants.iter().filter(|t| t.id < Tenant::MAX_TENANTS) {
         let len = tenant.len(region);
         let at = if region.shared { 0 } else { next };
         pieces[tenant.id as usize] = (at as u32, len);
@@ -319,9 +319,9 @@ fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Assemb
 }
 
 fn observable_pieces(tenants: &[Tenant]) -> Vec<(u32, u32)> {
-    let mut pieces = vec![(0, 0); Tenant::MOST as usize];
+    let mut pieces = vec![(0, 0); Tenant::MAX_TENANTS as usize];
     let mut total = 0u32;
-    for tenant in tenants.iter().filter(|t| t.id < Tenant::MOST) {
+    for tenant in tenants.iter().filter(|t| t.id < Tenant::MAX_TENANTS) {
         pieces[tenant.id as usize] = (total, tenant.observables);
         total = total.saturating_add(tenant.observables);
     }

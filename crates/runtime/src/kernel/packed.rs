@@ -21,7 +21,7 @@ pub(super) fn write(
         let (count, area) = (byte(f.lit(0)), byte(f.lit(1)));
         // The arguments start at the word after the pairs.
         let first = (count * 2 + 5) >> 2;
-        let shape = count.ge(1) & count.le(packed::MOST as u32) & (first + area).le(slot::ARGS as u32);
+        let shape = count.ge(1) & count.le(packed::MAX_INNER as u32) & (first + area).le(slot::ARGS as u32);
         let whole = f.choose(
             shape,
             || {

@@ -4,7 +4,7 @@ use pelton_ir::types::{Access, Type};
 
 use crate::protocol::{Opcode, control};
 
-/// The number of a tenant, below [`Tenant::MOST`].
+/// The number of a tenant, below [`Tenant::MAX_TENANTS`].
 pub type TenantId = u32;
 
 /// A named, typed piece of the workspace. Every tenant has its own, or all share one that is only read.
@@ -60,7 +60,7 @@ pub struct Tenant {
 
 impl Tenant {
     /// Tenants are numbered below this.
-    pub const MOST: u32 = control::TENANTS as u32;
+    pub const MAX_TENANTS: u32 = control::TENANTS as u32;
     /// The most tasks that a tenant may have credit for at once. The kernel's account could hold a little more: groups charge whole windows
     /// and give back what they do not take, and the account must stay right meanwhile.
     pub const MAX_QUOTA: u32 = 1_000_000_000;

@@ -9,7 +9,7 @@ use pelton_device::memory::Line;
 use super::slot::{CHECK, Slot, WORDS};
 
 /// The check of a slot: the xor of the other fifteen words, each rotated left by its number. This is the definition.
-pub const fn check(words: &[u32; WORDS]) -> u32 {
+pub const fn slot_check(words: &[u32; WORDS]) -> u32 {
     let (mut sum, mut k) = (0, 0);
     while k < WORDS {
         if k != CHECK as usize {
@@ -25,43 +25,43 @@ pub const fn check(words: &[u32; WORDS]) -> u32 {
 pub fn line_check(line: &Line) -> u32 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 machine has SSE2, which is all that the function needs.
-    return unsafe { vector(line) };
+    return unsafe { vector_check(line) };
     #[cfg(not(target_arch = "x86_64"))]
-    portable(line)
+    portable_check(line)
 }
 
 /// Puts the check into a line whose other words are ready.
 #[inline]
-pub fn seal(line: &mut Line) {
-    line[CHECK as usize / 2] = head(line) | u64::from(line_check(line));
+pub fn seal_line(line: &mut Line) {
+    line[CHECK as usize / 2] = check_pair(line) | u64::from(line_check(line));
 }
 
 /// The lines of slots, with their checks, whatever stands in the slots' check words.
 #[inline]
-pub fn seal_all(slots: &[Slot], lines: &mut [Line]) {
+pub fn seal_slots(slots: &[Slot], lines: &mut [Line]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has what the function needs.
-        return unsafe { wide::lines(slots, lines) };
+        return unsafe { wide::seal_slots(slots, lines) };
     }
     for (slot, line) in slots.iter().zip(lines) {
         *line = slot.line();
-        seal(line);
+        seal_line(line);
     }
 }
 
 /// The same in shared memory, from word `at` on. Where there is no tail, a reader could see parts of a line; then the
 /// check tells.
 #[inline]
-pub fn seal_into(slots: &[Slot], to: &View64, at: usize) {
+pub fn seal_slots_into(slots: &[Slot], to: &View64, at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has what the function needs.
-        return unsafe { wide::into(slots, &to[at..at + slots.len() * (WORDS / 2)]) };
+        return unsafe { wide::seal_slots_into(slots, &to[at..at + slots.len() * (WORDS / 2)]) };
     }
     for (at, slot) in (at..).step_by(WORDS / 2).zip(slots) {
         let mut line = slot.line();
-        seal(&mut line);
+        seal_line(&mut line);
         to.write(at, &line);
     }
 }
@@ -91,7 +91,7 @@ mod wide {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub fn lines(slots: &[Slot], lines: &mut [Line]) {
+    pub fn seal_slots(slots: &[Slot], lines: &mut [Line]) {
         for (slot, line) in slots.iter().zip(lines) {
             // SAFETY: a line is 64 bytes.
             unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), sealed(slot)) };
@@ -100,7 +100,7 @@ mod wide {
 
     #[cfg(not(miri))]
     #[target_feature(enable = "avx512f")]
-    pub fn into(slots: &[Slot], words: &[AtomicU64]) {
+    pub fn seal_slots_into(slots: &[Slot], words: &[AtomicU64]) {
         let (lines, _) = words.as_chunks();
         for (slot, line) in slots.iter().zip(lines) {
             pelton_device::view::whole(line, sealed(slot));
@@ -110,13 +110,13 @@ mod wide {
 
 /// Whether a line carries its own check.
 #[inline]
-pub fn sealed(line: &Line) -> bool {
+pub fn is_sealed(line: &Line) -> bool {
     line[CHECK as usize / 2] as u32 == line_check(line)
 }
 
 /// The pair of the check word without it.
 #[inline]
-fn head(line: &Line) -> u64 {
+fn check_pair(line: &Line) -> u64 {
     line[CHECK as usize / 2] & !u64::from(u32::MAX)
 }
 
@@ -126,10 +126,10 @@ fn head(line: &Line) -> u64 {
 /// are shifted and summed in 64 bits, and the halves are joined once.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
-fn portable(line: &Line) -> u32 {
+fn portable_check(line: &Line) -> u32 {
     let mut sum = 0u64;
     for (k, pair) in line.iter().enumerate().rev() {
-        let pair = if k == CHECK as usize / 2 { head(line) } else { *pair };
+        let pair = if k == CHECK as usize / 2 { check_pair(line) } else { *pair };
         sum = (sum << 2) ^ (pair & u64::from(u32::MAX)) ^ (pair >> 32 << 1);
     }
     sum as u32 ^ (sum >> 32) as u32
@@ -140,7 +140,7 @@ fn portable(line: &Line) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse2")]
 #[inline]
-fn vector(line: &Line) -> u32 {
+fn vector_check(line: &Line) -> u32 {
     use std::arch::x86_64::{
         _mm_cvtsi128_si64, _mm_or_si128, _mm_set_epi64x, _mm_slli_epi32, _mm_srli_epi32, _mm_unpackhi_epi64,
         _mm_xor_si128,
@@ -151,7 +151,7 @@ fn vector(line: &Line) -> u32 {
     sums = rotate(_mm_xor_si128(sums, row(2)));
     sums = rotate(_mm_xor_si128(sums, row(1)));
     let a = _mm_cvtsi128_si64(sums) as u64 ^ line[0];
-    let b = _mm_cvtsi128_si64(_mm_unpackhi_epi64(sums, sums)) as u64 ^ head(line);
+    let b = _mm_cvtsi128_si64(_mm_unpackhi_epi64(sums, sums)) as u64 ^ check_pair(line);
     let (a0, a1, b0, b1) = (a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32);
     a0 ^ a1.rotate_left(1) ^ b0.rotate_left(2) ^ b1.rotate_left(3)
 }
@@ -170,15 +170,15 @@ mod tests {
         #[test]
         fn every_form_is_the_definition(words: [u32; WORDS]) {
             let line = Slot(words).line();
-            prop_assert_eq!(portable(&line), check(&words));
-            prop_assert_eq!(line_check(&line), check(&words));
+            prop_assert_eq!(portable_check(&line), slot_check(&words));
+            prop_assert_eq!(line_check(&line), slot_check(&words));
             let mut lines = [[0; WORDS / 2]; 3];
-            seal_all(&[Slot(words); 2], &mut lines[..2]);
+            seal_slots(&[Slot(words); 2], &mut lines[..2]);
             let mut line = line;
-            seal(&mut line);
+            seal_line(&mut line);
             prop_assert_eq!(lines, [line, line, [0; WORDS / 2]]);
             let view = Memory::mapped(Kind::Host, Width::W64, 32).unwrap().view64().unwrap();
-            seal_into(&[Slot(words); 2], &view, 8);
+            seal_slots_into(&[Slot(words); 2], &view, 8);
             let found: Vec<u64> = view.iter().map(|word| word.load(Ordering::Relaxed)).collect();
             let wanted = [[0; WORDS / 2], line, line, [0; WORDS / 2]];
             prop_assert_eq!(found, wanted.as_flattened());

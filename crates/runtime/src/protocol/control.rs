@@ -6,8 +6,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::table::{name, words};
-use super::{Malformed, OPEN};
+use super::table::{word_name, words};
+use super::{Malformed, UNBOUNDED};
 
 /// Who writes a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ control! {
     LOG_LOST    log_lost    143       Device "Debug records that found no room.";
     CHECKS      checks      144       Device "Lines whose check failed.";
     CHANGED     changed     145       Host   "In a live session: the control word that the host changed last in bits 0-7, and the number of changes so far, modulo 2^24, above. Where one group keeps the control words for the others, it takes over that word and then repeats this one in `acks`.";
-    OBSERVABLES observables 160 [OPEN] Device "What tasks show the host: each tenant has its own range, and an index is relative to it and checked.";
+    OBSERVABLES observables 160 [UNBOUNDED] Device "What tasks show the host: each tenant has its own range, and an index is relative to it and checked.";
 }
 
 /// The control words of a session, seen through their names.
@@ -88,20 +88,20 @@ impl<T: Copy, W: Deref<Target = [T]>> Control<W> {
                 what: "control",
                 words: words.len(),
                 word,
-                name: name(TABLE, word),
+                name: word_name(TABLE, word),
             });
         }
         Ok(Control(words))
     }
 
     /// Writes a word of the host's: the number of a row's first word, plus an index.
-    pub fn set(&mut self, word: u32, value: T) -> Result<(), Malformed>
+    pub fn set_host_word(&mut self, word: u32, value: T) -> Result<(), Malformed>
     where
         W: DerefMut,
     {
-        match TABLE.iter().find(|row| row.has(word)) {
+        match TABLE.iter().find(|row| row.contains(word)) {
             Some(row) if row.mark == WordWriter::Host => self.0[word as usize] = value,
-            _ => return Err(Malformed::Writer { word, name: name(TABLE, word) }),
+            _ => return Err(Malformed::Writer { word, name: word_name(TABLE, word) }),
         }
         Ok(())
     }

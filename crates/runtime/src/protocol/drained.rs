@@ -35,7 +35,7 @@ impl BatchEntry {
     /// The entry of the slot that stands at `index` of its ring.
     pub fn decode(slot: &Slot, index: usize) -> Result<BatchEntry, Malformed> {
         let wrong = |word: u32, why| {
-            let (name, value) = (table::name(TABLE, word), slot.0[word as usize].into());
+            let (name, value) = (table::word_name(TABLE, word), slot.0[word as usize].into());
             Malformed::Word { place: WirePlace::Slot(index), word, name, value, why }
         };
         let status = slot.0[STATUS as usize];
@@ -56,30 +56,30 @@ impl BatchEntry {
 }
 
 /// The words of a ring of these entries.
-pub fn encode(entries: &[BatchEntry]) -> Vec<u32> {
+pub fn encode_ring(entries: &[BatchEntry]) -> Vec<u32> {
     entries.iter().flat_map(|entry| entry.encode().0).collect()
 }
 
 /// The entries of a ring of words, in order.
-pub fn decode(
+pub fn decode_ring(
     words: &[u32],
 ) -> Result<impl ExactSizeIterator<Item = Result<BatchEntry, Malformed>> + '_, Malformed> {
     let (slots, rest) = words.as_chunks::<WORDS>();
     if !rest.is_empty() {
-        return Err(ragged(words.len() * 4));
+        return Err(partial_slot(words.len() * 4));
     }
     Ok(slots.iter().enumerate().map(|(index, words)| BatchEntry::decode(&Slot(*words), index)))
 }
 
 /// The words of a ring of bytes.
-pub fn words(bytes: &[u8]) -> Result<Vec<u32>, Malformed> {
+pub fn words_from_bytes(bytes: &[u8]) -> Result<Vec<u32>, Malformed> {
     if !bytes.len().is_multiple_of(BYTES) {
-        return Err(ragged(bytes.len()));
+        return Err(partial_slot(bytes.len()));
     }
     let (words, _) = bytes.as_chunks::<4>();
     Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
-fn ragged(bytes: usize) -> Malformed {
+fn partial_slot(bytes: usize) -> Malformed {
     Malformed::Bytes { what: "ring", bytes, unit: BYTES, units: "slots" }
 }

@@ -94,7 +94,7 @@ impl IoRequest {
 }
 
 /// The requests of a queue, in order; places where nothing is asked give none.
-pub fn requests(
+pub fn decode_queue(
     words: &[u32],
 ) -> Result<impl Iterator<Item = Result<Option<IoRequest>, Malformed>> + '_, Malformed> {
     if words.len() < WORDS {

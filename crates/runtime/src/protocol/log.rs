@@ -44,11 +44,11 @@ words! {
 
 /// The first word of a record: its format and the lap of its number.
 #[inline]
-pub const fn word0(format: u16, record: u32) -> u32 {
-    format as u32 | lap(record) << LAP_SHIFT
+pub const fn head_word(format: u16, record: u32) -> u32 {
+    format as u32 | record_lap(record) << LAP_SHIFT
 }
 
-const fn lap(record: u32) -> u32 {
+const fn record_lap(record: u32) -> u32 {
     (record / CAPACITY) & 0xffff
 }
 
@@ -101,15 +101,15 @@ impl<'a> LogView<'a> {
             });
         }
         let words = self.0;
-        Ok((0..waiting).map_while(move |k| whole(words, read.wrapping_add(k))))
+        Ok((0..waiting).map_while(move |k| complete_record(words, read.wrapping_add(k))))
     }
 }
 
 /// The record of that number, if it is there.
-fn whole(words: &[u32], number: u32) -> Option<LogRecord> {
+fn complete_record(words: &[u32], number: u32) -> Option<LogRecord> {
     let at = (RECORDS + number % CAPACITY * RECORD_WORDS) as usize;
     let record = &words[at..at + RECORD_WORDS as usize];
     let (format, values) = (record[FORMAT as usize], [record[A1 as usize], record[A2 as usize]]);
-    let there = format >> LAP_SHIFT == lap(number) && format as u16 != 0;
+    let there = format >> LAP_SHIFT == record_lap(number) && format as u16 != 0;
     there.then(|| LogRecord { format: format as u16, values, slot: record[SLOT as usize] })
 }

@@ -8,18 +8,19 @@ use super::step::{
     self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
 };
 use super::{
-    OPEN, Priority, Status, StatusMove, WindowState, WordRow, control, fault, io, log, opcode, record, slot,
+    Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, io, log, opcode, record,
+    slot,
 };
 
 /// The words of a layout, with what marks its rows.
-fn words<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
+fn word_table<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
     let mut text = format!("| word | name | {mark} | meaning |\n|---|---|---|---|\n");
     for row in table {
         let (first, name, mark, doc) =
             (row.first, row.name, format!("{:?}", row.mark).to_lowercase(), row.doc);
         let number = match row.count {
             1 => first.to_string(),
-            OPEN => format!("{first}…"),
+            UNBOUNDED => format!("{first}…"),
             count => format!("{first}-{}", first + count - 1),
         };
         let _ = writeln!(text, "| {number} | `{name}` | {mark} | {doc} |");
@@ -28,32 +29,32 @@ fn words<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
 }
 
 /// Rows of numbered names.
-fn codes<'a>(head: &str, rows: impl Iterator<Item = (u32, &'a str, &'a str)>) -> String {
+fn code_table<'a>(head: &str, rows: impl Iterator<Item = (u32, &'a str, &'a str)>) -> String {
     let mut text = format!("| value | {head} | meaning |\n|---|---|---|\n");
     for (code, name, doc) in rows {
-        let _ = writeln!(text, "| {} | {name} | {doc} |", number(code));
+        let _ = writeln!(text, "| {} | {name} | {doc} |", format_code(code));
     }
     text
 }
 
 /// A number, in the base people expect of it.
-fn number(code: u32) -> String {
+fn format_code(code: u32) -> String {
     if code < 16 { code.to_string() } else { format!("{code:#x}") }
 }
 
 /// The words of a slot.
 pub fn slot() -> String {
-    words(slot::TABLE, "in")
+    word_table(slot::TABLE, "in")
 }
 
 /// The statuses.
 pub fn statuses() -> String {
-    codes("status", Status::ALL.iter().map(|status| (status.code(), status.name(), status.doc())))
+    code_table("status", Status::ALL.iter().map(|status| (status.code(), status.name(), status.doc())))
 }
 
 /// The states of tasks inside a window that have not ended.
 pub fn window_states() -> String {
-    codes("state", WindowState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())))
+    code_table("state", WindowState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())))
 }
 
 /// The moves between them.
@@ -68,14 +69,14 @@ pub fn moves() -> String {
 
 /// The priorities.
 pub fn priorities() -> String {
-    codes("priority", Priority::ALL.iter().map(|level| (level.code(), level.name(), level.doc())))
+    code_table("priority", Priority::ALL.iter().map(|level| (level.code(), level.name(), level.doc())))
 }
 
 /// The opcodes.
 pub fn opcodes() -> String {
     let mut text = String::from("| value | name | arguments | effect |\n|---|---|---|---|\n");
     for row in opcode::TABLE {
-        let (code, name, args) = (number(row.opcode.code()), row.name, row.args.join(", "));
+        let (code, name, args) = (format_code(row.opcode.code()), row.name, row.args.join(", "));
         let _ = writeln!(text, "| {code} | `{name}` | {args} | {} |", row.doc);
     }
     let _ = write!(text, "\nReserved: {}. All others are the user's.\n", opcode::reserved_ranges());
@@ -84,39 +85,40 @@ pub fn opcodes() -> String {
 
 /// The fault codes.
 pub fn faults() -> String {
-    let mut text = codes("fault", fault::TABLE.iter().map(|(code, name, doc)| (code.code(), *name, *doc)));
+    let mut text =
+        code_table("fault", fault::TABLE.iter().map(|(code, name, doc)| (code.code(), *name, *doc)));
     let _ = writeln!(text, "| {:#x}-{:#x} | | A handler's own. |", fault::FIRST_USER, fault::MAX_CODE);
     text
 }
 
 /// The words of a completion record.
 pub fn record() -> String {
-    words(record::TABLE, "half")
+    word_table(record::TABLE, "half")
 }
 
 /// The control words.
 pub fn control() -> String {
-    words(control::TABLE, "writer")
+    word_table(control::TABLE, "writer")
 }
 
 /// The words of the debug log.
 pub fn log() -> String {
-    words(log::TABLE, "of the")
+    word_table(log::TABLE, "of the")
 }
 
 /// The words of an IO request, and the numbers in them.
 pub fn io() -> String {
-    let ops = codes("operation", io::IoOp::ALL.iter().map(|op| (op.code(), op.name(), op.doc())));
+    let ops = code_table("operation", io::IoOp::ALL.iter().map(|op| (op.code(), op.name(), op.doc())));
     let states =
-        codes("state", io::IoState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())));
-    format!("{}\n{ops}\n{states}", words(io::TABLE, "writer"))
+        code_table("state", io::IoState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())));
+    format!("{}\n{ops}\n{states}", word_table(io::TABLE, "writer"))
 }
 
 /// The steps that order something.
 pub fn steps() -> String {
     let mut text = String::from("| step | who | in | does | meaning |\n|---|---|---|---|---|\n");
     for row in step::TABLE.iter().filter(|row| row.orders()) {
-        let (who, op) = (format!("{:?}", row.who).to_lowercase(), row.op.row().name);
+        let (who, op) = (format!("{:?}", row.actor).to_lowercase(), row.op.row().name);
         let kinds = [(NEAR, "near"), (FAR, "far"), (DRAIN, "drained")];
         let kinds: Vec<&str> =
             kinds.iter().filter(|(bit, _)| row.shapes & bit != 0).map(|(_, word)| *word).collect();
@@ -155,7 +157,7 @@ pub fn steps() -> String {
 }
 
 /// Every part of the manual, by the name of its markers.
-pub fn parts() -> [(&'static str, String); 12] {
+pub fn sections() -> [(&'static str, String); 12] {
     [
         ("slot", slot()),
         ("statuses", statuses()),

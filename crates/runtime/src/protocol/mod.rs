@@ -36,4 +36,4 @@ pub use priority::Priority;
 pub use record::CompletionRecord;
 pub use slot::Slot;
 pub use status::{ForbiddenMove, Status, StatusMove, WindowState};
-pub use table::{OPEN, WordRow};
+pub use table::{UNBOUNDED, WordRow};

@@ -93,13 +93,13 @@ impl Opcode {
     }
 
     /// Its row, if it is built in.
-    pub fn row(self) -> Option<&'static OpcodeRow> {
+    pub fn builtin_row(self) -> Option<&'static OpcodeRow> {
         TABLE.iter().find(|row| row.opcode == self)
     }
 
     /// How many arguments it takes, if it is built in.
-    pub fn arity(self) -> Option<u32> {
-        self.row().map(|row| row.args.len() as u32)
+    pub fn builtin_arity(self) -> Option<u32> {
+        self.builtin_row().map(|row| row.args.len() as u32)
     }
 
     /// The built-in opcode of that name, in capitals or not.
@@ -108,20 +108,20 @@ impl Opcode {
     }
 
     /// Its bit in a tenant's mask: bit i for opcode i up to 30, bit 31 for all others.
-    pub const fn bit(self) -> u32 {
+    pub const fn mask_bit(self) -> u32 {
         1 << if self.0 < 31 { self.0 } else { 31 }
     }
 
     /// The mask of a tenant that may use these opcodes and no others, but for those that share bit 31.
     pub fn mask_of(ops: &[Opcode]) -> u32 {
-        ops.iter().fold(0, |mask, op| mask | op.bit())
+        ops.iter().fold(0, |mask, op| mask | op.mask_bit())
     }
 }
 
 /// By name if it is built in, else its number.
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.row() {
+        match self.builtin_row() {
             Some(row) => f.pad(row.name),
             None => f.pad(&format!("{:#x}", self.0)),
         }

@@ -8,10 +8,10 @@ use super::slot::ARGS;
 use super::{Malformed, Opcode};
 
 /// Inner operations that fit: with more, the pairs alone leave the slot.
-pub const MOST: usize = 23;
+pub const MAX_INNER: usize = 23;
 
 /// The word, of the twelve, at which the argument area of n inner operations starts.
-pub const fn start(n: usize) -> usize {
+pub const fn argument_start(n: usize) -> usize {
     (2 + 2 * n).div_ceil(4)
 }
 
@@ -30,7 +30,7 @@ pub struct InnerOp {
 #[non_exhaustive]
 pub enum PackedError {
     /// Too few or too many operations.
-    #[error("{n} inner operations, and it has 1 to {MOST}")]
+    #[error("{n} inner operations, and it has 1 to {MAX_INNER}")]
     Count { n: u8 },
     /// The argument area leaves the slot.
     #[error("{a} argument words from word {start} on, and it has {ARGS}")]
@@ -44,27 +44,30 @@ pub enum PackedError {
 }
 
 /// Whether an opcode may stand in a packed slot, its handler apart: it fits in a byte and is no fence.
-const fn packs(op: Opcode) -> bool {
+const fn can_be_packed(op: Opcode) -> bool {
     op.code() <= 0xff && op.code() != Opcode::BATCH_FENCE.code()
 }
 
 /// The inner operations of a packed slot, all rules checked.
 ///
 /// `arity` says how many arguments an opcode takes, and nothing of those that have no handler or one for whole groups.
-pub fn decode(words: &[u32; ARGS], arity: impl Fn(u8) -> Option<u32>) -> Result<Vec<InnerOp>, Malformed> {
+pub fn decode_packed(
+    words: &[u32; ARGS],
+    arity: impl Fn(u8) -> Option<u32>,
+) -> Result<Vec<InnerOp>, Malformed> {
     let byte = |k: usize| (words[k / 4] >> (k % 4 * 8)) as u8;
     let (n, a) = (byte(0), byte(1));
-    if n == 0 || usize::from(n) > MOST {
+    if n == 0 || usize::from(n) > MAX_INNER {
         return Err(Malformed::Packed(PackedError::Count { n }));
     }
-    let start = start(n.into());
+    let start = argument_start(n.into());
     if start + usize::from(a) > ARGS {
         return Err(Malformed::Packed(PackedError::Area { start: start as u8, a }));
     }
     let inner = |k: u8| {
         let (op, offset) = (byte(2 + 2 * usize::from(k)), byte(3 + 2 * usize::from(k)));
         let opcode = Opcode::from_code(op.into());
-        let takes = if packs(opcode) { arity(op) } else { None };
+        let takes = if can_be_packed(opcode) { arity(op) } else { None };
         let arity = takes.ok_or(PackedError::Opcode { inner: k, op: opcode })?;
         if u64::from(offset) + u64::from(arity) > a.into() {
             return Err(PackedError::Offset { inner: k, offset, arity, a });
@@ -78,7 +81,7 @@ pub fn decode(words: &[u32; ARGS], arity: impl Fn(u8) -> Option<u32>) -> Result<
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Packed {
     /// Opcodes and offsets.
-    pairs: [(u8, u8); MOST],
+    pairs: [(u8, u8); MAX_INNER],
     n: usize,
     words: [u32; ARGS],
     a: usize,
@@ -92,15 +95,15 @@ impl Packed {
 
     /// Adds an operation behind the others; what does not fit leaves it as it was.
     pub fn push(&mut self, op: Opcode, args: &[u32]) -> Result<(), Malformed> {
-        if !packs(op) {
+        if !can_be_packed(op) {
             return Err(Malformed::Packed(PackedError::Opcode { inner: self.n as u8, op }));
         }
-        if let Some(row) = op.row()
+        if let Some(row) = op.builtin_row()
             && row.args.len() != args.len()
         {
             return Err(Malformed::Arity { opcode: op, takes: row.args.len(), found: args.len() });
         }
-        let found = start(self.n + 1) + self.a + args.len();
+        let found = argument_start(self.n + 1) + self.a + args.len();
         if found > ARGS {
             return Err(Malformed::Long { what: "packed slot", found, most: ARGS });
         }
@@ -131,7 +134,7 @@ impl Packed {
         for (k, byte) in [self.n as u8, self.a as u8].into_iter().chain(pairs).enumerate() {
             words[k / 4] |= u32::from(byte) << (k % 4 * 8);
         }
-        let start = start(self.n);
+        let start = argument_start(self.n);
         words[start..start + self.a].copy_from_slice(&self.words[..self.a]);
         Ok(words)
     }

@@ -1,6 +1,6 @@
 //! The completion record: how a task ended, in one 64-bit store.
 
-use super::slot::{GENERATION_SHIFT, word0};
+use super::slot::{GENERATION_SHIFT, status_word};
 use super::table::words;
 use super::{Malformed, Status, TaskFault, WirePlace};
 
@@ -44,14 +44,14 @@ impl CompletionRecord {
             TaskEnd::Fault(fault) => (Status::Fault, fault.word()),
             TaskEnd::Cancelled => (Status::Cancelled, 0),
         };
-        CompletionRecord(word0(status, generation) as u64 | (value as u64) << 32)
+        CompletionRecord(status_word(status, generation) as u64 | (value as u64) << 32)
     }
 
     /// Whether it is of this generation, which says that the task has ended.
     ///
     /// A record that was never written is of none, though its generation bits are those of the first lap.
     #[inline]
-    pub const fn is(self, generation: u32) -> bool {
+    pub const fn has_generation(self, generation: u32) -> bool {
         self.0 as u32 >> GENERATION_SHIFT == generation && self.0 as u8 != 0
     }
 
@@ -67,15 +67,15 @@ impl CompletionRecord {
             Some(Status::Done) => Ok(TaskEnd::Done(value)),
             Some(Status::Fault) => match TaskFault::from_word(value) {
                 Some(fault) => Ok(TaskEnd::Fault(fault)),
-                None => Err(self.wrong(VALUE, "which is no fault code")),
+                None => Err(self.malformed(VALUE, "which is no fault code")),
             },
             Some(Status::Cancelled) if value == 0 => Ok(TaskEnd::Cancelled),
-            Some(Status::Cancelled) => Err(self.wrong(VALUE, "and what was cancelled has no value")),
-            _ => Err(self.wrong(STATUS, "which is no status of a task that has ended")),
+            Some(Status::Cancelled) => Err(self.malformed(VALUE, "and what was cancelled has no value")),
+            _ => Err(self.malformed(STATUS, "which is no status of a task that has ended")),
         }
     }
 
-    fn wrong(self, word: u32, why: &'static str) -> Malformed {
+    fn malformed(self, word: u32, why: &'static str) -> Malformed {
         let value = self.0 >> (word * 32) & u64::from(u32::MAX);
         Malformed::Word { place: WirePlace::Record, word, name: TABLE[word as usize].name, value, why }
     }

@@ -2,7 +2,7 @@
 
 use pelton_device::memory::Line;
 
-pub use super::check::{check, line_check, seal, seal_all, seal_into, sealed};
+pub use super::check::{is_sealed, line_check, seal_line, seal_slots, seal_slots_into, slot_check};
 use super::table::words;
 use super::{Opcode, Priority, Status};
 
@@ -48,33 +48,33 @@ words! {
 
 /// The generation of a position in a ring of 2^`log2` slots: how often the ring was gone round, modulo 2^24.
 #[inline]
-pub const fn generation(position: u64, log2: u32) -> u32 {
+pub const fn generation_at(position: u64, log2: u32) -> u32 {
     position.unbounded_shr(log2) as u32 & GENERATION_MASK
 }
 
 /// Word 0 of a slot, and the low word of a completion record. Only 24 bits of the generation count.
 #[inline]
-pub const fn word0(status: Status, generation: u32) -> u32 {
+pub const fn status_word(status: Status, generation: u32) -> u32 {
     status.code() | generation << GENERATION_SHIFT
 }
 
 /// A published slot of a live ring, whose check is not made yet.
 #[inline(always)]
-pub fn unsealed(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Slot {
+pub fn unsealed_slot(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Slot {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *args;
-    let word0 = word0(Status::Published, generation);
+    let word0 = status_word(Status::Published, generation);
     Slot([word0, opcode.code(), 0, priority.code(), a, b, c, d, e, f, g, h, i, j, k, l])
 }
 
 /// The line of a published slot of a live ring, sealed.
 #[inline]
-pub fn live(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Line {
+pub fn published_line(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Line {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let word0 = word0(Status::Published, generation);
+    let word0 = status_word(Status::Published, generation);
     let args = |k: usize| pair(args[2 * k], args[2 * k + 1]);
     let head = [pair(word0, opcode.code()), pair(0, priority.code())];
     let mut line = [head[0], head[1], args(0), args(1), args(2), args(3), args(4), args(5)];
-    seal(&mut line);
+    seal_line(&mut line);
     line
 }
 
@@ -101,8 +101,8 @@ impl Slot {
     }
 
     /// Whether the check word of a live slot is right.
-    pub const fn sealed(&self) -> bool {
-        self.0[CHECK as usize] == check(&self.0)
+    pub const fn is_sealed(&self) -> bool {
+        self.0[CHECK as usize] == slot_check(&self.0)
     }
 
     /// The line of memory that holds it: element k has words 2k (low) and 2k + 1 (high).

@@ -41,12 +41,12 @@ impl WindowState {
 
 impl Status {
     /// Whether a task with this status has ended; only these stand in completion records.
-    pub const fn ended(self) -> bool {
+    pub const fn has_ended(self) -> bool {
         matches!(self, Status::Done | Status::Fault | Status::Cancelled)
     }
 
     /// The status after a move.
-    pub fn step(self, step: StatusMove) -> Result<Status, ForbiddenMove> {
+    pub fn after(self, step: StatusMove) -> Result<Status, ForbiddenMove> {
         if step.from().contains(&self) { Ok(step.to()) } else { Err(ForbiddenMove { from: self, step }) }
     }
 }

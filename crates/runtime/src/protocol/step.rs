@@ -62,7 +62,7 @@ pub struct ProtocolStep {
     /// What it is called; accesses that only count or look share a name.
     pub name: &'static str,
     /// Who does it.
-    pub who: StepActor,
+    pub actor: StepActor,
     /// What it does.
     pub op: Op,
     /// The buffer; a fence has none.
@@ -86,22 +86,22 @@ impl ProtocolStep {
     }
 
     /// Whether a shape has it: one kind, and what it has.
-    pub const fn of(&self, shape: u16) -> bool {
+    pub const fn exists_in(&self, shape: u16) -> bool {
         self.shapes & shape & KINDS != 0 && self.shapes & !KINDS & !shape == 0
     }
 }
 
 /// The step of that name that orders something.
-pub fn named(name: &str) -> Option<&'static ProtocolStep> {
+pub fn ordering_step(name: &str) -> Option<&'static ProtocolStep> {
     TABLE.iter().find(|step| step.name == name && step.orders())
 }
 
 /// The steps of a kernel of this shape.
-pub fn kernel(shape: u16) -> impl Iterator<Item = &'static ProtocolStep> {
-    TABLE.iter().filter(move |step| step.who != StepActor::Host && step.of(shape))
+pub fn kernel_steps(shape: u16) -> impl Iterator<Item = &'static ProtocolStep> {
+    TABLE.iter().filter(move |step| step.actor != StepActor::Host && step.exists_in(shape))
 }
 
-macro_rules! word {
+macro_rules! fixed_word {
     () => {
         None
     };
@@ -115,10 +115,10 @@ macro_rules! steps {
         /// Every step: the host's in the life of a task, then the kernel's in the order of its text.
         pub const TABLE: &[ProtocolStep] = &[$(ProtocolStep {
             name: $name,
-            who: StepActor::$who,
+            actor: StepActor::$who,
             op: Op::$op,
             buffer: $buffer,
-            word: word!($($word)?),
+            word: fixed_word!($($word)?),
             order: Order::$order,
             scope: Scope::$scope,
             shapes: $shapes,

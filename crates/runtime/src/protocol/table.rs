@@ -7,7 +7,7 @@ pub struct WordRow<M> {
     pub name: &'static str,
     /// The number of its first word.
     pub first: u32,
-    /// How many words it has; [`OPEN`] if as many as there are.
+    /// How many words it has; [`UNBOUNDED`] if as many as there are.
     pub count: u32,
     /// What sets it apart from the other rows of its table: who writes it, or where it is used.
     pub mark: M,
@@ -16,18 +16,18 @@ pub struct WordRow<M> {
 }
 
 /// The count of a row that goes on to the end of its buffer.
-pub const OPEN: u32 = u32::MAX;
+pub const UNBOUNDED: u32 = u32::MAX;
 
 impl<M> WordRow<M> {
     /// Whether it has the word of that number.
-    pub const fn has(&self, word: u32) -> bool {
+    pub const fn contains(&self, word: u32) -> bool {
         word >= self.first && word - self.first < self.count
     }
 }
 
 /// The name of a word by the rows of its table.
-pub(crate) fn name<M>(table: &[WordRow<M>], word: u32) -> &'static str {
-    table.iter().find(|row| row.has(word)).map_or("unassigned", |row| row.name)
+pub(crate) fn word_name<M>(table: &[WordRow<M>], word: u32) -> &'static str {
+    table.iter().find(|row| row.contains(word)).map_or("unassigned", |row| row.name)
 }
 
 /// Declares the words of a layout: a constant each, and the table of them all.

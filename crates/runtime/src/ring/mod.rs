@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::memory::Line;
 
-use crate::protocol::slot::{self, Slot, generation, word0};
+use crate::protocol::slot::{self, Slot, generation_at, status_word};
 use crate::protocol::{CompletionRecord, Opcode, Status};
 use crate::task::Task;
 
@@ -90,7 +90,8 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
     #[inline(always)]
     pub fn publish(&self, position: u64, task: &Task) {
         self.lines.flush();
-        let line = slot::live(generation(position, self.log2), task.op, task.priority, &task.args);
+        let line =
+            slot::published_line(generation_at(position, self.log2), task.op, task.priority, &task.args);
         self.lines.put(self.slot(position), &line);
     }
 
@@ -109,10 +110,10 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
             // Positions of one lap share a generation and follow each other in memory.
             let lap = self.capacity() - (*tail & (self.capacity() - 1));
             let left = lap.min(end - *tail).min(CHUNK as u64) as usize;
-            let generation = generation(*tail, self.log2);
+            let generation = generation_at(*tail, self.log2);
             let mut count = 0;
             for (slot, task) in stage.slots[..left].iter_mut().zip(&mut tasks) {
-                *slot = slot::unsealed(generation, task.op, task.priority, &task.args);
+                *slot = slot::unsealed_slot(generation, task.op, task.priority, &task.args);
                 count += 1;
             }
             if count == 0 {
@@ -133,7 +134,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
             self.lines.fill(at + 1, &slots[1..], &mut lines[1..]);
             self.lines.fill(at, &slots[..1], &mut lines[..1]);
         } else {
-            slot::seal_all(slots, lines);
+            slot::seal_slots(slots, lines);
             self.lines.put_all(at + 1, &lines[1..]);
             self.lines.put_all(at, &lines[..1]);
         }
@@ -152,7 +153,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
     pub fn cancel(&self, position: u64) {
         let mut line = self.lines.line(self.slot(position));
         line[0] = line[0] & u64::from(u32::MAX) | u64::from(Opcode::CANCEL.code()) << 32;
-        slot::seal(&mut line);
+        slot::seal_line(&mut line);
         self.lines.flush();
         self.lines.patch(self.slot(position), &line);
     }
@@ -162,7 +163,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
     pub fn ended(&self, position: u64) -> Option<CompletionRecord> {
         // Pairs with the fence before the record: what the task wrote is seen.
         let record = CompletionRecord(self.done.load(self.slot(position), Ordering::Acquire));
-        record.is(generation(position, self.log2)).then_some(record)
+        record.has_generation(generation_at(position, self.log2)).then_some(record)
     }
 
     /// Returns the first position in `from..to` whose task has not ended, or `to` if all have.
@@ -189,7 +190,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         // Positions of one lap share a generation and follow each other in memory.
         let left = self.capacity() - (from & (self.capacity() - 1));
         let count = left.min(into.len() as u64) as usize;
-        let done = word0(Status::Done, generation(from, self.log2));
+        let done = status_word(Status::Done, generation_at(from, self.log2));
         // Pairs with the fence before the record: what the tasks wrote is seen.
         (count, self.done.halves(self.slot(from), done, &mut into[..count]))
     }

@@ -49,7 +49,7 @@ pub trait SlotLines {
     /// order in which words become visible. `lines` is scratch room for as many lines as there are slots.
     #[inline]
     fn fill(&self, slot: usize, slots: &[Slot], lines: &mut [Line]) {
-        slot::seal_all(slots, lines);
+        slot::seal_slots(slots, lines);
         self.put_all(slot, lines);
     }
     /// Writes the first two words of a line again, the second word first.
@@ -162,9 +162,9 @@ impl SlotLines for SlotMemory {
     #[inline]
     fn fill(&self, slot: usize, slots: &[Slot], lines: &mut [Line]) {
         match self {
-            SlotMemory::Mapped(words) => slot::seal_into(slots, words, slot * WORDS),
+            SlotMemory::Mapped(words) => slot::seal_slots_into(slots, words, slot * WORDS),
             SlotMemory::Near { memory, copy } => {
-                slot::seal_all(slots, lines);
+                slot::seal_slots(slots, lines);
                 put_near(memory, copy, slot, lines);
             }
         }

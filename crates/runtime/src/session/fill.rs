@@ -110,7 +110,7 @@ fn ring_starts(layout: &Layout, starts: &[u64], per_ring: u32) -> Vec<u64> {
 /// First element and number of elements of every piece, by tenant and column; the last column is the observables.
 fn pieces(layout: &Layout) -> Vec<u32> {
     let mut words = Vec::new();
-    for tenant in 0..Tenant::MOST as usize {
+    for tenant in 0..Tenant::MAX_TENANTS as usize {
         let areas = layout.areas.iter().map(|area| area.pieces[tenant]);
         for (first, len) in areas.chain([layout.observables[tenant]]) {
             words.extend([first, len]);

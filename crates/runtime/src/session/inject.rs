@@ -12,7 +12,7 @@ use super::run::KernelRun;
 use super::ticket::Ticket;
 use crate::error::{Error, SubmitError};
 use crate::protocol::control;
-use crate::protocol::slot::{self, generation};
+use crate::protocol::slot::{self, generation_at};
 use crate::ring::SlotLines;
 use crate::task::Task;
 
@@ -20,7 +20,8 @@ impl Producer {
     /// Submits a task whose line has one wrong bit of its 512; bit 0 is the lowest of word 0.
     pub fn submit_torn(&mut self, task: Task, bit: u32) -> Result<Ticket, SubmitError> {
         self.submit_with(task, |to, position, task| {
-            let mut line = slot::live(generation(position, to.log2), task.op, task.priority, &task.args);
+            let mut line =
+                slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
             flip(&mut line, bit);
             to.lines.flush();
             to.lines.put(to.slot(position), &line);

@@ -26,13 +26,13 @@ const LIMITED: u32 = 1 << 31;
 pub(crate) struct Changes {
     count: u32,
     /// Up to how many tasks may be charged, by tenant; `None` is no limit.
-    quotas: [Option<u64>; Tenant::MOST as usize],
+    quotas: [Option<u64>; Tenant::MAX_TENANTS as usize],
 }
 
 impl Changes {
     /// The quotas that a session begins with.
     pub fn new(tenants: &[Tenant]) -> Mutex<Self> {
-        let mut quotas = [None; Tenant::MOST as usize];
+        let mut quotas = [None; Tenant::MAX_TENANTS as usize];
         for tenant in tenants {
             quotas[tenant.id as usize] = quota_limit(tenant.quota);
         }

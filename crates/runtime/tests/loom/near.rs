@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::TaskEnd;
-use pelton::protocol::slot::{generation, sealed, word0};
+use pelton::protocol::slot::{generation_at, is_sealed, status_word};
 use pelton::protocol::{CompletionRecord, Status};
 use pelton::ring::HostRing;
 use pelton::{Opcode, Task};
@@ -64,7 +64,7 @@ impl Near {
     /// A line, if it is the one at this position and whole. The first word comes first, then all of them.
     pub fn take(&self, position: u64, first: Ordering) -> Option<[u64; 8]> {
         let slot = self.slot(position);
-        let ready = word0(Status::Published, generation(position, self.ring.log2));
+        let ready = status_word(Status::Published, generation_at(position, self.ring.log2));
         if self.ring.lines.word(slot, 0).load(first) as u32 != ready {
             return None;
         }
@@ -72,11 +72,11 @@ impl Near {
         for (k, word) in line.iter_mut().take(3).enumerate() {
             *word = self.ring.lines.word(slot, k).load(Ordering::Relaxed);
         }
-        (sealed(&line) || self.plan.wrong("no check")).then_some(line)
+        (is_sealed(&line) || self.plan.wrong("no check")).then_some(line)
     }
 
     pub fn post(&self, position: u64, end: TaskEnd, order: Ordering) {
-        let record = CompletionRecord::new(end, generation(position, self.ring.log2));
+        let record = CompletionRecord::new(end, generation_at(position, self.ring.log2));
         self.ring.done.at(self.slot(position)).store(record.0, order);
     }
 

@@ -21,7 +21,8 @@ pub struct Plan {
 impl Plan {
     /// The order of a step by the table, or none if it is the weak one.
     pub fn order(self, name: &str) -> Ordering {
-        let step = step::named(name).unwrap_or_else(|| panic!("the table has no step {name:?} that orders"));
+        let step =
+            step::ordering_step(name).unwrap_or_else(|| panic!("the table has no step {name:?} that orders"));
         if self.weak == Some(step.name) { Ordering::Relaxed } else { order(step.order) }
     }
 
@@ -41,7 +42,7 @@ impl Plan {
     /// The order of an access of the host's, which must be in the table.
     fn host(self, buffer: &str, op: Op, asked: Ordering) -> Ordering {
         let row = TABLE.iter().find(|row| {
-            row.who == StepActor::Host && row.buffer == buffer && row.op == op && order(row.order) == asked
+            row.actor == StepActor::Host && row.buffer == buffer && row.op == op && order(row.order) == asked
         });
         match row {
             Some(row) if row.order == Order::Relaxed => asked,

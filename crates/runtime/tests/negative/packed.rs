@@ -3,7 +3,7 @@
 use std::iter::repeat_n;
 
 use pelton::kernel::{Draft, Width};
-use pelton::protocol::packed::decode;
+use pelton::protocol::packed::decode_packed;
 use pelton::protocol::{FaultCode, TaskFault, slot};
 use pelton::{Geometry, Opcode, Session, Spec, Task, TaskError};
 
@@ -24,7 +24,7 @@ fn arity(op: u8) -> Option<u32> {
     match op {
         TICK => Some(0),
         BUMP => Some(1),
-        0..=5 => Opcode::from_code(op.into()).arity(),
+        0..=5 => Opcode::from_code(op.into()).builtin_arity(),
         _ => None,
     }
 }
@@ -94,7 +94,7 @@ fn every_packing_runs_once_or_is_malformed(on: &On) {
             let mut span = producer.submit_all(tasks.iter().copied()).unwrap();
             span.wait(soon()).unwrap();
             for (task, end) in tasks.iter().zip(span.results()) {
-                let Ok(inner) = decode(&task.args, arity) else {
+                let Ok(inner) = decode_packed(&task.args, arity) else {
                     assert_eq!(end, fault(FaultCode::MALFORMED), "{shape}: {:x?}", task.args);
                     continue;
                 };
@@ -119,7 +119,7 @@ fn every_packing_runs_once_or_is_malformed(on: &On) {
 
 /// Holds the counters of opcodes to what must have run.
 fn counted(session: &Session, all: &[Task], shape: Shape) {
-    let legal = || all.iter().filter_map(|task| decode(&task.args, arity).ok()).flatten();
+    let legal = || all.iter().filter_map(|task| decode_packed(&task.args, arity).ok()).flatten();
     let counts = session.snapshot().unwrap().opcodes;
     for (op, name) in [(TICK, "op9"), (BUMP, "op10"), (2, "ATOMIC_ADD"), (4, "COMPARE_SWAP"), (WIDE, "op11")]
     {

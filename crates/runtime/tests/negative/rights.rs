@@ -67,7 +67,7 @@ fn a_mask_holds_for_the_next_task(on: &On) {
         let mut producer = session.producer(0).unwrap();
         beside(&session, || {
             for round in 0..60 {
-                session.set_mask(0, !op(ADD).bit()).unwrap();
+                session.set_mask(0, !op(ADD).mask_bit()).unwrap();
                 // One task alone is run by whoever polls, a few by a group.
                 for count in [1, 5] {
                     let mut span = producer.submit_all(vec![add(1, 3); count]).unwrap();
@@ -101,7 +101,9 @@ fn a_mask_holds_for_tasks_of_other_threads(on: &On) {
                 }
             });
             for _ in 0..40 {
-                for (mask, expected) in [(!Opcode::NOP.bit(), fault(FaultCode::DENIED)), (u32::MAX, Ok(0))] {
+                for (mask, expected) in
+                    [(!Opcode::NOP.mask_bit(), fault(FaultCode::DENIED)), (u32::MAX, Ok(0))]
+                {
                     session.set_mask(0, mask).unwrap();
                     ask.send(expected).unwrap();
                     answered.recv().unwrap();

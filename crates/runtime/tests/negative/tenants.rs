@@ -34,13 +34,13 @@ fn rounds(producer: &mut Producer) {
 fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
     for shape in shapes(on, &[near(8), far(8), far(1)]) {
         let mut spec = shape.spec(16, 2);
-        for id in 0..Tenant::MOST {
+        for id in 0..Tenant::MAX_TENANTS {
             let mask = if id % 2 == 0 { u32::MAX } else { 0 };
             spec = spec.tenant(Tenant::new(id).mask(mask).size("data", 16));
         }
         let session = launch(on, &spec);
         let mut producers: Vec<Producer> =
-            (0..Tenant::MOST).map(|id| session.producer(id).unwrap()).collect();
+            (0..Tenant::MAX_TENANTS).map(|id| session.producer(id).unwrap()).collect();
         let mut tickets: Vec<Vec<Ticket>> = Vec::new();
         for (id, producer) in producers.iter_mut().enumerate() {
             tickets.push((0..3).map(|_| producer.submit(add(1, id as u32 % 16)).unwrap()).collect());
@@ -51,11 +51,11 @@ fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
         rounds(&mut producers[0]);
         let cell = |id: u32| session.view::<u32>(id, "data").unwrap().read(id as usize % 16, 1).unwrap()[0];
         let depth = session.snapshot().unwrap().depth;
-        for id in 1..Tenant::MOST {
+        for id in 1..Tenant::MAX_TENANTS {
             let (ran, left) = if id % 2 == 0 { (3, 0) } else { (0, 3) };
             assert_eq!((cell(id), depth[id as usize]), (ran, left), "{shape}, tenant {id}");
         }
-        for id in [Tenant::MOST, Tenant::MOST + 1, u32::MAX] {
+        for id in [Tenant::MAX_TENANTS, Tenant::MAX_TENANTS + 1, u32::MAX] {
             assert!(matches!(session.producer(id), Err(Error::Tenant(n)) if n == id), "{shape}");
             assert!(matches!(session.set_mask(id, 1), Err(Error::Tenant(n)) if n == id), "{shape}");
             let none = Session::launch(on, &spec.clone().tenant(Tenant::new(id))).err();
@@ -328,7 +328,7 @@ fn cancelled_means_never_ran(on: &On) {
         let mut tickets: Vec<Ticket> = (0..20).map(|k| producer.submit(add(1, k)).unwrap()).collect();
         tickets.iter_mut().step_by(2).for_each(Ticket::cancel);
         // What a tenant may do has no bit for cancelling: it always may.
-        session.set_mask(0, op(ADD).bit()).unwrap();
+        session.set_mask(0, op(ADD).mask_bit()).unwrap();
         for (k, ticket) in tickets.iter_mut().enumerate() {
             let expected = if k % 2 == 0 { Err(TaskError::Cancelled) } else { Ok(0) };
             assert_eq!(ticket.wait(soon()), expected, "{shape}, task {k}");

@@ -36,8 +36,8 @@ fn opcodes_have_their_numbers_once() {
     assert_eq!(codes.len(), opcode::TABLE.len());
     let known = [0, 1, 2, 3, 4, 5, 6, 7, 0xfffd, 0xfffe, 0x8000_0001, 0xffff_ffff];
     assert!(known.iter().all(|code| codes.contains(code)));
-    assert_eq!(Opcode::COMPARE_SWAP.arity(), Some(3));
-    assert_eq!(Opcode::from_code(8).arity(), None);
+    assert_eq!(Opcode::COMPARE_SWAP.builtin_arity(), Some(3));
+    assert_eq!(Opcode::from_code(8).builtin_arity(), None);
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn opcodes_print_by_name_or_number() {
 
 #[test]
 fn a_mask_has_a_bit_each_up_to_30_and_one_for_the_rest() {
-    assert_eq!(Opcode::NOP.bit(), 1);
-    assert_eq!(Opcode::from_code(30).bit(), 1 << 30);
+    assert_eq!(Opcode::NOP.mask_bit(), 1);
+    assert_eq!(Opcode::from_code(30).mask_bit(), 1 << 30);
     for rest in [31, 32, 0xfffe, 0xffff_ffff] {
-        assert_eq!(Opcode::from_code(rest).bit(), 1 << 31);
+        assert_eq!(Opcode::from_code(rest).mask_bit(), 1 << 31);
     }
 }
 

@@ -51,12 +51,12 @@ fn entries() -> [BatchEntry; 2] {
 }
 
 fn read(words: &[u32]) -> Result<Vec<BatchEntry>, String> {
-    drained::decode(words).and_then(Iterator::collect).map_err(|error| error.to_string())
+    drained::decode_ring(words).and_then(Iterator::collect).map_err(|error| error.to_string())
 }
 
 #[test]
 fn a_ring_has_exactly_these_bytes() {
-    let words = drained::encode(&entries());
+    let words = drained::encode_ring(&entries());
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(bytes, RING);
     let slots: Vec<u8> = entries().iter().flat_map(|entry| entry.encode().bytes()).collect();
@@ -65,14 +65,14 @@ fn a_ring_has_exactly_these_bytes() {
 
 #[test]
 fn these_bytes_are_exactly_that_ring() {
-    assert_eq!(read(&drained::words(&RING).unwrap()).unwrap(), entries());
+    assert_eq!(read(&drained::words_from_bytes(&RING).unwrap()).unwrap(), entries());
     assert_eq!(read(&[]).unwrap(), []);
 }
 
 #[test]
 fn malformed_words_are_named() {
     let broken = |at: usize, value: u32| {
-        let mut words = drained::encode(&[entries()[0]; 4]);
+        let mut words = drained::encode_ring(&[entries()[0]; 4]);
         words[at] = value;
         read(&words).unwrap_err()
     };
@@ -85,7 +85,7 @@ fn malformed_words_are_named() {
 
 #[test]
 fn short_rings_are_refused() {
-    let error = drained::words(&RING[..100]).unwrap_err();
+    let error = drained::words_from_bytes(&RING[..100]).unwrap_err();
     assert_eq!(error.to_string(), "ring is 100 bytes, not a whole number of 64-byte slots");
     assert_eq!(read(&[0; 17]).unwrap_err(), "ring is 68 bytes, not a whole number of 64-byte slots");
 }

@@ -1,6 +1,6 @@
 //! Packed slots: every number of operations and of argument words, against the rules said another way.
 
-use pelton::protocol::packed::{InnerOp, Packed, PackedError, decode};
+use pelton::protocol::packed::{InnerOp, Packed, PackedError, decode_packed};
 use pelton::protocol::{Malformed, Opcode};
 use proptest::prelude::*;
 
@@ -54,7 +54,7 @@ fn every_n_and_a_is_judged_as_the_rules_say() {
             for op in [0, 2, 7, 13] {
                 for offset in [0, a.wrapping_sub(2), a.wrapping_sub(1), a, 255] {
                     let bytes = uniform(n, a, op, offset);
-                    let read = decode(&words(&bytes), arity);
+                    let read = decode_packed(&words(&bytes), arity);
                     assert_eq!(read.is_ok(), legal(&bytes), "n {n} a {a} op {op} offset {offset}: {read:?}");
                     if let Ok(inner) = read {
                         assert_eq!(inner.len(), usize::from(n));
@@ -77,14 +77,14 @@ proptest! {
         let mut bytes = [0; 48];
         (bytes[0], bytes[1]) = (n, a);
         bytes[2..34].copy_from_slice(&rest);
-        prop_assert_eq!(decode(&words(&bytes), arity).is_ok(), legal(&bytes));
+        prop_assert_eq!(decode_packed(&words(&bytes), arity).is_ok(), legal(&bytes));
     }
 
     #[test]
     fn what_is_packed_is_read_back(ops in prop::collection::vec((0u8..13, any::<[u32; 6]>()), 1..30)) {
         let mut packed = Packed::new();
         let mut put = Vec::new();
-        let known = |op: u8| Opcode::from_code(op.into()).arity().or(arity(op));
+        let known = |op: u8| Opcode::from_code(op.into()).builtin_arity().or(arity(op));
         for (op, values) in &ops {
             let args = &values[..known(*op).unwrap_or(0) as usize];
             if packed.push(Opcode::from_code((*op).into()), args).is_ok() {
@@ -93,7 +93,7 @@ proptest! {
         }
         prop_assume!(!put.is_empty());
         let words = packed.encode().unwrap();
-        let inner = decode(&words, known).unwrap();
+        let inner = decode_packed(&words, known).unwrap();
         prop_assert_eq!(inner.len(), put.len());
         for (inner, (op, args)) in inner.iter().zip(&put) {
             let at = usize::from(inner.at);
@@ -121,7 +121,7 @@ fn as_many_fit_as_may() {
     let error = packed.push(Opcode::NOP, &[]).unwrap_err();
     assert_eq!(error.to_string(), "packed slot takes 13 words, and there are 12");
     assert_eq!(packed, full);
-    assert_eq!(decode(&packed.encode().unwrap(), arity).unwrap().len(), 23);
+    assert_eq!(decode_packed(&packed.encode().unwrap(), arity).unwrap().len(), 23);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_cannot_be_packed_is_refused() {
 
 #[test]
 fn broken_rules_are_named() {
-    let why = |bytes| decode(&words(&bytes), arity).unwrap_err().to_string();
+    let why = |bytes| decode_packed(&words(&bytes), arity).unwrap_err().to_string();
     assert_eq!(why(uniform(24, 0, 0, 0)), "packed slot: 24 inner operations, and it has 1 to 23");
     assert_eq!(why(uniform(3, 11, 0, 0)), "packed slot: 11 argument words from word 2 on, and it has 12");
     assert_eq!(

@@ -23,10 +23,10 @@ proptest! {
     fn the_check_of_a_line_is_that_of_its_words(words: [u32; 16]) {
         let slot = Slot(words);
         let mut line = slot.line();
-        prop_assert_eq!(slot::check(&words), by_bits(&words));
-        prop_assert_eq!(slot::line_check(&line), slot::check(&words));
-        slot::seal(&mut line);
-        prop_assert!(slot::sealed(&line) && Slot::from(line).sealed());
+        prop_assert_eq!(slot::slot_check(&words), by_bits(&words));
+        prop_assert_eq!(slot::line_check(&line), slot::slot_check(&words));
+        slot::seal_line(&mut line);
+        prop_assert!(slot::is_sealed(&line) && Slot::from(line).is_sealed());
         let sealed = Slot::from(line).0;
         for k in (0..16).filter(|k| *k != 2) {
             prop_assert_eq!(sealed[k], words[k]);
@@ -36,9 +36,9 @@ proptest! {
     #[test]
     fn one_wrong_bit_breaks_the_check(words: [u32; 16], bit in 0usize..512) {
         let mut line = Slot(words).line();
-        slot::seal(&mut line);
+        slot::seal_line(&mut line);
         line[bit / 64] ^= 1 << (bit % 64);
-        prop_assert!(!slot::sealed(&line));
+        prop_assert!(!slot::is_sealed(&line));
     }
 
     #[test]
@@ -56,7 +56,7 @@ proptest! {
             let record = CompletionRecord::new(end, generation);
             prop_assert_eq!(record.end(), Ok(end));
             prop_assert_eq!(record.generation(), generation);
-            prop_assert!(record.is(generation) && !record.is(generation ^ 1));
+            prop_assert!(record.has_generation(generation) && !record.has_generation(generation ^ 1));
         }
     }
 }
@@ -64,19 +64,19 @@ proptest! {
 #[test]
 fn a_word_moved_to_another_place_breaks_the_check() {
     let args = std::array::from_fn(|k| 0x1234_5678 + k as u32);
-    let slot = Slot::from(slot::live(3, Opcode::ATOMIC_ADD, Priority::High, &args));
-    assert!(slot.sealed());
+    let slot = Slot::from(slot::published_line(3, Opcode::ATOMIC_ADD, Priority::High, &args));
+    assert!(slot.is_sealed());
     for k in 4..15 {
         let mut moved = slot;
         moved.0.swap(k, k + 1);
-        assert!(!moved.sealed(), "words {k} and {}", k + 1);
+        assert!(!moved.is_sealed(), "words {k} and {}", k + 1);
     }
 }
 
 #[test]
 fn a_live_slot_says_what_it_was_made_of() {
     let args = std::array::from_fn(|k| k as u32);
-    let slot = Slot::from(slot::live(0xab_cdef, Opcode::from_code(0x1234), Priority::Idle, &args));
+    let slot = Slot::from(slot::published_line(0xab_cdef, Opcode::from_code(0x1234), Priority::Idle, &args));
     assert_eq!(slot.0[0], 0xabcd_ef01);
     assert_eq!(slot.0[1], 0x1234);
     assert_eq!(slot.0[3], 4);
@@ -88,20 +88,20 @@ fn a_live_slot_says_what_it_was_made_of() {
 
 #[test]
 fn generations_count_laps_modulo_2_to_the_24() {
-    assert_eq!(slot::generation(4095, 12), 0);
-    assert_eq!(slot::generation(4096, 12), 1);
-    assert_eq!(slot::generation((1 << 36) - 1, 12), 0xff_ffff);
-    assert_eq!(slot::generation(1 << 36, 12), 0);
-    assert_eq!(slot::generation(u64::MAX, 0), 0xff_ffff);
-    assert_eq!(slot::generation(u64::MAX, 64), 0);
-    assert_eq!(slot::word0(Status::Published, 0xff_ffff), 0xffff_ff01);
-    assert_eq!(slot::word0(Status::Done, 0x100_0002), 0x0000_0203);
+    assert_eq!(slot::generation_at(4095, 12), 0);
+    assert_eq!(slot::generation_at(4096, 12), 1);
+    assert_eq!(slot::generation_at((1 << 36) - 1, 12), 0xff_ffff);
+    assert_eq!(slot::generation_at(1 << 36, 12), 0);
+    assert_eq!(slot::generation_at(u64::MAX, 0), 0xff_ffff);
+    assert_eq!(slot::generation_at(u64::MAX, 64), 0);
+    assert_eq!(slot::status_word(Status::Published, 0xff_ffff), 0xffff_ff01);
+    assert_eq!(slot::status_word(Status::Done, 0x100_0002), 0x0000_0203);
 }
 
 #[test]
 fn a_record_that_was_never_written_is_of_no_generation() {
-    assert!(!CompletionRecord::default().is(0));
-    assert!(CompletionRecord::new(TaskEnd::Done(0), 0).is(0));
+    assert!(!CompletionRecord::default().has_generation(0));
+    assert!(CompletionRecord::new(TaskEnd::Done(0), 0).has_generation(0));
 }
 
 #[test]

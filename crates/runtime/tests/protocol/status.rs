@@ -28,7 +28,7 @@ proptest! {
         let mut status = Status::Empty;
         for step in steps {
             let model = follows(status).iter().find(|(name, _)| *name == step.name()).map(|(_, to)| *to);
-            prop_assert_eq!(status.step(step), model.ok_or(ForbiddenMove { from: status, step }));
+            prop_assert_eq!(status.after(step), model.ok_or(ForbiddenMove { from: status, step }));
             status = model.unwrap_or(status);
         }
     }
@@ -39,13 +39,13 @@ fn every_pair_is_as_the_model_says() {
     for &status in Status::ALL {
         for &step in StatusMove::ALL {
             let model = follows(status).iter().find(|(name, _)| *name == step.name()).map(|(_, to)| *to);
-            assert_eq!(status.step(step).ok(), model, "{status} {step}");
+            assert_eq!(status.after(step).ok(), model, "{status} {step}");
         }
     }
 }
 
 #[test]
 fn a_wrong_move_says_what_is_wrong() {
-    let error = Status::Done.step(StatusMove::Claim).unwrap_err();
+    let error = Status::Done.after(StatusMove::Claim).unwrap_err();
     assert_eq!(error.to_string(), "a slot that is DONE has no move claim");
 }

@@ -8,14 +8,15 @@ use proptest::prelude::*;
 
 #[test]
 fn the_rows_of_a_table_do_not_overlap() {
-    let free: Vec<u32> = (0..200).filter(|word| !control::TABLE.iter().any(|row| row.has(*word))).collect();
+    let free: Vec<u32> =
+        (0..200).filter(|word| !control::TABLE.iter().any(|row| row.contains(*word))).collect();
     assert_eq!(free, (146..160).collect::<Vec<u32>>());
     for word in 0..200 {
-        assert!(control::TABLE.iter().filter(|row| row.has(word)).count() <= 1, "word {word}");
+        assert!(control::TABLE.iter().filter(|row| row.contains(word)).count() <= 1, "word {word}");
     }
-    assert!((0..8).all(|word| io::TABLE.iter().filter(|row| row.has(word)).count() == 1));
+    assert!((0..8).all(|word| io::TABLE.iter().filter(|row| row.contains(word)).count() == 1));
     assert!((0..16).all(|word| {
-        slot::TABLE.iter().filter(|row| row.has(word)).count() == if word == 2 { 2 } else { 1 }
+        slot::TABLE.iter().filter(|row| row.contains(word)).count() == if word == 2 { 2 } else { 1 }
     }));
 }
 
@@ -49,14 +50,14 @@ fn short_control_names_the_word_that_is_missing() {
 #[test]
 fn the_host_writes_its_own_words_alone() {
     let mut control = Control::new(vec![0u32; 161]).unwrap();
-    control.set(control::MASKS + 28, 7).unwrap();
+    control.set_host_word(control::MASKS + 28, 7).unwrap();
     assert_eq!(control.masks()[28], 7);
     for row in control::TABLE {
-        assert_eq!(control.set(row.first, 1).is_ok(), row.mark == WordWriter::Host, "{}", row.name);
+        assert_eq!(control.set_host_word(row.first, 1).is_ok(), row.mark == WordWriter::Host, "{}", row.name);
     }
-    let error = control.set(control::CLAIMS + 1, 1).unwrap_err();
+    let error = control.set_host_word(control::CLAIMS + 1, 1).unwrap_err();
     assert_eq!(error.to_string(), "control: word 65 (claims) is not the host's to write");
-    assert!(control.set(150, 1).is_err() && control.set(u32::MAX, 1).is_err());
+    assert!(control.set_host_word(150, 1).is_err() && control.set_host_word(u32::MAX, 1).is_err());
 }
 
 /// A log as a kernel writes it.
@@ -71,7 +72,7 @@ impl Writing {
 
     fn put(&mut self, number: u32) {
         let at = (log::RECORDS + number % 64 * 4) as usize;
-        self.words[at..at + 4].copy_from_slice(&[log::word0(9, number), number, !number, 5]);
+        self.words[at..at + 4].copy_from_slice(&[log::head_word(9, number), number, !number, 5]);
         self.words[0] = number.wrapping_add(1);
     }
 
@@ -200,17 +201,17 @@ fn a_request_has_these_words() {
 fn a_queue_is_read_strictly() {
     let mut words = vec![0u32; io::WORDS];
     words[8..16].copy_from_slice(&[1, 2, 3, 4, 0, 6, 0x10, 8]);
-    let all: Vec<_> = io::requests(&words).unwrap().map(Result::unwrap).collect();
+    let all: Vec<_> = io::decode_queue(&words).unwrap().map(Result::unwrap).collect();
     assert_eq!(all.len(), 64);
     assert!(all[0].is_none() && all[1].is_some_and(|request| request.tag == 8));
     let why = |at: usize, value: u32| {
         let mut words = words.clone();
         words[at] = value;
-        io::requests(&words).unwrap().find_map(Result::err).unwrap().to_string()
+        io::decode_queue(&words).unwrap().find_map(Result::err).unwrap().to_string()
     };
     assert_eq!(why(8, 4), "IO request 1: word 0 (op) is 0x4, which is no operation");
     assert_eq!(why(14, 1), "IO request 1: word 6 (state) is 0x1, which is no state of a request");
     assert_eq!(why(7, 3), "IO request 0: word 7 (tag) is 0x3, where nothing is asked");
-    let error = io::requests(&words[..511]).err().unwrap();
+    let error = io::decode_queue(&words[..511]).err().unwrap();
     assert_eq!(error.to_string(), "IO queue is 511 words long and ends before word 511 (tag)");
 }

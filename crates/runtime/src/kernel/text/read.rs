@@ -225,7 +225,8 @@ fn tenant(table: Table<'_>, handlers: &[Handler]) -> Option<Tenant> {
             table.wrong(value.span(), "a tenant has `allow` or `mask`, not both");
         }
         let ops = table.list("allow").into_iter();
-        tenant.mask = ops.filter_map(|v| allowed(&table, v, handlers)).fold(0, |mask, op| mask | op.bit());
+        tenant.mask =
+            ops.filter_map(|v| allowed(&table, v, handlers)).fold(0, |mask, op| mask | op.mask_bit());
     }
     if let Some(mask) = mask.and_then(|value| table.number(value)) {
         tenant.mask = mask;
