@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
-use pelton_device::cpu::{Config, Cpu};
+use pelton_device::cpu::{Cpu, CpuConfig};
 use pelton_ir::emit::ptx;
 
 use crate::CliStatus;
@@ -69,7 +69,7 @@ pub fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliError> {
     let module = args.libraries.link(&source, term.err_color)?;
     let text = match args.to {
         EmitLanguage::Clif => {
-            Cpu::new(Config::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?
+            Cpu::new(CpuConfig::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?
         }
         EmitLanguage::Ptx => {
             let config = ptx::Config { target: args.target, lanes: args.lanes };

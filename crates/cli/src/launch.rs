@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pelton_device::{Device, DeviceError, Launch, Outcome, open};
+use pelton_device::{Device, DeviceError, Launch, LaunchOutcome, open};
 use pelton_filetest::data::BufferData;
 use pelton_filetest::device::{download_buffer, upload_buffer};
 use pelton_filetest::line::LaunchGeometry;
@@ -74,7 +74,7 @@ fn launch_on_device(device: &dyn Device, job: LaunchJob<'_>) -> Result<LaunchRep
         }
     };
     let (end, fault) = match ended {
-        Ok(ended) if ended.outcome == Outcome::Done => (End::Done, ended.fault),
+        Ok(ended) if ended.outcome == LaunchOutcome::Done => (End::Done, ended.fault),
         Ok(ended) => (End::Stopped, ended.fault),
         Err(DeviceError::Fault { code, site, recorded, .. }) => (End::Trapped { code, site }, recorded),
         Err(error) => return Err(error.into()),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton_device::{Ended, Run};
+use pelton_device::{LaunchEnd, Run};
 
 use crate::CliStatus;
 use crate::error::CliError;
@@ -57,7 +57,7 @@ pub fn sleep_unless_pressed(time: Duration) -> Result<(), CliError> {
 }
 
 /// Waits for the end of a launch. Ctrl-C stops the launch, and this fails when it has ended.
-pub fn wait_for_end(run: &dyn Run) -> Result<Ended, CliError> {
+pub fn wait_for_end(run: &dyn Run) -> Result<LaunchEnd, CliError> {
     loop {
         if let Some(ended) = run.wait(Some(GLANCE))? {
             unless_pressed()?;

@@ -34,7 +34,7 @@ pub struct Caps {
     pub shared_bytes: usize,
     /// Whether [`wake`](crate::Run::wake) ends a `backoff`. Where it does not, kernels must not back off for long.
     pub wakes: bool,
-    /// Whether there is [near memory](crate::Kind::Near), which the host writes and the device polls at home. If there is
+    /// Whether there is [near memory](crate::MemoryKind::Near), which the host writes and the device polls at home. If there is
     /// none, the text says why.
     pub near_memory: Result<(), String>,
     /// Whether asynchronous copies run.

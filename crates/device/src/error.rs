@@ -1,7 +1,7 @@
 //! What can go wrong with a device, and what may be done about it.
 
 use pelton_ir::link::UnboundImports;
-use pelton_ir::module::{Place, Site};
+use pelton_ir::module::{NoKernel, Place, Site};
 use pelton_ir::text;
 use pelton_ir::types::Need;
 use pelton_ir::valid::Valid;
@@ -15,8 +15,8 @@ pub enum Retry {
     Never,
     /// The same call may succeed later.
     Later,
-    /// The device is gone: open it again and load everything anew.
-    Reopen,
+    /// The device is lost for this process. Opening it again in the same process fails as well; only a new process can use it.
+    NewProcess,
 }
 
 /// Why a device did not do what was asked.
@@ -33,15 +33,12 @@ pub enum DeviceError {
     /// An op that the device does not run.
     #[error("`{op}` does not run on {device}")]
     Op { device: String, op: &'static str, site: Site },
-    /// The module has no such kernel.
-    #[error("the module has no kernel {name:?}; it has {have}")]
-    Kernel { name: String, have: String },
-    /// No kernel was named, and the module has not exactly one.
-    #[error("{}", unnamed(have))]
-    Unnamed { have: Vec<String> },
     /// The module has imports that are not bound to anything.
     #[error(transparent)]
     Unbound(#[from] UnboundImports),
+    /// The module does not have the kernel that was asked for.
+    #[error(transparent)]
+    Kernel(#[from] NoKernel),
     /// A size beyond what the device takes: 0, or more than the most.
     #[error("{what} is {found}, and {device} takes {}", bound(*found, *most))]
     Limit { device: String, what: &'static str, found: u64, most: u64 },
@@ -87,16 +84,6 @@ pub enum DeviceError {
     Lost(String),
 }
 
-/// What is wrong with a module from which no kernel was chosen.
-fn unnamed(have: &[String]) -> String {
-    match have {
-        [] => "the module has no kernel".into(),
-        have => {
-            format!("the module has {} kernels, so one must be named: {}", have.len(), have.join(", "))
-        }
-    }
-}
-
 /// The bound that a size has crossed.
 fn bound(found: u64, most: u64) -> String {
     if found == 0 { "at least 1".into() } else { format!("at most {most}") }
@@ -117,7 +104,7 @@ impl DeviceError {
     pub fn retry(&self) -> Retry {
         match self {
             DeviceError::Exhausted { .. } | DeviceError::Busy { .. } | DeviceError::Thread(_) => Retry::Later,
-            DeviceError::Lost(_) => Retry::Reopen,
+            DeviceError::Lost(_) => Retry::NewProcess,
             _ => Retry::Never,
         }
     }

@@ -38,7 +38,7 @@ pub struct Event {
 
 /// What a worker remembers between announcing and parking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Key(u32);
+pub struct ParkKey(u32);
 
 impl Default for Event {
     fn default() -> Self {
@@ -54,21 +54,21 @@ impl Default for Event {
 impl Event {
     /// Says that the caller is about to park. It must look at what it waits for once more, then
     /// [`park`](Event::park) or [`cancel`](Event::cancel).
-    pub fn announce(&self) -> Key {
+    pub fn announce(&self) -> ParkKey {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         // Pairs with the fence in `wake`.
         fence(Ordering::SeqCst);
         // Pairs with the release in `wake`: who sees the new epoch sees what was published before it.
-        Key(self.epoch.load(Ordering::Acquire))
+        ParkKey(self.epoch.load(Ordering::Acquire))
     }
 
     /// Takes an announcement back.
-    pub fn cancel(&self, _key: Key) {
+    pub fn cancel(&self, _key: ParkKey) {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Sleeps until a wake that came after the announcement, or at most so long. Ends the announcement.
-    pub fn park(&self, key: Key, timeout: Option<Duration>) {
+    pub fn park(&self, key: ParkKey, timeout: Option<Duration>) {
         let mut guard = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         while self.epoch.load(Ordering::Acquire) == key.0 {
             match timeout {

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use pelton_ir::arena::{Buffer, Func};
+use pelton_ir::arena::Buffer;
 pub use pelton_ir::interp::Fault;
-use pelton_ir::link::check_bound;
 use pelton_ir::module::Module;
 use pelton_ir::types::{Len, Space};
 
 use crate::error::DeviceError;
-use crate::mapped::Width;
+use crate::mapped::WordWidth;
 use crate::memory::Memory;
 
 /// How a kernel is started.
@@ -87,7 +86,7 @@ impl Launch {
                     (_, None) => return Err(wrong("has no memory bound to it".into())),
                     (_, Some(memory)) => memory,
                 };
-                if memory.width() != Width::of(decl.elem) {
+                if memory.width() != WordWidth::of(decl.elem) {
                     return Err(wrong(format!(
                         "holds {}, and the memory bound to it has other words",
                         decl.elem
@@ -110,7 +109,7 @@ impl Launch {
 
 /// Why a launch ended that did not trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum LaunchOutcome {
     /// Every lane returned.
     Done,
     /// It was asked to.
@@ -122,40 +121,22 @@ pub enum Outcome {
 }
 
 /// As a clause whose subject is the launch.
-impl fmt::Display for Outcome {
+impl fmt::Display for LaunchOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Outcome::Done => "every lane returned",
-            Outcome::Stopped => "it was asked to stop",
-            Outcome::Deadline => "its deadline passed",
-            Outcome::Lease => "nobody renewed its lease",
+            LaunchOutcome::Done => "every lane returned",
+            LaunchOutcome::Stopped => "it was asked to stop",
+            LaunchOutcome::Deadline => "its deadline passed",
+            LaunchOutcome::Lease => "nobody renewed its lease",
         })
     }
 }
 
 /// How a launch ended. A trap is an error instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
+pub struct LaunchEnd {
     /// Why.
-    pub outcome: Outcome,
+    pub outcome: LaunchOutcome,
     /// What was recorded on the way.
     pub fault: Option<Fault>,
-}
-
-/// The kernel of that name, or the only one. Refuses a module with imports that are not bound, which no device can load.
-pub fn kernel(module: &Module, name: Option<&str>) -> Result<Func, DeviceError> {
-    check_bound(module)?;
-    let have = || -> Vec<String> { module.kernels().map(|k| module.functions[k].name.clone()).collect() };
-    let mut all = module.kernels();
-    match name {
-        Some(name) => all.find(|k| module.functions[*k].name == name).ok_or_else(|| {
-            let have = have();
-            let have = if have.is_empty() { "none".into() } else { have.join(", ") };
-            DeviceError::Kernel { name: name.into(), have }
-        }),
-        None => {
-            let first = all.next().filter(|_| all.next().is_none());
-            first.ok_or_else(|| DeviceError::Unnamed { have: have() })
-        }
-    }
 }

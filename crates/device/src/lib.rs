@@ -24,8 +24,8 @@ pub mod mapped;
 pub mod memory;
 pub mod null;
 pub mod reference;
+mod timekeeper;
 pub mod view;
-mod watch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ use pelton_ir::valid::Valid;
 
 pub use caps::Caps;
 pub use error::{DeviceError, Retry};
-pub use launch::{Ended, Launch, Outcome};
-pub use mapped::Width;
-pub use memory::{Kind, Memory};
+pub use launch::{Launch, LaunchEnd, LaunchOutcome};
+pub use mapped::WordWidth;
+pub use memory::{Memory, MemoryKind};
 pub use view::{View, View32, View64};
 
 /// Something that runs kernels.
@@ -46,7 +46,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     fn caps(&self) -> &Caps;
 
     /// Memory of `len` words, all zero.
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError>;
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError>;
 
     /// Compiles a kernel for groups of `lanes` lanes. Without a name, the module's only kernel.
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError>;
@@ -61,7 +61,7 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError>;
 
     /// Runs it to its end. Whoever waits here keeps its lease.
-    fn run(&self, launch: &Launch) -> Result<Ended, DeviceError> {
+    fn run(&self, launch: &Launch) -> Result<LaunchEnd, DeviceError> {
         let run = self.launch(launch)?;
         loop {
             if let Some(ended) = run.wait(launch.beat())? {
@@ -84,13 +84,13 @@ pub trait Run: fmt::Debug + Send + Sync {
     fn renew(&self);
 
     /// Waits for the end, at most so long. `None` while it runs.
-    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError>;
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError>;
 }
 
 /// The devices that may be there, best first, as [`open`] calls them: each GPU has a name of its own.
 pub fn names() -> Vec<String> {
     let mut names = gpus();
-    names.extend(["vulkan", "cpu", "reference"].map(String::from));
+    names.extend(["cpu", "reference"].map(String::from));
     names
 }
 
@@ -121,19 +121,20 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
         "auto" => open("cuda").or_else(|_| open("cpu")),
         "cuda" => gpu(number.unwrap_or(0)),
         "cpu" | "reference" if number == Some(0) => Err(absent("0 is not a number of threads")),
-        "cpu" => Ok(Arc::new(cpu::Cpu::new(cpu::Config { threads: number, ..cpu::Config::default() })?)),
+        "cpu" => {
+            Ok(Arc::new(cpu::Cpu::new(cpu::CpuConfig { threads: number, ..cpu::CpuConfig::default() })?))
+        }
         "reference" => Ok(Arc::new(reference::Reference::new(number)?)),
         "null" => Err(absent(
             "the null device runs nothing; it is for tests written in Rust, which use `null::Null`",
         )),
-        "vulkan" => Err(absent("this version of Pelton has no such device yet")),
         _ => Err(absent("devices are cuda, cuda:N, cpu, cpu:N, reference, reference:N and auto")),
     }
 }
 
 #[cfg(feature = "cuda")]
 fn gpu(ordinal: u32) -> Result<Arc<dyn Device>, DeviceError> {
-    Ok(Arc::new(cuda::Cuda::new(cuda::Config { ordinal, ..cuda::Config::default() })?))
+    Ok(Arc::new(cuda::Cuda::new(cuda::CudaConfig { ordinal, ..cuda::CudaConfig::default() })?))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -25,24 +25,24 @@ const LAZY: usize = 1 << 30;
 
 /// The size of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Width {
+pub enum WordWidth {
     /// 32 bits.
     W32,
     /// 64 bits.
     W64,
 }
 
-impl Width {
+impl WordWidth {
     /// The width of a buffer's elements.
     pub const fn of(elem: Type) -> Self {
-        if elem.bits() == 64 { Width::W64 } else { Width::W32 }
+        if elem.bits() == 64 { WordWidth::W64 } else { WordWidth::W32 }
     }
 
     /// In bytes.
     pub const fn bytes(self) -> usize {
         match self {
-            Width::W32 => 4,
-            Width::W64 => 8,
+            WordWidth::W32 => 4,
+            WordWidth::W64 => 8,
         }
     }
 }
@@ -52,7 +52,7 @@ impl Width {
 pub struct Mapped {
     start: NonNull<u8>,
     layout: Layout,
-    width: Width,
+    width: WordWidth,
     len: usize,
 }
 
@@ -64,7 +64,7 @@ unsafe impl Sync for Mapped {}
 
 impl Mapped {
     /// A block of `len` words, all zero.
-    pub fn new(width: Width, len: usize) -> Result<Self, DeviceError> {
+    pub fn new(width: WordWidth, len: usize) -> Result<Self, DeviceError> {
         let exhausted =
             || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?;
@@ -107,7 +107,7 @@ impl Mapped {
     }
 
     /// The size of its words.
-    pub fn width(&self) -> Width {
+    pub fn width(&self) -> WordWidth {
         self.width
     }
 
@@ -115,14 +115,14 @@ impl Mapped {
     pub fn words32(&self) -> Option<&[AtomicU32]> {
         // SAFETY: the block holds `len` initialised, aligned words of this width for as long as `self` lives, and
         // they are accessed only as atomics of this width.
-        (self.width == Width::W32)
+        (self.width == WordWidth::W32)
             .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
     }
 
     /// Its words, if they have 64 bits.
     pub fn words64(&self) -> Option<&[AtomicU64]> {
         // SAFETY: as in `words32`.
-        (self.width == Width::W64)
+        (self.width == WordWidth::W64)
             .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Mapped {
 /// The Rust integers that are words.
 pub trait Word: Copy + private::Sealed {
     /// Its width.
-    const WIDTH: Width;
+    const WIDTH: WordWidth;
     /// Reads words from a block; the range is in bounds.
     fn read(from: &Mapped, at: usize, into: &mut [Self]);
     /// Writes words to a block; the range is in bounds.
@@ -228,7 +228,7 @@ mod private {
 macro_rules! word {
     ($t:ty, $width:ident, $words:ident) => {
         impl Word for $t {
-            const WIDTH: Width = Width::$width;
+            const WIDTH: WordWidth = WordWidth::$width;
             fn read(from: &Mapped, at: usize, into: &mut [$t]) {
                 for (to, word) in into.iter_mut().zip(&from.$words().unwrap_or(&[])[at..]) {
                     *to = word.load(Ordering::Relaxed);

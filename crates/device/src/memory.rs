@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::error::DeviceError;
-use crate::mapped::{Mapped, Width, Word};
+use crate::mapped::{Mapped, Word, WordWidth};
 
 /// Who reaches memory, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum MemoryKind {
     /// Words that both sides see.
     Host,
     /// The device's own; copied in and out.
@@ -27,7 +27,7 @@ pub enum Kind {
 pub type Line = [u64; 8];
 
 /// What a device keeps behind a [`Memory`]. Ranges are checked before these are called.
-pub trait Store: fmt::Debug + Send + Sync {
+pub trait MemoryStore: fmt::Debug + Send + Sync {
     /// The words themselves, where the host can reach them.
     fn mapped(&self) -> Option<&Mapped>;
     /// Where the device that gave it out finds it. The number says which device asks; others get nothing.
@@ -35,9 +35,9 @@ pub trait Store: fmt::Debug + Send + Sync {
         None
     }
     /// Copies words in.
-    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError>;
+    fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError>;
     /// Copies words out.
-    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError>;
+    fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError>;
     /// Writes lines one after another; `at` counts words.
     fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError>;
     /// Sends the lines on their way.
@@ -47,7 +47,7 @@ pub trait Store: fmt::Debug + Send + Sync {
 /// Words of either width, to be read.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug)]
-pub enum Words<'a> {
+pub enum WordSlice<'a> {
     W32(&'a [u32]),
     W64(&'a [u64]),
 }
@@ -55,7 +55,7 @@ pub enum Words<'a> {
 /// Words of either width, to be written.
 #[allow(missing_docs)]
 #[derive(Debug)]
-pub enum WordsMut<'a> {
+pub enum WordSliceMut<'a> {
     W32(&'a mut [u32]),
     W64(&'a mut [u64]),
 }
@@ -63,56 +63,56 @@ pub enum WordsMut<'a> {
 /// The widths as a type of slices, so that upload and download are one function each.
 pub trait Slice: Word {
     /// As words to read.
-    fn words(slice: &[Self]) -> Words<'_>;
+    fn words(slice: &[Self]) -> WordSlice<'_>;
     /// As words to write.
-    fn words_mut(slice: &mut [Self]) -> WordsMut<'_>;
+    fn words_mut(slice: &mut [Self]) -> WordSliceMut<'_>;
 }
 
 impl Slice for u32 {
-    fn words(slice: &[u32]) -> Words<'_> {
-        Words::W32(slice)
+    fn words(slice: &[u32]) -> WordSlice<'_> {
+        WordSlice::W32(slice)
     }
-    fn words_mut(slice: &mut [u32]) -> WordsMut<'_> {
-        WordsMut::W32(slice)
+    fn words_mut(slice: &mut [u32]) -> WordSliceMut<'_> {
+        WordSliceMut::W32(slice)
     }
 }
 
 impl Slice for u64 {
-    fn words(slice: &[u64]) -> Words<'_> {
-        Words::W64(slice)
+    fn words(slice: &[u64]) -> WordSlice<'_> {
+        WordSlice::W64(slice)
     }
-    fn words_mut(slice: &mut [u64]) -> WordsMut<'_> {
-        WordsMut::W64(slice)
+    fn words_mut(slice: &mut [u64]) -> WordSliceMut<'_> {
+        WordSliceMut::W64(slice)
     }
 }
 
 /// A block of memory of a device. Clones are the same block.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    kind: Kind,
-    width: Width,
+    kind: MemoryKind,
+    width: WordWidth,
     len: usize,
-    store: Arc<dyn Store>,
+    store: Arc<dyn MemoryStore>,
 }
 
 impl Memory {
     /// For devices: memory over a store.
-    pub fn new(kind: Kind, width: Width, len: usize, store: Arc<dyn Store>) -> Self {
+    pub fn new(kind: MemoryKind, width: WordWidth, len: usize, store: Arc<dyn MemoryStore>) -> Self {
         Memory { kind, width, len, store }
     }
 
     /// Mapped memory of a device that needs nothing else.
-    pub fn mapped(kind: Kind, width: Width, len: usize) -> Result<Self, DeviceError> {
+    pub fn mapped(kind: MemoryKind, width: WordWidth, len: usize) -> Result<Self, DeviceError> {
         Ok(Memory::new(kind, width, len, Arc::new(Mapped::new(width, len)?)))
     }
 
     /// Who reaches it, and how.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
     /// The size of its words.
-    pub fn width(&self) -> Width {
+    pub fn width(&self) -> WordWidth {
         self.width
     }
 
@@ -127,7 +127,7 @@ impl Memory {
     }
 
     /// For devices: what lies behind it.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Arc<dyn MemoryStore> {
         &self.store
     }
 
@@ -156,14 +156,14 @@ impl Memory {
     /// Copies all words in, whatever their width: each is the low bits of its number.
     pub fn set_bits(&self, bits: &[u64]) -> Result<(), DeviceError> {
         match self.width {
-            Width::W32 => self.upload(0, &bits.iter().map(|bits| *bits as u32).collect::<Vec<u32>>()),
-            Width::W64 => self.upload(0, bits),
+            WordWidth::W32 => self.upload(0, &bits.iter().map(|bits| *bits as u32).collect::<Vec<u32>>()),
+            WordWidth::W64 => self.upload(0, bits),
         }
     }
 
     /// Copies all words out, whatever their width.
     pub fn bits(&self) -> Result<Vec<u64>, DeviceError> {
-        if self.width == Width::W64 {
+        if self.width == WordWidth::W64 {
             let mut words = vec![0u64; self.len];
             self.download(0, &mut words)?;
             return Ok(words);
@@ -176,7 +176,7 @@ impl Memory {
     /// Writes lines of near memory one after another; `at` counts words. They leave at once, and arrive in no certain
     /// order but for what stands between two [`flush`](Memory::flush)es.
     pub fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
-        if self.kind != Kind::Near {
+        if self.kind != MemoryKind::Near {
             return Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" });
         }
         self.check::<u64>(at, lines.as_flattened().len())?;
@@ -200,23 +200,23 @@ impl Memory {
 }
 
 /// Mapped memory is its own store: copies are loops over its words.
-impl Store for Mapped {
+impl MemoryStore for Mapped {
     fn mapped(&self) -> Option<&Mapped> {
         Some(self)
     }
 
-    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+    fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
         match words {
-            Words::W32(words) => Word::write(self, at, words),
-            Words::W64(words) => Word::write(self, at, words),
+            WordSlice::W32(words) => Word::write(self, at, words),
+            WordSlice::W64(words) => Word::write(self, at, words),
         }
         Ok(())
     }
 
-    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+    fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
         match words {
-            WordsMut::W32(words) => Word::read(self, at, words),
-            WordsMut::W64(words) => Word::read(self, at, words),
+            WordSliceMut::W32(words) => Word::read(self, at, words),
+            WordSliceMut::W64(words) => Word::read(self, at, words),
         }
         Ok(())
     }

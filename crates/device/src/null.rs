@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pelton_ir::arena::{Func, Handle};
+use pelton_ir::link::check_bound;
 use pelton_ir::module::Site;
 use pelton_ir::types::Scope;
 use pelton_ir::valid::Valid;
 
 use crate::caps::Caps;
 use crate::error::DeviceError;
-use crate::launch::{Ended, Launch, Outcome};
-use crate::mapped::Width;
-use crate::memory::{Kind, Memory};
+use crate::launch::{Launch, LaunchEnd, LaunchOutcome};
+use crate::mapped::WordWidth;
+use crate::memory::{Memory, MemoryKind};
 use crate::{Device, Kernel, Run};
 
 /// Which calls fail, counted from the first; none by default.
@@ -80,7 +81,7 @@ impl Device for Null {
         &self.caps
     }
 
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         if due(&self.allocs, self.faults.alloc) {
             return Err(DeviceError::Exhausted { bytes: (len * width.bytes()) as u64 });
         }
@@ -93,24 +94,25 @@ impl Device for Null {
         kernel: Option<&str>,
         _lanes: u32,
     ) -> Result<Arc<dyn Kernel>, DeviceError> {
-        let func = crate::launch::kernel(module, kernel)?;
+        check_bound(module)?;
+        let func = module.choose_kernel(kernel)?;
         if due(&self.loads, self.faults.load) {
             return Err(DeviceError::Codegen("told to fail".into()));
         }
         let (module, launches) = (module.clone(), self.launches.clone());
-        Ok(Arc::new(Loaded { module, func, faults: self.faults, launches }))
+        Ok(Arc::new(NullKernel { module, func, faults: self.faults, launches }))
     }
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct NullKernel {
     module: Valid,
     func: Func,
     faults: Faults,
     launches: Arc<AtomicU32>,
 }
 
-impl Kernel for Loaded {
+impl Kernel for NullKernel {
     fn resident(&self) -> u32 {
         RESIDENT
     }
@@ -123,13 +125,13 @@ impl Kernel for Loaded {
         let until = |after: Option<Duration>| after.map(|after| Instant::now() + after);
         let (lost, trap) = (until(self.faults.lost_after), until(self.faults.trap_after));
         let (module, func) = (self.module.clone(), self.func);
-        Ok(Box::new(Idle { module, func, lost, trap, stopped: Mutex::new(false) }))
+        Ok(Box::new(NullRun { module, func, lost, trap, stopped: Mutex::new(false) }))
     }
 }
 
 /// A launch that does nothing until it is stopped.
 #[derive(Debug)]
-struct Idle {
+struct NullRun {
     module: Valid,
     func: Func,
     lost: Option<Instant>,
@@ -137,7 +139,7 @@ struct Idle {
     stopped: Mutex<bool>,
 }
 
-impl Run for Idle {
+impl Run for NullRun {
     fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
     }
@@ -146,7 +148,7 @@ impl Run for Idle {
 
     fn renew(&self) {}
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             if self.lost.is_some_and(|lost| lost <= Instant::now()) {
@@ -157,7 +159,7 @@ impl Run for Idle {
                 return Err(DeviceError::fault(&self.module, (7, site), None));
             }
             if *self.stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-                return Ok(Some(Ended { outcome: Outcome::Stopped, fault: None }));
+                return Ok(Some(LaunchEnd { outcome: LaunchOutcome::Stopped, fault: None }));
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Ok(None);

@@ -9,10 +9,10 @@ use pelton_ir::valid::Valid;
 
 use crate::caps::Caps;
 use crate::error::DeviceError;
-use crate::launch::{Ended, Launch, Outcome};
-use crate::mapped::Width;
-use crate::memory::{Kind, Memory};
-use crate::watch::{Stop, Watch, wait};
+use crate::launch::{Launch, LaunchEnd, LaunchOutcome};
+use crate::mapped::WordWidth;
+use crate::memory::{Memory, MemoryKind};
+use crate::timekeeper::{StopSignal, Timekeeper, wait_while};
 use crate::{Device, Kernel, Run};
 
 /// Lanes in a subgroup.
@@ -23,7 +23,7 @@ const SUBGROUP: u32 = 32;
 pub struct Reference {
     caps: Caps,
     threads: usize,
-    watch: Arc<Watch>,
+    timekeeper: Arc<Timekeeper>,
 }
 
 impl Reference {
@@ -49,7 +49,7 @@ impl Reference {
             near_memory: Ok(()),
             async_copies: false,
         };
-        Ok(Reference { caps, threads: threads as usize, watch: Arc::default() })
+        Ok(Reference { caps, threads: threads as usize, timekeeper: Arc::default() })
     }
 }
 
@@ -58,19 +58,18 @@ impl Device for Reference {
         &self.caps
     }
 
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         Memory::mapped(kind, width, len)
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
-        crate::launch::kernel(module, kernel)?;
         let program = Program::new(module, kernel).map_err(refused)?;
-        Ok(Arc::new(Loaded {
+        Ok(Arc::new(ReferenceKernel {
             module: module.clone(),
             program: Arc::new(program),
             lanes,
             threads: self.threads,
-            watch: self.watch.clone(),
+            timekeeper: self.timekeeper.clone(),
         }))
     }
 }
@@ -80,20 +79,21 @@ fn refused(error: LoadError) -> DeviceError {
         LoadError::Refused { op, site } => {
             DeviceError::Op { device: "reference".into(), op: op.row().name, site }
         }
+        LoadError::Kernel(error) => error.into(),
         error => DeviceError::Codegen(error.to_string()),
     }
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct ReferenceKernel {
     module: Valid,
     program: Arc<Program>,
     lanes: u32,
     threads: usize,
-    watch: Arc<Watch>,
+    timekeeper: Arc<Timekeeper>,
 }
 
-impl Kernel for Loaded {
+impl Kernel for ReferenceKernel {
     fn resident(&self) -> u32 {
         u32::MAX
     }
@@ -101,8 +101,11 @@ impl Kernel for Loaded {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let bound = launch.bound(&self.module)?;
         let memory: Vec<Option<Memory>> = bound.into_iter().map(|memory| memory.cloned()).collect();
-        let shared =
-            Arc::new(Shared { stop: Arc::default(), report: Mutex::new(None), ended: Condvar::new() });
+        let shared = Arc::new(ReferenceLaunch {
+            stop: Arc::default(),
+            report: Mutex::new(None),
+            ended: Condvar::new(),
+        });
         let (threads, lanes, groups) = (self.threads, self.lanes, launch.groups);
         let (program, ends) = (self.program.clone(), shared.clone());
         let job = move || {
@@ -124,9 +127,9 @@ impl Kernel for Loaded {
         };
         let thread = std::thread::Builder::new().name("pelton-reference".into()).spawn(job);
         let thread = Mutex::new(Some(thread.map_err(DeviceError::Thread)?));
-        self.watch.add(&shared.stop, launch, || {});
-        let (watch, module) = (self.watch.clone(), self.module.clone());
-        Ok(Box::new(Launched { shared, thread, lease: launch.lease, watch, module }))
+        self.timekeeper.add(&shared.stop, launch, || {});
+        let (timekeeper, module) = (self.timekeeper.clone(), self.module.clone());
+        Ok(Box::new(ReferenceRun { shared, thread, lease: launch.lease, timekeeper, module }))
     }
 }
 
@@ -141,42 +144,42 @@ fn words(memory: &Option<Memory>) -> Words<'_> {
 }
 
 #[derive(Debug)]
-struct Shared {
-    stop: Arc<Stop>,
+struct ReferenceLaunch {
+    stop: Arc<StopSignal>,
     report: Mutex<Option<Result<Report, LaunchError>>>,
     ended: Condvar,
 }
 
-impl Shared {
+impl ReferenceLaunch {
     fn lock(&self) -> MutexGuard<'_, Option<Result<Report, LaunchError>>> {
         self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 #[derive(Debug)]
-struct Launched {
-    shared: Arc<Shared>,
+struct ReferenceRun {
+    shared: Arc<ReferenceLaunch>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     lease: Option<Duration>,
-    watch: Arc<Watch>,
+    timekeeper: Arc<Timekeeper>,
     module: Valid,
 }
 
-impl Run for Launched {
+impl Run for ReferenceRun {
     fn stop(&self) {
-        self.shared.stop.set(Outcome::Stopped);
+        self.shared.stop.set(LaunchOutcome::Stopped);
     }
 
     /// The interpreter does not park for long.
     fn wake(&self) {}
 
     fn renew(&self) {
-        self.watch.renew(&self.shared.stop, self.lease);
+        self.timekeeper.renew(&self.shared.stop, self.lease);
     }
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
         let report = self.shared.lock();
-        let Some(report) = wait(&self.shared.ended, report, timeout, |report| report.is_none()) else {
+        let Some(report) = wait_while(&self.shared.ended, report, timeout, |report| report.is_none()) else {
             return Ok(None);
         };
         let report = match report.as_ref() {
@@ -186,17 +189,17 @@ impl Run for Launched {
         };
         let fault = report.fault;
         let outcome = match &report.end {
-            End::Done => Outcome::Done,
-            End::Stopped => self.shared.stop.why().unwrap_or(Outcome::Stopped),
+            End::Done => LaunchOutcome::Done,
+            End::Stopped => self.shared.stop.why().unwrap_or(LaunchOutcome::Stopped),
             End::Trapped { code, site } => {
                 return Err(DeviceError::fault(&self.module, (*code, *site), fault));
             }
         };
-        Ok(Some(Ended { outcome, fault }))
+        Ok(Some(LaunchEnd { outcome, fault }))
     }
 }
 
-impl Drop for Launched {
+impl Drop for ReferenceRun {
     fn drop(&mut self) {
         self.stop();
         let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();

@@ -6,12 +6,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::memory::{Line, Memory, Store};
+use crate::memory::{Line, Memory, MemoryStore};
 
 /// The words of a block of mapped memory. It keeps the block alive.
 pub struct View<A> {
     words: NonNull<[A]>,
-    _store: Arc<dyn Store>,
+    _store: Arc<dyn MemoryStore>,
 }
 
 /// Words of 32 bits.
@@ -219,11 +219,11 @@ impl Memory {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use crate::{Kind, Memory, Width};
+    use crate::{Memory, MemoryKind, WordWidth};
 
     #[test]
     fn a_line_is_written_where_it_belongs() {
-        let view = Memory::mapped(Kind::Host, Width::W64, 24).unwrap().view64().unwrap();
+        let view = Memory::mapped(MemoryKind::Host, WordWidth::W64, 24).unwrap().view64().unwrap();
         view.write(8, &[1, 2, 3, 4, 5, 6, 7, 8]);
         let words: Vec<u64> = view.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         assert_eq!(words[..8], [0; 8]);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn lines_are_written_one_after_another() {
-        let view = Memory::mapped(Kind::Host, Width::W64, 40).unwrap().view64().unwrap();
+        let view = Memory::mapped(MemoryKind::Host, WordWidth::W64, 40).unwrap().view64().unwrap();
         let lines: [[u64; 8]; 3] = std::array::from_fn(|l| std::array::from_fn(|k| (8 * l + k + 1) as u64));
         view.write_all(8, &lines);
         let mut words = view.iter().map(|word| word.load(Ordering::Relaxed));
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_wrong_half_is_found_wherever_it_is() {
-        let view = Memory::mapped(Kind::Host, Width::W64, 40).unwrap().view64().unwrap();
+        let view = Memory::mapped(MemoryKind::Host, WordWidth::W64, 40).unwrap().view64().unwrap();
         for (at, word) in view.iter().enumerate() {
             word.store((at as u64) << 32 | 7, Ordering::Relaxed);
         }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pelton_device::cpu::{CodeCacheStats, Config, Cpu};
-use pelton_device::{Device, Kernel, Kind, Launch, Memory, Outcome, Width};
+use pelton_device::cpu::{CodeCacheStats, Cpu, CpuConfig};
+use pelton_device::{Device, Kernel, Launch, LaunchOutcome, Memory, MemoryKind, WordWidth};
 
 mod common;
 
 use common::module;
 
 fn cpu() -> Cpu {
-    Cpu::new(Config::default()).unwrap()
+    Cpu::new(CpuConfig::default()).unwrap()
 }
 
 /// A kernel that there is only one of for each number.
@@ -26,7 +26,7 @@ fn load(cpu: &Cpu, number: u32) -> Arc<dyn Kernel> {
 
 /// Runs such a kernel, which must be right.
 fn check(cpu: &Cpu, kernel: &Arc<dyn Kernel>, number: u32) {
-    let memory = cpu.alloc(Kind::Device, Width::W32, 2).unwrap();
+    let memory = cpu.alloc(MemoryKind::Device, WordWidth::W32, 2).unwrap();
     memory.upload(0, &[3u32, 0]).unwrap();
     kernel.run(&bound(&memory)).unwrap();
     let mut words = [0u32; 2];
@@ -89,7 +89,7 @@ fn what_runs_is_there_until_it_has_ended() {
     let source = "buffer data: [u32; ?] host read_write\n\
          kernel main {\n  forever ^poll {\n    %go = atomic_load acquire system @data[0]\n    %set = ne %go, 0\n\
              if %set {\n      break ^poll\n    }\n    backoff 1000\n  }\n  store @data[1], 7\n}\n";
-    let memory = cpu.alloc(Kind::Host, Width::W32, 2).unwrap();
+    let memory = cpu.alloc(MemoryKind::Host, WordWidth::W32, 2).unwrap();
     let resident = cpu.load(&module(source), None, 1).unwrap();
     let run = resident.launch(&bound(&memory)).unwrap();
     drop(resident);
@@ -99,13 +99,13 @@ fn what_runs_is_there_until_it_has_ended() {
     check(&cpu, &loaded, 1_000_000);
     assert_eq!(run.wait(Some(Duration::ZERO)).unwrap(), None, "it runs");
     memory.words32().unwrap()[0].store(1, Ordering::Release);
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Done);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Done);
     assert_eq!(memory.words32().unwrap()[1].load(Ordering::Relaxed), 7);
     drop((run, loaded));
     until(&cpu, "both are freed", |stats| (stats.live, stats.live_bytes) == (stats.kept, stats.kept_bytes));
     // A kernel outlives its device.
     let last = load(&cpu, 1_000_001);
-    let memory = cpu.alloc(Kind::Device, Width::W32, 2).unwrap();
+    let memory = cpu.alloc(MemoryKind::Device, WordWidth::W32, 2).unwrap();
     memory.upload(0, &[5u32, 0]).unwrap();
     drop(cpu);
     last.run(&bound(&memory)).unwrap();

@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial, run};
-use pelton_device::cuda::{self, Config, Cuda};
-use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome, Retry, Width, names, open};
+use pelton_device::cuda::{self, Cuda, CudaConfig};
+use pelton_device::{
+    Device, DeviceError, Launch, LaunchOutcome, Memory, MemoryKind, Retry, WordWidth, names, open,
+};
 
 use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
 
@@ -64,14 +66,14 @@ fn a_device_says_what_it_is(name: &str) {
     assert!(caps.units > 0 && caps.resident >= caps.units && caps.memory_bytes > Some(1 << 30));
     assert!(caps.about.contains("multiprocessors") && caps.about.contains("PCIe"), "{}", caps.about);
     // Near memory is there, or else there is a reason.
-    match (device.alloc(Kind::Near, Width::W64, 8), &caps.near_memory) {
+    match (device.alloc(MemoryKind::Near, WordWidth::W64, 8), &caps.near_memory) {
         (Ok(_), found) => assert_eq!(*found, Ok(())),
         (Err(error), found) => assert!(error.to_string().ends_with(found.as_ref().unwrap_err()), "{error}"),
     }
-    let much = device.alloc(Kind::Device, Width::W64, 1 << 50).unwrap_err();
+    let much = device.alloc(MemoryKind::Device, WordWidth::W64, 1 << 50).unwrap_err();
     assert_eq!(much.retry(), Retry::Later, "{much}");
-    assert_eq!(device.alloc(Kind::Device, Width::W32, 0).unwrap().len(), 0);
-    let foreign = Memory::mapped(Kind::Host, Width::W32, 1).unwrap();
+    assert_eq!(device.alloc(MemoryKind::Device, WordWidth::W32, 0).unwrap().len(), 0);
+    let foreign = Memory::mapped(MemoryKind::Host, WordWidth::W32, 1).unwrap();
     let kernel = device.load(&module(ECHO), None, 1).unwrap();
     let error = kernel.launch(&launch(1, &[Some(foreign.clone()), Some(foreign)])).unwrap_err();
     assert!(error.to_string().contains("another device"), "{error}");
@@ -100,8 +102,8 @@ fn memory_goes_while_a_kernel_stays(name: &str) {
     round_trip(&buffers, 1);
     for round in 0..20u64 {
         // Longer than what is cleared or copied in one go.
-        let own = device.alloc(Kind::Device, Width::W64, (1 << 18) + 3).unwrap();
-        let host = device.alloc(Kind::Host, Width::W32, 1000).unwrap();
+        let own = device.alloc(MemoryKind::Device, WordWidth::W64, (1 << 18) + 3).unwrap();
+        let host = device.alloc(MemoryKind::Host, WordWidth::W32, 1000).unwrap();
         assert!(own.bits().unwrap().iter().all(|word| *word == 0), "memory that comes again is cleared");
         own.upload(1 << 18, &[round, round + 1, round + 2]).unwrap();
         let mut back = [0u64; 3];
@@ -112,7 +114,7 @@ fn memory_goes_while_a_kernel_stays(name: &str) {
         round_trip(&buffers, round as u32 + 2);
     }
     run.stop();
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Stopped);
 }
 
 fn code_is_not_loaded_while_a_kernel_stays(name: &str) {
@@ -144,14 +146,14 @@ fn more_groups_than_fit_are_refused_if_they_may_wait(name: &str) {
     assert_eq!(busy.retry(), Retry::Later, "{busy}");
     assert_eq!(run.wait(Some(Duration::from_millis(50))).unwrap(), None);
     run.stop();
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Stopped);
 }
 
 fn code_is_kept_on_disk(_: &str) {
     let folder = std::env::temp_dir().join(format!("pelton-cuda-{}", std::process::id()));
     let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
     let load = || {
-        let device = Cuda::new(Config { cache: Some(folder.clone()), ..Config::default() }).unwrap();
+        let device = Cuda::new(CudaConfig { cache: Some(folder.clone()), ..CudaConfig::default() }).unwrap();
         device.load(&module(SUM), None, 32).map(drop)
     };
     load().unwrap();
@@ -185,7 +187,7 @@ kernel main {
     let kernel = device.load(&module, None, 64).unwrap();
     let ended = kernel.launch(&launch(2, &buffers)).unwrap().wait(None).unwrap().unwrap();
     let fault = ended.fault.unwrap();
-    assert_eq!((ended.outcome, fault.code, fault.count), (Outcome::Done, 9, 64));
+    assert_eq!((ended.outcome, fault.code, fault.count), (LaunchOutcome::Done, 9, 64));
     let place = module.functions[fault.site.func].debug.place(fault.site.inst).unwrap();
     assert_eq!(&source[place.range()], "fault 9");
     assert_eq!(words(&buffers[0]), [0, 1, 2, 3]);
@@ -215,9 +217,9 @@ kernel main {
     for _ in 0..200 {
         let stopped = start();
         stopped.stop();
-        done += u32::from(stopped.wait(None).unwrap().unwrap().outcome == Outcome::Done);
+        done += u32::from(stopped.wait(None).unwrap().unwrap().outcome == LaunchOutcome::Done);
         drop(stopped);
-        assert_eq!(start().wait(None).unwrap().unwrap().outcome, Outcome::Done);
+        assert_eq!(start().wait(None).unwrap().unwrap().outcome, LaunchOutcome::Done);
         done += 1;
     }
     assert_eq!(words(&buffers[0]), [done]);
@@ -230,7 +232,7 @@ fn line(number: u64) -> [u64; 8] {
 
 fn near_memory_is_copied_and_takes_lines(name: &str) {
     let device = open(name).unwrap();
-    let near = device.alloc(Kind::Near, Width::W64, 1 << 16).unwrap();
+    let near = device.alloc(MemoryKind::Near, WordWidth::W64, 1 << 16).unwrap();
     assert!(near.words64().is_none(), "the host does not read it");
     assert!(near.bits().unwrap().iter().all(|word| *word == 0));
     near.upload(3, &[1u64, 2, 3]).unwrap();
@@ -247,9 +249,9 @@ fn near_memory_is_copied_and_takes_lines(name: &str) {
     assert!(matches!(near.put(1 << 16, &[line(1)]), Err(DeviceError::Range { .. })));
     let across = near.put(4, &[line(1)]).unwrap_err();
     assert!(across.to_string().contains("no line that starts"), "{across}");
-    let much = device.alloc(Kind::Near, Width::W64, 1 << 50).unwrap_err();
+    let much = device.alloc(MemoryKind::Near, WordWidth::W64, 1 << 50).unwrap_err();
     assert_eq!(much.retry(), Retry::Later, "{much}");
-    assert_eq!(device.alloc(Kind::Near, Width::W32, 5).unwrap().bits().unwrap(), [0; 5]);
+    assert_eq!(device.alloc(MemoryKind::Near, WordWidth::W32, 5).unwrap().bits().unwrap(), [0; 5]);
 }
 
 /// Sums the words of the lines that it is given, one after the other; a line is there when its first word changes.
@@ -284,8 +286,8 @@ kernel main {
 /// A kernel that sums lines, what it reads and what it answers by.
 fn summing(device: &Arc<dyn Device>, lines: usize) -> (Box<dyn pelton_device::Run>, Memory, Memory) {
     let kernel = device.load(&module(LINES), None, 1).unwrap();
-    let near = device.alloc(Kind::Near, Width::W64, 8 * lines).unwrap();
-    let sum = device.alloc(Kind::Host, Width::W64, 1).unwrap();
+    let near = device.alloc(MemoryKind::Near, WordWidth::W64, 8 * lines).unwrap();
+    let sum = device.alloc(MemoryKind::Host, WordWidth::W64, 1).unwrap();
     // What stands still ends by itself.
     let bound = launch(1, &[Some(near.clone()), Some(sum.clone())]).deadline(Duration::from_secs(20));
     (kernel.launch(&bound).unwrap(), near, sum)
@@ -316,7 +318,7 @@ fn lines_reach_a_kernel_that_stays(name: &str) {
         answered(&*run, &sum, expected);
     }
     run.stop();
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Stopped);
 }
 
 fn near_memory_goes_while_a_kernel_stays(name: &str) {
@@ -324,7 +326,7 @@ fn near_memory_goes_while_a_kernel_stays(name: &str) {
     let (run, near, sum) = summing(&device, 64);
     let mut expected = 0;
     for round in 0..20u64 {
-        let other = device.alloc(Kind::Near, Width::W64, 100).unwrap();
+        let other = device.alloc(MemoryKind::Near, WordWidth::W64, 100).unwrap();
         assert!(other.bits().unwrap().iter().all(|word| *word == 0), "memory that comes again is cleared");
         other.put(0, &[line(round)]).unwrap();
         other.flush();
@@ -336,5 +338,5 @@ fn near_memory_goes_while_a_kernel_stays(name: &str) {
         answered(&*run, &sum, expected);
     }
     drop(run);
-    assert!(device.alloc(Kind::Near, Width::W64, 1).is_ok());
+    assert!(device.alloc(MemoryKind::Near, WordWidth::W64, 1).is_ok());
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use pelton_device::{DeviceError, Kind, Launch, Width, open};
+use pelton_device::{DeviceError, Launch, MemoryKind, WordWidth, open};
 
 use common::{ECHO, SUM, launch, memory, module, words};
 
@@ -33,8 +33,8 @@ fn what_is_wrong_with_a_launch_is_said() {
     let text = |launch: Launch| kernel.launch(&launch).unwrap_err().to_string();
     assert!(text(Launch::new(1)).contains("\"ask\" has no memory"));
     assert!(text(Launch::new(0)).contains("groups"));
-    let wide = device.alloc(Kind::Host, Width::W64, 1).unwrap();
-    let long = device.alloc(Kind::Host, Width::W32, 2).unwrap();
+    let wide = device.alloc(MemoryKind::Host, WordWidth::W64, 1).unwrap();
+    let long = device.alloc(MemoryKind::Host, WordWidth::W32, 2).unwrap();
     let [ask, _] = [0, 1].map(pelton_ir::arena::Handle::new);
     assert!(text(Launch::new(1).bind(ask, wide)).contains("other words"));
     assert!(text(Launch::new(1).bind(ask, long)).contains("has 1 elements"));
@@ -47,14 +47,14 @@ fn what_is_wrong_with_a_launch_is_said() {
 #[test]
 fn near_memory_takes_lines() {
     let device = open("cpu").unwrap();
-    let near = device.alloc(Kind::Near, Width::W64, 16).unwrap();
+    let near = device.alloc(MemoryKind::Near, WordWidth::W64, 16).unwrap();
     near.put(8, &[[1, 2, 3, 4, 5, 6, 7, 8]]).unwrap();
     near.flush();
     let mut words = [0u64; 16];
     near.download(0, &mut words).unwrap();
     assert_eq!(words, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert!(near.put(9, &[[0; 8]]).is_err());
-    let host = device.alloc(Kind::Host, Width::W64, 16).unwrap();
+    let host = device.alloc(MemoryKind::Host, WordWidth::W64, 16).unwrap();
     assert!(host.put(0, &[[0; 8]]).is_err());
     assert!(host.upload(0, &[1u32]).is_err());
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Trial, run};
 use pelton_device::cpu::{self, Cpu};
-use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome as Why, Width};
+use pelton_device::{Device, DeviceError, Launch, LaunchOutcome as Why, Memory, MemoryKind, WordWidth};
 use pelton_gen::case::{CaseEnd, CaseOutcome, GeneratedCase};
 use pelton_gen::config::GeneratorConfig;
 use pelton_gen::hold::hold_law;
@@ -19,8 +19,8 @@ use pelton_ir::valid::{Valid, validate};
 
 /// A buffer's memory with what it starts with.
 fn upload(device: &dyn Device, decl: &BufferDecl, data: &[u64]) -> Result<Memory, DeviceError> {
-    let kind = if decl.space == Space::Host { Kind::Host } else { Kind::Device };
-    let memory = device.alloc(kind, Width::of(decl.elem), data.len())?;
+    let kind = if decl.space == Space::Host { MemoryKind::Host } else { MemoryKind::Device };
+    let memory = device.alloc(kind, WordWidth::of(decl.elem), data.len())?;
     memory.set_bits(data)?;
     Ok(memory)
 }
@@ -64,7 +64,8 @@ fn same(law: &'static str, device: &dyn Device, case: &GeneratedCase) -> Result<
 }
 
 fn cpu(case: &GeneratedCase) -> Result<(), BrokenLaw> {
-    let config = cpu::Config { threads: Some(2), subgroup: case.geometry.subgroup, ..cpu::Config::default() };
+    let config =
+        cpu::CpuConfig { threads: Some(2), subgroup: case.geometry.subgroup, ..cpu::CpuConfig::default() };
     let device = Cpu::new(config).map_err(|error| BrokenLaw::new("cpu", error.to_string()))?;
     same("cpu", &device, case)
 }
@@ -72,9 +73,9 @@ fn cpu(case: &GeneratedCase) -> Result<(), BrokenLaw> {
 /// The GPU, opened once. What is compiled for it is not kept: no case comes again.
 #[cfg(feature = "cuda")]
 fn gpu() -> Result<&'static dyn Device, &'static DeviceError> {
-    use pelton_device::cuda::{Config, Cuda};
+    use pelton_device::cuda::{Cuda, CudaConfig};
     static GPU: OnceLock<Result<Cuda, DeviceError>> = OnceLock::new();
-    let open = || Cuda::new(Config { cache: None, ..Config::default() });
+    let open = || Cuda::new(CudaConfig { cache: None, ..CudaConfig::default() });
     GPU.get_or_init(open).as_ref().map(|gpu| gpu as &dyn Device)
 }
 

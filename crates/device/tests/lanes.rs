@@ -1,7 +1,7 @@
 //! How the CPU splits a group into loops over lanes, and where it takes sixteen at a time: held against the reference.
 
-use pelton_device::cpu::{Config, Cpu};
-use pelton_device::{Device, Kind, Launch, Memory, Width, open};
+use pelton_device::cpu::{Cpu, CpuConfig};
+use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth, open};
 use pelton_ir::text;
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::validate;
@@ -20,7 +20,7 @@ fn run(device: &dyn Device, source: &str, lanes: u32, groups: u32, len: usize) -
             Len::Launch => len,
         };
         launch.buffers.push((decl.space != Space::Shared).then(|| {
-            let memory = device.alloc(Kind::Device, Width::W32, len).unwrap();
+            let memory = device.alloc(MemoryKind::Device, WordWidth::W32, len).unwrap();
             let words: Vec<u32> =
                 (0..len as u32).map(|x| x.wrapping_mul(0x9e37_79b1).rotate_left(9)).collect();
             memory.upload(0, &words).unwrap();
@@ -38,8 +38,8 @@ fn run(device: &dyn Device, source: &str, lanes: u32, groups: u32, len: usize) -
 
 fn agree(source: &str, lens: &[usize]) {
     let reference = open("reference:1").unwrap();
-    let cpus =
-        [true, false].map(|simd| Cpu::new(Config { threads: Some(2), simd, ..Config::default() }).unwrap());
+    let cpus = [true, false]
+        .map(|simd| Cpu::new(CpuConfig { threads: Some(2), simd, ..CpuConfig::default() }).unwrap());
     for lanes in [1, 2, 15, 16, 17, 31, 32, 33, 48, 64] {
         for groups in [1, 3] {
             for len in lens {

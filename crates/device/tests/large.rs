@@ -5,7 +5,7 @@
 mod common;
 
 use common::{launch, module, words};
-use pelton_device::{Device, Kind, Memory, Width, open};
+use pelton_device::{Device, Memory, MemoryKind, WordWidth, open};
 use pelton_ir::limits::MAX_LEN;
 
 /// Lanes that go over the end of a buffer of 2^32 - 1 elements, the last of them around to its start.
@@ -51,7 +51,7 @@ kernel wide {
 
 /// Memory of a device for the buffers of [`EDGE`].
 fn memory(device: &dyn Device, from: u32, big: &Memory) -> Vec<Option<Memory>> {
-    let small = |len| device.alloc(Kind::Device, Width::W32, len).unwrap();
+    let small = |len| device.alloc(MemoryKind::Device, WordWidth::W32, len).unwrap();
     let start = small(1);
     start.upload(0, &[from]).unwrap();
     vec![Some(big.clone()), Some(start), Some(small(32)), Some(small(32)), Some(small(32))]
@@ -66,7 +66,7 @@ fn run(device: &dyn Device, source: &str, kernel: &str, buffers: &[Option<Memory
 /// What lanes find that write and read over an end: those beyond it nothing.
 fn over_the_end(name: &str, source: &str, len: u64) {
     let device = open(name).unwrap();
-    let big = device.alloc(Kind::Device, Width::W32, len as usize).unwrap();
+    let big = device.alloc(MemoryKind::Device, WordWidth::W32, len as usize).unwrap();
     let from = (len - 20) as u32;
     let buffers = memory(&*device, from, &big);
     for kernel in ["write", "read", "byte", "wide"] {

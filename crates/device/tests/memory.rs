@@ -8,7 +8,7 @@ use std::time::Duration;
 use pelton_device::event::Event;
 use pelton_device::mapped::Mapped;
 use pelton_device::null::{Faults, Null};
-use pelton_device::{Device, DeviceError, Kind, Launch, Memory, Outcome, Retry, Width};
+use pelton_device::{Device, DeviceError, Launch, LaunchOutcome, Memory, MemoryKind, Retry, WordWidth};
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
 
@@ -18,20 +18,20 @@ fn blocks_are_aligned_zero_and_of_one_width() {
     let lens: &[usize] =
         if cfg!(miri) { &[0, 1, 3, 1000] } else { &[0, 1, 3, 1000, (2 << 18) - 1024, (2 << 18) + 1] };
     for len in lens.iter().copied() {
-        let block = Mapped::new(Width::W32, len).unwrap();
+        let block = Mapped::new(WordWidth::W32, len).unwrap();
         assert_eq!(block.start().as_ptr() as usize % 4096, 0);
         assert!(block.bytes() < 2 << 20 || (block.start().as_ptr() as usize).is_multiple_of(2 << 20));
         let words = block.words32().unwrap();
         assert!(words.len() == len && words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert!(block.words64().is_none());
-        assert_eq!(Mapped::new(Width::W64, len).unwrap().words64().unwrap().len(), len);
+        assert_eq!(Mapped::new(WordWidth::W64, len).unwrap().words64().unwrap().len(), len);
     }
-    assert!(matches!(Mapped::new(Width::W64, usize::MAX / 4), Err(DeviceError::Exhausted { .. })));
+    assert!(matches!(Mapped::new(WordWidth::W64, usize::MAX / 4), Err(DeviceError::Exhausted { .. })));
 }
 
 #[test]
 fn both_sides_see_the_same_words() {
-    let memory = Memory::mapped(Kind::Host, Width::W64, 4).unwrap();
+    let memory = Memory::mapped(MemoryKind::Host, WordWidth::W64, 4).unwrap();
     let other = memory.clone();
     let writer = std::thread::spawn(move || {
         other.words64().unwrap()[1].store(7, Ordering::Relaxed);
@@ -79,8 +79,8 @@ fn module() -> Valid {
 #[test]
 fn the_null_device_fails_when_told_to() {
     let device = Null::new(Faults { alloc: Some(1), load: Some(1), launch: Some(1), ..Faults::default() });
-    let memory = device.alloc(Kind::Device, Width::W32, 1).unwrap();
-    assert_eq!(device.alloc(Kind::Device, Width::W32, 1).unwrap_err().retry(), Retry::Later);
+    let memory = device.alloc(MemoryKind::Device, WordWidth::W32, 1).unwrap();
+    assert_eq!(device.alloc(MemoryKind::Device, WordWidth::W32, 1).unwrap_err().retry(), Retry::Later);
     let kernel = device.load(&module(), None, 1).unwrap();
     assert_eq!(device.load(&module(), None, 1).unwrap_err().retry(), Retry::Never);
     let mut launch = Launch::new(1);
@@ -88,9 +88,9 @@ fn the_null_device_fails_when_told_to() {
     let run = kernel.launch(&launch).unwrap();
     assert_eq!(run.wait(Some(Duration::from_millis(1))).unwrap(), None);
     run.stop();
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
-    assert_eq!(kernel.launch(&launch).unwrap_err().retry(), Retry::Reopen);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Stopped);
+    assert_eq!(kernel.launch(&launch).unwrap_err().retry(), Retry::NewProcess);
     let device = Null::new(Faults { lost_after: Some(Duration::ZERO), ..Faults::default() });
     let run = device.load(&module(), None, 1).unwrap().launch(&launch).unwrap();
-    assert_eq!(run.wait(None).unwrap_err().retry(), Retry::Reopen);
+    assert_eq!(run.wait(None).unwrap_err().retry(), Retry::NewProcess);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, run};
-use pelton_device::{DeviceError, Ended, Launch, Outcome, Retry, open};
+use pelton_device::{DeviceError, Launch, LaunchEnd, LaunchOutcome, Retry, open};
 
 use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
 
@@ -38,7 +38,7 @@ fn a_reduction_over_barriers(name: &str) {
         let input: Vec<u32> = (0..3 * lanes).map(|x| x * x + 7).collect();
         buffers[0].as_ref().unwrap().upload(0, &input).unwrap();
         let run = kernel.launch(&launch(3, &buffers)).unwrap();
-        assert_eq!(run.wait(None).unwrap(), Some(Ended { outcome: Outcome::Done, fault: None }));
+        assert_eq!(run.wait(None).unwrap(), Some(LaunchEnd { outcome: LaunchOutcome::Done, fault: None }));
         let sums =
             input.chunks(lanes as usize).flat_map(|part| vec![part.iter().sum::<u32>(); lanes as usize]);
         assert_eq!(words(&buffers[0]), sums.collect::<Vec<u32>>(), "{name}, {lanes} lanes");
@@ -68,7 +68,7 @@ fn a_resident_kernel_is_fed_while_it_runs(name: &str) {
     }
     assert_eq!(run.wait(Some(Duration::from_millis(1))).unwrap(), None);
     run.stop();
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Stopped);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Stopped);
 }
 
 fn deadline_and_lease_end_a_launch(name: &str) {
@@ -77,15 +77,15 @@ fn deadline_and_lease_end_a_launch(name: &str) {
     let kernel = device.load(&module, None, 1).unwrap();
     let buffers = memory(&device, &module, 1);
     let ends = |launch: Launch| kernel.launch(&launch).unwrap().wait(None).unwrap().unwrap().outcome;
-    assert_eq!(ends(launch(2, &buffers).deadline(Duration::from_millis(20))), Outcome::Deadline);
-    assert_eq!(ends(launch(2, &buffers).lease(Duration::from_millis(20))), Outcome::Lease);
+    assert_eq!(ends(launch(2, &buffers).deadline(Duration::from_millis(20))), LaunchOutcome::Deadline);
+    assert_eq!(ends(launch(2, &buffers).lease(Duration::from_millis(20))), LaunchOutcome::Lease);
     let run = kernel.launch(&launch(1, &buffers).lease(Duration::from_secs(1))).unwrap();
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(1500) {
         run.renew();
         assert_eq!(run.wait(Some(Duration::from_millis(20))).unwrap(), None);
     }
-    assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Lease);
+    assert_eq!(run.wait(None).unwrap().unwrap().outcome, LaunchOutcome::Lease);
 }
 
 fn who_runs_a_kernel_to_its_end_keeps_its_lease(name: &str) {
@@ -95,12 +95,15 @@ fn who_runs_a_kernel_to_its_end_keeps_its_lease(name: &str) {
     buffers[0].as_ref().unwrap().upload(0, &[1u32, 2, 3, 4, 5]).unwrap();
     let kernel = device.load(&sum, None, 5).unwrap();
     let ended = kernel.run(&launch(1, &buffers).lease(Duration::from_secs(5))).unwrap();
-    assert_eq!((ended, words(&buffers[0])), (Ended { outcome: Outcome::Done, fault: None }, vec![15; 5]));
+    assert_eq!(
+        (ended, words(&buffers[0])),
+        (LaunchEnd { outcome: LaunchOutcome::Done, fault: None }, vec![15; 5])
+    );
     // It never ends by itself, and the lease alone would end it sooner.
     let kernel = device.load(&echo, None, 1).unwrap();
     let buffers = memory(&device, &echo, 1);
     let brief = launch(2, &buffers).lease(Duration::from_millis(800)).deadline(Duration::from_millis(1500));
-    assert_eq!(kernel.run(&brief).unwrap().outcome, Outcome::Deadline);
+    assert_eq!(kernel.run(&brief).unwrap().outcome, LaunchOutcome::Deadline);
 }
 
 fn dropping_a_launch_ends_it(name: &str) {
@@ -168,6 +171,10 @@ kernel main {
         let kernel = device.load(&module, None, lanes).unwrap();
         let buffers = memory(&device, &module, 32);
         let run = kernel.launch(&launch(2, &buffers).deadline(Duration::from_millis(20))).unwrap();
-        assert_eq!(run.wait(None).unwrap().unwrap().outcome, Outcome::Deadline, "{name}, {lanes} lanes");
+        assert_eq!(
+            run.wait(None).unwrap().unwrap().outcome,
+            LaunchOutcome::Deadline,
+            "{name}, {lanes} lanes"
+        );
     }
 }

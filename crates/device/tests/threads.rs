@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pelton_device::{Kind, Launch, Width, open};
+use pelton_device::{Launch, MemoryKind, WordWidth, open};
 use pelton_ir::text;
 use pelton_ir::valid::validate;
 
@@ -22,7 +22,7 @@ fn no_thread_outlives_its_device() {
     let module = validate(text::parse(source).unwrap()).unwrap();
     for name in ["cpu", "reference"] {
         let device = open(name).unwrap();
-        let memory = device.alloc(Kind::Host, Width::W32, 1).unwrap();
+        let memory = device.alloc(MemoryKind::Host, WordWidth::W32, 1).unwrap();
         let kernel = device.load(&module, None, 1).unwrap();
         let mut launch = Launch::new(8).deadline(Duration::from_secs(60));
         launch.buffers = vec![Some(memory)];

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use pelton_device::cpu;
-use pelton_device::launch::{Launch, Outcome as Why};
-use pelton_device::{Device, DeviceError, Kernel, Kind, Memory, Width, open};
+use pelton_device::launch::{Launch, LaunchOutcome as Why};
+use pelton_device::{Device, DeviceError, Kernel, Memory, MemoryKind, WordWidth, open};
 use pelton_ir::types::{Const, Need, Space};
 
 use crate::data::BufferData;
@@ -31,10 +31,10 @@ impl TestTarget for CpuTarget {
     }
 
     fn run_job(&self, job: &TargetJob<'_>, see: OutcomeSink<'_>) -> Result<(), TargetError> {
-        let device = cpu::Cpu::new(cpu::Config {
+        let device = cpu::Cpu::new(cpu::CpuConfig {
             threads: Some(THREADS),
             subgroup: job.geometry.subgroup,
-            ..cpu::Config::default()
+            ..cpu::CpuConfig::default()
         })?;
         let kernel = device.load(job.module, job.kernel, job.geometry.lanes)?;
         launch_rounds(&device, &*kernel, job, see)
@@ -87,8 +87,8 @@ fn launch_rounds(
 
 /// Allocates memory on a device, and copies a buffer's contents to it.
 pub fn upload_buffer(device: &dyn Device, space: Space, data: &BufferData) -> Result<Memory, DeviceError> {
-    let kind = if space == Space::Host { Kind::Host } else { Kind::Device };
-    let memory = device.alloc(kind, Width::of(data.elem()), data.len())?;
+    let kind = if space == Space::Host { MemoryKind::Host } else { MemoryKind::Device };
+    let memory = device.alloc(kind, WordWidth::of(data.elem()), data.len())?;
     memory.set_bits(&data.iter().map(Const::bits).collect::<Vec<u64>>())?;
     Ok(memory)
 }

@@ -50,6 +50,58 @@ impl Module {
     pub fn imports(&self) -> impl Iterator<Item = Func> {
         self.functions.iter().filter(|(_, f)| f.is_import()).map(|(handle, _)| handle)
     }
+
+    /// Chooses a kernel to compile or run: the kernel of the given name or, if no name is given, the module's only kernel.
+    pub fn choose_kernel(&self, name: Option<&str>) -> Result<Func, NoKernel> {
+        let have = || self.kernels().map(|kernel| self.functions[kernel].name.clone()).collect();
+        match name.map(|name| (name, self.function(name))) {
+            Some((_, Some(func))) if self.functions[func].kind == Kind::Kernel => Ok(func),
+            Some((name, Some(_))) => Err(NoKernel::Function { name: name.into() }),
+            Some((name, None)) => Err(NoKernel::Missing { name: name.into(), have: have() }),
+            None => {
+                let mut kernels = self.kernels();
+                let only = kernels.next().filter(|_| kernels.next().is_none());
+                only.ok_or_else(|| NoKernel::Unnamed { have: have() })
+            }
+        }
+    }
+}
+
+/// Why no kernel could be chosen from a module.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoKernel {
+    /// The module has no function of the given name.
+    #[error("the module has no kernel {name:?}; it has {}", listed(have))]
+    Missing {
+        /// The name that was asked for.
+        name: String,
+        /// The names of the module's kernels.
+        have: Vec<String>,
+    },
+    /// The function of the given name is not a kernel.
+    #[error("`{name}` is not a kernel")]
+    Function {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// No name was given, and the module does not have exactly one kernel.
+    #[error("{}", unnamed(have))]
+    Unnamed {
+        /// The names of the module's kernels.
+        have: Vec<String>,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+fn unnamed(have: &[String]) -> String {
+    match have {
+        [] => "the module has no kernel".into(),
+        have => format!("the module has {} kernels, so one must be named: {}", have.len(), listed(have)),
+    }
 }
 
 /// A buffer's declaration: `buffer name: [u32; 64] global read_write`.

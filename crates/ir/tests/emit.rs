@@ -2,6 +2,7 @@
 
 use pelton_ir::emit::EmitError;
 use pelton_ir::emit::ptx::{Config, MAX_LANES, MAX_PARAMS, Target, emit};
+use pelton_ir::module::NoKernel;
 use pelton_ir::op::Op;
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
@@ -15,10 +16,14 @@ const CONFIG: Config = Config { target: Target::Sm90, lanes: 32 };
 #[test]
 fn a_kernel_must_be_known() {
     let two = module("kernel a {\n}\n\nkernel b {\n}\n\nfn c() {\n}\n");
-    assert_eq!(emit(&two, None, &CONFIG), Err(EmitError::Unnamed { count: 2 }));
-    assert_eq!(emit(&two, Some("c"), &CONFIG), Err(EmitError::Missing { name: "c".into() }));
+    let have = vec!["a".into(), "b".into()];
+    assert_eq!(emit(&two, None, &CONFIG), Err(EmitError::Kernel(NoKernel::Unnamed { have })));
+    assert_eq!(
+        emit(&two, Some("c"), &CONFIG),
+        Err(EmitError::Kernel(NoKernel::Function { name: "c".into() }))
+    );
     assert_eq!(emit(&two, Some("b"), &CONFIG).map(|ptx| ptx.entry), Ok("pelton_b".into()));
-    assert_eq!(emit(&module(""), None, &CONFIG), Err(EmitError::Unnamed { count: 0 }));
+    assert_eq!(emit(&module(""), None, &CONFIG), Err(EmitError::Kernel(NoKernel::Unnamed { have: vec![] })));
 }
 
 #[test]
@@ -92,4 +97,39 @@ fn faults_lead_back_to_the_module() {
             assert!(ptx.text.contains(&format!("+8], {at};")), "{}", ptx.text);
         }
     }
+}
+
+/// Catches a kernel whose groups may wait for each other and which is launched with more groups than are resident.
+#[test]
+fn a_kernel_may_wait_if_what_it_calls_may() {
+    let source = "
+buffer data: [u32; 1] global read_write
+fn counted() {
+  loop %i = 0 to 4 step 1 {
+    store @data[0], %i
+  }
+}
+fn waiting() {
+  forever ^l {
+    %x = atomic_load acquire device @data[0]
+    %set = ne %x, 0
+    if %set {
+      break ^l
+    }
+  }
+}
+fn between() {
+  call waiting()
+}
+kernel ends {
+  call counted()
+}
+kernel stays {
+  call counted()
+  call between()
+}
+";
+    let module = module(source);
+    let may_wait = |name| emit(&module, Some(name), &CONFIG).expect("it is emitted").may_wait;
+    assert_eq!(["ends", "stays"].map(may_wait), [false, true]);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pelton_device::{DeviceError, Outcome};
+use pelton_device::{DeviceError, LaunchOutcome};
 
 use crate::kernel::{AssembleError, Tenant, TenantId};
 use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
@@ -60,7 +60,7 @@ pub enum Error {
     Internal(&'static str),
     /// A pass over a batch was cut short.
     #[error("the pass was cut short: {0}")]
-    Cut(Outcome),
+    Cut(LaunchOutcome),
     /// A thread could not be started.
     #[error("no thread could be started: {0}")]
     Thread(std::io::Error),
@@ -216,6 +216,9 @@ mod tests {
 
     #[test]
     fn a_pass_that_was_cut_short_says_why() {
-        assert_eq!(Error::Cut(Outcome::Deadline).to_string(), "the pass was cut short: its deadline passed");
+        assert_eq!(
+            Error::Cut(LaunchOutcome::Deadline).to_string(),
+            "the pass was cut short: its deadline passed"
+        );
     }
 }

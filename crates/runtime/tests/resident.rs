@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pelton::device::{Caps, Device, DeviceError, Kernel, Kind, Memory, Width, open};
+use pelton::device::{Caps, Device, DeviceError, Kernel, Memory, MemoryKind, WordWidth, open};
 use pelton::ir::valid::Valid;
 use pelton::{Batch, Claim, Drain, Geometry, Opcode, Spec, Task};
 
@@ -42,7 +42,7 @@ impl Device for Lender {
         self.0.caps()
     }
 
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.alloc(kind, width, len)
     }

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pelton_device::cpu::{Config, Cpu};
-use pelton_device::{Device, Kernel, Kind, Launch, Memory, Width, open};
+use pelton_device::cpu::{Cpu, CpuConfig};
+use pelton_device::{Device, Kernel, Launch, Memory, MemoryKind, WordWidth, open};
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
 
@@ -119,7 +119,7 @@ impl ReadyKernel {
         let module = parse_kernel(case.name, case.text)?;
         let kernel = device.load(&module, None, case.lanes)?;
         let memory = |words: &[u32]| -> Result<Memory, CliError> {
-            let memory = device.alloc(Kind::Device, Width::W32, words.len())?;
+            let memory = device.alloc(MemoryKind::Device, WordWidth::W32, words.len())?;
             memory.upload(0, words)?;
             Ok(memory)
         };
@@ -184,9 +184,9 @@ pub fn bench_device(
 ) -> Result<(), CliError> {
     let input: Vec<u32> =
         (0..ELEMENTS as u32).map(|x| x.wrapping_mul(2_246_822_519).rotate_left(7)).collect();
-    let one = Config { threads: Some(1), ..Config::default() };
+    let one = CpuConfig { threads: Some(1), ..CpuConfig::default() };
     let cpu: Arc<dyn Device> = Arc::new(Cpu::new(one)?);
-    let scalar: Arc<dyn Device> = Arc::new(Cpu::new(Config { simd: false, ..one })?);
+    let scalar: Arc<dyn Device> = Arc::new(Cpu::new(CpuConfig { simd: false, ..one })?);
     let reference = open("reference:1")?;
     let cases: Vec<&KernelCase> = CASES.iter().filter(|case| case.name.contains(only)).collect();
     let bar = term.bar(cases.len() as u64, "{bar:40} {msg}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton_device::{Device, Kind, Launch, Memory, Run, Width, open};
+use pelton_device::{Device, Launch, Memory, MemoryKind, Run, WordWidth, open};
 
 use super::BenchRow;
 use super::device::parse_kernel;
@@ -58,7 +58,7 @@ impl Echo {
     fn launch(device: &Arc<dyn Device>, workers: u32) -> Result<Self, CliError> {
         let module = parse_kernel("echo", include_str!("kernels/echo.pel"))?;
         let kernel = device.load(&module, None, 1)?;
-        let words = || device.alloc(Kind::Host, Width::W32, 16 * workers as usize);
+        let words = || device.alloc(MemoryKind::Host, WordWidth::W32, 16 * workers as usize);
         let (ask, answer) = (words()?, words()?);
         let mut launch = Launch::new(workers);
         launch.buffers = vec![Some(ask.clone()), Some(answer.clone())];

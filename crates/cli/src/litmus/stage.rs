@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton_device::{Device, Kind, Launch, Memory, Outcome, Run, Width};
+use pelton_device::{Device, Launch, LaunchOutcome, Memory, MemoryKind, Run, WordWidth};
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::Valid;
 
@@ -65,15 +65,15 @@ impl LitmusStage {
         let mut memory = Vec::new();
         for (_, decl) in module.buffers.iter() {
             let kind = match (decl.space, &*decl.name) {
-                (_, "lines") => Kind::Near,
-                (Space::Host, _) => Kind::Host,
-                _ => Kind::Device,
+                (_, "lines") => MemoryKind::Near,
+                (Space::Host, _) => MemoryKind::Host,
+                _ => MemoryKind::Device,
             };
             let len = match decl.len {
                 Len::Fixed(len) => len as usize,
                 Len::Launch => WORDS * cells as usize,
             };
-            memory.push((decl.name.clone(), device.alloc(kind, Width::of(decl.elem), len)?));
+            memory.push((decl.name.clone(), device.alloc(kind, WordWidth::of(decl.elem), len)?));
         }
         let stage = LitmusStage { cells, rounds, orders, memory };
         stage.memory("rounds")?.upload(0, &[rounds])?;
@@ -158,7 +158,7 @@ fn wait_for_done(run: &dyn Run) -> Result<(), CliError> {
         match run.wait(Some(GLANCE))? {
             None if stop::pressed() => run.stop(),
             None => {}
-            Some(ended) if ended.outcome == Outcome::Done => return Ok(()),
+            Some(ended) if ended.outcome == LaunchOutcome::Done => return Ok(()),
             Some(ended) => {
                 return Err(CliError::Wrong(format!(
                     "the kernel has not come to its end: {}",

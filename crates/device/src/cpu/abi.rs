@@ -1,7 +1,7 @@
 //! What compiled code and the runtime share: the context a group runs with, and the calls it makes.
 //!
-//! Compiled code has the signature of [`Entry`]. It reads the context's fields by their offsets, runs the group, and
-//! returns an [`Exit`].
+//! Compiled code has the signature of [`GroupEntry`]. It reads the context's fields by their offsets, runs the group, and
+//! returns a [`GroupExit`].
 
 use std::cell::Cell;
 use std::mem::offset_of;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::event::Key;
+use crate::event::ParkKey;
 
-use super::run::Shared;
+use super::run::CpuLaunch;
 
 /// A compiled kernel: runs one group.
-pub type Entry = unsafe extern "C" fn(*const Context) -> u32;
+pub type GroupEntry = unsafe extern "C" fn(*const GroupContext) -> u32;
 
 /// How a group ended.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Exit {
+pub enum GroupExit {
     Done = 0,
     Stopped = 1,
     Trapped = 2,
@@ -29,7 +29,7 @@ pub enum Exit {
 /// A bound buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Slot {
+pub struct BoundBuffer {
     /// Its first word.
     pub start: *const u8,
     /// How many words.
@@ -38,9 +38,9 @@ pub struct Slot {
 
 /// What a group runs with.
 #[repr(C)]
-pub struct Context {
+pub struct GroupContext {
     /// The buffers in the order of the module; shared ones lie in the scratch.
-    pub buffers: *const Slot,
+    pub buffers: *const BoundBuffer,
     /// The group's own memory: sinks, homes, shared buffers.
     pub scratch: *mut u8,
     /// The launch's stop word.
@@ -50,9 +50,9 @@ pub struct Context {
     /// How many groups there are.
     pub groups: u32,
     /// The launch.
-    pub run: *const Shared,
+    pub run: *const CpuLaunch,
     /// Set while the group has announced that it is about to park.
-    pub parking: Cell<Option<Key>>,
+    pub parking: Cell<Option<ParkKey>>,
     /// How often it backed off without sleeping.
     pub spins: Cell<u32>,
 }
@@ -60,14 +60,14 @@ pub struct Context {
 /// Offsets for compiled code.
 #[allow(missing_docs)]
 pub mod offset {
-    use super::{Context, Slot, offset_of};
-    pub const BUFFERS: i32 = offset_of!(Context, buffers) as i32;
-    pub const SCRATCH: i32 = offset_of!(Context, scratch) as i32;
-    pub const STOP: i32 = offset_of!(Context, stop) as i32;
-    pub const GROUP: i32 = offset_of!(Context, group) as i32;
-    pub const GROUPS: i32 = offset_of!(Context, groups) as i32;
-    pub const SLOT: i32 = size_of::<Slot>() as i32;
-    pub const SLOT_LEN: i32 = offset_of!(Slot, len) as i32;
+    use super::{BoundBuffer, GroupContext, offset_of};
+    pub const BUFFERS: i32 = offset_of!(GroupContext, buffers) as i32;
+    pub const SCRATCH: i32 = offset_of!(GroupContext, scratch) as i32;
+    pub const STOP: i32 = offset_of!(GroupContext, stop) as i32;
+    pub const GROUP: i32 = offset_of!(GroupContext, group) as i32;
+    pub const GROUPS: i32 = offset_of!(GroupContext, groups) as i32;
+    pub const SLOT: i32 = size_of::<BoundBuffer>() as i32;
+    pub const SLOT_LEN: i32 = offset_of!(BoundBuffer, len) as i32;
 }
 
 /// A back-off up to this long only spins: somebody who asks for so little expects an answer at once.
@@ -81,7 +81,7 @@ const SPINS: u32 = 64;
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn backoff(context: *const Context, ns: u32) {
+pub unsafe extern "C" fn backoff(context: *const GroupContext, ns: u32) {
     // SAFETY: the context outlives the group's run, and only this thread uses its cells.
     let context = unsafe { &*context };
     // SAFETY: the launch outlives its groups.
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn backoff(context: *const Context, ns: u32) {
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn clock(context: *const Context) -> u64 {
+pub unsafe extern "C" fn clock(context: *const GroupContext) -> u64 {
     // SAFETY: context and launch outlive the group's run.
     let start: Instant = unsafe { (*(*context).run).start };
     start.elapsed().as_nanos() as u64
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn clock(context: *const Context) -> u64 {
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn fault(context: *const Context, code: u32, inst: u32) {
+pub unsafe extern "C" fn fault(context: *const GroupContext, code: u32, inst: u32) {
     // SAFETY: context and launch outlive the group's run.
     unsafe { (*(*context).run).record(code, inst) }
 }
@@ -130,15 +130,15 @@ pub unsafe extern "C" fn fault(context: *const Context, code: u32, inst: u32) {
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn trap(context: *const Context, code: u32, inst: u32) {
+pub unsafe extern "C" fn trap(context: *const GroupContext, code: u32, inst: u32) {
     // SAFETY: context and launch outlive the group's run.
     unsafe { (*(*context).run).trap(code, inst) }
 }
 
-impl Context {
+impl GroupContext {
     /// A context for the groups of a launch that one thread runs.
-    pub fn new(run: &Arc<Shared>, buffers: &[Slot], scratch: *mut u8) -> Self {
-        Context {
+    pub fn new(run: &Arc<CpuLaunch>, buffers: &[BoundBuffer], scratch: *mut u8) -> Self {
+        GroupContext {
             buffers: buffers.as_ptr(),
             scratch,
             stop: run.stop.word(),
@@ -157,7 +157,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for GroupContext {
     fn drop(&mut self) {
         if let Some(key) = self.parking.take() {
             // SAFETY: the launch outlives its groups.

@@ -22,8 +22,8 @@ use rustc_hash::FxBuildHasher;
 
 use crate::error::DeviceError;
 
-use super::abi::Entry;
-use super::lower::{Frame, Shape, lower};
+use super::abi::GroupEntry;
+use super::lower::{GroupFrame, GroupSize, lower};
 
 /// Bytes that a group may use beside its buffers.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -50,23 +50,23 @@ pub struct CodeCacheStats {
 
 /// Counts machine code that is there.
 #[derive(Debug, Default)]
-struct Live {
+struct LiveCode {
     kernels: AtomicUsize,
     bytes: AtomicUsize,
 }
 
 /// Machine code, freed with this.
-struct Machine {
+struct MachineCode {
     /// Taken when it is freed. The lock is never waited for; it lets threads share the code.
     module: Mutex<Option<JITModule>>,
     /// Bytes of machine code that were counted.
     bytes: usize,
-    live: Arc<Live>,
+    live: Arc<LiveCode>,
 }
 
-impl Machine {
-    fn new(module: JITModule, live: &Arc<Live>) -> Self {
-        Machine { module: Mutex::new(Some(module)), bytes: 0, live: live.clone() }
+impl MachineCode {
+    fn new(module: JITModule, live: &Arc<LiveCode>) -> Self {
+        MachineCode { module: Mutex::new(Some(module)), bytes: 0, live: live.clone() }
     }
 
     /// Counts the code, which is done.
@@ -77,14 +77,14 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for MachineCode {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.live.kernels.fetch_sub(1, Ordering::Relaxed);
             self.live.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
         if let Some(module) = self.module.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
-            // SAFETY: only `run::work` calls the code, and the job that does so holds its `Code`, which owns this, until the call
+            // SAFETY: only `run::work` calls the code, and the job that does so holds its `CpuCode`, which owns this, until the call
             // has returned. So no thread runs it, and none will: whoever could start it is gone.
             unsafe { module.free_memory() }
         }
@@ -92,25 +92,25 @@ impl Drop for Machine {
 }
 
 /// A compiled kernel. Loaded kernels, the jobs of launches and the cache share it; the last of them frees it.
-pub struct Code {
-    /// Runs one group. Whoever calls it holds the `Code` meanwhile.
-    pub entry: Entry,
+pub struct CpuCode {
+    /// Runs one group. Whoever calls it holds the `CpuCode` meanwhile.
+    pub entry: GroupEntry,
     /// The memory a group needs.
-    pub frame: Frame,
-    /// Whether a group may wait for another: only loops that are not counted can.
-    pub waits: bool,
+    pub frame: GroupFrame,
+    /// Whether a group of the kernel may wait for another group.
+    pub may_wait: bool,
     /// Where each instruction of the compiled function came from.
     sites: Vec<Site>,
-    machine: Machine,
+    machine: MachineCode,
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for CpuCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Code(at {:p}, {} bytes a group)", self.entry as *const (), self.frame.bytes)
+        write!(f, "CpuCode(at {:p}, {} bytes a group)", self.entry as *const (), self.frame.bytes)
     }
 }
 
-impl Code {
+impl CpuCode {
     /// Where a compiled instruction stands in the module that was handed in.
     pub fn site(&self, inst: u32) -> Site {
         self.sites[inst as usize]
@@ -118,41 +118,42 @@ impl Code {
 }
 
 /// A kernel that was compiled, and what from and for.
-struct Entered {
+struct CachedKernel {
     /// Of the rest; equality decides.
     hash: u64,
     module: Valid,
     kernel: Func,
     lanes: u32,
-    code: Arc<Code>,
+    code: Arc<CpuCode>,
 }
 
 /// Compiled kernels, the one that was used last at the end. They are few, so a list does.
-struct Cache {
-    kept: Vec<Entered>,
+struct CodeCache {
+    kept: Vec<CachedKernel>,
     bytes: usize,
     /// The most bytes that are kept, unless a single kernel has more.
     most_bytes: usize,
     compiled: u64,
 }
 
-impl Default for Cache {
+impl Default for CodeCache {
     fn default() -> Self {
-        Cache { kept: Vec::new(), bytes: 0, most_bytes: MAX_KEPT_BYTES, compiled: 0 }
+        CodeCache { kept: Vec::new(), bytes: 0, most_bytes: MAX_KEPT_BYTES, compiled: 0 }
     }
 }
 
-impl Cache {
+impl CodeCache {
     /// A kernel that is kept, which is then the one used last.
-    fn find(&mut self, (hash, module, kernel, lanes): (u64, &Valid, Func, u32)) -> Option<Arc<Code>> {
-        let same = |e: &Entered| (e.hash, e.kernel, e.lanes) == (hash, kernel, lanes) && e.module == *module;
+    fn find(&mut self, (hash, module, kernel, lanes): (u64, &Valid, Func, u32)) -> Option<Arc<CpuCode>> {
+        let same =
+            |e: &CachedKernel| (e.hash, e.kernel, e.lanes) == (hash, kernel, lanes) && e.module == *module;
         let at = self.kept.iter().rposition(same)?;
         self.kept[at..].rotate_left(1);
         self.kept.last().map(|entered| entered.code.clone())
     }
 
     /// Keeps one more, and gives those that have to go for it: the ones that were not used for longest.
-    fn keep(&mut self, entered: Entered) -> Vec<Entered> {
+    fn keep(&mut self, entered: CachedKernel) -> Vec<CachedKernel> {
         self.bytes += entered.code.machine.bytes;
         self.kept.push(entered);
         let mut gone = 0;
@@ -166,17 +167,17 @@ impl Cache {
 }
 
 /// Compiles kernels, and keeps those that were used last.
-pub struct Compiler {
+pub struct CpuCompiler {
     isa: OwnedTargetIsa,
     subgroup: u32,
     simd: bool,
-    cache: Mutex<Cache>,
-    live: Arc<Live>,
+    cache: Mutex<CodeCache>,
+    live: Arc<LiveCode>,
 }
 
-impl fmt::Debug for Compiler {
+impl fmt::Debug for CpuCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Compiler({})", self.isa.triple())
+        write!(f, "CpuCompiler({})", self.isa.triple())
     }
 }
 
@@ -184,7 +185,7 @@ fn codegen(error: impl fmt::Display) -> DeviceError {
     DeviceError::Codegen(error.to_string())
 }
 
-impl Compiler {
+impl CpuCompiler {
     /// For this machine.
     pub fn new(subgroup: u32, simd: bool) -> Result<Self, DeviceError> {
         let mut flags = settings::builder();
@@ -202,7 +203,7 @@ impl Compiler {
             .map_err(codegen)?;
         let isa = cranelift_native::builder().map_err(codegen)?;
         let isa = isa.finish(settings::Flags::new(flags)).map_err(codegen)?;
-        Ok(Compiler { isa, subgroup, simd, cache: Mutex::default(), live: Arc::default() })
+        Ok(CpuCompiler { isa, subgroup, simd, cache: Mutex::default(), live: Arc::default() })
     }
 
     /// Lanes in a subgroup.
@@ -210,8 +211,8 @@ impl Compiler {
         self.subgroup
     }
 
-    fn shape(&self, lanes: u32) -> Shape {
-        Shape { lanes, subgroup: self.subgroup, simd: self.simd }
+    fn shape(&self, lanes: u32) -> GroupSize {
+        GroupSize { lanes, subgroup: self.subgroup, simd: self.simd }
     }
 
     /// The machine it compiles for.
@@ -219,7 +220,7 @@ impl Compiler {
         self.isa.triple().to_string()
     }
 
-    fn cache(&self) -> MutexGuard<'_, Cache> {
+    fn cache(&self) -> MutexGuard<'_, CodeCache> {
         self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -236,19 +237,20 @@ impl Compiler {
     }
 
     /// The compiled kernel, made now or before.
-    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<Code>, DeviceError> {
+    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<CpuCode>, DeviceError> {
         let hash = FxBuildHasher.hash_one((&**module, kernel, lanes));
         if let Some(code) = self.cache().find((hash, module, kernel, lanes)) {
             return Ok(code);
         }
-        let code = Arc::new(self.fresh(module, kernel, lanes)?);
+        let code = Arc::new(self.compile_new(module, kernel, lanes)?);
         let mut cache = self.cache();
         cache.compiled += 1;
         // Another thread may have compiled the same kernel meanwhile; one is enough.
         if let Some(code) = cache.find((hash, module, kernel, lanes)) {
             return Ok(code);
         }
-        let gone = cache.keep(Entered { hash, module: module.clone(), kernel, lanes, code: code.clone() });
+        let gone =
+            cache.keep(CachedKernel { hash, module: module.clone(), kernel, lanes, code: code.clone() });
         // What goes is freed when others may use the cache again.
         drop(cache);
         drop(gone);
@@ -261,9 +263,8 @@ impl Compiler {
         Ok(lower(&flat.module, kernel, self.shape(lanes), &*self.isa).0)
     }
 
-    fn fresh(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Code, DeviceError> {
+    fn compile_new(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<CpuCode, DeviceError> {
         let flat = prepare(module, kernel)?;
-        let waits = flat.function().insts().any(|(_, node)| matches!(node.op, Op::While | Op::Forever));
         let (function, frame) = lower(&flat.module, kernel, self.shape(lanes), &*self.isa);
         if frame.bytes > MAX_FRAME {
             let (found, most) = (frame.bytes as u64, MAX_FRAME as u64);
@@ -275,15 +276,15 @@ impl Compiler {
             });
         }
         let jit = JITModule::new(JITBuilder::with_isa(self.isa.clone(), default_libcall_names()));
-        let mut machine = Machine::new(jit, &self.live);
+        let mut machine = MachineCode::new(jit, &self.live);
         let (address, bytes) = {
             let mut jit = machine.module.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             define(jit.as_mut().expect("it was just made"), function)?
         };
         machine.count(bytes);
-        // SAFETY: the function was made with the signature of `Entry`.
-        let entry = unsafe { std::mem::transmute::<*const u8, Entry>(address) };
-        Ok(Code { entry, frame, waits, sites: flat.sites, machine })
+        // SAFETY: the function was made with the signature of `GroupEntry`.
+        let entry = unsafe { std::mem::transmute::<*const u8, GroupEntry>(address) };
+        Ok(CpuCode { entry, frame, may_wait: flat.may_wait(), sites: flat.sites, machine })
     }
 }
 
@@ -312,12 +313,12 @@ fn prepare(module: &Valid, kernel: Func) -> Result<Flat, DeviceError> {
 mod tests {
     use pelton_ir::{text, valid::validate};
 
-    use super::Compiler;
+    use super::CpuCompiler;
 
     /// Catches large kernels that are kept because they are few.
     #[test]
     fn what_is_kept_is_bounded_in_bytes() {
-        let compiler = Compiler::new(32, true).unwrap();
+        let compiler = CpuCompiler::new(32, true).unwrap();
         let compile = |number: u32| {
             let source = format!(
                 "buffer data: [u32; ?] global read_write\nkernel main {{\n  store @data[0], {number}\n}}\n"

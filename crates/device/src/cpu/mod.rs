@@ -17,21 +17,21 @@ mod run;
 
 use std::sync::Arc;
 
+use pelton_ir::link::check_bound;
 use pelton_ir::types::{Need, Scope};
 use pelton_ir::valid::Valid;
 
 use crate::caps::Caps;
 use crate::error::DeviceError;
-use crate::launch;
-use crate::mapped::Width;
-use crate::memory::{Kind, Memory};
-use crate::watch::Watch;
+use crate::mapped::WordWidth;
+use crate::memory::{Memory, MemoryKind};
+use crate::timekeeper::Timekeeper;
 use crate::{Device, Kernel};
 
 pub use code::CodeCacheStats;
-use code::Compiler;
-use pool::Pool;
-use run::Loaded;
+use code::CpuCompiler;
+use pool::ThreadPool;
+use run::CpuKernel;
 
 /// Groups of one launch that get a thread each.
 const RESIDENT: u32 = 256;
@@ -44,15 +44,15 @@ const MAX_SUBGROUP: u32 = 32;
 #[derive(Debug)]
 pub struct Cpu {
     caps: Caps,
-    compiler: Compiler,
+    compiler: CpuCompiler,
     threads: u32,
-    pool: Arc<Pool>,
-    watch: Arc<Watch>,
+    pool: Arc<ThreadPool>,
+    timekeeper: Arc<Timekeeper>,
 }
 
 /// How the CPU is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct CpuConfig {
     /// Threads for launches whose groups do not wait for each other; as many as there are cores unless said.
     pub threads: Option<u32>,
     /// Lanes in a subgroup.
@@ -61,16 +61,16 @@ pub struct Config {
     pub simd: bool,
 }
 
-impl Default for Config {
+impl Default for CpuConfig {
     fn default() -> Self {
-        Config { threads: None, subgroup: 32, simd: true }
+        CpuConfig { threads: None, subgroup: 32, simd: true }
     }
 }
 
 impl Cpu {
     /// The CPU, used so.
-    pub fn new(config: Config) -> Result<Self, DeviceError> {
-        let Config { threads, subgroup, simd } = config;
+    pub fn new(config: CpuConfig) -> Result<Self, DeviceError> {
+        let CpuConfig { threads, subgroup, simd } = config;
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let threads = threads.unwrap_or_else(cores);
         let limit = |what, found: u32, most: u32| {
@@ -82,7 +82,7 @@ impl Cpu {
         if subgroup == 0 || subgroup > MAX_SUBGROUP {
             return limit("the number of lanes in a subgroup", subgroup, MAX_SUBGROUP);
         }
-        let compiler = Compiler::new(subgroup, simd)?;
+        let compiler = CpuCompiler::new(subgroup, simd)?;
         let caps = Caps {
             name: "cpu".into(),
             about: format!("{threads} threads, {}", compiler.target()),
@@ -101,7 +101,7 @@ impl Cpu {
             near_memory: Ok(()),
             async_copies: false,
         };
-        Ok(Cpu { caps, compiler, threads, pool: Arc::default(), watch: Arc::default() })
+        Ok(Cpu { caps, compiler, threads, pool: Arc::default(), timekeeper: Arc::default() })
     }
 
     /// How much memory the compiled kernels take. The 64 kernels used last are kept for the next load, up to 16 MiB of machine code; a
@@ -134,7 +134,8 @@ impl Cpu {
                 most,
             });
         }
-        launch::kernel(module, kernel)
+        check_bound(module)?;
+        Ok(module.choose_kernel(kernel)?)
     }
 }
 
@@ -143,20 +144,20 @@ impl Device for Cpu {
         &self.caps
     }
 
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         Memory::mapped(kind, width, len)
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
         let kernel = self.check(module, kernel, lanes)?;
         let code = self.compiler.compile(module, kernel, lanes)?;
-        Ok(Arc::new(Loaded {
+        Ok(Arc::new(CpuKernel {
             module: module.clone(),
             code,
             resident: RESIDENT,
             threads: self.threads,
             pool: self.pool.clone(),
-            watch: self.watch.clone(),
+            timekeeper: self.timekeeper.clone(),
         }))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A kernel without barriers could run as one loop over its lanes. Where lanes must meet, the loop is split: what lies
 //! between two meetings becomes a loop of its own, and values that live across the split are kept a lane each in
-//! memory, their *home*. A [`Plan`] is that split as a tree. There are three scopes: code that runs once a group, once
+//! memory, their *home*. A [`ScopePlan`] is that split as a tree. There are three scopes: code that runs once a group, once
 //! a subgroup, and once a lane.
 //!
 //! - An instruction whose results are uniform and that has no effect runs *once* in its scope.
@@ -22,40 +22,40 @@ use pelton_ir::valid::{Level, Uniformity};
 
 /// The steps of a region or of a stretch of it, in one scope.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct ScopePlan {
     /// In order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
 }
 
 /// A step of a plan.
 #[derive(Debug)]
-pub enum Step {
+pub enum PlanStep {
     /// A pure instruction with uniform results.
     Once(Inst),
     /// The lanes of the scope meet.
     Meet(Inst),
     /// Control flow of the scope; a plan a region.
-    Nest(Inst, Vec<Plan>),
+    Nest(Inst, Vec<ScopePlan>),
     /// Every lane of the scope, one after the other. The number tells loops apart.
     Lanes(u32, Vec<Inst>),
     /// Every subgroup of the group, one after the other. The number tells loops apart.
-    Subgroups(u32, Plan),
+    Subgroups(u32, ScopePlan),
     /// The region's end, as control flow of the scope.
     End(Inst),
 }
 
 /// Where an instruction runs or a value is made: the loops around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Where {
+pub struct LoopNest {
     /// The loop over subgroups.
     pub subgroups: Option<u32>,
     /// The loop over lanes.
     pub lanes: Option<u32>,
 }
 
-impl Where {
+impl LoopNest {
     /// Whether a value made here can be used there as it is.
-    pub fn reaches(self, there: Where) -> bool {
+    pub fn reaches(self, there: LoopNest) -> bool {
         (self.subgroups.is_none() || self.subgroups == there.subgroups)
             && (self.lanes.is_none() || self.lanes == there.lanes)
     }
@@ -63,35 +63,35 @@ impl Where {
 
 /// The plan of a kernel, and which values need a home.
 #[derive(Debug)]
-pub struct Split {
+pub struct KernelSplit {
     /// The steps.
-    pub plan: Plan,
+    pub plan: ScopePlan,
     /// Where each value is made.
-    pub made: Vec<Where>,
+    pub made: Vec<LoopNest>,
     /// Whether each value is kept in memory.
     pub home: Vec<bool>,
     /// Whether a lane or subgroup can leave control flow of a wider scope by itself, and later loops must leave it out.
     pub strays: bool,
 }
 
-impl Split {
+impl KernelSplit {
     /// Splits a kernel for groups of more than one lane.
     pub fn new(function: &Function, uniform: &Uniformity) -> Self {
-        let mut splitter = Splitter { function, uniform, loops: 0 };
+        let mut splitter = KernelSplitter { function, uniform, loops: 0 };
         let plan = splitter.items(&function.region(function.body).insts, Level::Group);
         let values = function.values().len();
-        let mut homes = Homes {
+        let mut homes = HomeFinder {
             function,
             uniform,
-            made: vec![Where::default(); values],
+            made: vec![LoopNest::default(); values],
             home: vec![false; values],
-            nests: vec![Where::default(); function.insts().len()],
+            nests: vec![LoopNest::default(); function.insts().len()],
             strays: false,
         };
-        homes.plan(&plan, Level::Group, Where::default());
-        let Homes { made, home, strays, .. } = homes;
+        homes.plan(&plan, Level::Group, LoopNest::default());
+        let HomeFinder { made, home, strays, .. } = homes;
         // With one loop in all there is no later one.
-        Split { plan, made, home, strays: strays && splitter.loops > 1 }
+        KernelSplit { plan, made, home, strays: strays && splitter.loops > 1 }
     }
 }
 
@@ -107,16 +107,16 @@ fn meets(function: &Function, inst: Inst) -> Option<Level> {
     inner.filter_map(|inst| meets(function, *inst)).chain(own).max()
 }
 
-struct Splitter<'a> {
+struct KernelSplitter<'a> {
     function: &'a Function,
     uniform: &'a Uniformity,
     loops: u32,
 }
 
-impl Splitter<'_> {
+impl KernelSplitter<'_> {
     /// Plans instructions that follow each other in a scope.
-    fn items(&mut self, insts: &[Inst], scope: Level) -> Plan {
-        let mut plan = Plan::default();
+    fn items(&mut self, insts: &[Inst], scope: Level) -> ScopePlan {
+        let mut plan = ScopePlan::default();
         let mut pending: Vec<Inst> = Vec::new();
         // What the pending instructions will have made.
         let mut held: HashSet<Value> = HashSet::new();
@@ -124,7 +124,7 @@ impl Splitter<'_> {
             let node = self.function.inst(inst);
             let ready = !node.args.iter().filter_map(|arg| arg.value()).any(|value| held.contains(&value));
             if ready && self.once(inst, scope) {
-                plan.steps.push(Step::Once(inst));
+                plan.steps.push(PlanStep::Once(inst));
                 continue;
             }
             let scoped = meets(self.function, inst) >= Some(scope) || self.jumps(inst, inst, scope);
@@ -136,18 +136,19 @@ impl Splitter<'_> {
             self.flush(&mut plan, &mut pending);
             held.clear();
             plan.steps.push(match node.op {
-                op if op.ends() => Step::End(inst),
-                op if op.nests() => {
-                    Step::Nest(inst, node.regions.iter().map(|region| self.region(*region, scope)).collect())
-                }
-                _ => Step::Meet(inst),
+                op if op.ends() => PlanStep::End(inst),
+                op if op.nests() => PlanStep::Nest(
+                    inst,
+                    node.regions.iter().map(|region| self.region(*region, scope)).collect(),
+                ),
+                _ => PlanStep::Meet(inst),
             });
         }
         self.flush(&mut plan, &mut pending);
         plan
     }
 
-    fn region(&mut self, region: Region, scope: Level) -> Plan {
+    fn region(&mut self, region: Region, scope: Level) -> ScopePlan {
         self.items(&self.function.region(region).insts, scope)
     }
 
@@ -173,7 +174,7 @@ impl Splitter<'_> {
     }
 
     /// Turns what is pending into a loop.
-    fn flush(&mut self, plan: &mut Plan, pending: &mut Vec<Inst>) {
+    fn flush(&mut self, plan: &mut ScopePlan, pending: &mut Vec<Inst>) {
         if pending.is_empty() {
             return;
         }
@@ -182,48 +183,48 @@ impl Splitter<'_> {
         let id = self.loops;
         let met = insts.iter().any(|inst| meets(self.function, *inst).is_some());
         plan.steps.push(match met {
-            true => Step::Subgroups(id, self.items(&insts, Level::Subgroup)),
-            false => Step::Lanes(id, insts),
+            true => PlanStep::Subgroups(id, self.items(&insts, Level::Subgroup)),
+            false => PlanStep::Lanes(id, insts),
         });
     }
 }
 
 /// Finds where values are made and which are used out of reach.
-struct Homes<'a> {
+struct HomeFinder<'a> {
     function: &'a Function,
     uniform: &'a Uniformity,
-    made: Vec<Where>,
+    made: Vec<LoopNest>,
     home: Vec<bool>,
     /// Where each instruction that jumps can name runs.
-    nests: Vec<Where>,
+    nests: Vec<LoopNest>,
     strays: bool,
 }
 
-impl Homes<'_> {
-    fn plan(&mut self, plan: &Plan, scope: Level, at: Where) {
+impl HomeFinder<'_> {
+    fn plan(&mut self, plan: &ScopePlan, scope: Level, at: LoopNest) {
         for step in &plan.steps {
             match step {
-                Step::Once(inst) => self.own(*inst, at),
-                Step::Meet(inst) => self.meet(*inst, scope, at),
-                Step::Nest(inst, plans) => {
+                PlanStep::Once(inst) => self.own(*inst, at),
+                PlanStep::Meet(inst) => self.meet(*inst, scope, at),
+                PlanStep::Nest(inst, plans) => {
                     self.own(*inst, at);
                     self.exchange(*inst, scope);
                     plans.iter().for_each(|plan| self.plan(plan, scope, at));
                 }
-                Step::Lanes(id, insts) => {
-                    let at = Where { lanes: Some(*id), ..at };
+                PlanStep::Lanes(id, insts) => {
+                    let at = LoopNest { lanes: Some(*id), ..at };
                     insts.iter().for_each(|inst| self.run(*inst, at));
                 }
-                Step::Subgroups(id, plan) => {
-                    self.plan(plan, Level::Subgroup, Where { subgroups: Some(*id), lanes: None });
+                PlanStep::Subgroups(id, plan) => {
+                    self.plan(plan, Level::Subgroup, LoopNest { subgroups: Some(*id), lanes: None });
                 }
-                Step::End(inst) => self.own(*inst, at),
+                PlanStep::End(inst) => self.own(*inst, at),
             }
         }
     }
 
     /// What an instruction uses and makes at a place.
-    fn own(&mut self, inst: Inst, at: Where) {
+    fn own(&mut self, inst: Inst, at: LoopNest) {
         let node = self.function.inst(inst);
         for value in node.args.iter().filter_map(|arg| arg.value()) {
             self.home[value.index()] |= !self.made[value.index()].reaches(at);
@@ -234,14 +235,14 @@ impl Homes<'_> {
         }
         self.nests[inst.index()] = at;
         self.strays |= match (node.op, &node.attr) {
-            (Op::Return, _) => at != Where::default(),
+            (Op::Return, _) => at != LoopNest::default(),
             (_, Attr::Target(target)) => self.nests[target.index()] != at,
             _ => false,
         };
     }
 
     /// An instruction in a loop over lanes, regions and all.
-    fn run(&mut self, inst: Inst, at: Where) {
+    fn run(&mut self, inst: Inst, at: LoopNest) {
         self.own(inst, at);
         let function = self.function;
         for region in &function.inst(inst).regions {
@@ -250,7 +251,7 @@ impl Homes<'_> {
     }
 
     /// Lanes bring what differs among them in their homes, and find what differs there.
-    fn meet(&mut self, inst: Inst, scope: Level, at: Where) {
+    fn meet(&mut self, inst: Inst, scope: Level, at: LoopNest) {
         self.own(inst, at);
         self.exchange(inst, scope);
         for value in self.function.inst(inst).args.iter().filter_map(|arg| arg.value()) {

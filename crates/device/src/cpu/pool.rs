@@ -9,33 +9,33 @@ use std::thread::JoinHandle;
 
 use crate::error::DeviceError;
 
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct PoolState {
+    jobs: VecDeque<PoolJob>,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     handed: Condvar,
 }
 
 /// The threads of a device.
 #[derive(Default)]
-pub struct Pool(Arc<Shared>);
+pub struct ThreadPool(Arc<PoolShared>);
 
-impl std::fmt::Debug for Pool {
+impl std::fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pool({} threads)", self.0.lock().threads.len())
+        write!(f, "ThreadPool({} threads)", self.0.lock().threads.len())
     }
 }
 
-impl Pool {
+impl ThreadPool {
     /// Runs a job on a thread of its own.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), DeviceError> {
         let mut state = self.0.lock();
@@ -52,8 +52,8 @@ impl Pool {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -75,7 +75,7 @@ impl Shared {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;

@@ -8,38 +8,38 @@ use pelton_ir::valid::Valid;
 
 use crate::error::DeviceError;
 use crate::event::Event;
-use crate::launch::{Ended, Fault, Launch, Outcome};
-use crate::mapped::{Mapped, Width};
+use crate::launch::{Fault, Launch, LaunchEnd, LaunchOutcome};
+use crate::mapped::{Mapped, WordWidth};
 use crate::memory::Memory;
-use crate::watch::{Stop, Watch, wait};
+use crate::timekeeper::{StopSignal, Timekeeper, wait_while};
 use crate::{Kernel, Run};
 
-use super::abi::{Context, Exit, Slot};
-use super::code::Code;
-use super::pool::Pool;
+use super::abi::{BoundBuffer, GroupContext, GroupExit};
+use super::code::CpuCode;
+use super::pool::ThreadPool;
 
 /// A kernel that is compiled for a number of lanes.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct CpuKernel {
     /// As it was handed in, for bindings and for places.
     pub module: Valid,
     /// What runs.
-    pub code: Arc<Code>,
+    pub code: Arc<CpuCode>,
     /// Groups that get a thread each where they may wait for each other.
     pub resident: u32,
     /// Threads for all other launches.
     pub threads: u32,
     /// The device's own.
-    pub pool: Arc<Pool>,
+    pub pool: Arc<ThreadPool>,
     /// The device's own.
-    pub watch: Arc<Watch>,
+    pub timekeeper: Arc<Timekeeper>,
 }
 
 /// What the groups of a launch and its handle share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct CpuLaunch {
     /// Why to end.
-    pub stop: Arc<Stop>,
+    pub stop: Arc<StopSignal>,
     /// Where groups park.
     pub event: Event,
     /// When it began.
@@ -48,12 +48,12 @@ pub struct Shared {
     pub groups: u32,
     next: AtomicU32,
     faults: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<CpuLaunchState>,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CpuLaunchState {
     /// Threads that still work for the launch.
     working: u32,
     fault: Option<(u32, u32)>,
@@ -62,8 +62,8 @@ struct State {
     failed: Option<u64>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CpuLaunch {
+    fn lock(&self) -> MutexGuard<'_, CpuLaunchState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -77,69 +77,69 @@ impl Shared {
     /// A lane trapped: everybody ends.
     pub fn trap(&self, code: u32, inst: u32) {
         self.lock().trap.get_or_insert((code, inst));
-        self.end(Outcome::Stopped);
+        self.end(LaunchOutcome::Stopped);
     }
 
-    fn end(&self, why: Outcome) {
+    fn end(&self, why: LaunchOutcome) {
         self.stop.set(why);
         self.event.wake();
     }
 }
 
 /// The buffers of a launch, and what keeps them alive.
-struct Bound {
-    slots: Vec<Slot>,
+struct BoundBuffers {
+    slots: Vec<BoundBuffer>,
     _kept: Vec<Memory>,
 }
 
 // SAFETY: the slots point into memory that `_kept` keeps alive, and that is shared under the language's memory model.
-unsafe impl Send for Bound {}
+unsafe impl Send for BoundBuffers {}
 // SAFETY: as above.
-unsafe impl Sync for Bound {}
+unsafe impl Sync for BoundBuffers {}
 
-impl Bound {
+impl BoundBuffers {
     fn new(memory: &[Option<&Memory>]) -> Result<Self, DeviceError> {
         let mut slots = Vec::with_capacity(memory.len());
         for memory in memory {
             slots.push(match memory {
-                None => Slot { start: std::ptr::null(), len: 0 },
+                None => BoundBuffer { start: std::ptr::null(), len: 0 },
                 Some(memory) => {
                     let foreign = || DeviceError::Memory {
                         device: "cpu".into(),
                         what: "use for memory of another device",
                     };
                     let mapped = memory.store().mapped().ok_or_else(foreign)?;
-                    Slot { start: mapped.start().as_ptr(), len: mapped.len() as u64 }
+                    BoundBuffer { start: mapped.start().as_ptr(), len: mapped.len() as u64 }
                 }
             });
         }
-        Ok(Bound { slots, _kept: memory.iter().flatten().map(|memory| (*memory).clone()).collect() })
+        Ok(BoundBuffers { slots, _kept: memory.iter().flatten().map(|memory| (*memory).clone()).collect() })
     }
 }
 
-impl Kernel for Loaded {
+impl Kernel for CpuKernel {
     fn resident(&self) -> u32 {
         self.resident
     }
 
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
-        let bound = Arc::new(Bound::new(&launch.bound(&self.module)?)?);
-        let together = self.code.waits && launch.groups <= self.resident;
+        let bound = Arc::new(BoundBuffers::new(&launch.bound(&self.module)?)?);
+        let together = self.code.may_wait && launch.groups <= self.resident;
         let workers = if together { launch.groups } else { launch.groups.min(self.threads) };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CpuLaunch {
             stop: Arc::default(),
             event: Event::default(),
             start: Instant::now(),
             groups: launch.groups,
             next: AtomicU32::new(0),
             faults: AtomicU64::new(0),
-            state: Mutex::new(State { working: workers, ..State::default() }),
+            state: Mutex::new(CpuLaunchState { working: workers, ..CpuLaunchState::default() }),
             ended: Condvar::new(),
         });
-        let run = Launched {
+        let run = CpuRun {
             shared: shared.clone(),
             lease: launch.lease,
-            watch: self.watch.clone(),
+            timekeeper: self.timekeeper.clone(),
             module: self.module.clone(),
             code: self.code.clone(),
             _pool: self.pool.clone(),
@@ -157,12 +157,12 @@ impl Kernel for Loaded {
             if let Err(error) = self.pool.run(job) {
                 // Those that started must not wait for those that did not.
                 shared.lock().working -= workers - started;
-                shared.end(Outcome::Stopped);
+                shared.end(LaunchOutcome::Stopped);
                 return Err(error);
             }
         }
         let parked = Arc::downgrade(&shared);
-        self.watch.add(&shared.stop, launch, move || {
+        self.timekeeper.add(&shared.stop, launch, move || {
             if let Some(shared) = parked.upgrade() {
                 shared.event.wake();
             }
@@ -172,12 +172,12 @@ impl Kernel for Loaded {
 }
 
 /// What a thread does for a launch: group after group.
-fn work(shared: &Arc<Shared>, bound: &Bound, code: &Code) {
-    let Ok(scratch) = Mapped::new(Width::W64, code.frame.bytes.div_ceil(8)) else {
+fn work(shared: &Arc<CpuLaunch>, bound: &BoundBuffers, code: &CpuCode) {
+    let Ok(scratch) = Mapped::new(WordWidth::W64, code.frame.bytes.div_ceil(8)) else {
         shared.lock().failed = Some(code.frame.bytes as u64);
-        return shared.end(Outcome::Stopped);
+        return shared.end(LaunchOutcome::Stopped);
     };
-    let mut context = Context::new(shared, &bound.slots, scratch.start().as_ptr());
+    let mut context = GroupContext::new(shared, &bound.slots, scratch.start().as_ptr());
     loop {
         context.group = shared.next.fetch_add(1, Ordering::Relaxed);
         if context.group >= shared.groups {
@@ -195,11 +195,11 @@ fn work(shared: &Arc<Shared>, bound: &Bound, code: &Code) {
         // SAFETY: the code was compiled for this context's layout, the slots and the scratch have the sizes that the
         // module and the frame say, and all of them live until the call returns.
         let exit = unsafe { (code.entry)(&context) };
-        if exit == Exit::Stopped as u32 {
+        if exit == GroupExit::Stopped as u32 {
             shared.lock().cut = true;
             return;
         }
-        if exit == Exit::Trapped as u32 {
+        if exit == GroupExit::Trapped as u32 {
             return;
         }
     }
@@ -207,19 +207,19 @@ fn work(shared: &Arc<Shared>, bound: &Bound, code: &Code) {
 
 /// A launch under way.
 #[derive(Debug)]
-struct Launched {
-    shared: Arc<Shared>,
+struct CpuRun {
+    shared: Arc<CpuLaunch>,
     lease: Option<Duration>,
-    watch: Arc<Watch>,
+    timekeeper: Arc<Timekeeper>,
     module: Valid,
-    code: Arc<Code>,
+    code: Arc<CpuCode>,
     /// Keeps the threads until the launch has ended, even if the device is dropped before.
-    _pool: Arc<Pool>,
+    _pool: Arc<ThreadPool>,
 }
 
-impl Run for Launched {
+impl Run for CpuRun {
     fn stop(&self) {
-        self.shared.end(Outcome::Stopped);
+        self.shared.end(LaunchOutcome::Stopped);
     }
 
     fn wake(&self) {
@@ -227,12 +227,12 @@ impl Run for Launched {
     }
 
     fn renew(&self) {
-        self.watch.renew(&self.shared.stop, self.lease);
+        self.timekeeper.renew(&self.shared.stop, self.lease);
     }
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
         let state = self.shared.lock();
-        let Some(state) = wait(&self.shared.ended, state, timeout, |state| state.working > 0) else {
+        let Some(state) = wait_while(&self.shared.ended, state, timeout, |state| state.working > 0) else {
             return Ok(None);
         };
         if let Some(bytes) = state.failed {
@@ -244,14 +244,14 @@ impl Run for Launched {
             return Err(DeviceError::fault(&self.module, (code, self.code.site(inst)), fault));
         }
         let outcome = match state.cut {
-            true => self.shared.stop.why().unwrap_or(Outcome::Stopped),
-            false => Outcome::Done,
+            true => self.shared.stop.why().unwrap_or(LaunchOutcome::Stopped),
+            false => LaunchOutcome::Done,
         };
-        Ok(Some(Ended { outcome, fault }))
+        Ok(Some(LaunchEnd { outcome, fault }))
     }
 }
 
-impl Drop for Launched {
+impl Drop for CpuRun {
     fn drop(&mut self) {
         self.stop();
         // Bounded: every loop that can go on looks at the stop word.

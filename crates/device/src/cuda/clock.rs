@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::DeviceError;
-use crate::mapped::{Mapped, Width};
+use crate::mapped::{Mapped, WordWidth};
 
-use super::context::Context;
-use super::current::{Current, Function, Shape, Stream};
-use super::grave::Grave;
+use super::context::CudaContext;
+use super::current::{Current, FunctionHandle, GroupShape, StreamHandle};
+use super::deferred::DeferredFree;
 use super::link;
 use super::pinned::Pinned;
-use super::raw::Status;
+use super::raw::DriverStatus;
 
 /// Stores the device's clock.
 const PTX: &str = "\
@@ -46,28 +46,28 @@ const DRIFT: u32 = 12;
 
 /// What both clocks showed at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct ClockPair {
     host: Instant,
     device_ns: u64,
 }
 
-impl Clock {
+impl ClockPair {
     /// Compares the clocks.
-    pub fn new(context: &Context, folder: Option<&std::path::Path>) -> Result<Self, DeviceError> {
+    pub fn new(context: &CudaContext, folder: Option<&std::path::Path>) -> Result<Self, DeviceError> {
         let cubin = link::cubin(context, PTX, folder)?;
         let alone = context.alone()?;
         let current = context.enter()?;
         let module = current.load(&cubin)?;
         let compared =
             current.function(module, "pelton_clock").map_err(DeviceError::from).and_then(|kernel| {
-                let page = Pinned::new(current, Mapped::new(Width::W64, 1)?)?;
+                let page = Pinned::new(current, Mapped::new(WordWidth::W64, 1)?)?;
                 let stream = current.stream()?;
                 let compared = compare(current, kernel, &page, stream);
-                Grave::Stream(stream).free(current);
-                Grave::Host(page).free(current);
+                DeferredFree::Stream(stream).free(current);
+                DeferredFree::Host(page).free(current);
                 Ok(compared?)
             });
-        Grave::Module(module).free(current);
+        DeferredFree::Module(module).free(current);
         drop(alone);
         compared
     }
@@ -85,20 +85,25 @@ impl Clock {
     }
 }
 
-fn compare(current: Current, kernel: Function, page: &Pinned, stream: Stream) -> Result<Clock, Status> {
-    let mut best: Option<(Duration, Clock)> = None;
+fn compare(
+    current: Current,
+    kernel: FunctionHandle,
+    page: &Pinned,
+    stream: StreamHandle,
+) -> Result<ClockPair, DriverStatus> {
+    let mut best: Option<(Duration, ClockPair)> = None;
     for _ in 0..TRIES {
         let before = Instant::now();
         // SAFETY: the kernel takes one word, an address that is its own until the stream is waited for.
-        unsafe { current.launch(kernel, 1, Shape { lanes: 1, shared: 0 }, &mut [page.at], stream) }?;
+        unsafe { current.launch(kernel, 1, GroupShape { lanes: 1, shared: 0 }, &mut [page.at], stream) }?;
         current.synchronize(stream)?;
         let took = before.elapsed();
         let device_ns = page.block.words64().map_or(0, |words| words[0].load(Ordering::Relaxed));
         if best.as_ref().is_none_or(|(shortest, _)| took < *shortest) {
-            best = Some((took, Clock { host: before + took / 2, device_ns }));
+            best = Some((took, ClockPair { host: before + took / 2, device_ns }));
         }
     }
-    Ok(best.map_or(Clock { host: Instant::now(), device_ns: 0 }, |(_, clock)| clock))
+    Ok(best.map_or(ClockPair { host: Instant::now(), device_ns: 0 }, |(_, clock)| clock))
 }
 
 #[cfg(test)]
@@ -107,7 +112,7 @@ mod tests {
 
     #[test]
     fn ends_lie_in_the_future_of_both_clocks() {
-        let clock = Clock { host: Instant::now(), device_ns: 1_000_000_000 };
+        let clock = ClockPair { host: Instant::now(), device_ns: 1_000_000_000 };
         let second = Duration::from_secs(1);
         assert_eq!(clock.at(Duration::ZERO, second), 2_100_000_000);
         // A day later the clocks may be apart by some twenty seconds.

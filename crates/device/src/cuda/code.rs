@@ -8,52 +8,51 @@ use std::sync::{Arc, Mutex, Weak};
 use pelton_ir::arena::{Func, Handle};
 use pelton_ir::emit::EmitError;
 use pelton_ir::emit::ptx::{self, Param, Ptx};
-use pelton_ir::module::{Attr, Site};
-use pelton_ir::op::Op;
+use pelton_ir::module::Site;
 use pelton_ir::valid::Valid;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::error::DeviceError;
 
-use super::context::Context;
-use super::current::{Current, Function, Module, Shape};
-use super::grave::Grave;
-use super::info::Info;
+use super::context::CudaContext;
+use super::current::{Current, FunctionHandle, GroupShape, ModuleHandle};
+use super::deferred::DeferredFree;
+use super::info::GpuInfo;
 use super::link;
-use super::raw::Status;
+use super::raw::DriverStatus;
 
 /// A compiled kernel.
-pub struct Code {
-    context: Arc<Context>,
+pub struct CudaCode {
+    context: Arc<CudaContext>,
     /// As it was handed in, for bindings and for places.
     pub module: Valid,
     kernel: Func,
     /// What a group of it is.
-    pub shape: Shape,
+    pub shape: GroupShape,
     /// What is launched.
-    pub function: Function,
+    pub function: FunctionHandle,
     /// How many groups there can be at once.
     pub resident: u32,
-    /// Whether a group may wait for another: only loops that are not counted can.
-    pub waits: bool,
+    /// Whether a group of the kernel may wait for another group.
+    pub may_wait: bool,
     /// The buffers that it is launched with, in order.
     pub params: Vec<Param>,
     /// What the numbers of instructions in its record stand for.
     sites: Vec<Site>,
-    loaded: Module,
+    loaded: ModuleHandle,
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for CudaCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Code(at {:p}, {} groups of {} lanes at once)",
+            "CudaCode(at {:p}, {} groups of {} lanes at once)",
             self.function.0, self.resident, self.shape.lanes
         )
     }
 }
 
-impl Code {
+impl CudaCode {
     /// Where a compiled instruction stands in the module that was handed in.
     pub fn site(&self, inst: u32) -> Site {
         self.sites
@@ -64,44 +63,45 @@ impl Code {
     }
 }
 
-impl Drop for Code {
+impl Drop for CudaCode {
     fn drop(&mut self) {
-        self.context.bury(Grave::Module(self.loaded));
+        self.context.defer_free(DeferredFree::Module(self.loaded));
     }
 }
 
 /// Compiles kernels. What is in use is found again; what is not is in the cache on disk.
-pub struct Compiler {
-    context: Arc<Context>,
+pub struct CudaCompiler {
+    context: Arc<CudaContext>,
     folder: Option<PathBuf>,
     /// By a hash of the module; equality decides.
-    used: Mutex<FxHashMap<u64, Vec<Weak<Code>>>>,
+    used: Mutex<FxHashMap<u64, Vec<Weak<CudaCode>>>>,
 }
 
-impl fmt::Debug for Compiler {
+impl fmt::Debug for CudaCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Compiler({})", self.context.info.compiler)
+        write!(f, "CudaCompiler({})", self.context.info.compiler)
     }
 }
 
-impl Compiler {
+impl CudaCompiler {
     /// For a device, with a folder to keep code in.
-    pub fn new(context: Arc<Context>, folder: Option<PathBuf>) -> Self {
-        Compiler { context, folder, used: Mutex::default() }
+    pub fn new(context: Arc<CudaContext>, folder: Option<PathBuf>) -> Self {
+        CudaCompiler { context, folder, used: Mutex::default() }
     }
 
     /// The compiled kernel, made now or before.
-    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<Code>, DeviceError> {
+    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<CudaCode>, DeviceError> {
         let hash = FxBuildHasher.hash_one((&**module, kernel, lanes));
         let used = || self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let same =
-            |code: &Arc<Code>| (code.kernel, code.shape.lanes) == (kernel, lanes) && code.module == *module;
+        let same = |code: &Arc<CudaCode>| {
+            (code.kernel, code.shape.lanes) == (kernel, lanes) && code.module == *module
+        };
         let found = used().get(&hash).and_then(|list| list.iter().filter_map(Weak::upgrade).find(same));
         if let Some(code) = found {
             return Ok(code);
         }
         // Two threads may compile the same kernel at once; each gets a right one.
-        let code = Arc::new(self.fresh(module, kernel, lanes)?);
+        let code = Arc::new(self.compile_new(module, kernel, lanes)?);
         let mut used = used();
         used.retain(|_, list| {
             list.retain(|code| code.strong_count() > 0);
@@ -111,24 +111,24 @@ impl Compiler {
         Ok(code)
     }
 
-    fn fresh(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Code, DeviceError> {
+    fn compile_new(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<CudaCode, DeviceError> {
         let ptx = emit(&self.context.info, module, kernel, lanes)?;
         let cubin = link::cubin(&self.context, &ptx.text, self.folder.as_deref())?;
-        let shape = Shape { lanes, shared: ptx.dynamic };
+        let shape = GroupShape { lanes, shared: ptx.dynamic };
         let alone = self.context.alone()?;
         let current = self.context.enter()?;
         let loaded = current.load(&cubin)?;
         let found = find(current, loaded, &ptx.entry, shape);
-        let (function, groups) = found.inspect_err(|_| Grave::Module(loaded).free(current))?;
+        let (function, groups) = found.inspect_err(|_| DeferredFree::Module(loaded).free(current))?;
         drop(alone);
-        Ok(Code {
+        Ok(CudaCode {
             context: self.context.clone(),
             module: module.clone(),
             kernel,
             shape,
             function,
             resident: groups * self.context.info.units,
-            waits: waits(module, kernel),
+            may_wait: ptx.may_wait,
             params: ptx.params,
             sites: ptx.sites,
             loaded,
@@ -137,7 +137,12 @@ impl Compiler {
 }
 
 /// A kernel of a loaded module, ready to be launched, and how many groups of it a multiprocessor holds.
-fn find(current: Current, module: Module, name: &str, shape: Shape) -> Result<(Function, u32), Status> {
+fn find(
+    current: Current,
+    module: ModuleHandle,
+    name: &str,
+    shape: GroupShape,
+) -> Result<(FunctionHandle, u32), DriverStatus> {
     let function = current.function(module, name)?;
     if shape.shared > 0 {
         current.allow(function, shape.shared)?;
@@ -146,7 +151,7 @@ fn find(current: Current, module: Module, name: &str, shape: Shape) -> Result<(F
 }
 
 /// A kernel as PTX, within what the device takes.
-fn emit(info: &Info, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx, DeviceError> {
+fn emit(info: &GpuInfo, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx, DeviceError> {
     let config = ptx::Config { target: info.target, lanes };
     let device = || info.open.clone();
     let ptx =
@@ -160,60 +165,4 @@ fn emit(info: &Info, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx, De
         return Err(DeviceError::Limit { device: device(), what, found, most });
     }
     Ok(ptx)
-}
-
-/// Whether a group may wait for another: only loops that are not counted can.
-fn waits(module: &pelton_ir::module::Module, kernel: Func) -> bool {
-    let mut reached = vec![false; kernel.index() + 1];
-    reached[kernel.index()] = true;
-    // A function calls only those before it.
-    for (func, function) in module.functions.iter().rev().filter(|(func, _)| *func <= kernel) {
-        if !reached[func.index()] {
-            continue;
-        }
-        for (_, node) in function.insts() {
-            match node.attr {
-                Attr::Call(callee) => reached[callee.index()] = true,
-                _ if matches!(node.op, Op::While | Op::Forever) => return true,
-                _ => {}
-            }
-        }
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pelton_ir::text;
-
-    #[test]
-    fn a_kernel_waits_if_what_it_calls_does() {
-        let source = "
-buffer data: [u32; 1] global read_write
-fn counted() {
-  loop %i = 0 to 4 step 1 {
-    store @data[0], %i
-  }
-}
-fn waiting() {
-  forever ^l {
-    break ^l
-  }
-}
-fn between() {
-  call waiting()
-}
-kernel ends {
-  call counted()
-}
-kernel stays {
-  call counted()
-  call between()
-}
-";
-        let module = text::parse(source).expect("it is right");
-        let found: Vec<bool> = module.kernels().map(|kernel| waits(&module, kernel)).collect();
-        assert_eq!(found, [false, true]);
-    }
 }

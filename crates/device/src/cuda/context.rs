@@ -1,7 +1,7 @@
-//! A device that is open: its context, and what all that use it share.
+//! An open GPU: the driver's context, and what everything that uses the GPU shares.
 //!
-//! A process has one context a device, however often the device is opened, so that [`Gate`] knows of all launches.
-//! Everything that belongs to the context keeps it: memory, code, launches. The last to go closes it.
+//! A process has one context per device, however often the device is opened, so that [`Gate`] knows of all launches. Memory,
+//! code and launches keep their context open; the last of them to be dropped closes it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,63 +9,69 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::error::DeviceError;
-use crate::mapped::{Mapped, Width};
+use crate::mapped::{Mapped, WordWidth};
 
-use super::berth::Berth;
-use super::clock::Clock;
-use super::current::{self, Current, Stream};
-use super::gate::{Alone, Gate, Room};
-use super::grave::Grave;
-use super::info::Info;
-use super::near::Bar;
+use super::clock::ClockPair;
+use super::current::{self, Current, StreamHandle};
+use super::deferred::DeferredFree;
+use super::gate::{Alone, Gate, LaunchRoom};
+use super::info::GpuInfo;
+use super::launch_place::LaunchPlace;
+use super::near::HostReach;
 use super::pinned::Pinned;
-use super::raw::{Driver, Gpu, Status};
+use super::raw::{Driver, DriverStatus, Gpu};
 
-/// How long a load waits for launches to end, and a launch for room, before they are refused.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a load waits for launches to end, and a launch waits for room, before it is refused as busy.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes of zeros that are copied at a time to clear memory.
 const ZEROS: usize = 1 << 20;
 
 /// The devices that are open in this process.
-static OPEN: Mutex<Vec<(u32, Weak<Context>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(u32, Weak<CudaContext>)>> = Mutex::new(Vec::new());
 
-/// Tells contexts apart that were open at different times.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The number of the next context, which tells apart contexts that were open at different times.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// An open device.
 #[derive(Debug)]
-pub struct Context {
-    /// Which of all contexts this is.
+pub(super) struct CudaContext {
+    /// The number of this context, unique within the process.
     pub id: u64,
-    /// What the device is.
-    pub info: Info,
-    /// Who may use it at once.
+    /// The properties of the device.
+    pub info: GpuInfo,
+    /// Decides which launches and loads may use the device at the same time.
     pub gate: Gate,
-    /// Set when the device has been opened.
-    clock: OnceLock<Clock>,
-    /// What the driver calls it by.
+    /// The device's clock, read against the host's once the device has been opened.
+    clock: OnceLock<ClockPair>,
+    /// The driver's name of the device.
     pub gpu: Gpu,
-    handle: current::Context,
-    /// For uploads and downloads.
-    pub copies: Stream,
-    /// For stop words, which must not wait behind a long copy.
-    pub control: Stream,
+    handle: current::ContextHandle,
+    /// The stream of uploads and downloads.
+    pub copies: StreamHandle,
+    /// The stream of stop words, which must not wait behind a long copy.
+    pub control: StreamHandle,
     zeros: Mutex<Option<Pinned>>,
-    graves: Mutex<Vec<Grave>>,
-    berths: Mutex<Vec<Berth>>,
-    /// How the host reaches its memory, or why not; once that was found out.
-    pub near: Mutex<Option<Result<Arc<Bar>, String>>>,
+    /// Resources that are freed when no kernel is resident any more.
+    deferred: Mutex<Vec<DeferredFree>>,
+    /// Places of launches that have ended, for the next launches.
+    places: Mutex<Vec<LaunchPlace>>,
+    /// How the host reaches the device's memory, or why it cannot, once that has been tried.
+    pub near: Mutex<Option<Result<Arc<HostReach>, String>>>,
 }
 
-/// Locks, whatever happened to others who did.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex even if a thread panicked while it held the lock.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl Context {
-    /// Opens a device, or finds it open. The folder has code that was compiled before.
-    pub fn open(driver: Driver, ordinal: u32, folder: Option<&Path>) -> Result<Arc<Context>, DeviceError> {
+impl CudaContext {
+    /// Opens a device, or finds the context that the process has open. The folder is the cache of compiled code.
+    pub(super) fn open(
+        driver: Driver,
+        ordinal: u32,
+        folder: Option<&Path>,
+    ) -> Result<Arc<CudaContext>, DeviceError> {
         let mut open = lock(&OPEN);
         open.retain(|(_, context)| context.strong_count() > 0);
         let found =
@@ -73,28 +79,28 @@ impl Context {
         if let Some(context) = found {
             return Ok(context);
         }
-        let context = Arc::new(Context::new(driver.gpu(ordinal)?, ordinal)?);
-        let clock = Clock::new(&context, folder)?;
+        let context = Arc::new(CudaContext::new(driver.gpu(ordinal)?, ordinal)?);
+        let clock = ClockPair::new(&context, folder)?;
         context.clock.get_or_init(|| clock);
         open.push((ordinal, Arc::downgrade(&context)));
         Ok(context)
     }
 
-    fn new(gpu: Gpu, ordinal: u32) -> Result<Context, DeviceError> {
-        let info = Info::new(gpu, ordinal)?;
+    fn new(gpu: Gpu, ordinal: u32) -> Result<CudaContext, DeviceError> {
+        let info = GpuInfo::new(gpu, ordinal)?;
         let handle = gpu.retain()?;
         let made = (|| {
             let current = gpu.enter(handle)?;
             let (copies, control) = (current.stream()?, current.stream()?);
-            let zeros = Pinned::new(current, Mapped::new(Width::W64, ZEROS / 8)?)?;
+            let zeros = Pinned::new(current, Mapped::new(WordWidth::W64, ZEROS / 8)?)?;
             Ok((copies, control, zeros))
         })();
-        // What was made belongs to the context, and goes with it.
+        // What was made belongs to the driver's context and is freed with it.
         let (copies, control, zeros) = made.inspect_err(|_: &DeviceError| {
             let _ = gpu.release();
         })?;
-        Ok(Context {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+        Ok(CudaContext {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             info,
             gate: Gate::default(),
             clock: OnceLock::new(),
@@ -103,65 +109,65 @@ impl Context {
             copies,
             control,
             zeros: Mutex::new(Some(zeros)),
-            graves: Mutex::default(),
-            berths: Mutex::default(),
+            deferred: Mutex::default(),
+            places: Mutex::default(),
             near: Mutex::default(),
         })
     }
 
     /// Makes the context current in this thread.
-    pub fn enter(&self) -> Result<Current, Status> {
+    pub(super) fn enter(&self) -> Result<Current, DriverStatus> {
         self.gpu.enter(self.handle)
     }
 
-    /// The device's time in a while.
-    pub fn after(&self, wait: Duration) -> u64 {
+    /// What the device's clock will show after `wait`, in nanoseconds.
+    pub(super) fn after(&self, wait: Duration) -> u64 {
         self.clock.get().map_or(u64::MAX, |clock| clock.after(wait))
     }
 
-    /// Counts a launch in, until the pass is dropped.
-    pub fn pass(self: &Arc<Self>, room: Room) -> Result<Pass, DeviceError> {
+    /// Admits a launch to the device, until the pass is dropped.
+    pub(super) fn admit(self: &Arc<Self>, room: LaunchRoom) -> Result<LaunchPass, DeviceError> {
         match self.gate.enter(room, PATIENCE) {
-            true => Ok(Pass { context: self.clone(), room }),
-            false => Err(DeviceError::Busy { what: "kernels that may stay have taken the room" }),
+            true => Ok(LaunchPass { context: self.clone(), room }),
+            false => Err(DeviceError::Busy { what: "kernels that may run for ever have taken the room" }),
         }
     }
 
-    /// Nobody else, for calls that would wait for every kernel to end.
-    pub fn alone(&self) -> Result<Alone<'_>, DeviceError> {
+    /// Excludes launches while the guard lives, for calls of the driver that would wait until every kernel has ended.
+    pub(super) fn alone(&self) -> Result<Alone<'_>, DeviceError> {
         let busy = DeviceError::Busy { what: "it loads no code while a kernel is resident" };
         let alone = self.gate.alone(PATIENCE).ok_or(busy)?;
-        self.free();
+        self.free_deferred();
         Ok(alone)
     }
 
-    /// Frees something, now or when no kernel is resident any more.
-    pub fn bury(&self, grave: Grave) {
-        lock(&self.graves).push(grave);
-        self.sweep();
+    /// Frees a resource, now or when no kernel is resident any more.
+    pub(super) fn defer_free(&self, resource: DeferredFree) {
+        lock(&self.deferred).push(resource);
+        self.try_free_deferred();
     }
 
-    /// Frees what was given up, if no kernel is resident.
-    pub fn sweep(&self) {
-        if lock(&self.graves).is_empty() {
+    /// Frees the deferred resources if no kernel is resident.
+    pub(super) fn try_free_deferred(&self) {
+        if lock(&self.deferred).is_empty() {
             return;
         }
         if let Some(_alone) = self.gate.alone(Duration::ZERO) {
-            self.free();
+            self.free_deferred();
         }
     }
 
-    /// Frees what was given up. The caller is alone.
-    fn free(&self) {
-        let graves = std::mem::take(&mut *lock(&self.graves));
-        // A context that cannot be entered is lost, and what it held with it.
+    /// Frees the deferred resources. The caller has excluded launches.
+    fn free_deferred(&self) {
+        let deferred = std::mem::take(&mut *lock(&self.deferred));
+        // A context that cannot be entered is lost, and everything in it with it.
         if let Ok(current) = self.enter() {
-            graves.into_iter().for_each(|grave| grave.free(current));
+            deferred.into_iter().for_each(|resource| resource.free(current));
         }
     }
 
-    /// Clears memory of the device. Copies go through while kernels hold every multiprocessor.
-    pub fn clear(&self, at: u64, bytes: usize) -> Result<(), Status> {
+    /// Fills device memory with zeros. This is done by copies, because copies proceed while kernels hold every multiprocessor.
+    pub(super) fn clear(&self, at: u64, bytes: usize) -> Result<(), DriverStatus> {
         let current = self.enter()?;
         let zeros = lock(&self.zeros);
         let Some(zeros) = zeros.as_ref() else { return Ok(()) };
@@ -173,29 +179,29 @@ impl Context {
         current.synchronize(self.copies)
     }
 
-    /// A place for a launch.
-    pub fn berth(&self) -> Result<Berth, DeviceError> {
-        match lock(&self.berths).pop() {
-            Some(berth) => Ok(berth),
-            None => Berth::new(self),
+    /// A place for a launch: one that an earlier launch has returned, or a new one.
+    pub(super) fn take_place(&self) -> Result<LaunchPlace, DeviceError> {
+        match lock(&self.places).pop() {
+            Some(place) => Ok(place),
+            None => LaunchPlace::new(self),
         }
     }
 
-    /// Takes back a place whose launch has ended, its record cleared.
-    pub fn vacate(&self, berth: Berth) {
-        lock(&self.berths).push(berth);
+    /// Takes back the place of a launch that has ended and whose record is cleared.
+    pub(super) fn return_place(&self, place: LaunchPlace) {
+        lock(&self.places).push(place);
     }
 }
 
-impl Drop for Context {
+impl Drop for CudaContext {
     fn drop(&mut self) {
-        // All that launches or loads keeps the context, so nobody does. What fails now has nobody to be told.
+        // Launches and loaded code keep the context, so there are none. Errors have nobody to report them to.
         if let Ok(current) = self.enter() {
-            let berths = std::mem::take(&mut *lock(&self.berths));
-            berths.into_iter().flat_map(Berth::end).for_each(|grave| grave.free(current));
-            self.free();
+            let places = std::mem::take(&mut *lock(&self.places));
+            places.into_iter().flat_map(LaunchPlace::into_parts).for_each(|part| part.free(current));
+            self.free_deferred();
             if let Some(zeros) = lock(&self.zeros).take() {
-                Grave::Host(zeros).free(current);
+                DeferredFree::Host(zeros).free(current);
             }
             let _ = current.end_stream(self.copies);
             let _ = current.end_stream(self.control);
@@ -204,16 +210,16 @@ impl Drop for Context {
     }
 }
 
-/// A launch that is counted in.
+/// The admission of a launch to a device, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Pass {
-    context: Arc<Context>,
-    room: Room,
+pub(super) struct LaunchPass {
+    context: Arc<CudaContext>,
+    room: LaunchRoom,
 }
 
-impl Drop for Pass {
+impl Drop for LaunchPass {
     fn drop(&mut self) {
         self.context.gate.leave(self.room);
-        self.context.sweep();
+        self.context.try_free_deferred();
     }
 }

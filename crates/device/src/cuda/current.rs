@@ -8,20 +8,20 @@ use std::marker::PhantomData;
 
 use cudarc::driver::sys::{self, CUctx_st, CUfunc_st, CUmod_st, CUresult, CUstream_st};
 
-use super::raw::{Driver, Gpu, Handle, Status, check};
+use super::raw::{Driver, DriverHandle, DriverStatus, Gpu, check};
 
 /// A context.
-pub type Context = Handle<CUctx_st>;
+pub type ContextHandle = DriverHandle<CUctx_st>;
 /// A stream.
-pub type Stream = Handle<CUstream_st>;
+pub type StreamHandle = DriverHandle<CUstream_st>;
 /// A loaded module.
-pub type Module = Handle<CUmod_st>;
+pub type ModuleHandle = DriverHandle<CUmod_st>;
 /// A kernel of a loaded module.
-pub type Function = Handle<CUfunc_st>;
+pub type FunctionHandle = DriverHandle<CUfunc_st>;
 
 /// What a group is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct GroupShape {
     /// Its lanes.
     pub lanes: u32,
     /// Bytes of shared memory that it asks for at launch.
@@ -39,23 +39,23 @@ pub struct Current {
 
 impl Gpu {
     /// The one context that all of this process share, kept until [`Gpu::release`].
-    pub fn retain(self) -> Result<Context, Status> {
+    pub fn retain(self) -> Result<ContextHandle, DriverStatus> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver writes one handle.
         let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, self.number) };
         check("cuDevicePrimaryCtxRetain", result)?;
-        Ok(Handle(context))
+        Ok(DriverHandle(context))
     }
 
     /// Gives the context back.
-    pub fn release(self) -> Result<(), Status> {
+    pub fn release(self) -> Result<(), DriverStatus> {
         // SAFETY: what was retained is released once.
         let result = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.number) };
         check("cuDevicePrimaryCtxRelease", result)
     }
 
     /// Makes a context current in this thread.
-    pub fn enter(self, context: Context) -> Result<Current, Status> {
+    pub fn enter(self, context: ContextHandle) -> Result<Current, DriverStatus> {
         // SAFETY: the context is retained by whoever has its handle.
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context.0) })?;
         Ok(Current { driver: self.driver(), _here: PhantomData })
@@ -64,7 +64,7 @@ impl Gpu {
 
 impl Current {
     /// Memory of the device.
-    pub fn alloc(self, bytes: usize) -> Result<u64, Status> {
+    pub fn alloc(self, bytes: usize) -> Result<u64, DriverStatus> {
         let mut at = 0;
         // SAFETY: the driver writes one address.
         check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, bytes) })?;
@@ -72,7 +72,7 @@ impl Current {
     }
 
     /// Frees memory of the device. May block while a kernel is resident.
-    pub fn free(self, at: u64) -> Result<(), Status> {
+    pub fn free(self, at: u64) -> Result<(), DriverStatus> {
         // SAFETY: an address that was not given out is refused.
         check("cuMemFree", unsafe { sys::cuMemFree_v2(at) })
     }
@@ -82,7 +82,7 @@ impl Current {
     /// # Safety
     ///
     /// The range must be allocated, and stay so until it is unregistered.
-    pub unsafe fn register(self, start: *mut u8, bytes: usize) -> Result<u64, Status> {
+    pub unsafe fn register(self, start: *mut u8, bytes: usize) -> Result<u64, DriverStatus> {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller's promise.
         check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, flags) })?;
@@ -93,7 +93,7 @@ impl Current {
     }
 
     /// Takes memory of the host back. Blocks while a kernel is resident.
-    pub fn unregister(self, start: *mut u8) -> Result<(), Status> {
+    pub fn unregister(self, start: *mut u8) -> Result<(), DriverStatus> {
         // SAFETY: an address that is not registered is refused.
         check("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(start.cast()) })
     }
@@ -103,7 +103,13 @@ impl Current {
     /// # Safety
     ///
     /// The source must be readable, and the target allocated, until the stream is synchronised.
-    pub unsafe fn copy_in(self, to: u64, from: *const u8, bytes: usize, on: Stream) -> Result<(), Status> {
+    pub unsafe fn copy_in(
+        self,
+        to: u64,
+        from: *const u8,
+        bytes: usize,
+        on: StreamHandle,
+    ) -> Result<(), DriverStatus> {
         // SAFETY: the caller's promise.
         check("cuMemcpyHtoDAsync", unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, on.0) })
     }
@@ -113,28 +119,34 @@ impl Current {
     /// # Safety
     ///
     /// The target must be writable, and the source allocated, until the stream is synchronised.
-    pub unsafe fn copy_out(self, to: *mut u8, from: u64, bytes: usize, on: Stream) -> Result<(), Status> {
+    pub unsafe fn copy_out(
+        self,
+        to: *mut u8,
+        from: u64,
+        bytes: usize,
+        on: StreamHandle,
+    ) -> Result<(), DriverStatus> {
         // SAFETY: the caller's promise.
         check("cuMemcpyDtoHAsync", unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, on.0) })
     }
 
     /// A stream that waits for no other.
-    pub fn stream(self) -> Result<Stream, Status> {
+    pub fn stream(self) -> Result<StreamHandle, DriverStatus> {
         let mut stream = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the driver writes one handle.
         check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut stream, flags) })?;
-        Ok(Handle(stream))
+        Ok(DriverHandle(stream))
     }
 
     /// Waits for all that a stream was given.
-    pub fn synchronize(self, stream: Stream) -> Result<(), Status> {
+    pub fn synchronize(self, stream: StreamHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
     }
 
     /// Whether all that a stream was given is done.
-    pub fn idle(self, stream: Stream) -> Result<bool, Status> {
+    pub fn idle(self, stream: StreamHandle) -> Result<bool, DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         match unsafe { sys::cuStreamQuery(stream.0) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -143,27 +155,27 @@ impl Current {
     }
 
     /// Ends a stream. May block while a kernel is resident.
-    pub fn end_stream(self, stream: Stream) -> Result<(), Status> {
+    pub fn end_stream(self, stream: StreamHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.0) })
     }
 
     /// Loads a cubin. Blocks while a kernel is resident.
-    pub fn load(self, cubin: &[u8]) -> Result<Module, Status> {
+    pub fn load(self, cubin: &[u8]) -> Result<ModuleHandle, DriverStatus> {
         let mut module = std::ptr::null_mut();
         // SAFETY: the image is a cubin that the driver's linker made, or one with its checksum; it says its own length.
         check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) })?;
-        Ok(Handle(module))
+        Ok(DriverHandle(module))
     }
 
     /// Frees a module. May block while a kernel is resident.
-    pub fn unload(self, module: Module) -> Result<(), Status> {
+    pub fn unload(self, module: ModuleHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a module that was not unloaded.
         check("cuModuleUnload", unsafe { sys::cuModuleUnload(module.0) })
     }
 
     /// A kernel of a module, loaded to be launched at any time. Blocks while another is resident.
-    pub fn function(self, module: Module, name: &str) -> Result<Function, Status> {
+    pub fn function(self, module: ModuleHandle, name: &str) -> Result<FunctionHandle, DriverStatus> {
         let name = CString::new(name).unwrap_or_default();
         let mut function = std::ptr::null_mut();
         // SAFETY: the handle is of a loaded module, and the name ends in zero.
@@ -173,11 +185,11 @@ impl Current {
             // SAFETY: the handle was given right above; drivers of this version have the call.
             check("cuFuncLoad", unsafe { sys::cuFuncLoad(function) })?;
         }
-        Ok(Handle(function))
+        Ok(DriverHandle(function))
     }
 
     /// Lets a kernel ask for so many bytes of shared memory when it is launched.
-    pub fn allow(self, function: Function, bytes: u32) -> Result<(), Status> {
+    pub fn allow(self, function: FunctionHandle, bytes: u32) -> Result<(), DriverStatus> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the handle is of a kernel of a loaded module.
         let result = unsafe { sys::cuFuncSetAttribute(function.0, which, bytes as i32) };
@@ -185,7 +197,7 @@ impl Current {
     }
 
     /// How many groups of so many lanes, that ask for so many bytes, a multiprocessor holds at once.
-    pub fn occupancy(self, function: Function, shape: Shape) -> Result<u32, Status> {
+    pub fn occupancy(self, function: FunctionHandle, shape: GroupShape) -> Result<u32, DriverStatus> {
         let mut groups = 0;
         // SAFETY: the handle is of a kernel of a loaded module.
         let result = unsafe {
@@ -207,12 +219,12 @@ impl Current {
     /// The kernel must take as many bytes, and what the words point at must live until it has ended.
     pub unsafe fn launch(
         self,
-        function: Function,
+        function: FunctionHandle,
         groups: u32,
-        shape: Shape,
+        shape: GroupShape,
         words: &mut [u64],
-        on: Stream,
-    ) -> Result<(), Status> {
+        on: StreamHandle,
+    ) -> Result<(), DriverStatus> {
         let mut parameters: [*mut c_void; 1] = [words.as_mut_ptr().cast()];
         let none = std::ptr::null_mut();
         let list = parameters.as_mut_ptr();

@@ -21,7 +21,7 @@ const LANES: u32 = 256;
 
 /// What a device is.
 #[derive(Clone, Debug)]
-pub struct Info {
+pub struct GpuInfo {
     /// How it is opened.
     pub open: String,
     /// What the emitter writes for.
@@ -42,7 +42,7 @@ pub struct Info {
     resident: u32,
 }
 
-impl Info {
+impl GpuInfo {
     /// Asks a device.
     pub fn new(gpu: Gpu, ordinal: u32) -> Result<Self, DeviceError> {
         use Attribute::*;
@@ -65,7 +65,7 @@ impl Info {
         let groups = (ask(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)? / LANES)
             .min(ask(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?);
         let version = gpu.driver().version;
-        Ok(Info {
+        Ok(GpuInfo {
             target,
             compiler: format!("sm_{major}{minor} CUDA {version}"),
             units,

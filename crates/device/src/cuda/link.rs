@@ -8,14 +8,14 @@ use cudarc::driver::sys::{self, CUjit_option, CUjitInputType, CUlinkState};
 use crate::error::DeviceError;
 
 use super::cache;
-use super::context::Context;
-use super::raw::{Status, check};
+use super::context::CudaContext;
+use super::raw::{DriverStatus, check};
 
 /// Bytes of what the compiler may say about an error.
 const LOG: usize = 16 << 10;
 
 /// The machine code of a PTX text.
-pub fn cubin(context: &Context, ptx: &str, folder: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
+pub fn cubin(context: &CudaContext, ptx: &str, folder: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
     let key = format!("{}\n{ptx}", context.info.compiler);
     if let Some(cubin) = folder.and_then(|folder| cache::get(folder, &key)) {
         return Ok(cubin);
@@ -28,7 +28,7 @@ pub fn cubin(context: &Context, ptx: &str, folder: Option<&Path>) -> Result<Vec<
     Ok(cubin)
 }
 
-fn compile(context: &Context, ptx: &str) -> Result<Vec<u8>, DeviceError> {
+fn compile(context: &CudaContext, ptx: &str) -> Result<Vec<u8>, DeviceError> {
     let text = CString::new(ptx).map_err(|_| DeviceError::Codegen("a zero within PTX".into()))?;
     context.enter()?;
     let mut log = vec![0u8; LOG];
@@ -49,7 +49,7 @@ fn compile(context: &Context, ptx: &str) -> Result<Vec<u8>, DeviceError> {
 struct Linker(CUlinkState);
 
 impl Linker {
-    fn new(log: &mut [u8]) -> Result<Self, Status> {
+    fn new(log: &mut [u8]) -> Result<Self, DriverStatus> {
         let mut options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         // Numbers are passed as if they were pointers.
@@ -63,7 +63,7 @@ impl Linker {
         Ok(Linker(state))
     }
 
-    fn add(&self, text: &CString) -> Result<(), Status> {
+    fn add(&self, text: &CString) -> Result<(), DriverStatus> {
         let text = text.as_bytes_with_nul();
         let data = text.as_ptr().cast_mut().cast();
         let (options, values) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -74,7 +74,7 @@ impl Linker {
         check("cuLinkAddData", result)
     }
 
-    fn complete(&self) -> Result<Vec<u8>, Status> {
+    fn complete(&self) -> Result<Vec<u8>, DriverStatus> {
         let (mut start, mut len) = (std::ptr::null_mut(), 0);
         // SAFETY: the driver writes an address and a length.
         check("cuLinkComplete", unsafe { sys::cuLinkComplete(self.0, &mut start, &mut len) })?;

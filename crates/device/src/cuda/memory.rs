@@ -4,31 +4,31 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::DeviceError;
-use crate::mapped::{Mapped, Width};
-use crate::memory::{Kind, Line, Memory, Store, Words, WordsMut};
+use crate::mapped::{Mapped, WordWidth};
+use crate::memory::{Line, Memory, MemoryKind, MemoryStore, WordSlice, WordSliceMut};
 
-use super::context::Context;
-use super::grave::Grave;
+use super::context::CudaContext;
+use super::deferred::DeferredFree;
 use super::pinned::Pinned;
 
 /// Memory of the host that the device reaches, all zero.
-pub fn host(context: &Arc<Context>, width: Width, len: usize) -> Result<Memory, DeviceError> {
+pub fn host(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
     let block = Mapped::new(width, len)?;
     let pinned = Pinned::new(context.enter()?, block)?;
-    let store = Host { context: context.clone(), pinned: Some(pinned) };
-    Ok(Memory::new(Kind::Host, width, len, Arc::new(store)))
+    let store = PinnedStore { context: context.clone(), pinned: Some(pinned) };
+    Ok(Memory::new(MemoryKind::Host, width, len, Arc::new(store)))
 }
 
 /// Memory of the device, all zero.
-pub fn own(context: &Arc<Context>, width: Width, len: usize) -> Result<Memory, DeviceError> {
-    Ok(Memory::new(Kind::Device, width, len, Arc::new(Own::new(context, width, len)?)))
+pub fn own(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+    Ok(Memory::new(MemoryKind::Device, width, len, Arc::new(DeviceStore::new(context, width, len)?)))
 }
 
 /// Copies words to where the device finds memory.
-pub fn upload(context: &Context, to: u64, words: Words<'_>) -> Result<(), DeviceError> {
+pub fn upload(context: &CudaContext, to: u64, words: WordSlice<'_>) -> Result<(), DeviceError> {
     let (start, bytes) = match words {
-        Words::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
-        Words::W64(words) => (words.as_ptr().cast(), size_of_val(words)),
+        WordSlice::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
+        WordSlice::W64(words) => (words.as_ptr().cast(), size_of_val(words)),
     };
     let (current, on) = (context.enter()?, context.copies);
     if bytes > 0 {
@@ -40,10 +40,10 @@ pub fn upload(context: &Context, to: u64, words: Words<'_>) -> Result<(), Device
 }
 
 /// Copies words from where the device finds memory.
-pub fn download(context: &Context, from: u64, words: WordsMut<'_>) -> Result<(), DeviceError> {
+pub fn download(context: &CudaContext, from: u64, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
     let (start, bytes) = match words {
-        WordsMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
-        WordsMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),
+        WordSliceMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
+        WordSliceMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),
     };
     let (current, on) = (context.enter()?, context.copies);
     if bytes > 0 {
@@ -55,26 +55,26 @@ pub fn download(context: &Context, from: u64, words: WordsMut<'_>) -> Result<(),
 }
 
 /// Memory of the host that the device reaches.
-struct Host {
-    context: Arc<Context>,
+struct PinnedStore {
+    context: Arc<CudaContext>,
     /// There until it is dropped.
     pinned: Option<Pinned>,
 }
 
-impl fmt::Debug for Host {
+impl fmt::Debug for PinnedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Host({:#x})", self.pinned.as_ref().map_or(0, |pinned| pinned.at))
+        write!(f, "PinnedStore({:#x})", self.pinned.as_ref().map_or(0, |pinned| pinned.at))
     }
 }
 
-impl Host {
+impl PinnedStore {
     fn block(&self) -> Result<&Mapped, DeviceError> {
         let gone = || DeviceError::Memory { device: "this memory".into(), what: "words any more" };
         self.mapped().ok_or_else(gone)
     }
 }
 
-impl Store for Host {
+impl MemoryStore for PinnedStore {
     fn mapped(&self) -> Option<&Mapped> {
         self.pinned.as_ref().map(|pinned| &*pinned.block)
     }
@@ -83,11 +83,11 @@ impl Store for Host {
         self.pinned.as_ref().filter(|_| self.context.id == device).map(|pinned| pinned.at)
     }
 
-    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+    fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
         self.block()?.upload(at, words)
     }
 
-    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+    fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
         self.block()?.download(at, words)
     }
 
@@ -102,35 +102,35 @@ impl Store for Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for PinnedStore {
     fn drop(&mut self) {
         if let Some(pinned) = self.pinned.take() {
-            self.context.bury(Grave::Host(pinned));
+            self.context.defer_free(DeferredFree::Host(pinned));
         }
     }
 }
 
 /// Memory of the device.
-struct Own {
-    context: Arc<Context>,
+struct DeviceStore {
+    context: Arc<CudaContext>,
     at: u64,
-    width: Width,
+    width: WordWidth,
 }
 
-impl fmt::Debug for Own {
+impl fmt::Debug for DeviceStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Own({:#x})", self.at)
+        write!(f, "DeviceStore({:#x})", self.at)
     }
 }
 
-impl Own {
-    fn new(context: &Arc<Context>, width: Width, len: usize) -> Result<Self, DeviceError> {
+impl DeviceStore {
+    fn new(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Self, DeviceError> {
         let exhausted =
             || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?.max(1);
-        let at = context.enter()?.alloc(bytes).map_err(|status| status.of(bytes))?;
+        let at = context.enter()?.alloc(bytes).map_err(|status| status.for_bytes(bytes))?;
         // From here on it is freed if anything fails.
-        let own = Own { context: context.clone(), at, width };
+        let own = DeviceStore { context: context.clone(), at, width };
         context.clear(at, bytes)?;
         Ok(own)
     }
@@ -141,7 +141,7 @@ impl Own {
     }
 }
 
-impl Store for Own {
+impl MemoryStore for DeviceStore {
     fn mapped(&self) -> Option<&Mapped> {
         None
     }
@@ -150,11 +150,11 @@ impl Store for Own {
         (self.context.id == device).then_some(self.at)
     }
 
-    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+    fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
         upload(&self.context, self.word(at), words)
     }
 
-    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+    fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
         download(&self.context, self.word(at), words)
     }
 
@@ -165,8 +165,8 @@ impl Store for Own {
     fn flush(&self) {}
 }
 
-impl Drop for Own {
+impl Drop for DeviceStore {
     fn drop(&mut self) {
-        self.context.bury(Grave::Device(self.at));
+        self.context.defer_free(DeferredFree::Device(self.at));
     }
 }

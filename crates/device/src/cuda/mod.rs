@@ -20,16 +20,16 @@
 //! **Near memory**, which the host writes through the bus, is there if Vulkan is, and if it was seen to work. That is tried
 //! when somebody first asks for it, or for [`Device::caps`], which says whether it is there or why not.
 
-mod berth;
 pub mod cache;
 mod clock;
 mod code;
 mod context;
 mod current;
-mod floor;
+mod deferred;
 mod gate;
-mod grave;
+mod graph;
 mod info;
+mod launch_place;
 mod link;
 mod memory;
 mod near;
@@ -40,43 +40,43 @@ mod run;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use pelton_ir::link::check_bound;
 use pelton_ir::valid::Valid;
 
 use crate::caps::Caps;
 use crate::error::DeviceError;
-use crate::launch;
-use crate::mapped::Width;
-use crate::memory::{Kind, Memory};
-use crate::watch::Watch;
+use crate::mapped::WordWidth;
+use crate::memory::{Memory, MemoryKind};
+use crate::timekeeper::Timekeeper;
 use crate::{Device, Kernel};
 
-use code::Compiler;
-use context::Context;
+use code::CudaCompiler;
+use context::CudaContext;
 use raw::Driver;
-use run::Loaded;
+use run::CudaKernel;
 
 /// A GPU.
 #[derive(Debug)]
 pub struct Cuda {
     /// Known when somebody has asked.
     caps: OnceLock<Caps>,
-    context: Arc<Context>,
-    compiler: Compiler,
-    watch: Arc<Watch>,
+    context: Arc<CudaContext>,
+    compiler: CudaCompiler,
+    timekeeper: Arc<Timekeeper>,
 }
 
 /// How a GPU is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct CudaConfig {
     /// Which one, counted from 0.
     pub ordinal: u32,
     /// Where compiled code is kept; nowhere if none.
     pub cache: Option<PathBuf>,
 }
 
-impl Default for Config {
+impl Default for CudaConfig {
     fn default() -> Self {
-        Config { ordinal: 0, cache: cache::folder() }
+        CudaConfig { ordinal: 0, cache: cache::folder() }
     }
 }
 
@@ -89,8 +89,8 @@ pub fn count() -> Result<u32, DeviceError> {
 
 impl Cuda {
     /// A GPU, used so.
-    pub fn new(config: Config) -> Result<Self, DeviceError> {
-        let Config { ordinal, cache } = config;
+    pub fn new(config: CudaConfig) -> Result<Self, DeviceError> {
+        let CudaConfig { ordinal, cache } = config;
         let absent = |why: String| DeviceError::Absent { name: format!("cuda:{ordinal}"), why };
         let driver = Driver::open().map_err(absent)?;
         let count = driver.count().map_err(|status| absent(status.to_string()))?;
@@ -101,20 +101,20 @@ impl Cuda {
                 _ => format!("there are {count} GPUs, from cuda:0 to cuda:{}", count - 1),
             }));
         }
-        let context = Context::open(driver, ordinal, cache.as_deref())?;
-        let compiler = Compiler::new(context.clone(), cache);
-        Ok(Cuda { caps: OnceLock::new(), context, compiler, watch: Arc::default() })
+        let context = CudaContext::open(driver, ordinal, cache.as_deref())?;
+        let compiler = CudaCompiler::new(context.clone(), cache);
+        Ok(Cuda { caps: OnceLock::new(), context, compiler, timekeeper: Arc::default() })
     }
 
-    fn bar(&self) -> Result<Arc<near::Bar>, DeviceError> {
-        near::bar(&self.context, &self.compiler, &self.watch)
+    fn host_reach(&self) -> Result<Arc<near::HostReach>, DeviceError> {
+        near::host_reach(&self.context, &self.compiler, &self.timekeeper)
     }
 }
 
 impl Device for Cuda {
     fn caps(&self) -> &Caps {
         self.caps.get_or_init(|| {
-            let near_memory = self.bar().map(|_| ()).map_err(|error| match error {
+            let near_memory = self.host_reach().map(|_| ()).map_err(|error| match error {
                 DeviceError::Near { why, .. } => why,
                 error => error.to_string(),
             });
@@ -122,11 +122,11 @@ impl Device for Cuda {
         })
     }
 
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         match kind {
-            Kind::Host => memory::host(&self.context, width, len),
-            Kind::Device => memory::own(&self.context, width, len),
-            Kind::Near => near::alloc(&self.context, &*self.bar()?, width, len),
+            MemoryKind::Host => memory::host(&self.context, width, len),
+            MemoryKind::Device => memory::own(&self.context, width, len),
+            MemoryKind::Near => near::alloc(&self.context, &*self.host_reach()?, width, len),
         }
     }
 
@@ -140,9 +140,10 @@ impl Device for Cuda {
                 most: info.lanes.into(),
             });
         }
-        let kernel = launch::kernel(module, kernel)?;
+        check_bound(module)?;
+        let kernel = module.choose_kernel(kernel)?;
         let code = self.compiler.compile(module, kernel, lanes)?;
-        let (context, watch) = (self.context.clone(), self.watch.clone());
-        Ok(Arc::new(Loaded { context, code, watch }))
+        let (context, timekeeper) = (self.context.clone(), self.timekeeper.clone());
+        Ok(Arc::new(CudaKernel { context, code, timekeeper }))
     }
 }

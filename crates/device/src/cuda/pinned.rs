@@ -6,7 +6,7 @@ use crate::error::DeviceError;
 use crate::mapped::Mapped;
 
 use super::current::Current;
-use super::raw::Status;
+use super::raw::DriverStatus;
 
 /// A registered block. It is freed by [`Pinned::free`]; one that is merely dropped stays allocated, because the device
 /// may still reach it.
@@ -30,13 +30,13 @@ impl Pinned {
                 // If it was registered after all, it is no longer; else this is refused.
                 let _ = current.unregister(block.start().as_ptr());
                 drop(ManuallyDrop::into_inner(block));
-                Err(status.of(bytes))
+                Err(status.for_bytes(bytes))
             }
         }
     }
 
     /// Unregisters and frees it. Blocks while a kernel is resident.
-    pub fn free(self, current: Current) -> Result<(), Status> {
+    pub fn free(self, current: Current) -> Result<(), DriverStatus> {
         current.unregister(self.block.start().as_ptr())?;
         drop(ManuallyDrop::into_inner(self.block));
         Ok(())

@@ -15,14 +15,14 @@ const OLDEST: i32 = 12_000;
 /// What a call of the driver gave instead of success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{call} gives {result:?}")]
-pub struct Status {
+pub struct DriverStatus {
     /// The call.
     pub call: &'static str,
     /// Its result.
     pub result: CUresult,
 }
 
-impl Status {
+impl DriverStatus {
     /// Whether every later call of this process will give the same: the context is gone.
     pub fn lost(self) -> bool {
         use CUresult::*;
@@ -51,7 +51,7 @@ impl Status {
     }
 
     /// As an error about memory of so many bytes, if there was none left.
-    pub fn of(self, bytes: usize) -> DeviceError {
+    pub fn for_bytes(self, bytes: usize) -> DeviceError {
         match self.result {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::Exhausted { bytes: bytes as u64 },
             _ => self.into(),
@@ -59,8 +59,8 @@ impl Status {
     }
 }
 
-impl From<Status> for DeviceError {
-    fn from(status: Status) -> Self {
+impl From<DriverStatus> for DeviceError {
+    fn from(status: DriverStatus) -> Self {
         match status.lost() {
             true => DeviceError::Lost(status.to_string()),
             false => DeviceError::Driver { call: status.call, status: format!("{:?}", status.result) },
@@ -69,29 +69,29 @@ impl From<Status> for DeviceError {
 }
 
 /// A result as an error, unless it is success.
-pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), Status> {
+pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DriverStatus> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
-        result => Err(Status { call, result }),
+        result => Err(DriverStatus { call, result }),
     }
 }
 
 /// What the driver calls something by. It may be used from any thread.
 #[derive(Debug)]
-pub struct Handle<T>(pub *mut T);
+pub struct DriverHandle<T>(pub *mut T);
 
-impl<T> Clone for Handle<T> {
+impl<T> Clone for DriverHandle<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Handle<T> {}
+impl<T> Copy for DriverHandle<T> {}
 
 // SAFETY: the driver's handles are names, not places, and its calls are thread-safe.
-unsafe impl<T> Send for Handle<T> {}
+unsafe impl<T> Send for DriverHandle<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Handle<T> {}
+unsafe impl<T> Sync for DriverHandle<T> {}
 
 /// The library, loaded and initialised.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +129,7 @@ impl Driver {
     }
 
     /// How many devices there are.
-    pub fn count(self) -> Result<u32, Status> {
+    pub fn count(self) -> Result<u32, DriverStatus> {
         let mut count = 0;
         // SAFETY: the driver writes one number.
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// One of them.
-    pub fn gpu(self, ordinal: u32) -> Result<Gpu, Status> {
+    pub fn gpu(self, ordinal: u32) -> Result<Gpu, DriverStatus> {
         let mut number = 0;
         let ordinal = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         // SAFETY: the driver writes one number.
@@ -153,7 +153,7 @@ impl Gpu {
     }
 
     /// A number that describes it.
-    pub fn attribute(self, which: Attribute) -> Result<u32, Status> {
+    pub fn attribute(self, which: Attribute) -> Result<u32, DriverStatus> {
         let mut value = 0;
         // SAFETY: the driver writes one number.
         let result = unsafe { sys::cuDeviceGetAttribute(&mut value, which, self.number) };
@@ -162,7 +162,7 @@ impl Gpu {
     }
 
     /// Its memory in bytes.
-    pub fn memory(self) -> Result<usize, Status> {
+    pub fn memory(self) -> Result<usize, DriverStatus> {
         let mut bytes = 0;
         // SAFETY: the driver writes one number.
         check("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.number) })?;
@@ -170,17 +170,17 @@ impl Gpu {
     }
 
     /// What it is called.
-    pub fn name(self) -> Result<String, Status> {
+    pub fn name(self) -> Result<String, DriverStatus> {
         self.text("cuDeviceGetName", sys::cuDeviceGetName)
     }
 
     /// Where it sits on PCIe.
-    pub fn bus(self) -> Result<String, Status> {
+    pub fn bus(self) -> Result<String, DriverStatus> {
         self.text("cuDeviceGetPCIBusId", sys::cuDeviceGetPCIBusId)
     }
 
     /// What every interface of the driver calls it by.
-    pub fn uuid(self) -> Result<[u8; 16], Status> {
+    pub fn uuid(self) -> Result<[u8; 16], DriverStatus> {
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
         // SAFETY: the driver writes sixteen bytes.
         check("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, self.number) })?;
@@ -191,7 +191,7 @@ impl Gpu {
         self,
         call: &'static str,
         ask: unsafe fn(*mut c_char, c_int, c_int) -> CUresult,
-    ) -> Result<String, Status> {
+    ) -> Result<String, DriverStatus> {
         let mut text = [0u8; 256];
         // SAFETY: the driver writes a text that ends in zero and is no longer than it is told.
         check(call, unsafe { ask(text.as_mut_ptr().cast(), text.len() as c_int, self.number) })?;
@@ -207,14 +207,14 @@ mod tests {
 
     #[test]
     fn a_status_names_its_call_and_says_what_may_be_done() {
-        let error = |result| DeviceError::from(Status { call: "cuLaunchKernel", result });
+        let error = |result| DeviceError::from(DriverStatus { call: "cuLaunchKernel", result });
         let lost = error(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
-        assert_eq!(lost.retry(), Retry::Reopen);
+        assert_eq!(lost.retry(), Retry::NewProcess);
         assert_eq!(lost.to_string(), "the device is lost: cuLaunchKernel gives CUDA_ERROR_ILLEGAL_ADDRESS");
         let wrong = error(CUresult::CUDA_ERROR_INVALID_VALUE);
         assert_eq!(wrong.retry(), Retry::Never);
         assert_eq!(wrong.to_string(), "cuLaunchKernel gives CUDA_ERROR_INVALID_VALUE");
-        let full = Status { call: "cuMemAlloc", result: CUresult::CUDA_ERROR_OUT_OF_MEMORY };
-        assert!(matches!(full.of(64), DeviceError::Exhausted { bytes: 64 }));
+        let full = DriverStatus { call: "cuMemAlloc", result: CUresult::CUDA_ERROR_OUT_OF_MEMORY };
+        assert!(matches!(full.for_bytes(64), DeviceError::Exhausted { bytes: 64 }));
     }
 }

@@ -1,4 +1,4 @@
-//! A launch on the device: its start, its stop, its end.
+//! Launches on a GPU: how they start, are stopped and end.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -6,40 +6,40 @@ use std::time::{Duration, Instant};
 use pelton_ir::arena::Handle;
 
 use crate::error::DeviceError;
-use crate::launch::{Ended, Fault, Launch, Outcome};
+use crate::launch::{Fault, Launch, LaunchEnd, LaunchOutcome};
 use crate::memory::Memory;
-use crate::watch::{Stop, Watch};
+use crate::timekeeper::{StopSignal, Timekeeper};
 use crate::{Kernel, Run};
 
-use super::berth::{Berth, Record};
-use super::code::Code;
-use super::context::{Context, Pass};
-use super::gate::Room;
-use super::raw::Status;
+use super::code::CudaCode;
+use super::context::{CudaContext, LaunchPass};
+use super::gate::LaunchRoom;
+use super::launch_place::{EndRecord, LaunchPlace, StopRequested};
+use super::raw::DriverStatus;
 
-/// The most groups of a launch.
+/// The largest number of groups that the driver accepts for a launch.
 const MAX_GROUPS: u32 = i32::MAX as u32;
 
-/// A kernel that is compiled for a number of lanes.
+/// A kernel that is compiled for groups of a fixed number of lanes and loaded on a GPU.
 #[derive(Debug)]
-pub struct Loaded {
-    /// The device's own.
-    pub context: Arc<Context>,
-    /// What runs.
-    pub code: Arc<Code>,
-    /// The device's own.
-    pub watch: Arc<Watch>,
+pub(super) struct CudaKernel {
+    /// The open device.
+    pub context: Arc<CudaContext>,
+    /// The compiled code.
+    pub code: Arc<CudaCode>,
+    /// The device's timekeeper, which enforces deadlines and leases.
+    pub timekeeper: Arc<Timekeeper>,
 }
 
-impl Loaded {
-    /// Refuses more than the device takes.
-    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
+impl CudaKernel {
+    /// Refuses a launch of more groups than the device takes.
+    fn check_groups(&self, launch: &Launch) -> Result<(), DeviceError> {
         let limit = |what, most: u32| {
             let (device, found) = (self.context.info.open.clone(), launch.groups.into());
             Err(DeviceError::Limit { device, what, found, most: most.into() })
         };
         match self.code.resident {
-            most if self.code.waits && launch.groups > most => {
+            most if self.code.may_wait && launch.groups > most => {
                 limit("the number of groups of a kernel whose groups may wait for each other", most)
             }
             _ if launch.groups > MAX_GROUPS => limit("the number of groups", MAX_GROUPS),
@@ -47,8 +47,8 @@ impl Loaded {
         }
     }
 
-    /// What the kernel is told of its buffers: where each lies, and how many elements it has.
-    fn buffers(&self, bound: &[Option<&Memory>]) -> Result<Vec<u64>, DeviceError> {
+    /// The words of the launch record for the buffers: the address and the number of elements of each.
+    fn buffer_words(&self, bound: &[Option<&Memory>]) -> Result<Vec<u64>, DeviceError> {
         let mut words = Vec::with_capacity(2 * bound.len());
         for memory in self.code.params.iter().filter_map(|param| bound[param.buffer.index()]) {
             let device = || self.context.info.open.clone();
@@ -60,70 +60,78 @@ impl Loaded {
         Ok(words)
     }
 
-    /// Puts it on its way.
-    fn start(&self, launch: &Launch) -> Result<Launched, DeviceError> {
+    /// Starts a launch, without handing it to the timekeeper.
+    fn start(&self, launch: &Launch) -> Result<CudaRun, DeviceError> {
         let bound = launch.bound(&self.code.module)?;
-        self.check(launch)?;
-        let buffers = self.buffers(&bound)?;
-        let pass = self.context.pass(Room::new(launch.groups, self.code.resident, self.code.waits))?;
-        let berth = self.context.berth()?;
-        let until_ns = self.until(launch);
-        berth.until(until_ns);
-        let mut words = [&berth.words(until_ns)[..], &buffers].concat();
+        self.check_groups(launch)?;
+        let buffers = self.buffer_words(&bound)?;
+        let room = match self.code.may_wait {
+            true => LaunchRoom::of_waiting_groups(launch.groups, self.code.resident),
+            false => LaunchRoom::of_independent_groups(self.code.resident),
+        };
+        let pass = self.context.admit(room)?;
+        let place = self.context.take_place()?;
+        let limit_ns = self.limit_ns(launch);
+        place.set_limit(limit_ns);
+        let mut words = [&place.launch_words(limit_ns)[..], &buffers].concat();
         let (code, current) = (&self.code, self.context.enter()?);
-        // SAFETY: the kernel takes these words, as the emitter says. The launch keeps the memory, the code and the
-        // place until it has ended.
+        // SAFETY: these are the words of the launch record as the emitter defines it. The launch keeps the memory, the code
+        // and the place until it has ended.
         let started =
-            unsafe { current.launch(code.function, launch.groups, code.shape, &mut words, berth.stream) };
+            unsafe { current.launch(code.function, launch.groups, code.shape, &mut words, place.stream) };
         if let Err(status) = started {
-            self.context.vacate(berth);
+            self.context.return_place(place);
             return Err(status.into());
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LaunchShared {
             context: self.context.clone(),
             stop: Arc::default(),
-            state: Mutex::new(State { under_way: Some((berth, pass)), told: false, ended: None }),
-            _kept: bound.into_iter().flatten().cloned().collect(),
+            state: Mutex::new(LaunchState {
+                under_way: Some((place, pass)),
+                stop_requested: StopRequested::No,
+                ended: None,
+            }),
+            _bound: bound.into_iter().flatten().cloned().collect(),
         });
         let deadline = launch.deadline.and_then(|after| Instant::now().checked_add(after));
-        let (code, watch) = (self.code.clone(), self.watch.clone());
-        Ok(Launched { shared, code, watch, lease: launch.lease, deadline })
+        let (code, timekeeper) = (self.code.clone(), self.timekeeper.clone());
+        Ok(CudaRun { shared, code, timekeeper, lease: launch.lease, deadline })
     }
 
-    /// When the kernel ends itself, in the device's nanoseconds.
-    fn until(&self, launch: &Launch) -> u64 {
+    /// When the kernel ends by itself, in nanoseconds of the device's clock.
+    fn limit_ns(&self, launch: &Launch) -> u64 {
         let first = launch.deadline.into_iter().chain(launch.lease).min();
         first.map_or(u64::MAX, |wait| self.context.after(wait))
     }
 }
 
-impl Kernel for Loaded {
+impl Kernel for CudaKernel {
     fn resident(&self) -> u32 {
         self.code.resident
     }
 
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let launched = self.start(launch)?;
-        let told = Arc::downgrade(&launched.shared);
-        self.watch.add(&launched.shared.stop, launch, move || {
-            if let Some(shared) = told.upgrade() {
-                shared.halt();
+        let shared = Arc::downgrade(&launched.shared);
+        self.timekeeper.add(&launched.shared.stop, launch, move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.request_stop();
             }
         });
         Ok(Box::new(launched))
     }
 
-    /// Nobody else watches over it: whoever waits here does.
-    fn run(&self, launch: &Launch) -> Result<Ended, DeviceError> {
+    /// The calling thread enforces the deadline itself, so the launch is not handed to the timekeeper thread.
+    fn run(&self, launch: &Launch) -> Result<LaunchEnd, DeviceError> {
         let launched = self.start(launch)?;
         loop {
             let left = launched.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                launched.shared.stop.set(Outcome::Deadline);
-                launched.shared.halt();
+                launched.shared.stop.set(LaunchOutcome::Deadline);
+                launched.shared.request_stop();
             }
             let beat = launch.beat().into_iter().chain(left.filter(|left| !left.is_zero())).min();
-            if let Some(ended) = launched.look(beat, Pause::new(POLITE))? {
+            if let Some(ended) = launched.wait_pausing(beat, PollPause::new(YIELDING_POLLS))? {
                 return Ok(ended);
             }
             launched.renew();
@@ -131,61 +139,71 @@ impl Kernel for Loaded {
     }
 }
 
-/// What the handle of a launch and the watch share.
+/// What the handle of a launch and the timekeeper share.
 #[derive(Debug)]
-struct Shared {
-    context: Arc<Context>,
-    stop: Arc<Stop>,
-    state: Mutex<State>,
-    _kept: Vec<Memory>,
+struct LaunchShared {
+    context: Arc<CudaContext>,
+    stop: Arc<StopSignal>,
+    state: Mutex<LaunchState>,
+    /// The bound memory, which must live until the kernel has ended.
+    _bound: Vec<Memory>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// Its place, and that it is counted in; until it has ended.
-    under_way: Option<(Berth, Pass)>,
-    /// Whether it was told to leave.
-    told: bool,
-    ended: Option<Result<Record, Status>>,
+struct LaunchState {
+    /// The place of the launch and its admission to the device, until the launch has ended.
+    under_way: Option<(LaunchPlace, LaunchPass)>,
+    /// Whether the kernel was asked to stop.
+    stop_requested: StopRequested,
+    /// How the launch ended, once it has.
+    ended: Option<Result<EndRecord, DriverStatus>>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl LaunchShared {
+    fn lock(&self) -> MutexGuard<'_, LaunchState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Tells the kernel to leave, once.
-    fn halt(&self) {
+    /// Asks the kernel to stop. Only the first request is sent.
+    fn request_stop(&self) {
         let mut state = self.lock();
-        let State { under_way: Some((berth, _)), told: told @ false, .. } = &mut *state else { return };
-        // If this fails the device is lost, and whoever waits finds out.
-        *told = self.context.enter().and_then(|current| berth.halt(current, self.context.control)).is_ok();
+        let LaunchState {
+            under_way: Some((place, _)), stop_requested: requested @ StopRequested::No, ..
+        } = &mut *state
+        else {
+            return;
+        };
+        // A failure means that the device is lost, which the next `poll` reports.
+        let sent = self.context.enter().and_then(|current| place.request_stop(current, self.context.control));
+        if sent.is_ok() {
+            *requested = StopRequested::Yes;
+        }
     }
 
-    /// How it ended, if it has.
-    fn poll(&self) -> Option<Result<Record, Status>> {
+    /// How the launch ended, or `None` while it is under way.
+    fn poll(&self) -> Option<Result<EndRecord, DriverStatus>> {
         let mut state = self.lock();
         if state.ended.is_some() {
             return state.ended;
         }
-        let told = state.told;
-        let (berth, _) = state.under_way.as_ref()?;
+        let requested = state.stop_requested;
+        let (place, _) = state.under_way.as_ref()?;
         let ended = self.context.enter().and_then(|current| {
-            if !current.idle(berth.stream)? {
+            if !current.idle(place.stream)? {
                 return Ok(None);
             }
-            if told {
-                // The stop word is on its way until here, and must not meet the next launch.
+            if requested == StopRequested::Yes {
+                // The copy of the stop word may still be under way, and must not stop the next launch.
                 current.synchronize(self.context.control)?;
             }
-            berth.read(current, told).map(Some)
+            place.take_record(current, requested).map(Some)
         });
         state.ended = ended.transpose();
         let ended = state.ended?;
-        if let Some((berth, pass)) = state.under_way.take() {
-            // The place of a launch that failed may still be in use: it goes with the context.
+        if let Some((place, pass)) = state.under_way.take() {
+            // The place of a launch that failed may still be in use, so it is freed with the context.
             if ended.is_ok() {
-                self.context.vacate(berth);
+                self.context.return_place(place);
             }
             drop(state);
             drop(pass);
@@ -194,23 +212,27 @@ impl Shared {
     }
 }
 
-/// A launch under way.
+/// The handle of a launch on a GPU.
 #[derive(Debug)]
-struct Launched {
-    shared: Arc<Shared>,
-    code: Arc<Code>,
-    watch: Arc<Watch>,
+struct CudaRun {
+    shared: Arc<LaunchShared>,
+    code: Arc<CudaCode>,
+    timekeeper: Arc<Timekeeper>,
     lease: Option<Duration>,
     deadline: Option<Instant>,
 }
 
-impl Launched {
-    /// Waits for the end, at most so long.
-    fn look(&self, timeout: Option<Duration>, mut pause: Pause) -> Result<Option<Ended>, DeviceError> {
+impl CudaRun {
+    /// Waits for the end of the launch, for at most `timeout`.
+    fn wait_pausing(
+        &self,
+        timeout: Option<Duration>,
+        mut pause: PollPause,
+    ) -> Result<Option<LaunchEnd>, DeviceError> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(ended) = self.shared.poll() {
-                return self.tell(ended?).map(Some);
+                return self.outcome_of(ended?).map(Some);
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Ok(None);
@@ -219,84 +241,84 @@ impl Launched {
         }
     }
 
-    /// What a record means.
-    fn tell(&self, record: Record) -> Result<Ended, DeviceError> {
+    /// How a launch ended that left this record.
+    fn outcome_of(&self, record: EndRecord) -> Result<LaunchEnd, DeviceError> {
         let site = |inst| self.code.site(inst);
         let fault = record.fault.map(|(code, inst, count)| Fault { code, site: site(inst), count });
         if let Some((code, inst)) = record.trap {
             return Err(DeviceError::fault(&self.code.module, (code, site(inst)), fault));
         }
-        // A kernel that nobody told to leave saw by itself that its time was over.
+        // A kernel that stopped without a request saw by its own clock that its time was over.
         let overdue = || match self.deadline {
-            Some(deadline) if deadline <= Instant::now() => Outcome::Deadline,
-            _ if self.lease.is_some() => Outcome::Lease,
-            _ => Outcome::Stopped,
+            Some(deadline) if deadline <= Instant::now() => LaunchOutcome::Deadline,
+            _ if self.lease.is_some() => LaunchOutcome::Lease,
+            _ => LaunchOutcome::Stopped,
         };
-        let outcome = match record.cut {
+        let outcome = match record.stopped {
             true => self.shared.stop.why().unwrap_or_else(overdue),
-            false => Outcome::Done,
+            false => LaunchOutcome::Done,
         };
-        Ok(Ended { outcome, fault })
+        Ok(LaunchEnd { outcome, fault })
     }
 }
 
-impl Run for Launched {
+impl Run for CudaRun {
     fn stop(&self) {
-        self.shared.stop.set(Outcome::Stopped);
-        self.shared.halt();
+        self.shared.stop.set(LaunchOutcome::Stopped);
+        self.shared.request_stop();
     }
 
-    /// Kernels on this device poll; none is parked.
+    /// Does nothing: kernels on a GPU poll, and none is ever parked.
     fn wake(&self) {}
 
     fn renew(&self) {
         let Some(lease) = self.lease else { return };
-        self.watch.renew(&self.shared.stop, Some(lease));
+        self.timekeeper.renew(&self.shared.stop, Some(lease));
         let deadline = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let until_ns = self.shared.context.after(deadline.map_or(lease, |left| left.min(lease)));
-        if let Some((berth, _)) = &self.shared.lock().under_way {
-            berth.until(until_ns);
+        let limit_ns = self.shared.context.after(deadline.map_or(lease, |left| left.min(lease)));
+        if let Some((place, _)) = &self.shared.lock().under_way {
+            place.set_limit(limit_ns);
         }
     }
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
-        self.look(timeout, Pause::new(0))
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
+        self.wait_pausing(timeout, PollPause::new(0))
     }
 }
 
-impl Drop for Launched {
+impl Drop for CudaRun {
     fn drop(&mut self) {
         self.stop();
-        // Bounded: every loop that can go on looks at the stop word.
+        // This ends in bounded time, because every loop that can run for long looks at the stop word.
         let _ = self.wait(None);
     }
 }
 
-/// How long to wait between two looks: not at first, then longer.
+/// How long to pause between two polls for the end of a launch: not at all at first, then longer and longer.
 #[derive(Debug)]
-struct Pause {
-    looks: u32,
-    polite: u32,
+struct PollPause {
+    polls: u32,
+    yields: u32,
 }
 
-/// Looks that follow each other at once.
-const EAGER: u32 = 200;
-/// Looks of who waits for an end that comes by itself, between which others may have the core.
-const POLITE: u32 = 4000;
-/// The longest pause.
-const LONGEST: Duration = Duration::from_micros(500);
+/// How many polls follow each other at once.
+const EAGER_POLLS: u32 = 200;
+/// How many further polls [`Kernel::run`] makes that only yield the core in between: its kernels are expected to end soon.
+const YIELDING_POLLS: u32 = 4000;
+/// The longest pause between two polls.
+const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 
-impl Pause {
-    /// With so many looks before the first pause, beyond the first few.
-    fn new(polite: u32) -> Self {
-        Pause { looks: 0, polite }
+impl PollPause {
+    /// A pause that, after the first polls, only yields the core for `yields` polls, and sleeps from then on.
+    fn new(yields: u32) -> Self {
+        PollPause { polls: 0, yields }
     }
 
     fn next(&mut self, until: Option<Instant>) {
-        self.looks = self.looks.saturating_add(1);
-        let Some(late) = self.looks.checked_sub(EAGER) else { return std::hint::spin_loop() };
-        let Some(late) = late.checked_sub(self.polite) else { return std::thread::yield_now() };
-        let pause = Duration::from_micros(late.into()).min(LONGEST);
+        self.polls = self.polls.saturating_add(1);
+        let Some(late) = self.polls.checked_sub(EAGER_POLLS) else { return std::hint::spin_loop() };
+        let Some(late) = late.checked_sub(self.yields) else { return std::thread::yield_now() };
+        let pause = Duration::from_micros(late.into()).min(LONGEST_PAUSE);
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
         std::thread::sleep(pause.min(left));
     }

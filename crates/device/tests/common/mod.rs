@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Trial;
-use pelton_device::{Device, Kind, Launch, Memory, Width, open};
+use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth, open};
 use pelton_ir::text;
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
@@ -45,8 +45,8 @@ pub fn memory(device: &Arc<dyn Device>, module: &Valid, len: usize) -> Vec<Optio
     let decls = module.buffers.iter().map(|(_, decl)| decl);
     decls
         .map(|decl| {
-            let width = Width::of(decl.elem);
-            let kind = if decl.space == Space::Host { Kind::Host } else { Kind::Device };
+            let width = WordWidth::of(decl.elem);
+            let kind = if decl.space == Space::Host { MemoryKind::Host } else { MemoryKind::Device };
             let len = match decl.len {
                 Len::Fixed(len) => len as usize,
                 Len::Launch => len,

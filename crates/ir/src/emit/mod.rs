@@ -9,7 +9,7 @@ pub mod ptx;
 use crate::arena::{Func, Handle, Inst};
 use crate::limits::MAX_INSTS;
 use crate::link::{UnboundImports, check_bound};
-use crate::module::{Function, Place, Site};
+use crate::module::{Function, NoKernel, Place, Site};
 use crate::op::Op;
 use crate::pass;
 use crate::valid::{Uniformity, Valid, validate};
@@ -19,10 +19,8 @@ use crate::valid::{Uniformity, Valid, validate};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {
-    #[error("the module has no kernel `{name}`")]
-    Missing { name: String },
-    #[error("{}", crate::interp::unnamed(*count))]
-    Unnamed { count: usize },
+    #[error(transparent)]
+    Kernel(#[from] NoKernel),
     #[error("`{}` cannot be emitted", op.row().name)]
     Op { op: Op, site: Site },
     #[error("calls expand to more than can be emitted")]
@@ -78,22 +76,13 @@ impl Flat {
         &self.module.functions[self.kernel]
     }
 
+    /// Whether a group of the kernel may wait for another group. Only loops that are not counted can.
+    pub fn may_wait(&self) -> bool {
+        self.function().insts().any(|(_, node)| matches!(node.op, Op::While | Op::Forever))
+    }
+
     /// What is the same across lanes in it.
     pub fn uniformity(&self) -> &Uniformity {
         self.module.uniformity(self.kernel)
-    }
-}
-
-/// The kernel of that name, or the only one.
-pub fn kernel(module: &Valid, name: Option<&str>) -> Result<Func, EmitError> {
-    let mut kernels = module.kernels();
-    match name {
-        Some(name) => kernels
-            .find(|func| module.functions[*func].name == name)
-            .ok_or_else(|| EmitError::Missing { name: name.into() }),
-        None => match (kernels.next(), kernels.count()) {
-            (Some(only), 0) => Ok(only),
-            (first, more) => Err(EmitError::Unnamed { count: more + usize::from(first.is_some()) }),
-        },
     }
 }

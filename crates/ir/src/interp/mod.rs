@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::link::{UnboundImports, check_bound};
-use crate::module::{BufferDecl, Kind, Site};
+use crate::module::{BufferDecl, NoKernel, Site};
 use crate::op::Op;
 use crate::types::{Len, Need, Space, Type};
 use crate::valid::Valid;
@@ -143,12 +143,8 @@ pub struct Fault {
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum LoadError {
-    #[error("there is no kernel `{name}`")]
-    Missing { name: String },
-    #[error("`{name}` is not a kernel")]
-    Function { name: String },
-    #[error("{}", unnamed(*count))]
-    Unnamed { count: usize },
+    #[error(transparent)]
+    Kernel(#[from] NoKernel),
     #[error("`{}` does not run on the reference device", op.row().name)]
     Refused { op: Op, site: Site },
     #[error(transparent)]
@@ -188,14 +184,6 @@ pub enum LaunchError {
     Diverged { site: Site },
 }
 
-/// What is wrong with a module of so many kernels from which none was chosen.
-pub(crate) fn unnamed(count: usize) -> String {
-    match count {
-        0 => "the module has no kernel".into(),
-        count => format!("the module has {count} kernels, so one must be named"),
-    }
-}
-
 impl Program {
     /// Decodes a kernel: the one of that name, or the only one.
     pub fn new(module: &Valid, kernel: Option<&str>) -> Result<Self, LoadError> {
@@ -206,24 +194,7 @@ impl Program {
                 Need::Subgroups => {}
             }
         }
-        let kernel = match kernel {
-            Some(name) => {
-                let func = module.function(name).ok_or_else(|| LoadError::Missing { name: name.into() })?;
-                if module.functions[func].kind != Kind::Kernel {
-                    return Err(LoadError::Function { name: name.into() });
-                }
-                func
-            }
-            None => {
-                let mut kernels = module.kernels();
-                match (kernels.next(), kernels.count()) {
-                    (Some(only), 0) => only,
-                    (first, more) => {
-                        return Err(LoadError::Unnamed { count: more + usize::from(first.is_some()) });
-                    }
-                }
-            }
-        };
+        let kernel = module.choose_kernel(kernel)?;
         let decoded = decode::decode(module, kernel)?;
         Ok(Program { decoded, buffers: module.buffers.iter().map(|(_, decl)| decl.clone()).collect() })
     }

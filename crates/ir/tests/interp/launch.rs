@@ -2,7 +2,7 @@
 
 use pelton_ir::builder::Builder;
 use pelton_ir::interp::{Launch, LaunchError, LoadError, Program, Schedule, Words};
-use pelton_ir::module::Module;
+use pelton_ir::module::{Module, NoKernel};
 use pelton_ir::types::{Access, Len, Space};
 use pelton_ir::valid::validate;
 
@@ -23,10 +23,13 @@ fn a_kernel_must_be_there() {
     };
     assert!(load(two(), Some("b")).is_ok());
     let message = |kernel| load(two(), kernel).expect_err("it is refused").to_string();
-    assert_eq!(message(None), "the module has 2 kernels, so one must be named");
-    assert_eq!(message(Some("c")), "there is no kernel `c`");
+    assert_eq!(message(None), "the module has 2 kernels, so one must be named: a, b");
+    assert_eq!(message(Some("c")), "the module has no kernel \"c\"; it has a, b");
     assert_eq!(message(Some("help")), "`help` is not a kernel");
-    assert_eq!(load(Module::default(), None).expect_err("it is refused"), LoadError::Unnamed { count: 0 });
+    assert_eq!(
+        load(Module::default(), None).expect_err("it is refused"),
+        LoadError::Kernel(NoKernel::Unnamed { have: vec![] })
+    );
 }
 
 #[test]

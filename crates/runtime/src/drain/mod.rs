@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pelton_device::memory::Line;
-use pelton_device::{Device, Kernel, Kind, Launch, Outcome, View64, Width};
+use pelton_device::{Device, Kernel, Launch, LaunchOutcome, MemoryKind, View64, WordWidth};
 
 pub use batch::Batch;
 pub use readback::{Outcomes, Readback, Statistics};
@@ -132,7 +132,7 @@ impl Drain {
     /// ring has slots, and moves to ordinary memory if it gets more.
     pub fn batch(&self) -> Result<Batch, Error> {
         let words = self.layout.largest_stripe() as usize * LINE;
-        Ok(Batch::lent(self.device.alloc(Kind::Host, Width::W64, words)?, &self.owner))
+        Ok(Batch::lent(self.device.alloc(MemoryKind::Host, WordWidth::W64, words)?, &self.owner))
     }
 
     /// Runs a batch.
@@ -302,7 +302,7 @@ impl Drain {
         self.base += u64::from(self.layout.largest_stripe());
         (self.last, self.clean) = (count, false);
         let ended = self.kernel.run(&self.launch)?;
-        if ended.outcome != Outcome::Done {
+        if ended.outcome != LaunchOutcome::Done {
             return Err(Error::Cut(ended.outcome));
         }
         for (word, told) in self.words.iter_mut().zip(self.report.iter()) {

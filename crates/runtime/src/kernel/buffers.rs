@@ -18,7 +18,7 @@ use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
 use super::spec::{Lifetime, Report, Spec};
 use crate::protocol::{control, log, slot, step};
-use pelton_device::Kind;
+use pelton_device::MemoryKind;
 
 /// Words of 64 bits in a slot.
 pub(super) const LINE: u32 = (slot::WORDS / 2) as u32;
@@ -69,13 +69,13 @@ pub(crate) enum BufferMemory {
 
 impl BufferMemory {
     /// The memory that the host allocates; none for shared memory.
-    pub fn kind(self, plan: KernelPlan<'_>) -> Option<Kind> {
-        let host_if = |host: bool| if host { Kind::Host } else { Kind::Device };
+    pub fn kind(self, plan: KernelPlan<'_>) -> Option<MemoryKind> {
+        let host_if = |host: bool| if host { MemoryKind::Host } else { MemoryKind::Device };
         match self {
             BufferMemory::Group => None,
-            BufferMemory::Device => Some(Kind::Device),
-            BufferMemory::Host => Some(Kind::Host),
-            BufferMemory::Near => Some(if plan.layout.remote { Kind::Near } else { Kind::Host }),
+            BufferMemory::Device => Some(MemoryKind::Device),
+            BufferMemory::Host => Some(MemoryKind::Host),
+            BufferMemory::Near => Some(if plan.layout.remote { MemoryKind::Near } else { MemoryKind::Host }),
             BufferMemory::HostInSessions => Some(host_if(!plan.drains())),
             BufferMemory::HostIfReported => Some(host_if(!plan.drains() || plan.spec.report == Report::Full)),
         }

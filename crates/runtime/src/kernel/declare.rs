@@ -1,7 +1,7 @@
 //! How the buffers of a kernel are declared, with a list of what the host binds.
 
-use pelton_device::Kind;
-use pelton_device::mapped::Width as WordWidth;
+use pelton_device::MemoryKind;
+use pelton_device::mapped::WordWidth;
 use pelton_ir::arena::Buffer;
 use pelton_ir::builder::{Buf, Builder};
 use pelton_ir::module::{BufferDecl, Place};
@@ -27,8 +27,8 @@ impl Declarer<'_> {
         let kind = row.memory.kind(self.plan);
         let space = match kind {
             None => Space::Shared,
-            Some(Kind::Device) => Space::Global,
-            Some(Kind::Host | Kind::Near) => Space::Host,
+            Some(MemoryKind::Device) => Space::Global,
+            Some(MemoryKind::Host | MemoryKind::Near) => Space::Host,
         };
         let access = match row.written {
             WrittenBy::Host | WrittenBy::Nobody => Access::Read,
@@ -50,7 +50,7 @@ impl Declarer<'_> {
         self.bound.push(BoundBuffer {
             key: BufferKey::Region(number),
             name: name.clone(),
-            kind: Kind::Device,
+            kind: MemoryKind::Device,
             width: WordWidth::of(elem),
             len: len as usize,
         });

@@ -3,7 +3,7 @@
 //! The numbers are worked out once, from the `Spec` and what the device can do; the kernel is written from them and the
 //! host reads and writes by them.
 
-use pelton_device::{Caps, Kind, mapped::Width as Word};
+use pelton_device::{Caps, MemoryKind, mapped::WordWidth as Word};
 
 use super::bank;
 pub use super::bank::{SlotBank, SlotBanks};
@@ -61,7 +61,7 @@ pub struct BoundBuffer {
     /// Its name in the module.
     pub name: String,
     /// The memory it wants.
-    pub kind: Kind,
+    pub kind: MemoryKind,
     /// The size of its words.
     pub width: Word,
     /// How many words it has.

@@ -160,7 +160,7 @@ fn vector_check(line: &Line) -> u32 {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use pelton_device::{Kind, Memory, Width};
+    use pelton_device::{Memory, MemoryKind, WordWidth};
     use proptest::prelude::*;
 
     use super::*;
@@ -177,7 +177,7 @@ mod tests {
             let mut line = line;
             seal_line(&mut line);
             prop_assert_eq!(lines, [line, line, [0; WORDS / 2]]);
-            let view = Memory::mapped(Kind::Host, Width::W64, 32).unwrap().view64().unwrap();
+            let view = Memory::mapped(MemoryKind::Host, WordWidth::W64, 32).unwrap().view64().unwrap();
             seal_slots_into(&[Slot(words); 2], &view, 8);
             let found: Vec<u64> = view.iter().map(|word| word.load(Ordering::Relaxed)).collect();
             let wanted = [[0; WORDS / 2], line, line, [0; WORDS / 2]];

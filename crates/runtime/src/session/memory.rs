@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use pelton_device::{Device, DeviceError, Kind, Memory, View64, Width};
+use pelton_device::{Device, DeviceError, Memory, MemoryKind, View64, WordWidth};
 
 use crate::error::Error;
 use crate::kernel::layout::{BoundBuffer, BufferKey, SlotBank};
@@ -20,7 +20,7 @@ impl Memories {
     fn allocate(
         device: &Arc<dyn Device>,
         layout: &Layout,
-        wanted: impl Fn(Kind) -> bool,
+        wanted: impl Fn(MemoryKind) -> bool,
     ) -> Result<Memories, DeviceError> {
         let buffers = layout.buffers.iter().filter(|buffer| wanted(buffer.kind));
         let block = |b: &BoundBuffer| Ok((b.key, device.alloc(b.kind, b.width, b.len)?));
@@ -60,7 +60,7 @@ impl MemoryOwner {
     /// Allocates the blocks that the kernel of a layout shares with the host.
     fn shared_blocks(self, device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, DeviceError> {
         match self {
-            MemoryOwner::Process => Memories::allocate(device, layout, |kind| kind == Kind::Host),
+            MemoryOwner::Process => Memories::allocate(device, layout, |kind| kind == MemoryKind::Host),
         }
     }
 
@@ -68,7 +68,7 @@ impl MemoryOwner {
     fn host_words(self, len: usize) -> Result<View64, Error> {
         match self {
             MemoryOwner::Process => {
-                let memory = Memory::mapped(Kind::Host, Width::W64, len)?;
+                let memory = Memory::mapped(MemoryKind::Host, WordWidth::W64, len)?;
                 memory.view64().ok_or(Error::Internal("words of the host"))
             }
         }
@@ -123,7 +123,7 @@ pub(crate) struct DeviceMemory {
 impl DeviceMemory {
     /// Allocates everything that a kernel of this layout has and rings do not own.
     pub fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
-        Ok(DeviceMemory { blocks: Memories::allocate(device, layout, |kind| kind != Kind::Host)? })
+        Ok(DeviceMemory { blocks: Memories::allocate(device, layout, |kind| kind != MemoryKind::Host)? })
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
-use pelton_device::{DeviceError, Ended, Outcome, Run};
+use pelton_device::{DeviceError, LaunchEnd, LaunchOutcome, Run};
 
 use super::rings::Rings;
 use super::ticket::ProducerShare;
@@ -51,7 +51,7 @@ impl KernelRun {
     }
 
     /// Waits for the end of the kernel, at most so long. Returns `None` if it still runs.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Ended>, DeviceError> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
         self.launched.wait(timeout)
     }
 
@@ -59,7 +59,7 @@ impl KernelRun {
     fn session_end(&self, rings: &Rings) -> Option<SessionEnd> {
         match self.wait(Some(Duration::ZERO)) {
             Ok(None) => None,
-            Ok(Some(Ended { outcome: Outcome::Lease, .. })) => Some(SessionEnd::Lease(self.lease)),
+            Ok(Some(LaunchEnd { outcome: LaunchOutcome::Lease, .. })) => Some(SessionEnd::Lease(self.lease)),
             // The stop may have been asked for since the caller began to look.
             Ok(Some(_)) if rings.shutdown_asked() => Some(SessionEnd::Stopped),
             Ok(Some(_)) => Some(SessionEnd::Returned),

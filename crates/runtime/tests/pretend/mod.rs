@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use pelton::device::{Caps, Device, DeviceError, Kernel, Kind, Launch, Memory, Run, Width};
+use pelton::device::{Caps, Device, DeviceError, Kernel, Launch, Memory, MemoryKind, Run, WordWidth};
 use pelton::ir::valid::Valid;
 
 /// A device that pretends to be another.
@@ -37,9 +37,9 @@ impl Device for PretendDevice {
     }
 
     /// Near memory is refused beyond the number of bytes that the device says it has.
-    fn alloc(&self, kind: Kind, width: Width, len: usize) -> Result<Memory, DeviceError> {
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         let bytes = (len * width.bytes()) as u64;
-        if kind == Kind::Near && self.caps.memory_bytes.is_some_and(|most| bytes > most) {
+        if kind == MemoryKind::Near && self.caps.memory_bytes.is_some_and(|most| bytes > most) {
             return Err(DeviceError::Exhausted { bytes });
         }
         self.inner.alloc(kind, width, len)

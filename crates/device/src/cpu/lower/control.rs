@@ -15,17 +15,17 @@ use pelton_ir::module::{Attr, Operand, Site};
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
 
-use super::super::plan::{Plan, Where};
-use super::{Lower, clif};
+use super::super::plan::{LoopNest, ScopePlan};
+use super::{KernelLowering, clif};
 
 /// Turns of a loop that nobody needs to stop.
 const BRIEF: u64 = 4096;
 
 /// What jumps to an instruction need to know.
 #[derive(Clone)]
-pub struct Target {
+pub struct JumpTarget {
     /// Where it runs.
-    at: Where,
+    at: LoopNest,
     /// Where `break` and the ends of regions go, with the results.
     leave: ir::Block,
     /// Where `continue` goes, with the carried values.
@@ -39,14 +39,14 @@ pub struct Target {
 
 /// Which way a jump goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum JumpKind {
     Leave,
     Again,
 }
 
-impl Lower<'_> {
+impl KernelLowering<'_> {
     /// An instruction with regions, in the scope. With plans, lanes meet in it.
-    pub fn nest(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+    pub fn nest(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let leave = self.builder.create_block();
         let carried = match node.op {
@@ -56,7 +56,7 @@ impl Lower<'_> {
             }
             _ => Vec::new(),
         };
-        let target = Target {
+        let target = JumpTarget {
             at: self.scope.at,
             leave,
             again: None,
@@ -78,14 +78,14 @@ impl Lower<'_> {
     }
 
     /// The instructions of a region, or its plan.
-    fn region(&mut self, region: Region, plan: Option<&Plan>) {
+    fn region(&mut self, region: Region, plan: Option<&ScopePlan>) {
         match plan {
             Some(plan) => self.plan(plan),
             None => self.function.region(region).insts.iter().for_each(|inst| self.step(*inst)),
         }
     }
 
-    fn branch(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+    fn branch(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let sides = [self.builder.create_block(), self.builder.create_block()];
         let condition = self.get(node.args[0]);
@@ -96,7 +96,7 @@ impl Lower<'_> {
         }
     }
 
-    fn switch(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+    fn switch(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let Attr::Cases(cases) = &node.attr else { unreachable!("a switch has cases") };
         let on = self.get(node.args[0]);
@@ -113,7 +113,7 @@ impl Lower<'_> {
     }
 
     /// A counted loop: the number of turns is known before the first.
-    fn count(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+    fn count(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let counter = self.function.region(node.regions[0]).params.get(0);
         let (from, to, step) = (self.get(node.args[0]), self.get(node.args[1]), self.get(node.args[2]));
@@ -186,7 +186,7 @@ impl Lower<'_> {
     }
 
     /// `while` and `forever`.
-    fn repeat(&mut self, inst: Inst, plans: Option<&[Plan]>) {
+    fn repeat(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let (head, body, out, again) = self.loop_blocks(inst);
         self.enter(inst, head, &[]);
@@ -300,12 +300,12 @@ impl Lower<'_> {
         let node = self.function.inst(inst);
         match (node.op, &node.attr) {
             (op, _) if op != Op::Yield && self.parted(inst) => self.part(inst),
-            (Op::Return, _) if self.scope.alone || self.scope.at == Where::default() => {
+            (Op::Return, _) if self.scope.alone || self.scope.at == LoopNest::default() => {
                 self.builder.ins().jump(self.exits.done, &[]);
             }
             (Op::Return, _) => self.stray(None, &[]),
-            (Op::Break, Attr::Target(target)) => self.jump(*target, Way::Leave, &node.args),
-            (Op::Continue, Attr::Target(target)) => self.jump(*target, Way::Again, &node.args),
+            (Op::Break, Attr::Target(target)) => self.jump(*target, JumpKind::Leave, &node.args),
+            (Op::Continue, Attr::Target(target)) => self.jump(*target, JumpKind::Again, &node.args),
             _ => self.finish(inst),
         }
         // What follows an end is never reached, but the builder wants a block to write in.
@@ -362,8 +362,8 @@ impl Lower<'_> {
                 let more = self.get(node.args[0]);
                 self.builder.ins().brif(more, body, &[], out, &[]);
             }
-            (op, _) if op.loops() => self.jump(owner, Way::Again, &node.args),
-            _ => self.jump(owner, Way::Leave, &node.args),
+            (op, _) if op.loops() => self.jump(owner, JumpKind::Again, &node.args),
+            _ => self.jump(owner, JumpKind::Leave, &node.args),
         }
     }
 
@@ -372,11 +372,11 @@ impl Lower<'_> {
         self.ends[end.index()].expect("a yield is in a region of an instruction")
     }
 
-    fn jump(&mut self, inst: Inst, way: Way, args: &[Operand]) {
+    fn jump(&mut self, inst: Inst, way: JumpKind, args: &[Operand]) {
         let target = self.targets[inst.index()].clone().expect("the target is open");
         let (block, to) = match way {
-            Way::Leave => (Some(target.leave), &target.results),
-            Way::Again => (target.again, &target.carried),
+            JumpKind::Leave => (Some(target.leave), &target.results),
+            JumpKind::Again => (target.again, &target.carried),
         };
         if target.at == self.scope.at {
             let args = self.pass(args, to);

@@ -10,9 +10,9 @@ use pelton_ir::module::Operand;
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
 
-use super::{Lower, clif};
+use super::{KernelLowering, clif};
 
-impl Lower<'_> {
+impl KernelLowering<'_> {
     /// The lanes of the scope meet.
     pub fn meet(&mut self, inst: Inst) {
         let node = self.function.inst(inst);

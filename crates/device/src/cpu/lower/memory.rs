@@ -13,10 +13,10 @@ use pelton_ir::module::{Attr, Operand, Site, wide};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Order, Scope, Type};
 
-use super::{Lower, clif, trusted};
+use super::{KernelLowering, clif, trusted};
 
 /// An address that may be used whatever the index was.
-struct Place {
+struct ElementPlace {
     address: ir::Value,
     /// Whether the index was in range; none if that was proved.
     inside: Option<ir::Value>,
@@ -24,7 +24,7 @@ struct Place {
 
 /// What an access out of range reaches.
 #[derive(Clone, Copy)]
-enum Sink {
+enum OutOfRange {
     /// Zeros.
     Load,
     /// Memory that nobody reads.
@@ -36,7 +36,7 @@ fn alone(attr: &Attr) -> bool {
     matches!(attr, Attr::Atomic(_, _, Scope::Group))
 }
 
-impl Lower<'_> {
+impl KernelLowering<'_> {
     /// An access to memory, or a fence.
     pub fn access(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
@@ -47,7 +47,7 @@ impl Lower<'_> {
         let elem = self.module.buffers[buffer].elem;
         match node.op {
             Op::Load => {
-                let place = self.place(inst, buffer, Sink::Load);
+                let place = self.place(inst, buffer, OutOfRange::Load);
                 let value = self.builder.ins().load(clif(elem), trusted(), place.address, 0);
                 self.set(node.results.get(0), value);
             }
@@ -62,12 +62,12 @@ impl Lower<'_> {
                 self.set(node.results.get(0), value);
             }
             Op::Store => {
-                let place = self.place(inst, buffer, Sink::Store);
+                let place = self.place(inst, buffer, OutOfRange::Store);
                 let value = self.get(node.args[1]);
                 self.builder.ins().store(trusted(), value, place.address, 0);
             }
             Op::AtomicLoad | Op::LoadWide => {
-                let place = self.place(inst, buffer, Sink::Load);
+                let place = self.place(inst, buffer, OutOfRange::Load);
                 let bytes = clif(elem).bytes() as i32;
                 for (k, value) in node.results.iter().enumerate() {
                     let loaded = self.load_word(elem, place.address, k as i32 * bytes, alone(&node.attr));
@@ -75,7 +75,7 @@ impl Lower<'_> {
                 }
             }
             Op::AtomicStore | Op::StoreWide => {
-                let place = self.place(inst, buffer, Sink::Store);
+                let place = self.place(inst, buffer, OutOfRange::Store);
                 let bytes = clif(elem).bytes() as i32;
                 for (k, arg) in node.args[1..].iter().enumerate() {
                     self.store_word(*arg, place.address, k as i32 * bytes, alone(&node.attr));
@@ -86,7 +86,7 @@ impl Lower<'_> {
     }
 
     /// The place that an access names, or a sink.
-    fn place(&mut self, inst: Inst, buffer: Buffer, sink: Sink) -> Place {
+    fn place(&mut self, inst: Inst, buffer: Buffer, sink: OutOfRange) -> ElementPlace {
         let node = self.function.inst(inst);
         let (start, len) = self.buffers[buffer.index()];
         let elem = self.module.buffers[buffer].elem;
@@ -106,20 +106,20 @@ impl Lower<'_> {
         if proved {
             let ahead = i64::from(ahead) * i64::from(clif(elem).bytes());
             let address = self.builder.ins().iadd_imm_u(address, ahead);
-            return Place { address, inside: None };
+            return ElementPlace { address, inside: None };
         }
         let inside = self.builder.ins().icmp(IntCC::UnsignedLessThan, last, len);
         let sink = match sink {
-            Sink::Load => self.entry.scratch,
-            Sink::Store => self.entry.sink,
+            OutOfRange::Load => self.entry.scratch,
+            OutOfRange::Store => self.entry.sink,
         };
-        Place { address: self.builder.ins().select(inside, address, sink), inside: Some(inside) }
+        ElementPlace { address: self.builder.ins().select(inside, address, sink), inside: Some(inside) }
     }
 
     /// The address of the byte that a `load_byte` names, or of a zero.
     fn byte_place(&mut self, inst: Inst, buffer: Buffer) -> ir::Value {
         let node = self.function.inst(inst);
-        let place = self.place(inst, buffer, Sink::Load);
+        let place = self.place(inst, buffer, OutOfRange::Load);
         let byte = self.get(node.args[1]);
         let ahead = self.builder.ins().uextend(types::I64, byte);
         let address = self.builder.ins().iadd(place.address, ahead);
@@ -134,7 +134,7 @@ impl Lower<'_> {
 
     /// What a `load_byte` of a float gives: the byte of its bits, those of a NaN always the same.
     fn byte_of_float(&mut self, inst: Inst, buffer: Buffer) -> ir::Value {
-        let place = self.place(inst, buffer, Sink::Load);
+        let place = self.place(inst, buffer, OutOfRange::Load);
         let float = self.builder.ins().load(types::F32, trusted(), place.address, 0);
         let bits = self.bitcast(Type::F32, Type::U32, float);
         let byte = self.get(self.function.inst(inst).args[1]);
@@ -232,7 +232,7 @@ impl Lower<'_> {
     /// A read-modify-write; out of range it works on the sink and gives zero.
     fn modify(&mut self, inst: Inst, buffer: Buffer, elem: Type) {
         let node = self.function.inst(inst);
-        let place = self.place(inst, buffer, Sink::Store);
+        let place = self.place(inst, buffer, OutOfRange::Store);
         let value = self.get(node.args[1]);
         let word = self.word_of(elem, value);
         let signed = elem == Type::I32;

@@ -1,7 +1,7 @@
 //! From a validated kernel to Cranelift's IR.
 //!
 //! A function is made for groups of a fixed number of lanes; it runs one group. With one lane it is the kernel as it
-//! stands. With more it follows the [`Split`](super::plan::Split): code of the group, loops over subgroups, loops over
+//! stands. With more it follows the [`KernelSplit`](super::plan::KernelSplit): code of the group, loops over subgroups, loops over
 //! lanes. `scope.rs` has those loops and the homes of values, `control.rs` structured control flow and jumps, `pure.rs`
 //! arithmetic, `memory.rs` accesses, `meet.rs` what lanes do together, `simd.rs` several lanes at once.
 //!
@@ -25,14 +25,14 @@ use pelton_ir::pass::bounds::{Bounds, Geometry};
 use pelton_ir::types::{Len, Space, Type};
 use pelton_ir::valid::{Level, Uniformity, Valid};
 
-use super::abi::{self, Exit, offset};
-use super::plan::{Split, Where};
-use control::Target;
-use scope::Scope;
+use super::abi::{self, GroupExit, offset};
+use super::plan::{KernelSplit, LoopNest};
+use control::JumpTarget;
+use scope::LaneScope;
 
 /// The memory a group needs beside its buffers.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct GroupFrame {
     /// Its size.
     pub bytes: usize,
     /// The part that must be zero when a group starts: shared buffers. The loads' sink is never written.
@@ -41,7 +41,7 @@ pub struct Frame {
 
 /// What groups a function is made for.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct GroupSize {
     /// Lanes in a group.
     pub lanes: u32,
     /// Lanes in a subgroup.
@@ -73,7 +73,12 @@ fn trusted() -> MemFlagsData {
 }
 
 /// Lowers a kernel whose calls are all inlined.
-pub fn lower(module: &Valid, kernel: Func, shape: Shape, isa: &dyn TargetIsa) -> (ir::Function, Frame) {
+pub fn lower(
+    module: &Valid,
+    kernel: Func,
+    shape: GroupSize,
+    isa: &dyn TargetIsa,
+) -> (ir::Function, GroupFrame) {
     let mut signature = Signature::new(CallConv::triple_default(isa.triple()));
     signature.params.push(AbiParam::new(types::I64));
     signature.returns.push(AbiParam::new(types::I32));
@@ -81,8 +86,8 @@ pub fn lower(module: &Valid, kernel: Func, shape: Shape, isa: &dyn TargetIsa) ->
     let mut context = FunctionBuilderContext::new();
     let source = &module.functions[kernel];
     let uniform = module.uniformity(kernel);
-    let split = (shape.lanes > 1).then(|| Split::new(source, uniform));
-    let mut lower = Lower::new(
+    let split = (shape.lanes > 1).then(|| KernelSplit::new(source, uniform));
+    let mut lower = KernelLowering::new(
         FunctionBuilder::new(&mut function, &mut context),
         (module, kernel),
         split.as_ref(),
@@ -90,13 +95,13 @@ pub fn lower(module: &Valid, kernel: Func, shape: Shape, isa: &dyn TargetIsa) ->
     );
     lower.body();
     let frame = lower.frame.clone();
-    let Lower { builder, .. } = lower;
+    let KernelLowering { builder, .. } = lower;
     builder.finalize(isa.frontend_config());
     (function, frame)
 }
 
 /// A function in the making.
-struct Lower<'a> {
+struct KernelLowering<'a> {
     builder: FunctionBuilder<'a>,
     module: &'a Valid,
     function: &'a Function,
@@ -104,13 +109,13 @@ struct Lower<'a> {
     uniform: &'a Uniformity,
     bounds: Bounds,
     /// None for one lane.
-    split: Option<&'a Split>,
+    split: Option<&'a KernelSplit>,
     lanes: u32,
     subgroup: u32,
     simd: bool,
-    frame: Frame,
+    frame: GroupFrame,
     /// The pointers and numbers that the entry block reads from the context.
-    entry: Entry,
+    entry: EntryValues,
     /// Start and length of each buffer.
     buffers: Vec<(ir::Value, ir::Value)>,
     /// Each value as last made; meaningful where it reaches.
@@ -120,15 +125,15 @@ struct Lower<'a> {
     /// Where in the scratch each value's home is.
     homes: Vec<Option<i32>>,
     /// What jumps can name.
-    targets: Vec<Option<Target>>,
+    targets: Vec<Option<JumpTarget>>,
     /// For each end of a region, the instruction that the region belongs to, and which of its regions it is.
     ends: Vec<Option<(Inst, usize)>>,
-    scope: Scope,
-    exits: Exits,
+    scope: LaneScope,
+    exits: ExitBlocks,
 }
 
 /// What the entry block reads from the context.
-struct Entry {
+struct EntryValues {
     context: ir::Value,
     scratch: ir::Value,
     /// Where stores out of range go.
@@ -139,18 +144,18 @@ struct Entry {
 }
 
 /// The blocks that leave the function.
-struct Exits {
+struct ExitBlocks {
     done: ir::Block,
     stopped: ir::Block,
     trapped: ir::Block,
 }
 
-impl<'a> Lower<'a> {
+impl<'a> KernelLowering<'a> {
     fn new(
         mut builder: FunctionBuilder<'a>,
         (module, kernel): (&'a Valid, Func),
-        split: Option<&'a Split>,
-        shape: Shape,
+        split: Option<&'a KernelSplit>,
+        shape: GroupSize,
     ) -> Self {
         let block = builder.create_block();
         builder.append_block_params_for_function_params(block);
@@ -160,10 +165,10 @@ impl<'a> Lower<'a> {
         let [scratch, stop] = [offset::SCRATCH, offset::STOP].map(|at| field(types::I64, at));
         let [group, groups] = [offset::GROUP, offset::GROUPS].map(|at| field(types::I32, at));
         let sink = builder.ins().iadd_imm_u(scratch, i64::from(SINK));
-        let entry = Entry { context, scratch, sink, stop, group, groups };
+        let entry = EntryValues { context, scratch, sink, stop, group, groups };
         let mut exit = || builder.create_block();
-        let exits = Exits { done: exit(), stopped: exit(), trapped: exit() };
-        let Shape { lanes, subgroup, simd } = shape;
+        let exits = ExitBlocks { done: exit(), stopped: exit(), trapped: exit() };
+        let GroupSize { lanes, subgroup, simd } = shape;
         let function = &module.functions[kernel];
         let mut defs = vec![None; function.values().len()];
         let mut ends = vec![None; function.insts().len()];
@@ -174,7 +179,7 @@ impl<'a> Lower<'a> {
                 ends[end.index()] = Some((inst, k));
             }
         }
-        let mut lower = Lower {
+        let mut lower = KernelLowering {
             builder,
             module,
             function,
@@ -188,7 +193,7 @@ impl<'a> Lower<'a> {
             lanes,
             subgroup,
             simd,
-            frame: Frame { bytes: 0, zero: 0..0 },
+            frame: GroupFrame { bytes: 0, zero: 0..0 },
             entry,
             buffers: Vec::new(),
             made: vec![None; function.values().len()],
@@ -196,7 +201,7 @@ impl<'a> Lower<'a> {
             homes: vec![None; function.values().len()],
             targets: (0..function.insts().len()).map(|_| None).collect(),
             ends,
-            scope: Scope::group(),
+            scope: LaneScope::group(),
             exits,
         };
         lower.lay_out();
@@ -253,7 +258,7 @@ impl<'a> Lower<'a> {
             };
             self.buffers.push(pair);
         }
-        self.frame = Frame { bytes: end, zero: shared as usize..end };
+        self.frame = GroupFrame { bytes: end, zero: shared as usize..end };
     }
 
     /// The whole function.
@@ -262,8 +267,11 @@ impl<'a> Lower<'a> {
             None => {
                 let insts = &self.function.region(self.function.body).insts;
                 let zero = self.int(types::I32, 0);
-                self.scope =
-                    Scope { at: Where { subgroups: None, lanes: Some(0) }, lane: Some(zero), ..self.scope };
+                self.scope = LaneScope {
+                    at: LoopNest { subgroups: None, lanes: Some(0) },
+                    lane: Some(zero),
+                    ..self.scope
+                };
                 self.scope.alone = true;
                 insts.iter().for_each(|inst| self.step(*inst));
             }
@@ -275,9 +283,9 @@ impl<'a> Lower<'a> {
             }
         }
         for (block, exit) in [
-            (self.exits.done, Exit::Done),
-            (self.exits.stopped, Exit::Stopped),
-            (self.exits.trapped, Exit::Trapped),
+            (self.exits.done, GroupExit::Done),
+            (self.exits.stopped, GroupExit::Stopped),
+            (self.exits.trapped, GroupExit::Trapped),
         ] {
             self.builder.switch_to_block(block);
             let code = self.int(types::I32, exit as i64);

@@ -7,9 +7,9 @@ use pelton_ir::module::Attr;
 use pelton_ir::op::Op;
 use pelton_ir::types::{NAN, Type};
 
-use super::{Lower, clif};
+use super::{KernelLowering, clif};
 
-impl Lower<'_> {
+impl KernelLowering<'_> {
     /// The value of an instruction that only computes.
     pub fn pure(&mut self, inst: Inst) -> ir::Value {
         let node = self.function.inst(inst);

@@ -8,14 +8,14 @@ use pelton_ir::op::Op;
 use pelton_ir::types::Type;
 use pelton_ir::valid::Level;
 
-use super::super::plan::{Plan, Step, Where};
-use super::{Lower, clif, trusted};
+use super::super::plan::{LoopNest, PlanStep, ScopePlan};
+use super::{KernelLowering, clif, trusted};
 
 /// Where code runs.
 #[derive(Clone, Copy)]
-pub struct Scope {
+pub struct LaneScope {
     /// The loops around it.
-    pub at: Where,
+    pub at: LoopNest,
     /// The group is this one lane.
     pub alone: bool,
     /// This lane's number, in a loop over lanes.
@@ -28,10 +28,10 @@ pub struct Scope {
     pub mask: i32,
 }
 
-impl Scope {
+impl LaneScope {
     /// Code of the group.
     pub fn group() -> Self {
-        Scope { at: Where::default(), alone: false, lane: None, subgroup: None, turn: None, mask: 0 }
+        LaneScope { at: LoopNest::default(), alone: false, lane: None, subgroup: None, turn: None, mask: 0 }
     }
 
     /// Whose code it is.
@@ -44,17 +44,17 @@ impl Scope {
     }
 }
 
-impl Lower<'_> {
+impl KernelLowering<'_> {
     /// The steps of a plan, in the scope.
-    pub fn plan(&mut self, plan: &Plan) {
+    pub fn plan(&mut self, plan: &ScopePlan) {
         for step in &plan.steps {
             match step {
-                Step::Once(inst) => self.step(*inst),
-                Step::Meet(inst) => self.meet(*inst),
-                Step::Nest(inst, plans) => self.nest(*inst, Some(plans)),
-                Step::End(inst) => self.end(*inst),
-                Step::Lanes(id, insts) => self.lanes(*id, insts),
-                Step::Subgroups(id, plan) => self.each_subgroup(*id, |lower| lower.plan(plan)),
+                PlanStep::Once(inst) => self.step(*inst),
+                PlanStep::Meet(inst) => self.meet(*inst),
+                PlanStep::Nest(inst, plans) => self.nest(*inst, Some(plans)),
+                PlanStep::End(inst) => self.end(*inst),
+                PlanStep::Lanes(id, insts) => self.lanes(*id, insts),
+                PlanStep::Subgroups(id, plan) => self.each_subgroup(*id, |lower| lower.plan(plan)),
             }
         }
     }

@@ -17,7 +17,7 @@ use pelton_ir::op::{Effect, Op};
 use pelton_ir::types::{NAN, Type};
 use pelton_ir::valid::Level;
 
-use super::{Lower, SPILL, clif, trusted};
+use super::{KernelLowering, SPILL, clif, trusted};
 
 /// Lanes at a time.
 const WIDTH: i64 = 16;
@@ -38,7 +38,7 @@ fn vector_type(ty: Type) -> ir::Type {
     if ty == Type::F32 { types::F32X4 } else { types::I32X4 }
 }
 
-impl Lower<'_> {
+impl KernelLowering<'_> {
     /// A loop over the lanes of the scope: by sixteen as far as that goes, else one by one.
     pub fn lanes(&mut self, id: u32, insts: &[Inst]) {
         let wide = self.simd && self.lanes >= WIDTH as u32 && !self.split.is_some_and(|split| split.strays);

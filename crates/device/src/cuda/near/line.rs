@@ -7,7 +7,7 @@ use crate::memory::Line;
 
 /// How lines are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wire {
+pub enum LineWriter {
     /// One direct store of 64 bytes, which is never split.
     Direct,
     /// One non-temporal store of 64 bytes.
@@ -21,32 +21,33 @@ mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
 
-    use super::{Line, Wire};
+    use super::{Line, LineWriter};
 
-    impl Wire {
+    impl LineWriter {
         /// All that this processor has, the best first.
-        pub fn all() -> Vec<Wire> {
+        pub fn all() -> Vec<LineWriter> {
             // Leaf 7 lists what a processor has beyond the first; the compiler's own detection does not know this one.
             let direct = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 28 != 0;
             let stream = is_x86_feature_detected!("avx512f");
-            let wires = [(direct, Wire::Direct), (stream, Wire::Stream), (true, Wire::Words)];
-            wires.into_iter().filter_map(|(there, wire)| there.then_some(wire)).collect()
+            let writers =
+                [(direct, LineWriter::Direct), (stream, LineWriter::Stream), (true, LineWriter::Words)];
+            writers.into_iter().filter_map(|(there, writer)| there.then_some(writer)).collect()
         }
 
         /// Writes lines one after another.
         ///
         /// # Safety
         ///
-        /// The target must be writable for all of them and 64-byte aligned, and the processor must have this wire.
+        /// The target must be writable for all of them and 64-byte aligned, and the processor must have this writer.
         #[inline]
         pub unsafe fn put(self, to: *mut u64, lines: &[Line]) {
             match self {
                 // SAFETY: the caller's promise.
-                Wire::Direct => unsafe { direct(to.cast(), lines) },
+                LineWriter::Direct => unsafe { direct(to.cast(), lines) },
                 // SAFETY: the caller's promise.
-                Wire::Stream => unsafe { stream(to.cast(), lines) },
+                LineWriter::Stream => unsafe { stream(to.cast(), lines) },
                 // SAFETY: the caller's promise.
-                Wire::Words => unsafe { words(to.cast(), lines) },
+                LineWriter::Words => unsafe { words(to.cast(), lines) },
             }
         }
     }
@@ -98,15 +99,15 @@ mod x86 {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod other {
-    use super::{Line, Wire};
+    use super::{Line, LineWriter};
 
-    impl Wire {
+    impl LineWriter {
         /// None: how other processors order such stores is not known here.
-        pub fn all() -> Vec<Wire> {
+        pub fn all() -> Vec<LineWriter> {
             Vec::new()
         }
 
-        /// Never called, since there is no wire.
+        /// Never called, since there is no writer.
         ///
         /// # Safety
         ///
@@ -123,10 +124,10 @@ pub use other::flush;
 #[cfg(target_arch = "x86_64")]
 pub use x86::flush;
 
-impl Wire {
+impl LineWriter {
     /// The best that this processor has.
-    pub fn here() -> Option<Wire> {
-        Wire::all().first().copied()
+    pub fn best() -> Option<LineWriter> {
+        LineWriter::all().first().copied()
     }
 }
 
@@ -135,20 +136,20 @@ mod tests {
     use super::*;
 
     #[repr(align(64))]
-    struct Lines([u64; 32]);
+    struct AlignedLines([u64; 32]);
 
     #[test]
     fn every_wire_writes_its_lines_and_no_other_word() {
-        for wire in Wire::all() {
-            let mut lines = Lines([7; 32]);
+        for writer in LineWriter::all() {
+            let mut lines = AlignedLines([7; 32]);
             let line =
                 |shift: u32| -> Line { std::array::from_fn(|at| (0x0123_4567_89ab_cdef << at) >> shift) };
             // SAFETY: the second and third of four aligned lines.
-            unsafe { wire.put(lines.0.as_mut_ptr().wrapping_add(8), &[line(0), line(1)]) };
+            unsafe { writer.put(lines.0.as_mut_ptr().wrapping_add(8), &[line(0), line(1)]) };
             flush();
-            assert_eq!(lines.0[8..24], *[line(0), line(1)].as_flattened(), "{wire:?}");
-            assert!(lines.0[..8].iter().chain(&lines.0[24..]).all(|word| *word == 7), "{wire:?}");
+            assert_eq!(lines.0[8..24], *[line(0), line(1)].as_flattened(), "{writer:?}");
+            assert!(lines.0[..8].iter().chain(&lines.0[24..]).all(|word| *word == 7), "{writer:?}");
         }
-        assert_eq!(Wire::here().is_some(), cfg!(target_arch = "x86_64"));
+        assert_eq!(LineWriter::best().is_some(), cfg!(target_arch = "x86_64"));
     }
 }

@@ -11,16 +11,16 @@ use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate};
 
 use crate::error::DeviceError;
-use crate::launch::{self, Launch};
-use crate::mapped::Width;
+use crate::launch::Launch;
+use crate::mapped::WordWidth;
 use crate::memory::{Line, Memory};
-use crate::watch::Watch;
+use crate::timekeeper::Timekeeper;
 use crate::{Kernel, Run};
 
-use super::super::code::Compiler;
-use super::super::context::Context;
+use super::super::code::CudaCompiler;
+use super::super::context::CudaContext;
 use super::super::memory;
-use super::super::run::Loaded;
+use super::super::run::CudaKernel;
 
 /// Lanes of the kernel: one for each word of a line.
 const LANES: u32 = 8;
@@ -77,16 +77,16 @@ kernel litmus {
 
 /// Whether lines of near memory arrive whole. Where they do not, or something fails, the error says so.
 pub fn pass(
-    context: &Arc<Context>,
-    compiler: &Compiler,
-    watch: &Arc<Watch>,
+    context: &Arc<CudaContext>,
+    compiler: &CudaCompiler,
+    timekeeper: &Arc<Timekeeper>,
     lines: Memory,
 ) -> Result<(), DeviceError> {
     let failed = |why| DeviceError::Near { device: context.info.open.clone(), why };
     let module = module().map_err(failed)?;
-    let code = compiler.compile(&module, launch::kernel(&module, None)?, LANES)?;
-    let kernel = Loaded { context: context.clone(), code, watch: watch.clone() };
-    let answer = memory::host(context, Width::W64, 1)?;
+    let code = compiler.compile(&module, module.choose_kernel(None)?, LANES)?;
+    let kernel = CudaKernel { context: context.clone(), code, timekeeper: timekeeper.clone() };
+    let answer = memory::host(context, WordWidth::W64, 1)?;
     run(&kernel, &lines, &answer, LONGEST)?.map_err(failed)
 }
 
@@ -149,16 +149,16 @@ fn line(number: u64) -> Line {
 mod tests {
     use super::*;
     use crate::Device;
-    use crate::cpu::{Config, Cpu};
+    use crate::cpu::{Cpu, CpuConfig};
     use crate::mapped::Mapped;
-    use crate::memory::{Kind, Store, Words, WordsMut};
+    use crate::memory::{MemoryKind, MemoryStore, WordSlice, WordSliceMut};
 
     /// The kernel on the CPU, over lines of a store.
-    fn on_cpu(store: Arc<dyn Store>, longest: Duration) -> Result<(), String> {
-        let device = Cpu::new(Config::default()).expect("there is a processor");
+    fn on_cpu(store: Arc<dyn MemoryStore>, longest: Duration) -> Result<(), String> {
+        let device = Cpu::new(CpuConfig::default()).expect("there is a processor");
         let kernel = device.load(&module().expect("it is a program"), None, LANES).expect("it compiles");
-        let lines = Memory::new(Kind::Near, Width::W64, WORDS, store);
-        let answer = device.alloc(Kind::Host, Width::W64, 1).expect("there is memory");
+        let lines = Memory::new(MemoryKind::Near, WordWidth::W64, WORDS, store);
+        let answer = device.alloc(MemoryKind::Host, WordWidth::W64, 1).expect("there is memory");
         run(&*kernel, &lines, &answer, longest).expect("nothing else fails")
     }
 
@@ -166,7 +166,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     fn mapped() -> Mapped {
-        Mapped::new(Width::W64, WORDS).expect("there is memory")
+        Mapped::new(WordWidth::W64, WORDS).expect("there is memory")
     }
 
     #[test]
@@ -181,14 +181,14 @@ mod tests {
         never: Option<usize>,
     }
 
-    impl Store for Wrong {
+    impl MemoryStore for Wrong {
         fn mapped(&self) -> Option<&Mapped> {
             Some(&self.words)
         }
-        fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+        fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
             self.words.upload(at, words)
         }
-        fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+        fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
             self.words.download(at, words)
         }
         fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {

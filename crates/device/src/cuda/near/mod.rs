@@ -1,14 +1,14 @@
 //! Near memory: the device's own, which the host writes a line at a time through the bus and never reads.
 //!
-//! CUDA makes the memory and gives it away (`share`), Vulkan takes it and maps it where the host reaches it (`vulkan`), and
+//! CUDA makes the memory and gives it away (`export`), Vulkan takes it and maps it where the host reaches it (`vulkan`), and
 //! a line crosses in one store (`line`). No document promises that a kernel which polls such a line sees all of it, so it
 //! is tried (`litmus`). A device offers near memory only if every step works and the driver says that writes from outside
 //! arrive in order; otherwise it says why not. All of this is done when somebody first asks, since Vulkan takes its time
 //! to start.
 
+mod export;
 mod line;
 mod litmus;
-mod share;
 mod vulkan;
 
 use std::fmt;
@@ -18,46 +18,50 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use crate::error::{DeviceError, Retry};
-use crate::mapped::{Mapped, Width};
-use crate::memory::{Kind, Line, Memory, Store, Words, WordsMut};
-use crate::watch::Watch;
+use crate::mapped::{Mapped, WordWidth};
+use crate::memory::{Line, Memory, MemoryKind, MemoryStore, WordSlice, WordSliceMut};
+use crate::timekeeper::Timekeeper;
 
-use super::code::Compiler;
-use super::context::{Context, lock};
+use super::code::CudaCompiler;
+use super::context::{CudaContext, lock};
 use super::current::Current;
-use super::grave::Grave;
+use super::deferred::DeferredFree;
 use super::memory;
-use super::raw::Status;
+use super::raw::DriverStatus;
 
-pub use share::Share;
+pub use export::ExportedMemory;
 
-use line::Wire;
-use vulkan::{Vulkan, Window};
+use line::LineWriter;
+use vulkan::{HostMapping, Vulkan};
 
 /// The least order of writes from outside: the device sees its own in the order in which they were made.
 const ORDERED: u32 = 100;
 
 /// How the host reaches memory of a device.
 #[derive(Debug)]
-pub struct Bar {
+pub struct HostReach {
     vulkan: Arc<Vulkan>,
-    wire: Wire,
+    writer: LineWriter,
 }
 
 /// How the host reaches memory of a device, found out now or before.
-pub fn bar(context: &Arc<Context>, compiler: &Compiler, watch: &Arc<Watch>) -> Result<Arc<Bar>, DeviceError> {
+pub fn host_reach(
+    context: &Arc<CudaContext>,
+    compiler: &CudaCompiler,
+    timekeeper: &Arc<Timekeeper>,
+) -> Result<Arc<HostReach>, DeviceError> {
     let without = |why| DeviceError::Near { device: context.info.open.clone(), why };
     let mut known = lock(&context.near);
     if let Some(known) = &*known {
         return known.clone().map_err(without);
     }
-    let found = find(context).map_err(without).and_then(|bar| {
-        let bar = Arc::new(bar);
-        let lines = alloc(context, &bar, Width::W64, litmus::WORDS)?;
-        litmus::pass(context, compiler, watch, lines).map(|()| bar)
+    let found = find(context).map_err(without).and_then(|reach| {
+        let reach = Arc::new(reach);
+        let lines = alloc(context, &reach, WordWidth::W64, litmus::WORDS)?;
+        litmus::pass(context, compiler, timekeeper, lines).map(|()| reach)
     });
     match &found {
-        Ok(bar) => *known = Some(Ok(bar.clone())),
+        Ok(reach) => *known = Some(Ok(reach.clone())),
         // What stands in the way now may be gone when it is asked for again.
         Err(error) if error.retry() == Retry::Later => {}
         Err(DeviceError::Near { why, .. }) => *known = Some(Err(why.clone())),
@@ -67,9 +71,9 @@ pub fn bar(context: &Arc<Context>, compiler: &Compiler, watch: &Arc<Watch>) -> R
 }
 
 /// What is needed for near memory, or why there is none.
-fn find(context: &Context) -> Result<Bar, String> {
+fn find(context: &CudaContext) -> Result<HostReach, String> {
     use Attribute::*;
-    let wire = Wire::here().ok_or("lines are written by x86-64 alone")?;
+    let writer = LineWriter::best().ok_or("lines are written by x86-64 alone")?;
     let gpu = context.gpu;
     let ask = |which| gpu.attribute(which).map_err(|status| status.to_string());
     if ask(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? == 0 {
@@ -79,76 +83,86 @@ fn find(context: &Context) -> Result<Bar, String> {
         return Err("the driver does not say that writes from outside arrive in order".into());
     }
     let uuid = gpu.uuid().map_err(|status| status.to_string())?;
-    Ok(Bar { vulkan: Arc::new(Vulkan::open(uuid)?), wire })
+    Ok(HostReach { vulkan: Arc::new(Vulkan::open(uuid)?), writer })
 }
 
 /// Near memory, all zero.
-pub fn alloc(context: &Arc<Context>, bar: &Bar, width: Width, len: usize) -> Result<Memory, DeviceError> {
-    let store = Near::new(context, bar, width, len)?;
-    Ok(Memory::new(Kind::Near, width, len, Arc::new(store)))
+pub fn alloc(
+    context: &Arc<CudaContext>,
+    reach: &HostReach,
+    width: WordWidth,
+    len: usize,
+) -> Result<Memory, DeviceError> {
+    let store = NearStore::new(context, reach, width, len)?;
+    Ok(Memory::new(MemoryKind::Near, width, len, Arc::new(store)))
 }
 
-/// A piece of memory, as both sides have it.
+/// A block of memory, as both sides have it.
 #[derive(Debug)]
-pub struct Piece {
-    window: Window,
-    share: Share,
+pub struct NearBlock {
+    mapping: HostMapping,
+    exported: ExportedMemory,
 }
 
-impl Piece {
+impl NearBlock {
     /// Takes it from both sides. May block while a kernel is resident.
-    pub fn free(self, current: Current) -> Result<(), Status> {
-        drop(self.window);
-        self.share.free(current)
+    pub fn free(self, current: Current) -> Result<(), DriverStatus> {
+        drop(self.mapping);
+        self.exported.free(current)
     }
 }
 
 /// Memory of the device that the host writes.
-struct Near {
-    context: Arc<Context>,
-    wire: Wire,
-    width: Width,
+struct NearStore {
+    context: Arc<CudaContext>,
+    writer: LineWriter,
+    width: WordWidth,
     at: u64,
     start: NonNull<u8>,
     /// There until it is dropped.
-    piece: Option<Piece>,
+    block: Option<NearBlock>,
 }
 
-// SAFETY: the pointer is to memory that the piece keeps mapped. It is only written to, a line or a word at a time; who
+// SAFETY: the pointer is to memory that the block keeps mapped. It is only written to, a line or a word at a time; who
 // writes the same line at once gets either, as with relaxed atomics.
-unsafe impl Send for Near {}
+unsafe impl Send for NearStore {}
 // SAFETY: as above.
-unsafe impl Sync for Near {}
+unsafe impl Sync for NearStore {}
 
-impl fmt::Debug for Near {
+impl fmt::Debug for NearStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Near({:#x}, {:?})", self.at, self.wire)
+        write!(f, "NearStore({:#x}, {:?})", self.at, self.writer)
     }
 }
 
-impl Near {
-    fn new(context: &Arc<Context>, bar: &Bar, width: Width, len: usize) -> Result<Self, DeviceError> {
+impl NearStore {
+    fn new(
+        context: &Arc<CudaContext>,
+        reach: &HostReach,
+        width: WordWidth,
+        len: usize,
+    ) -> Result<Self, DeviceError> {
         let exhausted =
             || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?.max(1);
         let current = context.enter()?;
-        let (share, file) = Share::new(current, context.gpu, bytes)?;
-        let window = match bar.vulkan.import(file, share.bytes) {
-            Ok(window) => window,
+        let (exported, file) = ExportedMemory::new(current, context.gpu, bytes)?;
+        let mapping = match reach.vulkan.import(file, exported.bytes) {
+            Ok(mapping) => mapping,
             Err(refused) => {
-                context.bury(Grave::Share(share));
+                context.defer_free(DeferredFree::Exported(exported));
                 return Err(match refused {
-                    vulkan::Refused::Exhausted => exhausted(),
-                    vulkan::Refused::Because(why) => {
+                    vulkan::ImportError::Exhausted => exhausted(),
+                    vulkan::ImportError::Because(why) => {
                         DeviceError::Near { device: context.info.open.clone(), why }
                     }
                 });
             }
         };
-        let (at, whole, start) = (share.at, share.bytes, window.start());
+        let (at, whole, start) = (exported.at, exported.bytes, mapping.start());
         // From here on it is freed if anything fails.
-        let piece = Some(Piece { window, share });
-        let near = Near { context: context.clone(), wire: bar.wire, width, at, start, piece };
+        let block = Some(NearBlock { mapping, exported });
+        let near = NearStore { context: context.clone(), writer: reach.writer, width, at, start, block };
         context.clear(at, whole)?;
         Ok(near)
     }
@@ -159,7 +173,7 @@ impl Near {
     }
 }
 
-impl Store for Near {
+impl MemoryStore for NearStore {
     fn mapped(&self) -> Option<&Mapped> {
         None
     }
@@ -168,11 +182,11 @@ impl Store for Near {
         (self.context.id == device).then_some(self.at)
     }
 
-    fn upload(&self, at: usize, words: Words<'_>) -> Result<(), DeviceError> {
+    fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
         memory::upload(&self.context, self.word(at), words)
     }
 
-    fn download(&self, at: usize, words: WordsMut<'_>) -> Result<(), DeviceError> {
+    fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
         memory::download(&self.context, self.word(at), words)
     }
 
@@ -184,9 +198,9 @@ impl Store for Near {
             });
         }
         let to = self.start.as_ptr().wrapping_add(at * self.width.bytes());
-        // SAFETY: the range was checked, so the lines lie in what the piece keeps mapped; memory starts on a page, so they
+        // SAFETY: the range was checked, so the lines lie in what the block keeps mapped; memory starts on a page, so they
         // are aligned.
-        unsafe { self.wire.put(to.cast(), lines) };
+        unsafe { self.writer.put(to.cast(), lines) };
         Ok(())
     }
 
@@ -195,10 +209,10 @@ impl Store for Near {
     }
 }
 
-impl Drop for Near {
+impl Drop for NearStore {
     fn drop(&mut self) {
-        if let Some(piece) = self.piece.take() {
-            self.context.bury(Grave::Near(piece));
+        if let Some(block) = self.block.take() {
+            self.context.defer_free(DeferredFree::Near(block));
         }
     }
 }

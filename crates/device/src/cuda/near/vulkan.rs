@@ -15,7 +15,7 @@ use libloading::Library;
 const LOADER: &str = "libvulkan.so.1";
 
 /// The device's own memory that the host reaches and whose writes need no call to be seen.
-const KIND: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
+const HOST_VISIBLE_KIND: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
     vk::MemoryPropertyFlags::DEVICE_LOCAL.as_raw()
         | vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw()
         | vk::MemoryPropertyFlags::HOST_COHERENT.as_raw(),
@@ -30,7 +30,7 @@ pub struct Vulkan {
     /// The types of memory that the host reaches.
     kinds: Vec<u32>,
     /// Goes after the device.
-    _instance: Instance,
+    _instance: VulkanInstance,
 }
 
 impl fmt::Debug for Vulkan {
@@ -41,7 +41,7 @@ impl fmt::Debug for Vulkan {
 
 /// Why memory was not taken.
 #[derive(Debug)]
-pub enum Refused {
+pub enum ImportError {
     /// There is no room for it where the host reaches.
     Exhausted,
     /// Something else.
@@ -49,14 +49,14 @@ pub enum Refused {
 }
 
 /// A result that names its call.
-fn told<T>(call: &str, result: Result<T, vk::Result>) -> Result<T, String> {
+fn checked<T>(call: &str, result: Result<T, vk::Result>) -> Result<T, String> {
     result.map_err(|error| format!("{call} gives {error:?}"))
 }
 
 /// What the loader gives, destroyed with this.
-struct Instance(ash::Instance);
+struct VulkanInstance(ash::Instance);
 
-impl Instance {
+impl VulkanInstance {
     fn new() -> Result<Self, String> {
         // SAFETY: loading the library runs its initialisers, which are the loader's own.
         let library = unsafe { Library::new(LOADER) }
@@ -69,7 +69,8 @@ impl Instance {
         // SAFETY: the function is the loader's, which stays.
         let entry = unsafe { ash::Entry::from_static_fn(ash::StaticFn { get_instance_proc_addr }) };
         // SAFETY: the loader writes one number.
-        let version = told("vkEnumerateInstanceVersion", unsafe { entry.try_enumerate_instance_version() })?;
+        let version =
+            checked("vkEnumerateInstanceVersion", unsafe { entry.try_enumerate_instance_version() })?;
         if version.is_none_or(|version| version < vk::API_VERSION_1_1) {
             return Err("the Vulkan loader is older than 1.1".into());
         }
@@ -77,7 +78,7 @@ impl Instance {
         let info = vk::InstanceCreateInfo::default().application_info(&app);
         // SAFETY: the description lives as long as the call.
         match unsafe { entry.create_instance(&info, None) } {
-            Ok(instance) => Ok(Instance(instance)),
+            Ok(instance) => Ok(VulkanInstance(instance)),
             Err(vk::Result::ERROR_INCOMPATIBLE_DRIVER) => Err("Vulkan finds no driver".into()),
             Err(error) => Err(format!("vkCreateInstance gives {error:?}")),
         }
@@ -86,7 +87,7 @@ impl Instance {
     /// The device that CUDA calls by this number.
     fn find(&self, uuid: [u8; 16]) -> Result<vk::PhysicalDevice, String> {
         // SAFETY: the instance is there.
-        let all = told("vkEnumeratePhysicalDevices", unsafe { self.0.enumerate_physical_devices() })?;
+        let all = checked("vkEnumeratePhysicalDevices", unsafe { self.0.enumerate_physical_devices() })?;
         let same = |device: &vk::PhysicalDevice| {
             let mut id = vk::PhysicalDeviceIDProperties::default();
             // SAFETY: the handle is the instance's, which was asked for a version that has the call.
@@ -106,7 +107,8 @@ impl Instance {
         // SAFETY: the handle is the instance's.
         let memory = unsafe { self.0.get_physical_device_memory_properties(device) };
         let types = memory.memory_types_as_slice();
-        let reached = types.iter().zip(0..).filter(|(kind, _)| kind.property_flags.contains(KIND));
+        let reached =
+            types.iter().zip(0..).filter(|(kind, _)| kind.property_flags.contains(HOST_VISIBLE_KIND));
         reached.map(|(_, at)| at).collect()
     }
 
@@ -115,7 +117,7 @@ impl Instance {
         let name = ash::khr::external_memory_fd::NAME;
         // SAFETY: the handle is the instance's.
         let has = unsafe { self.0.enumerate_device_extension_properties(device) };
-        let has = told("vkEnumerateDeviceExtensionProperties", has)?;
+        let has = checked("vkEnumerateDeviceExtensionProperties", has)?;
         if !has.iter().any(|one| one.extension_name_as_c_str() == Ok(name)) {
             return Err("the Vulkan driver takes no memory from files".into());
         }
@@ -125,11 +127,11 @@ impl Instance {
             vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&names);
         // SAFETY: the handle is the instance's, and the description lives as long as the call. Every device has a queue
         // of the first family.
-        told("vkCreateDevice", unsafe { self.0.create_device(device, &info, None) })
+        checked("vkCreateDevice", unsafe { self.0.create_device(device, &info, None) })
     }
 }
 
-impl Drop for Instance {
+impl Drop for VulkanInstance {
     fn drop(&mut self) {
         // SAFETY: its devices are gone, since they keep it.
         unsafe { self.0.destroy_instance(None) }
@@ -139,7 +141,7 @@ impl Drop for Instance {
 impl Vulkan {
     /// The device that CUDA calls by this number, or why memory of it cannot be mapped.
     pub fn open(uuid: [u8; 16]) -> Result<Vulkan, String> {
-        let instance = Instance::new()?;
+        let instance = VulkanInstance::new()?;
         let device = instance.find(uuid)?;
         let kinds = instance.kinds(device);
         if kinds.is_empty() {
@@ -149,14 +151,14 @@ impl Vulkan {
     }
 
     /// Maps memory that a file stands for.
-    pub fn import(self: &Arc<Self>, file: OwnedFd, bytes: usize) -> Result<Window, Refused> {
-        let mut refused = Refused::Exhausted;
+    pub fn import(self: &Arc<Self>, file: OwnedFd, bytes: usize) -> Result<HostMapping, ImportError> {
+        let mut refused = ImportError::Exhausted;
         for kind in &self.kinds {
-            let copy = file.try_clone().map_err(|error| Refused::Because(error.to_string()))?;
+            let copy = file.try_clone().map_err(|error| ImportError::Because(error.to_string()))?;
             match self.take(*kind, copy, bytes) {
                 Ok(memory) => return self.map(memory, bytes),
                 Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY) => {}
-                Err(error) => refused = Refused::Because(format!("vkAllocateMemory gives {error:?}")),
+                Err(error) => refused = ImportError::Because(format!("vkAllocateMemory gives {error:?}")),
             }
         }
         Err(refused)
@@ -180,15 +182,15 @@ impl Vulkan {
         taken
     }
 
-    fn map(self: &Arc<Self>, memory: vk::DeviceMemory, bytes: usize) -> Result<Window, Refused> {
+    fn map(self: &Arc<Self>, memory: vk::DeviceMemory, bytes: usize) -> Result<HostMapping, ImportError> {
         // SAFETY: the memory was taken right before, as large, and is mapped once.
         let start = unsafe { self.device.map_memory(memory, 0, bytes as u64, vk::MemoryMapFlags::empty()) };
         let start = start.map_err(|error| format!("vkMapMemory gives {error:?}"));
         let start = start.and_then(|start| NonNull::new(start.cast()).ok_or_else(|| "no mapping".into()));
-        start.map(|start| Window { vulkan: self.clone(), memory, start }).map_err(|why| {
+        start.map(|start| HostMapping { vulkan: self.clone(), memory, start }).map_err(|why| {
             // SAFETY: the memory was taken by the caller, and nobody else knows of it.
             unsafe { self.device.free_memory(memory, None) };
-            Refused::Because(why)
+            ImportError::Because(why)
         })
     }
 }
@@ -201,29 +203,29 @@ impl Drop for Vulkan {
 }
 
 /// Memory of the device where the host reaches it, until it is dropped.
-pub struct Window {
+pub struct HostMapping {
     vulkan: Arc<Vulkan>,
     memory: vk::DeviceMemory,
     start: NonNull<u8>,
 }
 
 // SAFETY: nothing is done through the pointer here, and Vulkan's calls on a device may come from any thread.
-unsafe impl Send for Window {}
+unsafe impl Send for HostMapping {}
 
-impl fmt::Debug for Window {
+impl fmt::Debug for HostMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Window({:p})", self.start)
+        write!(f, "HostMapping({:p})", self.start)
     }
 }
 
-impl Window {
+impl HostMapping {
     /// Its first byte, at the start of a page. It is to be written, never read.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 }
 
-impl Drop for Window {
+impl Drop for HostMapping {
     fn drop(&mut self) {
         // SAFETY: the memory is this window's own; freeing it takes the mapping away.
         unsafe { self.vulkan.device.free_memory(self.memory, None) }

@@ -243,7 +243,7 @@ impl Lower<'_> {
         let (trap, stop) = (noted(at, record::TRAP), noted(at, record::STOP));
         self.out.line(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{trap}], 0, 1"));
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
-        self.note(first, record::TRAP_CODE, &code, inst);
+        self.note(first, [record::TRAP_CODE, record::TRAP_SITE], &code, inst);
         self.out.line(format_args!("st.relaxed.gpu.global.u32 [{stop}], 1"));
         self.notice(When::If(first));
         self.out.line(format_args!("exit"));
@@ -255,7 +255,7 @@ impl Lower<'_> {
         let faults = noted(at, record::FAULTS);
         self.out.line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{faults}], 1"));
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
-        self.note(first, record::FAULT_CODE, &code, inst);
+        self.note(first, [record::FAULT_CODE, record::FAULT_SITE], &code, inst);
         self.notice(When::If(first));
     }
 
@@ -266,10 +266,10 @@ impl Lower<'_> {
         self.out.line(format_args!("{when}st.relaxed.sys.global.u32 [{at}], 1"));
     }
 
-    /// Records a code and, behind it, a site.
-    fn note(&mut self, first: Reg, word: usize, code: &str, inst: Inst) {
+    /// Records the code and the site of a trap or a fault, each in its word of the end record.
+    fn note(&mut self, first: Reg, [code_word, site_word]: [usize; 2], code: &str, inst: Inst) {
         let (at, site, when) = (self.fixed(Fixed::Record), inst.index(), When::If(first));
-        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {code}", noted(at, word)));
-        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {site}", noted(at, word + 1)));
+        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {code}", noted(at, code_word)));
+        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {site}", noted(at, site_word)));
     }
 }

@@ -6,31 +6,9 @@
 //!
 //! # The launch record
 //!
-//! The one parameter `launch` is a record by value of 64-bit words:
-//!
-//! | word | is |
-//! |---|---|
-//! | 0 | the address of the *notice* in host memory |
-//! | 1 | the address of the *end record* in device memory |
-//! | 2 | the address of the lease word in host memory, or 0 |
-//! | 3 | until when the kernel may run, by the GPU's clock in nanoseconds; all ones is for ever |
-//! | 4 + 2k, 5 + 2k | the address and the length of the k-th of [`Ptx::params`] |
-//!
-//! Addresses of buffers are multiples of 16, lengths count elements and are below 2³², and a length that the module
-//! declares is the one that is given. The lease word is 64 bits that the host writes: until when the kernel may run,
-//! 0 for ever.
-//!
-//! The end record is 32-bit words, all zero before the launch:
-//!
-//! | word | is |
-//! |---|---|
-//! | 0, 1, 2 | whether a lane trapped; the code and the site of the first trap |
-//! | 3, 4, 5 | the code and the site of the first fault; how many there were |
-//! | 6 | whether a lane left because it was told to |
-//! | 7 | *stop*: whoever sees it set leaves. The host sets it by a copy, a trap sets it too |
-//!
-//! A site is an index into [`Ptx::sites`]. The notice is a 32-bit word, zero before the launch, that is not so afterwards if the kernel
-//! has put anything into its end record that the host did not ask for: a trap, a fault, a stop of its own. So the host need not look.
+//! The one parameter `launch` is a record that is passed by value. It says where the kernel
+//! finds its buffers, until when it may run, and where it leaves its *end record*. The end record tells the host of traps and
+//! faults, and the host asks the kernel there to stop. [`abi`] lists the words of both records.
 //!
 //! # How a launch ends
 //!
@@ -158,6 +136,8 @@ pub struct Ptx {
     pub params: Vec<Param>,
     /// The instructions that sites in the end record stand for.
     pub sites: Vec<Site>,
+    /// Whether a group of the kernel may wait for another group, so that all groups of a launch must run at once.
+    pub may_wait: bool,
 }
 
 /// A buffer in the launch record.
@@ -185,7 +165,7 @@ pub fn emit(module: &Valid, kernel: Option<&str>, config: &Config) -> Result<Ptx
     if !(1..=MAX_LANES).contains(&config.lanes) {
         return Err(EmitError::Lanes { lanes: config.lanes, most: MAX_LANES });
     }
-    let flat = Flat::new(module, super::kernel(module, kernel)?)?;
+    let flat = Flat::new(module, module.choose_kernel(kernel)?)?;
     for (inst, node) in flat.function().insts() {
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
             let site = flat.sites[inst.index()];
@@ -207,6 +187,7 @@ pub fn emit(module: &Valid, kernel: Option<&str>, config: &Config) -> Result<Ptx
         shared: lowered.shared,
         dynamic: if lowered.shared > STATIC { lowered.shared } else { 0 },
         params,
+        may_wait: flat.may_wait(),
         sites: flat.sites,
     })
 }

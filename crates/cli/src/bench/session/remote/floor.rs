@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pelton::Placement;
-use pelton_device::cuda::{Config, Cuda};
-use pelton_device::{Device, Kind, Launch, Memory, Width};
+use pelton_device::cuda::{Cuda, CudaConfig};
+use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth};
 
 use crate::bench::device::parse_kernel;
 use crate::error::CliError;
@@ -25,8 +25,8 @@ const KERNELS: &str = include_str!("../../kernels/word.pel");
 pub fn time_mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Result<Vec<f64>, CliError> {
     let near = place == Placement::Near;
     let kernel = device.load(&parse_kernel("word", KERNELS)?, Some(if near { "near" } else { "far" }), 1)?;
-    let ask = device.alloc(if near { Kind::Near } else { Kind::Host }, Width::W64, 8)?;
-    let answer = device.alloc(Kind::Host, Width::W64, 1)?;
+    let ask = device.alloc(if near { MemoryKind::Near } else { MemoryKind::Host }, WordWidth::W64, 8)?;
+    let answer = device.alloc(MemoryKind::Host, WordWidth::W64, 1)?;
     let launch = Launch { buffers: vec![Some(ask.clone()), Some(answer.clone())], ..Launch::new(1) };
     let run = kernel.launch(&launch)?;
     let mapped = || CliError::Wrong("memory of the host is not mapped".into());
@@ -66,8 +66,8 @@ pub struct HostCopier {
 impl HostCopier {
     /// Fills the memory of the host.
     pub fn new(device: &Arc<dyn Device>) -> Result<HostCopier, CliError> {
-        let from = device.alloc(Kind::Host, Width::W64, WORDS)?;
-        let to = device.alloc(Kind::Device, Width::W64, WORDS)?;
+        let from = device.alloc(MemoryKind::Host, WordWidth::W64, WORDS)?;
+        let to = device.alloc(MemoryKind::Device, WordWidth::W64, WORDS)?;
         let words: Vec<u64> = (0..WORDS as u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         from.upload(0, &words)?;
         Ok(HostCopier { from, to, words, copied: Cell::new(false) })
@@ -124,7 +124,7 @@ pub fn time_graph_nodes(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<
         return Ok(None);
     };
     // It is open already, and this is another handle of it.
-    let gpu = Cuda::new(Config { ordinal, ..Config::default() })?;
+    let gpu = Cuda::new(CudaConfig { ordinal, ..CudaConfig::default() })?;
     let mut times: Vec<f64> = gpu
         .graph(NODES, rounds)?
         .into_iter()

@@ -11,37 +11,37 @@ use cudarc::driver::sys::{
 use crate::error::DeviceError;
 
 use super::super::current::Current;
-use super::super::raw::{Gpu, Status, check};
+use super::super::raw::{DriverStatus, Gpu, check};
 
 /// How memory is given away: as a file.
 const FILE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Memory of the device. It is freed by [`Share::free`]; one that is merely dropped goes with the context.
+/// Memory of the device. It is freed by [`ExportedMemory::free`]; one that is merely dropped goes with the context.
 #[derive(Debug)]
-pub struct Share {
+pub struct ExportedMemory {
     /// Where the device finds it.
     pub at: u64,
     /// Its size: more than was asked for, as the device has it.
     pub bytes: usize,
 }
 
-impl Share {
+impl ExportedMemory {
     /// Memory for so many bytes, and the file that stands for it.
-    pub fn new(current: Current, gpu: Gpu, bytes: usize) -> Result<(Share, OwnedFd), DeviceError> {
+    pub fn new(current: Current, gpu: Gpu, bytes: usize) -> Result<(ExportedMemory, OwnedFd), DeviceError> {
         let kind = kind(gpu);
         let unit = granularity(&kind)?;
         let exhausted = DeviceError::Exhausted { bytes: bytes as u64 };
         let whole = bytes.checked_next_multiple_of(unit.max(1)).ok_or(exhausted)?;
-        let handle = create(&kind, whole).map_err(|status| status.of(bytes))?;
+        let handle = create(&kind, whole).map_err(|status| status.for_bytes(bytes))?;
         let made = export(handle)
             .and_then(|file| place(current, handle, &kind, whole, unit).map(|share| (share, file)));
         // SAFETY: the handle was made right above and is released once; what is mapped stays.
         let _ = unsafe { sys::cuMemRelease(handle) };
-        made.map_err(|status| status.of(bytes))
+        made.map_err(|status| status.for_bytes(bytes))
     }
 
     /// Takes it from the device. May block while a kernel is resident.
-    pub fn free(self, _current: Current) -> Result<(), Status> {
+    pub fn free(self, _current: Current) -> Result<(), DriverStatus> {
         // SAFETY: the range was mapped as a whole, and no kernel uses it: its owner is gone.
         check("cuMemUnmap", unsafe { sys::cuMemUnmap(self.at, self.bytes) })?;
         // SAFETY: the range was reserved as a whole, and nothing is mapped there.
@@ -66,7 +66,7 @@ fn kind(gpu: Gpu) -> CUmemAllocationProp {
 }
 
 /// What sizes are multiples of.
-fn granularity(kind: &CUmemAllocationProp) -> Result<usize, Status> {
+fn granularity(kind: &CUmemAllocationProp) -> Result<usize, DriverStatus> {
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut unit = 0;
     // SAFETY: the driver reads the kind and writes one number.
@@ -74,7 +74,7 @@ fn granularity(kind: &CUmemAllocationProp) -> Result<usize, Status> {
     check("cuMemGetAllocationGranularity", result).map(|()| unit)
 }
 
-fn create(kind: &CUmemAllocationProp, bytes: usize) -> Result<u64, Status> {
+fn create(kind: &CUmemAllocationProp, bytes: usize) -> Result<u64, DriverStatus> {
     let mut handle = 0;
     // SAFETY: the driver reads the kind and writes one handle.
     check("cuMemCreate", unsafe { sys::cuMemCreate(&mut handle, bytes, kind, 0) }).map(|()| handle)
@@ -87,7 +87,7 @@ fn place(
     kind: &CUmemAllocationProp,
     bytes: usize,
     unit: usize,
-) -> Result<Share, Status> {
+) -> Result<ExportedMemory, DriverStatus> {
     let mut at = 0;
     // SAFETY: the driver writes one address.
     check("cuMemAddressReserve", unsafe { sys::cuMemAddressReserve(&mut at, bytes, unit, 0, 0) })?;
@@ -98,7 +98,7 @@ fn place(
         let _ = unsafe { sys::cuMemAddressFree(at, bytes) };
         return Err(status);
     }
-    let share = Share { at, bytes };
+    let share = ExportedMemory { at, bytes };
     let access = CUmemAccessDesc {
         location: kind.location,
         flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -114,7 +114,7 @@ fn place(
 }
 
 /// The file that stands for memory.
-fn export(handle: u64) -> Result<OwnedFd, Status> {
+fn export(handle: u64) -> Result<OwnedFd, DriverStatus> {
     let mut file = -1;
     let to = (&raw mut file).cast();
     // SAFETY: the driver writes the number of a file that it opens.
@@ -122,7 +122,7 @@ fn export(handle: u64) -> Result<OwnedFd, Status> {
     let call = "cuMemExportToShareableHandle";
     check(call, result)?;
     if file < 0 {
-        return Err(Status { call, result: CUresult::CUDA_ERROR_INVALID_HANDLE });
+        return Err(DriverStatus { call, result: CUresult::CUDA_ERROR_INVALID_HANDLE });
     }
     // SAFETY: the driver opened it for the caller, who owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })

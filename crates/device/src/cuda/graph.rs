@@ -7,10 +7,10 @@ use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
 use crate::error::DeviceError;
 
 use super::Cuda;
-use super::current::{Current, Function, Shape, Stream};
-use super::grave::Grave;
+use super::current::{Current, FunctionHandle, GroupShape, StreamHandle};
+use super::deferred::DeferredFree;
 use super::link;
-use super::raw::{Status, check};
+use super::raw::{DriverStatus, check};
 
 /// Does nothing.
 const PTX: &str = "\
@@ -34,10 +34,10 @@ impl Cuda {
         let times = current.function(module, "pelton_nothing").and_then(|kernel| {
             let stream = current.stream()?;
             let times = times(current, kernel, stream, (nodes, rounds));
-            Grave::Stream(stream).free(current);
+            DeferredFree::Stream(stream).free(current);
             times
         });
-        Grave::Module(module).free(current);
+        DeferredFree::Module(module).free(current);
         drop(alone);
         Ok(times?)
     }
@@ -45,14 +45,14 @@ impl Cuda {
 
 fn times(
     current: Current,
-    kernel: Function,
-    stream: Stream,
+    kernel: FunctionHandle,
+    stream: StreamHandle,
     (nodes, rounds): (u32, u32),
-) -> Result<Vec<Duration>, Status> {
-    let graph = Graph::new(current, stream, || {
+) -> Result<Vec<Duration>, DriverStatus> {
+    let graph = LaunchGraph::new(current, stream, || {
         // SAFETY: the kernel takes one word, and reads none.
         (0..nodes).try_for_each(|_| unsafe {
-            current.launch(kernel, 1, Shape { lanes: 1, shared: 0 }, &mut [0], stream)
+            current.launch(kernel, 1, GroupShape { lanes: 1, shared: 0 }, &mut [0], stream)
         })
     })?;
     let mut times = Vec::with_capacity(rounds as usize);
@@ -68,23 +68,23 @@ fn times(
 }
 
 /// A graph that can be launched.
-struct Graph {
+struct LaunchGraph {
     plan: CUgraph,
     made: CUgraphExec,
 }
 
-impl Graph {
+impl LaunchGraph {
     /// Of what is put on a stream.
     fn new(
         _current: Current,
-        stream: Stream,
-        put: impl FnOnce() -> Result<(), Status>,
-    ) -> Result<Self, Status> {
+        stream: StreamHandle,
+        put: impl FnOnce() -> Result<(), DriverStatus>,
+    ) -> Result<Self, DriverStatus> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is there, and nobody else uses it.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
         let put = put();
-        let mut graph = Graph { plan: std::ptr::null_mut(), made: std::ptr::null_mut() };
+        let mut graph = LaunchGraph { plan: std::ptr::null_mut(), made: std::ptr::null_mut() };
         // SAFETY: the driver writes one handle.
         let ended =
             check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(stream.0, &mut graph.plan) });
@@ -96,7 +96,7 @@ impl Graph {
     }
 }
 
-impl Drop for Graph {
+impl Drop for LaunchGraph {
     fn drop(&mut self) {
         if !self.made.is_null() {
             // SAFETY: it was made, is not under way, and ends once. Failing here leaks it, no more.

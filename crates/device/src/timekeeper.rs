@@ -8,37 +8,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::launch::{Launch, Outcome};
+use crate::launch::{Launch, LaunchOutcome};
 
 /// A launch's stop word: zero while it runs, else why it ends.
 #[derive(Debug, Default)]
-pub struct Stop {
+pub struct StopSignal {
     word: AtomicU32,
     /// When the lease ends, in nanoseconds since the watch was made; never if zero.
     lease_ns: AtomicU64,
 }
 
-impl Stop {
+impl StopSignal {
     /// For kernels to look at.
     pub fn word(&self) -> &AtomicU32 {
         &self.word
     }
 
     /// Ends the launch, unless it is ending for another reason.
-    pub fn set(&self, why: Outcome) {
+    pub fn set(&self, why: LaunchOutcome) {
         let _ = self.word.compare_exchange(0, why as u32 + 1, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Why the launch ends, if it was told to.
-    pub fn why(&self) -> Option<Outcome> {
-        let all = [Outcome::Done, Outcome::Stopped, Outcome::Deadline, Outcome::Lease];
+    pub fn why(&self) -> Option<LaunchOutcome> {
+        let all =
+            [LaunchOutcome::Done, LaunchOutcome::Stopped, LaunchOutcome::Deadline, LaunchOutcome::Lease];
         all.into_iter().find(|why| *why as u32 + 1 == self.word.load(Ordering::Acquire))
     }
 }
 
 /// What the thread watches over.
-struct Entry {
-    stop: Weak<Stop>,
+struct TimedLaunch {
+    stop: Weak<StopSignal>,
     /// Called after the stop word was set, so that parked groups look.
     wake: Box<dyn Fn() + Send>,
     deadline: Option<Instant>,
@@ -46,41 +47,45 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct State {
-    entries: Vec<Entry>,
+struct TimekeeperState {
+    entries: Vec<TimedLaunch>,
     thread: Option<JoinHandle<()>>,
     closed: bool,
 }
 
-struct Shared {
+struct TimekeeperShared {
     start: Instant,
-    state: Mutex<State>,
+    state: Mutex<TimekeeperState>,
     changed: Condvar,
 }
 
 /// Watches over the launches of a device.
-pub struct Watch(Arc<Shared>);
+pub struct Timekeeper(Arc<TimekeeperShared>);
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for Timekeeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Watch")
+        f.write_str("Timekeeper")
     }
 }
 
-impl Default for Watch {
+impl Default for Timekeeper {
     fn default() -> Self {
-        Watch(Arc::new(Shared { start: Instant::now(), state: Mutex::default(), changed: Condvar::new() }))
+        Timekeeper(Arc::new(TimekeeperShared {
+            start: Instant::now(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }))
     }
 }
 
-impl Watch {
+impl Timekeeper {
     /// Ends a launch when its deadline or lease says so.
-    pub fn add(&self, stop: &Arc<Stop>, launch: &Launch, wake: impl Fn() + Send + 'static) {
+    pub fn add(&self, stop: &Arc<StopSignal>, launch: &Launch, wake: impl Fn() + Send + 'static) {
         if launch.deadline.is_none() && launch.lease.is_none() {
             return;
         }
         self.renew(stop, launch.lease);
-        let entry = Entry {
+        let entry = TimedLaunch {
             stop: Arc::downgrade(stop),
             wake: Box::new(wake),
             deadline: launch.deadline.and_then(|after| Instant::now().checked_add(after)),
@@ -90,15 +95,17 @@ impl Watch {
         state.entries.push(entry);
         if state.thread.is_none() {
             let shared = self.0.clone();
-            state.thread =
-                std::thread::Builder::new().name("pelton-watch".into()).spawn(move || shared.watch()).ok();
+            state.thread = std::thread::Builder::new()
+                .name("pelton-timer".into())
+                .spawn(move || shared.keep_time())
+                .ok();
         }
         drop(state);
         self.0.changed.notify_all();
     }
 
     /// Extends a lease from now. The thread need not know: it looks again when the old one ends.
-    pub fn renew(&self, stop: &Stop, lease: Option<Duration>) {
+    pub fn renew(&self, stop: &StopSignal, lease: Option<Duration>) {
         if let Some(lease) = lease {
             let until = self.0.start.elapsed().saturating_add(lease).as_nanos();
             stop.lease_ns.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -106,12 +113,12 @@ impl Watch {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl TimekeeperShared {
+    fn lock(&self) -> MutexGuard<'_, TimekeeperState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn watch(&self) {
+    fn keep_time(&self) {
         let mut state = self.lock();
         while !state.closed {
             let now = Instant::now();
@@ -134,14 +141,14 @@ impl Shared {
     }
 }
 
-impl Entry {
+impl TimedLaunch {
     /// When to look again; none if the launch has ended or was ended now.
     fn check(&self, start: Instant, now: Instant) -> Option<Instant> {
         let stop = self.stop.upgrade()?;
         let lease = self.leased.then(|| start + Duration::from_nanos(stop.lease_ns.load(Ordering::Relaxed)));
         let over = match (self.deadline, lease) {
-            (Some(deadline), _) if deadline <= now => Some(Outcome::Deadline),
-            (_, Some(lease)) if lease <= now => Some(Outcome::Lease),
+            (Some(deadline), _) if deadline <= now => Some(LaunchOutcome::Deadline),
+            (_, Some(lease)) if lease <= now => Some(LaunchOutcome::Lease),
             _ => None,
         };
         if let Some(why) = over {
@@ -156,7 +163,7 @@ impl Entry {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Timekeeper {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -170,7 +177,7 @@ impl Drop for Watch {
 }
 
 /// Waits while something holds of what a lock guards, at most so long. None if it still holds then.
-pub fn wait<'a, T>(
+pub fn wait_while<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,
     timeout: Option<Duration>,
