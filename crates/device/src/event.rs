@@ -21,7 +21,7 @@ mod sync {
         atomic::{AtomicU32, Ordering, fence},
     };
     #[cfg(not(feature = "loom"))]
-    pub use std::sync::{
+    pub(super) use std::sync::{
         Condvar, Mutex,
         atomic::{AtomicU32, Ordering, fence},
     };

@@ -12,7 +12,7 @@ use crate::launch::{Launch, LaunchOutcome};
 
 /// A launch's stop word: zero while it runs, else why it ends.
 #[derive(Debug, Default)]
-pub struct StopSignal {
+pub(crate) struct StopSignal {
     word: AtomicU32,
     /// When the lease ends, in nanoseconds since the watch was made; never if zero.
     lease_ns: AtomicU64,
@@ -20,17 +20,17 @@ pub struct StopSignal {
 
 impl StopSignal {
     /// For kernels to look at.
-    pub fn word(&self) -> &AtomicU32 {
+    pub(crate) fn word(&self) -> &AtomicU32 {
         &self.word
     }
 
     /// Ends the launch, unless it is ending for another reason.
-    pub fn set(&self, why: LaunchOutcome) {
+    pub(crate) fn set(&self, why: LaunchOutcome) {
         let _ = self.word.compare_exchange(0, why as u32 + 1, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Why the launch ends, if it was told to.
-    pub fn why(&self) -> Option<LaunchOutcome> {
+    pub(crate) fn why(&self) -> Option<LaunchOutcome> {
         let all =
             [LaunchOutcome::Done, LaunchOutcome::Stopped, LaunchOutcome::Deadline, LaunchOutcome::Lease];
         all.into_iter().find(|why| *why as u32 + 1 == self.word.load(Ordering::Acquire))
@@ -60,7 +60,7 @@ struct TimekeeperShared {
 }
 
 /// Watches over the launches of a device.
-pub struct Timekeeper(Arc<TimekeeperShared>);
+pub(crate) struct Timekeeper(Arc<TimekeeperShared>);
 
 impl std::fmt::Debug for Timekeeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,7 +80,7 @@ impl Default for Timekeeper {
 
 impl Timekeeper {
     /// Ends a launch when its deadline or lease says so.
-    pub fn add(&self, stop: &Arc<StopSignal>, launch: &Launch, wake: impl Fn() + Send + 'static) {
+    pub(crate) fn add(&self, stop: &Arc<StopSignal>, launch: &Launch, wake: impl Fn() + Send + 'static) {
         if launch.deadline.is_none() && launch.lease.is_none() {
             return;
         }
@@ -105,7 +105,7 @@ impl Timekeeper {
     }
 
     /// Extends a lease from now. The thread need not know: it looks again when the old one ends.
-    pub fn renew(&self, stop: &StopSignal, lease: Option<Duration>) {
+    pub(crate) fn renew(&self, stop: &StopSignal, lease: Option<Duration>) {
         if let Some(lease) = lease {
             let until = self.0.start.elapsed().saturating_add(lease).as_nanos();
             stop.lease_ns.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Drop for Timekeeper {
 }
 
 /// Waits while something holds of what a lock guards, at most so long. None if it still holds then.
-pub fn wait_while<'a, T>(
+pub(crate) fn wait_while<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,
     timeout: Option<Duration>,

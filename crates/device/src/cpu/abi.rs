@@ -14,13 +14,13 @@ use crate::event::ParkKey;
 use super::run::CpuLaunch;
 
 /// A compiled kernel: runs one group.
-pub type GroupEntry = unsafe extern "C" fn(*const GroupContext) -> u32;
+pub(super) type GroupEntry = unsafe extern "C" fn(*const GroupContext) -> u32;
 
 /// How a group ended.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum GroupExit {
+pub(super) enum GroupExit {
     Done = 0,
     Stopped = 1,
     Trapped = 2,
@@ -29,7 +29,7 @@ pub enum GroupExit {
 /// A bound buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct BoundBuffer {
+pub(super) struct BoundBuffer {
     /// Its first word.
     pub start: *const u8,
     /// How many words.
@@ -38,7 +38,7 @@ pub struct BoundBuffer {
 
 /// What a group runs with.
 #[repr(C)]
-pub struct GroupContext {
+pub(super) struct GroupContext {
     /// The buffers in the order of the module; shared ones lie in the scratch.
     pub buffers: *const BoundBuffer,
     /// The group's own memory: sinks, homes, shared buffers.
@@ -59,15 +59,15 @@ pub struct GroupContext {
 
 /// Offsets for compiled code.
 #[allow(missing_docs)]
-pub mod offset {
+pub(super) mod offset {
     use super::{BoundBuffer, GroupContext, offset_of};
-    pub const BUFFERS: i32 = offset_of!(GroupContext, buffers) as i32;
-    pub const SCRATCH: i32 = offset_of!(GroupContext, scratch) as i32;
-    pub const STOP: i32 = offset_of!(GroupContext, stop) as i32;
-    pub const GROUP: i32 = offset_of!(GroupContext, group) as i32;
-    pub const GROUPS: i32 = offset_of!(GroupContext, groups) as i32;
-    pub const SLOT: i32 = size_of::<BoundBuffer>() as i32;
-    pub const SLOT_LEN: i32 = offset_of!(BoundBuffer, len) as i32;
+    pub(crate) const BUFFERS: i32 = offset_of!(GroupContext, buffers) as i32;
+    pub(crate) const SCRATCH: i32 = offset_of!(GroupContext, scratch) as i32;
+    pub(crate) const STOP: i32 = offset_of!(GroupContext, stop) as i32;
+    pub(crate) const GROUP: i32 = offset_of!(GroupContext, group) as i32;
+    pub(crate) const GROUPS: i32 = offset_of!(GroupContext, groups) as i32;
+    pub(crate) const SLOT: i32 = size_of::<BoundBuffer>() as i32;
+    pub(crate) const SLOT_LEN: i32 = offset_of!(BoundBuffer, len) as i32;
 }
 
 /// A back-off up to this long only spins: somebody who asks for so little expects an answer at once.
@@ -81,7 +81,7 @@ const SPINS: u32 = 64;
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn backoff(context: *const GroupContext, ns: u32) {
+pub(super) unsafe extern "C" fn backoff(context: *const GroupContext, ns: u32) {
     // SAFETY: the context outlives the group's run, and only this thread uses its cells.
     let context = unsafe { &*context };
     // SAFETY: the launch outlives its groups.
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn backoff(context: *const GroupContext, ns: u32) {
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn clock(context: *const GroupContext) -> u64 {
+pub(super) unsafe extern "C" fn clock(context: *const GroupContext) -> u64 {
     // SAFETY: context and launch outlive the group's run.
     let start: Instant = unsafe { (*(*context).run).start };
     start.elapsed().as_nanos() as u64
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn clock(context: *const GroupContext) -> u64 {
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn fault(context: *const GroupContext, code: u32, inst: u32) {
+pub(super) unsafe extern "C" fn fault(context: *const GroupContext, code: u32, inst: u32) {
     // SAFETY: context and launch outlive the group's run.
     unsafe { (*(*context).run).record(code, inst) }
 }
@@ -130,14 +130,14 @@ pub unsafe extern "C" fn fault(context: *const GroupContext, code: u32, inst: u3
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub unsafe extern "C" fn trap(context: *const GroupContext, code: u32, inst: u32) {
+pub(super) unsafe extern "C" fn trap(context: *const GroupContext, code: u32, inst: u32) {
     // SAFETY: context and launch outlive the group's run.
     unsafe { (*(*context).run).trap(code, inst) }
 }
 
 impl GroupContext {
     /// A context for the groups of a launch that one thread runs.
-    pub fn new(run: &Arc<CpuLaunch>, buffers: &[BoundBuffer], scratch: *mut u8) -> Self {
+    pub(super) fn new(run: &Arc<CpuLaunch>, buffers: &[BoundBuffer], scratch: *mut u8) -> Self {
         GroupContext {
             buffers: buffers.as_ptr(),
             scratch,
@@ -151,7 +151,7 @@ impl GroupContext {
     }
 
     /// Whether the launch was told to end.
-    pub fn stopped(&self) -> bool {
+    pub(super) fn stopped(&self) -> bool {
         // SAFETY: the launch outlives its groups.
         unsafe { (*self.stop).load(Ordering::Relaxed) != 0 }
     }

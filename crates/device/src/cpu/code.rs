@@ -26,12 +26,12 @@ use super::abi::GroupEntry;
 use super::lower::{GroupFrame, GroupSize, lower};
 
 /// Bytes that a group may use beside its buffers.
-pub const MAX_FRAME: usize = 64 << 20;
+pub(super) const MAX_FRAME: usize = 64 << 20;
 
 /// The most compiled kernels that are kept for the next load.
-pub const MAX_KEPT: usize = 64;
+pub(super) const MAX_KEPT: usize = 64;
 /// The most bytes of machine code that are kept for the next load.
-pub const MAX_KEPT_BYTES: usize = 16 << 20;
+pub(super) const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// What the compiled kernels of a CPU device take up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -92,7 +92,7 @@ impl Drop for MachineCode {
 }
 
 /// A compiled kernel. Loaded kernels, the jobs of launches and the cache share it; the last of them frees it.
-pub struct CpuCode {
+pub(super) struct CpuCode {
     /// Runs one group. Whoever calls it holds the `CpuCode` meanwhile.
     pub entry: GroupEntry,
     /// The memory a group needs.
@@ -112,7 +112,7 @@ impl fmt::Debug for CpuCode {
 
 impl CpuCode {
     /// Where a compiled instruction stands in the module that was handed in.
-    pub fn site(&self, inst: u32) -> Site {
+    pub(super) fn site(&self, inst: u32) -> Site {
         self.sites[inst as usize]
     }
 }
@@ -167,7 +167,7 @@ impl CodeCache {
 }
 
 /// Compiles kernels, and keeps those that were used last.
-pub struct CpuCompiler {
+pub(super) struct CpuCompiler {
     isa: OwnedTargetIsa,
     subgroup: u32,
     simd: bool,
@@ -187,7 +187,7 @@ fn codegen(error: impl fmt::Display) -> DeviceError {
 
 impl CpuCompiler {
     /// For this machine.
-    pub fn new(subgroup: u32, simd: bool) -> Result<Self, DeviceError> {
+    pub(super) fn new(subgroup: u32, simd: bool) -> Result<Self, DeviceError> {
         let mut flags = settings::builder();
         for (name, value) in [
             ("opt_level", "speed"),
@@ -207,7 +207,7 @@ impl CpuCompiler {
     }
 
     /// Lanes in a subgroup.
-    pub fn subgroup(&self) -> u32 {
+    pub(super) fn subgroup(&self) -> u32 {
         self.subgroup
     }
 
@@ -216,7 +216,7 @@ impl CpuCompiler {
     }
 
     /// The machine it compiles for.
-    pub fn target(&self) -> String {
+    pub(super) fn target(&self) -> String {
         self.isa.triple().to_string()
     }
 
@@ -225,7 +225,7 @@ impl CpuCompiler {
     }
 
     /// What compiled kernels take up.
-    pub fn stats(&self) -> CodeCacheStats {
+    pub(super) fn stats(&self) -> CodeCacheStats {
         let cache = self.cache();
         CodeCacheStats {
             compiled: cache.compiled,
@@ -237,7 +237,12 @@ impl CpuCompiler {
     }
 
     /// The compiled kernel, made now or before.
-    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<CpuCode>, DeviceError> {
+    pub(super) fn compile(
+        &self,
+        module: &Valid,
+        kernel: Func,
+        lanes: u32,
+    ) -> Result<Arc<CpuCode>, DeviceError> {
         let hash = FxBuildHasher.hash_one((&**module, kernel, lanes));
         if let Some(code) = self.cache().find((hash, module, kernel, lanes)) {
             return Ok(code);
@@ -258,7 +263,7 @@ impl CpuCompiler {
     }
 
     /// The kernel in Cranelift's IR, before its own optimiser.
-    pub fn clif(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<ir::Function, DeviceError> {
+    pub(super) fn clif(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<ir::Function, DeviceError> {
         let flat = prepare(module, kernel)?;
         Ok(lower(&flat.module, kernel, self.shape(lanes), &*self.isa).0)
     }

@@ -27,7 +27,7 @@ struct PoolShared {
 
 /// The threads of a device.
 #[derive(Default)]
-pub struct ThreadPool(Arc<PoolShared>);
+pub(super) struct ThreadPool(Arc<PoolShared>);
 
 impl std::fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for ThreadPool {
 
 impl ThreadPool {
     /// Runs a job on a thread of its own.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), DeviceError> {
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), DeviceError> {
         let mut state = self.0.lock();
         if state.idle <= state.jobs.len() {
             let shared = self.0.clone();

@@ -20,7 +20,7 @@ use super::pool::ThreadPool;
 
 /// A kernel that is compiled for a number of lanes.
 #[derive(Debug)]
-pub struct CpuKernel {
+pub(super) struct CpuKernel {
     /// As it was handed in, for bindings and for places.
     pub module: Valid,
     /// What runs.
@@ -37,7 +37,7 @@ pub struct CpuKernel {
 
 /// What the groups of a launch and its handle share.
 #[derive(Debug)]
-pub struct CpuLaunch {
+pub(super) struct CpuLaunch {
     /// Why to end.
     pub stop: Arc<StopSignal>,
     /// Where groups park.
@@ -68,14 +68,14 @@ impl CpuLaunch {
     }
 
     /// A lane recorded a fault.
-    pub fn record(&self, code: u32, inst: u32) {
+    pub(super) fn record(&self, code: u32, inst: u32) {
         if self.faults.fetch_add(1, Ordering::Relaxed) == 0 {
             self.lock().fault = Some((code, inst));
         }
     }
 
     /// A lane trapped: everybody ends.
-    pub fn trap(&self, code: u32, inst: u32) {
+    pub(super) fn trap(&self, code: u32, inst: u32) {
         self.lock().trap.get_or_insert((code, inst));
         self.end(LaunchOutcome::Stopped);
     }

@@ -46,14 +46,14 @@ const DRIFT: u32 = 12;
 
 /// What both clocks showed at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct ClockPair {
+pub(super) struct ClockPair {
     host: Instant,
     device_ns: u64,
 }
 
 impl ClockPair {
     /// Compares the clocks.
-    pub fn new(context: &CudaContext, folder: Option<&std::path::Path>) -> Result<Self, DeviceError> {
+    pub(super) fn new(context: &CudaContext, folder: Option<&std::path::Path>) -> Result<Self, DeviceError> {
         let cubin = link::cubin(context, PTX, folder)?;
         let alone = context.alone()?;
         let current = context.enter()?;
@@ -73,7 +73,7 @@ impl ClockPair {
     }
 
     /// The device's time in a while, with what the clocks may have drifted since they were compared, and then some.
-    pub fn after(&self, wait: Duration) -> u64 {
+    pub(super) fn after(&self, wait: Duration) -> u64 {
         self.at(self.host.elapsed(), wait)
     }
 

@@ -22,7 +22,7 @@ use super::link;
 use super::raw::DriverStatus;
 
 /// A compiled kernel.
-pub struct CudaCode {
+pub(super) struct CudaCode {
     context: Arc<CudaContext>,
     /// As it was handed in, for bindings and for places.
     pub module: Valid,
@@ -54,7 +54,7 @@ impl fmt::Debug for CudaCode {
 
 impl CudaCode {
     /// Where a compiled instruction stands in the module that was handed in.
-    pub fn site(&self, inst: u32) -> Site {
+    pub(super) fn site(&self, inst: u32) -> Site {
         self.sites
             .get(inst as usize)
             .or(self.sites.first())
@@ -70,7 +70,7 @@ impl Drop for CudaCode {
 }
 
 /// Compiles kernels. What is in use is found again; what is not is in the cache on disk.
-pub struct CudaCompiler {
+pub(super) struct CudaCompiler {
     context: Arc<CudaContext>,
     folder: Option<PathBuf>,
     /// By a hash of the module; equality decides.
@@ -85,12 +85,17 @@ impl fmt::Debug for CudaCompiler {
 
 impl CudaCompiler {
     /// For a device, with a folder to keep code in.
-    pub fn new(context: Arc<CudaContext>, folder: Option<PathBuf>) -> Self {
+    pub(super) fn new(context: Arc<CudaContext>, folder: Option<PathBuf>) -> Self {
         CudaCompiler { context, folder, used: Mutex::default() }
     }
 
     /// The compiled kernel, made now or before.
-    pub fn compile(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<Arc<CudaCode>, DeviceError> {
+    pub(super) fn compile(
+        &self,
+        module: &Valid,
+        kernel: Func,
+        lanes: u32,
+    ) -> Result<Arc<CudaCode>, DeviceError> {
         let hash = FxBuildHasher.hash_one((&**module, kernel, lanes));
         let used = || self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let same = |code: &Arc<CudaCode>| {

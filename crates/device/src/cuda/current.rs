@@ -11,17 +11,17 @@ use cudarc::driver::sys::{self, CUctx_st, CUfunc_st, CUmod_st, CUresult, CUstrea
 use super::raw::{Driver, DriverHandle, DriverStatus, Gpu, check};
 
 /// A context.
-pub type ContextHandle = DriverHandle<CUctx_st>;
+pub(super) type ContextHandle = DriverHandle<CUctx_st>;
 /// A stream.
-pub type StreamHandle = DriverHandle<CUstream_st>;
+pub(super) type StreamHandle = DriverHandle<CUstream_st>;
 /// A loaded module.
-pub type ModuleHandle = DriverHandle<CUmod_st>;
+pub(super) type ModuleHandle = DriverHandle<CUmod_st>;
 /// A kernel of a loaded module.
-pub type FunctionHandle = DriverHandle<CUfunc_st>;
+pub(super) type FunctionHandle = DriverHandle<CUfunc_st>;
 
 /// What a group is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupShape {
+pub(super) struct GroupShape {
     /// Its lanes.
     pub lanes: u32,
     /// Bytes of shared memory that it asks for at launch.
@@ -31,7 +31,7 @@ pub struct GroupShape {
 /// That this thread has a context current. It is asked for anew by every function that calls the driver, since others
 /// may have made another one current meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub struct Current {
+pub(super) struct Current {
     driver: Driver,
     /// Not for other threads.
     _here: PhantomData<*mut ()>,
@@ -39,7 +39,7 @@ pub struct Current {
 
 impl Gpu {
     /// The one context that all of this process share, kept until [`Gpu::release`].
-    pub fn retain(self) -> Result<ContextHandle, DriverStatus> {
+    pub(super) fn retain(self) -> Result<ContextHandle, DriverStatus> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver writes one handle.
         let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, self.number) };
@@ -48,14 +48,14 @@ impl Gpu {
     }
 
     /// Gives the context back.
-    pub fn release(self) -> Result<(), DriverStatus> {
+    pub(super) fn release(self) -> Result<(), DriverStatus> {
         // SAFETY: what was retained is released once.
         let result = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.number) };
         check("cuDevicePrimaryCtxRelease", result)
     }
 
     /// Makes a context current in this thread.
-    pub fn enter(self, context: ContextHandle) -> Result<Current, DriverStatus> {
+    pub(super) fn enter(self, context: ContextHandle) -> Result<Current, DriverStatus> {
         // SAFETY: the context is retained by whoever has its handle.
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context.0) })?;
         Ok(Current { driver: self.driver(), _here: PhantomData })
@@ -64,7 +64,7 @@ impl Gpu {
 
 impl Current {
     /// Memory of the device.
-    pub fn alloc(self, bytes: usize) -> Result<u64, DriverStatus> {
+    pub(super) fn alloc(self, bytes: usize) -> Result<u64, DriverStatus> {
         let mut at = 0;
         // SAFETY: the driver writes one address.
         check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, bytes) })?;
@@ -72,7 +72,7 @@ impl Current {
     }
 
     /// Frees memory of the device. May block while a kernel is resident.
-    pub fn free(self, at: u64) -> Result<(), DriverStatus> {
+    pub(super) fn free(self, at: u64) -> Result<(), DriverStatus> {
         // SAFETY: an address that was not given out is refused.
         check("cuMemFree", unsafe { sys::cuMemFree_v2(at) })
     }
@@ -82,7 +82,7 @@ impl Current {
     /// # Safety
     ///
     /// The range must be allocated, and stay so until it is unregistered.
-    pub unsafe fn register(self, start: *mut u8, bytes: usize) -> Result<u64, DriverStatus> {
+    pub(super) unsafe fn register(self, start: *mut u8, bytes: usize) -> Result<u64, DriverStatus> {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller's promise.
         check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, flags) })?;
@@ -93,7 +93,7 @@ impl Current {
     }
 
     /// Takes memory of the host back. Blocks while a kernel is resident.
-    pub fn unregister(self, start: *mut u8) -> Result<(), DriverStatus> {
+    pub(super) fn unregister(self, start: *mut u8) -> Result<(), DriverStatus> {
         // SAFETY: an address that is not registered is refused.
         check("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(start.cast()) })
     }
@@ -103,7 +103,7 @@ impl Current {
     /// # Safety
     ///
     /// The source must be readable, and the target allocated, until the stream is synchronised.
-    pub unsafe fn copy_in(
+    pub(super) unsafe fn copy_in(
         self,
         to: u64,
         from: *const u8,
@@ -119,7 +119,7 @@ impl Current {
     /// # Safety
     ///
     /// The target must be writable, and the source allocated, until the stream is synchronised.
-    pub unsafe fn copy_out(
+    pub(super) unsafe fn copy_out(
         self,
         to: *mut u8,
         from: u64,
@@ -131,7 +131,7 @@ impl Current {
     }
 
     /// A stream that waits for no other.
-    pub fn stream(self) -> Result<StreamHandle, DriverStatus> {
+    pub(super) fn stream(self) -> Result<StreamHandle, DriverStatus> {
         let mut stream = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the driver writes one handle.
@@ -140,13 +140,13 @@ impl Current {
     }
 
     /// Waits for all that a stream was given.
-    pub fn synchronize(self, stream: StreamHandle) -> Result<(), DriverStatus> {
+    pub(super) fn synchronize(self, stream: StreamHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
     }
 
     /// Whether all that a stream was given is done.
-    pub fn idle(self, stream: StreamHandle) -> Result<bool, DriverStatus> {
+    pub(super) fn idle(self, stream: StreamHandle) -> Result<bool, DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         match unsafe { sys::cuStreamQuery(stream.0) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -155,13 +155,13 @@ impl Current {
     }
 
     /// Ends a stream. May block while a kernel is resident.
-    pub fn end_stream(self, stream: StreamHandle) -> Result<(), DriverStatus> {
+    pub(super) fn end_stream(self, stream: StreamHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.0) })
     }
 
     /// Loads a cubin. Blocks while a kernel is resident.
-    pub fn load(self, cubin: &[u8]) -> Result<ModuleHandle, DriverStatus> {
+    pub(super) fn load(self, cubin: &[u8]) -> Result<ModuleHandle, DriverStatus> {
         let mut module = std::ptr::null_mut();
         // SAFETY: the image is a cubin that the driver's linker made, or one with its checksum; it says its own length.
         check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) })?;
@@ -169,13 +169,13 @@ impl Current {
     }
 
     /// Frees a module. May block while a kernel is resident.
-    pub fn unload(self, module: ModuleHandle) -> Result<(), DriverStatus> {
+    pub(super) fn unload(self, module: ModuleHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a module that was not unloaded.
         check("cuModuleUnload", unsafe { sys::cuModuleUnload(module.0) })
     }
 
     /// A kernel of a module, loaded to be launched at any time. Blocks while another is resident.
-    pub fn function(self, module: ModuleHandle, name: &str) -> Result<FunctionHandle, DriverStatus> {
+    pub(super) fn function(self, module: ModuleHandle, name: &str) -> Result<FunctionHandle, DriverStatus> {
         let name = CString::new(name).unwrap_or_default();
         let mut function = std::ptr::null_mut();
         // SAFETY: the handle is of a loaded module, and the name ends in zero.
@@ -189,7 +189,7 @@ impl Current {
     }
 
     /// Lets a kernel ask for so many bytes of shared memory when it is launched.
-    pub fn allow(self, function: FunctionHandle, bytes: u32) -> Result<(), DriverStatus> {
+    pub(super) fn allow(self, function: FunctionHandle, bytes: u32) -> Result<(), DriverStatus> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the handle is of a kernel of a loaded module.
         let result = unsafe { sys::cuFuncSetAttribute(function.0, which, bytes as i32) };
@@ -197,7 +197,7 @@ impl Current {
     }
 
     /// How many groups of so many lanes, that ask for so many bytes, a multiprocessor holds at once.
-    pub fn occupancy(self, function: FunctionHandle, shape: GroupShape) -> Result<u32, DriverStatus> {
+    pub(super) fn occupancy(self, function: FunctionHandle, shape: GroupShape) -> Result<u32, DriverStatus> {
         let mut groups = 0;
         // SAFETY: the handle is of a kernel of a loaded module.
         let result = unsafe {
@@ -217,7 +217,7 @@ impl Current {
     /// # Safety
     ///
     /// The kernel must take as many bytes, and what the words point at must live until it has ended.
-    pub unsafe fn launch(
+    pub(super) unsafe fn launch(
         self,
         function: FunctionHandle,
         groups: u32,

@@ -11,7 +11,7 @@ use crate::error::DeviceError;
 use super::raw::Gpu;
 
 /// Lanes in a subgroup: a warp.
-pub const SUBGROUP: u32 = 32;
+pub(super) const SUBGROUP: u32 = 32;
 
 /// Lanes a group that suit it: eight warps.
 /// Groups a multiprocessor that suit it: enough to hide what memory takes, with registers for each.
@@ -21,7 +21,7 @@ const LANES: u32 = 256;
 
 /// What a device is.
 #[derive(Clone, Debug)]
-pub struct GpuInfo {
+pub(super) struct GpuInfo {
     /// How it is opened.
     pub open: String,
     /// What the emitter writes for.
@@ -44,7 +44,7 @@ pub struct GpuInfo {
 
 impl GpuInfo {
     /// Asks a device.
-    pub fn new(gpu: Gpu, ordinal: u32) -> Result<Self, DeviceError> {
+    pub(super) fn new(gpu: Gpu, ordinal: u32) -> Result<Self, DeviceError> {
         use Attribute::*;
         let ask = |which| gpu.attribute(which);
         let open = format!("cuda:{ordinal}");
@@ -82,7 +82,7 @@ impl GpuInfo {
     }
 
     /// What it can do.
-    pub fn caps(&self, near_memory: Result<(), String>) -> Caps {
+    pub(super) fn caps(&self, near_memory: Result<(), String>) -> Caps {
         let (major, minor) = self.capability;
         let about = format!(
             "{}, {} multiprocessors, {:.0} GiB, compute capability {major}.{minor}, CUDA {}.{}, PCIe {}",

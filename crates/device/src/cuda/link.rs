@@ -15,7 +15,7 @@ use super::raw::{DriverStatus, check};
 const LOG: usize = 16 << 10;
 
 /// The machine code of a PTX text.
-pub fn cubin(context: &CudaContext, ptx: &str, folder: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
+pub(super) fn cubin(context: &CudaContext, ptx: &str, folder: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
     let key = format!("{}\n{ptx}", context.info.compiler);
     if let Some(cubin) = folder.and_then(|folder| cache::get(folder, &key)) {
         return Ok(cubin);

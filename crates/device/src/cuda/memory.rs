@@ -12,7 +12,7 @@ use super::deferred::DeferredFree;
 use super::pinned::Pinned;
 
 /// Memory of the host that the device reaches, all zero.
-pub fn host(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+pub(super) fn host(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
     let block = Mapped::new(width, len)?;
     let pinned = Pinned::new(context.enter()?, block)?;
     let store = PinnedStore { context: context.clone(), pinned: Some(pinned) };
@@ -20,12 +20,12 @@ pub fn host(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<
 }
 
 /// Memory of the device, all zero.
-pub fn own(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+pub(super) fn own(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
     Ok(Memory::new(MemoryKind::Device, width, len, Arc::new(DeviceStore::new(context, width, len)?)))
 }
 
 /// Copies words to where the device finds memory.
-pub fn upload(context: &CudaContext, to: u64, words: WordSlice<'_>) -> Result<(), DeviceError> {
+pub(super) fn upload(context: &CudaContext, to: u64, words: WordSlice<'_>) -> Result<(), DeviceError> {
     let (start, bytes) = match words {
         WordSlice::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
         WordSlice::W64(words) => (words.as_ptr().cast(), size_of_val(words)),
@@ -40,7 +40,7 @@ pub fn upload(context: &CudaContext, to: u64, words: WordSlice<'_>) -> Result<()
 }
 
 /// Copies words from where the device finds memory.
-pub fn download(context: &CudaContext, from: u64, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
+pub(super) fn download(context: &CudaContext, from: u64, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
     let (start, bytes) = match words {
         WordSliceMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
         WordSliceMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),

@@ -11,7 +11,7 @@ use super::raw::DriverStatus;
 /// A registered block. It is freed by [`Pinned::free`]; one that is merely dropped stays allocated, because the device
 /// may still reach it.
 #[derive(Debug)]
-pub struct Pinned {
+pub(super) struct Pinned {
     /// The words.
     pub block: ManuallyDrop<Mapped>,
     /// Where the device finds them.
@@ -20,7 +20,7 @@ pub struct Pinned {
 
 impl Pinned {
     /// Registers a block.
-    pub fn new(current: Current, block: Mapped) -> Result<Self, DeviceError> {
+    pub(super) fn new(current: Current, block: Mapped) -> Result<Self, DeviceError> {
         let block = ManuallyDrop::new(block);
         // SAFETY: the block owns its pages, and is not freed before it is unregistered.
         match unsafe { current.register(block.start().as_ptr(), block.bytes()) } {
@@ -36,7 +36,7 @@ impl Pinned {
     }
 
     /// Unregisters and frees it. Blocks while a kernel is resident.
-    pub fn free(self, current: Current) -> Result<(), DriverStatus> {
+    pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
         current.unregister(self.block.start().as_ptr())?;
         drop(ManuallyDrop::into_inner(self.block));
         Ok(())

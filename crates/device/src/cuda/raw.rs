@@ -78,7 +78,7 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DriverSt
 
 /// What the driver calls something by. It may be used from any thread.
 #[derive(Debug)]
-pub struct DriverHandle<T>(pub *mut T);
+pub(super) struct DriverHandle<T>(pub *mut T);
 
 impl<T> Clone for DriverHandle<T> {
     fn clone(&self) -> Self {
@@ -95,21 +95,21 @@ unsafe impl<T> Sync for DriverHandle<T> {}
 
 /// The library, loaded and initialised.
 #[derive(Clone, Copy, Debug)]
-pub struct Driver {
+pub(super) struct Driver {
     /// The newest CUDA that it knows: 1000 × major + 10 × minor.
     pub version: i32,
 }
 
 /// A device, by the driver's number.
 #[derive(Clone, Copy, Debug)]
-pub struct Gpu {
+pub(super) struct Gpu {
     driver: Driver,
     pub(super) number: c_int,
 }
 
 impl Driver {
     /// Loads the library. Why there is none, otherwise.
-    pub fn open() -> Result<Driver, String> {
+    pub(super) fn open() -> Result<Driver, String> {
         // SAFETY: loading the library runs its initialisers, which are NVIDIA's own.
         if !unsafe { sys::is_culib_present() } {
             return Err("there is no NVIDIA driver here: libcuda cannot be loaded".into());
@@ -129,7 +129,7 @@ impl Driver {
     }
 
     /// How many devices there are.
-    pub fn count(self) -> Result<u32, DriverStatus> {
+    pub(super) fn count(self) -> Result<u32, DriverStatus> {
         let mut count = 0;
         // SAFETY: the driver writes one number.
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// One of them.
-    pub fn gpu(self, ordinal: u32) -> Result<Gpu, DriverStatus> {
+    pub(super) fn gpu(self, ordinal: u32) -> Result<Gpu, DriverStatus> {
         let mut number = 0;
         let ordinal = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         // SAFETY: the driver writes one number.
@@ -148,12 +148,12 @@ impl Driver {
 
 impl Gpu {
     /// The driver that knows it.
-    pub fn driver(self) -> Driver {
+    pub(super) fn driver(self) -> Driver {
         self.driver
     }
 
     /// A number that describes it.
-    pub fn attribute(self, which: Attribute) -> Result<u32, DriverStatus> {
+    pub(super) fn attribute(self, which: Attribute) -> Result<u32, DriverStatus> {
         let mut value = 0;
         // SAFETY: the driver writes one number.
         let result = unsafe { sys::cuDeviceGetAttribute(&mut value, which, self.number) };
@@ -162,7 +162,7 @@ impl Gpu {
     }
 
     /// Its memory in bytes.
-    pub fn memory(self) -> Result<usize, DriverStatus> {
+    pub(super) fn memory(self) -> Result<usize, DriverStatus> {
         let mut bytes = 0;
         // SAFETY: the driver writes one number.
         check("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.number) })?;
@@ -170,17 +170,17 @@ impl Gpu {
     }
 
     /// What it is called.
-    pub fn name(self) -> Result<String, DriverStatus> {
+    pub(super) fn name(self) -> Result<String, DriverStatus> {
         self.text("cuDeviceGetName", sys::cuDeviceGetName)
     }
 
     /// Where it sits on PCIe.
-    pub fn bus(self) -> Result<String, DriverStatus> {
+    pub(super) fn bus(self) -> Result<String, DriverStatus> {
         self.text("cuDeviceGetPCIBusId", sys::cuDeviceGetPCIBusId)
     }
 
     /// What every interface of the driver calls it by.
-    pub fn uuid(self) -> Result<[u8; 16], DriverStatus> {
+    pub(super) fn uuid(self) -> Result<[u8; 16], DriverStatus> {
         let mut uuid = sys::CUuuid { bytes: [0; 16] };
         // SAFETY: the driver writes sixteen bytes.
         check("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, self.number) })?;

@@ -10,7 +10,7 @@ use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
 /// A test of a device, with its name.
-pub type Test = (&'static str, fn(&str));
+pub(crate) type Test = (&'static str, fn(&str));
 
 /// Functions with their names.
 macro_rules! named {
@@ -21,7 +21,7 @@ macro_rules! named {
 
 /// A test of a device, ignored where there is no such device. Tests of a GPU come one after the other: one that keeps a
 /// kernel resident would keep the others from loading theirs.
-pub fn trial((name, test): Test, device: &'static str) -> Trial {
+pub(crate) fn trial((name, test): Test, device: &'static str) -> Trial {
     static GPU: Mutex<()> = Mutex::new(());
     let absent = open(device).is_err();
     let run = move || {
@@ -34,14 +34,14 @@ pub fn trial((name, test): Test, device: &'static str) -> Trial {
 }
 
 /// A valid module.
-pub fn module(source: &str) -> Valid {
+pub(crate) fn module(source: &str) -> Valid {
     let module =
         text::parse(source).unwrap_or_else(|list| panic!("{}", text::render("test", source, &list, false)));
     validate(module).unwrap_or_else(|invalid| panic!("{}", invalid.report("test", Some(source), false)))
 }
 
 /// Memory for every buffer of a module: as declared, or of `len` words.
-pub fn memory(device: &Arc<dyn Device>, module: &Valid, len: usize) -> Vec<Option<Memory>> {
+pub(crate) fn memory(device: &Arc<dyn Device>, module: &Valid, len: usize) -> Vec<Option<Memory>> {
     let decls = module.buffers.iter().map(|(_, decl)| decl);
     decls
         .map(|decl| {
@@ -57,12 +57,12 @@ pub fn memory(device: &Arc<dyn Device>, module: &Valid, len: usize) -> Vec<Optio
 }
 
 /// A launch with its memory.
-pub fn launch(groups: u32, buffers: &[Option<Memory>]) -> Launch {
+pub(crate) fn launch(groups: u32, buffers: &[Option<Memory>]) -> Launch {
     Launch { buffers: buffers.to_vec(), ..Launch::new(groups) }
 }
 
 /// What 32-bit memory holds.
-pub fn words(memory: &Option<Memory>) -> Vec<u32> {
+pub(crate) fn words(memory: &Option<Memory>) -> Vec<u32> {
     let memory = memory.as_ref().unwrap();
     let mut words = vec![0; memory.len()];
     memory.download(0, &mut words).unwrap();
@@ -70,7 +70,7 @@ pub fn words(memory: &Option<Memory>) -> Vec<u32> {
 }
 
 /// Shared memory, barriers in a loop, uniform and varying carried values, a value that lives across a barrier.
-pub const SUM: &str = "
+pub(crate) const SUM: &str = "
 buffer data: [u32; ?] global read_write
 buffer part: [u32; 64] shared read_write
 kernel sum {
@@ -113,7 +113,7 @@ kernel sum {
 ";
 
 /// A resident kernel that answers words until it is stopped.
-pub const ECHO: &str = "
+pub(crate) const ECHO: &str = "
 buffer ask: [u32; 1] host read
 buffer answer: [u32; 1] host write
 kernel echo {

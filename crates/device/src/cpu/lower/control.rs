@@ -23,7 +23,7 @@ const BRIEF: u64 = 4096;
 
 /// What jumps to an instruction need to know.
 #[derive(Clone)]
-pub struct JumpTarget {
+pub(super) struct JumpTarget {
     /// Where it runs.
     at: LoopNest,
     /// Where `break` and the ends of regions go, with the results.
@@ -46,7 +46,7 @@ enum JumpKind {
 
 impl KernelLowering<'_> {
     /// An instruction with regions, in the scope. With plans, lanes meet in it.
-    pub fn nest(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
+    pub(super) fn nest(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let leave = self.builder.create_block();
         let carried = match node.op {
@@ -142,7 +142,7 @@ impl KernelLowering<'_> {
 
     /// Whether a counted loop is known to have so few turns that nobody needs to stop it. Such loops within each other
     /// can still take long, so it must hold no other loop.
-    pub fn brief(&self, inst: Inst) -> bool {
+    pub(super) fn brief(&self, inst: Inst) -> bool {
         let turns = self.bounds.turns(Site { func: self.kernel, inst });
         turns.is_some_and(|most| most <= BRIEF) && !self.loops_in(inst)
     }
@@ -154,7 +154,7 @@ impl KernelLowering<'_> {
     }
 
     /// Leaves the function if the launch was told to end.
-    pub fn look_at_stop(&mut self) {
+    pub(super) fn look_at_stop(&mut self) {
         let stop = self.builder.ins().atomic_load(types::I32, super::trusted(), self.entry.stop);
         let on = self.builder.create_block();
         self.builder.ins().brif(stop, self.exits.stopped, &[], on, &[]);
@@ -162,7 +162,7 @@ impl KernelLowering<'_> {
     }
 
     /// ⌈(to − from) / step⌉, or none.
-    pub fn turns_of(
+    pub(super) fn turns_of(
         &mut self,
         (from, to, step): (ir::Value, ir::Value, ir::Value),
         signed: bool,
@@ -296,7 +296,7 @@ impl KernelLowering<'_> {
     }
 
     /// The end of a region.
-    pub fn end(&mut self, inst: Inst) {
+    pub(super) fn end(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         match (node.op, &node.attr) {
             (op, _) if op != Op::Yield && self.parted(inst) => self.part(inst),

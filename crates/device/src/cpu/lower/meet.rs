@@ -14,7 +14,7 @@ use super::{KernelLowering, clif};
 
 impl KernelLowering<'_> {
     /// The lanes of the scope meet.
-    pub fn meet(&mut self, inst: Inst) {
+    pub(super) fn meet(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         match node.op {
             // Elect is made anew wherever it is used.
@@ -115,7 +115,7 @@ impl KernelLowering<'_> {
     }
 
     /// Two partial results of a reduction, or two vectors of them.
-    pub fn join_values(&mut self, op: Op, ty: Type, sum: ir::Value, brought: ir::Value) -> ir::Value {
+    pub(super) fn join_values(&mut self, op: Op, ty: Type, sum: ir::Value, brought: ir::Value) -> ir::Value {
         let signed = ty == Type::I32;
         match op {
             Op::ReduceAdd => self.builder.ins().iadd(sum, brought),
@@ -132,7 +132,7 @@ impl KernelLowering<'_> {
     }
 
     /// A meeting of one lane with itself.
-    pub fn alone(&mut self, inst: Inst) {
+    pub(super) fn alone(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         let Some(result) = node.results.iter().next() else { return };
         let value = match node.op {

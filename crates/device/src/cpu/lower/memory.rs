@@ -38,7 +38,7 @@ fn alone(attr: &Attr) -> bool {
 
 impl KernelLowering<'_> {
     /// An access to memory, or a fence.
-    pub fn access(&mut self, inst: Inst) {
+    pub(super) fn access(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         if let Attr::Fence(order, _) = node.attr {
             return self.fence(order);

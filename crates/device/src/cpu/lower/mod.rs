@@ -32,7 +32,7 @@ use scope::LaneScope;
 
 /// The memory a group needs beside its buffers.
 #[derive(Clone, Debug)]
-pub struct GroupFrame {
+pub(super) struct GroupFrame {
     /// Its size.
     pub bytes: usize,
     /// The part that must be zero when a group starts: shared buffers. The loads' sink is never written.
@@ -41,7 +41,7 @@ pub struct GroupFrame {
 
 /// What groups a function is made for.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupSize {
+pub(super) struct GroupSize {
     /// Lanes in a group.
     pub lanes: u32,
     /// Lanes in a subgroup.
@@ -73,7 +73,7 @@ fn trusted() -> MemFlagsData {
 }
 
 /// Lowers a kernel whose calls are all inlined.
-pub fn lower(
+pub(super) fn lower(
     module: &Valid,
     kernel: Func,
     shape: GroupSize,

@@ -11,7 +11,7 @@ use super::{KernelLowering, clif};
 
 impl KernelLowering<'_> {
     /// The value of an instruction that only computes.
-    pub fn pure(&mut self, inst: Inst) -> ir::Value {
+    pub(super) fn pure(&mut self, inst: Inst) -> ir::Value {
         let node = self.function.inst(inst);
         match (node.op, &node.attr) {
             (Op::Len, Attr::Buffer(buffer)) => return self.buffers[buffer.index()].1,
@@ -48,7 +48,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    pub fn integer(&mut self, op: Op, ty: Type, args: &[ir::Value]) -> ir::Value {
+    pub(super) fn integer(&mut self, op: Op, ty: Type, args: &[ir::Value]) -> ir::Value {
         let signed = ty == Type::I32;
         let a = args[0];
         let b = args.get(1).copied().unwrap_or(a);
@@ -133,7 +133,7 @@ impl KernelLowering<'_> {
         self.builder.ins().select(by_zero, zero, result)
     }
 
-    pub fn float(&mut self, op: Op, args: &[ir::Value]) -> ir::Value {
+    pub(super) fn float(&mut self, op: Op, args: &[ir::Value]) -> ir::Value {
         let a = args[0];
         let b = args.get(1).copied().unwrap_or(a);
         let ins = self.builder.ins();

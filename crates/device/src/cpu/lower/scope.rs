@@ -13,7 +13,7 @@ use super::{KernelLowering, clif, trusted};
 
 /// Where code runs.
 #[derive(Clone, Copy)]
-pub struct LaneScope {
+pub(super) struct LaneScope {
     /// The loops around it.
     pub at: LoopNest,
     /// The group is this one lane.
@@ -30,12 +30,12 @@ pub struct LaneScope {
 
 impl LaneScope {
     /// Code of the group.
-    pub fn group() -> Self {
+    pub(super) fn group() -> Self {
         LaneScope { at: LoopNest::default(), alone: false, lane: None, subgroup: None, turn: None, mask: 0 }
     }
 
     /// Whose code it is.
-    pub fn level(&self) -> Level {
+    pub(super) fn level(&self) -> Level {
         match (self.at.lanes, self.at.subgroups) {
             (Some(_), _) => Level::Lane,
             (None, Some(_)) => Level::Subgroup,
@@ -46,7 +46,7 @@ impl LaneScope {
 
 impl KernelLowering<'_> {
     /// The steps of a plan, in the scope.
-    pub fn plan(&mut self, plan: &ScopePlan) {
+    pub(super) fn plan(&mut self, plan: &ScopePlan) {
         for step in &plan.steps {
             match step {
                 PlanStep::Once(inst) => self.step(*inst),
@@ -60,7 +60,7 @@ impl KernelLowering<'_> {
     }
 
     /// The lanes of the scope: the first, and the one after the last.
-    pub fn bounds_of_lanes(&mut self) -> (ir::Value, ir::Value) {
+    pub(super) fn bounds_of_lanes(&mut self) -> (ir::Value, ir::Value) {
         let all = self.int(types::I32, self.lanes.into());
         match self.scope.subgroup {
             None => (self.int(types::I32, 0), all),
@@ -73,13 +73,19 @@ impl KernelLowering<'_> {
     }
 
     /// A loop over the lanes of the scope.
-    pub fn each_lane(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
+    pub(super) fn each_lane(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
         let bounds = self.bounds_of_lanes();
         self.span(id, bounds, 1, body);
     }
 
     /// A loop over some lanes, so many at a time, without those that have left.
-    pub fn span(&mut self, id: u32, bounds: (ir::Value, ir::Value), by: i64, body: impl FnOnce(&mut Self)) {
+    pub(super) fn span(
+        &mut self,
+        id: u32,
+        bounds: (ir::Value, ir::Value),
+        by: i64,
+        body: impl FnOnce(&mut Self),
+    ) {
         let masked = self.split.is_some_and(|split| split.strays);
         let mask = self.scope.mask;
         self.turns(bounds, by, |lower, lane, turn| {
@@ -136,12 +142,12 @@ impl KernelLowering<'_> {
     }
 
     /// The op that gives a value, if an instruction does.
-    pub fn op_of(&self, value: Value) -> Option<Op> {
+    pub(super) fn op_of(&self, value: Value) -> Option<Op> {
         self.defs[value.index()].map(|inst| self.function.inst(inst).op)
     }
 
     /// Whether a value is made anew wherever it is used, instead of kept.
-    pub fn rebuilt(&self, value: Value) -> bool {
+    pub(super) fn rebuilt(&self, value: Value) -> bool {
         matches!(self.op_of(value), Some(Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect))
     }
 
@@ -162,7 +168,7 @@ impl KernelLowering<'_> {
     }
 
     /// An operand, in the scope.
-    pub fn get(&mut self, operand: Operand) -> ir::Value {
+    pub(super) fn get(&mut self, operand: Operand) -> ir::Value {
         match operand {
             Operand::Const(c) => self.literal(c.ty(), c.bits()),
             Operand::Value(value) => match self.scope.lane {
@@ -173,7 +179,7 @@ impl KernelLowering<'_> {
     }
 
     /// A constant.
-    pub fn literal(&mut self, ty: Type, bits: u64) -> ir::Value {
+    pub(super) fn literal(&mut self, ty: Type, bits: u64) -> ir::Value {
         match ty {
             Type::F32 => self.builder.ins().f32const(f32::from_bits(bits as u32)),
             Type::U64 => self.int(types::I64, bits as i64),
@@ -196,7 +202,7 @@ impl KernelLowering<'_> {
     }
 
     /// The value of a lane, which need not be the lane that runs.
-    pub fn at_lane(&mut self, value: Value, lane: ir::Value) -> ir::Value {
+    pub(super) fn at_lane(&mut self, value: Value, lane: ir::Value) -> ir::Value {
         if let Some(op @ (Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect)) = self.op_of(value) {
             return self.rebuild(op, lane);
         }
@@ -222,7 +228,7 @@ impl KernelLowering<'_> {
     }
 
     /// Makes a value in the scope, and keeps it if it has a home.
-    pub fn set(&mut self, value: Value, made: ir::Value) {
+    pub(super) fn set(&mut self, value: Value, made: ir::Value) {
         self.made[value.index()] = Some(made);
         if self.homes[value.index()].is_some() {
             self.keep(value, made);
@@ -230,7 +236,7 @@ impl KernelLowering<'_> {
     }
 
     /// Stores the value of the scope's lane or subgroup in its home.
-    pub fn keep(&mut self, value: Value, made: ir::Value) {
+    pub(super) fn keep(&mut self, value: Value, made: ir::Value) {
         let at = match (self.uniform.level(value), self.scope.lane, self.scope.subgroup) {
             (Level::Lane, Some(lane), _) => lane,
             (Level::Subgroup, Some(lane), _) => self.rebuild(Op::Subgroup, lane),
@@ -257,14 +263,14 @@ impl KernelLowering<'_> {
         self.builder.ins().store(trusted(), x, address, array);
     }
 
-    pub fn element(&mut self, ty: ir::Type, at: ir::Value) -> ir::Value {
+    pub(super) fn element(&mut self, ty: ir::Type, at: ir::Value) -> ir::Value {
         let at = self.builder.ins().uextend(types::I64, at);
         let bytes = self.builder.ins().imul_imm_u(at, i64::from(ty.bytes()));
         self.builder.ins().iadd(self.entry.scratch, bytes)
     }
 
     /// Nobody has left yet.
-    pub fn clear_mask(&mut self) {
+    pub(super) fn clear_mask(&mut self) {
         let zero = self.int(types::I32, 0);
         let mask = self.scope.mask;
         let (first, end) = self.bounds_of_lanes();
@@ -272,14 +278,14 @@ impl KernelLowering<'_> {
     }
 
     /// The lane that runs leaves, until the target is reached. Without a target, for good.
-    pub fn leave(&mut self, target: Option<Inst>) {
+    pub(super) fn leave(&mut self, target: Option<Inst>) {
         let id = self.mark(target);
         let (mask, lane) = (self.scope.mask, self.scope.lane.expect("a lane runs"));
         self.store_at(mask, lane, id);
     }
 
     /// Lanes that left for a target are there again.
-    pub fn rejoin(&mut self, target: Inst) {
+    pub(super) fn rejoin(&mut self, target: Inst) {
         if !self.split.is_some_and(|split| split.strays) || self.scope.lane.is_some() {
             return;
         }

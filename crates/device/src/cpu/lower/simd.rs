@@ -40,7 +40,7 @@ fn vector_type(ty: Type) -> ir::Type {
 
 impl KernelLowering<'_> {
     /// A loop over the lanes of the scope: by sixteen as far as that goes, else one by one.
-    pub fn lanes(&mut self, id: u32, insts: &[Inst]) {
+    pub(super) fn lanes(&mut self, id: u32, insts: &[Inst]) {
         let wide = self.simd && self.lanes >= WIDTH as u32 && !self.split.is_some_and(|split| split.strays);
         if !wide || !insts.iter().all(|inst| self.fits(*inst)) {
             return self.each_lane(id, |lower| insts.iter().for_each(|inst| lower.step(*inst)));
@@ -405,7 +405,11 @@ impl KernelLowering<'_> {
     }
 
     /// Four lanes at a time, the partial results of a reduction over homes; none where that does not go.
-    pub fn reduce_wide(&mut self, inst: Inst, (first, end): (ir::Value, ir::Value)) -> Option<ir::Value> {
+    pub(super) fn reduce_wide(
+        &mut self,
+        inst: Inst,
+        (first, end): (ir::Value, ir::Value),
+    ) -> Option<ir::Value> {
         let node = self.function.inst(inst);
         let value = node.args[0].value()?;
         let ty = self.function.ty(value);

@@ -18,7 +18,7 @@ const FILE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE
 
 /// Memory of the device. It is freed by [`ExportedMemory::free`]; one that is merely dropped goes with the context.
 #[derive(Debug)]
-pub struct ExportedMemory {
+pub(crate) struct ExportedMemory {
     /// Where the device finds it.
     pub at: u64,
     /// Its size: more than was asked for, as the device has it.
@@ -27,7 +27,11 @@ pub struct ExportedMemory {
 
 impl ExportedMemory {
     /// Memory for so many bytes, and the file that stands for it.
-    pub fn new(current: Current, gpu: Gpu, bytes: usize) -> Result<(ExportedMemory, OwnedFd), DeviceError> {
+    pub(crate) fn new(
+        current: Current,
+        gpu: Gpu,
+        bytes: usize,
+    ) -> Result<(ExportedMemory, OwnedFd), DeviceError> {
         let kind = kind(gpu);
         let unit = granularity(&kind)?;
         let exhausted = DeviceError::Exhausted { bytes: bytes as u64 };
@@ -41,7 +45,7 @@ impl ExportedMemory {
     }
 
     /// Takes it from the device. May block while a kernel is resident.
-    pub fn free(self, _current: Current) -> Result<(), DriverStatus> {
+    pub(crate) fn free(self, _current: Current) -> Result<(), DriverStatus> {
         // SAFETY: the range was mapped as a whole, and no kernel uses it: its owner is gone.
         check("cuMemUnmap", unsafe { sys::cuMemUnmap(self.at, self.bytes) })?;
         // SAFETY: the range was reserved as a whole, and nothing is mapped there.

@@ -7,7 +7,7 @@ use crate::memory::Line;
 
 /// How lines are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LineWriter {
+pub(super) enum LineWriter {
     /// One direct store of 64 bytes, which is never split.
     Direct,
     /// One non-temporal store of 64 bytes.
@@ -25,7 +25,7 @@ mod x86 {
 
     impl LineWriter {
         /// All that this processor has, the best first.
-        pub fn all() -> Vec<LineWriter> {
+        pub(crate) fn all() -> Vec<LineWriter> {
             // Leaf 7 lists what a processor has beyond the first; the compiler's own detection does not know this one.
             let direct = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 28 != 0;
             let stream = is_x86_feature_detected!("avx512f");
@@ -40,7 +40,7 @@ mod x86 {
         ///
         /// The target must be writable for all of them and 64-byte aligned, and the processor must have this writer.
         #[inline]
-        pub unsafe fn put(self, to: *mut u64, lines: &[Line]) {
+        pub(crate) unsafe fn put(self, to: *mut u64, lines: &[Line]) {
             match self {
                 // SAFETY: the caller's promise.
                 LineWriter::Direct => unsafe { direct(to.cast(), lines) },
@@ -54,7 +54,7 @@ mod x86 {
 
     /// Lets what was written before arrive before what comes after.
     #[inline]
-    pub fn flush() {
+    pub(crate) fn flush() {
         // SAFETY: every x86-64 has it.
         unsafe { _mm_sfence() };
     }
@@ -122,11 +122,11 @@ mod other {
 #[cfg(not(target_arch = "x86_64"))]
 pub use other::flush;
 #[cfg(target_arch = "x86_64")]
-pub use x86::flush;
+pub(super) use x86::flush;
 
 impl LineWriter {
     /// The best that this processor has.
-    pub fn best() -> Option<LineWriter> {
+    pub(super) fn best() -> Option<LineWriter> {
         LineWriter::all().first().copied()
     }
 }

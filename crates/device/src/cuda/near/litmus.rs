@@ -27,7 +27,7 @@ const LANES: u32 = 8;
 /// Lines that are written over and over.
 const LINES: u64 = 32;
 /// Words of all lines.
-pub const WORDS: usize = 8 * LINES as usize;
+pub(super) const WORDS: usize = 8 * LINES as usize;
 /// Times that lines are written and waited for.
 const ROUNDS: u64 = 300;
 /// How long all of it may take; it takes some milliseconds.
@@ -76,7 +76,7 @@ kernel litmus {
 ";
 
 /// Whether lines of near memory arrive whole. Where they do not, or something fails, the error says so.
-pub fn pass(
+pub(super) fn pass(
     context: &Arc<CudaContext>,
     compiler: &CudaCompiler,
     timekeeper: &Arc<Timekeeper>,

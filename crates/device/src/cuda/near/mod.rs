@@ -29,7 +29,7 @@ use super::deferred::DeferredFree;
 use super::memory;
 use super::raw::DriverStatus;
 
-pub use export::ExportedMemory;
+pub(super) use export::ExportedMemory;
 
 use line::LineWriter;
 use vulkan::{HostMapping, Vulkan};
@@ -39,13 +39,13 @@ const ORDERED: u32 = 100;
 
 /// How the host reaches memory of a device.
 #[derive(Debug)]
-pub struct HostReach {
+pub(super) struct HostReach {
     vulkan: Arc<Vulkan>,
     writer: LineWriter,
 }
 
 /// How the host reaches memory of a device, found out now or before.
-pub fn host_reach(
+pub(super) fn host_reach(
     context: &Arc<CudaContext>,
     compiler: &CudaCompiler,
     timekeeper: &Arc<Timekeeper>,
@@ -87,7 +87,7 @@ fn find(context: &CudaContext) -> Result<HostReach, String> {
 }
 
 /// Near memory, all zero.
-pub fn alloc(
+pub(super) fn alloc(
     context: &Arc<CudaContext>,
     reach: &HostReach,
     width: WordWidth,
@@ -99,14 +99,14 @@ pub fn alloc(
 
 /// A block of memory, as both sides have it.
 #[derive(Debug)]
-pub struct NearBlock {
+pub(super) struct NearBlock {
     mapping: HostMapping,
     exported: ExportedMemory,
 }
 
 impl NearBlock {
     /// Takes it from both sides. May block while a kernel is resident.
-    pub fn free(self, current: Current) -> Result<(), DriverStatus> {
+    pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
         drop(self.mapping);
         self.exported.free(current)
     }

@@ -25,7 +25,7 @@ const HOST_VISIBLE_KIND: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from
 const FILE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
 
 /// A device of Vulkan.
-pub struct Vulkan {
+pub(super) struct Vulkan {
     device: ash::Device,
     /// The types of memory that the host reaches.
     kinds: Vec<u32>,
@@ -41,7 +41,7 @@ impl fmt::Debug for Vulkan {
 
 /// Why memory was not taken.
 #[derive(Debug)]
-pub enum ImportError {
+pub(super) enum ImportError {
     /// There is no room for it where the host reaches.
     Exhausted,
     /// Something else.
@@ -140,7 +140,7 @@ impl Drop for VulkanInstance {
 
 impl Vulkan {
     /// The device that CUDA calls by this number, or why memory of it cannot be mapped.
-    pub fn open(uuid: [u8; 16]) -> Result<Vulkan, String> {
+    pub(super) fn open(uuid: [u8; 16]) -> Result<Vulkan, String> {
         let instance = VulkanInstance::new()?;
         let device = instance.find(uuid)?;
         let kinds = instance.kinds(device);
@@ -151,7 +151,7 @@ impl Vulkan {
     }
 
     /// Maps memory that a file stands for.
-    pub fn import(self: &Arc<Self>, file: OwnedFd, bytes: usize) -> Result<HostMapping, ImportError> {
+    pub(super) fn import(self: &Arc<Self>, file: OwnedFd, bytes: usize) -> Result<HostMapping, ImportError> {
         let mut refused = ImportError::Exhausted;
         for kind in &self.kinds {
             let copy = file.try_clone().map_err(|error| ImportError::Because(error.to_string()))?;
@@ -203,7 +203,7 @@ impl Drop for Vulkan {
 }
 
 /// Memory of the device where the host reaches it, until it is dropped.
-pub struct HostMapping {
+pub(super) struct HostMapping {
     vulkan: Arc<Vulkan>,
     memory: vk::DeviceMemory,
     start: NonNull<u8>,
@@ -220,7 +220,7 @@ impl fmt::Debug for HostMapping {
 
 impl HostMapping {
     /// Its first byte, at the start of a page. It is to be written, never read.
-    pub fn start(&self) -> NonNull<u8> {
+    pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
 }
