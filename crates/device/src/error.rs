@@ -1,4 +1,4 @@
-//! What can go wrong with a device, and what may be done about it.
+//! What can go wrong with a device, and whether trying again can help.
 
 use pelton_ir::link::UnboundImports;
 use pelton_ir::module::{NoKernel, Place, Site};
@@ -8,10 +8,10 @@ use pelton_ir::valid::Valid;
 
 use crate::launch::Fault;
 
-/// Whether trying again can help.
+/// Whether trying again after an error can help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
-    /// The request is wrong: it will fail again.
+    /// The request is wrong, so it will fail again.
     Never,
     /// The same call may succeed later.
     Later,
@@ -24,13 +24,13 @@ pub enum Retry {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// No device of that name.
+    /// There is no device of that name.
     #[error("there is no device {name:?}: {why}")]
     Absent { name: String, why: String },
-    /// The module needs what the device has not.
+    /// The module needs something that the device does not have.
     #[error("{device} does not have {need}, which the module needs")]
     Need { device: String, need: Need },
-    /// An op that the device does not run.
+    /// The kernel has an operation that the device does not run.
     #[error("`{op}` does not run on {device}")]
     Op { device: String, op: &'static str, site: Site },
     /// The module has imports that are not bound to anything.
@@ -39,25 +39,25 @@ pub enum DeviceError {
     /// The module does not have the kernel that was asked for.
     #[error(transparent)]
     Kernel(#[from] NoKernel),
-    /// A size beyond what the device takes: 0, or more than the most.
+    /// A size is 0, or larger than the device accepts.
     #[error("{what} is {found}, and {device} takes {}", bound(*found, *most))]
     Limit { device: String, what: &'static str, found: u64, most: u64 },
-    /// A buffer is bound wrongly.
+    /// A buffer of the launch has no memory or the wrong memory.
     #[error("buffer {name:?} {why}")]
     Binding { name: String, why: String },
-    /// A kind of memory that the device has not.
+    /// The device does not have that kind of memory, or memory cannot be used so.
     #[error("{device} has no {what}")]
     Memory { device: String, what: &'static str },
-    /// Near memory that the device has not.
+    /// The device does not have near memory.
     #[error("{device} has no near memory: {why}")]
     Near { device: String, why: String },
-    /// An access past the end of memory.
+    /// A copy would go past the end of the memory.
     #[error("{count} words from word {at} on do not lie in memory of {len} words")]
     Range { at: usize, count: usize, len: usize },
-    /// No memory left.
+    /// There is not enough memory left.
     #[error("no memory for {bytes} bytes")]
     Exhausted { bytes: u64 },
-    /// A kernel ended in a trap, perhaps after it had recorded a fault.
+    /// A kernel ended in a trap, perhaps after lanes had recorded faults.
     #[error("the kernel trapped with code {code} in `{instruction}` of `{function}`")]
     Fault {
         code: u32,
@@ -67,13 +67,13 @@ pub enum DeviceError {
         instruction: String,
         recorded: Option<Fault>,
     },
-    /// Code generation failed: a defect of Pelton.
+    /// Code generation failed, which is a defect of Pelton.
     #[error("code generation failed: {0}")]
     Codegen(String),
-    /// The driver refused a call.
+    /// The device's driver refused a call.
     #[error("{call} gives {status}")]
     Driver { call: &'static str, status: String },
-    /// What others do with the device stands in the way.
+    /// Other launches or loads on the device are in the way.
     #[error("the device is busy: {what}")]
     Busy { what: &'static str },
     /// A thread could not be started.
@@ -84,13 +84,13 @@ pub enum DeviceError {
     Lost(String),
 }
 
-/// The bound that a size has crossed.
+/// The bound that a size has crossed, as a clause.
 fn bound(found: u64, most: u64) -> String {
     if found == 0 { "at least 1".into() } else { format!("at most {most}") }
 }
 
 impl DeviceError {
-    /// The trap of an instruction of a module.
+    /// The error of a launch in which an instruction of a module trapped.
     pub(crate) fn fault(module: &Valid, (code, site): (u32, Site), recorded: Option<Fault>) -> Self {
         let listing = text::listing(module);
         let printed = listing.inst(site);
@@ -100,7 +100,7 @@ impl DeviceError {
         DeviceError::Fault { code, site, place, function, instruction, recorded }
     }
 
-    /// Whether trying again can help.
+    /// Whether trying again can help. The answer depends on the kind of the error only.
     pub fn retry(&self) -> Retry {
         match self {
             DeviceError::Exhausted { .. } | DeviceError::Busy { .. } | DeviceError::Thread(_) => Retry::Later,

@@ -1,9 +1,9 @@
-//! An eventcount: parking without lost wake-ups, and without cost for who publishes while nobody is parked.
+//! An eventcount: workers park without losing a wake-up, and publishers pay almost nothing while no worker is parked.
 //!
 //! A worker that found nothing *announces* itself, looks once more, and parks only if no wake came in between. A
 //! publisher stores its words, then calls [`Event::wake`].
 //!
-//! Why no wake-up is lost. Both sides have a sequentially consistent fence between their write and their read: the
+//! **Why no wake-up is lost.** Both sides have a sequentially consistent fence between their write and their read: the
 //! worker writes `waiters` and then reads the words, the publisher writes the words and then reads `waiters`. So either
 //! the worker sees the words, or the publisher sees the worker; in that case it moves `epoch` under the lock, and the
 //! worker, which compares `epoch` under the same lock before it sleeps, does not sleep or is woken. A worker that
@@ -27,7 +27,7 @@ mod sync {
     };
 }
 
-/// Where workers park and publishers wake them.
+/// An eventcount, where workers park and publishers wake them. See the [module](self) for how to use it.
 #[derive(Debug)]
 pub struct Event {
     epoch: AtomicU32,
@@ -36,7 +36,7 @@ pub struct Event {
     moved: Condvar,
 }
 
-/// What a worker remembers between announcing and parking.
+/// What a worker gets from [`Event::announce`] and passes to [`Event::park`] or [`Event::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParkKey(u32);
 
@@ -52,27 +52,28 @@ impl Default for Event {
 }
 
 impl Event {
-    /// Says that the caller is about to park. It must look at what it waits for once more, then
+    /// Announces that the caller is about to park. The caller must then check once more for what it waits for, and call
     /// [`park`](Event::park) or [`cancel`](Event::cancel).
     pub fn announce(&self) -> ParkKey {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         // Pairs with the fence in `wake`.
         fence(Ordering::SeqCst);
-        // Pairs with the release in `wake`: who sees the new epoch sees what was published before it.
+        // Pairs with the release in `wake`: a worker that sees the new epoch sees what was published before it.
         ParkKey(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Takes an announcement back.
+    /// Takes back an announcement, if the worker does not need to park after all.
     pub fn cancel(&self, _key: ParkKey) {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sleeps until a wake that came after the announcement, or at most so long. Ends the announcement.
+    /// Sleeps until a [`wake`](Event::wake) that came after the announcement, or for at most `timeout`. This ends the announcement. It
+    /// may return early, so the caller must check again.
     pub fn park(&self, key: ParkKey, timeout: Option<Duration>) {
         let mut guard = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         while self.epoch.load(Ordering::Acquire) == key.0 {
             match timeout {
-                // A spurious return is as good as a timeout: the caller looks again and comes back.
+                // A spurious return is as good as a timeout, because the caller checks again.
                 Some(timeout) => {
                     drop(self.moved.wait_timeout(guard, timeout));
                     break;
@@ -83,7 +84,7 @@ impl Event {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes everyone who announced before seeing what the caller has published.
+    /// Wakes every worker that announced itself before it could see what the caller has published.
     pub fn wake(&self) {
         // Pairs with the fence in `announce`.
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What a launch is given and how it ends.
+//! What a launch of a kernel is given, and how it ends.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use crate::error::DeviceError;
 use crate::mapped::WordWidth;
 use crate::memory::Memory;
 
-/// How a kernel is started.
+/// How a kernel is launched: with how many groups, over which memory, and until when.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    /// How many groups.
+    /// How many groups run.
     pub groups: u32,
-    /// Memory by buffer; shared buffers have none.
+    /// The memory of each buffer, in the order of the module. Shared buffers have none.
     pub buffers: Vec<Option<Memory>>,
-    /// When it must have ended.
+    /// How long after its start the launch is ended.
     pub deadline: Option<Duration>,
-    /// How long it may run without [`Run::renew`](crate::Run::renew).
+    /// How long the launch may run without a call of [`Run::renew`](crate::Run::renew).
     pub lease: Option<Duration>,
 }
 
 impl Launch {
-    /// So many groups, nothing bound, no end.
+    /// A launch of `groups` groups, without memory, deadline or lease.
     pub fn new(groups: u32) -> Self {
         Launch { groups, ..Launch::default() }
     }
 
-    /// Gives a buffer its memory.
+    /// Binds memory to a buffer.
     pub fn bind(mut self, buffer: Buffer, memory: Memory) -> Self {
         let at = pelton_ir::arena::Handle::index(buffer);
         if self.buffers.len() <= at {
@@ -41,24 +41,25 @@ impl Launch {
         self
     }
 
-    /// Ends it after so long.
+    /// Ends the launch after this time.
     pub fn deadline(mut self, after: Duration) -> Self {
         self.deadline = Some(after);
         self
     }
 
-    /// Ends it if it is not renewed for so long.
+    /// Ends the launch if it is not [renewed](crate::Run::renew) for this time.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// How often whoever waits for its end renews the lease.
+    /// How often a thread that waits for the end of the launch should renew its lease.
     pub fn beat(&self) -> Option<Duration> {
         self.lease.map(|lease| (lease / 4).max(Duration::from_millis(1)))
     }
 
-    /// The memory of each buffer of a module, or what is wrong with the bindings. Devices call it first.
+    /// The memory of each buffer of a module, or an error that says what is wrong with the bindings. Devices call this before they
+    /// launch a kernel.
     pub fn bound(&self, module: &Module) -> Result<Vec<Option<&Memory>>, DeviceError> {
         if self.groups == 0 {
             let device = "every device".into();
@@ -107,20 +108,20 @@ impl Launch {
     }
 }
 
-/// Why a launch ended that did not trap.
+/// Why a launch ended whose kernel did not trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaunchOutcome {
     /// Every lane returned.
     Done,
-    /// It was asked to.
+    /// The launch was [stopped](crate::Run::stop).
     Stopped,
-    /// Its deadline passed.
+    /// The deadline of the launch passed.
     Deadline,
-    /// Nobody renewed its lease.
+    /// The lease of the launch was not renewed in time.
     Lease,
 }
 
-/// As a clause whose subject is the launch.
+/// Writes the reason as a clause that refers to the launch as "it".
 impl fmt::Display for LaunchOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -132,11 +133,11 @@ impl fmt::Display for LaunchOutcome {
     }
 }
 
-/// How a launch ended. A trap is an error instead.
+/// How a launch ended. A kernel that trapped is an error instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchEnd {
-    /// Why.
+    /// Why the launch ended.
     pub outcome: LaunchOutcome,
-    /// What was recorded on the way.
+    /// The first fault that a lane recorded with `fault`, and how many there were.
     pub fault: Option<Fault>,
 }

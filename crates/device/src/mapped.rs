@@ -1,4 +1,4 @@
-//! Memory that host and kernels see as the same words, and the one cast that makes it atomics.
+//! Blocks of memory that host and kernels see as the same words, and the one cast that turns them into atomics.
 //!
 //! A [`Mapped`] block is aligned, zeroed, and of one word width for its whole life, so every word is only ever an
 //! `AtomicU32` or only ever an `AtomicU64`. Compiled kernels access the same words with atomic or plain instructions
@@ -12,33 +12,33 @@ use pelton_ir::types::Type;
 
 use crate::error::DeviceError;
 
-/// Blocks start on a page, so that a driver can register them.
+/// Blocks start at a page, so that a driver can register them.
 const ALIGN: usize = 4096;
 
-/// Blocks of so many bytes or more start on a large page, and ask for large pages: they have fewer to be touched, to be registered
-/// and to be given back one by one.
+/// Blocks of at least this many bytes start at a large page and ask the system for large pages, because fewer pages take less time
+/// to touch, to register and to free.
 const LARGE: usize = 2 << 20;
 
 /// Blocks of so many bytes or more are not touched when they are made: the system hands out their pages, which are zero, as they are first
 /// used. Smaller blocks are touched at once, so that no task waits for a page.
 const LAZY: usize = 1 << 30;
 
-/// The size of a word.
+/// The width of the words of a block of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WordWidth {
-    /// 32 bits.
+    /// Words of 32 bits.
     W32,
-    /// 64 bits.
+    /// Words of 64 bits.
     W64,
 }
 
 impl WordWidth {
-    /// The width of a buffer's elements.
+    /// The width of the words that hold elements of this type: 64 bits for `u64`, and 32 bits for all other types.
     pub const fn of(elem: Type) -> Self {
         if elem.bits() == 64 { WordWidth::W64 } else { WordWidth::W32 }
     }
 
-    /// In bytes.
+    /// The number of bytes of a word.
     pub const fn bytes(self) -> usize {
         match self {
             WordWidth::W32 => 4,
@@ -47,7 +47,7 @@ impl WordWidth {
     }
 }
 
-/// A block of words.
+/// A block of words in the host's memory, which is zeroed and starts at a page.
 #[derive(Debug)]
 pub struct Mapped {
     start: NonNull<u8>,
@@ -68,7 +68,7 @@ impl Mapped {
         let exhausted =
             || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?;
-        // Whole pages, so that a driver that registers them registers nobody else's words.
+        // The block takes whole pages, so that a driver that registers them registers no memory of others.
         let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(exhausted)?;
         let align = if whole < LARGE { ALIGN } else { LARGE };
         let layout = Layout::from_size_align(whole, align).map_err(|_| exhausted())?;
@@ -79,39 +79,39 @@ impl Mapped {
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(exhausted)?;
         if whole >= LARGE {
-            enlarge(start, whole);
+            request_large_pages(start, whole);
         }
-        // SAFETY: so many bytes were allocated right above.
+        // SAFETY: as many bytes were allocated right above.
         unsafe { start.write_bytes(0, whole) };
         Ok(Mapped { start, layout, width, len })
     }
 
-    /// Its first byte.
+    /// The first byte of the block.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The bytes that it takes: whole pages.
+    /// The size of the block in bytes: whole pages.
     pub fn bytes(&self) -> usize {
         self.layout.size()
     }
 
-    /// How many words.
+    /// How many words the block has.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the block has no words.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The size of its words.
+    /// The width of the words.
     pub fn width(&self) -> WordWidth {
         self.width
     }
 
-    /// Its words, if they have 32 bits.
+    /// The words as atomics, if they have 32 bits.
     pub fn words32(&self) -> Option<&[AtomicU32]> {
         // SAFETY: the block holds `len` initialised, aligned words of this width for as long as `self` lives, and
         // they are accessed only as atomics of this width.
@@ -119,7 +119,7 @@ impl Mapped {
             .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
     }
 
-    /// Its words, if they have 64 bits.
+    /// The words as atomics, if they have 64 bits.
     pub fn words64(&self) -> Option<&[AtomicU64]> {
         // SAFETY: as in `words32`.
         (self.width == WordWidth::W64)
@@ -127,15 +127,15 @@ impl Mapped {
     }
 }
 
-/// Asks for large pages, before any of a block is touched. The system need not have them.
+/// Asks the system for large pages before any byte of a block is touched. The system may not have them.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn enlarge(start: NonNull<u8>, bytes: usize) {
+fn request_large_pages(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the range is allocated and whole pages; what is asked for changes none of its bytes.
     let _ = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn enlarge(_start: NonNull<u8>, _bytes: usize) {}
+fn request_large_pages(_start: NonNull<u8>, _bytes: usize) {}
 
 /// Pages of the system's own, zero and not touched.
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -168,7 +168,7 @@ mod pages {
             }
         }
         let first = NonNull::new(first.cast())?;
-        super::enlarge(first, bytes);
+        super::request_large_pages(first, bytes);
         Some(first)
     }
 
@@ -208,13 +208,13 @@ impl Drop for Mapped {
     }
 }
 
-/// The Rust integers that are words.
+/// The Rust integers that can be the words of a block: `u32` and `u64`.
 pub trait Word: Copy + private::Sealed {
-    /// Its width.
+    /// The width of the integer.
     const WIDTH: WordWidth;
-    /// Reads words from a block; the range is in bounds.
+    /// Reads words from a block, from word `at` on. The caller has checked the range.
     fn read(from: &Mapped, at: usize, into: &mut [Self]);
-    /// Writes words to a block; the range is in bounds.
+    /// Writes words to a block, from word `at` on. The caller has checked the range.
     fn write(to: &Mapped, at: usize, from: &[Self]);
 }
 

@@ -1,9 +1,9 @@
 //! Memory that a device gives out.
 //!
-//! Three kinds, by who reaches it how. *Host* memory is mapped: both sides see its words at any time. *Device* memory
-//! is the device's own; the host copies in and out, also while a kernel is resident. *Near* memory lies at the device
-//! and takes whole lines from the host, which never reads it back. A device may hand out mapped memory for more than
-//! it must: on the CPU everything is.
+//! There are three kinds, which differ in how host and device reach them. *Host* memory is mapped: both sides see its words at any
+//! time. *Device* memory is the device's own; the host copies words in and out, even while a kernel is resident. *Near* memory
+//! lies at the device and takes whole lines from the host, which does not read it. A device may map more kinds than it
+//! must: on the CPU all memory is mapped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,39 +12,40 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::error::DeviceError;
 use crate::mapped::{Mapped, Word, WordWidth};
 
-/// Who reaches memory, and how.
+/// How host and device reach memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MemoryKind {
-    /// Words that both sides see.
+    /// Memory that is mapped on both sides, which see each other's words at any time.
     Host,
-    /// The device's own; copied in and out.
+    /// Memory of the device, which the host copies to and from.
     Device,
-    /// The device's own, written by the host a line at a time.
+    /// Memory of the device that the host writes one line at a time, and that the device polls without crossing the bus.
     Near,
 }
 
-/// A line: what the host writes to near memory in one go.
+/// A line: the 64 bytes that the host writes to near memory at once.
 pub type Line = [u64; 8];
 
-/// What a device keeps behind a [`Memory`]. Ranges are checked before these are called.
+/// What a device implements to give out [`Memory`]. [`Memory`] checks ranges and widths before it calls these methods.
 pub trait MemoryStore: fmt::Debug + Send + Sync {
-    /// The words themselves, where the host can reach them.
+    /// The words themselves, if the host can reach them.
     fn mapped(&self) -> Option<&Mapped>;
-    /// Where the device that gave it out finds it. The number says which device asks; others get nothing.
+    /// The address of the memory on the device that gave it out. `device` is the number of the device that asks, and other devices
+    /// get `None`.
     fn address(&self, _device: u64) -> Option<u64> {
         None
     }
-    /// Copies words in.
+    /// Copies words to the memory, from its word `at` on.
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError>;
-    /// Copies words out.
+    /// Copies words from the memory, from its word `at` on.
     fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError>;
-    /// Writes lines one after another; `at` counts words.
+    /// Writes lines one after another, from word `at` on.
     fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError>;
-    /// Sends the lines on their way.
+    /// Makes lines that were written before arrive before those that are written afterwards.
     fn flush(&self);
 }
 
-/// Words of either width, to be read.
+/// A slice of words of either width, to be read.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug)]
 pub enum WordSlice<'a> {
@@ -52,7 +53,7 @@ pub enum WordSlice<'a> {
     W64(&'a [u64]),
 }
 
-/// Words of either width, to be written.
+/// A slice of words of either width, to be written.
 #[allow(missing_docs)]
 #[derive(Debug)]
 pub enum WordSliceMut<'a> {
@@ -60,11 +61,11 @@ pub enum WordSliceMut<'a> {
     W64(&'a mut [u64]),
 }
 
-/// The widths as a type of slices, so that upload and download are one function each.
+/// The integers that [`Memory::upload`] and [`Memory::download`] take: `u32` and `u64`.
 pub trait Slice: Word {
-    /// As words to read.
+    /// The slice as words to be read.
     fn words(slice: &[Self]) -> WordSlice<'_>;
-    /// As words to write.
+    /// The slice as words to be written.
     fn words_mut(slice: &mut [Self]) -> WordSliceMut<'_>;
 }
 
@@ -86,7 +87,7 @@ impl Slice for u64 {
     }
 }
 
-/// A block of memory of a device. Clones are the same block.
+/// A block of memory that a device gave out. It consists of words of one width, and a clone is the same block.
 #[derive(Clone, Debug)]
 pub struct Memory {
     kind: MemoryKind,
@@ -96,64 +97,72 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// For devices: memory over a store.
+    /// Makes memory from what a device keeps behind it. Only devices call this.
     pub fn new(kind: MemoryKind, width: WordWidth, len: usize, store: Arc<dyn MemoryStore>) -> Self {
         Memory { kind, width, len, store }
     }
 
-    /// Mapped memory of a device that needs nothing else.
+    /// Memory of the host's process that is mapped, for devices that work in the host's memory.
     pub fn mapped(kind: MemoryKind, width: WordWidth, len: usize) -> Result<Self, DeviceError> {
         Ok(Memory::new(kind, width, len, Arc::new(Mapped::new(width, len)?)))
     }
 
-    /// Who reaches it, and how.
+    /// How host and device reach the memory.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
-    /// The size of its words.
+    /// The width of the words.
     pub fn width(&self) -> WordWidth {
         self.width
     }
 
-    /// How many words.
+    /// How many words the memory has.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the memory has no words.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// For devices: what lies behind it.
+    /// What the device keeps behind the memory. Only devices call this.
     pub fn store(&self) -> &Arc<dyn MemoryStore> {
         &self.store
     }
 
-    /// Its words, if the host can reach them and they have 32 bits.
+    /// The words as atomics, if the host can reach them and they have 32 bits.
     pub fn words32(&self) -> Option<&[AtomicU32]> {
         self.store.mapped()?.words32()
     }
 
-    /// Its words, if the host can reach them and they have 64 bits.
+    /// The words as atomics, if the host can reach them and they have 64 bits.
     pub fn words64(&self) -> Option<&[AtomicU64]> {
         self.store.mapped()?.words64()
     }
 
-    /// Copies words in.
+    /// Copies words to the memory, from its word `at` on.
+    ///
+    /// # Errors
+    ///
+    /// The words must have the memory's width and lie in it; otherwise nothing is copied.
     pub fn upload<T: Slice>(&self, at: usize, words: &[T]) -> Result<(), DeviceError> {
         self.check::<T>(at, words.len())?;
         self.store.upload(at, T::words(words))
     }
 
-    /// Copies words out.
+    /// Copies words from the memory, from its word `at` on.
+    ///
+    /// # Errors
+    ///
+    /// The words must have the memory's width and lie in it; otherwise nothing is copied.
     pub fn download<T: Slice>(&self, at: usize, words: &mut [T]) -> Result<(), DeviceError> {
         self.check::<T>(at, words.len())?;
         self.store.download(at, T::words_mut(words))
     }
 
-    /// Copies all words in, whatever their width: each is the low bits of its number.
+    /// Copies numbers to the words from the first on, whatever their width. A word of 32 bits takes the low half of its number.
     pub fn set_bits(&self, bits: &[u64]) -> Result<(), DeviceError> {
         match self.width {
             WordWidth::W32 => self.upload(0, &bits.iter().map(|bits| *bits as u32).collect::<Vec<u32>>()),
@@ -161,7 +170,7 @@ impl Memory {
         }
     }
 
-    /// Copies all words out, whatever their width.
+    /// Copies all words out as numbers of 64 bits, whatever their width.
     pub fn bits(&self) -> Result<Vec<u64>, DeviceError> {
         if self.width == WordWidth::W64 {
             let mut words = vec![0u64; self.len];
@@ -173,17 +182,20 @@ impl Memory {
         Ok(words.into_iter().map(u64::from).collect())
     }
 
-    /// Writes lines of near memory one after another; `at` counts words. They leave at once, and arrive in no certain
-    /// order but for what stands between two [`flush`](Memory::flush)es.
+    /// Writes lines to near memory one after another, from word `at` on. They are sent at once. In which order they arrive is
+    /// known only for lines with a [`flush`](Memory::flush) between them.
     pub fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
         if self.kind != MemoryKind::Near {
-            return Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" });
+            return Err(DeviceError::Memory {
+                device: "this memory".into(),
+                what: "lines, which only near memory has",
+            });
         }
         self.check::<u64>(at, lines.as_flattened().len())?;
         self.store.put(at, lines)
     }
 
-    /// Lets everything that was stored or put before arrive before what comes after.
+    /// Makes everything that was stored or put before arrive before what is stored or put afterwards.
     pub fn flush(&self) {
         self.store.flush();
     }
@@ -199,7 +211,7 @@ impl Memory {
     }
 }
 
-/// Mapped memory is its own store: copies are loops over its words.
+/// Mapped memory needs nothing behind it: copies are loops over its words.
 impl MemoryStore for Mapped {
     fn mapped(&self) -> Option<&Mapped> {
         Some(self)
@@ -224,11 +236,11 @@ impl MemoryStore for Mapped {
     fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
         let (words, _) = self.words64().unwrap_or(&[])[at..].as_chunks::<8>();
         for (words, line) in words.iter().zip(lines) {
-            // The first word says that the line is there, so it goes last.
+            // The first word announces the line, so it is stored last.
             for (word, x) in words[1..].iter().zip(&line[1..]) {
                 word.store(*x, Ordering::Relaxed);
             }
-            // Pairs with the acquire load of the line's first word by whoever polls it.
+            // Pairs with the acquire load of the line's first word by the kernel that polls it.
             words[0].store(line[0], Ordering::Release);
         }
         Ok(())

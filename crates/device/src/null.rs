@@ -1,4 +1,4 @@
-//! A device that compiles everything and runs nothing, and fails when told to: for tests of what stands above.
+//! The null device, which accepts every kernel, runs none, and fails when it is told to. It is for tests of code that uses devices.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -18,25 +18,25 @@ use crate::mapped::WordWidth;
 use crate::memory::{Memory, MemoryKind};
 use crate::{Device, Kernel, Run};
 
-/// Which calls fail, counted from the first; none by default.
+/// Which calls of a [`Null`] device fail. Calls are counted from 0, and by default none fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// The n-th allocation finds no memory.
+    /// The number of the allocation that finds no memory.
     pub alloc: Option<u32>,
-    /// The n-th load fails.
+    /// The number of the load that fails.
     pub load: Option<u32>,
-    /// The n-th launch loses the device.
+    /// The number of the launch that loses the device.
     pub launch: Option<u32>,
-    /// A launch is found lost after so long.
+    /// After this time every launch reports that the device is lost.
     pub lost_after: Option<Duration>,
-    /// A launch is found to have trapped in its first instruction after so long.
+    /// After this time every launch reports that it trapped in its first instruction.
     pub trap_after: Option<Duration>,
 }
 
-/// Groups that progress together.
+/// How many groups the device says progress together.
 const RESIDENT: u32 = 1024;
 
-/// The device.
+/// A device that accepts every kernel and runs none.
 #[derive(Debug)]
 pub struct Null {
     caps: Caps,
@@ -47,7 +47,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// A device that fails as told.
+    /// A device on which the given calls fail.
     pub fn new(faults: Faults) -> Self {
         let caps = Caps {
             name: "null".into(),
@@ -71,7 +71,7 @@ impl Null {
     }
 }
 
-/// Counts a call and says whether it is the one that fails.
+/// Counts a call, and gives whether it is the one that fails.
 fn due(count: &AtomicU32, fails: Option<u32>) -> bool {
     Some(count.fetch_add(1, Ordering::Relaxed)) == fails
 }
@@ -129,7 +129,7 @@ impl Kernel for NullKernel {
     }
 }
 
-/// A launch that does nothing until it is stopped.
+/// A launch that does nothing until it is stopped or its fault is due.
 #[derive(Debug)]
 struct NullRun {
     module: Valid,

@@ -1,4 +1,4 @@
-//! The reference interpreter as a device: slow, and right by definition.
+//! The reference interpreter as a device. It is slow, and its results are right by definition.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::memory::{Memory, MemoryKind};
 use crate::timekeeper::{StopSignal, Timekeeper, wait_while};
 use crate::{Device, Kernel, Run};
 
-/// Lanes in a subgroup.
+/// How many lanes a subgroup has.
 const SUBGROUP: u32 = 32;
 
-/// The interpreter.
+/// The interpreter of [`pelton_ir::interp`] as a device.
 #[derive(Debug)]
 pub struct Reference {
     caps: Caps,
@@ -27,7 +27,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// The interpreter on so many threads; as many as there are cores unless said.
+    /// The interpreter on the given number of threads, or on as many threads as there are cores.
     pub fn new(threads: Option<u32>) -> Result<Self, DeviceError> {
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let threads = threads.unwrap_or_else(cores);
@@ -133,7 +133,7 @@ impl Kernel for ReferenceKernel {
     }
 }
 
-/// A buffer as the interpreter takes it.
+/// The memory of a buffer in the form that the interpreter takes.
 fn words(memory: &Option<Memory>) -> Words<'_> {
     let Some(memory) = memory else { return Words::None };
     match (memory.words32(), memory.words64()) {
@@ -170,7 +170,7 @@ impl Run for ReferenceRun {
         self.shared.stop.set(LaunchOutcome::Stopped);
     }
 
-    /// The interpreter does not park for long.
+    /// Does nothing: the interpreter never parks for long.
     fn wake(&self) {}
 
     fn renew(&self) {

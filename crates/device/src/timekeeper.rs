@@ -1,7 +1,7 @@
-//! Deadlines and leases: one thread a device that sets stop words when time is up.
+//! Deadlines and leases: each device has one thread that sets the stop words of launches whose time is up.
 //!
-//! Kernels look at their stop word alone, which costs a load; time is looked at here. The thread starts with the first
-//! launch that needs it and sleeps until the next end.
+//! A kernel only looks at its stop word, which costs a load; this thread looks at the time. It starts with the first launch that has
+//! a deadline or a lease, and sleeps until the next of them ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 
 use crate::launch::{Launch, LaunchOutcome};
 
-/// A launch's stop word: zero while it runs, else why it ends.
+/// The stop word of a launch. It is zero until the launch is asked to end, and says why from then on.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     word: AtomicU32,
-    /// When the lease ends, in nanoseconds since the watch was made; never if zero.
+    /// When the lease ends, in nanoseconds since the timekeeper was made, if the launch has a lease.
     lease_ns: AtomicU64,
 }
 
 impl StopSignal {
-    /// For kernels to look at.
+    /// The word that kernels look at.
     pub(crate) fn word(&self) -> &AtomicU32 {
         &self.word
     }
 
-    /// Ends the launch, unless it is ending for another reason.
+    /// Asks the launch to end. The first reason that is given counts.
     pub(crate) fn set(&self, why: LaunchOutcome) {
         let _ = self.word.compare_exchange(0, why as u32 + 1, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// Why the launch ends, if it was told to.
+    /// Why the launch was asked to end, or `None` if it was not.
     pub(crate) fn why(&self) -> Option<LaunchOutcome> {
         let all =
             [LaunchOutcome::Done, LaunchOutcome::Stopped, LaunchOutcome::Deadline, LaunchOutcome::Lease];
@@ -37,10 +37,10 @@ impl StopSignal {
     }
 }
 
-/// What the thread watches over.
+/// A launch with a deadline or a lease.
 struct TimedLaunch {
     stop: Weak<StopSignal>,
-    /// Called after the stop word was set, so that parked groups look.
+    /// Called after the stop word was set, so that parked groups see it.
     wake: Box<dyn Fn() + Send>,
     deadline: Option<Instant>,
     leased: bool,
@@ -59,7 +59,7 @@ struct TimekeeperShared {
     changed: Condvar,
 }
 
-/// Watches over the launches of a device.
+/// Ends the launches of a device when their deadline or lease says so.
 pub(crate) struct Timekeeper(Arc<TimekeeperShared>);
 
 impl std::fmt::Debug for Timekeeper {
@@ -79,7 +79,7 @@ impl Default for Timekeeper {
 }
 
 impl Timekeeper {
-    /// Ends a launch when its deadline or lease says so.
+    /// Takes over a launch, to end it when its deadline or lease says so. `wake` is called after the stop word was set.
     pub(crate) fn add(&self, stop: &Arc<StopSignal>, launch: &Launch, wake: impl Fn() + Send + 'static) {
         if launch.deadline.is_none() && launch.lease.is_none() {
             return;
@@ -104,7 +104,7 @@ impl Timekeeper {
         self.0.changed.notify_all();
     }
 
-    /// Extends a lease from now. The thread need not know: it looks again when the old one ends.
+    /// Starts a lease anew. The thread need not be told, because it looks again when the old lease ends.
     pub(crate) fn renew(&self, stop: &StopSignal, lease: Option<Duration>) {
         if let Some(lease) = lease {
             let until = self.0.start.elapsed().saturating_add(lease).as_nanos();
@@ -142,7 +142,7 @@ impl TimekeeperShared {
 }
 
 impl TimedLaunch {
-    /// When to look again; none if the launch has ended or was ended now.
+    /// Ends the launch if its time is up. Gives when to look again, or `None` if the launch has ended or was ended now.
     fn check(&self, start: Instant, now: Instant) -> Option<Instant> {
         let stop = self.stop.upgrade()?;
         let lease = self.leased.then(|| start + Duration::from_nanos(stop.lease_ns.load(Ordering::Relaxed)));
@@ -176,7 +176,7 @@ impl Drop for Timekeeper {
     }
 }
 
-/// Waits while something holds of what a lock guards, at most so long. None if it still holds then.
+/// Waits for at most `timeout` while a condition holds of what a lock guards. Gives `None` if the condition still holds then.
 pub(crate) fn wait_while<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,

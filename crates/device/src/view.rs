@@ -1,4 +1,4 @@
-//! Words of mapped memory, reached without asking the memory each time.
+//! Views of mapped memory, which reach its words without asking the memory each time.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::memory::{Line, Memory, MemoryStore};
 
-/// The words of a block of mapped memory. It keeps the block alive.
+/// The words of a block of mapped memory, as a slice of atomics. A view keeps its block alive.
 pub struct View<A> {
     words: NonNull<[A]>,
     _store: Arc<dyn MemoryStore>,
 }
 
-/// Words of 32 bits.
+/// A view of words of 32 bits.
 pub type View32 = View<AtomicU32>;
-/// Words of 64 bits.
+/// A view of words of 64 bits.
 pub type View64 = View<AtomicU64>;
 
 // SAFETY: a view is a shared slice of atomics in memory that the store keeps in place for as long as it lives.
@@ -40,8 +40,8 @@ impl<A> Deref for View<A> {
 }
 
 impl View64 {
-    /// Writes a line whose first word is at `at`. Whoever acquires its first two words as they are here sees the rest; which of
-    /// the two is seen first is not said.
+    /// Writes a line whose first word is at `at`. A reader that acquires the new values of the first two words also sees the other
+    /// words. Which of the first two becomes visible first is not specified.
     #[inline(always)]
     pub fn write(&self, at: usize, line: &Line) {
         let words = &self[at..at + line.len()];
@@ -70,8 +70,8 @@ impl View64 {
         }
     }
 
-    /// Reads words one after another, the first at `at`, each as an acquire load does. Keeps their high halves, and says
-    /// whether every low half is `low`.
+    /// Reads words one after another, from word `at` on, each with an acquire load. Stores their high halves in `high`, and gives
+    /// whether every low half is equal to `low`.
     #[inline]
     pub fn halves(&self, at: usize, low: u32, high: &mut [u32]) -> bool {
         let words = &self[at..at + high.len()];
@@ -94,7 +94,7 @@ fn ones(words: &[AtomicU64], low: u32, high: &mut [u32]) -> bool {
     differ == 0
 }
 
-/// Eight words at once. Loads are seen in order on x86-64.
+/// [`View64::halves`] with eight words per load. Loads of x86-64 are seen in order, so each of them acquires.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx512f")]
 fn eights(words: &[AtomicU64], low: u32, high: &mut [u32]) -> bool {
@@ -123,8 +123,8 @@ fn eights(words: &[AtomicU64], low: u32, high: &mut [u32]) -> bool {
     ones(rest, low, more) && same
 }
 
-/// Stores from the last to the first, in the order in which x86-64 shows them, 16 bytes each. Eight stores a line would take
-/// up the core's store buffer while lines come from another core, and half as many lines could be under way.
+/// Writes a line with four stores of 16 bytes, from the last to the first; x86-64 makes them visible in this order. Eight stores per
+/// line would take twice the room in the core's store buffer, and half as many lines could be under way.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "sse2")]
 #[inline]
@@ -149,7 +149,7 @@ fn wide(words: &[AtomicU64], line: &Line) {
     }
 }
 
-/// The same for a line that lies in memory.
+/// Writes a line that lies in memory, as [`wide`] does for one in registers.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 fn copy(words: &[AtomicU64; 8], line: &Line) {
@@ -175,7 +175,7 @@ fn copy(words: &[AtomicU64; 8], line: &Line) {
     }
 }
 
-/// Writes a line in one store. No document says that it is seen so.
+/// Writes a line in one store of 64 bytes. No specification promises that other cores see all of it at once.
 ///
 /// # Safety
 ///
@@ -202,13 +202,13 @@ impl<A> fmt::Debug for View<A> {
 }
 
 impl Memory {
-    /// Its words, if the host can reach them and they have 32 bits.
+    /// A view of the words, if the host can reach them and they have 32 bits.
     pub fn view32(&self) -> Option<View32> {
         let store = self.store().clone();
         Some(View { words: NonNull::from(self.words32()?), _store: store })
     }
 
-    /// Its words, if the host can reach them and they have 64 bits.
+    /// A view of the words, if the host can reach them and they have 64 bits.
     pub fn view64(&self) -> Option<View64> {
         let store = self.store().clone();
         Some(View { words: NonNull::from(self.words64()?), _store: store })
