@@ -1,4 +1,4 @@
-//! Compiled kernels: what the emitter and the driver make of them, each once.
+//! Kernels compiled for a GPU. A kernel that is in use is compiled only once.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -21,23 +21,23 @@ use super::info::GpuInfo;
 use super::link;
 use super::raw::DriverStatus;
 
-/// A compiled kernel.
+/// A kernel that is compiled and loaded on a GPU.
 pub(super) struct CudaCode {
     context: Arc<CudaContext>,
-    /// As it was handed in, for bindings and for places.
+    /// The module as it was given, for checking bindings and finding places.
     pub module: Valid,
     kernel: Func,
-    /// What a group of it is.
+    /// The size of its groups.
     pub shape: GroupShape,
-    /// What is launched.
+    /// The driver's handle of the kernel.
     pub function: FunctionHandle,
-    /// How many groups there can be at once.
+    /// How many groups the device holds at once.
     pub resident: u32,
     /// Whether a group of the kernel may wait for another group.
     pub may_wait: bool,
-    /// The buffers that it is launched with, in order.
+    /// The buffers of its launch record, in order.
     pub params: Vec<Param>,
-    /// What the numbers of instructions in its record stand for.
+    /// The instructions that sites in its end record stand for.
     sites: Vec<Site>,
     loaded: ModuleHandle,
 }
@@ -53,7 +53,7 @@ impl fmt::Debug for CudaCode {
 }
 
 impl CudaCode {
-    /// Where a compiled instruction stands in the module that was handed in.
+    /// The instruction of the given module that a site in the end record stands for.
     pub(super) fn site(&self, inst: u32) -> Site {
         self.sites
             .get(inst as usize)
@@ -69,11 +69,11 @@ impl Drop for CudaCode {
     }
 }
 
-/// Compiles kernels. What is in use is found again; what is not is in the cache on disk.
+/// Compiles kernels for a GPU. Kernels that are in use are found again, and others may be in the cache on disk.
 pub(super) struct CudaCompiler {
     context: Arc<CudaContext>,
     folder: Option<PathBuf>,
-    /// By a hash of the module; equality decides.
+    /// The kernels in use, by a hash of their module. Equality of the modules decides.
     used: Mutex<FxHashMap<u64, Vec<Weak<CudaCode>>>>,
 }
 
@@ -84,12 +84,12 @@ impl fmt::Debug for CudaCompiler {
 }
 
 impl CudaCompiler {
-    /// For a device, with a folder to keep code in.
+    /// A compiler for a device. The folder is the cache of compiled code.
     pub(super) fn new(context: Arc<CudaContext>, folder: Option<PathBuf>) -> Self {
         CudaCompiler { context, folder, used: Mutex::default() }
     }
 
-    /// The compiled kernel, made now or before.
+    /// Compiles a kernel, or finds it among those in use.
     pub(super) fn compile(
         &self,
         module: &Valid,
@@ -105,7 +105,7 @@ impl CudaCompiler {
         if let Some(code) = found {
             return Ok(code);
         }
-        // Two threads may compile the same kernel at once; each gets a right one.
+        // Two threads may compile the same kernel at once. Each gets a correct one.
         let code = Arc::new(self.compile_new(module, kernel, lanes)?);
         let mut used = used();
         used.retain(|_, list| {
@@ -141,7 +141,7 @@ impl CudaCompiler {
     }
 }
 
-/// A kernel of a loaded module, ready to be launched, and how many groups of it a multiprocessor holds.
+/// Finds a kernel of a loaded module and makes it ready to be launched. Also gives how many of its groups a multiprocessor holds.
 fn find(
     current: Current,
     module: ModuleHandle,
@@ -150,12 +150,12 @@ fn find(
 ) -> Result<(FunctionHandle, u32), DriverStatus> {
     let function = current.function(module, name)?;
     if shape.shared > 0 {
-        current.allow(function, shape.shared)?;
+        current.allow_shared(function, shape.shared)?;
     }
     Ok((function, current.occupancy(function, shape)?))
 }
 
-/// A kernel as PTX, within what the device takes.
+/// Emits a kernel as PTX, and refuses it if it exceeds what the device has.
 fn emit(info: &GpuInfo, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx, DeviceError> {
     let config = ptx::Config { target: info.target, lanes };
     let device = || info.open.clone();

@@ -1,7 +1,7 @@
 //! The driver's calls on the context that a thread has made current, each with its status checked.
 //!
-//! Nothing here owns anything: handles and addresses are plain values, and who frees them stands in the files beside.
-//! What blocks while a kernel is resident says so.
+//! Nothing here owns anything: handles and addresses are plain values, which other files of this module free. The documentation of
+//! a call says if it blocks while a kernel is resident.
 
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
@@ -10,35 +10,35 @@ use cudarc::driver::sys::{self, CUctx_st, CUfunc_st, CUmod_st, CUresult, CUstrea
 
 use super::raw::{Driver, DriverHandle, DriverStatus, Gpu, check};
 
-/// A context.
+/// The driver's handle of a context.
 pub(super) type ContextHandle = DriverHandle<CUctx_st>;
-/// A stream.
+/// The driver's handle of a stream.
 pub(super) type StreamHandle = DriverHandle<CUstream_st>;
-/// A loaded module.
+/// The driver's handle of a loaded module.
 pub(super) type ModuleHandle = DriverHandle<CUmod_st>;
-/// A kernel of a loaded module.
+/// The driver's handle of a kernel of a loaded module.
 pub(super) type FunctionHandle = DriverHandle<CUfunc_st>;
 
-/// What a group is.
+/// The size of the groups of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct GroupShape {
-    /// Its lanes.
+    /// How many lanes a group has.
     pub lanes: u32,
-    /// Bytes of shared memory that it asks for at launch.
+    /// How many bytes of dynamic shared memory a group gets at launch.
     pub shared: u32,
 }
 
-/// That this thread has a context current. It is asked for anew by every function that calls the driver, since others
-/// may have made another one current meanwhile.
+/// A proof that a context is current in this thread. Every function that calls the driver asks for a new one, because other code
+/// may have made another context current meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Current {
     driver: Driver,
-    /// Not for other threads.
+    /// Keeps the proof in its thread.
     _here: PhantomData<*mut ()>,
 }
 
 impl Gpu {
-    /// The one context that all of this process share, kept until [`Gpu::release`].
+    /// The primary context, which the whole process shares. It is kept until [`Gpu::release`].
     pub(super) fn retain(self) -> Result<ContextHandle, DriverStatus> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver writes one handle.
@@ -63,7 +63,7 @@ impl Gpu {
 }
 
 impl Current {
-    /// Memory of the device.
+    /// Allocates device memory and gives its address.
     pub(super) fn alloc(self, bytes: usize) -> Result<u64, DriverStatus> {
         let mut at = 0;
         // SAFETY: the driver writes one address.
@@ -71,13 +71,13 @@ impl Current {
         Ok(at)
     }
 
-    /// Frees memory of the device. May block while a kernel is resident.
+    /// Frees device memory. May block while a kernel is resident.
     pub(super) fn free(self, at: u64) -> Result<(), DriverStatus> {
         // SAFETY: an address that was not given out is refused.
         check("cuMemFree", unsafe { sys::cuMemFree_v2(at) })
     }
 
-    /// Makes memory of the host reachable for the device; where it finds it.
+    /// Makes host memory reachable for the device, and gives the address that the device knows it by.
     ///
     /// # Safety
     ///
@@ -92,7 +92,7 @@ impl Current {
         check("cuMemHostGetDevicePointer", result).map(|()| at)
     }
 
-    /// Takes memory of the host back. Blocks while a kernel is resident.
+    /// Makes host memory unreachable for the device again. Blocks while a kernel is resident.
     pub(super) fn unregister(self, start: *mut u8) -> Result<(), DriverStatus> {
         // SAFETY: an address that is not registered is refused.
         check("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(start.cast()) })
@@ -130,7 +130,7 @@ impl Current {
         check("cuMemcpyDtoHAsync", unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, on.0) })
     }
 
-    /// A stream that waits for no other.
+    /// Creates a stream that does not wait for other streams.
     pub(super) fn stream(self) -> Result<StreamHandle, DriverStatus> {
         let mut stream = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -139,13 +139,13 @@ impl Current {
         Ok(DriverHandle(stream))
     }
 
-    /// Waits for all that a stream was given.
+    /// Waits until everything that was queued on a stream is done.
     pub(super) fn synchronize(self, stream: StreamHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
     }
 
-    /// Whether all that a stream was given is done.
+    /// Whether everything that was queued on a stream is done.
     pub(super) fn idle(self, stream: StreamHandle) -> Result<bool, DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         match unsafe { sys::cuStreamQuery(stream.0) } {
@@ -154,7 +154,7 @@ impl Current {
         }
     }
 
-    /// Ends a stream. May block while a kernel is resident.
+    /// Destroys a stream. May block while a kernel is resident.
     pub(super) fn end_stream(self, stream: StreamHandle) -> Result<(), DriverStatus> {
         // SAFETY: the handle is of a stream that was not destroyed.
         check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.0) })
@@ -174,7 +174,7 @@ impl Current {
         check("cuModuleUnload", unsafe { sys::cuModuleUnload(module.0) })
     }
 
-    /// A kernel of a module, loaded to be launched at any time. Blocks while another is resident.
+    /// Finds a kernel of a module and loads it, so that it can be launched at any time. Blocks while another kernel is resident.
     pub(super) fn function(self, module: ModuleHandle, name: &str) -> Result<FunctionHandle, DriverStatus> {
         let name = CString::new(name).unwrap_or_default();
         let mut function = std::ptr::null_mut();
@@ -188,15 +188,15 @@ impl Current {
         Ok(DriverHandle(function))
     }
 
-    /// Lets a kernel ask for so many bytes of shared memory when it is launched.
-    pub(super) fn allow(self, function: FunctionHandle, bytes: u32) -> Result<(), DriverStatus> {
+    /// Allows launches of a kernel to have this many bytes of dynamic shared memory.
+    pub(super) fn allow_shared(self, function: FunctionHandle, bytes: u32) -> Result<(), DriverStatus> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the handle is of a kernel of a loaded module.
         let result = unsafe { sys::cuFuncSetAttribute(function.0, which, bytes as i32) };
         check("cuFuncSetAttribute", result)
     }
 
-    /// How many groups of so many lanes, that ask for so many bytes, a multiprocessor holds at once.
+    /// How many groups of this shape a multiprocessor holds at once.
     pub(super) fn occupancy(self, function: FunctionHandle, shape: GroupShape) -> Result<u32, DriverStatus> {
         let mut groups = 0;
         // SAFETY: the handle is of a kernel of a loaded module.
@@ -212,11 +212,11 @@ impl Current {
         Ok(groups.max(0) as u32)
     }
 
-    /// Starts a kernel whose one parameter is these words.
+    /// Launches a kernel whose only parameter is these words.
     ///
     /// # Safety
     ///
-    /// The kernel must take as many bytes, and what the words point at must live until it has ended.
+    /// The kernel must take a parameter of as many bytes, and the memory that the words point at must live until it has ended.
     pub(super) unsafe fn launch(
         self,
         function: FunctionHandle,

@@ -1,4 +1,4 @@
-//! Memory of an open device: the host's, which both sides see, and the device's own, which is copied.
+//! Memory of an open GPU: host memory, which both sides reach, and device memory, which is copied to and from.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,28 @@ use super::context::CudaContext;
 use super::deferred::DeferredFree;
 use super::pinned::Pinned;
 
-/// Memory of the host that the device reaches, all zero.
-pub(super) fn host(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+/// Allocates host memory that the device reaches, all zero.
+pub(super) fn alloc_host(
+    context: &Arc<CudaContext>,
+    width: WordWidth,
+    len: usize,
+) -> Result<Memory, DeviceError> {
     let block = Mapped::new(width, len)?;
     let pinned = Pinned::new(context.enter()?, block)?;
     let store = PinnedStore { context: context.clone(), pinned: Some(pinned) };
     Ok(Memory::new(MemoryKind::Host, width, len, Arc::new(store)))
 }
 
-/// Memory of the device, all zero.
-pub(super) fn own(context: &Arc<CudaContext>, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+/// Allocates device memory, all zero.
+pub(super) fn alloc_device(
+    context: &Arc<CudaContext>,
+    width: WordWidth,
+    len: usize,
+) -> Result<Memory, DeviceError> {
     Ok(Memory::new(MemoryKind::Device, width, len, Arc::new(DeviceStore::new(context, width, len)?)))
 }
 
-/// Copies words to where the device finds memory.
+/// Copies words to device memory at an address of the device, and waits until they are there.
 pub(super) fn upload(context: &CudaContext, to: u64, words: WordSlice<'_>) -> Result<(), DeviceError> {
     let (start, bytes) = match words {
         WordSlice::W32(words) => (words.as_ptr().cast::<u8>(), size_of_val(words)),
@@ -39,7 +47,7 @@ pub(super) fn upload(context: &CudaContext, to: u64, words: WordSlice<'_>) -> Re
     Ok(())
 }
 
-/// Copies words from where the device finds memory.
+/// Copies words from device memory at an address of the device, and waits until they are there.
 pub(super) fn download(context: &CudaContext, from: u64, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
     let (start, bytes) = match words {
         WordSliceMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
@@ -54,10 +62,10 @@ pub(super) fn download(context: &CudaContext, from: u64, words: WordSliceMut<'_>
     Ok(())
 }
 
-/// Memory of the host that the device reaches.
+/// Host memory that the device reaches.
 struct PinnedStore {
     context: Arc<CudaContext>,
-    /// There until it is dropped.
+    /// The registered block, which is taken when this is dropped.
     pinned: Option<Pinned>,
 }
 
@@ -110,7 +118,7 @@ impl Drop for PinnedStore {
     }
 }
 
-/// Memory of the device.
+/// Device memory.
 struct DeviceStore {
     context: Arc<CudaContext>,
     at: u64,
@@ -129,14 +137,14 @@ impl DeviceStore {
             || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
         let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?.max(1);
         let at = context.enter()?.alloc(bytes).map_err(|status| status.for_bytes(bytes))?;
-        // From here on it is freed if anything fails.
+        // From here on the memory is freed if anything fails.
         let own = DeviceStore { context: context.clone(), at, width };
         context.clear(at, bytes)?;
         Ok(own)
     }
 
-    /// Where a word lies.
-    fn word(&self, at: usize) -> u64 {
+    /// The device's address of a word.
+    fn word_address(&self, at: usize) -> u64 {
         self.at + (at * self.width.bytes()) as u64
     }
 }
@@ -151,15 +159,15 @@ impl MemoryStore for DeviceStore {
     }
 
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
-        upload(&self.context, self.word(at), words)
+        upload(&self.context, self.word_address(at), words)
     }
 
     fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
-        download(&self.context, self.word(at), words)
+        download(&self.context, self.word_address(at), words)
     }
 
     fn put(&self, _at: usize, _lines: &[Line]) -> Result<(), DeviceError> {
-        Err(DeviceError::Memory { device: "this memory".into(), what: "lines to put" })
+        Err(DeviceError::Memory { device: "this memory".into(), what: "lines, which only near memory has" })
     }
 
     fn flush(&self) {}

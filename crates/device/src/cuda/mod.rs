@@ -1,24 +1,23 @@
 //! NVIDIA GPUs as devices: kernels as PTX that the driver compiles, launched once and fed while they run.
 //!
-//! The files, from the driver up: `raw` and `current` are its calls, each checked; `context` is an open device with
-//! its `gate` and what waits to be freed (`grave`); `pinned`, `memory` and `near` are memory; `link`, `cache` and
-//! `code` make machine code; `berth`, `clock` and `run` are launches; `floor` is what benchmarks hold them against.
+//! **While a kernel is resident** the driver can neither load code nor free memory: such a call would wait for the kernel's
+//! end, perhaps for ever, and would hold up all other calls. So code must be loaded before. [`Device::load`] waits up to a second for
+//! launches to end and is then refused as busy, which [`DeviceError::retry`] says may pass. Memory that is dropped meanwhile is
+//! freed after the last launch has ended. Allocation, copies and launches proceed at any time.
 //!
-//! **While a kernel is resident** the driver loads no code and frees no memory: such a call would wait for the kernel's
-//! end, for ever perhaps, and hold up all others. So code is loaded before; [`Device::load`] waits a moment for launches
-//! to end and then is refused as busy, which [`DeviceError::retry`] says may pass. Memory that is dropped meanwhile is
-//! freed when the last launch has ended. Everything else goes through at any time: allocation, copies, launches.
+//! **How launches end.** At the back-edges of its loops a kernel looks at one word in the device's memory. To stop the kernel, the
+//! host copies to that word with the copy engine, which works beside kernels. The host enforces deadlines and leases as on
+//! other devices. The kernel also knows by its own clock until when it may run, so it ends even if the host is gone.
 //!
-//! **Ends.** A kernel looks at one word in the device's memory, at the back-edges of its loops. The host's stop is a
-//! copy to that word by the copy engine, which passes kernels by. Deadlines and leases are watched by the host as on
-//! other devices; the kernel also knows its last moment by its own clock and a word of the host's that moves it on, so
-//! it ends if the host is gone.
+//! **A lost device** is lost for this process: the driver gives the same error to every later call, even in a new context. Only
+//! another process can use the device again after [`DeviceError::Lost`].
 //!
-//! **A lost device** is lost for this process: the driver gives the same error to every later call, and a new context
-//! does not help. [`DeviceError::Lost`] then means another process.
+//! **Near memory**, which the host writes through the bus, is offered if Vulkan can map it and a test kernel has seen it work. That
+//! is tried when near memory or [`Device::caps`] is first asked for; the caps say whether there is near memory, and if not, why.
 //!
-//! **Near memory**, which the host writes through the bus, is there if Vulkan is, and if it was seen to work. That is tried
-//! when somebody first asks for it, or for [`Device::caps`], which says whether it is there or why not.
+//! The files of this module, from the driver up: `raw` and `current` are the driver's calls, each checked. `context` is an open
+//! device, with its `gate` and the resources that are freed later (`deferred`). `pinned`, `memory` and `near` are memory. `link`,
+//! `cache` and `code` make machine code. `launch_place`, `clock` and `run` are launches. `graph` is what benchmarks compare them with.
 
 pub mod cache;
 mod clock;
@@ -55,22 +54,22 @@ use context::CudaContext;
 use raw::Driver;
 use run::CudaKernel;
 
-/// A GPU.
+/// An NVIDIA GPU as a device.
 #[derive(Debug)]
 pub struct Cuda {
-    /// Known when somebody has asked.
+    /// Set by the first call of [`Device::caps`], because finding out whether there is near memory takes time.
     caps: OnceLock<Caps>,
     context: Arc<CudaContext>,
     compiler: CudaCompiler,
     timekeeper: Arc<Timekeeper>,
 }
 
-/// How a GPU is used.
+/// Which GPU [`Cuda::new`] opens, and how it is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CudaConfig {
-    /// Which one, counted from 0.
+    /// The number of the GPU, counted from 0.
     pub ordinal: u32,
-    /// Where compiled code is kept; nowhere if none.
+    /// The folder where compiled code is kept, or `None` to keep none. By default it is [`cache::folder`].
     pub cache: Option<PathBuf>,
 }
 
@@ -80,7 +79,7 @@ impl Default for CudaConfig {
     }
 }
 
-/// How many GPUs there are; why there are none, if the driver cannot be asked.
+/// How many GPUs the driver finds. The error says why the driver cannot be asked.
 pub fn count() -> Result<u32, DeviceError> {
     let absent = |why: String| DeviceError::Absent { name: "cuda".into(), why };
     let driver = Driver::open().map_err(absent)?;
@@ -88,7 +87,7 @@ pub fn count() -> Result<u32, DeviceError> {
 }
 
 impl Cuda {
-    /// A GPU, used so.
+    /// Opens a GPU.
     pub fn new(config: CudaConfig) -> Result<Self, DeviceError> {
         let CudaConfig { ordinal, cache } = config;
         let absent = |why: String| DeviceError::Absent { name: format!("cuda:{ordinal}"), why };
@@ -124,8 +123,8 @@ impl Device for Cuda {
 
     fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
         match kind {
-            MemoryKind::Host => memory::host(&self.context, width, len),
-            MemoryKind::Device => memory::own(&self.context, width, len),
+            MemoryKind::Host => memory::alloc_host(&self.context, width, len),
+            MemoryKind::Device => memory::alloc_device(&self.context, width, len),
             MemoryKind::Near => near::alloc(&self.context, &*self.host_reach()?, width, len),
         }
     }

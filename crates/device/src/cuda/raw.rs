@@ -1,7 +1,7 @@
-//! The driver's library: whether it is there, and what it says of its devices before a context exists.
+//! The driver's library, and the calls on it that need no context.
 //!
-//! The library is loaded at run time. A call into a library that is not there would panic, so every call is a method
-//! of a value that only [`Driver::open`] makes, or of one that it leads to.
+//! The library is loaded at run time. A call into a library that is not there would panic, so every call is a method of a value
+//! that only [`Driver::open`] makes, or of a value that is made from it.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,21 +9,21 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use crate::error::DeviceError;
 
-/// The oldest driver that is used: every call and every PTX that is emitted is known to it.
+/// The oldest version of CUDA that a driver must know to be used. It knows every call and all PTX that is emitted.
 const OLDEST: i32 = 12_000;
 
-/// What a call of the driver gave instead of success.
+/// The result of a call of the driver that did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{call} gives {result:?}")]
 pub struct DriverStatus {
-    /// The call.
+    /// The name of the call.
     pub call: &'static str,
-    /// Its result.
+    /// The result of the call.
     pub result: CUresult,
 }
 
 impl DriverStatus {
-    /// Whether every later call of this process will give the same: the context is gone.
+    /// Whether the context is lost, so that every later call of this process will give the same result.
     pub fn lost(self) -> bool {
         use CUresult::*;
         matches!(
@@ -50,7 +50,7 @@ impl DriverStatus {
         )
     }
 
-    /// As an error about memory of so many bytes, if there was none left.
+    /// The error of a call that was to allocate this many bytes.
     pub fn for_bytes(self, bytes: usize) -> DeviceError {
         match self.result {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::Exhausted { bytes: bytes as u64 },
@@ -68,7 +68,7 @@ impl From<DriverStatus> for DeviceError {
     }
 }
 
-/// A result as an error, unless it is success.
+/// Turns the result of a call into a `Result`.
 pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DriverStatus> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
@@ -76,7 +76,7 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DriverSt
     }
 }
 
-/// What the driver calls something by. It may be used from any thread.
+/// A handle of the driver, which may be used from any thread.
 #[derive(Debug)]
 pub(super) struct DriverHandle<T>(pub *mut T);
 
@@ -93,14 +93,14 @@ unsafe impl<T> Send for DriverHandle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for DriverHandle<T> {}
 
-/// The library, loaded and initialised.
+/// The driver's library, loaded and initialised.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Driver {
-    /// The newest CUDA that it knows: 1000 × major + 10 × minor.
+    /// The newest version of CUDA that the driver knows, as 1000 × major + 10 × minor.
     pub version: i32,
 }
 
-/// A device, by the driver's number.
+/// A GPU, by the number that the driver gives it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gpu {
     driver: Driver,
@@ -108,7 +108,7 @@ pub(super) struct Gpu {
 }
 
 impl Driver {
-    /// Loads the library. Why there is none, otherwise.
+    /// Loads the driver's library. The error says why there is none.
     pub(super) fn open() -> Result<Driver, String> {
         // SAFETY: loading the library runs its initialisers, which are NVIDIA's own.
         if !unsafe { sys::is_culib_present() } {
@@ -128,7 +128,7 @@ impl Driver {
         Ok(Driver { version })
     }
 
-    /// How many devices there are.
+    /// How many GPUs there are.
     pub(super) fn count(self) -> Result<u32, DriverStatus> {
         let mut count = 0;
         // SAFETY: the driver writes one number.
@@ -136,7 +136,7 @@ impl Driver {
         Ok(count.max(0) as u32)
     }
 
-    /// One of them.
+    /// The GPU with this ordinal.
     pub(super) fn gpu(self, ordinal: u32) -> Result<Gpu, DriverStatus> {
         let mut number = 0;
         let ordinal = c_int::try_from(ordinal).unwrap_or(c_int::MAX);

@@ -1,18 +1,18 @@
-//! A line in one store, as wide as the processor has one.
+//! Writing a line of 64 bytes with the widest store that the processor has.
 //!
-//! All of them go past the caches, each as soon as it is whole. In what order they arrive is certain only for those with a
-//! [`flush`] between them.
+//! The stores bypass the caches, and each line is sent as soon as it is whole. In which order lines arrive is known only for lines
+//! with a [`flush`] between them.
 
 use crate::memory::Line;
 
-/// How lines are written.
+/// The instructions that write a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LineWriter {
     /// One direct store of 64 bytes, which is never split.
     Direct,
     /// One non-temporal store of 64 bytes.
     Stream,
-    /// A store a word, the first word last: it says that the line is there.
+    /// One store per word. The first word, which announces the line, comes last.
     Words,
 }
 
@@ -24,9 +24,9 @@ mod x86 {
     use super::{Line, LineWriter};
 
     impl LineWriter {
-        /// All that this processor has, the best first.
+        /// The ways of writing that this processor has, the best first.
         pub(crate) fn all() -> Vec<LineWriter> {
-            // Leaf 7 lists what a processor has beyond the first; the compiler's own detection does not know this one.
+            // Leaf 7 of CPUID has the bit for `movdir64b`, which `is_x86_feature_detected` does not know.
             let direct = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 28 != 0;
             let stream = is_x86_feature_detected!("avx512f");
             let writers =
@@ -38,7 +38,8 @@ mod x86 {
         ///
         /// # Safety
         ///
-        /// The target must be writable for all of them and 64-byte aligned, and the processor must have this writer.
+        /// The target must be writable for all of them and 64-byte aligned, and the processor must have these
+        /// instructions.
         #[inline]
         pub(crate) unsafe fn put(self, to: *mut u64, lines: &[Line]) {
             match self {
@@ -52,10 +53,10 @@ mod x86 {
         }
     }
 
-    /// Lets what was written before arrive before what comes after.
+    /// Makes lines that were written before arrive before those that are written afterwards.
     #[inline]
     pub(crate) fn flush() {
-        // SAFETY: every x86-64 has it.
+        // SAFETY: every x86-64 processor has this instruction.
         unsafe { _mm_sfence() };
     }
 
@@ -77,7 +78,7 @@ mod x86 {
             // SAFETY: the caller's promise.
             unsafe { _mm512_stream_si512(to.wrapping_add(at).cast(), whole) };
         }
-        // The last may wait for others to come.
+        // The last line may otherwise wait for later stores.
         flush();
     }
 
@@ -88,7 +89,7 @@ mod x86 {
                 // SAFETY: the caller's promise; the line has as many words.
                 unsafe { to.wrapping_add(at).write_volatile(*word) };
             }
-            // The rest must be there before the first word says so.
+            // The other words must arrive before the first word announces them.
             flush();
             // SAFETY: the caller's promise.
             unsafe { to.write_volatile(line[0]) };
@@ -102,20 +103,20 @@ mod other {
     use super::{Line, LineWriter};
 
     impl LineWriter {
-        /// None: how other processors order such stores is not known here.
+        /// Gives none, because how other processors order such stores has not been tested.
         pub fn all() -> Vec<LineWriter> {
             Vec::new()
         }
 
-        /// Never called, since there is no writer.
+        /// Never called, because [`LineWriter::all`] is empty.
         ///
         /// # Safety
         ///
-        /// None is needed.
+        /// There is nothing to promise.
         pub unsafe fn put(self, _to: *mut u64, _lines: &[Line]) {}
     }
 
-    /// Nothing was written.
+    /// Does nothing, because nothing was written.
     pub fn flush() {}
 }
 
@@ -125,7 +126,7 @@ pub use other::flush;
 pub(super) use x86::flush;
 
 impl LineWriter {
-    /// The best that this processor has.
+    /// The best way of writing that this processor has, if it has one.
     pub(super) fn best() -> Option<LineWriter> {
         LineWriter::all().first().copied()
     }

@@ -1,7 +1,7 @@
-//! Whether a kernel that polls near memory sees lines whole: tried, since no document promises it.
+//! A test of whether a kernel that polls near memory sees lines whole. It is run because no specification promises this.
 //!
-//! Eight lanes look at a line, a word each, as kernels do that take tasks from it. As soon as the first word is there, the
-//! others must be too. The host writes a few lines at a time and waits until all were seen, some thousand lines in all.
+//! Eight lanes read a line, one word each, as kernels do that take tasks from near memory. When the first word has arrived, the
+//! other words must have arrived too. The host writes a few lines at a time and waits until the kernel has seen all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,20 +22,21 @@ use super::super::context::CudaContext;
 use super::super::memory;
 use super::super::run::CudaKernel;
 
-/// Lanes of the kernel: one for each word of a line.
+/// How many lanes the kernel has: one for each word of a line.
 const LANES: u32 = 8;
-/// Lines that are written over and over.
+/// How many lines are written over and over.
 const LINES: u64 = 32;
-/// Words of all lines.
+/// How many words the lines have.
 pub(super) const WORDS: usize = 8 * LINES as usize;
-/// Times that lines are written and waited for.
+/// How often lines are written and waited for.
 const ROUNDS: u64 = 300;
-/// How long all of it may take; it takes some milliseconds.
+/// How long the test may take; it usually takes some milliseconds.
 const LONGEST: Duration = Duration::from_millis(500);
-/// Makes the lines differ in every bit.
+/// A factor that makes successive lines differ in every bit.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Answers how many lines were seen whole, and above that how often a line was not though its first word was there.
+/// The kernel. The low half of its answer is how many lines it has seen whole, and the high half how often it saw the first word of
+/// a line without all of the others.
 const KERNEL: &str = "
 buffer lines: [u64; 256] host read
 buffer answer: [u64; 1] host write
@@ -75,8 +76,8 @@ kernel litmus {
 }
 ";
 
-/// Whether lines of near memory arrive whole. Where they do not, or something fails, the error says so.
-pub(super) fn pass(
+/// Tests whether lines of near memory arrive whole. The error says what failed.
+pub(super) fn check_lines(
     context: &Arc<CudaContext>,
     compiler: &CudaCompiler,
     timekeeper: &Arc<Timekeeper>,
@@ -86,7 +87,7 @@ pub(super) fn pass(
     let module = module().map_err(failed)?;
     let code = compiler.compile(&module, module.choose_kernel(None)?, LANES)?;
     let kernel = CudaKernel { context: context.clone(), code, timekeeper: timekeeper.clone() };
-    let answer = memory::host(context, WordWidth::W64, 1)?;
+    let answer = memory::alloc_host(context, WordWidth::W64, 1)?;
     run(&kernel, &lines, &answer, LONGEST)?.map_err(failed)
 }
 
@@ -95,7 +96,7 @@ fn module() -> Result<Valid, String> {
     validate(module).map_err(|_| "the litmus kernel is not valid".into())
 }
 
-/// Runs the kernel, at most so long, and feeds it. Why the lines do not arrive whole, if they do not.
+/// Runs the kernel for at most `longest` and feeds it. The inner error says why lines do not arrive whole.
 fn run(
     kernel: &dyn Kernel,
     lines: &Memory,
@@ -114,7 +115,7 @@ fn run(
     })
 }
 
-/// Writes lines and waits until they are seen; the last answer. None if the kernel ended before it saw them all.
+/// Writes lines and waits until the kernel has seen them. Gives the last answer, or `None` if the kernel ended before that.
 fn feed(run: &dyn Run, lines: &Memory, answer: &Memory) -> Result<Option<u64>, DeviceError> {
     let Some([answer]) = answer.words64() else { return Ok(None) };
     let mut written = 0;

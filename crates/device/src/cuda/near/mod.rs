@@ -1,10 +1,9 @@
-//! Near memory: the device's own, which the host writes a line at a time through the bus and never reads.
+//! Near memory: device memory that the host writes one line at a time through the bus and never reads.
 //!
-//! CUDA makes the memory and gives it away (`export`), Vulkan takes it and maps it where the host reaches it (`vulkan`), and
-//! a line crosses in one store (`line`). No document promises that a kernel which polls such a line sees all of it, so it
-//! is tried (`litmus`). A device offers near memory only if every step works and the driver says that writes from outside
-//! arrive in order; otherwise it says why not. All of this is done when somebody first asks, since Vulkan takes its time
-//! to start.
+//! CUDA allocates the memory and exports it (`export`), Vulkan imports it and maps it for the host (`vulkan`), and the host writes
+//! a line with one store (`line`). No specification promises that a kernel which polls such a line sees all of it, so that is
+//! tested (`litmus`). A device offers near memory only if every step works and the driver says that writes from outside arrive
+//! in order; otherwise the error says why not. All of this is done on first use, because Vulkan takes a while to start.
 
 mod export;
 mod line;
@@ -34,17 +33,17 @@ pub(super) use export::ExportedMemory;
 use line::LineWriter;
 use vulkan::{HostMapping, Vulkan};
 
-/// The least order of writes from outside: the device sees its own in the order in which they were made.
+/// The weakest ordering of writes from outside that is accepted: the device sees them in the order in which they were made.
 const ORDERED: u32 = 100;
 
-/// How the host reaches memory of a device.
+/// How the host reaches the memory of a device.
 #[derive(Debug)]
 pub(super) struct HostReach {
     vulkan: Arc<Vulkan>,
     writer: LineWriter,
 }
 
-/// How the host reaches memory of a device, found out now or before.
+/// Finds out how the host reaches the memory of a device. The answer is kept for later calls.
 pub(super) fn host_reach(
     context: &Arc<CudaContext>,
     compiler: &CudaCompiler,
@@ -58,11 +57,11 @@ pub(super) fn host_reach(
     let found = find(context).map_err(without).and_then(|reach| {
         let reach = Arc::new(reach);
         let lines = alloc(context, &reach, WordWidth::W64, litmus::WORDS)?;
-        litmus::pass(context, compiler, timekeeper, lines).map(|()| reach)
+        litmus::check_lines(context, compiler, timekeeper, lines).map(|()| reach)
     });
     match &found {
         Ok(reach) => *known = Some(Ok(reach.clone())),
-        // What stands in the way now may be gone when it is asked for again.
+        // What is in the way now may be gone at the next call.
         Err(error) if error.retry() == Retry::Later => {}
         Err(DeviceError::Near { why, .. }) => *known = Some(Err(why.clone())),
         Err(error) => *known = Some(Err(error.to_string())),
@@ -70,7 +69,7 @@ pub(super) fn host_reach(
     found
 }
 
-/// What is needed for near memory, or why there is none.
+/// Collects what near memory needs. The error says what is missing.
 fn find(context: &CudaContext) -> Result<HostReach, String> {
     use Attribute::*;
     let writer = LineWriter::best().ok_or("lines are written by x86-64 alone")?;
@@ -86,7 +85,7 @@ fn find(context: &CudaContext) -> Result<HostReach, String> {
     Ok(HostReach { vulkan: Arc::new(Vulkan::open(uuid)?), writer })
 }
 
-/// Near memory, all zero.
+/// Allocates near memory, all zero.
 pub(super) fn alloc(
     context: &Arc<CudaContext>,
     reach: &HostReach,
@@ -97,7 +96,7 @@ pub(super) fn alloc(
     Ok(Memory::new(MemoryKind::Near, width, len, Arc::new(store)))
 }
 
-/// A block of memory, as both sides have it.
+/// A block of device memory together with its mapping for the host.
 #[derive(Debug)]
 pub(super) struct NearBlock {
     mapping: HostMapping,
@@ -105,26 +104,26 @@ pub(super) struct NearBlock {
 }
 
 impl NearBlock {
-    /// Takes it from both sides. May block while a kernel is resident.
+    /// Unmaps and frees the block. May block while a kernel is resident.
     pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
         drop(self.mapping);
         self.exported.free(current)
     }
 }
 
-/// Memory of the device that the host writes.
+/// Near memory of a GPU.
 struct NearStore {
     context: Arc<CudaContext>,
     writer: LineWriter,
     width: WordWidth,
     at: u64,
     start: NonNull<u8>,
-    /// There until it is dropped.
+    /// The block, which is taken when this is dropped.
     block: Option<NearBlock>,
 }
 
-// SAFETY: the pointer is to memory that the block keeps mapped. It is only written to, a line or a word at a time; who
-// writes the same line at once gets either, as with relaxed atomics.
+// SAFETY: the pointer is to memory that the block keeps mapped. It is only written to, a line or a word at a time.
+// Of threads that write the same line at once, either may win, as with relaxed atomics.
 unsafe impl Send for NearStore {}
 // SAFETY: as above.
 unsafe impl Sync for NearStore {}
@@ -160,15 +159,15 @@ impl NearStore {
             }
         };
         let (at, whole, start) = (exported.at, exported.bytes, mapping.start());
-        // From here on it is freed if anything fails.
+        // From here on the memory is freed if anything fails.
         let block = Some(NearBlock { mapping, exported });
         let near = NearStore { context: context.clone(), writer: reach.writer, width, at, start, block };
         context.clear(at, whole)?;
         Ok(near)
     }
 
-    /// Where the device finds a word.
-    fn word(&self, at: usize) -> u64 {
+    /// The device's address of a word.
+    fn word_address(&self, at: usize) -> u64 {
         self.at + (at * self.width.bytes()) as u64
     }
 }
@@ -183,11 +182,11 @@ impl MemoryStore for NearStore {
     }
 
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
-        memory::upload(&self.context, self.word(at), words)
+        memory::upload(&self.context, self.word_address(at), words)
     }
 
     fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
-        memory::download(&self.context, self.word(at), words)
+        memory::download(&self.context, self.word_address(at), words)
     }
 
     fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
