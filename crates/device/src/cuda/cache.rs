@@ -1,9 +1,9 @@
-//! Compiled code on disk, found by what it was compiled from.
+//! The cache of compiled code on disk.
 //!
-//! An entry is a file named by a hash of its *key*: what was compiled, for what, by what. The file holds the key itself,
-//! so two keys of one hash are told apart, and a checksum, so a file that was cut short or changed counts as none. It
-//! is written beside and renamed, so readers see whole entries alone. A cache that cannot be read or written is no
-//! error: things are compiled again.
+//! An entry is a file that is named by a hash of its *key*: the source, the target and the version of the compiler. The file holds
+//! the key itself, so two keys with the same hash are told apart, and a checksum, so a damaged file counts as absent. A file is
+//! written under another name and then renamed, so readers see only whole entries. A cache that cannot be read or written is not an
+//! error: code is then compiled again.
 
 use std::env;
 use std::fs;
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What an entry begins with; another layout has another.
+/// The bytes that an entry begins with. They change with the layout of entries.
 const MAGIC: &[u8; 8] = b"pelton\x00\x01";
 
-/// Bytes before the key: magic, checksum, length of the key.
+/// How many bytes come before the key: the magic, the checksum and the length of the key.
 const HEAD: usize = 24;
 
-/// Makes names of files under way unlike each other.
+/// The number of the next file that is being written, which makes its name unique in the process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Where compiled code is kept unless said otherwise: `PELTON_CACHE`, which may be `off`, or a folder of the user's
-/// caches.
+/// The folder where compiled code is kept by default: the value of the environment variable `PELTON_CACHE`, or else the folder
+/// `pelton` among the user's caches. `None` if `PELTON_CACHE` is `off`.
 pub fn folder() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own = set("PELTON_CACHE");
@@ -33,7 +33,7 @@ pub fn folder() -> Option<PathBuf> {
     own.or_else(|| user().map(|caches| caches.join("pelton")))
 }
 
-/// What was stored under a key.
+/// The code that was stored under a key, if it is there and not damaged.
 pub fn get(folder: &Path, key: &str) -> Option<Vec<u8>> {
     let bytes = fs::read(path(folder, key)).ok()?;
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -43,14 +43,14 @@ pub fn get(folder: &Path, key: &str) -> Option<Vec<u8>> {
     same.then(|| bytes[end..].to_vec())
 }
 
-/// Stores something under a key.
+/// Stores code under a key, and replaces what was there.
 pub fn put(folder: &Path, key: &str, value: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut rest = (key.len() as u64).to_le_bytes().to_vec();
     rest.extend_from_slice(key.as_bytes());
     rest.extend_from_slice(value);
     let bytes = [&MAGIC[..], &hash(&rest).to_le_bytes(), &rest].concat();
-    // Relaxed: the number alone is shared.
+    // Relaxed: nothing else is published with the number.
     let unlike = format!("{}.{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let path = path(folder, key);
     let aside = path.with_extension(unlike);
@@ -62,7 +62,7 @@ fn path(folder: &Path, key: &str) -> PathBuf {
     folder.join(format!("{:016x}.cubin", hash(key.as_bytes())))
 }
 
-/// FNV-1a: the same in every build, unlike the hashes of maps.
+/// The FNV-1a hash, which is the same in every build, unlike the hashes of maps.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

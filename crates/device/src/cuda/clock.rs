@@ -1,8 +1,8 @@
-//! The device's clock against the host's, so that a kernel can tell by itself that its host is gone.
+//! The relation between the device's clock and the host's, so that a kernel can tell by itself that its host is gone.
 //!
-//! A kernel may run until a moment of *its* clock, which the host moves on. The two clocks are compared once, when the
-//! device is opened, by a kernel that stores the time: it was read between the host's looks before and after, so the
-//! shortest of a few tries is right within microseconds. From then on they may drift apart, which is allowed for.
+//! A kernel may run until a time of the *device's* clock, which the host moves on. The two clocks are compared once, when the device
+//! is opened, by a kernel that stores the time. The host reads its clock before and after, so the shortest of a few tries is
+//! right within microseconds. Afterwards the clocks may drift apart, which [`ClockPair::after`] allows for.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::link;
 use super::pinned::Pinned;
 use super::raw::DriverStatus;
 
-/// Stores the device's clock.
+/// A kernel that stores the device's clock.
 const PTX: &str = "\
 .version 7.0
 .target sm_80
@@ -34,17 +34,17 @@ const PTX: &str = "\
 }
 ";
 
-/// Tries, of which the shortest counts.
+/// How often the clocks are compared; the shortest try counts.
 const TRIES: u32 = 8;
 
-/// How much longer than the host a kernel waits. The host ends what is overdue; a kernel ends itself only if the host
-/// did not, because it is gone.
+/// How much later than the host a kernel ends an overdue launch. Normally the host does; the kernel ends by itself only if the
+/// host is gone.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The clocks drift apart by less than one part in so many, as a power of two: about 240 in a million.
+/// The clocks drift apart by less than one part in 2 to this power, about 240 parts in a million.
 const DRIFT: u32 = 12;
 
-/// What both clocks showed at one moment.
+/// What the clocks of host and device showed at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockPair {
     host: Instant,
@@ -52,7 +52,7 @@ pub(super) struct ClockPair {
 }
 
 impl ClockPair {
-    /// Compares the clocks.
+    /// Compares the clocks. The folder is the cache of compiled code.
     pub(super) fn new(context: &CudaContext, folder: Option<&std::path::Path>) -> Result<Self, DeviceError> {
         let cubin = link::cubin(context, PTX, folder)?;
         let alone = context.alone()?;
@@ -72,7 +72,8 @@ impl ClockPair {
         compared
     }
 
-    /// The device's time in a while, with what the clocks may have drifted since they were compared, and then some.
+    /// What the device's clock will show after `wait`, in nanoseconds. The time is late rather than early: it allows for the drift
+    /// of the clocks, and adds a grace period.
     pub(super) fn after(&self, wait: Duration) -> u64 {
         self.at(self.host.elapsed(), wait)
     }
@@ -80,7 +81,7 @@ impl ClockPair {
     fn at(&self, elapsed: Duration, wait: Duration) -> u64 {
         let wait = elapsed.saturating_add(elapsed / (1 << DRIFT)).saturating_add(wait).saturating_add(GRACE);
         let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-        // The greatest number means no end.
+        // The greatest number would mean that there is no limit.
         self.device_ns.saturating_add(wait_ns).min(u64::MAX - 1)
     }
 }

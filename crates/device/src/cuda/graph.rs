@@ -1,4 +1,4 @@
-//! What the driver's graphs cost, for benchmarks: launches that are known beforehand, given to the device in one call.
+//! Measures CUDA graphs, which give launches that are known beforehand to the device in one call. Benchmarks compare Pelton with them.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::deferred::DeferredFree;
 use super::link;
 use super::raw::{DriverStatus, check};
 
-/// Does nothing.
+/// A kernel that does nothing.
 const PTX: &str = "\
 .version 7.0
 .target sm_80
@@ -25,7 +25,8 @@ const PTX: &str = "\
 ";
 
 impl Cuda {
-    /// How long a graph of so many empty kernels, one after the other, takes from its launch until it has ended; once a round.
+    /// Measures how long a CUDA graph takes from its launch to its end, once per round. The graph consists of `nodes` empty
+    /// kernels, one after the other.
     pub fn graph(&self, nodes: u32, rounds: u32) -> Result<Vec<Duration>, DeviceError> {
         let cubin = link::cubin(&self.context, PTX, None)?;
         let alone = self.context.alone()?;
@@ -56,7 +57,7 @@ fn times(
         })
     })?;
     let mut times = Vec::with_capacity(rounds as usize);
-    // The first one is not like the others.
+    // The first round is slower than the others and does not count.
     for round in 0..=rounds {
         let start = Instant::now();
         // SAFETY: graph and stream are there until they are dropped below.
@@ -67,14 +68,14 @@ fn times(
     Ok(times)
 }
 
-/// A graph that can be launched.
+/// A CUDA graph that can be launched.
 struct LaunchGraph {
     plan: CUgraph,
     made: CUgraphExec,
 }
 
 impl LaunchGraph {
-    /// Of what is put on a stream.
+    /// Captures what `put` queues on a stream.
     fn new(
         _current: Current,
         stream: StreamHandle,

@@ -1,4 +1,4 @@
-//! What a device is: asked once, when it is opened.
+//! The properties of a GPU, which are read once, when it is opened.
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -10,29 +10,28 @@ use crate::error::DeviceError;
 
 use super::raw::Gpu;
 
-/// Lanes in a subgroup: a warp.
+/// How many lanes a subgroup has: those of a warp.
 pub(super) const SUBGROUP: u32 = 32;
 
-/// Lanes a group that suit it: eight warps.
-/// Groups a multiprocessor that suit it: enough to hide what memory takes, with registers for each.
+/// How many groups per multiprocessor suit a GPU: enough to hide the latency of memory, with enough registers for each.
 const GROUPS: u32 = 4;
-/// Lanes a group that suit it.
+/// How many lanes per group suit a GPU: eight warps.
 const LANES: u32 = 256;
 
-/// What a device is.
+/// The properties of a GPU.
 #[derive(Clone, Debug)]
 pub(super) struct GpuInfo {
-    /// How it is opened.
+    /// The name that opens the GPU.
     pub open: String,
-    /// What the emitter writes for.
+    /// The target that PTX is emitted for.
     pub target: Target,
-    /// What code is compiled for and by, as a line of text.
+    /// What the driver compiles for and its version, as a line of text for the cache of compiled code.
     pub compiler: String,
-    /// Its multiprocessors.
+    /// How many multiprocessors the GPU has.
     pub units: u32,
-    /// Bytes of shared memory that a group may have.
+    /// How many bytes of shared memory a group may have.
     pub shared: u32,
-    /// The most lanes of a group.
+    /// The largest number of lanes of a group.
     pub lanes: u32,
     name: String,
     bus: String,
@@ -43,7 +42,7 @@ pub(super) struct GpuInfo {
 }
 
 impl GpuInfo {
-    /// Asks a device.
+    /// Reads the properties of a GPU, and refuses one that Pelton cannot use.
     pub(super) fn new(gpu: Gpu, ordinal: u32) -> Result<Self, DeviceError> {
         use Attribute::*;
         let ask = |which| gpu.attribute(which);
@@ -81,7 +80,7 @@ impl GpuInfo {
         })
     }
 
-    /// What it can do.
+    /// What the GPU can do, for [`Device::caps`](crate::Device::caps).
     pub(super) fn caps(&self, near_memory: Result<(), String>) -> Caps {
         let (major, minor) = self.capability;
         let about = format!(
@@ -114,7 +113,7 @@ impl GpuInfo {
     }
 }
 
-/// What is emitted for a compute capability: what it and all newer ones take.
+/// The target that PTX is emitted for, by the major compute capability. `None` if the GPU is too old.
 fn target(major: u32) -> Option<Target> {
     match major {
         0..8 => None,

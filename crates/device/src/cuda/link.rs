@@ -1,4 +1,4 @@
-//! From PTX to machine code, by the driver's own compiler or from the cache.
+//! Compiles PTX to machine code with the driver's compiler, or takes the machine code from the cache.
 
 use std::ffi::{CString, c_void};
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::cache;
 use super::context::CudaContext;
 use super::raw::{DriverStatus, check};
 
-/// Bytes of what the compiler may say about an error.
+/// How many bytes of the compiler's error messages are kept.
 const LOG: usize = 16 << 10;
 
-/// The machine code of a PTX text.
+/// The machine code of a PTX text, compiled now or taken from the cache in `folder`.
 pub(super) fn cubin(context: &CudaContext, ptx: &str, folder: Option<&Path>) -> Result<Vec<u8>, DeviceError> {
     let key = format!("{}\n{ptx}", context.info.compiler);
     if let Some(cubin) = folder.and_then(|folder| cache::get(folder, &key)) {
@@ -22,7 +22,7 @@ pub(super) fn cubin(context: &CudaContext, ptx: &str, folder: Option<&Path>) -> 
     }
     let cubin = compile(context, ptx)?;
     if let Some(folder) = folder {
-        // A full disk costs time, nothing else.
+        // An entry that cannot be written only costs time later.
         let _ = cache::put(folder, &key, &cubin);
     }
     Ok(cubin)
@@ -45,14 +45,14 @@ fn compile(context: &CudaContext, ptx: &str) -> Result<Vec<u8>, DeviceError> {
     })
 }
 
-/// The driver's linker, which also compiles. It writes to its log until it is dropped.
+/// The driver's linker, which also compiles. It writes to its log until it is dropped, so the log must outlive it.
 struct Linker(CUlinkState);
 
 impl Linker {
     fn new(log: &mut [u8]) -> Result<Self, DriverStatus> {
         let mut options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // Numbers are passed as if they were pointers.
+        // The driver takes numbers in the place of pointers.
         let mut values: [*mut c_void; 2] =
             [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
         let mut state = std::ptr::null_mut();

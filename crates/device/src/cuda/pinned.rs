@@ -1,4 +1,4 @@
-//! Memory of the host that the device reaches.
+//! Host memory that is registered with the driver, so that the device reaches it.
 
 use std::mem::ManuallyDrop;
 
@@ -8,18 +8,18 @@ use crate::mapped::Mapped;
 use super::current::Current;
 use super::raw::DriverStatus;
 
-/// A registered block. It is freed by [`Pinned::free`]; one that is merely dropped stays allocated, because the device
-/// may still reach it.
+/// A block of host memory that the device reaches. [`Pinned::free`] frees it. A block that is merely dropped stays allocated,
+/// because the device may still reach it.
 #[derive(Debug)]
 pub(super) struct Pinned {
-    /// The words.
+    /// The block of words.
     pub block: ManuallyDrop<Mapped>,
-    /// Where the device finds them.
+    /// The address that the device knows the block by.
     pub at: u64,
 }
 
 impl Pinned {
-    /// Registers a block.
+    /// Registers a block with the driver.
     pub(super) fn new(current: Current, block: Mapped) -> Result<Self, DeviceError> {
         let block = ManuallyDrop::new(block);
         // SAFETY: the block owns its pages, and is not freed before it is unregistered.
@@ -27,7 +27,7 @@ impl Pinned {
             Ok(at) => Ok(Pinned { block, at }),
             Err(status) => {
                 let bytes = block.bytes();
-                // If it was registered after all, it is no longer; else this is refused.
+                // The block may have been registered before the error. If not, this call is refused, which does no harm.
                 let _ = current.unregister(block.start().as_ptr());
                 drop(ManuallyDrop::into_inner(block));
                 Err(status.for_bytes(bytes))
@@ -35,7 +35,7 @@ impl Pinned {
         }
     }
 
-    /// Unregisters and frees it. Blocks while a kernel is resident.
+    /// Unregisters and frees the block. Blocks while a kernel is resident.
     pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
         current.unregister(self.block.start().as_ptr())?;
         drop(ManuallyDrop::into_inner(self.block));

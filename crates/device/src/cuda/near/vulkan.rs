@@ -1,7 +1,7 @@
-//! Vulkan, as far as it is needed to map memory of the device where the host reaches it.
+//! The part of Vulkan that maps device memory for the host.
 //!
-//! The loader is opened at run time. That there is none, that it knows no driver of the device, or that the driver lets the
-//! host reach no memory, is an ordinary answer: a clause that says so.
+//! Vulkan's loader is opened at run time. It is an ordinary error, with a clause that says so, if there is no loader, if it has no
+//! driver for the device, or if the driver does not let the host reach the device's memory.
 
 use std::fmt;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -11,25 +11,25 @@ use std::sync::Arc;
 use ash::vk;
 use libloading::Library;
 
-/// What the loader is called.
+/// The file name of the loader.
 const LOADER: &str = "libvulkan.so.1";
 
-/// The device's own memory that the host reaches and whose writes need no call to be seen.
+/// The properties of device memory that the host reaches, and whose writes are seen without a further call.
 const HOST_VISIBLE_KIND: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
     vk::MemoryPropertyFlags::DEVICE_LOCAL.as_raw()
         | vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw()
         | vk::MemoryPropertyFlags::HOST_COHERENT.as_raw(),
 );
 
-/// How memory comes: as a file that another interface of the same driver has made.
+/// How memory is imported: as a file descriptor that the same driver's CUDA part has made.
 const FILE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
 
-/// A device of Vulkan.
+/// A GPU as Vulkan sees it.
 pub(super) struct Vulkan {
     device: ash::Device,
-    /// The types of memory that the host reaches.
+    /// The indices of the memory types that the host reaches.
     kinds: Vec<u32>,
-    /// Goes after the device.
+    /// Dropped after the device.
     _instance: VulkanInstance,
 }
 
@@ -39,21 +39,21 @@ impl fmt::Debug for Vulkan {
     }
 }
 
-/// Why memory was not taken.
+/// Why memory could not be imported.
 #[derive(Debug)]
 pub(super) enum ImportError {
-    /// There is no room for it where the host reaches.
+    /// There is no room left in the memory that the host reaches.
     Exhausted,
-    /// Something else.
+    /// Another reason, as a clause.
     Because(String),
 }
 
-/// A result that names its call.
+/// Adds the name of the call to the error of a result.
 fn checked<T>(call: &str, result: Result<T, vk::Result>) -> Result<T, String> {
     result.map_err(|error| format!("{call} gives {error:?}"))
 }
 
-/// What the loader gives, destroyed with this.
+/// An instance of Vulkan, which is destroyed when this is dropped.
 struct VulkanInstance(ash::Instance);
 
 impl VulkanInstance {
@@ -61,7 +61,7 @@ impl VulkanInstance {
         // SAFETY: loading the library runs its initialisers, which are the loader's own.
         let library = unsafe { Library::new(LOADER) }
             .map_err(|_| format!("there is no Vulkan here: {LOADER} cannot be loaded"))?;
-        // Drivers do not take it well if they are unloaded, so they stay.
+        // Some drivers misbehave when they are unloaded, so the library stays loaded.
         let library = std::mem::ManuallyDrop::new(library);
         // SAFETY: the loader's one entry has this type.
         let entry = unsafe { library.get::<vk::PFN_vkGetInstanceProcAddr>(c"vkGetInstanceProcAddr") };
@@ -84,7 +84,7 @@ impl VulkanInstance {
         }
     }
 
-    /// The device that CUDA calls by this number.
+    /// Finds the device that CUDA gives this UUID.
     fn find(&self, uuid: [u8; 16]) -> Result<vk::PhysicalDevice, String> {
         // SAFETY: the instance is there.
         let all = checked("vkEnumeratePhysicalDevices", unsafe { self.0.enumerate_physical_devices() })?;
@@ -102,7 +102,7 @@ impl VulkanInstance {
         all.into_iter().find(same).ok_or_else(|| "Vulkan finds no driver of this GPU".into())
     }
 
-    /// The types of a device's memory that the host reaches.
+    /// The indices of a device's memory types that the host reaches.
     fn kinds(&self, device: vk::PhysicalDevice) -> Vec<u32> {
         // SAFETY: the handle is the instance's.
         let memory = unsafe { self.0.get_physical_device_memory_properties(device) };
@@ -112,7 +112,7 @@ impl VulkanInstance {
         reached.map(|(_, at)| at).collect()
     }
 
-    /// Opens a device, to take memory from files.
+    /// Opens a device for importing memory from file descriptors.
     fn open(&self, device: vk::PhysicalDevice) -> Result<ash::Device, String> {
         let name = ash::khr::external_memory_fd::NAME;
         // SAFETY: the handle is the instance's.
@@ -139,7 +139,7 @@ impl Drop for VulkanInstance {
 }
 
 impl Vulkan {
-    /// The device that CUDA calls by this number, or why memory of it cannot be mapped.
+    /// Opens the device that CUDA gives this UUID. The error says why its memory cannot be mapped.
     pub(super) fn open(uuid: [u8; 16]) -> Result<Vulkan, String> {
         let instance = VulkanInstance::new()?;
         let device = instance.find(uuid)?;
@@ -150,7 +150,7 @@ impl Vulkan {
         Ok(Vulkan { device: instance.open(device)?, kinds, _instance: instance })
     }
 
-    /// Maps memory that a file stands for.
+    /// Imports the memory that a file descriptor stands for, and maps it for the host.
     pub(super) fn import(self: &Arc<Self>, file: OwnedFd, bytes: usize) -> Result<HostMapping, ImportError> {
         let mut refused = ImportError::Exhausted;
         for kind in &self.kinds {
@@ -164,7 +164,7 @@ impl Vulkan {
         Err(refused)
     }
 
-    /// Takes the memory that a file stands for as memory of a type.
+    /// Imports the memory that a file descriptor stands for as memory of the given type.
     fn take(&self, kind: u32, file: OwnedFd, bytes: usize) -> Result<vk::DeviceMemory, vk::Result> {
         let number = file.into_raw_fd();
         let mut import = vk::ImportMemoryFdInfoKHR::default().handle_type(FILE).fd(number);
@@ -176,7 +176,7 @@ impl Vulkan {
         // bytes.
         let taken = unsafe { self.device.allocate_memory(&info, None) };
         if taken.is_err() {
-            // SAFETY: what refuses a file leaves it to whoever opened it.
+            // SAFETY: an import that fails leaves the descriptor to the caller.
             drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
         }
         taken
@@ -202,7 +202,7 @@ impl Drop for Vulkan {
     }
 }
 
-/// Memory of the device where the host reaches it, until it is dropped.
+/// Device memory that is mapped for the host until this is dropped.
 pub(super) struct HostMapping {
     vulkan: Arc<Vulkan>,
     memory: vk::DeviceMemory,
@@ -219,7 +219,7 @@ impl fmt::Debug for HostMapping {
 }
 
 impl HostMapping {
-    /// Its first byte, at the start of a page. It is to be written, never read.
+    /// The first byte of the mapping, at the start of a page. The host writes to it and never reads it.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
