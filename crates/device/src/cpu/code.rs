@@ -1,7 +1,7 @@
-//! Compiled kernels: what Cranelift makes of them, kept by content.
+//! Kernels that Cranelift has compiled, and the cache of those that were used last.
 //!
-//! A device that is used for long meets many kernels, so only those that were used last are kept. Machine code is freed when
-//! nobody has it any more: neither the cache, nor a loaded kernel, nor a launch.
+//! A device that is used for long compiles many kernels, so only those that were used last are kept. Machine code is freed when
+//! neither the cache, nor a loaded kernel, nor a launch holds it any more.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -25,41 +25,41 @@ use crate::error::DeviceError;
 use super::abi::GroupEntry;
 use super::lower::{GroupFrame, GroupSize, lower};
 
-/// Bytes that a group may use beside its buffers.
+/// The largest number of bytes that a group may use beside its buffers.
 pub(super) const MAX_FRAME: usize = 64 << 20;
 
-/// The most compiled kernels that are kept for the next load.
+/// The largest number of compiled kernels that are kept for the next load.
 pub(super) const MAX_KEPT: usize = 64;
-/// The most bytes of machine code that are kept for the next load.
+/// The largest number of bytes of machine code that are kept for the next load.
 pub(super) const MAX_KEPT_BYTES: usize = 16 << 20;
 
-/// What the compiled kernels of a CPU device take up.
+/// How many compiled kernels a CPU device holds, and how much memory their machine code takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CodeCacheStats {
-    /// Kernels that were compiled since the device was opened.
+    /// How many kernels were compiled since the device was opened.
     pub compiled: u64,
-    /// Kernels that are kept for the next load: those that were used last.
+    /// How many kernels are kept for the next load: those that were used last.
     pub kept: usize,
-    /// Bytes of their machine code.
+    /// How many bytes of machine code these kernels have.
     pub kept_bytes: usize,
-    /// Kernels whose machine code is there: those that are kept, and those that are loaded or run.
+    /// How many kernels have machine code in memory: those that are kept, and those that are loaded or run.
     pub live: usize,
-    /// Bytes of their machine code.
+    /// How many bytes of machine code these kernels have.
     pub live_bytes: usize,
 }
 
-/// Counts machine code that is there.
+/// Counts the machine code that is in memory.
 #[derive(Debug, Default)]
 struct LiveCode {
     kernels: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// Machine code, freed with this.
+/// Machine code, which is freed when this is dropped.
 struct MachineCode {
-    /// Taken when it is freed. The lock is never waited for; it lets threads share the code.
+    /// The module, which is taken when the code is freed. The mutex is never contended; it only makes the type `Sync`.
     module: Mutex<Option<JITModule>>,
-    /// Bytes of machine code that were counted.
+    /// How many bytes were added to the counters.
     bytes: usize,
     live: Arc<LiveCode>,
 }
@@ -69,7 +69,7 @@ impl MachineCode {
         MachineCode { module: Mutex::new(Some(module)), bytes: 0, live: live.clone() }
     }
 
-    /// Counts the code, which is done.
+    /// Adds the finished code to the counters.
     fn count(&mut self, bytes: usize) {
         self.bytes = bytes;
         self.live.kernels.fetch_add(1, Ordering::Relaxed);
@@ -91,15 +91,15 @@ impl Drop for MachineCode {
     }
 }
 
-/// A compiled kernel. Loaded kernels, the jobs of launches and the cache share it; the last of them frees it.
+/// A compiled kernel. Loaded kernels, the jobs of launches and the cache share it, and the last of them frees it.
 pub(super) struct CpuCode {
-    /// Runs one group. Whoever calls it holds the `CpuCode` meanwhile.
+    /// The compiled function, which runs one group. A caller must hold the `CpuCode` until the function returns.
     pub entry: GroupEntry,
-    /// The memory a group needs.
+    /// The memory that a group needs beside its buffers.
     pub frame: GroupFrame,
     /// Whether a group of the kernel may wait for another group.
     pub may_wait: bool,
-    /// Where each instruction of the compiled function came from.
+    /// The instruction of the given module that each compiled instruction came from.
     sites: Vec<Site>,
     machine: MachineCode,
 }
@@ -111,15 +111,15 @@ impl fmt::Debug for CpuCode {
 }
 
 impl CpuCode {
-    /// Where a compiled instruction stands in the module that was handed in.
+    /// The instruction of the given module that a compiled instruction came from.
     pub(super) fn site(&self, inst: u32) -> Site {
         self.sites[inst as usize]
     }
 }
 
-/// A kernel that was compiled, and what from and for.
+/// A kernel in the cache, with the module it was compiled from and the number of lanes it was compiled for.
 struct CachedKernel {
-    /// Of the rest; equality decides.
+    /// A hash of module, kernel and lanes, which is compared first.
     hash: u64,
     module: Valid,
     kernel: Func,
@@ -127,11 +127,11 @@ struct CachedKernel {
     code: Arc<CpuCode>,
 }
 
-/// Compiled kernels, the one that was used last at the end. They are few, so a list does.
+/// The compiled kernels that are kept, in the order of their last use. They are few, so a list is enough.
 struct CodeCache {
     kept: Vec<CachedKernel>,
     bytes: usize,
-    /// The most bytes that are kept, unless a single kernel has more.
+    /// The largest number of bytes that are kept. A single larger kernel is kept alone.
     most_bytes: usize,
     compiled: u64,
 }
@@ -143,7 +143,7 @@ impl Default for CodeCache {
 }
 
 impl CodeCache {
-    /// A kernel that is kept, which is then the one used last.
+    /// Finds a kernel, which then counts as the one that was used last.
     fn find(&mut self, (hash, module, kernel, lanes): (u64, &Valid, Func, u32)) -> Option<Arc<CpuCode>> {
         let same =
             |e: &CachedKernel| (e.hash, e.kernel, e.lanes) == (hash, kernel, lanes) && e.module == *module;
@@ -152,7 +152,7 @@ impl CodeCache {
         self.kept.last().map(|entered| entered.code.clone())
     }
 
-    /// Keeps one more, and gives those that have to go for it: the ones that were not used for longest.
+    /// Adds a kernel, and gives back the kernels that make room for it: those whose last use is longest ago.
     fn keep(&mut self, entered: CachedKernel) -> Vec<CachedKernel> {
         self.bytes += entered.code.machine.bytes;
         self.kept.push(entered);
@@ -166,7 +166,7 @@ impl CodeCache {
     }
 }
 
-/// Compiles kernels, and keeps those that were used last.
+/// Compiles kernels for the CPU and keeps those that were used last.
 pub(super) struct CpuCompiler {
     isa: OwnedTargetIsa,
     subgroup: u32,
@@ -186,7 +186,7 @@ fn codegen(error: impl fmt::Display) -> DeviceError {
 }
 
 impl CpuCompiler {
-    /// For this machine.
+    /// A compiler for the machine that it runs on.
     pub(super) fn new(subgroup: u32, simd: bool) -> Result<Self, DeviceError> {
         let mut flags = settings::builder();
         for (name, value) in [
@@ -206,7 +206,7 @@ impl CpuCompiler {
         Ok(CpuCompiler { isa, subgroup, simd, cache: Mutex::default(), live: Arc::default() })
     }
 
-    /// Lanes in a subgroup.
+    /// How many lanes a subgroup has.
     pub(super) fn subgroup(&self) -> u32 {
         self.subgroup
     }
@@ -215,7 +215,7 @@ impl CpuCompiler {
         GroupSize { lanes, subgroup: self.subgroup, simd: self.simd }
     }
 
-    /// The machine it compiles for.
+    /// The machine that it compiles for, as text.
     pub(super) fn target(&self) -> String {
         self.isa.triple().to_string()
     }
@@ -224,7 +224,7 @@ impl CpuCompiler {
         self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// What compiled kernels take up.
+    /// How many compiled kernels there are, and how much memory they take.
     pub(super) fn stats(&self) -> CodeCacheStats {
         let cache = self.cache();
         CodeCacheStats {
@@ -236,7 +236,7 @@ impl CpuCompiler {
         }
     }
 
-    /// The compiled kernel, made now or before.
+    /// Compiles a kernel, or finds it in the cache.
     pub(super) fn compile(
         &self,
         module: &Valid,
@@ -256,13 +256,13 @@ impl CpuCompiler {
         }
         let gone =
             cache.keep(CachedKernel { hash, module: module.clone(), kernel, lanes, code: code.clone() });
-        // What goes is freed when others may use the cache again.
+        // Machine code is freed after the lock, so that other threads need not wait for it.
         drop(cache);
         drop(gone);
         Ok(code)
     }
 
-    /// The kernel in Cranelift's IR, before its own optimiser.
+    /// A kernel in Cranelift's IR, before Cranelift optimises it.
     pub(super) fn clif(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<ir::Function, DeviceError> {
         let flat = prepare(module, kernel)?;
         Ok(lower(&flat.module, kernel, self.shape(lanes), &*self.isa).0)
@@ -293,7 +293,7 @@ impl CpuCompiler {
     }
 }
 
-/// Compiles a function. Gives its address, and how many bytes of machine code it has.
+/// Compiles a function. Gives its address and the size of its machine code in bytes.
 fn define(jit: &mut JITModule, function: ir::Function) -> Result<(*const u8, usize), DeviceError> {
     let id = jit.declare_function("kernel", Linkage::Local, &function.signature).map_err(codegen)?;
     let mut context = cranelift_codegen::Context::for_function(function);
@@ -303,7 +303,7 @@ fn define(jit: &mut JITModule, function: ir::Function) -> Result<(*const u8, usi
     Ok((jit.get_finalized_function(id), bytes))
 }
 
-/// Optimises and inlines, and refuses what does not run here.
+/// Inlines and optimises a kernel, and refuses operations that the CPU does not run.
 fn prepare(module: &Valid, kernel: Func) -> Result<Flat, DeviceError> {
     let flat = Flat::new(module, kernel).map_err(codegen)?;
     for ((_, node), site) in flat.function().insts().zip(&flat.sites) {

@@ -18,26 +18,26 @@ use pelton_ir::types::Type;
 use super::super::plan::{LoopNest, ScopePlan};
 use super::{KernelLowering, clif};
 
-/// Turns of a loop that nobody needs to stop.
+/// A loop of at most this many turns does not look at the stop word.
 const BRIEF: u64 = 4096;
 
-/// What jumps to an instruction need to know.
+/// What jumps to an instruction with regions need to know.
 #[derive(Clone)]
 pub(super) struct JumpTarget {
-    /// Where it runs.
+    /// The loops over subgroups and lanes that the instruction runs in.
     at: LoopNest,
-    /// Where `break` and the ends of regions go, with the results.
+    /// The block that `break` and the ends of regions go to, with the results.
     leave: ir::Block,
-    /// Where `continue` goes, with the carried values.
+    /// The block that `continue` goes to, with the carried values.
     again: Option<ir::Block>,
     /// The carried values, as parameters of the loop.
     carried: Vec<Value>,
     results: Vec<Value>,
-    /// A `while`'s body and way out, for the end of its test.
+    /// The body of a `while` and the block after it, for the end of its test.
     test: Option<(ir::Block, ir::Block)>,
 }
 
-/// Which way a jump goes.
+/// Whether a jump leaves its target or repeats it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JumpKind {
     Leave,
@@ -45,7 +45,7 @@ enum JumpKind {
 }
 
 impl KernelLowering<'_> {
-    /// An instruction with regions, in the scope. With plans, lanes meet in it.
+    /// Lowers an instruction with regions in the current scope. There are plans if lanes meet in it.
     pub(super) fn nest(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let leave = self.builder.create_block();
@@ -66,18 +66,18 @@ impl KernelLowering<'_> {
         };
         self.targets[inst.index()] = Some(target);
         match node.op {
-            Op::If => self.branch(inst, plans),
+            Op::If => self.if_else(inst, plans),
             Op::Switch => self.switch(inst, plans),
             Op::Block => self.region(node.regions[0], plans.map(|plans| &plans[0])),
-            Op::Loop => self.count(inst, plans),
-            _ => self.repeat(inst, plans),
+            Op::Loop => self.counted_loop(inst, plans),
+            _ => self.other_loop(inst, plans),
         }
         let results: Vec<Value> = node.results.iter().collect();
         self.arrive(leave, &results);
         self.rejoin(inst);
     }
 
-    /// The instructions of a region, or its plan.
+    /// Lowers the instructions of a region, or its plan if lanes meet in it.
     fn region(&mut self, region: Region, plan: Option<&ScopePlan>) {
         match plan {
             Some(plan) => self.plan(plan),
@@ -85,7 +85,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    fn branch(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
+    fn if_else(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let sides = [self.builder.create_block(), self.builder.create_block()];
         let condition = self.get(node.args[0]);
@@ -112,8 +112,8 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A counted loop: the number of turns is known before the first.
-    fn count(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
+    /// Lowers a counted loop, whose number of turns is known before the first turn.
+    fn counted_loop(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let counter = self.function.region(node.regions[0]).params.get(0);
         let (from, to, step) = (self.get(node.args[0]), self.get(node.args[1]), self.get(node.args[2]));
@@ -122,7 +122,7 @@ impl KernelLowering<'_> {
         let (head, body, out, again) = self.loop_blocks(inst);
         let at = self.builder.append_block_param(head, types::I32);
         let left = self.builder.append_block_param(head, types::I32);
-        self.enter(inst, head, &[from, turns]);
+        self.enter_loop(inst, head, &[from, turns]);
         let carried = self.carried(inst);
         self.arrive(head, &carried);
         self.builder.ins().brif(left, body, &[], out, &[]);
@@ -136,8 +136,8 @@ impl KernelLowering<'_> {
         }
         let next = self.builder.ins().iadd(at, step);
         let fewer = self.builder.ins().iadd_imm_s(left, -1);
-        self.back(again, head, &[next, fewer]);
-        self.out(inst, out);
+        self.repeat_loop(again, head, &[next, fewer]);
+        self.exit_loop(inst, out);
     }
 
     /// Whether a counted loop is known to have so few turns that nobody needs to stop it. Such loops within each other
@@ -161,7 +161,7 @@ impl KernelLowering<'_> {
         self.builder.switch_to_block(on);
     }
 
-    /// ⌈(to − from) / step⌉, or none.
+    /// Writes the number of turns of a counted loop: ⌈(to − from) / step⌉, or 0.
     pub(super) fn turns_of(
         &mut self,
         (from, to, step): (ir::Value, ir::Value, ir::Value),
@@ -185,11 +185,11 @@ impl KernelLowering<'_> {
         self.builder.ins().select(any, turns, zero)
     }
 
-    /// `while` and `forever`.
-    fn repeat(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
+    /// Lowers `while` and `forever`.
+    fn other_loop(&mut self, inst: Inst, plans: Option<&[ScopePlan]>) {
         let node = self.function.inst(inst);
         let (head, body, out, again) = self.loop_blocks(inst);
-        self.enter(inst, head, &[]);
+        self.enter_loop(inst, head, &[]);
         let carried = self.carried(inst);
         self.arrive(head, &carried);
         self.region(node.regions[0], plans.map(|plans| &plans[0]));
@@ -200,9 +200,9 @@ impl KernelLowering<'_> {
         self.arrive(again, &[]);
         self.rejoin(inst);
         self.look_at_stop();
-        self.back(again, head, &[]);
+        self.repeat_loop(again, head, &[]);
         if node.op == Op::While {
-            self.out(inst, out);
+            self.exit_loop(inst, out);
         }
     }
 
@@ -215,7 +215,7 @@ impl KernelLowering<'_> {
         target.test = Some((body, out));
         let carried = target.carried.clone();
         for value in carried {
-            if self.own(value) {
+            if self.is_scope_value(value) {
                 self.builder.append_block_param(again, clif(self.function.ty(value)));
             }
         }
@@ -226,40 +226,40 @@ impl KernelLowering<'_> {
         self.targets[inst.index()].as_ref().expect("the loop is open").carried.clone()
     }
 
-    /// Goes to a loop's head for the first time.
-    fn enter(&mut self, inst: Inst, head: ir::Block, first: &[ir::Value]) {
+    /// Writes the first jump to the head of a loop.
+    fn enter_loop(&mut self, inst: Inst, head: ir::Block, first: &[ir::Value]) {
         let carried = self.carried(inst);
         let init = self.function.inst(inst).carried();
         let mut args: Vec<BlockArg> = first.iter().map(|x| (*x).into()).collect();
-        args.extend(self.pass(init, &carried));
+        args.extend(self.pass_operands(init, &carried));
         self.builder.ins().jump(head, &args);
     }
 
-    /// Goes back to a loop's head from the end of a turn.
-    fn back(&mut self, again: ir::Block, head: ir::Block, first: &[ir::Value]) {
+    /// Writes the jump from the end of a turn to the head of the loop.
+    fn repeat_loop(&mut self, again: ir::Block, head: ir::Block, first: &[ir::Value]) {
         let carried = self.builder.block_params(again).to_vec();
         let args: Vec<BlockArg> = first.iter().chain(&carried).map(|x| (*x).into()).collect();
         self.builder.ins().jump(head, &args);
     }
 
-    /// Leaves a loop at its head: what it carries is what it gives.
-    fn out(&mut self, inst: Inst, out: ir::Block) {
+    /// Writes the exit at the head of a loop. What the loop carries is what it gives.
+    fn exit_loop(&mut self, inst: Inst, out: ir::Block) {
         self.builder.switch_to_block(out);
         let target = self.targets[inst.index()].clone().expect("the loop is open");
         let carried: Vec<Operand> = target.carried.iter().map(|value| Operand::Value(*value)).collect();
-        let args = self.pass(&carried, &target.results);
+        let args = self.pass_operands(&carried, &target.results);
         self.builder.ins().jump(target.leave, &args);
     }
 
     /// Whether a value made in the scope is passed by block parameter.
-    fn own(&self, value: Value) -> bool {
+    fn is_scope_value(&self, value: Value) -> bool {
         self.uniform.level(value) >= self.scope.level()
     }
 
     /// Continues at a block, with parameters for those values that are the scope's own.
     fn arrive(&mut self, block: ir::Block, values: &[Value]) {
         self.builder.switch_to_block(block);
-        let own: Vec<Value> = values.iter().copied().filter(|value| self.own(*value)).collect();
+        let own: Vec<Value> = values.iter().copied().filter(|value| self.is_scope_value(*value)).collect();
         // All parameters before the first instruction, which keeping one may be.
         let made: Vec<ir::Value> = own
             .iter()
@@ -271,31 +271,31 @@ impl KernelLowering<'_> {
     }
 
     /// Passes operands to values of the same scope: arguments for the scope's own, copies for what lanes keep at home.
-    fn pass(&mut self, args: &[Operand], to: &[Value]) -> Vec<BlockArg> {
+    fn pass_operands(&mut self, args: &[Operand], to: &[Value]) -> Vec<BlockArg> {
         let mut own = Vec::new();
         let mut kept = Vec::new();
         for (arg, to) in args.iter().zip(to) {
-            if self.own(*to) {
+            if self.is_scope_value(*to) {
                 own.push(self.get(*arg).into());
             } else {
                 kept.push((*arg, *to));
             }
         }
         if !kept.is_empty() {
-            self.each_lane(0, |lower| lower.send(&kept));
+            self.each_lane(0, |lower| lower.store_homes(&kept));
         }
         own
     }
 
     /// Stores a lane's operands in homes: all are read before the first is written.
-    fn send(&mut self, pairs: &[(Operand, Value)]) {
+    fn store_homes(&mut self, pairs: &[(Operand, Value)]) {
         let values: Vec<ir::Value> = pairs.iter().map(|(arg, _)| self.get(*arg)).collect();
         for ((_, to), value) in pairs.iter().zip(values) {
             self.keep(*to, value);
         }
     }
 
-    /// The end of a region.
+    /// Lowers the instruction that ends a region.
     pub(super) fn end(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         match (node.op, &node.attr) {
@@ -308,7 +308,7 @@ impl KernelLowering<'_> {
             (Op::Continue, Attr::Target(target)) => self.jump(*target, JumpKind::Again, &node.args),
             _ => self.finish(inst),
         }
-        // What follows an end is never reached, but the builder wants a block to write in.
+        // Nothing after an end is ever reached, but the builder needs a block to write to.
         let after = self.builder.create_block();
         self.builder.switch_to_block(after);
     }
@@ -337,21 +337,22 @@ impl KernelLowering<'_> {
         let pairs: Vec<(Operand, Value)> = node.args.iter().copied().zip(to).collect();
         self.each_lane(0, |lower| lower.go(target, &pairs));
         let owner = self.targets[self.owner(inst).0.index()].clone().expect("the owner is open");
-        let own: Vec<Value> = owner.results.iter().copied().filter(|value| self.own(*value)).collect();
+        let own: Vec<Value> =
+            owner.results.iter().copied().filter(|value| self.is_scope_value(*value)).collect();
         let nothing: Vec<BlockArg> =
             own.iter().map(|value| self.literal(self.function.ty(*value), 0).into()).collect();
         self.builder.ins().jump(owner.leave, &nothing);
     }
 
-    /// A lane leaves for a target.
+    /// Writes that a lane leaves for a target.
     fn go(&mut self, target: Option<Inst>, pairs: &[(Operand, Value)]) {
-        self.send(pairs);
+        self.store_homes(pairs);
         if self.split.is_some_and(|split| split.strays) {
             self.leave(target);
         }
     }
 
-    /// `yield`: what it does depends on whose region it ends.
+    /// Lowers `yield`, whose meaning depends on the instruction whose region it ends.
     fn finish(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         let (owner, at) = self.owner(inst);
@@ -379,7 +380,7 @@ impl KernelLowering<'_> {
             JumpKind::Again => (target.again, &target.carried),
         };
         if target.at == self.scope.at {
-            let args = self.pass(args, to);
+            let args = self.pass_operands(args, to);
             self.builder.ins().jump(block.expect("only loops go on"), &args);
         } else {
             let pairs: Vec<(Operand, Value)> = args.iter().copied().zip(to.iter().copied()).collect();
@@ -387,7 +388,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Leaves for a target of a wider scope, and ends this turn.
+    /// Writes that the lane or subgroup leaves for a target of a wider scope, and ends the turn.
     fn stray(&mut self, target: Option<Inst>, pairs: &[(Operand, Value)]) {
         let turn = self.scope.turn.expect("a narrower scope is a loop");
         match self.scope.lane {

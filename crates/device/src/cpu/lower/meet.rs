@@ -1,7 +1,7 @@
-//! What the lanes of a group or subgroup do together.
+//! Lowering of operations that the lanes of a group or subgroup do together.
 //!
-//! All lanes of the scope run on this thread and have come this far, so a barrier is nothing, and an exchange reads
-//! the homes of what the lanes brought.
+//! All lanes of the scope run on one thread and have reached the operation, so a barrier needs no code, and an exchange reads
+//! the homes of the values that the lanes brought.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
@@ -13,11 +13,11 @@ use pelton_ir::types::Type;
 use super::{KernelLowering, clif};
 
 impl KernelLowering<'_> {
-    /// The lanes of the scope meet.
+    /// Lowers an operation at which the lanes of the scope meet.
     pub(super) fn meet(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         match node.op {
-            // Elect is made anew wherever it is used.
+            // The result of `elect` is computed again wherever it is used.
             Op::Barrier | Op::Elect => {}
             Op::GroupBroadcast | Op::Broadcast => {
                 let from = self.get(node.args[1]);
@@ -37,7 +37,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// The value that a lane of the scope brought; 0 if there is no such lane.
+    /// The value that a lane of the scope brought, or 0 if there is no such lane.
     fn of_lane(&mut self, value: Operand, from: ir::Value) -> ir::Value {
         let bounds = self.bounds_of_lanes();
         self.of_lane_in(value, from, bounds)
@@ -65,7 +65,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Ballot, any, all and the reductions: one pass over the lanes.
+    /// Lowers ballots, votes and reductions to one pass over the lanes.
     fn reduce(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         let ty = self.function.operand_ty(node.args[0]);
@@ -77,7 +77,7 @@ impl KernelLowering<'_> {
             Op::Ballot => self.int(types::I32, 0),
             Op::Any => self.int(types::I8, 0),
             Op::All => self.int(types::I8, 1),
-            // A value that is met twice changes nothing in a conjunction, disjunction, least or greatest.
+            // Combining a value twice does not change a conjunction, disjunction, minimum or maximum.
             Op::ReduceAnd | Op::ReduceOr | Op::ReduceMin | Op::ReduceMax => self.brought(node.args[0], first),
             _ => self.literal(ty, 0),
         };
@@ -114,7 +114,7 @@ impl KernelLowering<'_> {
         self.join_values(op, ty, sum, brought)
     }
 
-    /// Two partial results of a reduction, or two vectors of them.
+    /// Combines two partial results of a reduction, or two vectors of them.
     pub(super) fn join_values(&mut self, op: Op, ty: Type, sum: ir::Value, brought: ir::Value) -> ir::Value {
         let signed = ty == Type::I32;
         match op {
@@ -131,7 +131,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A meeting of one lane with itself.
+    /// Lowers such an operation for a group of one lane.
     pub(super) fn alone(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         let Some(result) = node.results.iter().next() else { return };

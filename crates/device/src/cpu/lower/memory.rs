@@ -15,29 +15,29 @@ use pelton_ir::types::{Order, Scope, Type};
 
 use super::{KernelLowering, clif, trusted};
 
-/// An address that may be used whatever the index was.
+/// The address of an access, which is safe to use even if the index is out of range.
 struct ElementPlace {
     address: ir::Value,
-    /// Whether the index was in range; none if that was proved.
+    /// Whether the index is in range. `None` if that was proved at compile time.
     inside: Option<ir::Value>,
 }
 
-/// What an access out of range reaches.
+/// Which memory an access out of range reaches.
 #[derive(Clone, Copy)]
 enum OutOfRange {
-    /// Zeros.
+    /// Memory that holds zeros, for loads.
     Load,
-    /// Memory that nobody reads.
+    /// Memory that is never read, for stores.
     Store,
 }
 
-/// Whether an access is atomic only against lanes of this thread.
+/// Whether an access need be atomic only towards lanes of the same group, which run on the same thread.
 fn alone(attr: &Attr) -> bool {
     matches!(attr, Attr::Atomic(_, _, Scope::Group))
 }
 
 impl KernelLowering<'_> {
-    /// An access to memory, or a fence.
+    /// Lowers an access to memory, or a fence.
     pub(super) fn access(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         if let Attr::Fence(order, _) = node.attr {
@@ -85,7 +85,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// The place that an access names, or a sink.
+    /// The address that an access reaches: that of the element, or of a sink if the index is out of range.
     fn place(&mut self, inst: Inst, buffer: Buffer, sink: OutOfRange) -> ElementPlace {
         let node = self.function.inst(inst);
         let (start, len) = self.buffers[buffer.index()];
@@ -170,7 +170,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// How many low bits of a number are surely zero, looking no further than where it was made.
+    /// How many low bits of a number are known to be zero, from the instruction that made it alone.
     fn zeros(&self, operand: Operand) -> u32 {
         let def = match operand {
             Operand::Value(value) => self.defs[value.index()],
@@ -229,7 +229,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A read-modify-write; out of range it works on the sink and gives zero.
+    /// Lowers a read-modify-write. Out of range it works on the sink and gives zero.
     fn modify(&mut self, inst: Inst, buffer: Buffer, elem: Type) {
         let node = self.function.inst(inst);
         let place = self.place(inst, buffer, OutOfRange::Store);

@@ -30,34 +30,34 @@ use super::plan::{KernelSplit, LoopNest};
 use control::JumpTarget;
 use scope::LaneScope;
 
-/// The memory a group needs beside its buffers.
+/// The memory that a group needs beside its buffers.
 #[derive(Clone, Debug)]
 pub(super) struct GroupFrame {
-    /// Its size.
+    /// The size of the memory.
     pub bytes: usize,
     /// The part that must be zero when a group starts: shared buffers. The loads' sink is never written.
     pub zero: std::ops::Range<usize>,
 }
 
-/// What groups a function is made for.
+/// The groups that a function is compiled for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupSize {
-    /// Lanes in a group.
+    /// How many lanes a group has.
     pub lanes: u32,
-    /// Lanes in a subgroup.
+    /// How many lanes a subgroup has.
     pub subgroup: u32,
     /// Whether lanes may be taken sixteen at a time.
     pub simd: bool,
 }
 
-/// Where stores out of range go.
+/// The offset in the scratch where stores out of range go.
 const SINK: i32 = 16;
-/// Where vectors go that are not wholly in range.
+/// The offset in the scratch of vectors that are not wholly in range.
 const SPILL: i32 = 32;
-/// The first byte behind those.
+/// The offset in the scratch where homes begin.
 const HOMES: usize = 96;
 
-/// The Cranelift type of a type.
+/// The type that Cranelift has for a type of the language.
 fn clif(ty: Type) -> ir::Type {
     match ty {
         Type::U32 | Type::I32 => types::I32,
@@ -67,12 +67,12 @@ fn clif(ty: Type) -> ir::Type {
     }
 }
 
-/// Flags of accesses that are aligned and cannot trap.
+/// The flags of accesses that are aligned and cannot trap.
 fn trusted() -> MemFlagsData {
     MemFlagsData::trusted()
 }
 
-/// Lowers a kernel whose calls are all inlined.
+/// Lowers a kernel to Cranelift's IR. All of its calls must be inlined.
 pub(super) fn lower(
     module: &Valid,
     kernel: Func,
@@ -100,7 +100,7 @@ pub(super) fn lower(
     (function, frame)
 }
 
-/// A function in the making.
+/// The state of lowering a kernel to a function of Cranelift's IR.
 struct KernelLowering<'a> {
     builder: FunctionBuilder<'a>,
     module: &'a Valid,
@@ -108,7 +108,7 @@ struct KernelLowering<'a> {
     kernel: Func,
     uniform: &'a Uniformity,
     bounds: Bounds,
-    /// None for one lane.
+    /// The split of the kernel, or `None` for groups of one lane.
     split: Option<&'a KernelSplit>,
     lanes: u32,
     subgroup: u32,
@@ -118,13 +118,13 @@ struct KernelLowering<'a> {
     entry: EntryValues,
     /// Start and length of each buffer.
     buffers: Vec<(ir::Value, ir::Value)>,
-    /// Each value as last made; meaningful where it reaches.
+    /// Each value as it was last defined, which is meaningful only where its definition reaches.
     made: Vec<Option<ir::Value>>,
     /// The instruction that gives each value, if one does.
     defs: Vec<Option<Inst>>,
-    /// Where in the scratch each value's home is.
+    /// The offset in the scratch of each value's home.
     homes: Vec<Option<i32>>,
-    /// What jumps can name.
+    /// What jumps to each instruction need to know, while it is being lowered.
     targets: Vec<Option<JumpTarget>>,
     /// For each end of a region, the instruction that the region belongs to, and which of its regions it is.
     ends: Vec<Option<(Inst, usize)>>,
@@ -132,11 +132,11 @@ struct KernelLowering<'a> {
     exits: ExitBlocks,
 }
 
-/// What the entry block reads from the context.
+/// The values that the entry block reads from the context.
 struct EntryValues {
     context: ir::Value,
     scratch: ir::Value,
-    /// Where stores out of range go.
+    /// The offset in the scratch where stores out of range go.
     sink: ir::Value,
     stop: ir::Value,
     group: ir::Value,
@@ -208,7 +208,7 @@ impl<'a> KernelLowering<'a> {
         lower
     }
 
-    /// Gives homes and shared buffers their places, and reads the buffer table.
+    /// Assigns offsets in the scratch to homes and shared buffers, and reads the table of buffers.
     fn lay_out(&mut self) {
         let mut end = HOMES;
         let mut take = |bytes: usize| {
@@ -261,7 +261,7 @@ impl<'a> KernelLowering<'a> {
         self.frame = GroupFrame { bytes: end, zero: shared as usize..end };
     }
 
-    /// The whole function.
+    /// Lowers the whole function.
     fn body(&mut self) {
         match self.split {
             None => {
@@ -294,7 +294,7 @@ impl<'a> KernelLowering<'a> {
         self.builder.seal_all_blocks();
     }
 
-    /// An instruction that every lane runs by itself, or that runs once.
+    /// Lowers an instruction that every lane runs by itself, or that runs once in its scope.
     fn step(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         let row = node.op.row();
@@ -311,7 +311,7 @@ impl<'a> KernelLowering<'a> {
         }
     }
 
-    /// An instruction that the runtime does.
+    /// Lowers an instruction to a call of the functions in `abi`.
     fn call(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         let mut signature = Signature::new(self.builder.func.signature.call_conv);

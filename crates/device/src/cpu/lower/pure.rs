@@ -1,4 +1,4 @@
-//! Arithmetic, with the language's meaning where the machine's differs.
+//! Lowering of arithmetic. Where the machine's results differ from the language's, extra instructions make them equal.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
@@ -10,7 +10,7 @@ use pelton_ir::types::{NAN, Type};
 use super::{KernelLowering, clif};
 
 impl KernelLowering<'_> {
-    /// The value of an instruction that only computes.
+    /// Writes an instruction that only computes, and gives its value.
     pub(super) fn pure(&mut self, inst: Inst) -> ir::Value {
         let node = self.function.inst(inst);
         match (node.op, &node.attr) {
@@ -39,7 +39,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A lane's or subgroup's own number, where it is made.
+    /// The number of a lane or subgroup in the scope where it is asked for.
     fn geometry(&mut self, value: pelton_ir::arena::Value) -> ir::Value {
         match (self.scope.lane, self.scope.subgroup) {
             (Some(lane), _) => self.at_lane(value, lane),
@@ -103,7 +103,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Division that never traps: x / 0 is 0, and the least number divided by −1 is itself.
+    /// Writes a division that never traps: x / 0 is 0, and the smallest number divided by −1 is itself.
     fn divide(&mut self, op: Op, ty: Type, (a, b): (ir::Value, ir::Value), by: Option<u64>) -> ir::Value {
         let signed = ty == Type::I32;
         let plain = |lower: &mut Self, b: ir::Value| match (op, signed) {

@@ -1,4 +1,4 @@
-//! Scopes: where code runs, the loops over subgroups and lanes, and where values are found.
+//! Scopes of lowering: the loops over subgroups and lanes that code runs in, and where its values are found.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
@@ -11,30 +11,30 @@ use pelton_ir::valid::Level;
 use super::super::plan::{LoopNest, PlanStep, ScopePlan};
 use super::{KernelLowering, clif, trusted};
 
-/// Where code runs.
+/// The loops that code runs in.
 #[derive(Clone, Copy)]
 pub(super) struct LaneScope {
-    /// The loops around it.
+    /// The loops around the code, by their numbers in the plan.
     pub at: LoopNest,
-    /// The group is this one lane.
+    /// Whether the group has only one lane, so that there are no loops.
     pub alone: bool,
-    /// This lane's number, in a loop over lanes.
+    /// The number of the lane that runs, in a loop over lanes.
     pub lane: Option<ir::Value>,
-    /// This subgroup's number, in a loop over subgroups.
+    /// The number of the subgroup that runs, in a loop over subgroups.
     pub subgroup: Option<ir::Value>,
-    /// The end of this turn of the innermost loop over lanes or subgroups.
+    /// The block that ends a turn of the innermost loop over lanes or subgroups.
     pub turn: Option<ir::Block>,
-    /// Where the mask of lanes that left is.
+    /// The offset in the scratch of the marks of lanes that have left.
     pub mask: i32,
 }
 
 impl LaneScope {
-    /// Code of the group.
+    /// The scope of code that runs once per group.
     pub(super) fn group() -> Self {
         LaneScope { at: LoopNest::default(), alone: false, lane: None, subgroup: None, turn: None, mask: 0 }
     }
 
-    /// Whose code it is.
+    /// Whether the code runs once per group, per subgroup or per lane.
     pub(super) fn level(&self) -> Level {
         match (self.at.lanes, self.at.subgroups) {
             (Some(_), _) => Level::Lane,
@@ -45,7 +45,7 @@ impl LaneScope {
 }
 
 impl KernelLowering<'_> {
-    /// The steps of a plan, in the scope.
+    /// Lowers the steps of a plan in the current scope.
     pub(super) fn plan(&mut self, plan: &ScopePlan) {
         for step in &plan.steps {
             match step {
@@ -59,7 +59,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// The lanes of the scope: the first, and the one after the last.
+    /// The lanes of the scope: the number of the first, and the number after the last.
     pub(super) fn bounds_of_lanes(&mut self) -> (ir::Value, ir::Value) {
         let all = self.int(types::I32, self.lanes.into());
         match self.scope.subgroup {
@@ -72,13 +72,13 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A loop over the lanes of the scope.
+    /// Writes a loop over the lanes of the scope.
     pub(super) fn each_lane(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
         let bounds = self.bounds_of_lanes();
         self.span(id, bounds, 1, body);
     }
 
-    /// A loop over some lanes, so many at a time, without those that have left.
+    /// Writes a loop over some lanes, several at a time, that passes over lanes that have left.
     pub(super) fn span(
         &mut self,
         id: u32,
@@ -104,7 +104,7 @@ impl KernelLowering<'_> {
         });
     }
 
-    /// A loop over the subgroups of the group.
+    /// Writes a loop over the subgroups of the group.
     fn each_subgroup(&mut self, id: u32, body: impl FnOnce(&mut Self)) {
         let first = self.int(types::I32, 0);
         let end = self.int(types::I32, self.lanes.div_ceil(self.subgroup).into());
@@ -118,7 +118,7 @@ impl KernelLowering<'_> {
         });
     }
 
-    /// A loop from `first` to `end`, which may be empty.
+    /// Writes a loop from `first` up to `end`, which may have no turn.
     fn turns(
         &mut self,
         (first, end): (ir::Value, ir::Value),
@@ -141,17 +141,17 @@ impl KernelLowering<'_> {
         self.builder.switch_to_block(after);
     }
 
-    /// The op that gives a value, if an instruction does.
+    /// The operation of the instruction that gives a value, if an instruction does.
     pub(super) fn op_of(&self, value: Value) -> Option<Op> {
         self.defs[value.index()].map(|inst| self.function.inst(inst).op)
     }
 
-    /// Whether a value is made anew wherever it is used, instead of kept.
+    /// Whether a value is computed again wherever it is used, instead of being kept.
     pub(super) fn rebuilt(&self, value: Value) -> bool {
         matches!(self.op_of(value), Some(Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect))
     }
 
-    /// Makes such a value for a lane.
+    /// Computes such a value again for a lane.
     fn rebuild(&mut self, op: Op, lane: ir::Value) -> ir::Value {
         let size = i64::from(self.subgroup);
         let zero = self.int(types::I32, 0);
@@ -167,7 +167,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// An operand, in the scope.
+    /// The value of an operand in the current scope.
     pub(super) fn get(&mut self, operand: Operand) -> ir::Value {
         match operand {
             Operand::Const(c) => self.literal(c.ty(), c.bits()),
@@ -178,7 +178,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A constant.
+    /// Writes a constant.
     pub(super) fn literal(&mut self, ty: Type, bits: u64) -> ir::Value {
         match ty {
             Type::F32 => self.builder.ins().f32const(f32::from_bits(bits as u32)),
@@ -188,7 +188,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A value that all lanes of the scope share.
+    /// The value of something that all lanes of the scope share.
     fn shared_by_scope(&mut self, value: Value) -> ir::Value {
         match (self.op_of(value), self.scope.subgroup) {
             (Some(Op::Subgroup), Some(subgroup)) => subgroup,
@@ -201,7 +201,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// The value of a lane, which need not be the lane that runs.
+    /// A value as a given lane has it, which need not be the lane that runs.
     pub(super) fn at_lane(&mut self, value: Value, lane: ir::Value) -> ir::Value {
         if let Some(op @ (Op::Lane | Op::Sublane | Op::Subgroup | Op::Elect)) = self.op_of(value) {
             return self.rebuild(op, lane);
@@ -227,7 +227,7 @@ impl KernelLowering<'_> {
         self.made[value.index()].expect("a value is made before it is used")
     }
 
-    /// Makes a value in the scope, and keeps it if it has a home.
+    /// Defines a value in the scope, and stores it if it has a home.
     pub(super) fn set(&mut self, value: Value, made: ir::Value) {
         self.made[value.index()] = Some(made);
         if self.homes[value.index()].is_some() {
@@ -235,7 +235,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Stores the value of the scope's lane or subgroup in its home.
+    /// Stores a value of the scope's lane or subgroup in its home.
     pub(super) fn keep(&mut self, value: Value, made: ir::Value) {
         let at = match (self.uniform.level(value), self.scope.lane, self.scope.subgroup) {
             (Level::Lane, Some(lane), _) => lane,
@@ -252,7 +252,7 @@ impl KernelLowering<'_> {
         self.load_at(clif(self.function.ty(value)), home, at)
     }
 
-    /// An element of an array in the scratch.
+    /// The address of an element of an array in the scratch.
     fn load_at(&mut self, ty: ir::Type, array: i32, at: ir::Value) -> ir::Value {
         let address = self.element(ty, at);
         self.builder.ins().load(ty, trusted(), address, array)
@@ -269,7 +269,7 @@ impl KernelLowering<'_> {
         self.builder.ins().iadd(self.entry.scratch, bytes)
     }
 
-    /// Nobody has left yet.
+    /// Clears the marks of lanes that have left.
     pub(super) fn clear_mask(&mut self) {
         let zero = self.int(types::I32, 0);
         let mask = self.scope.mask;
@@ -277,14 +277,14 @@ impl KernelLowering<'_> {
         self.turns((first, end), 1, |lower, lane, _| lower.store_at(mask, lane, zero));
     }
 
-    /// The lane that runs leaves, until the target is reached. Without a target, for good.
+    /// Marks the lane that runs as gone until the group reaches the target. Without a target it is gone for good.
     pub(super) fn leave(&mut self, target: Option<Inst>) {
         let id = self.mark(target);
         let (mask, lane) = (self.scope.mask, self.scope.lane.expect("a lane runs"));
         self.store_at(mask, lane, id);
     }
 
-    /// Lanes that left for a target are there again.
+    /// Clears the marks of the lanes that left for a target, because the group has reached it.
     pub(super) fn rejoin(&mut self, target: Inst) {
         if !self.split.is_some_and(|split| split.strays) || self.scope.lane.is_some() {
             return;

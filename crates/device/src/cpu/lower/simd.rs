@@ -1,4 +1,4 @@
-//! Lanes as SIMD: a loop over lanes that takes sixteen at a time.
+//! Lowering of loops over lanes that take sixteen lanes at a time with SIMD instructions.
 //!
 //! Where every lane does the same straight 32-bit arithmetic, counted loops with uniform bounds included, and accesses
 //! are to consecutive elements, sixteen neighbouring lanes are four vectors of four. What remains of the lanes is done
@@ -19,17 +19,17 @@ use pelton_ir::valid::Level;
 
 use super::{KernelLowering, SPILL, clif, trusted};
 
-/// Lanes at a time.
+/// How many lanes are taken at a time.
 const WIDTH: i64 = 16;
-/// Vectors that hold them.
+/// How many vectors hold a value of these lanes.
 const PARTS: usize = 4;
 
 type Vector = [ir::Value; PARTS];
 
-/// The values that the lanes of a turn have made.
+/// The vectors of the values that the sixteen lanes of a turn have made.
 type Made = HashMap<Value, Vector>;
 
-/// Vector accesses are aligned to their elements alone.
+/// Flags of vector accesses, which are aligned only to their elements.
 fn loose() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
@@ -39,7 +39,7 @@ fn vector_type(ty: Type) -> ir::Type {
 }
 
 impl KernelLowering<'_> {
-    /// A loop over the lanes of the scope: by sixteen as far as that goes, else one by one.
+    /// Writes a loop over the lanes of the scope, sixteen at a time as far as possible, and the remaining lanes one by one.
     pub(super) fn lanes(&mut self, id: u32, insts: &[Inst]) {
         let wide = self.simd && self.lanes >= WIDTH as u32 && !self.split.is_some_and(|split| split.strays);
         if !wide || !insts.iter().all(|inst| self.fits(*inst)) {
@@ -61,7 +61,7 @@ impl KernelLowering<'_> {
         operand.value().is_none_or(|value| self.uniform.level(value) >= self.around())
     }
 
-    /// Whose code the loop over lanes stands in.
+    /// Whether the code around the loop over lanes runs once per group or per subgroup.
     fn around(&self) -> Level {
         match self.scope.subgroup {
             Some(_) => Level::Subgroup,
@@ -69,7 +69,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Whether an instruction is made once for all lanes of a turn.
+    /// Whether an instruction runs once for all lanes of a turn.
     fn single(&self, node: &Node) -> bool {
         node.op.effect() == Effect::Pure
             && !node.results.is_empty()
@@ -121,7 +121,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// A counted loop that all lanes run equally often and leave at its end, and whose carried values are each lane's own.
+    /// Whether a counted loop is one that all lanes run equally often and leave only at its end, and whose carried values differ by lane.
     fn fits_loop(&self, node: &Node) -> bool {
         let block = self.function.region(node.regions[0]);
         let own = |value: Value| self.function.ty(value) != Type::Bool && !self.same(Operand::Value(value));
@@ -130,13 +130,13 @@ impl KernelLowering<'_> {
             && block.insts.iter().all(|inst| self.fits(*inst))
     }
 
-    /// Whether what an instruction makes can be kept where it must.
+    /// Whether the results of an instruction can be stored in their homes as vectors.
     fn keeps(&self, value: Value) -> bool {
         let by_lane = self.uniform.level(value) == Level::Lane && self.function.ty(value) != Type::Bool;
         self.homes[value.index()].is_none() || by_lane
     }
 
-    /// Whether an operand can be had for sixteen lanes.
+    /// Whether an operand is available for sixteen lanes.
     fn finds(&self, operand: Operand) -> bool {
         match operand.value() {
             Some(value) if self.op_of(value) == Some(Op::Lane) || self.same(operand) => true,
@@ -161,7 +161,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Such a value, of the first lane of the turn.
+    /// The value of such an operand in the first lane of the turn.
     fn first_of(&mut self, operand: Operand) -> ir::Value {
         let inst = operand.value().filter(|_| !self.same(operand)).and_then(|value| self.defs[value.index()]);
         let Some(inst) = inst else { return self.get(operand) };
@@ -175,7 +175,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// An instruction for the sixteen lanes of a turn.
+    /// Lowers an instruction for the sixteen lanes of a turn.
     fn vector(&mut self, inst: Inst, made: &mut Made) {
         let node = self.function.inst(inst);
         if self.single(node) {
@@ -213,7 +213,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// An operand of the sixteen lanes.
+    /// The vectors of an operand.
     fn vector_of(&mut self, operand: Operand, made: &Made) -> Vector {
         let ty = self.function.operand_ty(operand);
         if let Some(vector) = operand.value().and_then(|value| made.get(&value)) {
@@ -340,7 +340,7 @@ impl KernelLowering<'_> {
             Op::Shl => self.builder.ins().ishl(a, by),
             Op::Shr if signed => self.builder.ins().sshr(a, by),
             Op::Shr => self.builder.ins().ushr(a, by),
-            // Counts are taken modulo the width, so 32 − 0 is 0 and the halves are equal.
+            // Shift counts are taken modulo 32, so for a rotation by 0 both halves are the value itself.
             _ => {
                 let width = self.int(types::I32, 32);
                 let rest = self.builder.ins().isub(width, by);
@@ -352,7 +352,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Chooses by a mask.
+    /// Writes a selection by a mask.
     fn blend(&mut self, ty: Type, parts: &[ir::Value]) -> ir::Value {
         let (mask, mut a, mut b) = (parts[0], parts[1], parts[2]);
         if ty == Type::F32 {
@@ -383,7 +383,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    /// Counts bits in pairs, then nibbles, then bytes, and adds the bytes up.
+    /// Writes a count of bits: in pairs, then nibbles, then bytes, whose counts are added.
     fn vector_popcount(&mut self, a: ir::Value) -> ir::Value {
         let [pairs, nibbles, bytes, ones] =
             [0x5555_5555, 0x3333_3333, 0x0f0f_0f0f, 0x0101_0101].map(|mask| {
@@ -404,7 +404,7 @@ impl KernelLowering<'_> {
         self.builder.ins().ushr_imm_u(sum, 24)
     }
 
-    /// Four lanes at a time, the partial results of a reduction over homes; none where that does not go.
+    /// Writes a reduction over homes that takes four lanes at a time. `None` if the reduction has to go lane by lane.
     pub(super) fn reduce_wide(
         &mut self,
         inst: Inst,
@@ -511,12 +511,12 @@ impl KernelLowering<'_> {
         self.builder.switch_to_block(join);
     }
 
-    /// Four vectors from memory.
+    /// Loads four vectors from memory.
     fn parts(&mut self, ty: ir::Type, address: ir::Value, at: i32) -> Vector {
         std::array::from_fn(|k| self.builder.ins().load(ty, loose(), address, at + 16 * k as i32))
     }
 
-    /// An element's address, or the sink's.
+    /// The address of an element, or of the sink if the index is out of range.
     fn element_of(&mut self, buffer: Buffer, index: ir::Value, sink: ir::Value) -> ir::Value {
         let (start, len) = self.buffers[buffer.index()];
         debug_assert_eq!(clif(self.module.buffers[buffer].elem).bytes(), 4);
@@ -527,7 +527,7 @@ impl KernelLowering<'_> {
         self.builder.ins().select(inside, address, sink)
     }
 
-    /// The sixteen elements from an index on, each with its place in the spill.
+    /// Writes a loop over sixteen elements from an index on, which gives `body` each index and its address in the spill.
     fn one_by_one(&mut self, first: ir::Value, body: impl FnOnce(&mut Self, ir::Value, ir::Value)) {
         let head = self.builder.create_block();
         let after = self.builder.create_block();
