@@ -1,4 +1,4 @@
-//! What compiled code and the runtime share: the context a group runs with, and the calls it makes.
+//! What compiled code and this crate share: the context that a group runs with, and the functions that compiled code calls.
 //!
 //! Compiled code has the signature of [`GroupEntry`]. It reads the context's fields by their offsets, runs the group, and
 //! returns a [`GroupExit`].
@@ -13,7 +13,7 @@ use crate::event::ParkKey;
 
 use super::run::CpuLaunch;
 
-/// A compiled kernel: runs one group.
+/// The type of a compiled kernel, which runs one group and returns a [`GroupExit`] as a number.
 pub(super) type GroupEntry = unsafe extern "C" fn(*const GroupContext) -> u32;
 
 /// How a group ended.
@@ -26,38 +26,38 @@ pub(super) enum GroupExit {
     Trapped = 2,
 }
 
-/// A bound buffer.
+/// A buffer with the memory that is bound to it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoundBuffer {
-    /// Its first word.
+    /// The first word of the memory.
     pub start: *const u8,
-    /// How many words.
+    /// How many words the memory has.
     pub len: u64,
 }
 
-/// What a group runs with.
+/// The context that compiled code runs a group with.
 #[repr(C)]
 pub(super) struct GroupContext {
     /// The buffers in the order of the module; shared ones lie in the scratch.
     pub buffers: *const BoundBuffer,
-    /// The group's own memory: sinks, homes, shared buffers.
+    /// The group's own memory: sinks, homes and shared buffers.
     pub scratch: *mut u8,
-    /// The launch's stop word.
+    /// The stop word of the launch.
     pub stop: *const AtomicU32,
-    /// This group's number.
+    /// The number of the group.
     pub group: u32,
-    /// How many groups there are.
+    /// How many groups the launch has.
     pub groups: u32,
-    /// The launch.
+    /// The launch that the group belongs to.
     pub run: *const CpuLaunch,
-    /// Set while the group has announced that it is about to park.
+    /// The key of the event while the group has announced that it is about to park.
     pub parking: Cell<Option<ParkKey>>,
-    /// How often it backed off without sleeping.
+    /// How often the group has backed off without sleeping.
     pub spins: Cell<u32>,
 }
 
-/// Offsets for compiled code.
+/// The offsets of fields that compiled code reads.
 #[allow(missing_docs)]
 pub(super) mod offset {
     use super::{BoundBuffer, GroupContext, offset_of};
@@ -70,14 +70,14 @@ pub(super) mod offset {
     pub(crate) const SLOT_LEN: i32 = offset_of!(BoundBuffer, len) as i32;
 }
 
-/// A back-off up to this long only spins: somebody who asks for so little expects an answer at once.
+/// A back-off of at most this long only spins, because a kernel that asks for so little expects new work at once.
 const SPIN_NS: u32 = 1_000;
-/// Up to this long it gives the core away; beyond, it parks.
+/// A back-off of at most this long yields the core, and a longer one parks.
 const YIELD_NS: u32 = 50_000;
-/// Every so many spins the core is given away all the same, so that more workers than cores do not collapse.
+/// One in this many spins yields the core all the same, so that more threads than cores still make progress.
 const SPINS: u32 = 64;
 
-/// `backoff`.
+/// Implements `backoff`.
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
@@ -101,13 +101,13 @@ pub(super) unsafe extern "C" fn backoff(context: *const GroupContext, ns: u32) {
         return;
     }
     match announced {
-        // The kernel looks once more at what it waits for before it comes back to park.
+        // The kernel looks once more for new work before it backs off again, and only then parks.
         None => context.parking.set(Some(event.announce())),
         Some(key) => event.park(key, Some(Duration::from_nanos(ns.into()))),
     }
 }
 
-/// `clock`.
+/// Implements `clock`.
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
@@ -117,7 +117,7 @@ pub(super) unsafe extern "C" fn clock(context: *const GroupContext) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// `fault`.
+/// Implements `fault`.
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
@@ -126,7 +126,7 @@ pub(super) unsafe extern "C" fn fault(context: *const GroupContext, code: u32, i
     unsafe { (*(*context).run).record(code, inst) }
 }
 
-/// `trap`.
+/// Implements `trap`.
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
@@ -136,7 +136,7 @@ pub(super) unsafe extern "C" fn trap(context: *const GroupContext, code: u32, in
 }
 
 impl GroupContext {
-    /// A context for the groups of a launch that one thread runs.
+    /// A context for the groups of a launch that one thread runs, one after the other.
     pub(super) fn new(run: &Arc<CpuLaunch>, buffers: &[BoundBuffer], scratch: *mut u8) -> Self {
         GroupContext {
             buffers: buffers.as_ptr(),
@@ -150,7 +150,7 @@ impl GroupContext {
         }
     }
 
-    /// Whether the launch was told to end.
+    /// Whether the launch was asked to end.
     pub(super) fn stopped(&self) -> bool {
         // SAFETY: the launch outlives its groups.
         unsafe { (*self.stop).load(Ordering::Relaxed) != 0 }

@@ -1,12 +1,13 @@
 //! The CPU as a device: kernels compiled by Cranelift, groups on threads.
 //!
-//! A group runs on one thread. With several lanes it is split into loops over them ([`plan`]); with one it is straight
-//! code. Where groups may wait for each other (a kernel has loops that are not counted), up to [`Caps::resident`] of them
-//! have a thread each; all other launches share as many threads as the device was opened with. A group that says `backoff` spins, gives its core away, or parks,
-//! by how long it asks for; a kernel that polls asks for more the longer it has found nothing.
+//! A group runs on one thread. A group of several lanes is split into loops over its lanes ([`plan`]); a group of one lane is
+//! straight code. If groups of a kernel may wait for each other, because it has loops that are not counted, each of up to
+//! [`Caps::resident`] groups has a thread of its own. All other launches share as many threads as the device was opened with. A
+//! group that executes `backoff` spins, yields its core or parks, depending on how long it asks for. A kernel that polls asks
+//! for more the longer it has found nothing.
 //!
-//! There are no signal handlers: compiled code cannot fault. Indices are checked, divisors too, and `trap` stores its
-//! code and place and leaves.
+//! There are no signal handlers, because compiled code cannot fault: indices and divisors are checked, and `trap` stores its code
+//! and place and returns.
 
 mod abi;
 mod code;
@@ -33,14 +34,14 @@ use code::CpuCompiler;
 use pool::ThreadPool;
 use run::CpuKernel;
 
-/// Groups of one launch that get a thread each.
+/// The largest number of groups of one launch that have a thread each.
 const RESIDENT: u32 = 256;
-/// The most lanes a group may have.
+/// The largest number of lanes of a group.
 const MAX_LANES: u32 = 1024;
-/// The most lanes a subgroup may have.
+/// The largest number of lanes of a subgroup.
 const MAX_SUBGROUP: u32 = 32;
 
-/// The CPU.
+/// The CPU as a device.
 #[derive(Debug)]
 pub struct Cpu {
     caps: Caps,
@@ -50,14 +51,14 @@ pub struct Cpu {
     timekeeper: Arc<Timekeeper>,
 }
 
-/// How the CPU is used.
+/// How [`Cpu::new`] sets up the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuConfig {
-    /// Threads for launches whose groups do not wait for each other; as many as there are cores unless said.
+    /// How many threads launches share whose groups do not wait for each other, or `None` for as many as there are cores.
     pub threads: Option<u32>,
-    /// Lanes in a subgroup.
+    /// How many lanes a subgroup has.
     pub subgroup: u32,
-    /// Whether lanes may be taken sixteen at a time.
+    /// Whether compiled code may take sixteen lanes at a time with SIMD instructions.
     pub simd: bool,
 }
 
@@ -68,7 +69,7 @@ impl Default for CpuConfig {
 }
 
 impl Cpu {
-    /// The CPU, used so.
+    /// Opens the CPU.
     pub fn new(config: CpuConfig) -> Result<Self, DeviceError> {
         let CpuConfig { threads, subgroup, simd } = config;
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
@@ -104,13 +105,14 @@ impl Cpu {
         Ok(Cpu { caps, compiler, threads, pool: Arc::default(), timekeeper: Arc::default() })
     }
 
-    /// How much memory the compiled kernels take. The 64 kernels used last are kept for the next load, up to 16 MiB of machine code; a
-    /// single larger kernel is kept alone. The code of other kernels is freed once no loaded kernel and no launch uses it.
+    /// How many compiled kernels there are, and how much memory they take. The 64 kernels that were used last are kept for the next
+    /// load, up to 16 MiB of machine code; a single larger kernel is kept alone. The code of other kernels is freed once no loaded
+    /// kernel and no launch uses it.
     pub fn code_cache(&self) -> CodeCacheStats {
         self.compiler.stats()
     }
 
-    /// A kernel in Cranelift's IR, for people.
+    /// A kernel in Cranelift's IR as text, for people to read.
     pub fn clif(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<String, DeviceError> {
         let kernel = self.check(module, kernel, lanes)?;
         Ok(self.compiler.clif(module, kernel, lanes)?.to_string())

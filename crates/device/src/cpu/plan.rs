@@ -1,4 +1,4 @@
-//! Where code runs when a group has several lanes on one thread.
+//! How a kernel is split into loops over lanes when a group of several lanes runs on one thread.
 //!
 //! A kernel without barriers could run as one loop over its lanes. Where lanes must meet, the loop is split: what lies
 //! between two meetings becomes a loop of its own, and values that live across the split are kept a lane each in
@@ -20,57 +20,57 @@ use pelton_ir::module::{Attr, Function};
 use pelton_ir::op::{Effect, Op};
 use pelton_ir::valid::{Level, Uniformity};
 
-/// The steps of a region or of a stretch of it, in one scope.
+/// The steps of a region, or of a part of it, in one scope.
 #[derive(Debug, Default)]
 pub struct ScopePlan {
-    /// In order.
+    /// The steps in the order in which they run.
     pub steps: Vec<PlanStep>,
 }
 
 /// A step of a plan.
 #[derive(Debug)]
 pub enum PlanStep {
-    /// A pure instruction with uniform results.
+    /// An instruction without effects and with uniform results, which runs once in the scope.
     Once(Inst),
-    /// The lanes of the scope meet.
+    /// An instruction at which the lanes of the scope meet.
     Meet(Inst),
-    /// Control flow of the scope; a plan a region.
+    /// Control flow of the scope, with a plan for each region.
     Nest(Inst, Vec<ScopePlan>),
-    /// Every lane of the scope, one after the other. The number tells loops apart.
+    /// Instructions that every lane of the scope runs, one lane after the other. The number tells loops apart.
     Lanes(u32, Vec<Inst>),
-    /// Every subgroup of the group, one after the other. The number tells loops apart.
+    /// A plan that every subgroup of the group runs, one after the other. The number tells loops apart.
     Subgroups(u32, ScopePlan),
-    /// The region's end, as control flow of the scope.
+    /// The end of the region, as control flow of the scope.
     End(Inst),
 }
 
-/// Where an instruction runs or a value is made: the loops around it.
+/// The loops around the place where an instruction runs or a value is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LoopNest {
-    /// The loop over subgroups.
+    /// The number of the loop over subgroups, if there is one.
     pub subgroups: Option<u32>,
-    /// The loop over lanes.
+    /// The number of the loop over lanes, if there is one.
     pub lanes: Option<u32>,
 }
 
 impl LoopNest {
-    /// Whether a value made here can be used there as it is.
+    /// Whether a value that is made here can be used there without a home.
     pub fn reaches(self, there: LoopNest) -> bool {
         (self.subgroups.is_none() || self.subgroups == there.subgroups)
             && (self.lanes.is_none() || self.lanes == there.lanes)
     }
 }
 
-/// The plan of a kernel, and which values need a home.
+/// The split of a kernel: its plan, and which values need a home.
 #[derive(Debug)]
 pub struct KernelSplit {
-    /// The steps.
+    /// The plan of the kernel's body.
     pub plan: ScopePlan,
-    /// Where each value is made.
+    /// The loops in which each value is made.
     pub made: Vec<LoopNest>,
-    /// Whether each value is kept in memory.
+    /// Whether each value has a home in memory.
     pub home: Vec<bool>,
-    /// Whether a lane or subgroup can leave control flow of a wider scope by itself, and later loops must leave it out.
+    /// Whether a lane or subgroup can leave control flow of a wider scope by itself, so that later loops must pass over it.
     pub strays: bool,
 }
 
@@ -90,12 +90,12 @@ impl KernelSplit {
         };
         homes.plan(&plan, Level::Group, LoopNest::default());
         let HomeFinder { made, home, strays, .. } = homes;
-        // With one loop in all there is no later one.
+        // If there is only one loop, there is no later loop.
         KernelSplit { plan, made, home, strays: strays && splitter.loops > 1 }
     }
 }
 
-/// Who must meet inside an instruction, if anyone.
+/// Whether lanes meet inside an instruction, and the widest scope in which they do.
 fn meets(function: &Function, inst: Inst) -> Option<Level> {
     let node = function.inst(inst);
     let own = match node.op {
@@ -114,11 +114,11 @@ struct KernelSplitter<'a> {
 }
 
 impl KernelSplitter<'_> {
-    /// Plans instructions that follow each other in a scope.
+    /// Plans a sequence of instructions in a scope.
     fn items(&mut self, insts: &[Inst], scope: Level) -> ScopePlan {
         let mut plan = ScopePlan::default();
         let mut pending: Vec<Inst> = Vec::new();
-        // What the pending instructions will have made.
+        // The values that the pending instructions will have made.
         let mut held: HashSet<Value> = HashSet::new();
         for &inst in insts {
             let node = self.function.inst(inst);
@@ -152,7 +152,7 @@ impl KernelSplitter<'_> {
         self.items(&self.function.region(region).insts, scope)
     }
 
-    /// Whether an instruction runs once in a scope. Order does not matter then, so it runs before what is pending.
+    /// Whether an instruction runs once in a scope. Its order does not matter then, so it runs before the pending instructions.
     fn once(&self, inst: Inst, scope: Level) -> bool {
         let node = self.function.inst(inst);
         let movable = matches!(node.op.effect(), Effect::Pure | Effect::Read);
@@ -173,7 +173,7 @@ impl KernelSplitter<'_> {
             || inner.into_iter().any(|inst| self.jumps(outer, *inst, scope))
     }
 
-    /// Turns what is pending into a loop.
+    /// Turns the pending instructions into a loop.
     fn flush(&mut self, plan: &mut ScopePlan, pending: &mut Vec<Inst>) {
         if pending.is_empty() {
             return;
@@ -189,13 +189,13 @@ impl KernelSplitter<'_> {
     }
 }
 
-/// Finds where values are made and which are used out of reach.
+/// Finds where values are made, and which values are used out of reach and so need a home.
 struct HomeFinder<'a> {
     function: &'a Function,
     uniform: &'a Uniformity,
     made: Vec<LoopNest>,
     home: Vec<bool>,
-    /// Where each instruction that jumps can name runs.
+    /// The loops in which each instruction runs that jumps can name.
     nests: Vec<LoopNest>,
     strays: bool,
 }
@@ -223,7 +223,7 @@ impl HomeFinder<'_> {
         }
     }
 
-    /// What an instruction uses and makes at a place.
+    /// Notes what an instruction uses and makes in these loops.
     fn own(&mut self, inst: Inst, at: LoopNest) {
         let node = self.function.inst(inst);
         for value in node.args.iter().filter_map(|arg| arg.value()) {
@@ -241,7 +241,7 @@ impl HomeFinder<'_> {
         };
     }
 
-    /// An instruction in a loop over lanes, regions and all.
+    /// Notes an instruction in a loop over lanes, with all its regions.
     fn run(&mut self, inst: Inst, at: LoopNest) {
         self.own(inst, at);
         let function = self.function;
@@ -250,7 +250,7 @@ impl HomeFinder<'_> {
         }
     }
 
-    /// Lanes bring what differs among them in their homes, and find what differs there.
+    /// Notes an instruction at which lanes meet. Values that differ among the lanes are brought and found in homes.
     fn meet(&mut self, inst: Inst, scope: Level, at: LoopNest) {
         self.own(inst, at);
         self.exchange(inst, scope);
@@ -259,7 +259,7 @@ impl HomeFinder<'_> {
         }
     }
 
-    /// Results and parameters that differ within the scope live at home.
+    /// Gives homes to results and parameters that differ within the scope.
     fn exchange(&mut self, inst: Inst, scope: Level) {
         let node = self.function.inst(inst);
         let params = node.regions.iter().flat_map(|region| self.function.region(*region).params.iter());

@@ -1,7 +1,7 @@
-//! Threads that run groups, kept between launches.
+//! The threads that run groups, which are kept between launches.
 //!
-//! A job that is handed in gets a thread at once: an idle one, or a new one. So jobs may wait for each other. Dropping
-//! the pool waits for its threads; nobody may drop it from one of them.
+//! Every job gets a thread at once, an idle one or a new one, so jobs may wait for each other. Dropping the pool waits for
+//! its threads, so it must not be dropped on one of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -25,7 +25,7 @@ struct PoolShared {
     handed: Condvar,
 }
 
-/// The threads of a device.
+/// The threads of a CPU device.
 #[derive(Default)]
 pub(super) struct ThreadPool(Arc<PoolShared>);
 

@@ -1,4 +1,4 @@
-//! A launch on the CPU: its groups on threads, its end, its faults.
+//! Launches on the CPU: how groups run on threads, and how a launch ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -18,33 +18,33 @@ use super::abi::{BoundBuffer, GroupContext, GroupExit};
 use super::code::CpuCode;
 use super::pool::ThreadPool;
 
-/// A kernel that is compiled for a number of lanes.
+/// A kernel that is compiled for groups of a fixed number of lanes.
 #[derive(Debug)]
 pub(super) struct CpuKernel {
-    /// As it was handed in, for bindings and for places.
+    /// The module as it was given, for checking bindings and finding places.
     pub module: Valid,
-    /// What runs.
+    /// The compiled code.
     pub code: Arc<CpuCode>,
-    /// Groups that get a thread each where they may wait for each other.
+    /// How many groups have a thread each, if groups may wait for each other.
     pub resident: u32,
-    /// Threads for all other launches.
+    /// How many threads other launches share.
     pub threads: u32,
-    /// The device's own.
+    /// Shared with the device.
     pub pool: Arc<ThreadPool>,
-    /// The device's own.
+    /// Shared with the device.
     pub timekeeper: Arc<Timekeeper>,
 }
 
-/// What the groups of a launch and its handle share.
+/// What the threads of a launch and its handle share.
 #[derive(Debug)]
 pub(super) struct CpuLaunch {
-    /// Why to end.
+    /// The stop word of the launch.
     pub stop: Arc<StopSignal>,
-    /// Where groups park.
+    /// The event at which groups park.
     pub event: Event,
-    /// When it began.
+    /// When the launch began.
     pub start: Instant,
-    /// How many groups.
+    /// How many groups the launch has.
     pub groups: u32,
     next: AtomicU32,
     faults: AtomicU64,
@@ -54,7 +54,7 @@ pub(super) struct CpuLaunch {
 
 #[derive(Debug, Default)]
 struct CpuLaunchState {
-    /// Threads that still work for the launch.
+    /// How many threads still work for the launch.
     working: u32,
     fault: Option<(u32, u32)>,
     trap: Option<(u32, u32)>,
@@ -67,14 +67,14 @@ impl CpuLaunch {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A lane recorded a fault.
+    /// Records a fault of a lane. Only the first one is kept, and all are counted.
     pub(super) fn record(&self, code: u32, inst: u32) {
         if self.faults.fetch_add(1, Ordering::Relaxed) == 0 {
             self.lock().fault = Some((code, inst));
         }
     }
 
-    /// A lane trapped: everybody ends.
+    /// Records the trap of a lane, and ends all groups.
     pub(super) fn trap(&self, code: u32, inst: u32) {
         self.lock().trap.get_or_insert((code, inst));
         self.end(LaunchOutcome::Stopped);
@@ -86,7 +86,7 @@ impl CpuLaunch {
     }
 }
 
-/// The buffers of a launch, and what keeps them alive.
+/// The buffers of a launch as compiled code reads them, and the memory that they point to.
 struct BoundBuffers {
     slots: Vec<BoundBuffer>,
     _kept: Vec<Memory>,
@@ -155,7 +155,7 @@ impl Kernel for CpuKernel {
                 }
             };
             if let Err(error) = self.pool.run(job) {
-                // Those that started must not wait for those that did not.
+                // The threads that have started must not wait for those that have not.
                 shared.lock().working -= workers - started;
                 shared.end(LaunchOutcome::Stopped);
                 return Err(error);
@@ -171,7 +171,7 @@ impl Kernel for CpuKernel {
     }
 }
 
-/// What a thread does for a launch: group after group.
+/// Runs groups of a launch, one after the other, until none is left.
 fn work(shared: &Arc<CpuLaunch>, bound: &BoundBuffers, code: &CpuCode) {
     let Ok(scratch) = Mapped::new(WordWidth::W64, code.frame.bytes.div_ceil(8)) else {
         shared.lock().failed = Some(code.frame.bytes as u64);
@@ -205,7 +205,7 @@ fn work(shared: &Arc<CpuLaunch>, bound: &BoundBuffers, code: &CpuCode) {
     }
 }
 
-/// A launch under way.
+/// The handle of a launch on the CPU.
 #[derive(Debug)]
 struct CpuRun {
     shared: Arc<CpuLaunch>,
@@ -254,7 +254,7 @@ impl Run for CpuRun {
 impl Drop for CpuRun {
     fn drop(&mut self) {
         self.stop();
-        // Bounded: every loop that can go on looks at the stop word.
+        // This ends in bounded time, because every loop that can run for long looks at the stop word.
         let _ = self.wait(None);
     }
 }

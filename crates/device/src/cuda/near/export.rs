@@ -1,4 +1,4 @@
-//! Memory of the device that can be given away: made by itself, then mapped where the device finds it.
+//! Device memory that is exported as a file descriptor, so that Vulkan can import it.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -13,20 +13,20 @@ use crate::error::DeviceError;
 use super::super::current::Current;
 use super::super::raw::{DriverStatus, Gpu, check};
 
-/// How memory is given away: as a file.
+/// The form in which memory is exported: a file descriptor.
 const FILE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Memory of the device. It is freed by [`ExportedMemory::free`]; one that is merely dropped goes with the context.
+/// Exported device memory. [`ExportedMemory::free`] frees it; memory that is merely dropped is freed with the context.
 #[derive(Debug)]
 pub(crate) struct ExportedMemory {
-    /// Where the device finds it.
+    /// The device's address of the memory.
     pub at: u64,
-    /// Its size: more than was asked for, as the device has it.
+    /// The size of the memory, which is rounded up to what the device allocates.
     pub bytes: usize,
 }
 
 impl ExportedMemory {
-    /// Memory for so many bytes, and the file that stands for it.
+    /// Allocates memory of at least `bytes` bytes, and gives it with the file descriptor that stands for it.
     pub(crate) fn new(
         current: Current,
         gpu: Gpu,
@@ -44,7 +44,7 @@ impl ExportedMemory {
         made.map_err(|status| status.for_bytes(bytes))
     }
 
-    /// Takes it from the device. May block while a kernel is resident.
+    /// Unmaps and frees the memory. May block while a kernel is resident.
     pub(crate) fn free(self, _current: Current) -> Result<(), DriverStatus> {
         // SAFETY: the range was mapped as a whole, and no kernel uses it: its owner is gone.
         check("cuMemUnmap", unsafe { sys::cuMemUnmap(self.at, self.bytes) })?;
@@ -53,7 +53,7 @@ impl ExportedMemory {
     }
 }
 
-/// Memory of this device, to be given away as a file.
+/// The properties of memory of this device that is exported as a file descriptor.
 fn kind(gpu: Gpu) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -69,7 +69,7 @@ fn kind(gpu: Gpu) -> CUmemAllocationProp {
     }
 }
 
-/// What sizes are multiples of.
+/// The number that sizes of such memory are multiples of.
 fn granularity(kind: &CUmemAllocationProp) -> Result<usize, DriverStatus> {
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut unit = 0;
@@ -84,7 +84,7 @@ fn create(kind: &CUmemAllocationProp, bytes: usize) -> Result<u64, DriverStatus>
     check("cuMemCreate", unsafe { sys::cuMemCreate(&mut handle, bytes, kind, 0) }).map(|()| handle)
 }
 
-/// Maps memory where the device finds it.
+/// Maps memory into the device's address space.
 fn place(
     current: Current,
     handle: u64,
@@ -117,7 +117,7 @@ fn place(
     }
 }
 
-/// The file that stands for memory.
+/// Exports memory as a file descriptor.
 fn export(handle: u64) -> Result<OwnedFd, DriverStatus> {
     let mut file = -1;
     let to = (&raw mut file).cast();
