@@ -1,11 +1,11 @@
-//! `docs/protocol.md` says what the tables say. `BLESS=1` writes them into it.
+//! `docs/protocol.md` contains the tables of the protocol. `BLESS=1` writes them into it.
 
 use std::fs;
 use std::path::Path;
 
 use pelton::protocol::manual;
 
-/// The text with a marked part replaced.
+/// Returns the text with the part between two markers replaced.
 fn filled(text: &str, name: &str, part: &str) -> String {
     let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
     let (head, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("docs/protocol.md has no {begin}"));
@@ -23,7 +23,7 @@ fn the_manual_is_made_from_the_tables() {
     } else {
         assert!(
             text == made,
-            "docs/protocol.md is not what the tables say: BLESS=1 cargo test -p pelton --test docs"
+            "docs/protocol.md differs from the tables: BLESS=1 cargo test -p pelton --test docs"
         );
     }
 }

@@ -1,14 +1,16 @@
-//! The check word: how a reader knows that it has a whole line.
+//! The check word, by which a reader knows that it has read a whole line.
 //!
-//! A producer seals every line of a live ring, so the check of a line is on its shortest path: it is computed four
-//! words at a time where the machine can. Tests hold each form to the definition.
+//! A producer seals every line of a live ring, so computing the check is part of the cost of every task. Where the
+//! machine allows it, the check is computed over four or sixteen words at a time. Tests compare each form with the
+//! definition.
 
 use pelton_device::View64;
 use pelton_device::memory::Line;
 
 use super::slot::{CHECK, Slot, WORDS};
 
-/// The check of a slot: the xor of the other fifteen words, each rotated left by its number. This is the definition.
+/// Returns the check of a slot: the xor of the other fifteen words, each rotated left by its own number. This is the
+/// definition.
 pub const fn slot_check(words: &[u32; WORDS]) -> u32 {
     let (mut sum, mut k) = (0, 0);
     while k < WORDS {
@@ -20,7 +22,7 @@ pub const fn slot_check(words: &[u32; WORDS]) -> u32 {
     sum
 }
 
-/// The check of a line, whatever stands in its check word.
+/// Returns the check of a line. The present content of the check word does not matter.
 #[inline]
 pub fn line_check(line: &Line) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -30,18 +32,18 @@ pub fn line_check(line: &Line) -> u32 {
     portable_check(line)
 }
 
-/// Puts the check into a line whose other words are ready.
+/// Writes the check into a line whose other words are ready.
 #[inline]
 pub fn seal_line(line: &mut Line) {
     line[CHECK as usize / 2] = check_pair(line) | u64::from(line_check(line));
 }
 
-/// The lines of slots, with their checks, whatever stands in the slots' check words.
+/// Writes the lines of slots with their checks. The present content of the slots' check words does not matter.
 #[inline]
 pub fn seal_slots(slots: &[Slot], lines: &mut [Line]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has what the function needs.
+        // SAFETY: the processor has AVX-512F, which is all that the function needs.
         return unsafe { wide::seal_slots(slots, lines) };
     }
     for (slot, line) in slots.iter().zip(lines) {
@@ -50,13 +52,13 @@ pub fn seal_slots(slots: &[Slot], lines: &mut [Line]) {
     }
 }
 
-/// The same in shared memory, from word `at` on. Where there is no tail, a reader could see parts of a line; then the
-/// check tells.
+/// Writes the lines of slots with their checks into shared memory, starting at word `at`. A reader that is not guided
+/// by a tail may see parts of a line, and then the check does not match.
 #[inline]
 pub fn seal_slots_into(slots: &[Slot], to: &View64, at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has what the function needs.
+        // SAFETY: the processor has AVX-512F, which is all that the function needs.
         return unsafe { wide::seal_slots_into(slots, &to[at..at + slots.len() * (WORDS / 2)]) };
     }
     for (at, slot) in (at..).step_by(WORDS / 2).zip(slots) {
@@ -66,7 +68,7 @@ pub fn seal_slots_into(slots: &[Slot], to: &View64, at: usize) {
     }
 }
 
-/// All words of a slot at once.
+/// Seals a slot with all of its words in one register.
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use std::arch::x86_64::*;
@@ -74,7 +76,7 @@ mod wide {
 
     use super::{CHECK, Line, Slot};
 
-    /// Rotates, folds until one word is left, and puts it in its place.
+    /// Rotates the words, folds them until one is left, and puts that one into the place of the check word.
     #[target_feature(enable = "avx512f")]
     #[inline]
     fn sealed(slot: &Slot) -> __m512i {
@@ -108,22 +110,22 @@ mod wide {
     }
 }
 
-/// Whether a line carries its own check.
+/// Returns whether the check word of a line matches its other words.
 #[inline]
 pub fn is_sealed(line: &Line) -> bool {
     line[CHECK as usize / 2] as u32 == line_check(line)
 }
 
-/// The pair of the check word without it.
+/// Returns the pair of words that contains the check word, with the check word cleared.
 #[inline]
 fn check_pair(line: &Line) -> u64 {
     line[CHECK as usize / 2] & !u64::from(u32::MAX)
 }
 
-/// One chain over the pairs, from the last to the first.
+/// Computes the check in one chain over the pairs of words, from the last pair to the first.
 ///
 /// A word rotated by less than 32 is the xor of the two halves of the same word shifted in 64 bits. So all fifteen
-/// are shifted and summed in 64 bits, and the halves are joined once.
+/// words are shifted and combined in 64 bits, and the halves are joined once.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
 fn portable_check(line: &Line) -> u32 {
@@ -135,8 +137,9 @@ fn portable_check(line: &Line) -> u32 {
     sum as u32 ^ (sum >> 32) as u32
 }
 
-/// Four columns at once: a word four further on is rotated by four more, so each row rotates the sums of those below
-/// it by four. The first row stays outside, since a producer has it in registers.
+/// Computes the check in four columns at once. A word four places further on is rotated by four more bits, so each row
+/// rotates the combination of the rows below it by four. The first row is handled apart, because a producer has it in
+/// registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse2")]
 #[inline]

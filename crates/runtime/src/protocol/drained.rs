@@ -1,26 +1,26 @@
-//! Drained batches: a ring that the host fills, a kernel runs in one pass, and the host reads back.
+//! Drained batches: rings that the host fills, a kernel runs in one pass, and the host reads back.
 
 use super::control::TENANTS;
 use super::slot::{ARG, ARGS, BYTES, GENERATION_SHIFT, OPCODE, PRIORITY, STATUS, TABLE, TENANT, WORDS};
 use super::{Malformed, Opcode, Priority, Slot, Status, WirePlace, table};
 
-/// A slot of a drained batch, taken apart.
+/// The fields of a slot of a drained batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BatchEntry {
-    /// How far it has come.
+    /// How far the task has progressed.
     pub status: Status,
-    /// What to do.
+    /// What the task asks for.
     pub opcode: Opcode,
-    /// Whose task it is.
+    /// The tenant whose task it is.
     pub tenant: u32,
-    /// How urgent it is.
+    /// How urgent the task is.
     pub priority: Priority,
-    /// The arguments.
+    /// The arguments of the task.
     pub args: [u32; ARGS],
 }
 
 impl BatchEntry {
-    /// The slot.
+    /// Returns the slot with these fields.
     #[inline]
     pub fn encode(&self) -> Slot {
         let mut words = [0; WORDS];
@@ -32,7 +32,7 @@ impl BatchEntry {
         Slot(words)
     }
 
-    /// The entry of the slot that stands at `index` of its ring.
+    /// Returns the fields of the slot at `index` of its ring, or an error that names the word that is malformed.
     pub fn decode(slot: &Slot, index: usize) -> Result<BatchEntry, Malformed> {
         let wrong = |word: u32, why| {
             let (name, value) = (table::word_name(TABLE, word), slot.0[word as usize].into());
@@ -44,7 +44,7 @@ impl BatchEntry {
         }
         let status = Status::from_code(status)
             .filter(|status| *status != Status::Cancelled)
-            .ok_or_else(|| wrong(STATUS, "which is no status of a slot"))?;
+            .ok_or_else(|| wrong(STATUS, "which is not the status of a slot"))?;
         let tenant = slot.0[TENANT as usize];
         if tenant as usize >= TENANTS {
             return Err(wrong(TENANT, "and tenants are 0 to 28"));
@@ -55,12 +55,12 @@ impl BatchEntry {
     }
 }
 
-/// The words of a ring of these entries.
+/// Returns the words of a ring with these entries.
 pub fn encode_ring(entries: &[BatchEntry]) -> Vec<u32> {
     entries.iter().flat_map(|entry| entry.encode().0).collect()
 }
 
-/// The entries of a ring of words, in order.
+/// Returns the entries of a ring in order, or an error if the words end within a slot.
 pub fn decode_ring(
     words: &[u32],
 ) -> Result<impl ExactSizeIterator<Item = Result<BatchEntry, Malformed>> + '_, Malformed> {
@@ -71,7 +71,7 @@ pub fn decode_ring(
     Ok(slots.iter().enumerate().map(|(index, words)| BatchEntry::decode(&Slot(*words), index)))
 }
 
-/// The words of a ring of bytes.
+/// Returns the words of a ring that was stored as bytes, or an error if the bytes end within a slot.
 pub fn words_from_bytes(bytes: &[u8]) -> Result<Vec<u32>, Malformed> {
     if !bytes.len().is_multiple_of(BYTES) {
         return Err(partial_slot(bytes.len()));

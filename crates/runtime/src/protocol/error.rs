@@ -1,13 +1,13 @@
-//! What is wrong with words that do not follow the protocol.
+//! The errors of words that do not follow the protocol.
 
 use std::fmt;
 
 use super::{Opcode, fault, opcode, packed};
 
-/// Where malformed words were met.
+/// The place where malformed words were found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WirePlace {
-    /// The slot of that number in a ring.
+    /// The slot with this number in a ring.
     Slot(usize),
     /// The control words.
     Control,
@@ -15,7 +15,7 @@ pub enum WirePlace {
     Record,
     /// The debug log.
     Log,
-    /// The IO queue, at the request of that number.
+    /// The request with this number in the IO queue.
     Request(usize),
 }
 
@@ -31,42 +31,42 @@ impl fmt::Display for WirePlace {
     }
 }
 
-/// Why words or values are not of the protocol.
+/// Why words or values do not follow the protocol.
 #[allow(missing_docs)]
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Bytes that end within a unit.
+    /// A number of bytes that is not a whole number of units.
     #[error("{what} is {bytes} bytes, not a whole number of {unit}-byte {units}")]
     Bytes { what: &'static str, bytes: usize, unit: usize, units: &'static str },
-    /// A buffer that ends too soon.
+    /// A buffer that ends before a word that it must have.
     #[error("{what} is {words} words long and ends before word {word} ({name})", name = .name.to_lowercase())]
     Short { what: &'static str, words: usize, word: u32, name: &'static str },
     /// A word with a value that it cannot have.
     #[error("{place}: word {word} ({name}) is {value:#x}, {why}", name = .name.to_lowercase())]
     Word { place: WirePlace, word: u32, name: &'static str, value: u64, why: &'static str },
-    /// A control word of the other side.
-    #[error("control: word {word} ({name}) is not the host's to write", name = .name.to_lowercase())]
+    /// A control word that belongs to the device, which the host tried to write.
+    #[error("control: word {word} ({name}) is not written by the host", name = .name.to_lowercase())]
     Writer { word: u32, name: &'static str },
-    /// A name that nothing has.
+    /// A name that does not exist.
     #[error("there is no {what} {found:?}")]
     Name { what: &'static str, found: String },
-    /// An opcode that belongs to the protocol.
+    /// An opcode that is reserved for the protocol.
     #[error("opcode {code:#x} is reserved, as are all of {all}", code = .0.code(), all = opcode::reserved_ranges())]
     Reserved(Opcode),
-    /// A fault code that belongs to the protocol or does not fit.
-    #[error("fault code {0:#x} is not a handler's: theirs are {first:#x} to {last:#x}", first = fault::FIRST_USER, last = fault::MAX_CODE)]
+    /// A fault code that is reserved for the protocol or out of range.
+    #[error("fault code {0:#x} is reserved: handlers have {first:#x} to {last:#x}", first = fault::FIRST_USER, last = fault::MAX_CODE)]
     Fault(u32),
-    /// The wrong number of arguments.
+    /// The wrong number of arguments for an opcode.
     #[error("{opcode} takes {takes} arguments, not {found}")]
     Arity { opcode: Opcode, takes: usize, found: usize },
-    /// More than an argument area holds.
-    #[error("{what} takes {found} words, and there are {most}")]
+    /// More words than the argument area holds.
+    #[error("{what} takes {found} words, but there is room for {most}")]
     Long { what: &'static str, found: usize, most: usize },
-    /// A packed slot against the rules.
+    /// A packed slot that breaks a rule.
     #[error("packed slot: {0}")]
     Packed(packed::PackedError),
-    /// A format that cannot be read.
+    /// The text of a format that cannot be parsed.
     #[error("format {text:?}, byte {at}: {why}")]
     Format { text: String, at: usize, why: &'static str },
 }

@@ -1,20 +1,20 @@
-//! Fault codes: why a task did not end well.
+//! Fault codes, which say why a task did not end well.
 
 use std::fmt;
 
 use super::Malformed;
 
-/// Why a task faulted.
+/// The code of a fault: one of the protocol's, or one that a handler defines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FaultCode(u32);
 
-/// The first code that is a handler's own.
+/// The first code that a handler may define.
 pub const FIRST_USER: u32 = 0x100;
 
-/// The greatest code: the inner index of a packed fault stands above it.
+/// The greatest code. The bits above it hold the index of the inner operation.
 pub const MAX_CODE: u32 = (1 << INNER_SHIFT) - 1;
 
-/// Where the inner index stands in the fault of a packed slot.
+/// The position of the index of the inner operation in the fault of a packed slot.
 pub const INNER_SHIFT: u32 = 24;
 
 macro_rules! faults {
@@ -22,7 +22,7 @@ macro_rules! faults {
         impl FaultCode {
             $(#[doc = $text] pub const $name: FaultCode = FaultCode($code);)*
 
-            /// What happened to the task, as a clause, if the code is the protocol's.
+            /// Returns what happened to the task as a clause, if the protocol defines the code.
             fn clause(self) -> Option<&'static str> {
                 match self {
                     $(FaultCode::$name => Some($clause),)*
@@ -31,38 +31,38 @@ macro_rules! faults {
             }
         }
 
-        /// The protocol's own codes: each with its name and meaning.
+        /// The codes that the protocol defines, each with its name and its meaning.
         pub const TABLE: &[(FaultCode, &str, &str)] = &[$((FaultCode::$name, $word, $text),)*];
     };
 }
 
 faults! {
-    UNKNOWN   1 "unknown opcode" "Nobody handles the opcode."
-        "nobody handles its opcode";
-    REGION    2 "out of region"  "An access left the tenant's region. It gave zero or did nothing."
-        "it left its tenant's region";
+    UNKNOWN   1 "unknown opcode" "There is no handler for the opcode."
+        "there is no handler for its opcode";
+    REGION    2 "out of region"  "An access was outside the tenant's region. A load gave zero, and a store did nothing."
+        "it accessed memory outside its tenant's region";
     DENIED    3 "denied"         "The tenant may not use the opcode."
         "its tenant may not use its opcode";
-    MALFORMED 4 "malformed"      "The slot is not what its opcode asks for. Nothing was done."
-        "its slot is not what its opcode asks for";
-    ARGUMENTS 5 "arguments"      "The handler refuses its arguments."
-        "its handler refuses its arguments";
+    MALFORMED 4 "malformed"      "The slot does not have the form that its opcode asks for. Nothing was done."
+        "its slot does not have the form that its opcode asks for";
+    ARGUMENTS 5 "arguments"      "The handler rejected its arguments."
+        "its handler rejected its arguments";
     FUEL      6 "fuel"           "The handler ran for too long."
         "its handler ran for too long";
 }
 
 impl FaultCode {
-    /// A handler's own code, 0x100 to 0xffffff.
+    /// Returns a code that a handler may define, from 0x100 to 0xffffff, or an error for any other number.
     pub const fn user(code: u32) -> Result<FaultCode, Malformed> {
         if code < FIRST_USER || code > MAX_CODE { Err(Malformed::Fault(code)) } else { Ok(FaultCode(code)) }
     }
 
-    /// Its number on the wire.
+    /// Returns the number of the code on the wire.
     pub const fn code(self) -> u32 {
         self.0
     }
 
-    /// The code of that number: one of the protocol's, or a handler's own.
+    /// Returns the code with this number, or `None` if neither the protocol nor a handler can define it.
     pub fn from_code(code: u32) -> Option<FaultCode> {
         match code {
             FIRST_USER..=MAX_CODE => Some(FaultCode(code)),
@@ -71,7 +71,7 @@ impl FaultCode {
     }
 }
 
-/// By name if it is the protocol's, else its number.
+/// Prints the name of a code that the protocol defines, and the number of any other.
 impl fmt::Display for FaultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match TABLE.iter().find(|row| row.0 == *self) {
@@ -81,28 +81,28 @@ impl fmt::Display for FaultCode {
     }
 }
 
-/// The value of a record whose status is FAULT.
+/// Why a task faulted: the value of a completion record whose status is FAULT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TaskFault {
-    /// Why.
+    /// The code of the fault.
     pub code: FaultCode,
-    /// Which operation of a packed slot faulted; 0 in other slots.
+    /// The index of the operation of a packed slot that faulted. It is 0 for other slots.
     pub inner: u8,
 }
 
 impl TaskFault {
-    /// The word: the code in bits 0-23, the inner index in bits 24-31.
+    /// Returns the fault as a word: the code in bits 0-23, and the index of the inner operation in bits 24-31.
     pub const fn word(self) -> u32 {
         self.code.0 | (self.inner as u32) << INNER_SHIFT
     }
 
-    /// The fault of a word, if its code is one.
+    /// Returns the fault of a word, or `None` if the word holds no fault code.
     pub fn from_word(word: u32) -> Option<TaskFault> {
         Some(TaskFault { code: FaultCode::from_code(word & MAX_CODE)?, inner: (word >> INNER_SHIFT) as u8 })
     }
 }
 
-/// As a clause whose subject is the task: what happened, and the code.
+/// Prints a clause whose subject is the task: what happened, and the code.
 impl fmt::Display for TaskFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code.clause() {

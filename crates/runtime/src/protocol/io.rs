@@ -1,77 +1,78 @@
-//! The IO queue: what kernels ask the host to read and write.
+//! The IO queue, in which kernels ask the host to read and write.
 
 use super::table::{codes, words};
 use super::{Malformed, WirePlace};
 
-/// Requests that the queue holds.
+/// The number of requests that the queue holds.
 pub const REQUESTS: usize = 64;
 
-/// Words of a request.
+/// The number of words in a request.
 pub const REQUEST_WORDS: usize = 8;
 
-/// Words of the queue.
+/// The number of words in the queue.
 pub const WORDS: usize = REQUESTS * REQUEST_WORDS;
 
 codes! {
-    /// What is asked for.
+    /// What an IO request asks for.
     IoOp "IO operation" {
-        Read  1 "READ"  "Bytes from a source to a destination in the workspace.";
-        Write 2 "WRITE" "Bytes from the workspace to a destination.";
-        Fence 3 "FENCE" "Nothing, after all requests before it.";
+        Read  1 "READ"  "Read bytes from a source into the workspace.";
+        Write 2 "WRITE" "Write bytes from the workspace to a destination.";
+        Fence 3 "FENCE" "Do nothing, but only after all requests before it.";
     }
 }
 
 codes! {
-    /// What became of a request.
+    /// How far the host has dealt with an IO request.
     IoState "state of an IO request" {
-        Asked 0    "ASKED" "Nothing yet.";
-        Ok    0x10 "OK"    "All of it was done.";
-        Error 0x11 "ERROR" "It was not done.";
+        Asked 0    "ASKED" "The host has not answered yet.";
+        Ok    0x10 "OK"    "The host has done all of it.";
+        Error 0x11 "ERROR" "The host could not do it.";
     }
 }
 
 pub use super::control::WordWriter;
 
 words! {
-    /// The words of a request.
+    /// The words of an IO request.
     WordWriter;
-    OP          0 Device "READ, WRITE or FENCE. Zero: no request.";
-    SOURCE      1 Device "Where from.";
-    DESTINATION 2 Device "Where to.";
-    OFFSET_LOW  3 Device "Where to begin, in bytes: the low word.";
-    OFFSET_HIGH 4 Device "The high word.";
-    BYTES       5 Device "How many bytes.";
-    STATE       6 Host   "What became of it: zero, OK or ERROR.";
-    TAG         7 Device "The asker's own.";
+    OP          0 Device "READ, WRITE or FENCE. Zero means that there is no request.";
+    SOURCE      1 Device "The source of the bytes.";
+    DESTINATION 2 Device "The destination of the bytes.";
+    OFFSET_LOW  3 Device "The low word of the byte offset at which to begin.";
+    OFFSET_HIGH 4 Device "The high word of the byte offset at which to begin.";
+    BYTES       5 Device "The number of bytes.";
+    STATE       6 Host   "The host's answer: zero while there is none, OK or ERROR.";
+    TAG         7 Device "A number that the kernel chooses for its own use.";
 }
 
-/// A request.
+/// A request of a kernel to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IoRequest {
-    /// What is asked for.
+    /// What the request asks for.
     pub op: IoOp,
-    /// Where from.
+    /// The source of the bytes.
     pub source: u32,
-    /// Where to.
+    /// The destination of the bytes.
     pub destination: u32,
-    /// Where to begin, in bytes.
+    /// The byte offset at which to begin.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u32,
-    /// What became of it.
+    /// The host's answer.
     pub state: IoState,
-    /// The asker's own.
+    /// A number that the kernel chooses for its own use.
     pub tag: u32,
 }
 
 impl IoRequest {
-    /// Its words.
+    /// Returns the words of the request.
     pub const fn encode(&self) -> [u32; REQUEST_WORDS] {
         let (low, high) = (self.offset as u32, (self.offset >> 32) as u32);
         [self.op.code(), self.source, self.destination, low, high, self.bytes, self.state.code(), self.tag]
     }
 
-    /// The request of a place in the queue, or none if nothing is asked there.
+    /// Returns the request at a place in the queue, `None` if there is none, or an error that names the word that is
+    /// malformed.
     pub fn decode(words: &[u32; REQUEST_WORDS], place: usize) -> Result<Option<IoRequest>, Malformed> {
         let wrong = |word: u32, why| Malformed::Word {
             place: WirePlace::Request(place),
@@ -83,17 +84,17 @@ impl IoRequest {
         let [op, source, destination, low, high, bytes, state, tag] = *words;
         if op == 0 {
             let stray = (1..).zip(&words[1..]).find(|(_, value)| **value != 0);
-            return stray.map_or(Ok(None), |(word, _)| Err(wrong(word, "where nothing is asked")));
+            return stray.map_or(Ok(None), |(word, _)| Err(wrong(word, "although there is no request")));
         }
-        let op = IoOp::from_code(op).ok_or_else(|| wrong(OP, "which is no operation"))?;
+        let op = IoOp::from_code(op).ok_or_else(|| wrong(OP, "which is not an operation"))?;
         let state =
-            IoState::from_code(state).ok_or_else(|| wrong(STATE, "which is no state of a request"))?;
+            IoState::from_code(state).ok_or_else(|| wrong(STATE, "which is not a state of a request"))?;
         let offset = u64::from(low) | u64::from(high) << 32;
         Ok(Some(IoRequest { op, source, destination, offset, bytes, state, tag }))
     }
 }
 
-/// The requests of a queue, in order; places where nothing is asked give none.
+/// Returns the requests of a queue in order, with `None` for places that hold no request.
 pub fn decode_queue(
     words: &[u32],
 ) -> Result<impl Iterator<Item = Result<Option<IoRequest>, Malformed>> + '_, Malformed> {

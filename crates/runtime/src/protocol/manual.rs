@@ -1,6 +1,6 @@
 //! The tables of the manual, made from the tables of the protocol.
 //!
-//! `docs/protocol.md` embeds them between markers, and a test holds it to what these functions give.
+//! `docs/protocol.md` contains these tables between markers, and a test compares it with the result of [`sections`].
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::{
     slot,
 };
 
-/// The words of a layout, with what marks its rows.
+/// Returns the table of a layout. `mark` is the heading of the column that distinguishes its rows.
 fn word_table<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
     let mut text = format!("| word | name | {mark} | meaning |\n|---|---|---|---|\n");
     for row in table {
@@ -28,7 +28,7 @@ fn word_table<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
     text
 }
 
-/// Rows of numbered names.
+/// Returns a table of numbered names.
 fn code_table<'a>(head: &str, rows: impl Iterator<Item = (u32, &'a str, &'a str)>) -> String {
     let mut text = format!("| value | {head} | meaning |\n|---|---|---|\n");
     for (code, name, doc) in rows {
@@ -37,28 +37,28 @@ fn code_table<'a>(head: &str, rows: impl Iterator<Item = (u32, &'a str, &'a str)
     text
 }
 
-/// A number, in the base people expect of it.
+/// Returns a number in the base that readers expect: decimal if it is small, and otherwise hexadecimal.
 fn format_code(code: u32) -> String {
     if code < 16 { code.to_string() } else { format!("{code:#x}") }
 }
 
-/// The words of a slot.
-pub fn slot() -> String {
+/// Returns the words of a slot.
+fn slot_words() -> String {
     word_table(slot::TABLE, "in")
 }
 
-/// The statuses.
-pub fn statuses() -> String {
+/// Returns the statuses.
+fn statuses() -> String {
     code_table("status", Status::ALL.iter().map(|status| (status.code(), status.name(), status.doc())))
 }
 
-/// The states of tasks inside a window that have not ended.
-pub fn window_states() -> String {
+/// Returns the states of tasks inside a window that have not ended.
+fn window_states() -> String {
     code_table("state", WindowState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())))
 }
 
-/// The moves between them.
-pub fn moves() -> String {
+/// Returns the moves between statuses.
+fn moves() -> String {
     let mut text = String::from("| move | from | to | meaning |\n|---|---|---|---|\n");
     for step in StatusMove::ALL {
         let from: Vec<&str> = step.from().iter().map(|status| status.name()).collect();
@@ -67,55 +67,56 @@ pub fn moves() -> String {
     text
 }
 
-/// The priorities.
-pub fn priorities() -> String {
+/// Returns the priorities.
+fn priorities() -> String {
     code_table("priority", Priority::ALL.iter().map(|level| (level.code(), level.name(), level.doc())))
 }
 
-/// The opcodes.
-pub fn opcodes() -> String {
+/// Returns the built-in opcodes and the reserved ranges.
+fn opcodes() -> String {
     let mut text = String::from("| value | name | arguments | effect |\n|---|---|---|---|\n");
     for row in opcode::TABLE {
         let (code, name, args) = (format_code(row.opcode.code()), row.name, row.args.join(", "));
         let _ = writeln!(text, "| {code} | `{name}` | {args} | {} |", row.doc);
     }
-    let _ = write!(text, "\nReserved: {}. All others are the user's.\n", opcode::reserved_ranges());
+    let _ = write!(text, "\nReserved: {}. Handlers may have all others.\n", opcode::reserved_ranges());
     text
 }
 
-/// The fault codes.
-pub fn faults() -> String {
+/// Returns the fault codes.
+fn faults() -> String {
     let mut text =
         code_table("fault", fault::TABLE.iter().map(|(code, name, doc)| (code.code(), *name, *doc)));
-    let _ = writeln!(text, "| {:#x}-{:#x} | | A handler's own. |", fault::FIRST_USER, fault::MAX_CODE);
+    let _ =
+        writeln!(text, "| {:#x}-{:#x} | | A handler defines the code. |", fault::FIRST_USER, fault::MAX_CODE);
     text
 }
 
-/// The words of a completion record.
-pub fn record() -> String {
+/// Returns the words of a completion record.
+fn record_words() -> String {
     word_table(record::TABLE, "half")
 }
 
-/// The control words.
-pub fn control() -> String {
+/// Returns the control words.
+fn control_words() -> String {
     word_table(control::TABLE, "writer")
 }
 
-/// The words of the debug log.
-pub fn log() -> String {
+/// Returns the words of the debug log.
+fn log_words() -> String {
     word_table(log::TABLE, "of the")
 }
 
-/// The words of an IO request, and the numbers in them.
-pub fn io() -> String {
+/// Returns the words of an IO request, and the numbers in them.
+fn io_queue() -> String {
     let ops = code_table("operation", io::IoOp::ALL.iter().map(|op| (op.code(), op.name(), op.doc())));
     let states =
         code_table("state", io::IoState::ALL.iter().map(|state| (state.code(), state.name(), state.doc())));
     format!("{}\n{ops}\n{states}", word_table(io::TABLE, "writer"))
 }
 
-/// The steps that order something.
-pub fn steps() -> String {
+/// Returns the steps that order other accesses.
+fn steps() -> String {
     let mut text = String::from("| step | who | in | does | meaning |\n|---|---|---|---|---|\n");
     for row in step::TABLE.iter().filter(|row| row.orders()) {
         let (who, op) = (format!("{:?}", row.actor).to_lowercase(), row.op.row().name);
@@ -128,9 +129,9 @@ pub fn steps() -> String {
             (LANES, "several lanes"),
             (WATCH, "watched"),
             (LOCAL, "in the host's memory"),
-            (OWN, "no other group keeps control words"),
-            (KEPT, "a group keeps control words"),
-            (KEEPER, "and does nothing else"),
+            (OWN, "control words are read from the host"),
+            (KEPT, "a group keeps the control words"),
+            (KEEPER, "that group does nothing else"),
             (TELLS, "pollers are told"),
             (TOLD, "by a poller that is told"),
             (REMOTE, "the device has memory of its own"),
@@ -156,20 +157,20 @@ pub fn steps() -> String {
     text
 }
 
-/// Every part of the manual, by the name of its markers.
+/// Returns every section of the manual that is made from tables, with the name of its markers.
 pub fn sections() -> [(&'static str, String); 12] {
     [
-        ("slot", slot()),
+        ("slot", slot_words()),
         ("statuses", statuses()),
         ("window states", window_states()),
         ("moves", moves()),
         ("priorities", priorities()),
         ("opcodes", opcodes()),
         ("faults", faults()),
-        ("record", record()),
+        ("record", record_words()),
         ("steps", steps()),
-        ("control", control()),
-        ("log", log()),
-        ("io", io()),
+        ("control", control_words()),
+        ("log", log_words()),
+        ("io", io_queue()),
     ]
 }

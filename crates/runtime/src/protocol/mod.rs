@@ -1,15 +1,17 @@
-//! What host and device say to each other, as data.
+//! The protocol between host and device, as data.
 //!
-//! Every word that crosses between them is a row of a table here: the [slot], the [completion record](record),
-//! the [control words](control), the [debug log](log), the [IO queue](io), and the numbers that stand in them
-//! ([status], [priority], [opcode], [fault]). Constants for kernels, accessors for the host and the tables of
-//! `docs/protocol.md` are made from those rows. Who touches which word in what order is a table too, the [steps](step).
+//! Every word that crosses between the two is a row of a table in one of these modules: the [slot], the [completion
+//! record](record), the [control words](control), the [debug log](log), the [IO queue](io), and the numbers in them
+//! ([status], [priority], [opcode], [fault]). The constants that kernels use, the accessors that the host uses, and
+//! the tables of `docs/protocol.md` are made from those rows. A further table, the [steps](step), says who accesses
+//! which word in what order.
 //!
-//! There are two uses of one layout. A *drained batch* is filled by the host, run in one pass and read back, so only
-//! one side touches it at a time; [`drained`] reads and writes it. A *live ring* is fed while the kernel runs, so
-//! every word has one writer, and a slot carries a generation and a check.
+//! The layout has two uses. The host fills a *drained batch*, a kernel runs it in one pass, and the host reads it
+//! back, so only one side accesses it at a time; [`drained`] encodes and decodes it. The host feeds a *live ring*
+//! while the kernel runs, so every word has one writer, and every slot carries a generation and a check.
 //!
-//! Reading is strict: what no writer of the protocol can have written is [`Malformed`], and the error names the word.
+//! Decoding is strict: words that no writer of the protocol can have written are [`Malformed`], and the error names
+//! the word.
 
 mod check;
 mod error;

@@ -1,56 +1,58 @@
-//! Packed slots: several small operations in one slot.
+//! Packed slots, in which several small operations share one slot.
 //!
 //! The twelve argument words are read as bytes: n, the number of inner operations; a, the number of argument words;
-//! then n pairs (opcode, offset). The argument area starts at the first whole word behind the pairs, and an offset
-//! counts words from there.
+//! then n pairs of an opcode and an offset. The argument area starts at the first whole word after the pairs, and
+//! offsets count words from there.
 
 use super::slot::ARGS;
 use super::{Malformed, Opcode};
 
-/// Inner operations that fit: with more, the pairs alone leave the slot.
+/// The greatest number of inner operations. With one more, the pairs alone would not fit.
 pub const MAX_INNER: usize = 23;
 
-/// The word, of the twelve, at which the argument area of n inner operations starts.
+/// Returns the argument word at which the argument area of n inner operations starts.
 pub const fn argument_start(n: usize) -> usize {
     (2 + 2 * n).div_ceil(4)
 }
 
-/// An inner operation.
+/// An operation inside a packed slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct InnerOp {
-    /// Its opcode.
+    /// The opcode of the operation.
     pub op: u8,
-    /// The word, of the slot's twelve, at which its arguments start.
+    /// The argument word of the slot at which the arguments of the operation start.
     pub at: u8,
 }
 
-/// Which rule a packed slot breaks.
+/// The rule that a packed slot breaks.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackedError {
-    /// Too few or too many operations.
-    #[error("{n} inner operations, and it has 1 to {MAX_INNER}")]
+    /// There are too few or too many operations.
+    #[error("it has {n} inner operations, but 1 to {MAX_INNER} are allowed")]
     Count { n: u8 },
-    /// The argument area leaves the slot.
-    #[error("{a} argument words from word {start} on, and it has {ARGS}")]
+    /// The argument area does not fit into the slot.
+    #[error("it has {a} argument words starting at word {start}, but the slot has {ARGS}")]
     Area { start: u8, a: u8 },
-    /// An opcode that cannot be packed.
+    /// The opcode cannot be in a packed slot.
     #[error("inner operation {inner} is {op}, which cannot be packed")]
     Opcode { inner: u8, op: Opcode },
-    /// Arguments outside the argument area.
-    #[error("inner operation {inner} takes {arity} arguments at offset {offset} of {a} words")]
+    /// The arguments of an operation lie outside the argument area.
+    #[error("inner operation {inner} takes {arity} arguments at offset {offset}, but there are {a} words")]
     Offset { inner: u8, offset: u8, arity: u32, a: u8 },
 }
 
-/// Whether an opcode may stand in a packed slot, its handler apart: it fits in a byte and is no fence.
+/// Returns whether an opcode may be in a packed slot as far as its number tells: it fits into a byte and is not a
+/// fence.
 const fn can_be_packed(op: Opcode) -> bool {
     op.code() <= 0xff && op.code() != Opcode::BATCH_FENCE.code()
 }
 
-/// The inner operations of a packed slot, all rules checked.
+/// Returns the inner operations of a packed slot, or an error that names the rule that is broken.
 ///
-/// `arity` says how many arguments an opcode takes, and nothing of those that have no handler or one for whole groups.
+/// `arity` returns how many arguments an opcode takes, and `None` for opcodes without a handler or with a group-wide
+/// one.
 pub fn decode_packed(
     words: &[u32; ARGS],
     arity: impl Fn(u8) -> Option<u32>,
@@ -77,10 +79,10 @@ pub fn decode_packed(
     (0..n).map(|k| inner(k).map_err(Malformed::Packed)).collect()
 }
 
-/// A packed slot in the making.
+/// A packed slot that is being composed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Packed {
-    /// Opcodes and offsets.
+    /// The opcodes and the offsets of the operations.
     pairs: [(u8, u8); MAX_INNER],
     n: usize,
     words: [u32; ARGS],
@@ -88,12 +90,12 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// An empty one.
+    /// Returns a packed slot without operations.
     pub fn new() -> Packed {
         Packed::default()
     }
 
-    /// Adds an operation behind the others; what does not fit leaves it as it was.
+    /// Adds an operation after the others. If the operation does not fit, this is an error and nothing changes.
     pub fn push(&mut self, op: Opcode, args: &[u32]) -> Result<(), Malformed> {
         if !can_be_packed(op) {
             return Err(Malformed::Packed(PackedError::Opcode { inner: self.n as u8, op }));
@@ -114,17 +116,17 @@ impl Packed {
         Ok(())
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.n
     }
 
-    /// Whether it has none, in which case it is not a packed slot yet.
+    /// Returns whether there are no operations yet. A packed slot needs at least one.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
 
-    /// The argument words of the slot.
+    /// Returns the argument words of the slot, or an error if there are no operations.
     pub fn encode(&self) -> Result<[u32; ARGS], Malformed> {
         if self.is_empty() {
             return Err(Malformed::Packed(PackedError::Count { n: 0 }));

@@ -1,19 +1,19 @@
-//! The five priorities.
+//! The five priorities of tasks.
 
 use super::table::codes;
 
 codes! {
-    /// How urgent a task is: of those that wait, the more urgent is taken first.
+    /// How urgent a task is. Of the tasks that wait, the most urgent is taken first.
     #[derive(Default)]
     Priority "priority" {
-        Critical 0 "CRITICAL" "Before all others.";
-        High     1 "HIGH"     "Before what is ordinary.";
+        Critical 0 "CRITICAL" "The task is taken before all others.";
+        High     1 "HIGH"     "The task is taken before those of ordinary priority.";
         #[default]
-        Normal   2 "NORMAL"   "The ordinary.";
-        Low      3 "LOW"      "After what is ordinary.";
-        Idle     4 "IDLE"     "When nothing else waits.";
+        Normal   2 "NORMAL"   "The task has the ordinary priority.";
+        Low      3 "LOW"      "The task is taken after those of ordinary priority.";
+        Idle     4 "IDLE"     "The task is taken when no other task waits.";
     }
 }
 
-/// How many there are.
+/// The number of priorities.
 pub const LEVELS: usize = Priority::ALL.len();

@@ -1,10 +1,10 @@
-//! The completion record: how a task ended, in one 64-bit store.
+//! The completion record, which says how a task ended in one 64-bit store.
 
 use super::slot::{GENERATION_SHIFT, status_word};
 use super::table::words;
 use super::{Malformed, Status, TaskFault, WirePlace};
 
-/// What a word of a record is.
+/// The half of a completion record that a word is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordHalf {
     /// Bits 0-31.
@@ -14,29 +14,29 @@ pub enum RecordHalf {
 }
 
 words! {
-    /// The two words of a record.
+    /// The two words of a completion record.
     RecordHalf;
-    STATUS 0 Low  "The status in bits 0-7, DONE, FAULT or CANCELLED; the generation in bits 8-31.";
-    VALUE  1 High "The result of what is DONE, the fault of a FAULT, else zero.";
+    STATUS 0 Low  "The status in bits 0-7 (DONE, FAULT or CANCELLED), and the generation in bits 8-31.";
+    VALUE  1 High "The result if the status is DONE, the fault if it is FAULT, and otherwise zero.";
 }
 
-/// A completion record as it stands in memory. Zero until the device has first written it.
+/// A completion record as it stands in memory. It is zero until the device writes it for the first time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct CompletionRecord(pub u64);
 
-/// What a record says.
+/// How a task ended, as its completion record says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TaskEnd {
-    /// It ended well, with this result.
+    /// The task ended well, with this result.
     Done(u32),
-    /// It ended with this fault.
+    /// The task ended with this fault.
     Fault(TaskFault),
-    /// It never ran.
+    /// The task was cancelled and never ran.
     Cancelled,
 }
 
 impl CompletionRecord {
-    /// The record of a task that ended so.
+    /// Returns the record of a task of this generation that ended in this way.
     #[inline]
     pub const fn new(end: TaskEnd, generation: u32) -> CompletionRecord {
         let (status, value) = match end {
@@ -47,31 +47,31 @@ impl CompletionRecord {
         CompletionRecord(status_word(status, generation) as u64 | (value as u64) << 32)
     }
 
-    /// Whether it is of this generation, which says that the task has ended.
+    /// Returns whether the record is of this generation, which means that the task has ended.
     ///
-    /// A record that was never written is of none, though its generation bits are those of the first lap.
+    /// A record that was never written is of no generation, although its bits are those of the first lap's.
     #[inline]
     pub const fn has_generation(self, generation: u32) -> bool {
         self.0 as u32 >> GENERATION_SHIFT == generation && self.0 as u8 != 0
     }
 
-    /// The generation of the task whose end it says.
+    /// Returns the generation of the task that the record is about.
     pub const fn generation(self) -> u32 {
         self.0 as u32 >> GENERATION_SHIFT
     }
 
-    /// How the task ended.
+    /// Returns how the task ended, or an error if no writer of the protocol can have written the record.
     pub fn end(self) -> Result<TaskEnd, Malformed> {
         let value = (self.0 >> 32) as u32;
         match Status::from_code(self.0 as u32 & 0xff) {
             Some(Status::Done) => Ok(TaskEnd::Done(value)),
             Some(Status::Fault) => match TaskFault::from_word(value) {
                 Some(fault) => Ok(TaskEnd::Fault(fault)),
-                None => Err(self.malformed(VALUE, "which is no fault code")),
+                None => Err(self.malformed(VALUE, "which is not a fault code")),
             },
             Some(Status::Cancelled) if value == 0 => Ok(TaskEnd::Cancelled),
-            Some(Status::Cancelled) => Err(self.malformed(VALUE, "and what was cancelled has no value")),
-            _ => Err(self.malformed(STATUS, "which is no status of a task that has ended")),
+            Some(Status::Cancelled) => Err(self.malformed(VALUE, "and a cancelled task has no value")),
+            _ => Err(self.malformed(STATUS, "which is not the status of a task that has ended")),
         }
     }
 

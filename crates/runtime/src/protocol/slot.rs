@@ -1,4 +1,4 @@
-//! The slot: sixteen words, one line of memory, one task.
+//! The slot: sixteen words in one line of memory that hold one task.
 
 use pelton_device::memory::Line;
 
@@ -6,59 +6,60 @@ pub use super::check::{is_sealed, line_check, seal_line, seal_slots, seal_slots_
 use super::table::words;
 use super::{Opcode, Priority, Status};
 
-/// Words of a slot.
+/// The number of 32-bit words in a slot.
 pub const WORDS: usize = 16;
 
-/// Bytes of a slot, and what it is aligned to.
+/// The number of bytes in a slot, which is also its alignment.
 pub const BYTES: usize = 64;
 
-/// Argument words of a slot.
+/// The number of argument words in a slot.
 pub const ARGS: usize = 12;
 
-/// Bits of a generation.
+/// The number of bits in a generation.
 pub const GENERATION_BITS: u32 = 24;
 
-/// Where the generation stands in word 0 of a slot and of a completion record; the status is below.
+/// The position of the generation in word 0 of a slot and of a completion record. The status is in the bits below.
 pub const GENERATION_SHIFT: u32 = 8;
 
-/// The greatest generation, and the mask of one.
+/// The greatest generation, which is also the mask that reduces a number to a generation.
 pub const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
-/// In which use of the layout a word has its meaning.
+/// The uses of the layout in which a word of a slot has its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotUse {
-    /// In both.
+    /// The word means the same in drained batches and in live rings.
     Both,
-    /// In drained batches.
+    /// The word has this meaning in drained batches only.
     Drained,
-    /// In live rings.
+    /// The word has this meaning in live rings only.
     Live,
 }
 
 words! {
     /// The words of a slot.
     SlotUse;
-    STATUS   0       Both    "The status in bits 0-7. Bits 8-31 are zero in a drained batch, and the generation in a live ring.";
-    OPCODE   1       Both    "What to do. In a live ring words 0 and 1 are stored as one unit of 8 bytes.";
-    TENANT   2       Drained "Whose task it is. In a live ring the owner of the ring is the tenant.";
-    CHECK    2       Live    "The xor of the other fifteen words, each rotated left by its number.";
-    PRIORITY 3       Both    "The priority, 0 to 4.";
-    ARG      4 [12]  Both    "The arguments.";
+    STATUS   0       Both    "The status in bits 0-7. Bits 8-31 are zero in a drained batch and hold the generation in a live ring.";
+    OPCODE   1       Both    "The operation to run. In a live ring, words 0 and 1 are stored as one unit of 8 bytes.";
+    TENANT   2       Drained "The tenant whose task it is. In a live ring, the owner of the ring is the tenant.";
+    CHECK    2       Live    "The xor of the other fifteen words, each rotated left by its own number.";
+    PRIORITY 3       Both    "The priority, from 0 to 4.";
+    ARG      4 [12]  Both    "The arguments of the task.";
 }
 
-/// The generation of a position in a ring of 2^`log2` slots: how often the ring was gone round, modulo 2^24.
+/// Returns the generation of a position in a ring of 2^`log2` slots: the number of laps before it, modulo 2^24.
 #[inline]
 pub const fn generation_at(position: u64, log2: u32) -> u32 {
     position.unbounded_shr(log2) as u32 & GENERATION_MASK
 }
 
-/// Word 0 of a slot, and the low word of a completion record. Only 24 bits of the generation count.
+/// Returns word 0 of a slot, which is also the low word of a completion record. Only the low 24 bits of the generation
+/// are used.
 #[inline]
 pub const fn status_word(status: Status, generation: u32) -> u32 {
     status.code() | generation << GENERATION_SHIFT
 }
 
-/// A published slot of a live ring, whose check is not made yet.
+/// Returns a published slot of a live ring whose check word has not been computed yet.
 #[inline(always)]
 pub fn unsealed_slot(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Slot {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *args;
@@ -66,7 +67,7 @@ pub fn unsealed_slot(generation: u32, opcode: Opcode, priority: Priority, args: 
     Slot([word0, opcode.code(), 0, priority.code(), a, b, c, d, e, f, g, h, i, j, k, l])
 }
 
-/// The line of a published slot of a live ring, sealed.
+/// Returns the sealed line of a published slot of a live ring.
 #[inline]
 pub fn published_line(generation: u32, opcode: Opcode, priority: Priority, args: &[u32; ARGS]) -> Line {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -78,40 +79,41 @@ pub fn published_line(generation: u32, opcode: Opcode, priority: Priority, args:
     line
 }
 
-/// A slot as words.
+/// A slot as its sixteen words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(align(64))]
 pub struct Slot(pub [u32; WORDS]);
 
 impl Slot {
-    /// The opcode.
+    /// Returns the opcode.
     pub const fn opcode(&self) -> Opcode {
         Opcode::from_code(self.0[OPCODE as usize])
     }
 
-    /// The generation of a live slot.
+    /// Returns the generation. Only slots of live rings have one.
     pub const fn generation(&self) -> u32 {
         self.0[STATUS as usize] >> GENERATION_SHIFT
     }
 
-    /// The arguments.
+    /// Returns the twelve argument words.
     pub fn args(&self) -> &[u32; ARGS] {
         let [_, _, _, _, args @ ..] = &self.0;
         args
     }
 
-    /// Whether the check word of a live slot is right.
+    /// Returns whether the check word matches the other words. Only slots of live rings have a check word.
     pub const fn is_sealed(&self) -> bool {
         self.0[CHECK as usize] == slot_check(&self.0)
     }
 
-    /// The line of memory that holds it: element k has words 2k (low) and 2k + 1 (high).
+    /// Returns the line of memory that holds the slot: element k has word 2k in its low half and word 2k + 1 in its
+    /// high half.
     #[inline]
     pub fn line(&self) -> Line {
         std::array::from_fn(|k| u64::from(self.0[2 * k]) | u64::from(self.0[2 * k + 1]) << 32)
     }
 
-    /// Its bytes, little-endian.
+    /// Returns the slot as little-endian bytes.
     pub fn bytes(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         for (to, word) in bytes.chunks_exact_mut(4).zip(self.0) {

@@ -1,92 +1,94 @@
 //! The status of a slot, and the moves between statuses.
 //!
-//! The moves are the law of drained batches and of the models that tests use. In a live ring nobody rewrites a status:
-//! the slot says that a task was published, the completion record how it ended, and what lies between is the
-//! device's own business.
+//! Drained batches, and the models that tests use, follow these moves. In a live ring, no status is ever rewritten:
+//! the slot says that a task was published, the completion record says how it ended, and what happens in between is
+//! internal to the device.
 
 use super::table::codes;
 
 codes! {
-    /// How far a task has come.
+    /// How far a task has progressed.
     Status "status" {
-        Empty     0 "EMPTY"     "Nothing is there.";
-        Published 1 "PUBLISHED" "Ready to be taken.";
-        Claimed   2 "CLAIMED"   "Being run.";
-        Done      3 "DONE"      "Ended well.";
-        WaitIo    4 "WAIT_IO"   "Waits for data.";
-        Yield     5 "YIELD"     "Stepped back, to be taken up again.";
-        Requeue   6 "REQUEUE"   "To be taken again.";
-        Fault     7 "FAULT"     "Ended with a fault code.";
-        Cancelled 8 "CANCELLED" "Never ran. In completion records alone.";
+        Empty     0 "EMPTY"     "The slot holds no task.";
+        Published 1 "PUBLISHED" "The task is ready to be taken.";
+        Claimed   2 "CLAIMED"   "The task is being run.";
+        Done      3 "DONE"      "The task ended well.";
+        WaitIo    4 "WAIT_IO"   "The task waits for data.";
+        Yield     5 "YIELD"     "The task gave up its lane and is to be continued.";
+        Requeue   6 "REQUEUE"   "The task is to be taken again.";
+        Fault     7 "FAULT"     "The task ended with a fault code.";
+        Cancelled 8 "CANCELLED" "The task never ran. Only completion records have this status.";
     }
 }
 
 codes! {
-    /// How a task stands inside a window as long as it has not ended. These codes stand where a status does, in the records that a group
-    /// keeps while it runs a window. They never leave the kernel: only the record of a task that has ended is posted.
+    /// The state of a task inside a window while the task has not ended. These codes stand in the place of a status in
+    /// the records that a group keeps while it runs a window. They never leave the kernel, because only the records of
+    /// tasks that have ended are posted.
     ///
-    /// All of them have the bit [`PENDING`](WindowState::PENDING), which no status has. A record of 0 means that nothing was written.
+    /// Every code has the bit [`PENDING`](WindowState::PENDING), which no status has. A record of 0 means that nothing
+    /// has been written.
     WindowState "state of a task in a window" {
         Fence   0x81 "FENCE"     "The task is a fence. It ends when every task before it has ended.";
-        Wide    0x82 "WIDE"      "The task is group-wide. It runs when the lane-wide tasks of its window have run.";
-        Left    0x83 "LEFT"      "The slot of a drained batch is left as it is: it holds no task that may run now.";
-        Heavy   0x84 "HEAVY"     "The task cannot be run by one lane alone; it needs a window.";
+        Wide    0x82 "WIDE"      "The task is group-wide. It runs after the lane-wide tasks of its window.";
+        Left    0x83 "LEFT"      "The slot of a drained batch is left unchanged, because it holds no task that may run now.";
+        Heavy   0x84 "HEAVY"     "The task cannot be run by a single lane and needs a window.";
     }
 }
 
 impl WindowState {
-    /// The bit that tells the states of tasks that have not ended from the statuses of tasks that have.
+    /// The bit that distinguishes the states of tasks that have not ended from the statuses of tasks that have.
     pub const PENDING: u32 = 0x80;
 }
 
 impl Status {
-    /// Whether a task with this status has ended; only these stand in completion records.
+    /// Returns whether a task with this status has ended. Only such statuses occur in completion records.
     pub const fn has_ended(self) -> bool {
         matches!(self, Status::Done | Status::Fault | Status::Cancelled)
     }
 
-    /// The status after a move.
+    /// Returns the status after a move, or an error if this status does not allow the move.
     pub fn after(self, step: StatusMove) -> Result<Status, ForbiddenMove> {
         if step.from().contains(&self) { Ok(step.to()) } else { Err(ForbiddenMove { from: self, step }) }
     }
 }
 
-/// A move that a status does not allow.
+/// The error of a move that the status of a slot does not allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a slot that is {from} has no move {step}")]
+#[error("a slot that is {from} cannot make the move {step}")]
 pub struct ForbiddenMove {
-    /// The status it has.
+    /// The status of the slot.
     pub from: Status,
-    /// The move asked for.
+    /// The move that was asked for.
     pub step: StatusMove,
 }
 
 macro_rules! moves {
     ($($name:ident $word:literal $($from:ident)|+ => $to:ident $text:literal;)*) => {
-        /// A step from one status to another.
+        /// A move from one status to another.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         pub enum StatusMove { $(#[doc = $text] $name,)* }
 
         impl StatusMove {
-            /// Every move.
+            /// Every move, in the order of the table.
             pub const ALL: &[StatusMove] = &[$(StatusMove::$name),*];
 
-            /// What it is called.
+            /// Returns the name of this move.
             pub const fn name(self) -> &'static str {
                 match self { $(StatusMove::$name => $word),* }
             }
 
-            /// What it means.
+            /// Returns what this move means.
             pub const fn doc(self) -> &'static str {
                 match self { $(StatusMove::$name => $text),* }
             }
 
-            /// The statuses it starts from.
+            /// Returns the statuses that allow this move.
             pub const fn from(self) -> &'static [Status] {
                 match self { $(StatusMove::$name => &[$(Status::$from),+]),* }
             }
 
-            /// The status it leads to.
+            /// Returns the status that this move leads to.
             pub const fn to(self) -> Status {
                 match self { $(StatusMove::$name => Status::$to),* }
             }
@@ -95,16 +97,16 @@ macro_rules! moves {
 }
 
 moves! {
-    Publish "publish" Empty | Done                                    => Published "The host puts a task in.";
-    Claim   "claim"   Published | Yield | Requeue                     => Claimed   "A lane or group takes it.";
-    Done    "done"    Claimed                                         => Done      "It ended well.";
-    Wait    "wait"    Claimed                                         => WaitIo    "It asked for data.";
-    Resume  "resume"  WaitIo                                          => Requeue   "The data is there.";
-    Yield   "yield"   Claimed                                         => Yield     "It steps back.";
-    Requeue "requeue" Claimed                                         => Requeue   "It is to run again.";
-    Fault   "fault"   Published | Claimed | WaitIo | Yield | Requeue  => Fault     "It ended with a fault.";
-    Cancel  "cancel"  Published | WaitIo | Yield | Requeue            => Empty     "It is taken back; what runs cannot be.";
-    Reset   "reset"   Done | Fault                                    => Empty     "The host has seen how it ended.";
+    Publish "publish" Empty | Done                                    => Published "The host writes a task into the slot.";
+    Claim   "claim"   Published | Yield | Requeue                     => Claimed   "A lane or a group takes the task.";
+    Done    "done"    Claimed                                         => Done      "The task ended well.";
+    Wait    "wait"    Claimed                                         => WaitIo    "The task asked for data.";
+    Resume  "resume"  WaitIo                                          => Requeue   "The data has arrived.";
+    Yield   "yield"   Claimed                                         => Yield     "The task gives up its lane.";
+    Requeue "requeue" Claimed                                         => Requeue   "The task is to run again.";
+    Fault   "fault"   Published | Claimed | WaitIo | Yield | Requeue  => Fault     "The task ended with a fault.";
+    Cancel  "cancel"  Published | WaitIo | Yield | Requeue            => Empty     "The task is withdrawn. A task that is running cannot be.";
+    Reset   "reset"   Done | Fault                                    => Empty     "The host has seen how the task ended.";
 }
 
 impl std::fmt::Display for StatusMove {

@@ -1,17 +1,17 @@
-//! How the tables are written: rows of words, and rows of numbered names.
+//! The macros and types from which the tables of the protocol are made: rows of words, and rows of numbered names.
 
-/// A row of a layout: one word, or several of one meaning.
+/// One row of a layout: a word, or several consecutive words with the same meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WordRow<M> {
-    /// What it is called.
+    /// The name of the row, which is also the name of its constant.
     pub name: &'static str,
-    /// The number of its first word.
+    /// The number of the row's first word.
     pub first: u32,
-    /// How many words it has; [`UNBOUNDED`] if as many as there are.
+    /// How many words the row has. A row that goes on to the end of its buffer has [`UNBOUNDED`].
     pub count: u32,
-    /// What sets it apart from the other rows of its table: who writes it, or where it is used.
+    /// What distinguishes the row from others of its table, such as who writes it or where it is used.
     pub mark: M,
-    /// What it means.
+    /// What the row means, in one or more sentences.
     pub doc: &'static str,
 }
 
@@ -19,18 +19,18 @@ pub struct WordRow<M> {
 pub const UNBOUNDED: u32 = u32::MAX;
 
 impl<M> WordRow<M> {
-    /// Whether it has the word of that number.
+    /// Returns whether the word with this number belongs to the row.
     pub const fn contains(&self, word: u32) -> bool {
         word >= self.first && word - self.first < self.count
     }
 }
 
-/// The name of a word by the rows of its table.
+/// Returns the name of the row that a word belongs to, or "unassigned".
 pub(crate) fn word_name<M>(table: &[WordRow<M>], word: u32) -> &'static str {
     table.iter().find(|row| row.contains(word)).map_or("unassigned", |row| row.name)
 }
 
-/// Declares the words of a layout: a constant each, and the table of them all.
+/// Declares the words of a layout: one constant per row, and the table of all rows.
 macro_rules! words {
     ($(#[$doc:meta])* $mark:ident; $($name:ident $first:literal $([$count:expr])? $kind:ident $text:literal;)*) => {
         $(#[doc = $text] pub const $name: u32 = $first;)*
@@ -47,7 +47,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// One, unless a row says how many.
+/// Expands to the number of words that a row states, or to one.
 macro_rules! count {
     () => {
         1
@@ -58,7 +58,8 @@ macro_rules! count {
 }
 pub(crate) use count;
 
-/// Declares an enum whose values have a number on the wire and a name.
+/// Declares an enum whose values have a number on the wire and a name. The literal after the enum's name is what
+/// errors call it.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident $noun:literal { $($(#[$meta:meta])* $variant:ident $code:literal $word:literal $text:literal;)* }) => {
         $(#[$doc])*
@@ -67,25 +68,25 @@ macro_rules! codes {
         pub enum $name { $(#[doc = $text] $(#[$meta])* $variant = $code,)* }
 
         impl $name {
-            /// Every value, in order.
+            /// Every value, in the order of the table.
             pub const ALL: &[$name] = &[$($name::$variant),*];
 
-            /// Its number on the wire.
+            /// Returns the number of this value on the wire.
             pub const fn code(self) -> u32 {
                 self as u32
             }
 
-            /// The value of that number.
+            /// Returns the value with this number on the wire, or `None` if there is none.
             pub const fn from_code(code: u32) -> Option<$name> {
                 match code { $($code => Some($name::$variant),)* _ => None }
             }
 
-            /// What it is called.
+            /// Returns the name of this value.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $word),* }
             }
 
-            /// What it means.
+            /// Returns what this value means.
             pub const fn doc(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
@@ -97,7 +98,7 @@ macro_rules! codes {
             }
         }
 
-        /// By its name, in capitals or not.
+        /// Parses a value from its name. Upper and lower case are the same.
         impl std::str::FromStr for $name {
             type Err = $crate::protocol::Malformed;
             fn from_str(word: &str) -> Result<Self, Self::Err> {

@@ -86,7 +86,7 @@ fn fault_codes_are_the_protocols_or_a_handlers() {
     assert_eq!(FaultCode::FUEL.to_string(), "fuel");
     assert_eq!(
         FaultCode::user(6).unwrap_err().to_string(),
-        "fault code 0x6 is not a handler's: theirs are 0x100 to 0xffffff"
+        "fault code 0x6 is reserved: handlers have 0x100 to 0xffffff"
     );
 }
 
@@ -96,7 +96,10 @@ fn a_packed_fault_says_which_operation() {
     assert_eq!(fault.word(), 0x1600_0002);
     assert_eq!(TaskFault::from_word(0x1600_0002), Some(fault));
     assert_eq!(TaskFault::from_word(0x1600_0000), None);
-    assert_eq!(fault.to_string(), "it left its tenant's region (fault 2), in inner operation 22");
+    assert_eq!(
+        fault.to_string(),
+        "it accessed memory outside its tenant's region (fault 2), in inner operation 22"
+    );
 }
 
 #[test]

@@ -77,8 +77,8 @@ fn malformed_words_are_named() {
         read(&words).unwrap_err()
     };
     assert_eq!(broken(48, 0x109), "slot 3: word 0 (status) is 0x109, bits 8-31 must be zero");
-    assert_eq!(broken(16, 9), "slot 1: word 0 (status) is 0x9, which is no status of a slot");
-    assert_eq!(broken(0, 8), "slot 0: word 0 (status) is 0x8, which is no status of a slot");
+    assert_eq!(broken(16, 9), "slot 1: word 0 (status) is 0x9, which is not the status of a slot");
+    assert_eq!(broken(0, 8), "slot 0: word 0 (status) is 0x8, which is not the status of a slot");
     assert_eq!(broken(34, 29), "slot 2: word 2 (tenant) is 0x1d, and tenants are 0 to 28");
     assert_eq!(broken(3, 5), "slot 0: word 3 (priority) is 0x5, and priorities are 0 to 4");
 }

@@ -119,7 +119,7 @@ fn as_many_fit_as_may() {
     }
     let full = packed;
     let error = packed.push(Opcode::NOP, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "packed slot takes 13 words, and there are 12");
+    assert_eq!(error.to_string(), "packed slot takes 13 words, but there is room for 12");
     assert_eq!(packed, full);
     assert_eq!(decode_packed(&packed.encode().unwrap(), arity).unwrap().len(), 23);
 }
@@ -139,14 +139,17 @@ fn what_cannot_be_packed_is_refused() {
 #[test]
 fn broken_rules_are_named() {
     let why = |bytes| decode_packed(&words(&bytes), arity).unwrap_err().to_string();
-    assert_eq!(why(uniform(24, 0, 0, 0)), "packed slot: 24 inner operations, and it has 1 to 23");
-    assert_eq!(why(uniform(3, 11, 0, 0)), "packed slot: 11 argument words from word 2 on, and it has 12");
+    assert_eq!(why(uniform(24, 0, 0, 0)), "packed slot: it has 24 inner operations, but 1 to 23 are allowed");
+    assert_eq!(
+        why(uniform(3, 11, 0, 0)),
+        "packed slot: it has 11 argument words starting at word 2, but the slot has 12"
+    );
     assert_eq!(
         why(uniform(1, 2, 7, 0)),
         "packed slot: inner operation 0 is BATCH_FENCE, which cannot be packed"
     );
     assert_eq!(
         why(uniform(1, 2, 2, 1)),
-        "packed slot: inner operation 0 takes 2 arguments at offset 1 of 2 words"
+        "packed slot: inner operation 0 takes 2 arguments at offset 1, but there are 2 words"
     );
 }

@@ -107,10 +107,10 @@ fn a_record_that_was_never_written_is_of_no_generation() {
 #[test]
 fn wrong_records_name_the_word() {
     let wrong = |word, name, value, why| Malformed::Word { place: WirePlace::Record, word, name, value, why };
-    let ended = "which is no status of a task that has ended";
+    let ended = "which is not the status of a task that has ended";
     assert_eq!(CompletionRecord(1).end(), Err(wrong(0, "STATUS", 1, ended)));
     assert_eq!(CompletionRecord(9).end(), Err(wrong(0, "STATUS", 9, ended)));
-    assert_eq!(CompletionRecord(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is no fault code")));
+    assert_eq!(CompletionRecord(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is not a fault code")));
     let text = CompletionRecord(5 << 32 | 8).end().unwrap_err().to_string();
-    assert_eq!(text, "completion record: word 1 (value) is 0x5, and what was cancelled has no value");
+    assert_eq!(text, "completion record: word 1 (value) is 0x5, and a cancelled task has no value");
 }

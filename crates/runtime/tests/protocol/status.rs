@@ -47,5 +47,5 @@ fn every_pair_is_as_the_model_says() {
 #[test]
 fn a_wrong_move_says_what_is_wrong() {
     let error = Status::Done.after(StatusMove::Claim).unwrap_err();
-    assert_eq!(error.to_string(), "a slot that is DONE has no move claim");
+    assert_eq!(error.to_string(), "a slot that is DONE cannot make the move claim");
 }

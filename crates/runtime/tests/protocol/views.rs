@@ -56,7 +56,7 @@ fn the_host_writes_its_own_words_alone() {
         assert_eq!(control.set_host_word(row.first, 1).is_ok(), row.mark == WordWriter::Host, "{}", row.name);
     }
     let error = control.set_host_word(control::CLAIMS + 1, 1).unwrap_err();
-    assert_eq!(error.to_string(), "control: word 65 (claims) is not the host's to write");
+    assert_eq!(error.to_string(), "control: word 65 (claims) is not written by the host");
     assert!(control.set_host_word(150, 1).is_err() && control.set_host_word(u32::MAX, 1).is_err());
 }
 
@@ -133,7 +133,7 @@ fn impossible_logs_are_errors() {
     let error = LogView::new(&words).unwrap().records(0, 65).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "debug log: word 0 (cursor) is 0x41, and more records than the log holds would wait"
+        "debug log: word 0 (cursor) is 0x41, but the log does not hold that many unread records"
     );
 }
 
@@ -152,12 +152,12 @@ fn formats_show_values_as_asked() {
 #[test]
 fn bad_formats_say_where() {
     let why = |format: &str| format.parse::<Format>().unwrap_err().to_string();
-    assert_eq!(why("{}{}{}"), "format \"{}{}{}\", byte 4: a record has two values");
+    assert_eq!(why("{}{}{}"), "format \"{}{}{}\", byte 4: a record has only two values");
     assert_eq!(
         why("é {:y}"),
-        "format \"é {:y}\", byte 3: a value is {}, {:x}, {:i} or {:f}, and a brace is {{"
+        "format \"é {:y}\", byte 3: a placeholder is {}, {:x}, {:i} or {:f}, and {{ prints a brace"
     );
-    assert_eq!(why("a } b"), "format \"a } b\", byte 2: a closing brace is }}");
+    assert_eq!(why("a } b"), "format \"a } b\", byte 2: }} prints a closing brace");
     assert!(why("{").contains("byte 0"));
 }
 
@@ -209,9 +209,9 @@ fn a_queue_is_read_strictly() {
         words[at] = value;
         io::decode_queue(&words).unwrap().find_map(Result::err).unwrap().to_string()
     };
-    assert_eq!(why(8, 4), "IO request 1: word 0 (op) is 0x4, which is no operation");
-    assert_eq!(why(14, 1), "IO request 1: word 6 (state) is 0x1, which is no state of a request");
-    assert_eq!(why(7, 3), "IO request 0: word 7 (tag) is 0x3, where nothing is asked");
+    assert_eq!(why(8, 4), "IO request 1: word 0 (op) is 0x4, which is not an operation");
+    assert_eq!(why(14, 1), "IO request 1: word 6 (state) is 0x1, which is not a state of a request");
+    assert_eq!(why(7, 3), "IO request 0: word 7 (tag) is 0x3, although there is no request");
     let error = io::decode_queue(&words[..511]).err().unwrap();
     assert_eq!(error.to_string(), "IO queue is 511 words long and ends before word 511 (tag)");
 }

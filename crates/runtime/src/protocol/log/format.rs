@@ -1,4 +1,4 @@
-//! Formats: how a debug record becomes text.
+//! Formats, which turn the records of the debug log into text.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::LogRecord;
 use crate::protocol::Malformed;
 
-/// How a value is shown.
+/// How a value is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Style {
     Unsigned,
@@ -15,7 +15,7 @@ enum Style {
     Float,
 }
 
-/// The placeholders and what they ask for.
+/// The placeholders of a format, each with the way in which it prints a value.
 const STYLES: [(&str, Style); 4] =
     [("{}", Style::Unsigned), ("{:x}", Style::Hex), ("{:i}", Style::Signed), ("{:f}", Style::Float)];
 
@@ -25,12 +25,12 @@ enum Piece {
     Value(Style),
 }
 
-/// A text with at most two places for values: `{}` unsigned, `{:x}` hexadecimal, `{:i}` as i32, `{:f}` as the bits
-/// of an f32. `{{` and `}}` are braces.
+/// A text with at most two placeholders for values: `{}` prints an unsigned number, `{:x}` hexadecimal digits, `{:i}`
+/// an `i32`, and `{:f}` the `f32` with these bits. `{{` and `}}` print a brace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Format(Vec<Piece>);
 
-/// Values of a record.
+/// The number of values in a record.
 const VALUES: usize = 2;
 
 impl FromStr for Format {
@@ -48,15 +48,15 @@ impl FromStr for Format {
             } else if let Some((word, style)) = STYLES.iter().find(|(word, _)| rest.starts_with(word)) {
                 values += 1;
                 if values > VALUES {
-                    return Err(wrong(at, "a record has two values"));
+                    return Err(wrong(at, "a record has only two values"));
                 }
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
                 pieces.push(Piece::Value(*style));
                 at += word.len();
             } else if next == '{' {
-                return Err(wrong(at, "a value is {}, {:x}, {:i} or {:f}, and a brace is {{"));
+                return Err(wrong(at, "a placeholder is {}, {:x}, {:i} or {:f}, and {{ prints a brace"));
             } else if next == '}' {
-                return Err(wrong(at, "a closing brace is }}"));
+                return Err(wrong(at, "}} prints a closing brace"));
             } else {
                 plain.push(next);
                 at += next.len_utf8();
@@ -68,7 +68,7 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// The text of a record.
+    /// Returns the text of a record.
     pub fn render(&self, record: &LogRecord) -> String {
         let (mut text, mut values) = (String::new(), record.values.iter());
         for piece in &self.0 {
