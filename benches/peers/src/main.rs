@@ -1,6 +1,7 @@
-//! What a published crate gives where `pelton bench session --device cuda` drains batches, in the same rows.
+//! Measures a published crate in the cases in which `pelton bench session --device cuda` drains batches, and prints
+//! the same rows.
 
-// The format is shared as text, so that neither program depends on the other.
+// The format of rows is shared by including its source, so that neither program depends on the other.
 #[path = "../../../crates/cli/src/bench/machine.rs"]
 mod machine;
 #[allow(dead_code, reason = "no row of this program is held against another")]
@@ -19,7 +20,7 @@ Measures vyre-runtime on a CUDA device: batches of 256 to 1,048,576 items, uploa
 
 Usage: pelton-peers [--json FILE]
 
-  --json FILE  write the rows to this file, one JSON object a line; `-` is standard output, without the table";
+  --json FILE  write the rows to this file, one JSON object per line; `-` writes them to standard output instead of the table";
 
 fn main() -> ExitCode {
     match run(&std::env::args().skip(1).collect::<Vec<_>>()) {

@@ -1,4 +1,4 @@
-//! `pelton check`: everything that is wrong with some modules.
+//! `pelton check`: reports everything that is wrong with modules.
 
 use std::path::PathBuf;
 
@@ -10,26 +10,26 @@ use crate::source::ModuleSource;
 use crate::term::{Term, TextRole};
 use crate::{CliStatus, json};
 
-/// Say whether modules are valid, and everything that is wrong if not
+/// Report whether modules are valid, and everything that is wrong with those that are not
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pelton check add.pel           all errors, with diagrams
-  pelton check kernels/*.pel     several files; exit status 1 if any is wrong
-  pelton check library.pel       libraries and modules with imports are checked like any other
+  pelton check add.pel           show all errors, with diagrams
+  pelton check kernels/*.pel     check several files; exit with status 1 if one is not valid
+  pelton check library.pel       check a library or a module with imports like any other
   pelton fmt - < a.pel | pelton check -
-  pelton check --json a.pel      one JSON object a line: file, code, message, label, notes, start, end, also")]
-pub struct CheckArgs {
-    /// Files to check; `-` is standard input
+  pelton check --json a.pel      print one JSON object per error: file, code, message, label, notes, start, end, also")]
+pub(crate) struct CheckArgs {
+    /// The files to check; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print errors as JSON lines
+    /// Print errors as JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-pub fn run_check(args: &CheckArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_check(args: &CheckArgs, term: &Term) -> Result<CliStatus, CliError> {
     let mut bad = 0;
     for path in &args.files {
         let source = match ModuleSource::read(path) {
@@ -66,7 +66,7 @@ pub fn run_check(args: &CheckArgs, term: &Term) -> Result<CliStatus, CliError> {
         return Ok(CliStatus::Fine);
     }
     if args.files.len() > 1 && !args.json {
-        term.note(format_args!("{bad} of {} files are wrong", args.files.len()));
+        term.note(format_args!("{bad} of {} files are not valid", args.files.len()));
     }
     Ok(CliStatus::Wrong)
 }
@@ -85,7 +85,7 @@ fn report_unreadable(
     Ok(())
 }
 
-/// How large a module is, in words.
+/// The size of a module, in words.
 fn module_size(module: &Module) -> String {
     let insts: usize = module.functions.iter().map(|(_, function)| function.insts().len()).sum();
     let (kernels, imports) = (module.kernels().count(), module.imports().count());

@@ -1,19 +1,19 @@
-//! Counts on the command line: `100000`, `100_000` and `1e5` are the same number wherever one is asked for.
+//! Parses counts on the command line: `100000`, `100_000` and `1e5` are the same number everywhere.
 
 use std::ops::RangeInclusive;
 
-/// How a count may be written.
+/// What to write instead of something that is not a count.
 const FORM: &str = "write a whole number, such as 1000000 or 1e6";
 
-/// Reads a count of any size that fits its type.
-pub fn parse_count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+/// Parses a count that fits its type.
+pub(crate) fn parse_count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let bits = 8 * size_of::<T>() as u32;
     let fits = parse_exact(text)?.and_then(|number| T::try_from(number).ok());
     fits.ok_or_else(|| format!("it must be at most {}", u64::MAX >> (64 - bits)))
 }
 
-/// Reads a count that lies in a range.
-pub fn parse_count_in<T: TryFrom<u64>>(
+/// Parses a count that lies in a range.
+pub(crate) fn parse_count_in<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
@@ -23,8 +23,8 @@ pub fn parse_count_in<T: TryFrom<u64>>(
     }
 }
 
-/// Reads digits with an optional fraction and exponent, or nothing if the number is larger than any count. Digits count one by
-/// one, so nothing is rounded.
+/// Parses digits with an optional fraction and exponent; `None` means a number larger than any count. The digits
+/// are kept as they are, so nothing is rounded.
 fn parse_exact(text: &str) -> Result<Option<u64>, String> {
     if let Some(number) = text.strip_prefix('-') {
         let why = if parse_exact(number).is_ok() { "it must not be negative" } else { FORM };
@@ -48,7 +48,7 @@ fn parse_exact(text: &str) -> Result<Option<u64>, String> {
     let exponent: Option<i64> = exponent.replace('_', "").parse().ok();
     let scale = match exponent.and_then(|exponent| exponent.checked_add(zeros - places)) {
         Some(scale) => scale,
-        // It is too long to be read.
+        // The exponent itself is too long for a number.
         None if below => i64::MIN,
         None => i64::MAX,
     };

@@ -1,4 +1,4 @@
-//! `pelton devices`: what there is to run on, what it can do, and why something is not there.
+//! `pelton devices`: lists the devices, with what they can do or why they are absent.
 
 use pelton::{Placement, kernel};
 use pelton_device::{Caps, DeviceError, names, open};
@@ -8,20 +8,20 @@ use crate::CliStatus;
 use crate::error::CliError;
 use crate::term::{Term, TextRole};
 
-/// List the devices, with what they can do or why they are not there
+/// List the devices of this machine, with what they can do or why they are absent
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   pelton devices
   pelton devices --json
   pelton exec sum.pel --device cpu:2 --buffer data=iota:64")]
-pub struct DevicesArgs {
-    /// Print one JSON object a device
+pub(crate) struct DevicesArgs {
+    /// Print one JSON object per device instead
     #[arg(long)]
     json: bool,
 }
 
-pub fn run_devices(args: &DevicesArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_devices(args: &DevicesArgs, term: &Term) -> Result<CliStatus, CliError> {
     for name in names() {
         let name = name.as_str();
         let found = open(name).map(|device| device.caps().clone());
@@ -53,8 +53,8 @@ fn print_device(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> R
     let yes = |b| if b { "yes" } else { "no" };
     let rows = [
         ("kernels that stay", yes(caps.persistent).into()),
-        ("lanes a group", format!("{} suit it, at most {}", caps.lanes, caps.max_lanes)),
-        ("groups", format!("{} suit it, {}", caps.groups, resident_text(caps))),
+        ("lanes per group", format!("{} by default, at most {}", caps.lanes, caps.max_lanes)),
+        ("groups", format!("{} by default, {}", caps.groups, resident_text(caps))),
         (
             "subgroups",
             format!(
@@ -64,7 +64,7 @@ fn print_device(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> R
             ),
         ),
         ("orders reach", caps.scope.to_string()),
-        ("shared memory", format!("{} KiB a group", caps.shared_bytes / 1024)),
+        ("shared memory", format!("{} KiB per group", caps.shared_bytes / 1024)),
         ("idle kernels", idle_text(caps)),
         ("rings", rings_text(caps)),
     ];
@@ -76,14 +76,14 @@ fn print_device(name: &str, found: &Result<Caps, DeviceError>, term: &Term) -> R
 
 fn resident_text(caps: &Caps) -> String {
     match caps.resident {
-        u32::MAX => "any number together".into(),
-        n => format!("{n} together"),
+        u32::MAX => "any number resident together".into(),
+        n => format!("at most {n} resident together"),
     }
 }
 
 fn idle_text(caps: &Caps) -> String {
     match kernel::idle(caps.wakes) {
-        Some(rest) => format!("look for tasks at least every {} us", rest.as_nanos() as f64 / 1e3),
+        Some(rest) => format!("poll for tasks at least every {} us", rest.as_nanos() as f64 / 1e3),
         None => "sleep until they are woken".into(),
     }
 }
@@ -91,7 +91,7 @@ fn idle_text(caps: &Caps) -> String {
 fn rings_text(caps: &Caps) -> String {
     let there = placement_words(caps).join(", ");
     match &caps.near_memory {
-        Err(why) => format!("{there}; none near: {why}"),
+        Err(why) => format!("{there}; no near rings: {why}"),
         Ok(()) => there,
     }
 }

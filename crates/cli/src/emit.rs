@@ -1,4 +1,4 @@
-//! `pelton emit`: a kernel in the language of a device.
+//! `pelton emit`: prints a kernel in the language of a device.
 
 use std::path::PathBuf;
 
@@ -15,16 +15,16 @@ use crate::link::Libraries;
 use crate::source::ModuleSource;
 use crate::term::Term;
 
-/// A language to emit.
+/// A language that a kernel can be emitted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum EmitLanguage {
-    /// Cranelift's IR, as the CPU device compiles it
+    /// Cranelift's IR, which the CPU device compiles
     Clif,
-    /// PTX, as the CUDA device hands it to the driver
+    /// PTX, which the CUDA device passes to the driver
     Ptx,
 }
 
-/// Print what a device compiles a kernel to
+/// Print a kernel in the language that a device compiles it from
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,31 +32,31 @@ Examples:
   pelton emit --to clif sum.pel --lanes 64 --kernel sum
   pelton emit --to ptx main.pel --link hash.pel      imports bound to functions of a library
   pelton emit --to ptx sum.pel --lanes 256 --target sm_80 | ptxas -arch sm_80 -o sum.cubin -")]
-pub struct EmitArgs {
-    /// The module; `-` is standard input
+pub(crate) struct EmitArgs {
+    /// The file with the module; `-` is standard input
     file: PathBuf,
 
     #[command(flatten)]
     libraries: Libraries,
 
-    /// The language
+    /// The language to print
     #[arg(long, value_enum)]
     to: EmitLanguage,
 
-    /// The kernel, if the module has several
+    /// The kernel to emit, if the module has several
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Lanes in a group, for which the code is made
+    /// The number of lanes per group that the code is made for
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
-    /// The GPU that PTX is for
+    /// The GPU architecture that PTX is made for
     #[arg(long, value_name = "NAME", value_parser = gpu_targets(), default_value = "sm_90")]
     target: ptx::Target,
 }
 
-/// Names of GPUs, which help and completions list.
+/// Parses names of GPU architectures, which help and completions list.
 fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
     PossibleValuesParser::new(ptx::Target::ALL.iter().map(|target| target.name())).map(|name| {
         let found = ptx::Target::ALL.iter().copied().find(|target| target.name() == name);
@@ -64,7 +64,7 @@ fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
     })
 }
 
-pub fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
     let module = args.libraries.link(&source, term.err_color)?;
     let text = match args.to {

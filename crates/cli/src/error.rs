@@ -1,4 +1,4 @@
-//! What stops a command.
+//! The errors that stop a command.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use pelton_ir::interp;
 use crate::CliStatus;
 use crate::bench::BuildError;
 
-/// What stops a command.
+/// The errors that stop a command.
 #[derive(Debug, thiserror::Error)]
-pub enum CliError {
-    /// Nobody reads the output any more.
+pub(crate) enum CliError {
+    /// The reader of the output has closed it.
     #[error("the reader of the output has gone")]
     Pipe,
     /// The output cannot be written.
@@ -31,32 +31,32 @@ pub enum CliError {
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A text or module is refused; these are the diagrams.
+    /// A text or module is refused; the string holds the diagrams.
     #[error("{0}")]
     Report(String),
     /// A buffer cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// A name is not known.
+    /// A name is unknown.
     #[error("there is no {kind} `{name}`; {hint}")]
     Unknown {
-        /// What kind of thing it would be.
+        /// The kind of thing that was named.
         kind: &'static str,
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The names that exist.
         hint: String,
     },
-    /// The program cannot be loaded.
+    /// The module cannot be loaded.
     #[error("cannot load the module: {0}")]
     Load(#[from] interp::LoadError),
-    /// It cannot be launched.
-    #[error("cannot launch: {0}")]
+    /// The kernel cannot be launched.
+    #[error("cannot launch the kernel: {0}")]
     Launch(#[from] interp::LaunchError),
     /// The device failed.
     #[error(transparent)]
@@ -67,34 +67,34 @@ pub enum CliError {
     /// A session failed.
     #[error(transparent)]
     Session(#[from] pelton::Error),
-    /// A task was not taken.
+    /// A task was not accepted.
     #[error(transparent)]
     Submit(#[from] pelton::SubmitError),
     /// A task has no result.
     #[error(transparent)]
     Task(#[from] pelton::TaskError),
-    /// Its memory could not be read.
+    /// A launch on a device, or reading its memory back, failed.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Ctrl-C cannot be listened for.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
-    /// Ctrl-C was pressed before the command could do its work.
+    /// Ctrl-C was pressed before the command had finished.
     #[error("interrupted")]
     Interrupted,
     /// Two builds cannot be compared.
     #[error(transparent)]
     Builds(#[from] BuildError),
-    /// A result is not what it must be.
+    /// A result is not what it must be, or a request cannot be met.
     #[error("{0}")]
     Wrong(String),
 }
 
 impl CliError {
-    /// The exit status of a command that it stops.
-    pub fn status(&self) -> CliStatus {
+    /// The exit status of a command that this error stops.
+    pub(crate) fn status(&self) -> CliStatus {
         match self {
-            // Whoever read the output has seen enough of it.
+            // The reader of the output has seen enough of it.
             CliError::Pipe => CliStatus::Fine,
             CliError::Interrupted => CliStatus::Interrupted,
             CliError::Device(DeviceError::Fault { .. })

@@ -1,4 +1,4 @@
-//! `pelton exec`: runs a module once and shows what its buffers hold.
+//! `pelton exec`: launches a kernel once, and shows what its buffers hold.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -26,10 +26,10 @@ use crate::source::ModuleSource;
 use crate::term::{Term, TextRole};
 use crate::{CliStatus, json, stop};
 
-/// Elements of a buffer that are printed before the middle is left out.
+/// The largest number of a buffer's elements that are printed; of longer buffers the middle is left out.
 const SHOWN: usize = 32;
 
-/// Run a kernel once and print its buffers
+/// Launch a kernel once, and print the buffers that it may have written
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,84 +37,84 @@ Examples:
   pelton exec hist.pel --groups 8 --lanes 64 --buffer data=random:1:100000 --out bins=bins.bin
   pelton exec sum.pel --buffer data=@words.bin --json
   pelton exec sum.pel --device reference --buffer data=iota:64
-  pelton exec race.pel --seed 7          the same interleaving at every run
-  pelton exec poll.pel --deadline 500ms  stopped after half a second
-  pelton exec main.pel --link hash.pel --link sums.pel    imports bound to functions of two libraries
+  pelton exec race.pel --seed 7          interleave the lanes in the same order in every run
+  pelton exec poll.pel --deadline 500ms  stop the kernel after half a second
+  pelton exec main.pel --link hash.pel --link sums.pel    bind imports to functions of two libraries
 
-Buffers:
-  [1 2 0x10 0.5 nan]   these elements, in the language's own spelling
-  [7; 64]              an element 64 times
-  zero:N               zeros
-  iota:N               0 1 2 …
-  random:SEED:N        the same N at every run; floats in [0, 1)
-  @PATH                a file's words, least byte first
-  :N can be left out if the module fixes the length. Buffers of fixed length that are not given are zeros.
+INIT, the initial contents of a buffer, is one of:
+  [1 2 0x10 0.5 nan]   these elements, spelled as in the language
+  [7; 64]              one element 64 times
+  zero:N               N zeros
+  iota:N               0 1 2 …, N elements
+  random:SEED:N        N random elements, the same in every run; floats lie in [0, 1)
+  @PATH                the words of a file, in little-endian order
+  Leave out :N if the module fixes the length. Buffers of fixed length that are not given are zeros.
 
-Imports:
-  A module that says `import fn f(%x: u32) -> u32` runs only after a function `f` of a library is bound to it. A library is a
-  module with functions, given by --link; it may use buffers that the module declares in the same words. See docs/ir.md.")]
-pub struct ExecArgs {
-    /// The module; `-` is standard input
+A module with `import fn f(%x: u32) -> u32` runs only after a function `f` of a library is bound to
+the import. A library is a module with functions, given by --link; it may use buffers that the module
+declares in the same words. docs/ir.md has more about imports.")]
+pub(crate) struct ExecArgs {
+    /// The file with the module; `-` is standard input
     file: PathBuf,
 
     #[command(flatten)]
     libraries: Libraries,
 
-    /// What to run it on; `pelton devices` lists what there is
+    /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto", conflicts_with = "seed")]
     device: String,
 
-    /// The kernel, if the module has several
+    /// The kernel to launch, if the module has several
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Groups of the launch
+    /// The number of groups to launch
     #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().groups, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     groups: u32,
 
-    /// Lanes in a group
+    /// The number of lanes per group
     #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().lanes, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     lanes: u32,
 
-    /// Lanes in a subgroup, at most 32; with --seed, since devices have their own
+    /// The number of lanes per subgroup, at most 32; only with --seed, because devices have their own
     #[arg(long, value_name = "N", default_value_t = LaunchGeometry::default().subgroup, value_parser = parse_count::<u32>, allow_negative_numbers = true, requires = "seed")]
     subgroup: u32,
 
-    /// Run on the reference interpreter, on one thread, in the order that this number gives
+    /// Run on the reference interpreter, on one thread, interleaving lanes in the order that this number determines
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
 
-    /// Stop the kernel after this long: 10s, 500ms, 2m
+    /// Stop the kernel after this time, such as 10s, 500ms or 2m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     deadline: Option<Duration>,
 
-    /// What a buffer starts with; may be given again
+    /// The initial contents of a buffer; repeat the option for other buffers
     #[arg(long = "buffer", short, value_name = "NAME=INIT", value_parser = parse_buffer)]
     buffers: Vec<(String, Init)>,
 
-    /// Write a buffer's words to a file instead of printing it; may be given again
+    /// Write a buffer's words to a file instead of printing them; repeat the option for other buffers
     #[arg(long = "out", short, value_name = "NAME=FILE", value_parser = parse_out)]
     outs: Vec<(String, PathBuf)>,
 
-    /// Print one JSON object: device, kernel, end, fault, steps, seconds, buffers
+    /// Print one JSON object instead, with the fields device, kernel, end, fault, steps, seconds and buffers
     #[arg(long)]
     json: bool,
 }
 
-/// Reads `NAME=INIT`.
+/// Parses `NAME=INIT`.
 fn parse_buffer(text: &str) -> Result<(String, Init), String> {
     let (name, init) = text.split_once('=').ok_or("write NAME=INIT, as in x=zero:64")?;
     let name = name.strip_prefix('@').unwrap_or(name);
     Ok((name.into(), init.parse().map_err(|error| format!("{error}"))?))
 }
 
-/// Reads `NAME=FILE`.
+/// Parses `NAME=FILE`.
 fn parse_out(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("write NAME=FILE, as in x=x.bin")?;
     Ok((name.strip_prefix('@').unwrap_or(name).into(), path.into()))
 }
 
-/// Reads a time such as `500ms`.
+/// Parses a time such as `500ms`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let scale = match &text[unit..] {
@@ -123,11 +123,11 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "m" => 60.0,
         _ => return Err("write a number and ms, s or m, as in 10s".into()),
     };
-    let number: f64 = text[..unit].parse().map_err(|_| "it does not begin with a number")?;
+    let number: f64 = text[..unit].parse().map_err(|_| "it must begin with a number, as in 10s")?;
     Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
 }
 
-pub fn run_exec(args: ExecArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_exec(args: ExecArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
     let module = args.libraries.link(&source, term.err_color)?;
     known_kernel(&module, args.kernel.as_deref())?;
@@ -165,7 +165,7 @@ pub fn run_exec(args: ExecArgs, term: &Term) -> Result<CliStatus, CliError> {
     Ok(if well { CliStatus::Fine } else { CliStatus::Failed })
 }
 
-/// An op that the device lacks is shown where it stands.
+/// Turns the error about an op that the device lacks into a diagram of the op's place.
 fn show_refusal(source: &ModuleSource, module: &Valid, error: CliError, term: &Term) -> CliError {
     let site = match &error {
         CliError::Device(DeviceError::Op { site, .. }) | CliError::Load(LoadError::Refused { site, .. }) => {
@@ -177,7 +177,7 @@ fn show_refusal(source: &ModuleSource, module: &Valid, error: CliError, term: &T
     CliError::Report(draw_site(source, module, (site, &shown), term))
 }
 
-/// Refuses a kernel that the module does not have, and says which it has.
+/// Refuses a kernel that the module does not have, and names those that it has.
 fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), CliError> {
     let names: Vec<&str> = module.kernels().map(|func| module.functions[func].name.as_str()).collect();
     match kernel {
@@ -188,7 +188,7 @@ fn known_kernel(module: &Module, kernel: Option<&str>) -> Result<(), CliError> {
     }
 }
 
-/// Refuses a path that cannot be written before the kernel runs, not after.
+/// Refuses a path that cannot be written, so that the kernel does not run for nothing.
 pub(crate) fn check_writable(path: &Path) -> Result<(), CliError> {
     let fail = |source| CliError::Write { path: path.into(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -196,7 +196,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), CliError> {
     if path.is_dir() { Err(fail(std::io::ErrorKind::IsADirectory.into())) } else { Ok(()) }
 }
 
-/// A buffer's declaration with what it holds.
+/// A buffer's declaration, and its contents.
 type BoundBuffer<'a> = (&'a BufferDecl, &'a BufferData);
 
 /// Writes the buffers that `--out` names.
@@ -209,7 +209,7 @@ fn write_outs<'a>(args: &ExecArgs, results: impl Iterator<Item = BoundBuffer<'a>
     Ok(())
 }
 
-/// Writes words to a file, least byte first.
+/// Writes words to a file, in little-endian order.
 pub(crate) fn write_words(path: &Path, elem: Type, words: impl Iterator<Item = u64>) -> Result<(), CliError> {
     let size = BufferData::element_bytes(elem) as usize;
     let written = fs::File::create(path).and_then(|file| {
@@ -222,7 +222,7 @@ pub(crate) fn write_words(path: &Path, elem: Type, words: impl Iterator<Item = u
     written.map_err(|source| CliError::Write { path: path.into(), source })
 }
 
-/// Whether a buffer is to be shown: the kernel may have written it, and `--out` does not take it.
+/// Whether to show a buffer: the kernel may have written it, and `--out` does not name it.
 fn is_shown(args: &ExecArgs, decl: &BufferDecl) -> bool {
     decl.access.writes() && !args.outs.iter().any(|(name, _)| *name == decl.name)
 }
@@ -239,7 +239,7 @@ fn print_buffers<'a>(
     Ok(())
 }
 
-/// Says how the launch ended, with a diagram of where if it did not end well.
+/// Prints how the launch ended, with a diagram of the place if it did not end well.
 fn explain_end(
     args: &ExecArgs,
     source: &ModuleSource,
@@ -323,7 +323,7 @@ fn exec_json<'a>(
     })
 }
 
-/// The kernel that runs if none is named.
+/// The name of the kernel that runs if none is given.
 fn first_kernel(module: &Module) -> Option<&str> {
     module.kernels().next().map(|func| module.functions[func].name.as_str())
 }

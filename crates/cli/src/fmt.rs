@@ -1,4 +1,4 @@
-//! `pelton fmt`: the one way to write a module.
+//! `pelton fmt`: rewrites modules in the standard form.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +10,15 @@ use crate::error::CliError;
 use crate::source::{ModuleSource, is_stdin};
 use crate::term::Term;
 
-/// Rewrite files in the one standard form; comments stay
+/// Rewrite modules in the standard form, keeping comments
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pelton fmt a.pel b.pel         rewrites in place and prints the names of files that changed
-  pelton fmt --check *.pel       changes nothing; exit status 1 if a file would change
-  pelton fmt - < a.pel           from standard input to standard output")]
-pub struct FmtArgs {
-    /// Files to format; `-` is standard input, written to standard output
+  pelton fmt a.pel b.pel         rewrite files in place, and print the names of those that changed
+  pelton fmt --check *.pel       change nothing; exit with status 1 if a file would change
+  pelton fmt - < a.pel           read standard input and write standard output")]
+pub(crate) struct FmtArgs {
+    /// The files to format; `-` reads standard input and writes standard output
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -27,7 +27,7 @@ pub struct FmtArgs {
     check: bool,
 }
 
-pub fn run_fmt(args: &FmtArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_fmt(args: &FmtArgs, term: &Term) -> Result<CliStatus, CliError> {
     let mut status = CliStatus::Fine;
     for path in &args.files {
         match format_file(path, args.check, term) {

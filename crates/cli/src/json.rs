@@ -1,4 +1,4 @@
-//! Shapes of what `--json` prints.
+//! The JSON objects that `--json` prints.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::exec;
 use crate::source::ModuleSource;
 use crate::term::Term;
 
-/// Refuses a file that `rows` could not write, before anything is measured.
-pub fn check_rows_writable(path: Option<&Path>) -> Result<(), CliError> {
+/// Refuses a file that [`write_rows`] could not write, before anything is measured.
+pub(crate) fn check_rows_writable(path: Option<&Path>) -> Result<(), CliError> {
     path.filter(|path| *path != Path::new("-")).map_or(Ok(()), exec::check_writable)
 }
 
-/// Writes rows where `--json FILE` says, and tells whether there is to be a table as well: not if they go to standard output,
-/// as `-` asks for.
-pub fn write_rows(path: Option<&Path>, rows: &str, term: &Term) -> Result<bool, CliError> {
+/// Writes rows where `--json FILE` says, and returns whether to print a table as well. There is none if the rows go
+/// to standard output, which the path `-` asks for.
+pub(crate) fn write_rows(path: Option<&Path>, rows: &str, term: &Term) -> Result<bool, CliError> {
     match path {
         None => Ok(true),
         Some(path) if path == Path::new("-") => term.text(rows).map(|()| false),
@@ -32,8 +32,8 @@ pub fn write_rows(path: Option<&Path>, rows: &str, term: &Term) -> Result<bool, 
     }
 }
 
-/// A diagnostic: `{"file", "code", "message", "label", "notes", "start", "end", "also"}`.
-pub fn diagnostic_json(source: &ModuleSource, diagnostic: &Diagnostic) -> Value {
+/// A diagnostic as JSON: `{"file", "code", "message", "label", "notes", "start", "end", "also"}`.
+pub(crate) fn diagnostic_json(source: &ModuleSource, diagnostic: &Diagnostic) -> Value {
     let position = |byte: u32| position_json(&source.text, byte as usize);
     let Place { start, end } = diagnostic.place;
     let also = diagnostic.also.iter().map(
@@ -51,8 +51,8 @@ pub fn diagnostic_json(source: &ModuleSource, diagnostic: &Diagnostic) -> Value 
     })
 }
 
-/// A place in a text: line and column from 1, the column in characters, and the byte from 0.
-pub fn position_json(text: &str, byte: usize) -> Value {
+/// A place in a text as JSON: line and column from 1, with the column in characters, and the byte from 0.
+pub(crate) fn position_json(text: &str, byte: usize) -> Value {
     let byte = text.floor_char_boundary(byte.min(text.len()));
     let before = &text[..byte];
     let line = before.matches('\n').count() + 1;
@@ -60,12 +60,12 @@ pub fn position_json(text: &str, byte: usize) -> Value {
     json!({ "line": line, "column": before[start..].chars().count() + 1, "byte": byte })
 }
 
-/// A buffer: `{"type", "len", "values"}`.
-pub fn buffer_json(data: &BufferData) -> Value {
+/// A buffer as JSON: `{"type", "len", "values"}`.
+pub(crate) fn buffer_json(data: &BufferData) -> Value {
     json!({ "type": data.elem().word(), "len": data.len(), "values": data.iter().map(number_json).collect::<Vec<_>>() })
 }
 
-/// A number; a float that JSON has no number for is a string as the language spells it.
+/// A number as JSON. A float that JSON has no number for is a string, spelled as in the language.
 fn number_json(c: Const) -> Value {
     match c.ty() {
         Type::U32 | Type::U64 => c.bits().into(),

@@ -1,4 +1,4 @@
-//! `pelton kernel`: the module that a spec assembles to.
+//! `pelton kernel`: prints the module that a spec assembles to.
 
 use std::path::PathBuf;
 
@@ -12,29 +12,30 @@ use crate::error::CliError;
 use crate::source::{ModuleSource, is_stdin};
 use crate::term::Term;
 
-/// Print the kernel that a spec assembles to
+/// Print the kernel that a spec describes, as a module
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pelton kernel examples/run/spec.toml               the module, with a line about it on standard error
+  pelton kernel examples/run/spec.toml    print the module, and a line about it on standard error
   pelton kernel spec.toml --device reference | pelton check -
-  pelton kernel spec.toml --whole                    the spec itself, with everything that it leaves out
+  pelton kernel spec.toml --whole         print the spec itself, with all defaults filled in
 
-What a spec says: the documentation of pelton::kernel::text, and examples/run/spec.toml.")]
-pub struct KernelArgs {
-    /// The spec, in TOML; `-` is standard input
+A spec is a TOML file. examples/run/spec.toml is one, and the documentation of pelton::kernel::text
+describes every key.")]
+pub(crate) struct KernelArgs {
+    /// The file with the spec, in TOML; `-` is standard input
     spec: PathBuf,
 
-    /// What to assemble it for; `pelton devices` lists what there is
+    /// The device to assemble the kernel for; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
 
-    /// Print the spec whole instead: every key, and the text of every handler
+    /// Print the complete spec instead of the module: every key, and the text of every handler
     #[arg(long)]
     whole: bool,
 }
 
-pub fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, CliError> {
     let spec = if is_stdin(&args.spec) {
         ModuleSource::read(&args.spec)?.text.parse().map_err(|error| show_refusal(&error, term))?
     } else {
@@ -60,8 +61,8 @@ pub fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, CliError>
     Ok(CliStatus::Fine)
 }
 
-/// Reads a spec; what is wrong with it is an error that shows it.
-pub fn read_spec(path: &std::path::Path, term: &Term) -> Result<Spec, CliError> {
+/// Reads a spec; the error shows what is wrong with it.
+pub(crate) fn read_spec(path: &std::path::Path, term: &Term) -> Result<Spec, CliError> {
     Spec::read(path).map_err(|error| show_refusal(&error, term))
 }
 

@@ -1,4 +1,4 @@
-//! A launch on whatever device was asked for.
+//! Launches a kernel on the requested device, or under a seeded schedule.
 
 use std::time::Duration;
 
@@ -12,41 +12,41 @@ use pelton_ir::valid::Valid;
 use crate::error::CliError;
 use crate::stop;
 
-/// A launch to be made.
-pub struct LaunchJob<'a> {
+/// A launch that is requested.
+pub(crate) struct LaunchJob<'a> {
     /// The device's name.
     pub device: &'a str,
-    /// An interleaving of the reference interpreter, instead of a device.
+    /// The seed of a schedule of the reference interpreter, which then runs the kernel instead of a device.
     pub seed: Option<u64>,
-    /// The program.
+    /// The module that holds the kernel.
     pub module: &'a Valid,
     /// The kernel, if the module has several.
     pub kernel: Option<&'a str>,
-    /// Its lanes.
+    /// The lanes of the launch.
     pub geometry: LaunchGeometry,
-    /// What the buffers start with, and then what they hold.
+    /// The contents of the buffers: the initial ones before the launch, the final ones after it.
     pub data: &'a mut [Option<BufferData>],
-    /// When it is stopped.
+    /// The time after which the kernel is stopped.
     pub deadline: Option<Duration>,
 }
 
-/// What a launch gave.
-pub struct LaunchReport {
-    /// Which device it was.
+/// The outcome of a launch.
+pub(crate) struct LaunchReport {
+    /// The name of the device.
     pub device: String,
-    /// How it ended.
+    /// How the launch ended.
     pub end: End,
-    /// What it recorded.
+    /// The first fault that was recorded, if there was one.
     pub fault: Option<Fault>,
-    /// How many steps it took, where they are counted.
+    /// The number of steps, if the device counts them.
     pub steps: Option<u64>,
 }
 
-/// How often Ctrl-C is looked for while a kernel runs.
+/// The time between two looks for Ctrl-C while a kernel runs.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Launches and waits for the end. Ctrl-C stops it.
-pub fn launch_job(job: LaunchJob<'_>) -> Result<LaunchReport, CliError> {
+/// Launches a kernel and waits for its end. Ctrl-C stops the kernel.
+pub(crate) fn launch_job(job: LaunchJob<'_>) -> Result<LaunchReport, CliError> {
     stop::listen()?;
     match job.seed {
         Some(seed) => launch_seeded(job, seed),

@@ -1,4 +1,4 @@
-//! `pelton`: the language's tools on the command line, one file a command.
+//! The program `pelton`: Pelton's tools on the command line, one file per command.
 
 mod bench;
 mod check;
@@ -29,11 +29,12 @@ use clap::{Parser, Subcommand};
 
 use crate::term::{Color, Term};
 
-/// Tools for Pelton's kernels: check, format, optimise, run and test `.pel` files.
+/// Write, check, run and measure Pelton kernels. A kernel is text in a `.pel` file; a session keeps one resident on
+/// a GPU or on CPU threads and feeds it with tasks.
 #[derive(Parser)]
 #[command(name = "pelton", version, max_term_width = 100, after_help = AFTER)]
 struct Cli {
-    /// Colour the output: auto, always or never; NO_COLOR makes auto never
+    /// When to colour the output: auto (on a terminal, unless NO_COLOR is set), always or never
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true, display_order = 100)]
     color: Color,
 
@@ -43,18 +44,21 @@ struct Cli {
 
 const AFTER: &str = "\
 Examples:
-  pelton demo
-  pelton check kernels/*.pel
+  pelton demo                    see a session at work on the best device
+  pelton devices                 see which devices this machine has
+  pelton check kernels/*.pel     find what is wrong with modules
   pelton exec add.pel --lanes 4 --buffer 'x=[1 2 3 4]' --buffer y=iota:4
   pelton run examples/run/spec.toml < examples/run/tasks.jsonl
   pelton test filetests
 
+`pelton COMMAND --help` explains a command and shows examples.
+
 Exit status:
-    0  everything is well
-    1  something is wrong: a file, a module, a test, a device, or results that could not be written
+    0  success
+    1  a file, module, test or device is at fault, or results could not be written
     2  the kernel trapped, recorded a fault or was stopped at its deadline
-   64  the command line itself is wrong
-  130  Ctrl-C";
+   64  the command line is wrong
+  130  interrupted by Ctrl-C";
 
 #[derive(Subcommand)]
 enum CliCommand {
@@ -74,7 +78,7 @@ enum CliCommand {
     Completions(completions::CompletionsArgs),
 }
 
-/// How the program ended, as its exit status says it.
+/// How the program ended, as its exit status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CliStatus {
     Fine = 0,
@@ -94,7 +98,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for like this too, and whoever reads them may have gone.
+            // Requests for help and the version arrive here too, and a reader who has gone is no error.
             let _ = error.print();
             return if error.use_stderr() { CliStatus::Usage.into() } else { CliStatus::Fine.into() };
         }

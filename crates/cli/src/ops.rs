@@ -1,4 +1,4 @@
-//! `pelton ops`: the op table for people.
+//! `pelton ops`: shows the op table.
 
 use std::fmt::Write;
 
@@ -10,23 +10,23 @@ use crate::CliStatus;
 use crate::error::CliError;
 use crate::term::{Term, TextRole};
 
-/// Show the operations of the language
+/// List the operations of the language, or explain one
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pelton ops                     every operation, by chapter
-  pelton ops atomic_add          one of them, with an instruction that uses it
-  pelton ops --markdown          the tables of the language's manual")]
-pub struct OpsArgs {
-    /// An operation
+  pelton ops                     list every operation, by chapter
+  pelton ops atomic_add          explain one operation, with an example
+  pelton ops --markdown          print the tables of the language's manual")]
+pub(crate) struct OpsArgs {
+    /// The operation to explain; all are listed if it is left out
     name: Option<String>,
 
-    /// Print Markdown tables
+    /// Print the tables as Markdown
     #[arg(long, conflicts_with = "name")]
     markdown: bool,
 }
 
-pub fn run_ops(args: &OpsArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_ops(args: &OpsArgs, term: &Term) -> Result<CliStatus, CliError> {
     match &args.name {
         Some(name) => {
             let op = Op::named(name).ok_or_else(|| {

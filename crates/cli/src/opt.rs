@@ -1,4 +1,4 @@
-//! `pelton opt`: a module after optimisation.
+//! `pelton opt`: prints a module after optimisation.
 
 use std::path::PathBuf;
 
@@ -14,32 +14,32 @@ use crate::link::Libraries;
 use crate::source::ModuleSource;
 use crate::term::Term;
 
-/// Print a module as the passes leave it
+/// Print a module after the optimisation passes
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pelton opt a.pel                      the whole pipeline
-  pelton opt a.pel --pass fold --pass dce   these passes, in this order
-  pelton opt a.pel --proofs             with what the bounds analysis proved, as comments
-  pelton opt a.pel --link hash.pel      with imports bound to functions of a library; without --link they stay
+  pelton opt a.pel                          run the whole pipeline
+  pelton opt a.pel --pass fold --pass dce   run these passes, in this order
+  pelton opt a.pel --proofs                 add what the bounds analysis proved, as comments
+  pelton opt a.pel --link hash.pel          bind imports to a library first; without --link they stay
   diff <(pelton fmt - < a.pel) <(pelton opt a.pel)")]
-pub struct OptArgs {
-    /// The file; `-` is standard input
+pub(crate) struct OptArgs {
+    /// The file with the module; `-` is standard input
     file: PathBuf,
 
     #[command(flatten)]
     libraries: Libraries,
 
-    /// Run this pass instead of the pipeline; may be given again
+    /// Run this pass instead of the pipeline; repeat the option to run several, in that order
     #[arg(long = "pass", value_name = "NAME", value_parser = pass_names())]
     passes: Vec<Pass>,
 
-    /// Add what the bounds analysis proved as comments
+    /// Add comments that say which accesses the bounds analysis proved to be in range
     #[arg(long)]
     proofs: bool,
 }
 
-/// Names of passes, which help and completions list.
+/// Parses names of passes, which help and completions list.
 fn pass_names() -> impl clap::builder::TypedValueParser<Value = Pass> {
     PossibleValuesParser::new(Pass::ALL.iter().map(|pass| pass.name())).map(|name| {
         let found = Pass::ALL.iter().copied().find(|pass| pass.name() == name);
@@ -47,7 +47,7 @@ fn pass_names() -> impl clap::builder::TypedValueParser<Value = Pass> {
     })
 }
 
-pub fn run_opt(args: &OptArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_opt(args: &OptArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
     let module = match args.libraries.is_empty() {
         true => source.module(term.err_color)?,

@@ -1,4 +1,4 @@
-//! The texts that commands work on.
+//! Reads the texts that commands work on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use pelton_ir::valid::{Valid, validate_text};
 
 use crate::error::CliError;
 
-/// A text with the name that diagrams give it.
-pub struct ModuleSource {
-    /// Its file's path as given, or `<stdin>`.
+/// The text of a module, with the name that diagrams use.
+pub(crate) struct ModuleSource {
+    /// The path of the file as it was given, or `<stdin>`.
     pub name: String,
-    /// The text.
+    /// The text of the module.
     pub text: String,
 }
 
 /// Whether a path means standard input.
-pub fn is_stdin(path: &Path) -> bool {
+pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
 impl ModuleSource {
     /// Reads a file, or standard input if the path is `-`.
-    pub fn read(path: &Path) -> Result<ModuleSource, CliError> {
+    pub(crate) fn read(path: &Path) -> Result<ModuleSource, CliError> {
         if is_stdin(path) {
             let name = PathBuf::from("<stdin>");
             let text = file::read_text_from(io::stdin().lock(), &name)?;
@@ -33,18 +33,18 @@ impl ModuleSource {
         Ok(ModuleSource { name: path.display().to_string(), text: file::read_text(path)? })
     }
 
-    /// The module, if there is nothing wrong with it.
-    pub fn validate(&self) -> Result<Valid, Vec<Diagnostic>> {
+    /// Validates the module, or returns everything that is wrong with it.
+    pub(crate) fn validate(&self) -> Result<Valid, Vec<Diagnostic>> {
         validate_text(&self.text)
     }
 
-    /// The module; what is wrong with it is an error that shows it.
-    pub fn module(&self, color: bool) -> Result<Valid, CliError> {
+    /// Validates the module; the error shows what is wrong with it.
+    pub(crate) fn module(&self, color: bool) -> Result<Valid, CliError> {
         self.validate().map_err(|list| CliError::Report(self.render(&list, color)))
     }
 
-    /// Diagrams of what is wrong.
-    pub fn render(&self, list: &[Diagnostic], color: bool) -> String {
+    /// Draws diagrams of what is wrong.
+    pub(crate) fn render(&self, list: &[Diagnostic], color: bool) -> String {
         text::render(&self.name, &self.text, list, color)
     }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C as a stop word.
+//! Ctrl-C, which sets a stop word that kernels and commands look at.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -9,14 +9,15 @@ use crate::CliStatus;
 use crate::error::CliError;
 use crate::term::Term;
 
-/// How often Ctrl-C is looked for by those who wait for something else.
+/// The time between two looks for Ctrl-C while waiting for something else.
 const GLANCE: Duration = Duration::from_millis(20);
 
 static STOP: AtomicU32 = AtomicU32::new(0);
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C sets this word, which ends a kernel at its next back-edge; a second Ctrl-C ends the program.
-pub fn listen() -> Result<&'static AtomicU32, CliError> {
+/// Starts listening for Ctrl-C, and returns the word that it sets. A kernel ends at its next back-edge once the
+/// word is set; a second Ctrl-C ends the program.
+pub(crate) fn listen() -> Result<&'static AtomicU32, CliError> {
     if LISTENS.swap(true, Ordering::Relaxed) {
         return Ok(&STOP);
     }
@@ -30,12 +31,12 @@ pub fn listen() -> Result<&'static AtomicU32, CliError> {
 }
 
 /// Fails if Ctrl-C was pressed.
-pub fn unless_pressed() -> Result<(), CliError> {
+pub(crate) fn unless_pressed() -> Result<(), CliError> {
     if pressed() { Err(CliError::Interrupted) } else { Ok(()) }
 }
 
-/// How a command ends that has shown so many rows, or all of them; says so if Ctrl-C was pressed.
-pub fn status_after(rows: usize, term: &Term) -> CliStatus {
+/// The status of a command that has shown this number of rows. If Ctrl-C was pressed, a note says so.
+pub(crate) fn status_after(rows: usize, term: &Term) -> CliStatus {
     match (pressed(), rows) {
         (false, _) => return CliStatus::Fine,
         (true, 0) => term.note("interrupted before there was a figure"),
@@ -45,7 +46,7 @@ pub fn status_after(rows: usize, term: &Term) -> CliStatus {
 }
 
 /// Sleeps, and fails soon after Ctrl-C is pressed.
-pub fn sleep_unless_pressed(time: Duration) -> Result<(), CliError> {
+pub(crate) fn sleep_unless_pressed(time: Duration) -> Result<(), CliError> {
     let until = Instant::now() + time;
     loop {
         unless_pressed()?;
@@ -57,7 +58,7 @@ pub fn sleep_unless_pressed(time: Duration) -> Result<(), CliError> {
 }
 
 /// Waits for the end of a launch. Ctrl-C stops the launch, and this fails when it has ended.
-pub fn wait_for_end(run: &dyn Run) -> Result<LaunchEnd, CliError> {
+pub(crate) fn wait_for_end(run: &dyn Run) -> Result<LaunchEnd, CliError> {
     loop {
         if let Some(ended) = run.wait(Some(GLANCE))? {
             unless_pressed()?;
@@ -70,6 +71,6 @@ pub fn wait_for_end(run: &dyn Run) -> Result<LaunchEnd, CliError> {
 }
 
 /// Whether Ctrl-C was pressed.
-pub fn pressed() -> bool {
+pub(crate) fn pressed() -> bool {
     STOP.load(Ordering::Relaxed) != 0
 }

@@ -1,4 +1,4 @@
-//! Where output goes, and whether it has colour.
+//! Standard output and standard error, with colour and progress bars.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -10,32 +10,32 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::CliError;
 
-/// When to colour.
+/// When to colour the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set
+pub(crate) enum Color {
+    /// Colour on a terminal, unless NO_COLOR is set
     Auto,
-    /// Always
+    /// Always colour
     Always,
-    /// Never
+    /// Never colour
     Never,
 }
 
-/// What a stretch of output is.
+/// The role of a piece of output, which decides its style.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TextRole {
-    /// A heading, or what matters most.
+pub(crate) enum TextRole {
+    /// A heading, or the most important part.
     Strong,
     /// Something that went well.
     Good,
     /// Something that went wrong.
     Bad,
-    /// Something to pass over.
+    /// Something less important.
     Faint,
 }
 
-/// Standard output and standard error.
-pub struct Term {
+/// The program's output: results go to standard output, notes and errors to standard error.
+pub(crate) struct Term {
     /// Whether standard output has colour.
     pub out_color: bool,
     /// Whether standard error has colour.
@@ -43,8 +43,8 @@ pub struct Term {
 }
 
 impl Term {
-    /// With colour as asked for.
-    pub fn new(color: Color) -> Self {
+    /// Creates the output with colour as requested.
+    pub(crate) fn new(color: Color) -> Self {
         let (plain, kind) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
         let auto = |terminal| terminal && colours(plain.as_deref(), kind.as_deref());
         let (out_color, err_color) = match color {
@@ -56,29 +56,29 @@ impl Term {
     }
 
     /// Writes a line to standard output.
-    pub fn line(&self, text: impl Display) -> Result<(), CliError> {
+    pub(crate) fn line(&self, text: impl Display) -> Result<(), CliError> {
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }
 
-    /// Writes to standard output.
-    pub fn text(&self, text: &str) -> Result<(), CliError> {
+    /// Writes a text to standard output.
+    pub(crate) fn text(&self, text: &str) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
-    /// Writes a line to standard error. There is nobody to tell if that fails.
-    pub fn note(&self, text: impl Display) {
+    /// Writes a line to standard error. A failure is ignored, because there is nowhere to report it.
+    pub(crate) fn note(&self, text: impl Display) {
         self.notes(&format!("{text}\n"));
     }
 
-    /// Writes lines to standard error at once: it is not buffered, so each write is a call to the system.
-    pub fn notes(&self, lines: &str) {
+    /// Writes lines to standard error in one call, because standard error is not buffered.
+    pub(crate) fn notes(&self, lines: &str) {
         let _ = io::stderr().lock().write_all(lines.as_bytes());
     }
 
-    /// Writes an error to standard error; a report comes as it is, and a reader that has left is no error.
-    pub fn error(&self, error: &CliError) {
+    /// Writes an error to standard error. A report is written as it is, and a reader who has left is not an error.
+    pub(crate) fn error(&self, error: &CliError) {
         match error {
             CliError::Pipe => {}
             CliError::Interrupted => self.note(error),
@@ -87,23 +87,23 @@ impl Term {
         }
     }
 
-    /// Writes to standard error that something is wrong.
-    pub fn wrong(&self, what: impl Display) {
+    /// Writes a line that begins with `error:` to standard error.
+    pub(crate) fn wrong(&self, what: impl Display) {
         self.note(self.error_line(what));
     }
 
-    /// A line that says that something is wrong.
-    pub fn error_line(&self, what: impl Display) -> String {
+    /// A line that begins with `error:`.
+    pub(crate) fn error_line(&self, what: impl Display) -> String {
         format!("{}: {what}", paint(self.err_color, TextRole::Bad, "error"))
     }
 
-    /// A text on standard output in its role.
-    pub fn paint(&self, role: TextRole, text: impl Display) -> String {
+    /// A text in the style of its role, for standard output.
+    pub(crate) fn paint(&self, role: TextRole, text: impl Display) -> String {
         paint(self.out_color, role, text)
     }
 
     /// A progress bar on standard error, which shows only on a terminal.
-    pub fn bar(&self, len: u64, template: &str) -> ProgressBar {
+    pub(crate) fn bar(&self, len: u64, template: &str) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style.progress_chars("━╸ "));

@@ -1,4 +1,4 @@
-//! `pelton test`: filetests, with totals.
+//! `pelton test`: runs filetests, and counts what they cover.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -15,33 +15,33 @@ use crate::CliStatus;
 use crate::error::CliError;
 use crate::term::{Term, TextRole};
 
-/// Run filetests and say what they cover
+/// Run filetests, and report what they cover
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pelton test filetests          everything in a folder
+  pelton test filetests                 run everything in a folder
   pelton test filetests/run filetests/opt/fold.pel
   pelton test filetests/run --device cuda
-  pelton test --bless filetests/print   accept what comes out as what is expected
+  pelton test --bless filetests/print   accept the output of the tests as the expected one
 
-A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to run
-it and what must come out:
+A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to launch
+the kernel and what the buffers must hold afterwards:
   ; run: lanes=4 x=[1 2 3 4] -> y=[2 4 6 8]")]
-pub struct TestArgs {
-    /// Files, or folders with `.pel` files
+pub(crate) struct TestArgs {
+    /// The files to test, or folders whose `.pel` files to test
     #[arg(value_name = "PATH", default_value = "filetests")]
     paths: Vec<PathBuf>,
 
-    /// Run on this device alone; may be given again
+    /// Run on this device only; repeat the option for several
     #[arg(long = "device", short, value_name = "NAME")]
     devices: Vec<String>,
 
-    /// Write what comes out into the files as what is expected
+    /// Write the output of the tests into the files as the expected output
     #[arg(long)]
     bless: bool,
 }
 
-pub fn run_tests(args: &TestArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_tests(args: &TestArgs, term: &Term) -> Result<CliStatus, CliError> {
     let suite = Suite::load(&args.paths, chosen_targets(&args.devices)?)?;
     let tests = suite.tests();
     let bless = if args.bless { Bless::Yes } else { Bless::from_env() };
@@ -76,7 +76,7 @@ pub fn run_tests(args: &TestArgs, term: &Term) -> Result<CliStatus, CliError> {
     Ok(if failures.is_empty() { CliStatus::Fine } else { CliStatus::Wrong })
 }
 
-/// The devices of those names; all of them if none is named.
+/// The devices with these names, or all devices if no name is given.
 fn chosen_targets(names: &[String]) -> Result<Vec<Arc<dyn TestTarget>>, CliError> {
     let all = test_targets();
     let known: Vec<&str> = all.iter().map(|target| target.name()).collect();
@@ -88,7 +88,7 @@ fn chosen_targets(names: &[String]) -> Result<Vec<Arc<dyn TestTarget>>, CliError
     Ok(all.into_iter().filter(asked).collect())
 }
 
-/// Runs tests on all cores; gives the failed ones in order, with why.
+/// Runs tests on all cores, and returns those that failed, in order, with the reasons.
 fn run_all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String)> {
     let bar = term.bar(tests.len() as u64, "{bar:40} {pos}/{len} {msg}");
     let next = AtomicUsize::new(0);
@@ -119,17 +119,17 @@ fn run_all(tests: &[SuiteTest], bless: Bless, term: &Term) -> Vec<(usize, String
     failures
 }
 
-/// The next test that nobody has taken.
+/// The next test that no thread has taken yet.
 fn next_test<'t>(tests: &'t [SuiteTest], next: &AtomicUsize) -> Option<(usize, &'t SuiteTest)> {
-    // Relaxed: the number alone is shared.
+    // Relaxed: only the number itself is shared.
     let at = next.fetch_add(1, Ordering::Relaxed);
     tests.get(at).map(|test| (at, test))
 }
 
-/// Runs one test; a panic is a failure like others.
+/// Runs one test. A panic counts as a failure.
 fn run_one(test: &SuiteTest, bless: Bless) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| test.run_test(bless))) {
         Ok(ended) => ended.map_err(|failure| failure.to_string()),
-        Err(_) => Err("it panicked".into()),
+        Err(_) => Err("the test panicked; the message is above".into()),
     }
 }

@@ -1,7 +1,8 @@
-//! Two builds of this program, measured in turns.
+//! Compares two builds of this program, which are measured in turns.
 //!
-//! Every round runs the benchmark once with each build, as a child with the same flags. Both are children, so that both start
-//! alike, and they run one after the other, so that never more than one holds a device.
+//! Every round runs the benchmark once with each build, as a child process with the same flags. Both builds are
+//! children, so that both start in the same way, and they run one after the other, so that only one of them holds a
+//! device.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,23 +20,23 @@ use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, stop};
 
-/// How many rounds there are unless said.
+/// The number of rounds if none is given.
 const ROUNDS: u32 = 5;
-/// How long Ctrl-C, which ended a child, may take to be noticed here.
+/// The longest time until a Ctrl-C that ended a child is noticed in this process too.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// Why two builds cannot be compared.
+/// The reason why two builds cannot be compared.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub(crate) enum BuildError {
     /// A build cannot be started.
     #[error("cannot run {}: {source}", path.display())]
     Start {
         /// The program of the build.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A build does not know the flags.
+    /// A build does not accept the flags.
     #[error(
         "{} does not understand `{flags}`; it must be a build of pelton that has `bench --rounds`",
         path.display()
@@ -53,43 +54,44 @@ pub enum BuildError {
         path: PathBuf,
         /// The flags that it was given.
         flags: String,
-        /// How it ended.
+        /// How the child ended.
         status: ExitStatus,
-        /// What it had to say.
+        /// What the child wrote to standard error.
         stderr: String,
     },
-    /// A build wrote something else than rows.
+    /// A build wrote something other than rows.
     #[error("{} wrote a line that is not a row: {line}", path.display())]
     Line {
         /// The program of the build.
         path: PathBuf,
-        /// What it wrote.
+        /// The line that it wrote.
         line: String,
     },
     /// The builds measure different things.
-    #[error("the two builds have no row in common")]
+    #[error("the two builds have no row in common, so there is nothing to compare")]
     Nothing,
 }
 
-/// What is needed of a row that a child wrote.
+/// The parts of a child's row that are compared.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 struct BuildFigure {
     case: String,
     device: String,
     metric: String,
-    /// None is what JSON makes of a figure that is no number.
+    /// The figure. `None` is how JSON spells one that is not a number.
     value: Option<f64>,
 }
 
 impl BuildFigure {
-    /// What tells the rows of a run apart. A case that is held against several others has several rows with the same figure.
+    /// The key that identifies a figure. A case that is compared with several others has several rows with the same
+    /// figure.
     fn key(&self) -> (&str, &str, &str) {
         (&self.case, &self.device, &self.metric)
     }
 }
 
 /// Measures this build and another in rounds, with the flags after `bench` that choose a benchmark.
-pub fn compare_builds(
+pub(super) fn compare_builds(
     group: &'static str,
     flags: &[String],
     other: &Path,
@@ -98,7 +100,7 @@ pub fn compare_builds(
 ) -> Result<Vec<BenchRow>, CliError> {
     let start = |path: &Path, source| BuildError::Start { path: path.into(), source };
     let ours = env::current_exe().map_err(|source| start(Path::new("this program"), source))?;
-    // A name without a folder is a file here, and not a command to search for.
+    // A name without a folder is a file in the current folder, not a command to search for.
     let theirs = fs::canonicalize(other).map_err(|source| start(other, source))?;
     let rounds = rounds.unwrap_or(ROUNDS);
     term.note(format_args!("{} and then {} in turns, rounds {rounds} …", ours.display(), theirs.display()));
@@ -131,7 +133,7 @@ fn measure_build(path: &Path, flags: &[String]) -> Result<Vec<BuildFigure>, CliE
     let output = Command::new(path).args(flags).stdin(Stdio::null()).output();
     let output = output.map_err(|source| BuildError::Start { path: path.into(), source })?;
     let code = output.status.code();
-    // A terminal sends Ctrl-C to the child too, which may end before it is noticed here.
+    // A terminal sends Ctrl-C to the child too, which may end before this process notices.
     let since = Instant::now();
     while code.is_none_or(|code| code == CliStatus::Interrupted as i32)
         && !stop::pressed()
@@ -151,7 +153,7 @@ fn measure_build(path: &Path, flags: &[String]) -> Result<Vec<BuildFigure>, CliE
     Ok(parse_figures(path, &String::from_utf8_lossy(&output.stdout))?)
 }
 
-/// The figures of rows that a build wrote.
+/// Parses the figures of the rows that a build wrote.
 fn parse_figures(path: &Path, text: &str) -> Result<Vec<BuildFigure>, BuildError> {
     let figure = |line: &str| {
         serde_json::from_str(line).map_err(|_| BuildError::Line { path: path.into(), line: line.into() })
@@ -165,7 +167,7 @@ fn cases_of_one<'a>(runs: &'a [Vec<BuildFigure>], others: &[Vec<BuildFigure>]) -
     runs.iter().flatten().filter(|figure| !there(figure)).map(|figure| &*figure.case).collect()
 }
 
-/// A row for each figure that both builds gave, in the order of ours. Each is what the build gave in all rounds.
+/// A row for each figure that both builds have, in the order of ours, with each build's median over all rounds.
 fn comparison_rows(
     group: &'static str,
     ours: &[Vec<BuildFigure>],
@@ -179,7 +181,7 @@ fn comparison_rows(
     }
     let series = |runs: &[Vec<BuildFigure>], figure: &BuildFigure| -> Series {
         let of = |run: &Vec<BuildFigure>| run.iter().find(|other| other.key() == figure.key())?.value;
-        // A round that lacks the figure is still a round of the other build.
+        // A round without the figure still counts as a round of the other build.
         runs.iter().map(|run| of(run).unwrap_or(f64::NAN)).collect()
     };
     let row = |figure: &BuildFigure| {

@@ -1,4 +1,5 @@
-//! Kernels on the CPU device beside the interpreter and the same loops in Rust, one thread each.
+//! `bench device`: kernels on the CPU device compared with the interpreter and the same loops in Rust, each on one
+//! thread.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,21 +16,21 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Elements of the input: small enough for a cache, so that code is measured and not memory; many enough that what a
-/// launch costs does not count.
+/// The number of elements of the input: few enough for a cache, so that code is measured and not memory, but enough
+/// that the cost of a launch does not matter.
 const ELEMENTS: usize = 1 << 20;
-/// Lanes a group.
+/// The number of lanes per group.
 const LANES: u32 = 1024;
-/// How long a measurement lasts at least.
+/// The least time that a measurement lasts.
 const TIME: Duration = Duration::from_millis(300);
-/// How long a stretch of calls lasts at least.
+/// The least time that a stretch of calls lasts.
 const STRETCH: Duration = Duration::from_millis(15);
-/// How many rounds compiled code is measured in.
+/// The number of rounds in which compiled code is measured.
 const ROUNDS: u32 = 15;
-/// How many rounds the interpreter, whose single launch may take a second, is measured in at most.
+/// The largest number of rounds in which the interpreter is measured, a single launch of which may take a second.
 const SLOW_ROUNDS: u32 = 5;
 
-/// A benchmark: a kernel over `input` and `output`, and the same in Rust.
+/// A benchmark: a kernel over `input` and `output`, and the same loop in Rust.
 struct KernelCase {
     name: &'static str,
     text: &'static str,
@@ -99,14 +100,14 @@ fn sum(input: &[u32], output: &mut [u32]) {
     }
 }
 
-/// Parses and validates a kernel of ours.
-pub fn parse_kernel(name: &str, source: &str) -> Result<Valid, CliError> {
+/// Parses and validates the text of a built-in kernel.
+pub(crate) fn parse_kernel(name: &str, source: &str) -> Result<Valid, CliError> {
     let module =
         text::parse(source).map_err(|list| CliError::Report(text::render(name, source, &list, false)))?;
     validate(module).map_err(|invalid| CliError::Report(invalid.report(name, Some(source), false)))
 }
 
-/// A kernel with its memory, ready to be launched again and again.
+/// A kernel with its memory, ready to be launched repeatedly.
 struct ReadyKernel {
     kernel: Arc<dyn Kernel>,
     launch: Launch,
@@ -134,7 +135,7 @@ impl ReadyKernel {
         stop::wait_for_end(&*self.kernel.launch(&self.launch)?).map(drop)
     }
 
-    /// Holds one launch against Rust.
+    /// Compares the result of one launch with that of the loop in Rust.
     fn verify(&self, case: &KernelCase, input: &[u32]) -> Result<(), CliError> {
         let mut found = vec![0u32; input.len()];
         self.output.upload(0, &found)?;
@@ -144,15 +145,16 @@ impl ReadyKernel {
         (case.rust)(input, &mut expect);
         match expect.iter().zip(&found).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(at) => {
-                Err(CliError::Wrong(format!("{} on {}: element {at} is wrong", case.name, self.name)))
-            }
+            Some(at) => Err(CliError::Wrong(format!(
+                "the benchmark {} computes a wrong element {at} on {}",
+                case.name, self.name
+            ))),
         }
     }
 }
 
-/// Nanoseconds of one call, at its best of several stretches. Ctrl-C ends it between two calls.
-pub fn best_time(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, CliError> {
+/// The time per call in nanoseconds, the best of several stretches. Ctrl-C ends the measurement between two calls.
+pub(super) fn best_time(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, CliError> {
     stop::unless_pressed()?;
     call()?;
     let mut best = f64::INFINITY;
@@ -163,7 +165,7 @@ pub fn best_time(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, 
     Ok(best)
 }
 
-/// Nanoseconds per call over one stretch of calls. Ctrl-C ends it between two calls.
+/// The time per call in nanoseconds over one stretch of calls. Ctrl-C ends it between two calls.
 fn time_stretch(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, CliError> {
     let start = Instant::now();
     let mut calls = 0;
@@ -175,8 +177,9 @@ fn time_stretch(mut call: impl FnMut() -> Result<(), CliError>) -> Result<f64, C
     Ok(start.elapsed().as_nanos() as f64 / f64::from(calls))
 }
 
-/// Adds the rows of each case as soon as its rounds are over. After Ctrl-C these are made of the rounds that were complete.
-pub fn bench_device(
+/// Measures the cases whose name contains `only`, and adds the rows of each case as soon as its rounds are over.
+/// After Ctrl-C the rows come from the rounds that were complete.
+pub(super) fn bench_device(
     only: &str,
     rounds: Option<u32>,
     rows: &mut Vec<BenchRow>,
@@ -200,7 +203,7 @@ pub fn bench_device(
             Ok(ready)
         };
         let (ours, single, slow) = (ready(&cpu)?, ready(&scalar)?, ready(&reference)?);
-        // Whoever has no kernel is the loop in Rust.
+        // `None` stands for the loop in Rust.
         let mut measure = |ready: &mut Option<&ReadyKernel>| -> Result<Sample, CliError> {
             let ns = time_stretch(|| match ready {
                 Some(ready) => ready.run_once(),

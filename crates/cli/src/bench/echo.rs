@@ -1,4 +1,4 @@
-//! A host thread and a resident kernel that answer each other: what one exchange costs.
+//! `bench echo`: the cost of one exchange between a host thread and a resident kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,16 +13,16 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Exchanges that are timed all together.
+/// The number of exchanges that are timed together.
 const EXCHANGES: u32 = 100_000;
-/// Exchanges of one round.
+/// The number of exchanges per round.
 const PIECE: u32 = 10_000;
-/// How many rounds there are.
+/// The number of rounds if none is given.
 const ROUNDS: u32 = 10;
-/// How long an idle kernel is watched.
+/// The time for which an idle kernel is observed.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Waits for a word, giving the core away now and then. Ctrl-C ends it.
+/// Waits until a word has a value, and yields the core now and then. Ctrl-C ends the wait.
 fn await_word(word: &AtomicU32, wanted: u32) -> Result<(), CliError> {
     let mut spins = 0u32;
     while word.load(Ordering::Acquire) != wanted {
@@ -37,17 +37,17 @@ fn await_word(word: &AtomicU32, wanted: u32) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The time this process has had on all cores, in seconds.
+/// The CPU time that this process has used on all cores, in seconds.
 fn cpu_seconds_used() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let user: f64 = fields.nth(11)?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;
-    // The kernel counts in hundredths of a second on every Linux there is.
+    // Linux counts in hundredths of a second on every architecture.
     Some((user + system) / 100.0)
 }
 
-/// Resident workers, each with words a cache line apart.
+/// Resident workers, with the words of each in cache lines of their own.
 struct Echo {
     run: Box<dyn Run>,
     ask: Memory,
@@ -66,12 +66,13 @@ impl Echo {
     }
 }
 
-/// Sorted times of so many exchanges of a word with new workers of a device in turn, in microseconds.
-pub fn echo_trips(device: &Arc<dyn Device>, workers: u32, count: u32) -> Result<Vec<f64>, CliError> {
+/// Launches new workers on a device, exchanges a number of words with them in turn, and returns the sorted times in
+/// microseconds.
+pub(super) fn echo_trips(device: &Arc<dyn Device>, workers: u32, count: u32) -> Result<Vec<f64>, CliError> {
     exchange_words(&Echo::launch(device, workers)?, workers, count)
 }
 
-/// Exchanges so many words with the workers in turn; gives the sorted times in microseconds.
+/// Exchanges a number of words with the workers in turn, and returns the sorted times in microseconds.
 fn exchange_words(echo: &Echo, workers: u32, count: u32) -> Result<Vec<f64>, CliError> {
     let (ask, answer) = (echo.ask.words32().unwrap_or(&[]), echo.answer.words32().unwrap_or(&[]));
     let mut times = Vec::with_capacity(count as usize);
@@ -90,13 +91,14 @@ fn exchange_words(echo: &Echo, workers: u32, count: u32) -> Result<Vec<f64>, Cli
     Ok(times)
 }
 
-/// The same between two threads of Rust, for comparison.
+/// Exchanges a number of words between two threads of Rust, for comparison, and returns the sorted times in
+/// microseconds.
 fn rust_trips(count: u32) -> Result<Vec<f64>, CliError> {
     let words = [const { AtomicU32::new(0) }; 32];
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 1..=count {
-                // It fails where the other thread does, which says so.
+                // This fails together with the other thread, which reports it.
                 if await_word(&words[0], round).is_err() {
                     break;
                 }
@@ -115,22 +117,15 @@ fn rust_trips(count: u32) -> Result<Vec<f64>, CliError> {
     })
 }
 
-/// Percentiles 50, 99 and 99.9 of sorted times.
-pub fn spread(times: &[f64]) -> [f64; 3] {
-    [50, 99, 0].map(|p| match p {
-        0 => times[times.len() * 999 / 1000],
-        p => times[times.len() * p / 100],
-    })
-}
-
-/// Adds each row as soon as it is measured. After Ctrl-C those of round trips are made of the rounds that were complete.
-pub fn bench_echo(
+/// Measures the cases whose name contains `only`, and adds each row as soon as it is measured. After Ctrl-C the
+/// rows of round trips come from the rounds that were complete.
+pub(super) fn bench_echo(
     only: &str,
     rounds: Option<u32>,
     rows: &mut Vec<BenchRow>,
     term: &Term,
 ) -> Result<(), CliError> {
-    /// The workers of each kernel.
+    /// The number of workers of each kernel.
     const WORKERS: [u32; 2] = [1, 8];
     let device = open("cpu")?;
     let mut row = |case: String, device: &str, metric: &'static str, value, spread, against| {
@@ -148,7 +143,8 @@ pub fn bench_echo(
         }
     };
     term.note("round trips in turns …");
-    // Whoever has no workers is Rust. Workers are new in every round: idle ones would look for words for a while.
+    // `None` stands for two threads of Rust. The workers are new in every round, because idle ones would go on
+    // polling for a while.
     let mut contenders = [None, Some(WORKERS[0]), Some(WORKERS[1])];
     let series = play_rounds(rounds.unwrap_or(ROUNDS), &mut contenders, |workers| {
         let times =
@@ -178,7 +174,7 @@ pub fn bench_echo(
         exchange_words(&echo, workers, EXCHANGES)?;
         let all = began.elapsed().as_secs_f64();
         row(exchanges, "cpu", "s", all, None, None);
-        // Let the workers fall asleep first.
+        // The workers must fall asleep first.
         stop::sleep_unless_pressed(Duration::from_millis(200))?;
         let before = cpu_seconds_used();
         stop::sleep_unless_pressed(IDLE)?;

@@ -1,4 +1,4 @@
-//! Producers that feed a session as fast as they can or as fast as they are told, a thread each, and look at every result.
+//! Producers that feed a session at full or at a given speed, one thread each, and check every result.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,70 +11,70 @@ use super::mark;
 use crate::error::CliError;
 use crate::stop;
 
-/// How long a task may take; longer says that it was lost.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Looks at a batch before it is waited for.
+/// The longest time that a task may take; one that takes longer is lost.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of polls of a batch before the thread waits for it.
 const LOOKS: u32 = 1 << 12;
 
-/// Tasks that have ended before a producer says so: all producers write to that word.
+/// The number of ended tasks after which a producer reports progress, in a word that all producers share.
 const NEWS: u64 = 1 << 14;
 
-/// What the tasks of a flood do.
+/// What the tasks do.
 #[derive(Clone, Copy, Debug)]
-pub enum FloodWork {
-    /// Tasks that can be told apart, every word checked on both sides.
+pub(super) enum FloodWork {
+    /// The tasks are all different, and every word is checked on both sides.
     Mark,
-    /// Adds of 1 to a word of `data`, which give what it was.
+    /// The tasks add 1 to a word of `data`, and return what it was.
     Add { at: u32 },
-    /// The same task again and again, of which only its end is looked at.
+    /// The same task is repeated, and only its end is checked.
     Same(Task),
 }
 
-/// What one producer is to send, and where it says how far it is.
+/// The tasks that one producer submits, and where it reports progress.
 #[derive(Clone, Copy)]
-pub struct ProducerShare<'a> {
-    /// What tasks do.
+pub(super) struct ProducerShare<'a> {
+    /// What the tasks do.
     pub work: FloodWork,
-    /// Their opcode.
+    /// The opcode of the tasks.
     pub op: Opcode,
-    /// Which producer it is.
+    /// The number of the producer.
     pub producer: u32,
-    /// The number of its first task.
+    /// The number of the producer's first task.
     pub start: u64,
-    /// How many tasks at most.
+    /// The largest number of tasks to submit.
     pub count: u64,
-    /// Tasks at once.
+    /// The number of tasks per batch.
     pub batch: u32,
-    /// Batches under way at once.
+    /// The number of batches under way at the same time.
     pub deep: usize,
-    /// When all producers begin.
+    /// The time at which all producers begin.
     pub began: Instant,
-    /// How long it sends.
+    /// The time for which the producer submits tasks.
     pub time: Duration,
-    /// Tasks a second, if it is not to send as fast as it can.
+    /// The number of tasks per second, if the producer does not submit at full speed.
     pub pace: Option<f64>,
-    /// Tasks of all producers that have ended, within a few thousand.
+    /// The number of ended tasks of all producers, to within a few thousand.
     pub done: &'a AtomicU64,
-    /// Whether to end early: another has failed, or it has been long enough.
+    /// Whether to end early, because another producer has failed or the measurement is over.
     pub quit: &'a AtomicBool,
 }
 
-/// What producers have seen.
+/// The totals of one or all producers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FloodTotals {
-    /// Tasks that ended well.
+pub(super) struct FloodTotals {
+    /// The number of tasks that ended well.
     pub tasks: u64,
-    /// Of marks what they have added; of adds what they gave.
+    /// The sum of what marked tasks have added, or of what adds have returned.
     pub sum: u64,
-    /// When the last result was seen.
+    /// The time until the last result was seen.
     pub took: Duration,
-    /// How long producers have waited for the kernel, all together.
+    /// The total time that producers have waited for the kernel.
     pub waited: Duration,
 }
 
 impl FloodTotals {
-    /// Tasks a second.
-    pub fn rate(&self) -> f64 {
+    /// The number of tasks per second.
+    pub(super) fn rate(&self) -> f64 {
         self.tasks as f64 / self.took.as_secs_f64()
     }
 
@@ -88,14 +88,15 @@ impl FloodTotals {
     }
 }
 
-/// Tasks at once, at most so many, and how many such batches fill half of a producer's slots.
-pub fn batch_shape(bank: &SlotBank, most: u32) -> (u32, usize) {
+/// The number of tasks per batch, at most `most`, and the number of such batches that fill half of a producer's
+/// slots.
+pub(super) fn batch_shape(bank: &SlotBank, most: u32) -> (u32, usize) {
     let batch = most.min(bank.stripe_slots() / 2).max(1);
     (batch, (bank.stripe_slots() / batch / 2).max(1) as usize * bank.ring_stripes as usize)
 }
 
-/// The slots that a producer feeds: those of the placement that it aims at, where there are several.
-pub fn aimed_slots(session: &Session, aim: Aim) -> SlotBank {
+/// The slots that a producer feeds: those of the placement that it aims at, if there are several.
+pub(super) fn aimed_slots(session: &Session, aim: Aim) -> SlotBank {
     match session.layout().banks {
         SlotBanks::Near(bank) | SlotBanks::Far(bank) => bank,
         SlotBanks::Both { near, .. } if aim == Aim::Latency => near,
@@ -103,8 +104,8 @@ pub fn aimed_slots(session: &Session, aim: Aim) -> SlotBank {
     }
 }
 
-/// Runs all producers; `glance` is called over and over meanwhile.
-pub fn run_producers(
+/// Runs all producers, and calls `glance` repeatedly meanwhile.
+pub(super) fn run_producers(
     feeds: Vec<(&mut Producer, ProducerShare<'_>)>,
     mut glance: impl FnMut(),
 ) -> Result<FloodTotals, CliError> {
@@ -122,21 +123,21 @@ pub fn run_producers(
         }
         threads.into_iter().try_fold(FloodTotals::default(), |all, thread| {
             let ended =
-                thread.join().unwrap_or_else(|_| Err(CliError::Wrong("a producer ended early".into())));
+                thread.join().unwrap_or_else(|_| Err(CliError::Wrong("a producer's thread panicked".into())));
             Ok(all.and(ended?))
         })
     })
 }
 
-/// What a producer knows of the batch in its hands.
+/// Buffers for the batch that a producer is checking.
 struct BatchScratch {
     seeds: Vec<u32>,
     results: Vec<u32>,
-    /// Tasks that it has said to have ended.
+    /// The number of ended tasks that the producer has reported.
     told: u64,
 }
 
-/// Sends a producer's part, and checks every result.
+/// Submits a producer's tasks, and checks every result.
 fn feed_share(producer: &mut Producer, part: &ProducerShare<'_>) -> Result<FloodTotals, CliError> {
     let mut open: VecDeque<(u64, Span)> = VecDeque::with_capacity(part.deep);
     let mut room =
@@ -188,14 +189,14 @@ fn submit_batch(
     })
 }
 
-/// Adds 1 to a word; the other arguments are there to be carried.
+/// A task that adds 1 to a word; its other arguments are only carried.
 #[inline]
-pub fn add_task(op: Opcode, at: u32, number: u64) -> Task {
+pub(super) fn add_task(op: Opcode, at: u32, number: u64) -> Task {
     let (low, high) = (number as u32, (number >> 32) as u32);
     Task::new(op).args([1, at, low, high, !low, !high, low, high, !low, !high, low, high])
 }
 
-/// Waits for a batch, and looks at every result of it.
+/// Waits for a batch, and checks every result.
 fn settle_batch(
     part: &ProducerShare<'_>,
     first: u64,
@@ -232,13 +233,13 @@ fn settle_batch(
     Ok(())
 }
 
-/// Waits for a batch. Looking costs less than a wait, which counts how tasks ended too.
+/// Waits for a batch. Polling costs less than a wait, which also counts how tasks ended.
 fn wait_for_batch(span: &mut Span) -> Result<(), CliError> {
     for look in 0..LOOKS {
         if span.has_ended() {
             return Ok(());
         }
-        // Where cores are few, the kernel may need this one.
+        // If cores are few, the kernel may need this one.
         if look % 64 == 63 {
             std::thread::yield_now();
         }
@@ -248,14 +249,16 @@ fn wait_for_batch(span: &mut Span) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Names the first task of a batch that is not as it must be.
+/// An error that names the first wrong task of a batch.
 #[cold]
 fn first_wrong(part: &ProducerShare<'_>, first: u64, span: &Span) -> CliError {
     for (position, result) in (first..).zip(span.results()) {
         let wanted = mark::marked_result(mark::task_number(part.producer, position));
         let what = match (result, part.work) {
             (Err(why), _) => why.to_string(),
-            (Ok(result), FloodWork::Mark) if result != wanted => format!("gave {result:#x}, not {wanted:#x}"),
+            (Ok(result), FloodWork::Mark) if result != wanted => {
+                format!("returned {result:#x}, not {wanted:#x}")
+            }
             (Ok(_), _) => continue,
         };
         return CliError::Wrong(format!("task {position} of producer {}: {what}", part.producer));
@@ -263,8 +266,9 @@ fn first_wrong(part: &ProducerShare<'_>, first: u64, span: &Span) -> CliError {
     CliError::Wrong(format!("producer {} has lost results", part.producer))
 }
 
-/// Holds what tasks have done to `data` against what producers have seen. The session must be at rest, and new before.
-pub fn check_data(session: &Session, work: FloodWork, seen: &FloodTotals) -> Result<(), CliError> {
+/// Compares what tasks have done to `data` with what producers have seen. The session must be idle, and must have
+/// been new.
+pub(super) fn check_data(session: &Session, work: FloodWork, seen: &FloodTotals) -> Result<(), CliError> {
     let word =
         |at: u32| -> Result<u32, CliError> { Ok(session.view::<u32>(0, "data")?.read(at as usize, 1)?[0]) };
     let (found, wanted) = match work {
@@ -273,17 +277,15 @@ pub fn check_data(session: &Session, work: FloodWork, seen: &FloodTotals) -> Res
         FloodWork::Same(_) => return Ok(()),
     };
     if found != wanted {
-        return Err(CliError::Wrong(format!(
-            "the tasks have made {found:#x} of a word, and not {wanted:#x}"
-        )));
+        return Err(CliError::Wrong(format!("the tasks left {found:#x} in a word, not {wanted:#x}")));
     }
-    // Adds give 0, 1, 2, … in some order, and start again after 2^32.
+    // Adds return 0, 1, 2, … in some order, and start again after 2^32.
     let (laps, rest) = (seen.tasks >> 32, seen.tasks & u64::from(u32::MAX));
     let lap = (u64::from(u32::MAX) << 31).wrapping_mul(laps);
     let all = lap.wrapping_add(rest * rest.saturating_sub(1) / 2);
     match work {
         FloodWork::Add { .. } if seen.sum != all => {
-            Err(CliError::Wrong(format!("{} adds gave {} in all, and not {all}", seen.tasks, seen.sum)))
+            Err(CliError::Wrong(format!("the results of {} adds sum to {}, not {all}", seen.tasks, seen.sum)))
         }
         _ => Ok(()),
     }

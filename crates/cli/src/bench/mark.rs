@@ -1,19 +1,20 @@
-//! Tasks that can be told apart: every argument follows from the task's number, in Rust and in the kernel.
+//! Tasks that are all different: every argument follows from the task's number, in Rust and in the kernel.
 //!
-//! A number is a producer and a position of 64 bits, which stand in the first two arguments. The other ten are the number
-//! mixed, plus a step for each place, so a word of another task, or of another lap of the ring, is found out wherever it
-//! stands. The result is the number mixed once more: the host, which knows what it sent where, finds out a line that is
-//! whole but not the one meant. Only the mixing multiplies: the host makes and checks hundreds of millions a second.
+//! A number consists of a producer and a 64-bit position, which are the first two arguments. The other ten are the
+//! mixed number plus a step for each place. A word of another task, or of another lap of the ring, is therefore
+//! detected wherever it occurs. The result is the number mixed once more, so that the host, which knows what it
+//! submitted where, also detects a line that is intact but belongs elsewhere. Only the mixing multiplies, because
+//! the host makes and checks hundreds of millions of tasks per second.
 
 use pelton::ir::builder::Val;
 use pelton::kernel::{Draft, Slot};
 use pelton::{Handler, Opcode, Region, Task};
 
-/// The bits of a number above the position.
+/// The lowest bit of the producer in a number; the position is below it.
 const PRODUCER: u32 = 56;
-/// What the handler says of an argument that is not its task's.
-pub const WRONG: u32 = 0x100;
-/// The arguments that are mixed.
+/// The fault code for an argument that does not belong to its task.
+pub(super) const WRONG: u32 = 0x100;
+/// The places of the arguments that are mixed.
 const MIXED: std::ops::Range<u32> = 2..12;
 
 const A: u32 = 0x9e37_79b1;
@@ -23,7 +24,7 @@ const D: u32 = 0x2c1b_3c6d;
 
 /// The number of a producer's task.
 #[inline]
-pub fn task_number(producer: u32, position: u64) -> u64 {
+pub(super) fn task_number(producer: u32, position: u64) -> u64 {
     u64::from(producer) << PRODUCER | position & ((1 << PRODUCER) - 1)
 }
 
@@ -32,7 +33,7 @@ fn mix(x: u32) -> u32 {
     (x ^ x >> 15).wrapping_mul(D)
 }
 
-/// What all arguments of a task have in common. Numbers that differ in one half alone differ here.
+/// The seed of a task's mixed arguments. Numbers that differ in only one half have different seeds.
 #[inline]
 fn seed(number: u64) -> u32 {
     let (low, high) = (number as u32, (number >> 32) as u32);
@@ -45,9 +46,10 @@ fn argument_word(seed: u32, place: u32) -> u32 {
     seed.wrapping_add(place.wrapping_mul(C))
 }
 
-/// Seeds from a number on.
-pub fn fill_seeds(first: u64, into: &mut [u32]) {
-    // Where the low half begins again. Up to there the high half is one number, and the loop is compiled wide.
+/// Fills in the seeds of consecutive numbers.
+pub(super) fn fill_seeds(first: u64, into: &mut [u32]) {
+    // The index at which the low half wraps. Up to there the high half is constant, so the compiler can vectorise
+    // the loop.
     let turn = ((1u64 << 32) - u64::from(first as u32)).min(into.len() as u64);
     let (these, others) = into.split_at_mut(turn as usize);
     for (first, into) in [(first, these), (first + turn, others)] {
@@ -58,9 +60,9 @@ pub fn fill_seeds(first: u64, into: &mut [u32]) {
     }
 }
 
-/// The task of a number and its seed.
+/// The task with a number and its seed.
 #[inline]
-pub fn marked_task(op: Opcode, number: u64, seed: u32) -> Task {
+pub(super) fn marked_task(op: Opcode, number: u64, seed: u32) -> Task {
     let args = std::array::from_fn(|k| match k as u32 {
         0 => number as u32,
         1 => (number >> 32) as u32,
@@ -69,27 +71,27 @@ pub fn marked_task(op: Opcode, number: u64, seed: u32) -> Task {
     Task::new(op).args::<12>(args)
 }
 
-/// What it must give.
+/// The result that the task with a number must return.
 #[inline]
-pub fn marked_result(number: u64) -> u32 {
+pub(super) fn marked_result(number: u64) -> u32 {
     mix(seed(number))
 }
 
-/// Holds the results of tasks against what they must be by their seeds: which bits are wrong in any, and what the tasks
-/// have added to the sum, of which the low half counts.
-pub fn check_results(seeds: &[u32], results: &[u32]) -> (u32, u64) {
+/// Compares the results of tasks with what their seeds demand. Returns the bits that are wrong in any result, and
+/// the sum that the tasks have added, of which only the low half is meaningful.
+pub(super) fn check_results(seeds: &[u32], results: &[u32]) -> (u32, u64) {
     let (wrong, sum) = seeds.iter().zip(results).fold((0u32, 0u32), |(wrong, sum), (seed, result)| {
         (wrong | (result ^ mix(*seed)), sum.wrapping_add(argument_word(*seed, MIXED.start)))
     });
     (wrong, sum.into())
 }
 
-/// Mixes in the kernel.
+/// Mixes a value in the kernel.
 fn mix_in_kernel<'b>(x: Val<'b, u32>) -> Val<'b, u32> {
     (x ^ (x >> 15)) * D
 }
 
-/// The same in the kernel: looks at every argument, adds one of them to word 0 of `data`, and gives the result.
+/// Writes the handler, which checks every argument, adds one of them to word 0 of `data`, and returns the result.
 fn write_handler(slot: Slot<'_>) {
     let f = slot.body();
     let (low, high) = (slot.arg(0), slot.arg(1));
@@ -103,8 +105,8 @@ fn write_handler(slot: Slot<'_>) {
     slot.finish(mix_in_kernel(seed));
 }
 
-/// The handler.
-pub fn mark_handler(op: Opcode, regions: &[Region]) -> Handler {
+/// The handler of marked tasks.
+pub(super) fn mark_handler(op: Opcode, regions: &[Region]) -> Handler {
     Draft::new(op).name("mark").regions(regions).build(write_handler)
 }
 

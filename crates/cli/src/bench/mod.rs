@@ -1,14 +1,14 @@
-//! `pelton bench`: figures as tables for people and rows for programs.
+//! `pelton bench`: measures, and shows the figures as a table for people and rows for programs.
 //!
-//! What a row is held against, a limit or a peer, is measured in the same [rounds]. Every case checks its results, so that
-//! what is timed is what was meant.
+//! The limit or peer that a row is compared with is measured in the same [rounds]. Every case checks its results,
+//! so that what is timed is what was meant.
 
 mod builds;
 mod compile;
 mod device;
 mod echo;
 mod flood;
-pub mod machine;
+pub(crate) mod machine;
 mod mark;
 mod ratio;
 mod rounds;
@@ -25,24 +25,24 @@ use crate::error::CliError;
 use crate::term::{Term, TextRole};
 use crate::{CliStatus, json, stop};
 
-pub use builds::BuildError;
-pub use device::parse_kernel;
-pub use row::BenchRow;
+pub(crate) use builds::BuildError;
+pub(crate) use device::parse_kernel;
+pub(crate) use row::BenchRow;
 
-/// What to measure.
+/// The groups of benchmarks.
 #[derive(Subcommand)]
 enum BenchGroup {
-    /// Kernels on the CPU device, beside the interpreter and the same loops in Rust
+    /// Measure kernels on the CPU device, compared with the interpreter and the same loops in Rust
     Device,
-    /// A host thread and a resident kernel that answer each other
+    /// Measure round trips between a host thread and a resident kernel
     Echo,
-    /// Parsing, validating, optimising and compiling
+    /// Measure parsing, validating, optimising and loading
     Compile,
     Session(session::SessionArgs),
     Soak(soak::SoakArgs),
 }
 
-/// Measure something, and print a table
+/// Measure Pelton's speed, and print a table
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,27 +54,31 @@ Examples:
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench device --only hash
-  pelton bench compile --json - > rows.jsonl     rows on standard output instead of the table
+  pelton bench compile --json - > rows.jsonl     write rows to standard output instead of the table
 
-Ctrl-C ends it with the rows that are measured so far, and exit status 130.")]
-pub struct BenchArgs {
-    /// What to measure
+What a case is compared with is measured in the same rounds, in turns, so that a busy machine slows both.
+Ctrl-C ends the command with the rows so far and exit status 130.")]
+pub(crate) struct BenchArgs {
+    /// The group of benchmarks to run
     #[command(subcommand)]
     group: BenchGroup,
 
-    /// Only the cases whose name contains this
+    /// Run only the cases whose name contains this text
     #[arg(long, global = true, value_name = "TEXT", default_value = "")]
     only: String,
 
-    /// How many rounds to measure; chosen for the group if not given, 5 with --against. `compile` and `soak` have no rounds
+    /// The number of rounds; chosen for the group if it is not given, and 5 with --against. `compile` and `soak`
+    /// have no rounds
     #[arg(long, global = true, value_name = "N", value_parser = parse_count_in::<u32>(1..=1000), allow_negative_numbers = true)]
     rounds: Option<u32>,
 
-    /// Compare this build with another build of pelton: run both in turns, and show the ratio of this one to the other
+    /// Compare this build with another build of pelton: run both in turns, and show the ratio of this build to the
+    /// other
     #[arg(long, global = true, value_name = "PROGRAM")]
     against: Option<PathBuf>,
 
-    /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
+    /// Write the rows to this file, one JSON object per line; `-` writes them to standard output instead of the
+    /// table
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -87,7 +91,11 @@ impl BenchArgs {
             BenchGroup::Echo => ("echo", Vec::new()),
             BenchGroup::Compile => ("compile", Vec::new()),
             BenchGroup::Session(group) => ("session", group.flags()),
-            BenchGroup::Soak(_) => return Err(CliError::Wrong("`bench soak` compares no builds".into())),
+            BenchGroup::Soak(_) => {
+                return Err(CliError::Wrong(
+                    "`bench soak` does not compare builds; leave out --against".into(),
+                ));
+            }
         };
         let mut flags = vec!["bench", group];
         flags.extend(own);
@@ -96,7 +104,7 @@ impl BenchArgs {
     }
 }
 
-pub fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliError> {
     json::check_rows_writable(args.json.as_deref())?;
     stop::listen()?;
     term.note(machine::machine_line());
@@ -110,20 +118,33 @@ pub fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliError> {
         (None, BenchGroup::Echo) => echo::bench_echo(only, rounds, &mut rows, term),
         (None, BenchGroup::Compile) => compile::bench_compile(only, &mut rows, term),
         (None, BenchGroup::Soak(group)) => soak::run_soak(group, term).map(|all| rows = all),
-        (None, BenchGroup::Session(group)) => {
-            session::run_session(group, only, rounds, term).map(|all| rows = all)
-        }
+        (None, BenchGroup::Session(group)) => session::run_session(group, only, rounds, &mut rows, term),
     };
-    match ended {
-        // What was measured before is shown.
-        Err(CliError::Interrupted) => {}
-        ended => ended?,
-    }
-    if rows.is_empty() && !stop::pressed() {
-        return Err(CliError::Wrong(format!("no case has {:?} in its name", args.only)));
-    }
-    show_rows(&rows, args.json.as_deref(), term)?;
+    finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))
+}
+
+/// Shows and writes the rows, those of an interrupted or failed run too. A failure is returned afterwards.
+fn finish_bench(
+    ended: Result<(), CliError>,
+    rows: &[BenchRow],
+    args: &BenchArgs,
+    term: &Term,
+) -> Result<(), CliError> {
+    let ended = match ended {
+        Err(CliError::Interrupted) => Ok(()),
+        ended => ended,
+    };
+    if rows.is_empty() {
+        ended?;
+        if !stop::pressed() {
+            let why = format!("no case has {:?} in its name; run without --only to see all names", args.only);
+            return Err(CliError::Wrong(why));
+        }
+        return show_rows(rows, args.json.as_deref(), term);
+    }
+    show_rows(rows, args.json.as_deref(), term)?;
+    ended
 }
 
 /// Writes the rows where `--json` says, and prints a table unless that is standard output.
@@ -134,4 +155,30 @@ fn show_rows(rows: &[BenchRow], json: Option<&Path>, term: &Term) -> Result<(), 
     let (head, lines) = row::rows_table(rows);
     term.line(term.paint(TextRole::Strong, head))?;
     lines.iter().try_for_each(|line| term.line(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::term::Color;
+
+    #[test]
+    fn a_failure_half_way_leaves_the_rows_before_it() {
+        let path = std::env::temp_dir().join(format!("pelton-bench-rows-{}.jsonl", std::process::id()));
+        let group = BenchGroup::Compile;
+        let json = Some(path.clone());
+        let args = BenchArgs { group, only: String::new(), rounds: None, against: None, json };
+        let (group, case, device) = ("session", "far, task".to_string(), "cuda:0".to_string());
+        let (metric, spread, against) = ("us".into(), None, None);
+        let row = BenchRow { group, case, device, metric, value: 2.0, spread, against };
+        let failed = Err(CliError::Wrong("the device is gone".into()));
+        let ended = finish_bench(failed, &[row], &args, &Term::new(Color::Never));
+        let written = std::fs::read_to_string(&path).expect("the rows are written");
+        std::fs::remove_file(&path).expect("the file can be removed");
+        assert!(ended.is_err_and(|error| error.to_string() == "the device is gone"));
+        assert!(written.contains("\"far, task\""), "{written}");
+        let failed = Err(CliError::Wrong("the device is gone".into()));
+        assert!(finish_bench(failed, &[], &args, &Term::new(Color::Never)).is_err());
+        assert!(!path.exists(), "without rows nothing is written");
+    }
 }

@@ -1,28 +1,29 @@
-//! The ratio of two figures that were measured in the same rounds: its median, its spread, and whether it says anything.
+//! Medians and percentiles of figures, and the ratio of two figures that were measured in the same rounds.
 
-/// How far apart the quartiles of a ratio may lie, as a share of its median, before the ratio says nothing.
+/// The largest distance of a ratio's quartiles, as a share of its median, for a ratio that means something.
 const WIDEST_SPREAD: f64 = 0.3;
-/// The fewest rounds whose quartiles say something about a spread.
+/// The least number of rounds whose quartiles say something about the spread.
 const FEWEST_ROUNDS: usize = 3;
 
-/// The ratios of all rounds in brief.
+/// The median and quartiles of the ratios of all rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     /// The lower quartile.
     pub low: f64,
     /// The median, which is the ratio that a row shows.
     pub median: f64,
     /// The upper quartile.
     pub high: f64,
-    /// How many rounds gave a ratio.
+    /// The number of rounds that have a ratio.
     pub rounds: usize,
 }
 
 impl Ratio {
-    /// The ratios of `ours` to `theirs`, round by round.
+    /// Computes the ratios of `ours` to `theirs`, round by round.
     ///
-    /// A round without a finite ratio, such as one in which the peer gave zero, is left out. `None` if no round is left.
-    pub fn from_rounds(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
+    /// A round without a finite ratio, such as one in which the peer's figure is zero, is left out. Returns `None`
+    /// if no round is left.
+    pub(crate) fn from_rounds(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
         let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
         let sorted = sorted(ratios.filter(|ratio| ratio.is_finite()));
         Some(Ratio {
@@ -34,22 +35,28 @@ impl Ratio {
     }
 
     /// Whether the rounds agree well enough for the median to mean something.
-    pub fn is_steady(&self) -> bool {
+    pub(crate) fn is_steady(&self) -> bool {
         self.rounds >= FEWEST_ROUNDS && self.high - self.low <= WIDEST_SPREAD * self.median.abs()
     }
 }
 
-/// What a table says below its rows when the ratio of one of them is not [steady](Ratio::is_steady).
-pub fn footnote() -> String {
+/// The footnote of a table in which the ratio of a row is not [steady](Ratio::is_steady).
+pub(super) fn footnote() -> String {
     format!(
         "~ Do not rely on this ratio: its quartiles lie more than {:.0} % of the median apart, or there were fewer than {FEWEST_ROUNDS} rounds.",
         WIDEST_SPREAD * 100.0
     )
 }
 
-/// The median of figures, of which those that are no numbers are left out; `None` if none is left.
-pub fn median(figures: &[f64]) -> Option<f64> {
+/// The median of figures, without those that are not numbers; `None` if none is left.
+pub(super) fn median(figures: &[f64]) -> Option<f64> {
     quantile(&sorted(figures.iter().copied().filter(|figure| !figure.is_nan())), 0.5)
+}
+
+/// The percentiles 50, 99 and 99.9 of times; `None` if there are none. The first is the [median].
+pub(super) fn percentiles(times: &[f64]) -> Option<[f64; 3]> {
+    let sorted = sorted(times.iter().copied());
+    Some([quantile(&sorted, 0.5)?, quantile(&sorted, 0.99)?, quantile(&sorted, 0.999)?])
 }
 
 fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -58,17 +65,17 @@ fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     sorted
 }
 
-/// The figure that this share of the sorted figures lies below; between two of them, what lies proportionally between.
+/// The figure below which this share of the sorted figures lies, interpolated between neighbours.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = sorted.len().checked_sub(1)? as f64 * share;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    // Two equal figures may be infinite, and have no difference then.
+    // Equal figures may be infinite, in which case they have no difference.
     Some(if below == above { below } else { below + (above - below) * place.fract() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ratio, median};
+    use super::{Ratio, median, percentiles};
 
     /// The ratios of figures to a peer that gives 1 in every round.
     fn to_one(figures: &[f64]) -> Ratio {
@@ -81,6 +88,16 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, 2.0, 4.0]), Some(3.0));
         assert_eq!(median(&[7.0]), Some(7.0));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn the_first_percentile_is_the_median() {
+        for times in [&[9.0, 1.0, 2.0][..], &[9.0, 1.0, 2.0, 4.0], &[7.0]] {
+            assert_eq!(percentiles(times).map(|[p50, ..]| p50), median(times));
+        }
+        let thousand: Vec<f64> = (0..=1000).map(f64::from).collect();
+        assert_eq!(percentiles(&thousand), Some([500.0, 990.0, 999.0]));
+        assert_eq!(percentiles(&[]), None);
     }
 
     #[test]

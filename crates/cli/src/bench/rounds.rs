@@ -1,45 +1,44 @@
-//! Contenders that are measured in turns, round after round.
+//! Measures contenders in turns, round after round.
 //!
-//! A machine changes its speed within seconds: other programs come and go, clocks rise and fall, threads move to other
-//! cores. Two figures that are taken one after the other differ by that too. Here every round measures every contender for a
-//! short while, and a ratio is taken within each round; see [`Ratio`].
+//! A machine changes its speed within seconds: other programs come and go, clocks rise and fall, threads move to
+//! other cores. Two figures that are measured one after the other differ by that too. Therefore every round
+//! measures every contender for a short while, and a ratio is computed within each round; see [`Ratio`].
 
-use super::echo;
 use super::ratio::{self, Ratio};
 use super::row::Against;
 use crate::error::CliError;
 use crate::stop;
 
-/// What a contender gave in one round.
-pub struct Sample {
+/// The figures of a contender in one round.
+pub(super) struct Sample {
     /// The figure of the round.
     value: f64,
-    /// The times that it is the middle of, if it is that.
+    /// The times whose median the figure is, if it is one.
     times: Vec<f64>,
     /// Another figure of the same measurement.
     beside: Option<f64>,
 }
 
 impl Sample {
-    /// A single figure.
-    pub fn figure(value: f64) -> Sample {
+    /// A sample with a single figure.
+    pub(super) fn figure(value: f64) -> Sample {
         Sample { value, times: Vec::new(), beside: None }
     }
 
-    /// Times, of which the median counts.
-    pub fn times(times: Vec<f64>) -> Sample {
+    /// A sample with times, whose median is its figure.
+    pub(super) fn times(times: Vec<f64>) -> Sample {
         Sample { value: ratio::median(&times).unwrap_or(f64::NAN), times, beside: None }
     }
 
     /// Adds another figure of the same measurement.
-    pub fn beside(self, figure: f64) -> Sample {
+    pub(super) fn beside(self, figure: f64) -> Sample {
         Sample { beside: Some(figure), ..self }
     }
 }
 
-/// What a contender gave in all rounds.
+/// The figures of a contender in all rounds.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
+pub(super) struct Series {
     values: Vec<f64>,
     times: Vec<f64>,
     beside: Vec<f64>,
@@ -52,31 +51,29 @@ impl Series {
         self.beside.extend(sample.beside);
     }
 
-    /// The figure of a row: the median of the times of all rounds, or else of the rounds' figures. `None` if there was no
-    /// round.
-    pub fn value(&self) -> Option<f64> {
+    /// The figure of a row: the median of the times of all rounds, or else of the rounds' figures. `None` if there
+    /// was no round.
+    pub(super) fn value(&self) -> Option<f64> {
         self.percentiles().map(|[p50, ..]| p50).or_else(|| ratio::median(&self.values))
     }
 
-    /// Percentiles 50, 99 and 99.9 of the times of all rounds, if they were times.
-    pub fn percentiles(&self) -> Option<[f64; 3]> {
-        let mut times = self.times.clone();
-        times.sort_by(f64::total_cmp);
-        (!times.is_empty()).then(|| echo::spread(&times))
+    /// The percentiles 50, 99 and 99.9 of the times of all rounds, if there are times.
+    pub(super) fn percentiles(&self) -> Option<[f64; 3]> {
+        ratio::percentiles(&self.times)
     }
 
-    /// What was measured [beside](Sample::beside) in all rounds.
-    pub fn beside(&self) -> Series {
+    /// The figures that were measured [beside](Sample::beside) the others in all rounds.
+    pub(super) fn beside(&self) -> Series {
         self.beside.iter().copied().collect()
     }
 
-    /// The same rounds with every figure multiplied by `factor`, for another unit.
-    pub fn scaled(&self, factor: f64) -> Series {
+    /// The same rounds with every figure multiplied by `factor`, to convert the unit.
+    pub(super) fn scaled(&self, factor: f64) -> Series {
         self.values.iter().map(|value| value * factor).collect()
     }
 
-    /// This series held against that of a peer in the same rounds; `None` if there was no round.
-    pub fn against(&self, name: &str, peer: &Series) -> Option<Against> {
+    /// This series compared with a peer's in the same rounds; `None` if there was no round.
+    pub(super) fn against(&self, name: &str, peer: &Series) -> Option<Against> {
         let ratio = Ratio::from_rounds(&self.values, &peer.values);
         Some(Against { name: name.into(), value: peer.value()?, ratio })
     }
@@ -90,7 +87,7 @@ impl FromIterator<f64> for Series {
 }
 
 /// Measures all contenders in every round, as [`take_turns`] does, and gives what each gave, in the order of `contenders`.
-pub fn play_rounds<C>(
+pub(super) fn play_rounds<C>(
     rounds: u32,
     contenders: &mut [C],
     measure: impl FnMut(&mut C) -> Result<Sample, CliError>,
@@ -108,7 +105,7 @@ pub fn play_rounds<C>(
 /// Every other round goes backwards, so that none is always measured right after the same other one, and a machine that
 /// becomes slower or faster all the time favours none. A round that Ctrl-C interrupts counts for none of them, and is no
 /// failure: what the rounds before it gave is given.
-pub fn take_turns<C, S>(
+pub(super) fn take_turns<C, S>(
     rounds: u32,
     contenders: &mut [C],
     mut measure: impl FnMut(&mut C) -> Result<S, CliError>,
@@ -169,8 +166,9 @@ mod tests {
             play_rounds(2, &mut [()], |()| Ok(Sample::times(rounds.next().expect("there are two rounds"))))
                 .expect("nothing fails");
         assert_eq!(all[0].values, [2.0, 4.0]);
-        assert_eq!(all[0].percentiles(), Some([4.0, 9.0, 9.0]));
-        assert_eq!(all[0].value(), Some(4.0));
+        let [p50, p99, p999] = all[0].percentiles().expect("there are times");
+        assert!(p50 == 3.5 && p50 < p99 && p99 < p999 && p999 < 9.0, "{p50} {p99} {p999}");
+        assert_eq!(all[0].value(), Some(3.5));
     }
 
     #[test]

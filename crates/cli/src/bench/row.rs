@@ -1,4 +1,5 @@
-//! Rows of figures, in one shape for every benchmark, and for the program in `benches/peers`, which includes this file.
+//! Rows of figures, which have the same shape in every benchmark. The program in `benches/peers` includes this
+//! file.
 
 use std::borrow::Cow;
 
@@ -6,34 +7,34 @@ use serde_json::{Value, json};
 
 use super::ratio::{self, Ratio};
 
-/// A figure.
+/// A row: one figure, and what it is compared with.
 #[derive(Clone, Debug)]
-pub struct BenchRow {
-    /// The benchmark.
+pub(crate) struct BenchRow {
+    /// The group of benchmarks.
     pub group: &'static str,
-    /// What was measured.
+    /// The name of the case.
     pub case: String,
-    /// On what.
+    /// The device that was measured.
     pub device: String,
     /// The unit.
     pub metric: Cow<'static, str>,
-    /// The figure.
+    /// The figure in that unit.
     pub value: f64,
-    /// Percentiles 50, 99 and 99.9, where it is a distribution.
+    /// The percentiles 50, 99 and 99.9, if the figure comes from a distribution.
     pub spread: Option<[f64; 3]>,
-    /// What it is held against.
+    /// The limit or peer that the figure is compared with.
     pub against: Option<Against>,
 }
 
 /// A limit or peer that was measured in the same rounds.
 #[derive(Clone, Debug)]
-pub struct Against {
-    /// Its name.
+pub(crate) struct Against {
+    /// The name of the limit or peer.
     pub name: String,
-    /// Its figure.
+    /// The figure of the limit or peer.
     pub value: f64,
-    /// The ratio to it, round by round; `None` if no round has one. Its median is not the quotient of the two figures, and on a busy machine
-    /// may be far from it.
+    /// The ratio of the row's figure to this one, round by round; `None` if no round has one. The median ratio is
+    /// not the quotient of the two figures, and may be far from it on a busy machine.
     pub ratio: Option<Ratio>,
 }
 
@@ -65,13 +66,13 @@ impl BenchRow {
     }
 }
 
-/// The rows for programs: one JSON object a line.
-pub fn rows_json(rows: &[BenchRow]) -> String {
+/// The rows for programs: one JSON object per line.
+pub(super) fn rows_json(rows: &[BenchRow]) -> String {
     rows.iter().map(|row| format!("{}\n", row.json())).collect()
 }
 
 /// The rows for people: the head of a table, its lines, and a footnote if one is needed.
-pub fn rows_table(rows: &[BenchRow]) -> (String, Vec<String>) {
+pub(super) fn rows_table(rows: &[BenchRow]) -> (String, Vec<String>) {
     let cells: Vec<[String; 9]> = rows.iter().map(row_cells).collect();
     let width = |column: usize, least: usize| {
         cells.iter().map(|cells| cells[column].chars().count()).fold(least, usize::max)
@@ -92,7 +93,7 @@ pub fn rows_table(rows: &[BenchRow]) -> (String, Vec<String>) {
     (head, lines)
 }
 
-/// What a row shows, column by column.
+/// The cells of a row, column by column.
 fn row_cells(row: &BenchRow) -> [String; 9] {
     let ratio = row.ratio();
     let mark = |ratio: Ratio| if ratio.is_steady() { ' ' } else { '~' };
@@ -112,7 +113,7 @@ fn row_cells(row: &BenchRow) -> [String; 9] {
     ]
 }
 
-/// Three digits, and no more zeros than needed.
+/// A number with three digits, and no more zeros than needed.
 fn three_digits(x: f64) -> String {
     match x.abs() {
         a if a >= 1e6 => format!("{:.3e}", x),

@@ -1,4 +1,5 @@
-//! A session under load for a long time: every argument checked in the kernel, every result on the host.
+//! `bench soak`: keeps a session under load for a long time, and checks every argument in the kernel and every
+//! result on the host.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,51 +14,51 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Tasks at once, at most.
+/// The largest number of tasks per batch.
 const BATCH: u32 = 1024;
-/// How often the bar moves.
+/// The time between two updates of the progress bar.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// A session under load for a long time, with every word checked
+/// Keep a session under load for a long time, and check every word
 #[derive(clap::Args)]
-pub struct SoakArgs {
-    /// What to run it on; `pelton devices` lists what there is
+pub(super) struct SoakArgs {
+    /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     device: String,
 
-    /// How many tasks, such as 1e9
+    /// The number of tasks, such as 1e9
     #[arg(long, value_name = "N", default_value = "1e9", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     tasks: u64,
 
-    /// Slots of a ring, a power of two
+    /// The number of slots per ring, a power of two
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     slots: u32,
 
-    /// Threads that submit
+    /// The number of threads that submit tasks
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count_in::<u32>(1..=64), allow_negative_numbers = true)]
     producers: u32,
 
-    /// Where rings lie; chosen for the device if not given
+    /// Where the rings lie; chosen for the device if it is not given
     #[arg(long, value_name = "WHERE", value_enum)]
     placement: Option<RingPlace>,
 
-    /// Groups of the kernel; chosen for the device if not given
+    /// The number of groups of the kernel; chosen for the device if it is not given
     #[arg(long, value_name = "N", value_parser = parse_count::<u32>, allow_negative_numbers = true)]
     groups: Option<u32>,
 
-    /// The position that rings start from, to go past an edge such as 4294967296
+    /// The position at which rings start, to pass an edge such as 4294967296
     #[arg(long, value_name = "N", default_value = "0", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     start: u64,
 }
 
-/// Where rings lie.
+/// Where the rings of a session lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum RingPlace {
-    /// In memory that groups poll at home
+    /// In memory that is fast for the groups to poll
     Near,
-    /// In host memory that one group polls for all
+    /// In host memory, which one group polls for all
     Far,
-    /// In both; every other producer sends its tasks near
+    /// In both; every other producer submits its tasks to near rings
     Both,
 }
 
@@ -71,7 +72,7 @@ impl From<RingPlace> for Placement {
     }
 }
 
-pub fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, CliError> {
+pub(super) fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, CliError> {
     stop::listen()?;
     let device = open(&args.device)?;
     let op = Opcode::user(8).map_err(pelton::Error::from)?;
@@ -106,7 +107,7 @@ pub fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, CliError>
     drop(producers);
     let left = session.stop()?.total();
     if left != 0 {
-        return Err(CliError::Wrong(format!("{left} tasks were left behind")));
+        return Err(CliError::Wrong(format!("{left} tasks were left when the session stopped")));
     }
     let names = format!("{} tasks, {} slots, producers {}", seen.tasks, args.slots, args.producers);
     let device = device.caps().name.clone();

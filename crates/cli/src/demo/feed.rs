@@ -1,4 +1,4 @@
-//! A thread that feeds the kernel, and checks everything that comes back.
+//! A thread that feeds the kernel and checks every result.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,26 +12,26 @@ use super::work::{AREA, AREAS, FeederArea, SPAN, TABLE, WordTable};
 use crate::error::CliError;
 use crate::stop;
 
-/// How long a span may take before the demo gives up.
+/// The time in milliseconds after which the demo gives up on a span.
 const LATE_MS: u64 = 60_000;
 
-/// Threads that feed the kernel, in all.
-pub const ALL_FEEDERS: u32 = FEEDERS * TENANTS.len() as u32;
+/// The total number of threads that feed the kernel.
+pub(super) const ALL_FEEDERS: u32 = FEEDERS * TENANTS.len() as u32;
 
-/// What all feeders share.
-pub struct SharedLoad<'a> {
+/// The state that all feeders share.
+pub(super) struct SharedLoad<'a> {
     pub session: &'a Session,
     pub table: &'a WordTable,
-    /// Tasks that nobody has taken on yet.
+    /// The number of tasks that no feeder has taken yet.
     pub left: AtomicU64,
-    /// Tasks whose results were checked.
+    /// The number of tasks whose results have been checked.
     pub done: AtomicU64,
-    /// Whether somebody has failed.
+    /// Whether a feeder has failed.
     pub failed: AtomicBool,
 }
 
-/// What a feeder has done.
-pub struct FeederResult {
+/// The result of a feeder.
+pub(super) struct FeederResult {
     pub tenant: u32,
     pub areas: Vec<FeederArea>,
     pub tally: Tally,
@@ -39,25 +39,25 @@ pub struct FeederResult {
 }
 
 /// The tenant that a feeder works for.
-pub fn feeder_tenant(feeder: u32) -> u32 {
+pub(super) fn feeder_tenant(feeder: u32) -> u32 {
     feeder / FEEDERS
 }
 
 impl SharedLoad<'_> {
-    /// Whether feeders are to end early.
+    /// Whether feeders must end early.
     fn over(&self) -> bool {
         stop::pressed() || self.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes tasks on; 0 if there are none.
+    /// Takes the next tasks, and returns their number; 0 if there are none left.
     fn take(&self) -> usize {
         let most = |left: u64| Some(left.saturating_sub(SPAN as u64));
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, most).unwrap_or(0);
         if self.over() { 0 } else { left.min(SPAN as u64) as usize }
     }
 
-    /// Feeds until nothing is left. Everything that was submitted is waited for and checked.
-    pub fn feed(&self, feeder: u32) -> Result<FeederResult, CliError> {
+    /// Feeds the kernel until no task is left. Every submitted task is waited for and checked.
+    pub(super) fn feed(&self, feeder: u32) -> Result<FeederResult, CliError> {
         let fed = self.spans(feeder);
         if fed.is_err() {
             self.failed.store(true, Ordering::Relaxed);

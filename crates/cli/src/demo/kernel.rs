@@ -1,4 +1,4 @@
-//! The demo's kernel: two tenants, what is built in, and two opcodes of its own.
+//! The demo's kernel, with two tenants, the built-in opcodes, and two opcodes of its own.
 
 use pelton::kernel::{Visible, Width};
 use pelton::{Claim, Geometry, Handler, Opcode, Region, Spec, Tenant};
@@ -6,29 +6,30 @@ use pelton_ir::types::Type;
 
 use super::work::{AREA, AREAS, SPAN, TABLE};
 
-/// What tenants are called.
-pub const TENANTS: [&str; 2] = ["north", "south"];
-/// Threads that feed the kernel for each tenant.
-pub const FEEDERS: u32 = 2;
-/// Slots of a ring: as many as a producer ever has under way.
+/// The names of the tenants.
+pub(super) const TENANTS: [&str; 2] = ["north", "south"];
+/// The number of threads per tenant that feed the kernel.
+pub(super) const FEEDERS: u32 = 2;
+/// The number of slots per ring: as many as one producer ever has under way.
 const SLOTS: usize = SPAN * AREAS;
 
-/// Mixes a word. A lane runs it.
-pub const MIX: Opcode = Opcode::from_code(8);
-/// Adds up words. A whole group runs it.
-pub const SUM: Opcode = Opcode::from_code(9);
-/// Nobody's opcode. The second tenant may not even ask for it.
-pub const UNKNOWN_OPCODE: Opcode = Opcode::from_code(30);
+/// Mixes the bits of a word. One lane runs it.
+pub(super) const MIX: Opcode = Opcode::from_code(8);
+/// Sums words. A whole group runs it.
+pub(super) const SUM: Opcode = Opcode::from_code(9);
+/// An opcode without a handler. The second tenant's mask forbids it as well.
+pub(super) const UNKNOWN_OPCODE: Opcode = Opcode::from_code(30);
 
-/// Words of a tenant's data: a table that is only read, then what its feeders work on, then a word for the sampler.
-pub const DATA: u32 = SAMPLER + 1;
-/// The sampler's word.
-pub const SAMPLER: u32 = TABLE + FEEDERS * AREAS as u32 * AREA;
-/// Observables of a tenant: the tag of its last fence, then one a task under way.
-pub const OBSERVABLES: u32 = 1 + FEEDERS * SLOTS as u32;
+/// The number of words of a tenant's data: a read-only table, then the areas of its feeders, then one word for the
+/// sampler.
+pub(super) const DATA: u32 = SAMPLER + 1;
+/// The index of the sampler's word.
+pub(super) const SAMPLER: u32 = TABLE + FEEDERS * AREAS as u32 * AREA;
+/// The number of observables of a tenant: the tag of its last fence, then one per task under way.
+pub(super) const OBSERVABLES: u32 = 1 + FEEDERS * SLOTS as u32;
 
-/// What kernel it is.
-pub fn demo_spec() -> Spec {
+/// The spec of the demo's kernel.
+pub(super) fn demo_spec() -> Spec {
     let tenant =
         |id: usize| Tenant::new(id as u32).name(TENANTS[id]).producers(FEEDERS).observables(OBSERVABLES);
     let mix = Handler::text(MIX, "mix", include_str!("mix.pel")).visible(Visible::Result);
@@ -36,7 +37,7 @@ pub fn demo_spec() -> Spec {
     Spec::new(Geometry::new(SLOTS as u32))
         .claim(Claim::PRIORITY)
         .region(Region::new("data", Type::U32, DATA))
-        // One producer more, for the thread that measures.
+        // One more producer, for the thread that measures.
         .tenant(tenant(0).producers(FEEDERS + 1))
         .tenant(tenant(1).mask(!UNKNOWN_OPCODE.mask_bit()))
         .with(mix)

@@ -1,4 +1,4 @@
-//! `pelton demo`: a kernel is launched once and fed from several threads, and everything that comes back is checked.
+//! `pelton demo`: launches a kernel once, feeds it from several threads, and checks every result.
 
 mod feed;
 mod kernel;
@@ -28,10 +28,10 @@ use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, stop};
 
-/// How often the bar moves, and printed lines are read.
+/// The time between two updates of the progress bar, at which printed lines are read too.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Launch a kernel on the best device, feed it millions of mixed tasks, and check every result
+/// Launch one kernel on the best device, feed it millions of mixed tasks, and check every result
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,15 +41,16 @@ Examples:
   pelton demo --json
   pelton demo --text > kernel.pel && pelton check kernel.pel
 
-Two tenants feed it from two threads each, a span of 256 tasks at a time: built-in opcodes, one of its own
-that a lane runs, one that a whole group runs, packed slots, fences, priorities, and tasks that must be refused.
-Another thread sends single tasks and measures them. Ctrl-C stops it, and what has come so far is reported.")]
-pub struct DemoArgs {
-    /// How many tasks to submit, such as 1e8; 20 million if not given, or 50,000 on the interpreter
+Two tenants feed the kernel from two threads each, 256 tasks at a time: built-in opcodes, an opcode that
+one lane runs and one that a whole group runs, packed slots, fences, priorities, and tasks that the kernel
+must refuse. Another thread submits single tasks and measures their latency. Ctrl-C stops the demo, which
+then reports what it has so far.")]
+pub(crate) struct DemoArgs {
+    /// The number of tasks to submit, such as 1e8; 20 million if it is not given, or 50,000 on the interpreter
     #[arg(long, value_name = "N", value_parser = parse_count_in::<u64>(1..=1 << 40), allow_negative_numbers = true)]
     tasks: Option<u64>,
 
-    /// What to run it on; `pelton devices` lists what there is
+    /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
 
@@ -57,12 +58,12 @@ pub struct DemoArgs {
     #[arg(long, conflicts_with = "text")]
     json: bool,
 
-    /// Print the text of the kernel and do nothing else
+    /// Print the kernel as a module, and do nothing else
     #[arg(long)]
     text: bool,
 }
 
-pub fn run_demo(args: &DemoArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_demo(args: &DemoArgs, term: &Term) -> Result<CliStatus, CliError> {
     let device = open(&args.device)?;
     if args.text {
         let made = assemble(&kernel::demo_spec(), device.caps()).map_err(pelton::Error::from)?;
@@ -86,7 +87,7 @@ pub fn run_demo(args: &DemoArgs, term: &Term) -> Result<CliStatus, CliError> {
     })
 }
 
-/// Launches, measures, feeds, compares, stops.
+/// Plays the whole demo: launches the kernel, measures, feeds, compares, and stops it.
 fn play_demo(args: &DemoArgs, device: &Arc<dyn Device>, term: &Term) -> Result<DemoReport, CliError> {
     let usual = if device.caps().name.starts_with("reference") { 50_000 } else { 20_000_000 };
     let asked = args.tasks.unwrap_or(usual);
@@ -117,13 +118,13 @@ fn play_demo(args: &DemoArgs, device: &Arc<dyn Device>, term: &Term) -> Result<D
     drop(sampler);
     let stopped = session.stop()?;
     if stopped.total() > 0 || stopped.forced {
-        tally.wrong(format!("the stop left {} tasks, forced: {}", stopped.total(), stopped.forced));
+        tally.wrong(format!("the stop left {} tasks behind (forced: {})", stopped.total(), stopped.forced));
     }
     let (device, interrupted) = (device.caps().name.clone(), stop::pressed() && tasks < asked);
     Ok(DemoReport { device, opening, asked, tasks, seconds, idle, busy, snapshot, lines, tally, interrupted })
 }
 
-/// What a run under load gave.
+/// The result of feeding from all threads.
 struct LoadedRun {
     fed: Vec<FeederResult>,
     busy: Quantiles,
@@ -131,7 +132,7 @@ struct LoadedRun {
     seconds: f64,
 }
 
-/// Feeds from all threads until everything is done, and moves the bar meanwhile.
+/// Feeds from all threads until every task is done, and updates the progress bar meanwhile.
 fn feed_all(
     load: &SharedLoad<'_>,
     sampler: &mut Sampler,
@@ -153,7 +154,7 @@ fn feed_all(
         while feeders.iter().any(|feeder| !feeder.is_finished()) {
             thread::sleep(GLANCE);
             bar.set_position(load.done.load(Ordering::Relaxed));
-            // A log that cannot be read now is read, or missed, at the end.
+            // If the log cannot be read now, it is read at the end.
             lines.extend(load.session.log().unwrap_or_default());
         }
         over.store(true, Ordering::Relaxed);
@@ -167,12 +168,12 @@ fn feed_all(
     Ok(LoadedRun { fed, busy, lines, seconds: (ended - began).as_secs_f64() })
 }
 
-/// What a thread gave. One that panicked has said why, and so does this one.
+/// The result of a thread. If the thread panicked, this one panics too.
 fn join_thread<T>(ended: thread::Result<T>) -> T {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Compares every word of both tenants with what the host has worked out.
+/// Compares every word of both tenants with what the host has computed.
 fn compare_memory(
     session: &Session,
     table: &WordTable,
@@ -193,7 +194,7 @@ fn compare_memory(
             put(&mut observables, area.observable, &area.observables);
         }
         for (name, first, expect) in [("data", 0, data), ("observable", 1, observables)] {
-            // The first observable is the tag of whichever fence came last.
+            // The first observable is the tag of the last fence, whichever that was.
             let found = session.view::<u32>(tenant, name)?.all()?;
             for at in (first..expect.len()).filter(|at| found[*at] != expect[*at]) {
                 let whose = kernel::TENANTS[tenant as usize];

@@ -1,4 +1,4 @@
-//! What the demo has to say, for people and for programs.
+//! The demo's report, for people and for programs.
 
 use std::time::Duration;
 
@@ -16,31 +16,31 @@ use crate::bench::machine;
 use crate::error::CliError;
 use crate::term::{Term, TextRole};
 
-/// Printed lines that are shown.
+/// The number of printed lines that the report shows.
 const SHOWN: usize = 2;
 
-/// What a run has shown.
-pub struct DemoReport {
+/// The results of the demo.
+pub(super) struct DemoReport {
     pub device: String,
-    /// What it was run on.
+    /// The lines that describe the machine, the device and the kernel.
     pub opening: Vec<String>,
-    /// How many tasks were asked for.
+    /// The number of tasks that were asked for.
     pub asked: u64,
-    /// How many were submitted, ended and checked.
+    /// The number of tasks that were submitted, ended and checked.
     pub tasks: u64,
     pub seconds: f64,
-    /// Latency of single tasks, without and with other work.
+    /// The latency of single tasks without other work, and then with it.
     pub idle: Quantiles,
     pub busy: Quantiles,
     pub snapshot: Snapshot,
-    /// What tasks printed.
+    /// The lines that tasks printed.
     pub lines: Vec<String>,
     pub tally: Tally,
     pub interrupted: bool,
 }
 
-/// What it runs on, said before it runs.
-pub fn opening_lines(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
+/// The lines that describe the machine, the device and the kernel, printed before the kernel is fed.
+pub(super) fn opening_lines(caps: &Caps, layout: &Layout, tasks: u64, launched: Duration) -> Vec<String> {
     let placement = layout.placement();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = ALL_FEEDERS as usize + 1;
@@ -55,7 +55,7 @@ pub fn opening_lines(caps: &Caps, layout: &Layout, tasks: u64, launched: Duratio
             launched.as_secs_f64() * 1e3
         ),
         format!(
-            "{ALL_FEEDERS} threads of {} tenants feed it {} tasks, and one measures",
+            "{ALL_FEEDERS} threads of {} tenants feed it {} tasks, and one thread measures",
             TENANTS.len(),
             HumanCount(tasks)
         ),
@@ -63,34 +63,35 @@ pub fn opening_lines(caps: &Caps, layout: &Layout, tasks: u64, launched: Duratio
     let at_work = threads + if caps.name.starts_with("cuda") { 0 } else { layout.groups as usize };
     if at_work > cores {
         lines.push(format!(
-            "{at_work} threads share {cores} cores: latencies under load have much of the scheduler in them"
+            "{at_work} threads share {cores} cores, so latencies under load depend on the scheduler"
         ));
     }
     let load = load_average().filter(|load| *load > 0.5);
     lines.extend(load.map(|load| {
-        format!("the machine had other work (load average {load:.1}): it can do better than the figures say")
+        format!("the machine was busy with other work (load average {load:.1}), so the figures are too low")
     }));
     lines
 }
 
-/// How busy the machine has been in the last minute, where it says so.
+/// The load average of the last minute, if the system reports one.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Holds the kernel's own counts against what was submitted. Lines were printed, the sampler's tasks came on top.
-pub fn check_counts(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): (u64, u64, u64)) {
+/// Compares the kernel's own counts with what was submitted: the numbers of printed lines, of the sampler's tasks,
+/// and of the feeders' tasks.
+pub(super) fn check_counts(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): (u64, u64, u64)) {
     tally.ran[0] += sampled;
     let of = |counts: &[Count]| counts.iter().map(|count| count.count).sum::<u64>();
     for (at, (op, _)) in ROWS.iter().enumerate() {
         let (found, expect) = (kernel_count(snapshot, op), tally.ran[at]);
         if found != expect {
-            tally.wrong(format!("the kernel counts {found} of {op}, and {expect} were submitted"));
+            tally.wrong(format!("the kernel counted {found} tasks of {op}, but {expect} were submitted"));
         }
     }
     let [n, sum, squares] = tally.epochs;
     if (sum, squares) != (n * (n + 1) / 2, n * (n + 1) * (2 * n + 1) / 6) {
-        tally.wrong(format!("{n} fences did not find each epoch from 1 to {n} once"));
+        tally.wrong(format!("the {n} fences did not return each epoch from 1 to {n} exactly once"));
     }
     for (what, found, expect) in [
         ("tasks that ended", snapshot.done, tasks + sampled),
@@ -106,7 +107,7 @@ pub fn check_counts(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tas
     }
 }
 
-/// How often the kernel says that it ran an opcode.
+/// The kernel's count of an opcode.
 fn kernel_count(snapshot: &Snapshot, op: &pelton::Opcode) -> u64 {
     let name = opcode_name(op);
     snapshot.opcodes.iter().find(|count| count.name == name).map_or(0, |count| count.count)
@@ -125,8 +126,8 @@ impl DemoReport {
         self.tasks as f64 / self.seconds.max(1e-9)
     }
 
-    /// For people.
-    pub fn print(&self, term: &Term) -> Result<(), CliError> {
+    /// Prints the report for people.
+    pub(super) fn print(&self, term: &Term) -> Result<(), CliError> {
         let head = |text: &str| term.line(format_args!("\n{}", term.paint(TextRole::Strong, text)));
         head("opcode                 ran  checked")?;
         for (op, how) in ROWS.iter().filter(|row| kernel_count(&self.snapshot, &row.0) > 0) {
@@ -136,7 +137,7 @@ impl DemoReport {
                 HumanCount(kernel_count(&self.snapshot, op)).to_string()
             ))?;
         }
-        head("refused, as they must be, with memory unchanged")?;
+        head("refused as expected, with memory unchanged")?;
         for (fault, count) in &self.tally.faults {
             term.line(format_args!("{:>26}  {fault}", HumanCount(*count).to_string()))?;
         }
@@ -147,16 +148,16 @@ impl DemoReport {
         for line in self.lines.iter().take(SHOWN) {
             term.line(format_args!("printed: {line}"))?;
         }
-        head("one task, submitted alone and waited for        p50        p99      p99.9        max")?;
-        print_latency("with nothing else to do", self.idle, term)?;
-        print_latency("while the others feed", self.busy, term)?;
+        head("latency of a single task                        p50        p99      p99.9        max")?;
+        print_latency("without other work", self.idle, term)?;
+        print_latency("while others feed", self.busy, term)?;
         self.verdict(term)
     }
 
     fn verdict(&self, term: &Term) -> Result<(), CliError> {
         let tasks = HumanCount(self.tasks);
         term.line(format_args!(
-            "\n{tasks} tasks in {:.2} s: {:.2} million a second, each made, run and checked",
+            "\n{tasks} tasks in {:.2} s: {:.2} million per second, each made, run and checked",
             self.seconds,
             self.rate() / 1e6
         ))?;
@@ -169,7 +170,7 @@ impl DemoReport {
         }
         match self.tally.wrong {
             0 => term.line(format_args!(
-                "{}: every result, every word of both tenants' memory, every count",
+                "{}: every result, every word of both tenants' memory, and every count",
                 term.paint(TextRole::Good, "right")
             )),
             n => term.line(format_args!(
@@ -180,8 +181,8 @@ impl DemoReport {
         }
     }
 
-    /// For programs.
-    pub fn json(&self) -> Value {
+    /// The report for programs.
+    pub(super) fn json(&self) -> Value {
         json!({
             "device": self.device,
             "about": self.opening,

@@ -1,4 +1,4 @@
-//! How long one task takes: submitted alone, and waited for.
+//! Measures the latency of single tasks, from submission to result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use pelton::{Deadline, Opcode, Priority, Producer, Task};
 use super::kernel::SAMPLER;
 use crate::error::CliError;
 
-/// Samples of the idle session.
+/// The number of samples of the idle session.
 const IDLE: u32 = 2000;
-/// How long they may take together.
+/// The longest time that these samples may take together.
 const BRIEF: Duration = Duration::from_millis(500);
-/// How long to rest between samples under load.
+/// The pause between samples under load.
 const REST: Duration = Duration::from_micros(300);
 
-/// A producer that sends one task at a time, and what it has counted so far.
-pub struct Sampler {
+/// A producer that submits one task at a time, and the number of tasks so far.
+pub(super) struct Sampler {
     pub producer: Producer,
     pub count: u32,
 }
 
 impl Sampler {
-    /// Sends a task, and checks and measures its result.
+    /// Submits a task, measures its latency, and checks its result.
     fn sample_once(&mut self, latency: &Latency) -> Result<(), CliError> {
         let task = Task::new(Opcode::ATOMIC_ADD).args([1, SAMPLER]).priority(Priority::Critical);
         let began = Instant::now();
@@ -31,7 +31,7 @@ impl Sampler {
         latency.record(began.elapsed().as_nanos() as u64);
         if found != self.count {
             return Err(CliError::Wrong(format!(
-                "the sampler found {found}, and has counted {}",
+                "the sampler's task returned {found} instead of {}",
                 self.count
             )));
         }
@@ -39,8 +39,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Measures a session that has nothing else to do.
-    pub fn measure_idle(&mut self) -> Result<Quantiles, CliError> {
+    /// Measures a session without other work.
+    pub(super) fn measure_idle(&mut self) -> Result<Quantiles, CliError> {
         let latency = Latency::default();
         let began = Instant::now();
         for _ in 0..IDLE {
@@ -52,8 +52,8 @@ impl Sampler {
         Ok(latency.quantiles())
     }
 
-    /// Measures a session that is fed by others, until they are done.
-    pub fn measure_loaded(&mut self, over: &AtomicBool) -> Result<Quantiles, CliError> {
+    /// Measures a session that others feed, until they are done.
+    pub(super) fn measure_loaded(&mut self, over: &AtomicBool) -> Result<Quantiles, CliError> {
         let latency = Latency::default();
         while !over.load(Ordering::Relaxed) {
             self.sample_once(&latency)?;

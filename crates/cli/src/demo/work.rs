@@ -1,8 +1,8 @@
-//! What feeders ask for, and what must come of it.
+//! The tasks of feeders, and the results that they must have.
 //!
-//! A feeder has a few *areas* of its tenant's data, and one span of tasks under way in each. The tasks of a span may run in any
-//! order, so each has words of its own in the area, and the host knows what they hold once the span has ended. All spans
-//! add to one common word; there it knows only that each count is found once.
+//! A feeder has a few *areas* in its tenant's data, and one span of tasks under way in each. The tasks of a span
+//! may run in any order, so each has words of its own in the area, and the host knows what they hold once the span
+//! has ended. All adds of a span go to one common word; there the host knows only that each count is returned once.
 
 use pelton::protocol::fault::{FaultCode, TaskFault};
 use pelton::protocol::packed::Packed;
@@ -11,27 +11,27 @@ use pelton::{Opcode, Priority, Task, TaskError};
 use super::kernel::{DATA, MIX, SUM, UNKNOWN_OPCODE};
 use super::tally::Tally;
 
-/// The most tasks of a span.
-pub const SPAN: usize = 256;
-/// Areas of a feeder.
-pub const AREAS: usize = 4;
-/// Words of the table at the beginning of a tenant's data.
-pub const TABLE: u32 = 1024;
-/// Words of an area: two counts, and four words for each task of a span.
-pub const AREA: u32 = HEAD + OWN * SPAN as u32;
+/// The largest number of tasks in a span.
+pub(super) const SPAN: usize = 256;
+/// The number of areas per feeder.
+pub(super) const AREAS: usize = 4;
+/// The number of words of the table at the beginning of a tenant's data.
+pub(super) const TABLE: u32 = 1024;
+/// The number of words of an area: two counters, and four words for each task of a span.
+pub(super) const AREA: u32 = HEAD + OWN * SPAN as u32;
 
 const HEAD: u32 = 2;
 const OWN: u32 = 4;
-/// The word that tasks count in, and that those in packed slots do.
+/// The index of the word that single tasks add to, and of the word that packed tasks add to.
 const COUNT: u32 = 0;
 const PACKED: u32 = 1;
-/// Words that one group-wide task adds up.
+/// The number of words that one group-wide task sums.
 const WIDE: u32 = 64;
-/// Every so many spans have a task that must be refused, and one that prints.
+/// One in this many spans has a task that must be refused, or one that prints.
 const FAULTS: u64 = 16;
 const PRINTS: u64 = 1024;
 
-/// What tasks there are in a span, over and over; the last is a fence.
+/// The kinds of tasks in a span, repeated. The last task of a span is a fence.
 const PATTERN: [TaskKind; 32] = {
     use TaskKind::*;
     [
@@ -41,7 +41,7 @@ const PATTERN: [TaskKind; 32] = {
     ]
 };
 
-/// How urgent spans are, over and over.
+/// The priorities of spans, repeated.
 const URGENCY: [Priority; 8] = {
     use Priority::*;
     [Normal, Normal, High, Normal, Low, Normal, Critical, Idle]
@@ -59,23 +59,23 @@ enum TaskKind {
     Packed,
 }
 
-/// What must come of a task.
+/// The result that a task must have.
 #[derive(Clone, Copy, Debug)]
 enum ExpectedResult {
-    /// This result.
+    /// The task returns this value.
     Result(u32),
-    /// A count of this span that no other task has found.
+    /// The task returns a count of this span that no other task has returned.
     Count,
-    /// Refused like this.
+    /// The task is refused with this fault.
     Fault(TaskFault),
-    /// An epoch that no other fence has found.
+    /// The task returns an epoch that no other fence has returned.
     Epoch,
-    /// Printed or lost: 1 or 0.
+    /// The task returns 1 if its line was printed, or 0 if it was lost.
     Printed,
 }
 
-/// `mix.pel`, in Rust.
-pub fn mix(x: u32) -> u32 {
+/// The handler of `mix.pel`, in Rust.
+pub(super) fn mix(x: u32) -> u32 {
     (0..3).fold(x, |a, _| {
         let c = (a ^ a >> 16).wrapping_mul(0x7feb_352d);
         let e = (c ^ c >> 15).wrapping_mul(0x846c_a68b);
@@ -84,14 +84,14 @@ pub fn mix(x: u32) -> u32 {
 }
 
 /// The table that every tenant's data begins with.
-pub struct WordTable {
+pub(super) struct WordTable {
     pub words: Vec<u32>,
-    /// The sum of all words before.
+    /// For each index, the sum of all words before it.
     before: Vec<u32>,
 }
 
 impl WordTable {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let words: Vec<u32> = (0..TABLE).map(mix).collect();
         let sum = |sum: &mut u32, x: &u32| {
             let before = *sum;
@@ -107,23 +107,23 @@ impl WordTable {
     }
 }
 
-/// A feeder's area: what its words hold once its span has ended, and what is under way.
-pub struct FeederArea {
-    /// Where it begins in the tenant's data.
+/// A feeder's area: what its words hold once its span has ended, and the tasks under way.
+pub(super) struct FeederArea {
+    /// The index at which the area begins in the tenant's data.
     pub first: u32,
-    /// Where its observables begin.
+    /// The index of the area's first observable.
     pub observable: u32,
     pub words: Vec<u32>,
     pub observables: Vec<u32>,
     pub tasks: Vec<Task>,
     expects: Vec<ExpectedResult>,
-    /// Counts of this span: the first, how many, and which were found.
+    /// The counts of this span: the first one, their number, and a bit for each that was returned.
     counts: (u32, u32, [u64; SPAN / 64]),
     seed: u32,
 }
 
 impl FeederArea {
-    pub fn new(first: u32, observable: u32) -> Self {
+    pub(super) fn new(first: u32, observable: u32) -> Self {
         FeederArea {
             first,
             observable,
@@ -136,8 +136,14 @@ impl FeederArea {
         }
     }
 
-    /// Makes the tasks of the next span: `number` counts the spans of a feeder.
-    pub fn fill(&mut self, len: usize, (feeder, number): (u32, u64), table: &WordTable, tally: &mut Tally) {
+    /// Makes the tasks of a feeder's next span, where `number` counts the spans.
+    pub(super) fn fill(
+        &mut self,
+        len: usize,
+        (feeder, number): (u32, u64),
+        table: &WordTable,
+        tally: &mut Tally,
+    ) {
         self.tasks.clear();
         self.expects.clear();
         self.counts = (self.words[COUNT as usize], 0, [0; SPAN / 64]);
@@ -158,7 +164,7 @@ impl FeederArea {
         }
     }
 
-    /// A task, and what must come of it.
+    /// Makes a task, and the result that it must have.
     fn make(
         &mut self,
         kind: TaskKind,
@@ -190,7 +196,7 @@ impl FeederArea {
             }
             TaskKind::Swap => {
                 let old = self.words[own];
-                // One in four expects something else, and must change nothing.
+                // One in four expects another value, and must change nothing.
                 let expected = if value.is_multiple_of(4) { !old } else { old };
                 if expected == old {
                     self.words[own] = value;
@@ -215,7 +221,7 @@ impl FeederArea {
         }
     }
 
-    /// Three in one: a count, a store, a mixed word.
+    /// Makes a packed task of three operations: an add, a store, and a mix.
     fn packed(&mut self, value: u32, at: u32, tally: &mut Tally) -> Task {
         let inside = at < DATA;
         self.words[PACKED as usize] = self.words[PACKED as usize].wrapping_add(1);
@@ -232,7 +238,7 @@ impl FeederArea {
         Task::try_from(&packed).expect("it is not empty")
     }
 
-    /// A task that must be refused and leave memory as it is.
+    /// Makes a task that must be refused and leave memory as it is.
     fn fault(&mut self, which: u64, feeder: u32, tally: &mut Tally) -> (Task, ExpectedResult) {
         let whole = |code| ExpectedResult::Fault(TaskFault { code, inner: 0 });
         match which % 5 {
@@ -247,7 +253,7 @@ impl FeederArea {
                 };
                 (Task::new(UNKNOWN_OPCODE), whole(code))
             }
-            // The first of three has run, the second strays, the third does not run.
+            // The first of the three operations runs, the second is out of range, and the third does not run.
             _ => (
                 self.packed(7, DATA + 5, tally),
                 ExpectedResult::Fault(TaskFault { code: FaultCode::REGION, inner: 1 }),
@@ -256,7 +262,7 @@ impl FeederArea {
     }
 
     /// Checks the result of a task.
-    pub fn check(&mut self, k: usize, found: Result<u32, TaskError>, tally: &mut Tally) {
+    pub(super) fn check(&mut self, k: usize, found: Result<u32, TaskError>, tally: &mut Tally) {
         let well = match (self.expects[k], found) {
             (ExpectedResult::Result(expected), Ok(found)) => found == expected,
             (ExpectedResult::Count, Ok(found)) => {
@@ -291,7 +297,7 @@ impl FeederArea {
         };
         if !well {
             let Task { op, args, .. } = self.tasks[k];
-            tally.wrong(format!("{op} {args:?} gave {found:?}, expected {:?}", self.expects[k]));
+            tally.wrong(format!("{op} {args:?} returned {found:?}, expected {:?}", self.expects[k]));
         }
     }
 }
@@ -300,7 +306,7 @@ impl FeederArea {
 mod tests {
     use super::*;
 
-    /// What a device must give for each task of a span, counts and epochs in order.
+    /// The results that a correct device returns for a span, with counts and epochs in order.
     fn right(area: &FeederArea) -> Vec<Result<u32, TaskError>> {
         let mut count = area.counts.0;
         let mut one = |expect: &ExpectedResult| match *expect {

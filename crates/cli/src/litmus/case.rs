@@ -1,37 +1,37 @@
-//! The cases: a kernel, what the host does beside it, and the twin whose orders are relaxed.
+//! The cases: a kernel, what the host does meanwhile, and the twin whose orders are relaxed.
 
 use pelton_device::Caps;
 
 use super::host::{self, Partner};
 
-/// A case.
-pub struct LitmusCase {
+/// A case of the litmus test.
+pub(super) struct LitmusCase {
     pub name: &'static str,
-    /// The kernel.
+    /// The text of the kernel.
     pub text: &'static str,
-    /// What the host does meanwhile.
+    /// What the host does while the kernel runs.
     pub partner: Partner,
     pub shape: CaseShape,
-    /// What the second half of its tally counts: something that is allowed, and says that there was a race at all.
+    /// What the second half of the tally counts: an allowed outcome, which shows that there was a race at all.
     pub beside: &'static str,
 }
 
-/// How the cells of a case lie on groups and lanes.
+/// How the cells of a case are laid out on groups and lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CaseShape {
-    /// A lane a cell, and lines that the host writes.
+pub(super) enum CaseShape {
+    /// One lane per cell, with lines that the host writes.
     Lines,
-    /// Eight lanes a cell, and such lines.
+    /// Eight lanes per cell, with lines that the host writes.
     Octets,
-    /// A lane a cell.
+    /// One lane per cell.
     Cells,
-    /// Two lanes a cell, of two groups.
+    /// Two lanes per cell, from two groups.
     Pairs,
-    /// A lane a cell, and one group more.
+    /// One lane per cell, and one more group that routes.
     Routed,
 }
 
-pub const CASES: [LitmusCase; 8] = [
+pub(super) const CASES: [LitmusCase; 8] = [
     LitmusCase {
         name: "host to device, far",
         text: include_str!("kernels/far.pel"),
@@ -92,18 +92,19 @@ pub const CASES: [LitmusCase; 8] = [
 
 impl CaseShape {
     /// Whether the host writes lines.
-    pub fn near(self) -> bool {
+    pub(super) fn near(self) -> bool {
         matches!(self, CaseShape::Lines | CaseShape::Octets)
     }
 
-    /// Groups and lanes that suit a device.
-    pub fn geometry(self, caps: &Caps) -> (u32, u32) {
+    /// The numbers of groups and of lanes per group that suit a device.
+    pub(super) fn geometry(self, caps: &Caps) -> (u32, u32) {
         let own = caps.memory_bytes.is_some();
         let lanes = if own { caps.lanes } else { 8 };
         let groups = match self {
-            // Groups wait for each other, so all of them must be resident: these are half of what a GPU holds at most.
+            // Groups wait for each other, so all of them must be resident: this is at most half of what a GPU
+            // holds.
             CaseShape::Pairs if own => caps.units * 2,
-            // More would only wait for the host.
+            // More groups would only wait for the host.
             _ if own => 32,
             CaseShape::Pairs => 2,
             _ => 1,
@@ -111,8 +112,8 @@ impl CaseShape {
         (groups + u32::from(self == CaseShape::Routed), lanes)
     }
 
-    /// How many cells so many groups and lanes have.
-    pub fn cells(self, groups: u32, lanes: u32) -> u32 {
+    /// The number of cells for these numbers of groups and lanes.
+    pub(super) fn cells(self, groups: u32, lanes: u32) -> u32 {
         match self {
             CaseShape::Lines | CaseShape::Cells => groups * lanes,
             CaseShape::Octets => groups * lanes / 8,
@@ -122,8 +123,8 @@ impl CaseShape {
     }
 }
 
-/// A kernel with every order relaxed and no fence.
-pub fn weaken(text: &str) -> String {
+/// The text of a kernel with every order relaxed and every fence removed.
+pub(super) fn weaken(text: &str) -> String {
     let kept = text.lines().filter(|line| !line.trim_start().starts_with("fence "));
     let relaxed = kept.map(|line| match line.trim_start().starts_with(';') {
         true => line.into(),

@@ -1,9 +1,10 @@
-//! `pelton litmus`: memory's promises, tried on hardware many times over.
+//! `pelton litmus`: tests the memory model's promises on hardware, many times over.
 //!
-//! Every case is a kernel of thousands of independent cells, each of which plays its rounds with a partner: the host, or a lane
-//! of another group. Outcomes that the orders forbid are counted, and none may appear. Beside it runs a twin with every order
-//! relaxed: what appears there is what the orders are for. Processors are stricter than the language, so it need not appear.
-//! The cases of [`region`] feed a session instead, and have no twin.
+//! Every case is a kernel with thousands of independent cells, each of which plays rounds with a partner: the host,
+//! or a lane of another group. Outcomes that the memory orders forbid are counted, and none may occur. Each case
+//! also has a twin in which every order is relaxed. Outcomes that occur there show what the orders are for; they
+//! need not occur, because processors are stricter than the language. The cases of [`region`] feed a session
+//! instead, and have no twin.
 
 mod case;
 mod host;
@@ -22,40 +23,44 @@ use row::LitmusRow;
 use stage::{CaseResult, Orders, launch_case};
 
 use crate::bench::{machine, parse_kernel};
-use crate::count::parse_count;
+use crate::count::parse_count_in;
 use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, json, stop};
 
-/// Try on hardware what the memory model promises, and count what it forbids
+/// Test the memory model's promises on hardware, and count outcomes that it forbids
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   pelton litmus
   pelton litmus --device cuda --rounds 1e8 --json rows.jsonl
   pelton litmus --device reference --rounds 100 --only buffering
-  pelton litmus --json - > rows.jsonl     rows on standard output instead of the table
+  pelton litmus --json - > rows.jsonl     write rows to standard output instead of the table
 
-Ctrl-C ends it with the rows of the cases played so far, and exit status 130.")]
-pub struct LitmusArgs {
-    /// What to try; `pelton devices` lists what there is
+Each case runs with its memory orders kept, where a forbidden outcome is a failure, and with all orders
+relaxed, where it shows what the orders are for. Ctrl-C ends the command with the rows so far and exit
+status 130.")]
+pub(crate) struct LitmusArgs {
+    /// The device to test; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
 
-    /// Rounds of each case, such as 1e8; the cases of regions play one for every 200. Chosen for the device if not given
-    #[arg(long, value_name = "N", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
+    /// The least number of rounds per case, such as 1e8; the cases of regions play one round for every 200. Chosen
+    /// for the device if it is not given
+    #[arg(long, value_name = "N", value_parser = parse_count_in::<u64>(1..=u64::MAX), allow_negative_numbers = true)]
     rounds: Option<u64>,
 
-    /// Only the cases whose name contains this
+    /// Run only the cases whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 
-    /// Write the rows to this file, one JSON object a line; `-` is standard output, without the table
+    /// Write the rows to this file, one JSON object per line; `-` writes them to standard output instead of the
+    /// table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-pub fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError> {
     json::check_rows_writable(args.json.as_deref())?;
     stop::listen()?;
     term.note(machine::machine_line());
@@ -85,7 +90,7 @@ pub fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError>
         term.note(format_args!("{name} …"));
         let result = match &device.caps().near_memory {
             Err(why) if *placement != Placement::Far => Err(why.clone()),
-            // A round is a copy and a few tasks, which take as long as hundreds of rounds of the other cases.
+            // A round is a copy and a few tasks, which takes as long as hundreds of rounds of the other cases.
             _ => match region::play_region(&device, *placement, (rounds / 200).max(1)) {
                 Err(_) if stop::pressed() => break,
                 seen => Ok(seen?),
@@ -94,7 +99,10 @@ pub fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError>
         rows.push(LitmusRow { case: name, beside: "tasks", orders: Orders::Kept, result });
     }
     if rows.is_empty() && !stop::pressed() {
-        return Err(CliError::Wrong(format!("no case has {:?} in its name", args.only)));
+        return Err(CliError::Wrong(format!(
+            "no case has {:?} in its name; run without --only to see all names",
+            args.only
+        )));
     }
     let name = &device.caps().name;
     if json::write_rows(args.json.as_deref(), &row::rows_json(&rows, name), term)? && !rows.is_empty() {
@@ -105,7 +113,7 @@ pub fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, CliError>
     Ok(status)
 }
 
-/// Rounds of a case that a device plays in a few seconds.
+/// The number of rounds per case that a device plays in a few seconds.
 fn suitable_rounds(caps: &Caps) -> u64 {
     match caps.memory_bytes {
         Some(_) => 20_000_000,
@@ -114,14 +122,15 @@ fn suitable_rounds(caps: &Caps) -> u64 {
     }
 }
 
-/// Why a case cannot be played, if it cannot.
+/// The reason why a case cannot be played on a device, if it cannot.
 fn absence_reason(shape: CaseShape, caps: &Caps) -> Option<String> {
     if let (true, Err(why)) = (shape.near(), &caps.near_memory) {
         return Some(why.clone());
     }
-    // Where a line is stored word by word, only an acquire of its first word says that the others are there.
+    // Where a line is stored word by word, only an acquire load of its first word ensures that the others have
+    // arrived.
     let split = shape == CaseShape::Octets && caps.memory_bytes.is_none();
-    split.then(|| "the host does not write a line in one store here".into())
+    split.then(|| "the host does not write a line with one store on this device".into())
 }
 
 fn play_case(
@@ -142,7 +151,7 @@ fn play_case(
 mod tests {
     use super::*;
 
-    /// Plays a case with a part of its kernel replaced, and judges it.
+    /// Plays a case with a part of its kernel replaced, and judges the result.
     fn broken(name: &str, part: &str, with: &str) -> Result<(), String> {
         let case = CASES.iter().find(|case| case.name == name).expect("there is such a case");
         assert!(case.text.contains(part), "{name} has no {part}");

@@ -1,8 +1,9 @@
-//! Regions that the host rewrites between tasks: no task may read an old word.
+//! Cases in which the host rewrites a region between tasks: no task may read an old word.
 //!
-//! A GPU reads memory through caches that nobody tells of what a copy has written. So these cases feed a session: the host copies a new word into
-//! a region that handlers only read, and then submits tasks that read it, as a poller runs them and as a group does. Words lie close
-//! together, so that what a task reads was in a cache a moment before.
+//! A GPU reads memory through caches that are not told what a copy has written. These cases therefore feed a
+//! session: the host copies a new word into a region that handlers only read, and then submits tasks that read it,
+//! both alone, so that a poller runs them, and in batches, so that a group does. The words lie close together, so
+//! that a task reads what was in a cache a moment before.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,20 +17,20 @@ use super::stage::{CaseResult, OutcomeCounts};
 use crate::error::CliError;
 use crate::stop;
 
-/// A case: where its rings lie.
-pub const CASES: [(&str, Placement); 3] = [
+/// The cases, by the placement of their rings.
+pub(super) const CASES: [(&str, Placement); 3] = [
     ("region rewritten, far rings", Placement::Far),
     ("region rewritten, near rings", Placement::Near),
     ("region rewritten, near and far rings", Placement::Both),
 ];
 
-/// Words that are rewritten in turn.
+/// The number of words that are rewritten in turn.
 const WORDS: u32 = 64;
-/// Tasks of a batch that a group runs.
+/// The number of tasks in a batch that a group runs.
 const BATCH: usize = 6;
 
-/// Rewrites and reads so many times.
-pub fn play_region(
+/// Plays a number of rounds, each of which rewrites a word and reads it.
+pub(super) fn play_region(
     device: &Arc<dyn Device>,
     placement: Placement,
     rounds: u64,

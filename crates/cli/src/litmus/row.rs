@@ -1,4 +1,4 @@
-//! What the cases gave: a table for people, rows for programs, and the verdict.
+//! The results of the cases: a table for people, rows for programs, and the verdict.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use super::stage::{CaseResult, Orders};
 use crate::error::CliError;
 use crate::term::{Term, TextRole};
 
-/// What a case gave.
-pub struct LitmusRow {
+/// The result of a case.
+pub(super) struct LitmusRow {
     pub case: &'static str,
-    /// What is counted beside what is forbidden.
+    /// The allowed outcome that is counted as well.
     pub beside: &'static str,
     pub orders: Orders,
     /// What was seen, or why the case was left out.
@@ -61,12 +61,12 @@ impl LitmusRow {
 }
 
 /// The rows for programs: one JSON object per line.
-pub fn rows_json(rows: &[LitmusRow], device: &str) -> String {
+pub(super) fn rows_json(rows: &[LitmusRow], device: &str) -> String {
     rows.iter().map(|row| format!("{}\n", row.json(device))).collect()
 }
 
 /// Prints a table.
-pub fn show_rows(rows: &[LitmusRow], device: &str, term: &Term) -> Result<(), CliError> {
+pub(super) fn show_rows(rows: &[LitmusRow], device: &str, term: &Term) -> Result<(), CliError> {
     let head =
         format!("{:<38} {:<8} {:>12} {:>10} {:>12}", "case", "orders", "rounds", "forbidden", "beside");
     term.line(term.paint(TextRole::Strong, head))?;
@@ -84,14 +84,17 @@ pub fn show_rows(rows: &[LitmusRow], device: &str, term: &Term) -> Result<(), Cl
     ))
 }
 
-/// Whether nothing was seen that the orders forbid.
-pub fn judge_rows(rows: &[LitmusRow]) -> Result<(), String> {
+/// Returns an error that names the cases in which a forbidden outcome was seen, if there are any.
+pub(super) fn judge_rows(rows: &[LitmusRow]) -> Result<(), String> {
     let wrong = |row: &&LitmusRow| {
         row.orders == Orders::Kept && row.result.as_ref().is_ok_and(|seen| seen.counts.bad > 0)
     };
     let names: Vec<&str> = rows.iter().filter(wrong).map(|row| row.case).collect();
     match names.is_empty() {
         true => Ok(()),
-        false => Err(format!("outcomes were seen that the orders forbid: {}", names.join("; "))),
+        false => Err(format!(
+            "the device broke the memory model: forbidden outcomes were seen in: {}",
+            names.join("; ")
+        )),
     }
 }

@@ -1,4 +1,4 @@
-//! A launch of a case: memory, the kernel, its partner, and what they have counted.
+//! Launches a case: its memory, its kernel, its partner, and what they have counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,42 +13,42 @@ use super::host::Partner;
 use crate::error::CliError;
 use crate::stop;
 
-/// How long a launch may take.
+/// The longest time that a launch may take.
 const LONGEST: Duration = Duration::from_secs(120);
-/// How often Ctrl-C is looked for.
+/// The time between two looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(20);
-/// Words a cell of a buffer whose length is open.
+/// The number of words per cell in a buffer without a fixed length.
 const WORDS: usize = 8;
 
-/// What was counted.
+/// The outcomes that were counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OutcomeCounts {
-    /// Outcomes that the orders forbid.
+pub(super) struct OutcomeCounts {
+    /// The number of outcomes that the orders forbid.
     pub bad: u64,
-    /// Something that they allow.
+    /// The number of allowed outcomes of the kind that the case counts.
     pub beside: u64,
 }
 
-/// What a launch gave.
+/// The result of launching a case.
 #[derive(Clone, Copy, Debug)]
-pub struct CaseResult {
+pub(super) struct CaseResult {
     pub rounds: u64,
     pub counts: OutcomeCounts,
     pub seconds: f64,
 }
 
-/// Which orders hold.
+/// Whether the memory orders of a case are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Orders {
+pub(super) enum Orders {
     Kept,
     Relaxed,
 }
 
 /// A case on a device, ready to be launched.
-pub struct LitmusStage {
-    /// Cells of the case.
+pub(super) struct LitmusStage {
+    /// The number of cells.
     pub cells: u32,
-    /// Rounds of each cell.
+    /// The number of rounds per cell.
     pub rounds: u32,
     orders: Orders,
     memory: Vec<(String, Memory)>,
@@ -81,28 +81,30 @@ impl LitmusStage {
     }
 
     /// The memory of a buffer.
-    pub fn memory(&self, name: &str) -> Result<&Memory, CliError> {
+    pub(super) fn memory(&self, name: &str) -> Result<&Memory, CliError> {
         let found = self.memory.iter().find(|(buffer, _)| buffer == name);
-        found.map(|(_, memory)| memory).ok_or_else(|| CliError::Wrong(format!("the kernel has no {name}")))
+        found
+            .map(|(_, memory)| memory)
+            .ok_or_else(|| CliError::Wrong(format!("the kernel has no buffer `{name}`")))
     }
 
-    /// The words of a buffer that the host reaches.
-    pub fn words(&self, name: &str) -> Result<&[AtomicU32], CliError> {
-        let absent = || CliError::Wrong(format!("the host does not reach {name}"));
+    /// The words of a buffer in memory that the host can access.
+    pub(super) fn words(&self, name: &str) -> Result<&[AtomicU32], CliError> {
+        let absent = || CliError::Wrong(format!("the host cannot access the buffer `{name}`"));
         self.memory(name)?.words32().ok_or_else(absent)
     }
 
-    /// The order of stores that show something.
-    pub fn release(&self) -> Ordering {
+    /// The memory order of stores that publish something.
+    pub(super) fn release(&self) -> Ordering {
         if self.orders == Orders::Kept { Ordering::Release } else { Ordering::Relaxed }
     }
 
-    /// The order of loads that look for it.
-    pub fn acquire(&self) -> Ordering {
+    /// The memory order of loads that look for what was published.
+    pub(super) fn acquire(&self) -> Ordering {
         if self.orders == Orders::Kept { Ordering::Acquire } else { Ordering::Relaxed }
     }
 
-    /// What the lanes have counted: the first half is bad, the second is not.
+    /// The outcomes that the lanes have counted: the first half of the tally is forbidden, the second is allowed.
     fn tally(&self) -> Result<OutcomeCounts, CliError> {
         let Some((_, tally)) = self.memory.iter().find(|(name, _)| name == "tally") else {
             return Ok(OutcomeCounts::default());
@@ -115,8 +117,8 @@ impl LitmusStage {
     }
 }
 
-/// Launches a kernel with its partner for at least so many rounds in all, and waits for its end.
-pub fn launch_case(
+/// Launches a kernel together with its partner for at least this number of rounds in all, and waits for its end.
+pub(super) fn launch_case(
     device: &Arc<dyn Device>,
     module: &Valid,
     (shape, partner): (CaseShape, Partner),
@@ -125,16 +127,15 @@ pub fn launch_case(
 ) -> Result<CaseResult, CliError> {
     let (groups, lanes) = shape.geometry(device.caps());
     let cells = shape.cells(groups, lanes);
-    // Positions of slots are counted in 32 bits, so no case has more rounds.
+    // Positions of slots are counted in 32 bits, which limits the rounds of a case.
     let each = rounds.div_ceil(cells.into()).clamp(1, u64::from(u32::MAX / cells / 2)) as u32;
     let stage = LitmusStage::new(&**device, module, cells, each, orders)?;
     let kernel = device.load(module, None, lanes)?;
     if groups > kernel.resident() {
-        let what = "the number of groups that wait for each other";
-        return Err(CliError::Wrong(format!(
-            "{what} is {groups}, and {} progress together",
-            kernel.resident()
-        )));
+        let held = kernel.resident();
+        let why =
+            format!("the case needs {groups} groups to be resident together, but the device holds {held}");
+        return Err(CliError::Wrong(why));
     }
     let buffers = stage.memory.iter().map(|(_, memory)| Some(memory.clone())).collect();
     let began = Instant::now();
@@ -146,13 +147,13 @@ pub fn launch_case(
     let rounds = u64::from(cells) * u64::from(each);
     let mut counts = OutcomeCounts { bad: own.bad + lanes.bad, beside: own.beside + lanes.beside };
     if shape == CaseShape::Routed {
-        // Each slot is claimed once.
+        // Each slot must be claimed exactly once.
         counts.bad += counts.beside.abs_diff(rounds);
     }
     Ok(CaseResult { rounds, counts, seconds })
 }
 
-/// Waits until the kernel has come to its end by itself.
+/// Waits until the kernel has ended by itself.
 fn wait_for_done(run: &dyn Run) -> Result<(), CliError> {
     loop {
         match run.wait(Some(GLANCE))? {
@@ -160,10 +161,7 @@ fn wait_for_done(run: &dyn Run) -> Result<(), CliError> {
             None => {}
             Some(ended) if ended.outcome == LaunchOutcome::Done => return Ok(()),
             Some(ended) => {
-                return Err(CliError::Wrong(format!(
-                    "the kernel has not come to its end: {}",
-                    ended.outcome
-                )));
+                return Err(CliError::Wrong(format!("the kernel did not end by itself: {}", ended.outcome)));
             }
         }
     }

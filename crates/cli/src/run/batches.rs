@@ -1,4 +1,4 @@
-//! Tasks in batches, each run in one pass.
+//! Runs tasks in batches, one pass per batch.
 
 use std::io::Write;
 
@@ -13,28 +13,28 @@ use super::task::TaskOrder;
 use crate::error::CliError;
 use crate::term::Term;
 
-/// The most tasks of a batch.
+/// The largest number of tasks in a batch.
 const MOST: usize = 1 << 16;
 
-/// Runs batches.
-pub struct BatchFeed<'a, 'n, W> {
+/// Collects tasks into batches, and runs them.
+pub(super) struct BatchFeed<'a, 'n, W> {
     drain: &'a mut Drain,
     term: &'a Term,
     results: &'a mut ResultWriter<'n, W>,
     batch: Batch,
-    /// Where a task is tried.
+    /// A batch in which a task is tried before it is accepted.
     trial: Batch,
     marks: Vec<TaskMark>,
-    /// Tasks of the batch, by level.
+    /// The number of the batch's tasks, by level.
     levels: [u32; LEVELS],
-    /// Tasks of the batch that may print.
+    /// The number of the batch's tasks that may print.
     prints: u32,
-    /// What all batches did.
+    /// The statistics of all batches.
     pub statistics: Option<Statistics>,
 }
 
 impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
-    pub fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut ResultWriter<'n, W>) -> Self {
+    pub(super) fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut ResultWriter<'n, W>) -> Self {
         BatchFeed {
             drain,
             term,
@@ -51,7 +51,7 @@ impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
 
 impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
     fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
-        // A task that ends the pass would end it at some line or other.
+        // A shutdown would end the pass at an arbitrary line.
         if order.task.op == Opcode::SHUTDOWN {
             return Err(SubmitError::Opcode(order.task.op).to_string());
         }
@@ -68,7 +68,7 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         let owned = self.drain.spec().claim == Claim::Owned;
         let level = if owned { 0 } else { task.priority.code() as usize };
         if task.op == Opcode::BATCH_FENCE {
-            // What earlier batches had has ended.
+            // The tasks of earlier batches have ended, so the fence need not wait for them.
             task.args[0] = task.args[0].min(self.levels[level]);
         }
         self.levels[level] += 1;
@@ -91,10 +91,10 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
             return Ok(());
         }
         let readback = self.drain.run(&self.batch)?;
-        let missing = || CliError::Wrong("the report has no results".into());
+        let missing = || CliError::Wrong("the pass returned no results".into());
         let mut written = Ok(());
         for (mark, result) in self.marks.iter().zip(readback.outcomes().ok_or_else(missing)?) {
-            // All of them have ended, and count, even if one cannot be written.
+            // All of the tasks have ended and count, even if a result cannot be written.
             written = written.and(self.results.write(*mark, result));
         }
         match &mut self.statistics {
@@ -122,7 +122,7 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
     }
 }
 
-/// Adds up what batches did.
+/// Adds the statistics of one batch to those of all.
 fn add_statistics(all: &mut Statistics, one: &Statistics) {
     all.tasks += one.tasks;
     all.done += one.done;

@@ -1,4 +1,4 @@
-//! Tasks into a session.
+//! Submits tasks to a session.
 
 use std::io::Write;
 
@@ -12,27 +12,31 @@ use super::submitted::SubmittedSpans;
 use super::task::TaskOrder;
 use crate::term::Term;
 
-/// The most tasks that are submitted at once.
+/// The largest number of tasks that are submitted together.
 const MOST: usize = 256;
 
-/// Feeds a session.
-pub struct SessionFeed<'a, 'n, W> {
+/// Collects tasks, and submits them to a session.
+pub(super) struct SessionFeed<'a, 'n, W> {
     session: &'a Session,
     term: &'a Term,
     submitted: &'a mut SubmittedSpans<'n, W>,
     producers: Vec<Producer>,
-    /// Tasks of one tenant and one priority, to be submitted at once.
+    /// Tasks of one tenant and one priority, which are submitted together.
     tasks: Vec<Task>,
     marks: Vec<TaskMark>,
     tenant: TenantId,
     priority: Priority,
     most: usize,
-    /// Tasks that may have printed since the log was read.
+    /// The number of tasks that may have printed since the log was last read.
     prints: u32,
 }
 
 impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
-    pub fn new(session: &'a Session, term: &'a Term, submitted: &'a mut SubmittedSpans<'n, W>) -> Self {
+    pub(super) fn new(
+        session: &'a Session,
+        term: &'a Term,
+        submitted: &'a mut SubmittedSpans<'n, W>,
+    ) -> Self {
         SessionFeed {
             session,
             term,
@@ -47,7 +51,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         }
     }
 
-    /// Submits what is in hand.
+    /// Submits the collected tasks.
     fn submit_tasks(&mut self) -> Result<(), Halt> {
         let Some(producer) = self.producers.iter_mut().find(|p| p.tenant() == self.tenant) else {
             return Ok(());
@@ -71,7 +75,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         Ok(())
     }
 
-    /// Shows what tasks have printed.
+    /// Shows the lines that tasks have printed.
     fn show_log(&mut self) -> Result<(), Halt> {
         if self.prints > 0 {
             for line in self.session.log()? {
@@ -88,7 +92,7 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
             Some(at) => at,
             None => {
                 let producer = self.session.producer(order.tenant).map_err(|error| error.to_string())?;
-                // A fence finds the tasks before it where they are, so they all go one way.
+                // A fence must find the tasks before it in the same rings, so all tasks have the same aim.
                 self.producers.push(producer.aim(Aim::Throughput));
                 self.producers.len() - 1
             }
@@ -104,7 +108,8 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
             (self.tenant, self.priority) = (tenant, task.priority);
         }
         if task.op == Opcode::BATCH_FENCE && task.args[0] as usize > self.tasks.len() {
-            // What it fences may stand in several stripes. When all before it have ended, there is nothing to wait for.
+            // The tasks that the fence waits for may lie in several stripes. Once all tasks before it have ended,
+            // the fence need not wait for any.
             self.settle()?;
             task.args[0] = 0;
         }

@@ -1,4 +1,5 @@
-//! From lines to whatever runs tasks: one loop that reads, submits and takes results, and never waits for one of them alone.
+//! Passes tasks from lines to a session or to batches, in one loop that reads, submits and collects results, and
+//! never waits for only one of these.
 
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
@@ -11,33 +12,33 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// How often Ctrl-C is looked for while nothing comes.
+/// The time between two looks for Ctrl-C while no lines arrive.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The byte order mark in UTF-8, with which some programs begin what they write.
+/// The byte order mark in UTF-8, which some programs write first.
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// What becomes of the lines after a bad one.
+/// What to do with the lines after a bad one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum BadLines {
-    /// They are submitted; the bad line is left out
+pub(super) enum BadLines {
+    /// Submit them, and leave out the bad line
     Skip,
-    /// They are not submitted; what came before is finished
+    /// Stop reading, and finish the tasks before the bad line
     Stop,
 }
 
-/// Why it ended before the lines did.
+/// The reason why a run ended before its lines did.
 #[derive(Debug)]
-pub enum Halt {
-    /// A bad line.
+pub(super) enum Halt {
+    /// A line was bad.
     Bad,
-    /// Ctrl-C.
+    /// Ctrl-C was pressed.
     Interrupted,
-    /// The kernel has ended by itself.
+    /// The kernel ended by itself.
     Lost,
-    /// ResultWriter cannot be written, perhaps because nobody reads them any more.
+    /// Results cannot be written, perhaps because their reader has gone.
     Unwritten(CliError),
-    /// Something failed.
+    /// Something else failed.
     Failed(CliError),
 }
 
@@ -51,46 +52,46 @@ impl<E: Into<CliError>> From<E> for Halt {
 }
 
 /// Halts if Ctrl-C was pressed.
-pub fn halt_if_pressed() -> Result<(), Halt> {
+pub(super) fn halt_if_pressed() -> Result<(), Halt> {
     if stop::pressed() { Err(Halt::Interrupted) } else { Ok(()) }
 }
 
-/// What runs tasks.
-pub trait TaskSink {
-    /// Whether it would take a task.
+/// A destination of tasks: a session, or batches.
+pub(super) trait TaskSink {
+    /// Checks whether a task would be accepted.
     fn check(&mut self, order: &TaskOrder) -> Result<(), String>;
-    /// Takes the task of a line.
+    /// Accepts the task of a line.
     fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt>;
-    /// Some lines are at their end, and more may be long in coming.
+    /// Is called when the lines at hand are used up and more may take a while.
     fn pause(&mut self) -> Result<(), Halt>;
-    /// Takes results, or waits a moment for some. Without any under way it does nothing.
+    /// Collects results, or waits a moment for some. It does nothing if no task is under way.
     fn progress(&mut self) -> Result<(), Halt>;
-    /// Waits until everything has ended and its results are written.
+    /// Waits until every task has ended and its result is written.
     fn settle(&mut self) -> Result<(), Halt>;
-    /// Whether nothing is under way.
+    /// Whether no task is under way.
     fn idle(&self) -> bool;
-    /// How many tasks have ended.
+    /// The number of tasks that have ended.
     fn total(&self) -> u64;
 }
 
-/// What is read.
-pub struct Intake<'a> {
+/// Reads lines, and passes their tasks on.
+pub(super) struct Intake<'a> {
     names: &'a TaskNames,
     term: &'a Term,
     bad: BadLines,
-    /// Tasks so far, by tenant.
+    /// The number of tasks so far, by tenant.
     counts: Vec<(TenantId, u64)>,
-    /// Lines so far.
+    /// The number of lines so far.
     lines: u64,
     bytes: u64,
-    /// What is wrong with the lines of the chunk in hand.
+    /// Messages about the bad lines of the current chunk.
     mistakes: String,
     /// The number of bad lines so far.
     pub skipped: u64,
 }
 
 impl<'a> Intake<'a> {
-    pub fn new(names: &'a TaskNames, term: &'a Term, bad: BadLines) -> Self {
+    pub(super) fn new(names: &'a TaskNames, term: &'a Term, bad: BadLines) -> Self {
         Intake {
             names,
             term,
@@ -103,9 +104,9 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Takes in all lines, and finishes what was submitted. `show` is told from time to time how many bytes were read and
-    /// how many tasks have ended.
-    pub fn take_all(
+    /// Passes on the tasks of all lines, and finishes them. From time to time it calls `show` with the number of
+    /// bytes that were read and of tasks that have ended.
+    pub(super) fn take_all(
         &mut self,
         sink: &mut impl TaskSink,
         chunks: &Chunks,
@@ -118,7 +119,7 @@ impl<'a> Intake<'a> {
                 show(self.bytes, sink.total());
                 shown = Instant::now();
             }
-            // It waits for lines only while nothing is under way.
+            // The loop waits for lines only while no task is under way.
             let chunk = if sink.idle() {
                 chunks.recv_timeout(GLANCE)
             } else {
@@ -140,8 +141,8 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Takes in the lines of a chunk. What is wrong with them is written at once in the end, which is soon: a chunk is what
-    /// one read gave.
+    /// Passes on the tasks of a chunk's lines. Messages about bad lines are written together after the chunk, which
+    /// is soon, because a chunk is what one read returned.
     fn take_chunk(&mut self, sink: &mut impl TaskSink, bytes: &[u8]) -> Result<(), Halt> {
         let taken = self.take_each_line(sink, bytes);
         if !self.mistakes.is_empty() {
@@ -175,7 +176,7 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// What a line asks for, if it can be done.
+    /// Parses a line, and checks that its task would be accepted.
     fn admitted_order(&mut self, sink: &mut impl TaskSink, line: &[u8]) -> Result<TaskOrder, String> {
         let order = self.names.parse_order(line)?;
         sink.check(&order)?;

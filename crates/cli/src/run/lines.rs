@@ -1,29 +1,29 @@
-//! Standard input as chunks of whole lines, read by a thread so that nobody else waits for it.
+//! Reads standard input as chunks of whole lines, on a thread of its own, so that nothing else waits for it.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Bytes that are asked for at once.
+/// The number of bytes per read.
 const CHUNK: usize = 1 << 16;
 
-/// Chunks that may wait to be taken.
+/// The number of chunks that are read ahead.
 const AHEAD: usize = 4;
 
-/// Bytes of a line; a longer one is cut after the next byte.
-pub const LONGEST: usize = 1 << 16;
+/// The largest number of bytes in a line. A longer line is cut after one more byte.
+pub(super) const LONGEST: usize = 1 << 16;
 
-/// Whole lines; the last one of all may lack its end.
-pub type Chunk = io::Result<Vec<u8>>;
+/// Whole lines. Only the last line of the input may lack its end.
+pub(super) type Chunk = io::Result<Vec<u8>>;
 
-/// Chunks as they come.
-pub type Chunks = Receiver<Chunk>;
+/// The chunks in order.
+pub(super) type Chunks = Receiver<Chunk>;
 
-/// Starts reading.
-pub fn read_chunks(input: impl Read + Send + 'static) -> io::Result<Chunks> {
+/// Starts a thread that reads the input, and returns its chunks.
+pub(super) fn read_chunks(input: impl Read + Send + 'static) -> io::Result<Chunks> {
     let (send, chunks) = sync_channel(AHEAD);
     std::thread::Builder::new().name("pelton-lines".into()).spawn(move || {
         if let Err(error) = copy_lines(input, &send) {
-            // Nobody listens any more if this fails.
+            // If this fails, the receiver has gone.
             let _ = send.send(Err(error));
         }
     })?;
@@ -32,7 +32,7 @@ pub fn read_chunks(input: impl Read + Send + 'static) -> io::Result<Chunks> {
 
 fn copy_lines(mut input: impl Read, to: &SyncSender<Chunk>) -> io::Result<()> {
     let mut bytes = Vec::new();
-    // Whether the line in hand is too long, and the rest of it is passed over.
+    // Whether the current line is too long, so that the rest of it is skipped.
     let mut over = false;
     loop {
         let old = bytes.len();
@@ -76,7 +76,7 @@ fn copy_lines(mut input: impl Read, to: &SyncSender<Chunk>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Slow(Vec<u8>, usize);
 
     impl Read for Slow {

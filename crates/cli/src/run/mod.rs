@@ -1,4 +1,4 @@
-//! `pelton run`: a kernel fed with lines of JSON.
+//! `pelton run`: feeds a kernel with tasks that are lines of JSON.
 
 mod batches;
 mod feed;
@@ -33,10 +33,10 @@ use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, kernel, stop};
 
-/// How long tasks under way may take to end after Ctrl-C.
+/// The time that tasks under way have to end after Ctrl-C.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Launch a kernel once and feed it with lines of JSON
+/// Launch a kernel once, and feed it with tasks from standard input, one JSON object per line
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,66 +45,70 @@ Examples:
   pelton run spec.toml --buffer 'alice.data=[1 2 3]' --buffer bob.data=@words.bin < tasks.jsonl
   pelton run spec.toml --order done --bad skip --stats < tasks.jsonl
 
-Tasks, one a line; blank lines and those that begin with # are passed over:
+Tasks, one per line; blank lines and lines that begin with # are skipped:
   {\"op\": \"add\", \"args\": [1, 2], \"tenant\": \"alice\", \"priority\": \"high\"}
-  op        a handler of the spec, a built-in opcode, or a number
-  args      up to 12 numbers: u32, i32, or with a point or an exponent the bits of an f32
-  tenant    a name or a number; can be left out if there is one
+  op        the name of a handler of the spec or of a built-in opcode, or a number
+  args      up to 12 numbers: u32 or i32, or f32 if written with a point or an exponent
+  tenant    a name or a number; may be left out if the spec has one tenant
   priority  critical, high, normal, low or idle, if the spec has claim = \"priority\"
-Tasks run at once and in any order; BATCH_FENCE ends when so many before it of its tenant have ended.
+Tasks run concurrently and in any order. A BATCH_FENCE ends when the number of its tenant's tasks
+before it that its first argument gives have ended.
 
-Results, one a task:
+Results, one per task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
 
-A spec with lifetime = \"drain\" runs the lines in batches, one pass each.
-Buffers are as in `pelton exec`, and fill a region from its first element on.
-If the reader of the results leaves, as in `| head -1`, tasks under way are finished and the rest is not submitted.
-Exit status: 1 if lines were bad or results could not be written, else 2 if tasks ended with a fault.")]
-pub struct RunArgs {
-    /// The spec, in TOML; `pelton kernel` prints what it assembles to
+With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
+INIT is written as for `pelton exec`, and fills a region from its first element on.
+If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more are
+submitted. The exit status is 1 if lines were bad or results could not be written, else 2 if tasks ended
+with a fault.")]
+pub(crate) struct RunArgs {
+    /// The file with the spec, in TOML; `pelton kernel` prints what it assembles to
     spec: PathBuf,
 
-    /// What to run it on; `pelton devices` lists what there is
+    /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
 
-    /// In which order results are written
+    /// The order in which results are written
     #[arg(long, value_enum, value_name = "ORDER", default_value_t = ResultOrder::Input)]
     order: ResultOrder,
 
-    /// What becomes of the lines after a bad one
+    /// What to do with the lines after a bad one
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = BadLines::Stop)]
     bad: BadLines,
 
-    /// What a tenant's region starts with; may be given again
+    /// The initial contents of a tenant's region; repeat the option for other regions
     #[arg(long = "buffer", short, value_name = "TENANT.REGION=INIT", value_parser = workspace::parse_buffer)]
     buffers: Vec<(RegionName, Init)>,
 
-    /// Write a tenant's region to a file in the end; may be given again
+    /// Write a tenant's region to a file at the end; repeat the option for other regions
     #[arg(long = "out", short, value_name = "TENANT.REGION=FILE", value_parser = workspace::parse_out)]
     outs: Vec<(RegionName, PathBuf)>,
 
-    /// Say on standard error what the kernel counted
+    /// Print the kernel's statistics on standard error at the end
     #[arg(long)]
     stats: bool,
 
-    /// Write the summary, which goes to standard error, as JSON
+    /// Print the summary on standard error as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How a run went.
+/// How a run ended, and what it counted.
 struct RunSummary {
     halt: Result<(), Halt>,
     ends: EndCounts,
     skipped: u64,
     took: Duration,
-    /// What the kernel counted, for people and for programs.
+    /// Whether the regions that `--out` names were written.
+    saved: Result<(), CliError>,
+    /// The kernel's statistics, as text and as JSON.
     stats: Option<(String, Value)>,
 }
 
-pub fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
+pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
     let spec = kernel::read_spec(&args.spec, term)?;
     stop::listen()?;
     let device = open(&args.device)?;
@@ -114,23 +118,30 @@ pub fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
     let summary = match spec.lifetime {
         Lifetime::Persistent => job.feed_session(Session::launch(&device, &spec)?, results)?,
         Lifetime::Drain if spec.report == Report::Control => {
-            let why = "report = control: there would be no results; say full";
+            let why = "the spec has report = \"control\", which returns no results; set report = \"full\"";
             return Err(CliError::Wrong(why.into()));
         }
         Lifetime::Drain => job.drain_batches(Drain::new(&device, &spec)?, results)?,
     };
     print_summary(args, term, &device.caps().name, &summary);
-    Ok(match summary.halt {
+    let status = match summary.halt {
         Err(Halt::Failed(error) | Halt::Unwritten(error @ CliError::Output(_))) => return Err(error),
         Err(Halt::Interrupted) => CliStatus::Interrupted,
         Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => CliStatus::Wrong,
         Ok(()) if summary.skipped > 0 => CliStatus::Wrong,
         Ok(()) if summary.ends.faults > 0 => CliStatus::Failed,
         Ok(()) => CliStatus::Fine,
-    })
+    };
+    match summary.saved {
+        Err(error) if status == CliStatus::Interrupted => {
+            term.error(&error);
+            Ok(status)
+        }
+        saved => saved.map(|()| status),
+    }
 }
 
-/// A run to be made.
+/// What a run works with.
 struct RunJob<'a> {
     args: &'a RunArgs,
     term: &'a Term,
@@ -139,13 +150,13 @@ struct RunJob<'a> {
 }
 
 impl<'a> RunJob<'a> {
-    /// Fills the workspace before anything runs.
+    /// Checks the options about regions, and fills the workspace before any task runs.
     fn fill_workspace(&self, home: &impl WorkspaceOwner) -> Result<(), CliError> {
         workspace::check_outs(home, self.names, &self.args.outs)?;
         workspace::fill_regions(home, self.names, &self.args.buffers)
     }
 
-    /// Takes in all lines. Gives why that ended early, and how many lines were bad.
+    /// Submits the tasks of all lines. Returns why that ended early, if it did, and the number of bad lines.
     fn take_lines(&self, sink: &mut impl TaskSink) -> Result<(Result<(), Halt>, u64), CliError> {
         let mut intake = Intake::new(self.names, self.term, self.args.bad);
         let chunks = lines::read_chunks(io::stdin()).map_err(CliError::Input)?;
@@ -160,7 +171,7 @@ impl<'a> RunJob<'a> {
         }
     }
 
-    /// Feeds a session until its end.
+    /// Feeds a session until the lines end, and stops it.
     fn feed_session<W: Write>(
         &self,
         session: Session,
@@ -172,10 +183,10 @@ impl<'a> RunJob<'a> {
         let (mut halt, skipped) =
             self.take_lines(&mut SessionFeed::new(&session, self.term, &mut submitted))?;
         if halt.is_err() {
-            // What has not ended by then ends as stopped.
+            // Tasks that have not ended by then end as stopped.
             let _ = session.quiesce(GRACE);
         }
-        workspace::save_regions(&session, self.names, &self.args.outs)?;
+        let saved = workspace::save_regions(&session, self.names, &self.args.outs);
         let stats = if self.args.stats { Some(text_and_json(&session.snapshot()?)) } else { None };
         if let Err(error) = session.stop() {
             halt = Err(Halt::Failed(error.into()));
@@ -184,10 +195,10 @@ impl<'a> RunJob<'a> {
             note_unwritten(submitted.collect().map(drop), &mut halt);
         }
         note_unwritten(submitted.results.flush(), &mut halt);
-        Ok(RunSummary { halt, ends: submitted.results.ends, skipped, took: began.elapsed(), stats })
+        Ok(RunSummary { halt, ends: submitted.results.ends, skipped, took: began.elapsed(), saved, stats })
     }
 
-    /// Runs batches until the end.
+    /// Runs batches until the lines end.
     fn drain_batches<W: Write>(
         &self,
         mut drain: Drain,
@@ -199,24 +210,25 @@ impl<'a> RunJob<'a> {
         let (mut halt, skipped) = self.take_lines(&mut batches)?;
         let stats = batches.statistics.as_ref().filter(|_| self.args.stats).map(text_and_json);
         note_unwritten(results.flush(), &mut halt);
-        workspace::save_regions(&drain, self.names, &self.args.outs)?;
-        Ok(RunSummary { halt, ends: results.ends, skipped, took: began.elapsed(), stats })
+        let saved = workspace::save_regions(&drain, self.names, &self.args.outs);
+        Ok(RunSummary { halt, ends: results.ends, skipped, took: began.elapsed(), saved, stats })
     }
 }
 
-/// Notes that the last results could not be written, unless something has gone wrong before.
+/// Records that the last results could not be written, unless something went wrong before.
 fn note_unwritten(written: Result<(), CliError>, halt: &mut Result<(), Halt>) {
     if let (Err(error), Ok(())) = (written, &*halt) {
         *halt = Err(error.into());
     }
 }
 
-/// For people and for programs.
+/// Statistics as text and as JSON.
 fn text_and_json(stats: &(impl Display + Serialize)) -> (String, Value) {
     (stats.to_string(), json!(stats))
 }
 
-/// How far the input is, if it is a file, else how many tasks have ended. Not shown among results.
+/// The progress bar: the position in the input if that is a file, or else the number of tasks. It is hidden if
+/// results go to the terminal.
 fn input_bar(term: &Term) -> ProgressBar {
     if io::stdout().is_terminal() {
         return ProgressBar::hidden();
@@ -233,15 +245,16 @@ fn stdin_length() -> Option<u64> {
     meta.is_file().then_some(meta.len())
 }
 
-/// Says how it went.
+/// Prints the summary on standard error.
 fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary) {
-    let RunSummary { halt, ends, skipped, took, stats } = summary;
+    let RunSummary { halt, ends, skipped, took, saved, stats } = summary;
     let end = match halt {
+        Ok(()) if saved.is_err() => "done, but a region could not be written",
         Ok(()) => "done",
         Err(Halt::Bad) => "stopped at a bad line",
         Err(Halt::Interrupted) => "interrupted",
-        Err(Halt::Unwritten(CliError::Pipe)) => "stopped, since nobody reads the results any more",
-        Err(Halt::Unwritten(_)) => "stopped, since the results cannot be written",
+        Err(Halt::Unwritten(CliError::Pipe)) => "stopped, because the reader of the results has gone",
+        Err(Halt::Unwritten(_)) => "stopped, because the results cannot be written",
         Err(Halt::Lost | Halt::Failed(_)) => "lost",
     };
     let seconds = took.as_secs_f64();

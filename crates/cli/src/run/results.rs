@@ -7,31 +7,31 @@ use pelton::{Opcode, TaskError};
 use super::task::TaskNames;
 use crate::error::CliError;
 
-/// The line that a task stood on, and its opcode.
+/// The line of a task, and its opcode.
 #[derive(Clone, Copy)]
-pub struct TaskMark {
-    /// Counted from 1; 0 once its result is written.
+pub(super) struct TaskMark {
+    /// The number of the line, from 1; 0 once the result is written.
     pub line: u64,
     pub op: Opcode,
 }
 
-/// How many tasks ended how.
+/// The number of tasks by how they ended.
 #[derive(Clone, Copy, Default, serde::Serialize)]
-pub struct EndCounts {
+pub(super) struct EndCounts {
     pub done: u64,
     pub faults: u64,
-    /// Cancelled, stopped or lost.
+    /// The number of tasks that were cancelled, stopped or lost.
     pub unrun: u64,
 }
 
 impl EndCounts {
-    pub fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.done + self.faults + self.unrun
     }
 }
 
-/// Where results go, and how many there were.
-pub struct ResultWriter<'n, W> {
+/// Writes results, and counts them.
+pub(super) struct ResultWriter<'n, W> {
     names: &'n TaskNames,
     out: W,
     /// Whether writing has failed. From then on results are only counted.
@@ -40,17 +40,17 @@ pub struct ResultWriter<'n, W> {
 }
 
 impl<'n, W: Write> ResultWriter<'n, W> {
-    pub fn new(names: &'n TaskNames, out: W) -> Self {
+    pub(super) fn new(names: &'n TaskNames, out: W) -> Self {
         ResultWriter { names, out, broken: false, ends: EndCounts::default() }
     }
 
-    /// Shows what was written so far.
-    pub fn flush(&mut self) -> Result<(), CliError> {
+    /// Flushes what was written so far.
+    pub(super) fn flush(&mut self) -> Result<(), CliError> {
         self.attempt(|results| Ok(results.out.flush()?))
     }
 
-    /// Counts how a task ended, and writes it.
-    pub fn write(&mut self, mark: TaskMark, result: Result<u32, TaskError>) -> Result<(), CliError> {
+    /// Counts how a task ended, and writes its result.
+    pub(super) fn write(&mut self, mark: TaskMark, result: Result<u32, TaskError>) -> Result<(), CliError> {
         match result {
             Ok(_) => self.ends.done += 1,
             Err(TaskError::Fault(_)) => self.ends.faults += 1,
@@ -59,7 +59,8 @@ impl<'n, W: Write> ResultWriter<'n, W> {
         self.attempt(|results| results.line(mark, result))
     }
 
-    /// Writes something unless that has failed before. So a failure is reported once, and what has begun can end.
+    /// Writes something unless writing has failed before. A failure is therefore reported once, and tasks under way
+    /// can still end.
     fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Result<(), CliError>) -> Result<(), CliError> {
         if self.broken {
             return Ok(());
@@ -82,7 +83,7 @@ impl<'n, W: Write> ResultWriter<'n, W> {
             }
             Err(TaskError::Fault(fault)) => {
                 write!(out, ", \"status\": \"fault\", \"fault\": {{\"code\": {}, ", fault.code.code())?;
-                // A name has nothing that JSON would escape.
+                // The name of a fault has no characters that JSON would escape.
                 write!(out, "\"name\": \"{}\"", fault.code)?;
                 if mark.op == Opcode::PACKED_SLOT {
                     write!(out, ", \"inner\": {}", fault.inner)?;

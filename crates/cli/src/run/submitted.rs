@@ -1,4 +1,4 @@
-//! Tasks that were submitted, until their results are written.
+//! Tasks under way, from submission until their results are written.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -9,50 +9,50 @@ use pelton::{Deadline, Span, TaskError};
 use super::results::{ResultWriter, TaskMark};
 use crate::error::CliError;
 
-/// In which order results are written.
+/// The order in which results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum ResultOrder {
-    /// As the tasks came
+pub(super) enum ResultOrder {
+    /// Write results in the order of the input
     Input,
-    /// As the tasks end
+    /// Write results in the order in which tasks end
     Done,
 }
 
-/// Tasks that were submitted at once.
+/// Tasks that were submitted together.
 struct SubmittedSpan {
     span: Span,
     marks: Vec<TaskMark>,
     left: usize,
 }
 
-/// Tasks under way, and where their results go.
-pub struct SubmittedSpans<'n, W> {
+/// All tasks under way, and the writer of their results.
+pub(super) struct SubmittedSpans<'n, W> {
     order: ResultOrder,
     pub results: ResultWriter<'n, W>,
     waiting: VecDeque<SubmittedSpan>,
-    /// Lists of marks to be used again.
+    /// Empty lists of marks, kept for reuse.
     spare: Vec<Vec<TaskMark>>,
 }
 
 impl<'n, W: Write> SubmittedSpans<'n, W> {
-    pub fn new(order: ResultOrder, results: ResultWriter<'n, W>) -> Self {
+    pub(super) fn new(order: ResultOrder, results: ResultWriter<'n, W>) -> Self {
         SubmittedSpans { order, results, waiting: VecDeque::new(), spare: Vec::new() }
     }
 
-    /// Takes tasks over, leaving an empty list of marks.
-    pub fn add(&mut self, span: Span, marks: &mut Vec<TaskMark>) {
+    /// Adds submitted tasks, and leaves an empty list of marks to the caller.
+    pub(super) fn add(&mut self, span: Span, marks: &mut Vec<TaskMark>) {
         let next = self.spare.pop().unwrap_or_default();
         let marks = std::mem::replace(marks, next);
         self.waiting.push_back(SubmittedSpan { span, left: marks.len(), marks });
     }
 
-    /// Whether nothing is under way.
-    pub fn is_empty(&self) -> bool {
+    /// Whether no task is under way.
+    pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Writes what has ended; whether there was something.
-    pub fn collect(&mut self) -> Result<bool, CliError> {
+    /// Writes the results of tasks that have ended, and returns whether there were any.
+    pub(super) fn collect(&mut self) -> Result<bool, CliError> {
         let before = self.results.ends.total();
         match self.order {
             ResultOrder::Input => {
@@ -73,10 +73,10 @@ impl<'n, W: Write> SubmittedSpans<'n, W> {
         Ok(self.results.ends.total() > before)
     }
 
-    /// Waits for a moment, or until the oldest has ended.
-    pub fn wait(&mut self) {
+    /// Waits for a moment, or until the oldest tasks have ended.
+    pub(super) fn wait(&mut self) {
         if let Some(flight) = self.waiting.front_mut() {
-            // Late is no news.
+            // Being late is expected here.
             let _ = flight.span.wait(Deadline::after_ms(1));
         }
     }
@@ -88,13 +88,13 @@ impl<'n, W: Write> SubmittedSpans<'n, W> {
         }
     }
 
-    /// Writes the results of a flight that are there and not written yet.
+    /// Writes those results of one span that are there and have not been written yet.
     fn write(&mut self, at: usize) -> Result<(), CliError> {
         let SubmittedSpan { span, marks, left } = &mut self.waiting[at];
         for (mark, result) in marks.iter_mut().zip(span.results()) {
             if mark.line > 0 && result != Err(TaskError::Late) {
                 let ended = *mark;
-                // It is dealt with even if it cannot be written.
+                // The task counts as finished even if its result cannot be written.
                 mark.line = 0;
                 *left -= 1;
                 self.results.write(ended, result)?;

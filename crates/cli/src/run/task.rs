@@ -1,4 +1,4 @@
-//! A line of JSON as a task.
+//! Parses a line of JSON as a task.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,46 +13,48 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::lines::LONGEST;
 
-/// What the lines of a run can name.
-pub struct TaskNames {
-    /// Handlers, then what is built in.
+/// The opcodes and tenants that lines can name.
+pub(super) struct TaskNames {
+    /// The names of handlers, and then of built-in opcodes.
     ops: Vec<(String, Opcode)>,
-    /// The same, as JSON writes them.
+    /// The same names as JSON strings.
     quoted: Vec<String>,
     tenants: Vec<Tenant>,
 }
 
-/// A line that was understood.
+/// The task of a line, and its tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TaskOrder {
-    /// What to submit.
+pub(super) struct TaskOrder {
+    /// The task to submit.
     pub task: Task,
-    /// For whom.
+    /// The tenant that the task belongs to.
     pub tenant: TenantId,
 }
 
 impl TaskNames {
-    pub fn new(spec: &Spec) -> Self {
+    pub(super) fn new(spec: &Spec) -> Self {
         let own = spec.handlers.iter().map(|h| (h.name.clone(), h.op));
         let ops: Vec<_> = own.chain(TABLE.iter().map(|row| (row.name.into(), row.opcode))).collect();
         let quoted = ops.iter().map(|(name, _)| serde_json::Value::from(name.as_str()).to_string()).collect();
         TaskNames { ops, quoted, tenants: spec.tenants.clone() }
     }
 
-    /// An opcode as JSON writes it: its name, or its number if it has none.
-    pub fn quoted(&self, op: Opcode) -> Result<&str, u32> {
+    /// An opcode as JSON: its name, or its number as an error if it has no name.
+    pub(super) fn quoted(&self, op: Opcode) -> Result<&str, u32> {
         let at = self.ops.iter().position(|(_, of)| *of == op);
         at.map(|at| self.quoted[at].as_str()).ok_or(op.code())
     }
 
-    /// What a line asks for, or what is wrong with it.
-    pub fn parse_order(&self, line: &[u8]) -> Result<TaskOrder, String> {
+    /// Parses a line, or says what is wrong with it.
+    pub(super) fn parse_order(&self, line: &[u8]) -> Result<TaskOrder, String> {
         if line.len() > LONGEST {
-            return Err(format!("it has more than the {LONGEST} bytes that a line may have"));
+            return Err(format!(
+                "the line has more than {LONGEST} bytes, which is the longest that is allowed"
+            ));
         }
         if line.first() != Some(&b'{') {
             return Err(format!(
-                "a task is a JSON object, such as {{\"op\": \"NOP\"}}, and this is {}",
+                "a task is a JSON object, such as {{\"op\": \"NOP\"}}, but this is {}",
                 json_kind(line)
             ));
         }
@@ -85,8 +87,8 @@ impl TaskNames {
         })
     }
 
-    /// The tenant of that name or number.
-    pub fn find_tenant(&self, name: &NameOrNumber<'_>) -> Result<TenantId, String> {
+    /// Finds a tenant by its name or number.
+    pub(super) fn find_tenant(&self, name: &NameOrNumber<'_>) -> Result<TenantId, String> {
         let found = self.tenants.iter().find(|tenant| match name {
             NameOrNumber::Number(id) => tenant.id == *id,
             NameOrNumber::Text(text) => tenant.name == *text,
@@ -96,24 +98,30 @@ impl TaskNames {
         })
     }
 
-    /// The tenant where none is named.
-    pub fn only_tenant(&self) -> Result<TenantId, String> {
+    /// The only tenant, for lines that name none.
+    pub(super) fn only_tenant(&self) -> Result<TenantId, String> {
         match &*self.tenants {
             [only] => Ok(only.id),
-            _ => Err(format!("it does not say which tenant; there is {}", self.tenant_names().join(", "))),
+            _ => Err(format!(
+                "there are several tenants, so name one of them: {}",
+                self.tenant_names().join(", ")
+            )),
         }
     }
 
-    /// Refuses a task of a tenant that has had so many before it, if the kernel would never take it.
-    pub fn admit(&self, id: TenantId, before: u64) -> Result<(), String> {
+    /// Refuses a task of a tenant with `before` tasks before it if the kernel would never accept it.
+    pub(super) fn admit(&self, id: TenantId, before: u64) -> Result<(), String> {
         let Some(tenant) = self.tenants.iter().find(|tenant| tenant.id == id) else { return Ok(()) };
         let quota = u64::from(tenant.quota);
         if tenant.mask == 0 {
-            return Err(format!("tenant `{}` is disabled: the spec allows it no opcode", tenant.name));
+            return Err(format!(
+                "tenant `{}` is disabled, because its mask in the spec allows no opcode",
+                tenant.name
+            ));
         }
-        // A task beyond the quota would wait for credit that nobody gives.
+        // A task beyond the quota would wait for credit that never comes.
         if quota > 0 && before >= quota {
-            return Err(format!("its tenant has a quota of {quota} tasks, and has used it"));
+            return Err(format!("the tenant has used up its quota of {quota} tasks"));
         }
         Ok(())
     }
@@ -123,7 +131,7 @@ impl TaskNames {
     }
 }
 
-/// Whether some run takes lines that ask for an opcode.
+/// Whether a line may ask for an opcode.
 fn submittable(op: Opcode) -> bool {
     op != Opcode::SHUTDOWN && Batch::new().push(0, Task::new(op)).is_ok()
 }
@@ -137,7 +145,7 @@ fn parse_priority(text: &str) -> Result<Priority, String> {
     })
 }
 
-/// What a line is that is no object.
+/// Describes a line that is not a JSON object.
 fn json_kind(line: &[u8]) -> Cow<'static, str> {
     let text = String::from_utf8_lossy(line);
     match text.chars().next() {
@@ -150,7 +158,7 @@ fn json_kind(line: &[u8]) -> Cow<'static, str> {
     }
 }
 
-/// Refuses integers of a line that JSON reads as floating-point numbers, since they have more than 64 bits.
+/// Refuses integers with more than 64 bits, which the JSON parser would read as floating-point numbers.
 fn refuse_wide_integers(line: &[u8]) -> Result<(), String> {
     let words = line.split(|b| b"[]{},: \t".contains(b)).filter_map(|word| str::from_utf8(word).ok());
     for word in words {
@@ -163,14 +171,14 @@ fn refuse_wide_integers(line: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with a line, with the column instead of a line that is always the first.
+/// The parser's message with the column only, because the line is always the first.
 fn error_clause(error: serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
     if error.column() == 0 { what.into() } else { format!("{what} at column {}", error.column()) }
 }
 
-/// A line as JSON has it.
+/// The JSON object of a line.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskLine<'a> {
@@ -184,12 +192,12 @@ struct TaskLine<'a> {
     priority: Option<Cow<'a, str>>,
 }
 
-/// Something that has a name and a number.
+/// A name, or a number in its place.
 #[derive(PartialEq, Eq, Debug)]
-pub enum NameOrNumber<'a> {
-    /// Its name.
+pub(super) enum NameOrNumber<'a> {
+    /// The name.
     Text(Cow<'a, str>),
-    /// Its number.
+    /// The number.
     Number(u32),
 }
 
@@ -225,11 +233,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for NameOrNumber<'a> {
     }
 }
 
-/// Arguments: integers of 32 bits with or without sign, and numbers with a point or an exponent as the bits of an f32.
+/// The arguments of a task: 32-bit integers with or without a sign, and numbers with a point or an exponent as the
+/// bits of an f32.
 #[derive(Default)]
 struct ArgWords {
     words: [u32; slot::ARGS],
-    /// Whether one was so large that it may have been written as an integer.
+    /// Whether one of them was so large that it may have been written as an integer.
     wide: bool,
 }
 
@@ -331,23 +340,23 @@ mod tests {
     fn a_bad_line_says_why() {
         for (line, why) in [
             ("{", "EOF while parsing an object at column 1"),
-            ("[]", r#"a task is a JSON object, such as {"op": "NOP"}, and this is an array"#),
+            ("[]", r#"a task is a JSON object, such as {"op": "NOP"}, but this is an array"#),
             (
                 r#"["op8", [1], "bob", "high"]"#,
-                r#"a task is a JSON object, such as {"op": "NOP"}, and this is an array"#,
+                r#"a task is a JSON object, such as {"op": "NOP"}, but this is an array"#,
             ),
-            ("\"op8\"", r#"a task is a JSON object, such as {"op": "NOP"}, and this is a string"#),
-            ("-8", r#"a task is a JSON object, such as {"op": "NOP"}, and this is a number"#),
-            ("null", r#"a task is a JSON object, such as {"op": "NOP"}, and this is null"#),
+            ("\"op8\"", r#"a task is a JSON object, such as {"op": "NOP"}, but this is a string"#),
+            ("-8", r#"a task is a JSON object, such as {"op": "NOP"}, but this is a number"#),
+            ("null", r#"a task is a JSON object, such as {"op": "NOP"}, but this is null"#),
             (
                 "nop",
-                r#"a task is a JSON object, such as {"op": "NOP"}, and this is something that begins with 'n'"#,
+                r#"a task is a JSON object, such as {"op": "NOP"}, but this is something that begins with 'n'"#,
             ),
             (r#"{"args": []}"#, "missing field `op`"),
             (r#"{"op": "op7", "tenant": 0}"#, "there is no opcode `op7`; did you mean op8?"),
             (r#"{"op": 8, "tenant": "bib"}"#, "there is no tenant `bib`; did you mean bob?"),
             (r#"{"op": 8, "tenant": 3}"#, "there is no tenant `3`; there is alice, bob"),
-            (r#"{"op": 8}"#, "it does not say which tenant; there is alice, bob"),
+            (r#"{"op": 8}"#, "there are several tenants, so name one of them: alice, bob"),
             (
                 r#"{"op": 8, "tenant": 0, "priority": "hihg"}"#,
                 "there is no priority `hihg`; did you mean high?",
@@ -397,6 +406,6 @@ mod tests {
             "what nobody can submit is left out"
         );
         let long = format!("{}{{}}", " ".repeat(LONGEST));
-        assert!(order(&long).is_err_and(|why| why.contains("bytes that a line may have")));
+        assert!(order(&long).is_err_and(|why| why.contains("bytes, which is the longest that is allowed")));
     }
 }

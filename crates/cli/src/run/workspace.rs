@@ -1,4 +1,4 @@
-//! Regions of tenants, filled before a run and written to files after it.
+//! Fills the regions of tenants before a run, and writes them to files after it.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use super::task::{NameOrNumber, TaskNames};
 use crate::error::CliError;
 use crate::exec;
 
-/// What has a workspace.
-pub trait WorkspaceOwner {
-    /// Where everything lies.
+/// A session or drain, which owns a workspace.
+pub(super) trait WorkspaceOwner {
+    /// The layout of the workspace.
     fn layout(&self) -> &Layout;
-    /// Where a tenant's piece of a region is.
+    /// The place of a tenant's piece of a region.
     fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, pelton::Error>;
-    /// A tenant's piece of a region.
+    /// A view of a tenant's piece of a region.
     fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, pelton::Error>;
 }
 
@@ -42,9 +42,9 @@ macro_rules! workspace_owners {
 }
 workspace_owners! { Session Drain }
 
-/// A region as the command line names it: `TENANT.REGION`, or `REGION` where there is one tenant.
+/// A region as the command line names it: `TENANT.REGION`, or `REGION` if there is one tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RegionName {
+pub(super) struct RegionName {
     tenant: Option<String>,
     region: String,
 }
@@ -58,19 +58,19 @@ impl From<&str> for RegionName {
     }
 }
 
-/// Reads `TENANT.REGION=INIT`.
-pub fn parse_buffer(text: &str) -> Result<(RegionName, Init), String> {
+/// Parses `TENANT.REGION=INIT`.
+pub(super) fn parse_buffer(text: &str) -> Result<(RegionName, Init), String> {
     let (target, init) = text.split_once('=').ok_or("write TENANT.REGION=INIT, as in alice.data=zero")?;
     Ok((target.into(), init.parse().map_err(|error: InitError| error.to_string())?))
 }
 
-/// Reads `TENANT.REGION=FILE`.
-pub fn parse_out(text: &str) -> Result<(RegionName, PathBuf), String> {
+/// Parses `TENANT.REGION=FILE`.
+pub(super) fn parse_out(text: &str) -> Result<(RegionName, PathBuf), String> {
     let (target, path) = text.split_once('=').ok_or("write TENANT.REGION=FILE, as in alice.data=data.bin")?;
     Ok((target.into(), path.into()))
 }
 
-/// A region of a session that the command line names.
+/// A tenant's piece of a region that the command line names.
 struct FoundRegion {
     tenant: TenantId,
     region: String,
@@ -84,7 +84,7 @@ fn find_region(
     target: &RegionName,
 ) -> Result<FoundRegion, CliError> {
     let tenant = match &target.tenant {
-        // A number is that of a tenant unless one is called so.
+        // A number is the number of a tenant, unless a tenant has it as its name.
         Some(text) => names.find_tenant(&NameOrNumber::Text(text.into())).or_else(|why| match text.parse() {
             Ok(number) => names.find_tenant(&NameOrNumber::Number(number)),
             Err(_) => Err(why),
@@ -103,8 +103,8 @@ fn find_region(
     Ok(FoundRegion { tenant, region: target.region.clone(), elem: piece.elem, len: piece.len })
 }
 
-/// Fills regions from their first element on.
-pub fn fill_regions(
+/// Fills regions, each from its first element on.
+pub(super) fn fill_regions(
     home: &impl WorkspaceOwner,
     names: &TaskNames,
     given: &[(RegionName, Init)],
@@ -135,7 +135,7 @@ fn write_region<T: Element>(
         access: Access::ReadWrite,
         place: Default::default(),
     };
-    // Fewer elements than the region has are its first ones; where nothing says how many, it is all.
+    // Fewer elements than the region has fill its beginning. If no number is given, all elements are filled.
     let len = match init.element_count(&decl) {
         Err(InitError::Unsized) => {
             decl.len = Len::Fixed(found.len as u64);
@@ -144,15 +144,15 @@ fn write_region<T: Element>(
         len => len.map_err(|error| wrong(&error))?,
     };
     if len > found.len as u64 {
-        return Err(wrong(&format_args!("{len} elements are given, and it has {}", found.len)));
+        return Err(wrong(&format_args!("{len} elements are given, but the region has {}", found.len)));
     }
     let data = init.make_data(&decl).map_err(|error| wrong(&error))?;
     let values: Vec<T> = data.iter().map(|c| T::of(c.bits())).collect();
     Ok(home.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
 }
 
-/// Refuses what cannot be written before anything runs, not after.
-pub fn check_outs(
+/// Refuses regions and files that cannot be written, so that no task runs for nothing.
+pub(super) fn check_outs(
     home: &impl WorkspaceOwner,
     names: &TaskNames,
     outs: &[(RegionName, PathBuf)],
@@ -165,7 +165,7 @@ pub fn check_outs(
 }
 
 /// Writes regions to files.
-pub fn save_regions(
+pub(super) fn save_regions(
     home: &impl WorkspaceOwner,
     names: &TaskNames,
     outs: &[(RegionName, PathBuf)],

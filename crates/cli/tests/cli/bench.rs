@@ -1,10 +1,10 @@
-//! `pelton bench`: what rows hold.
+//! `pelton bench`: its rows, its table, and the comparison of builds.
 
 use serde_json::Value;
 
 use crate::pelton;
 
-/// Runs a benchmark and gives its rows.
+/// Runs a benchmark, and returns its rows.
 fn rows(args: &[&str]) -> Vec<Value> {
     let ran = pelton(&[&["bench"], args, &["--json", "-"]].concat());
     assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.err);
@@ -37,6 +37,20 @@ fn rows_say_how_far_rounds_differ() {
             }
         }
     }
+}
+
+#[test]
+fn steps_of_compiling_are_chosen_by_name() {
+    let cases = |only| -> Vec<String> {
+        let rows = rows(&["compile", "--only", only]);
+        rows.iter().map(|row| row["case"].as_str().expect("a case is text").into()).collect()
+    };
+    assert_eq!(
+        cases("parse"),
+        ["parse and validate, 2000 instructions", "parse and validate, 20000 instructions"]
+    );
+    assert_eq!(cases("cache, 2000 "), ["load, from the cache, 2000 instructions"]);
+    assert_eq!(pelton(&["bench", "compile", "--only", "no such step"]).code, Some(1));
 }
 
 #[test]
@@ -75,10 +89,10 @@ mod other_builds {
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
-    use crate::{Folder, Ran, command, pelton};
+    use crate::{RunOutput, ScratchFolder, command, pelton};
 
-    /// A program in place of another build.
-    fn program(folder: &Folder, script: &str) -> String {
+    /// A script that takes the place of another build.
+    fn program(folder: &ScratchFolder, script: &str) -> String {
         let path = folder.file("other", format!("#!/bin/sh\n{script}\n"));
         fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it can be made a program");
         path
@@ -86,7 +100,7 @@ mod other_builds {
 
     #[test]
     fn what_is_not_such_a_build_is_refused() {
-        let folder = Folder::new("bench-refused");
+        let folder = ScratchFolder::new("bench-refused");
         let against = |path: &str| {
             let ran = pelton(&["bench", "session", "--quick", "--only", "drain 256", "--against", path]);
             assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
@@ -119,11 +133,11 @@ mod other_builds {
             .spawn()
             .expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it was piped")).lines();
-        // From here on it measures.
+        // From here on the program measures.
         assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("batches"))));
         let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(sent.expect("kill is there").success());
-        let ran = Ran::from(child.wait_with_output().expect("the program ends"));
+        let ran = RunOutput::from(child.wait_with_output().expect("the program ends"));
         assert_eq!(ran.code, Some(130));
         assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("interrupted"))));
         for line in ran.out.lines() {
@@ -134,7 +148,7 @@ mod other_builds {
 
     #[test]
     fn ctrl_c_leaves_the_rounds_that_are_whole() {
-        let folder = Folder::new("bench-stopped");
+        let folder = ScratchFolder::new("bench-stopped");
         let calls = folder.path("calls");
         let row = r#"{"case": "drain 256", "device": "cpu", "metric": "items/s", "value": 1}"#;
         let other = program(&folder, &format!("echo call >> '{calls}'; echo '{row}'"));
@@ -147,14 +161,14 @@ mod other_builds {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        // The second call is that of the second round, which goes backwards.
+        // The second call belongs to the second round, which goes backwards.
         while fs::read_to_string(&calls).unwrap_or_default().lines().count() < 2 {
             assert!(matches!(child.try_wait(), Ok(None)), "it ended early");
             std::thread::sleep(Duration::from_millis(1));
         }
         let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(sent.expect("kill is there").success());
-        let ran = Ran::from(child.wait_with_output().expect("the program ends"));
+        let ran = RunOutput::from(child.wait_with_output().expect("the program ends"));
         assert_eq!(ran.code, Some(130), "{}", ran.err);
         let rows: Vec<serde_json::Value> =
             ran.out.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::{DOUBLE, Folder, pelton, pelton_with};
+use crate::{DOUBLE, ScratchFolder, pelton, pelton_with};
 
-/// Two errors of the text, in lines 4 and 5.
+/// A text with two errors, in lines 4 and 5.
 const BAD: &str =
     "buffer x: [u32; 4] global read_write\n\nkernel main {\n  %a = lode @x[0]\n  %b = add %nobody, 1\n}\n";
 
 #[test]
 fn a_good_module_is_described() {
-    let folder = Folder::new("check-good");
+    let folder = ScratchFolder::new("check-good");
     let good = folder.file("good.pel", DOUBLE);
     let ran = pelton(&["check", &good]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -19,13 +19,13 @@ fn a_good_module_is_described() {
 
 #[test]
 fn all_errors_come_at_once() {
-    let folder = Folder::new("check-bad");
+    let folder = ScratchFolder::new("check-bad");
     let (bad, good) = (folder.file("bad.pel", BAD), folder.file("good.pel", DOUBLE));
     let ran = pelton(&["check", &bad, &good, &bad]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.out.contains("good.pel: valid"), "{}", ran.out);
     assert!(ran.err.contains("bad.pel:4:") && ran.err.contains("bad.pel:5:"), "{}", ran.err);
-    assert!(ran.err.contains("2 of 3 files are wrong"), "{}", ran.err);
+    assert!(ran.err.contains("2 of 3 files are not valid"), "{}", ran.err);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_mistake_in_the_text_hides_none_elsewhere() {
 
 #[test]
 fn json_has_one_object_a_line() {
-    let folder = Folder::new("check-json");
+    let folder = ScratchFolder::new("check-json");
     let (bad, good) = (folder.file("bad.pel", BAD), folder.file("good.pel", DOUBLE));
     let missing = folder.path("missing.pel");
     let ran = pelton(&["check", "--json", &good, &bad, &missing]);
@@ -75,14 +75,14 @@ fn json_has_one_object_a_line() {
 
 #[test]
 fn what_cannot_be_read_is_named() {
-    let folder = Folder::new("check-read");
+    let folder = ScratchFolder::new("check-read");
     let latin = folder.file("latin.pel", b"; caf\xe9\nkernel main {\n}\n");
     let ran = pelton(&["check", &folder.path("missing.pel"), &folder.path(""), &latin]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("missing.pel: "), "{}", ran.err);
     assert!(ran.err.to_lowercase().contains("directory"), "{}", ran.err);
     assert!(ran.err.contains("latin.pel is not UTF-8: byte 5 "), "{}", ran.err);
-    assert!(ran.err.contains("3 of 3 files are wrong"), "{}", ran.err);
+    assert!(ran.err.contains("3 of 3 files are not valid"), "{}", ran.err);
     assert_eq!(pelton_with(&["check", "-"], b"\xff").code, Some(1));
 }
 

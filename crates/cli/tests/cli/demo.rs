@@ -1,6 +1,6 @@
-//! `pelton demo`: what it checks, how it is stopped, and what a killed one leaves behind.
+//! `pelton demo`: what it checks, how it is stopped, and what a killed demo leaves behind.
 
-use crate::{Ran, pelton, pelton_with};
+use crate::{RunOutput, pelton, pelton_with};
 
 #[test]
 fn every_result_is_right() {
@@ -42,11 +42,12 @@ mod linux {
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
-    use super::Ran;
-    use crate::{Folder, command};
+    use super::RunOutput;
+    use crate::{ScratchFolder, command};
 
-    /// A demo that would run for days, in a process group of its own, once its feeders are at work.
-    fn started(folder: &Folder) -> Child {
+    /// Starts a demo that would run for days, in a process group of its own, and waits until its feeders are at
+    /// work.
+    fn started(folder: &ScratchFolder) -> Child {
         let mut command = command();
         command.args(["demo", "--device", "cpu", "--tasks", "1000000000000"]);
         for home in ["TMPDIR", "HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
@@ -61,7 +62,7 @@ mod linux {
         child
     }
 
-    /// Whether a process has a thread that feeds.
+    /// Whether a process has a feeder's thread.
     fn feeds(id: u32) -> bool {
         let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
         threads
@@ -71,17 +72,17 @@ mod linux {
 
     #[test]
     fn ctrl_c_gives_a_partial_report() {
-        let folder = Folder::new("demo-stop");
+        let folder = ScratchFolder::new("demo-stop");
         let child = started(&folder);
         let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(sent.expect("kill is there").success());
-        let ran: Ran = child.wait_with_output().expect("the program ends").into();
+        let ran: RunOutput = child.wait_with_output().expect("the program ends").into();
         assert_eq!(ran.code, Some(130), "{}", ran.err);
         assert!(ran.out.contains("interrupted: "), "{}", ran.out);
         assert!(ran.out.contains("right: every result"), "{}", ran.out);
     }
 
-    /// Processes of a group.
+    /// The processes of a group.
     fn members(group: u32) -> Vec<u32> {
         let of = |path: PathBuf| {
             let stat = fs::read_to_string(path.join("stat")).ok()?;
@@ -96,7 +97,7 @@ mod linux {
             .collect()
     }
 
-    /// What a process has open.
+    /// The files that a process has open.
     fn open(id: u32) -> Vec<PathBuf> {
         let entries = fs::read_dir(format!("/proc/{id}/fd")).expect("it can be read").flatten();
         entries.filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
@@ -104,10 +105,10 @@ mod linux {
 
     #[test]
     fn a_killed_one_leaves_nothing_behind() {
-        let folder = Folder::new("demo-kill");
+        let folder = ScratchFolder::new("demo-kill");
         let mut child = started(&folder);
         let id = child.id();
-        // While it runs it is one process, and has no file and no shared memory that could outlive it.
+        // While the demo runs it is one process, without a file or shared memory that could outlive it.
         assert_eq!(members(id), [id]);
         let ours = open(std::process::id());
         for path in open(id).iter().filter(|path| !ours.contains(path)) {

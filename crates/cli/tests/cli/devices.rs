@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{DOUBLE, Folder, pelton, pelton_with};
+use crate::{DOUBLE, ScratchFolder, pelton, pelton_with};
 
 #[test]
 fn every_device_is_listed_by_name() {
@@ -21,7 +21,7 @@ fn every_device_is_listed_by_name() {
 
 #[test]
 fn the_null_device_is_for_tests_alone() {
-    let folder = Folder::new("null");
+    let folder = ScratchFolder::new("null");
     let file = folder.file("double.pel", DOUBLE);
     let spec = folder.file("spec.toml", "");
     let tasks = "{\"op\": \"NOP\"}\n";
@@ -39,7 +39,7 @@ fn the_null_device_is_for_tests_alone() {
 
 #[test]
 fn clif_is_for_a_number_of_lanes() {
-    let folder = Folder::new("emit");
+    let folder = ScratchFolder::new("emit");
     let file = folder.file("double.pel", DOUBLE);
     let one = pelton(&["emit", "--to", "clif", &file]);
     assert_eq!(one.code, Some(0), "{}", one.err);
@@ -52,9 +52,9 @@ fn clif_is_for_a_number_of_lanes() {
 
 #[test]
 fn benchmarks_write_rows() {
-    let folder = Folder::new("bench");
+    let folder = ScratchFolder::new("bench");
     let path = folder.path("rows.jsonl");
-    let ran = pelton(&["bench", "compile", "--only", "2000", "--json", &path]);
+    let ran = pelton(&["bench", "compile", "--only", " 2000 ", "--json", &path]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.starts_with("case "), "{}", ran.out);
     let text = String::from_utf8(folder.read("rows.jsonl")).expect("it is text");
@@ -68,21 +68,21 @@ fn benchmarks_write_rows() {
 
 #[test]
 fn a_dash_is_standard_output_for_rows() {
-    let ran = pelton(&["bench", "compile", "--only", "2000", "--json", "-"]);
+    let ran = pelton(&["bench", "compile", "--only", " 2000 ", "--json", "-"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let rows =
         ran.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("rows are all there is"));
     assert_eq!(rows.count(), 4, "{}", ran.out);
     for command in ["bench", "litmus"] {
         let help = pelton(&[command, "--help"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(help.contains("`-` is standard output, without the table"), "{help}");
+        assert!(help.contains("`-` writes them to standard output instead of the table"), "{help}");
         assert!(help.contains("--json - > rows.jsonl"), "{help}");
     }
 }
 
 #[test]
 fn rows_that_cannot_be_written_are_refused_before_anything_is_measured() {
-    let folder = Folder::new("rows");
+    let folder = ScratchFolder::new("rows");
     let path = folder.path("no/such/rows.jsonl");
     for args in [&["bench", "compile"][..], &["litmus", "--device", "cpu"]] {
         let ran = pelton(&[args, &["--json", &path]].concat());

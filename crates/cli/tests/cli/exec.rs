@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{DOUBLE, Folder, exists, pelton_with};
+use crate::{DOUBLE, ScratchFolder, exists, pelton_with};
 
-fn exec(text: &str, args: &[&str]) -> crate::Ran {
+fn exec(text: &str, args: &[&str]) -> crate::RunOutput {
     let all: Vec<&str> = ["exec", "-"].iter().chain(args).copied().collect();
     pelton_with(&all, text)
 }
@@ -58,7 +58,7 @@ fn buffers_are_printed() {
 
 #[test]
 fn words_come_from_files_and_go_to_files() {
-    let folder = Folder::new("exec-files");
+    let folder = ScratchFolder::new("exec-files");
     let words = folder.file("in.bin", [1, 0, 0, 0, 0, 1, 0, 0]);
     let (give, take) = (format!("x=@{words}"), format!("x={}", folder.path("out.bin")));
     let ran = exec(DOUBLE, &["--lanes", "2", "--buffer", &give, "--out", &take]);
@@ -77,7 +77,7 @@ fn words_come_from_files_and_go_to_files() {
 
 #[test]
 fn results_are_not_lost_for_want_of_a_folder() {
-    let folder = Folder::new("exec-out");
+    let folder = ScratchFolder::new("exec-out");
     let missing = folder.path("no/out.bin");
     for out in [&missing, &folder.path("")] {
         let ran = exec(DOUBLE, &["--buffer", "x=zero:1", "--out", &format!("x={out}")]);
@@ -123,7 +123,7 @@ fn sizes_are_refused_before_memory_is_taken() {
     assert!(ran.err.contains("cpu takes at most 1024"), "{}", ran.err);
 }
 
-/// Ends as its first word says.
+/// A kernel that ends in the way that its first word says.
 const ENDS: &str = "\
 buffer how: [u32; 1] global read
 buffer mark: [i32; 1] global read_write
@@ -160,7 +160,7 @@ fn a_bad_end_is_2_and_shows_where() {
     assert!(ran.err.contains("stopped at the deadline of 50ms"), "{}", ran.err);
 }
 
-fn parsed(ran: &crate::Ran) -> Value {
+fn parsed(ran: &crate::RunOutput) -> Value {
     serde_json::from_str(&ran.out).expect("the output is JSON")
 }
 
@@ -217,7 +217,7 @@ fn an_op_that_no_device_has_is_shown() {
 #[test]
 fn ctrl_c_stops_a_kernel_that_never_ends() {
     use std::process::{Command, Stdio};
-    let folder = Folder::new("exec-stop");
+    let folder = ScratchFolder::new("exec-stop");
     let file = folder.file("poll.pel", "kernel main {\n  forever {\n    backoff 1000\n  }\n}\n");
     let mut child = crate::command()
         .args(["exec", &file, "--deadline", "60s"])
@@ -232,12 +232,12 @@ fn ctrl_c_stops_a_kernel_that_never_ends() {
     }
     let kill = Command::new("kill").args(["-INT", &id.to_string()]).status().expect("kill is there");
     assert!(kill.success());
-    let ran: crate::Ran = child.wait_with_output().expect("the program ends").into();
+    let ran: crate::RunOutput = child.wait_with_output().expect("the program ends").into();
     assert_eq!(ran.code, Some(130), "{}", ran.err);
     assert!(ran.err.contains("interrupted: the kernel was stopped after"), "{}", ran.err);
 }
 
-/// Whether a process has a handler for Ctrl-C yet.
+/// Whether a process has installed its handler for Ctrl-C.
 #[cfg(target_os = "linux")]
 fn catches(id: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! `pelton fmt`.
 
-use crate::{DOUBLE, Folder, pelton, pelton_with};
+use crate::{DOUBLE, ScratchFolder, pelton, pelton_with};
 
 const LOOSE: &str = "; doubles\nbuffer x:[u32;?] global read_write\n\nkernel double{ %i=lane  ; who\n %v = load @x[%i]\n%w=add %v,%v store @x[%i],%w }\n";
 
 #[test]
 fn files_are_rewritten_in_place() {
-    let folder = Folder::new("fmt");
+    let folder = ScratchFolder::new("fmt");
     let (loose, good) = (folder.file("loose.pel", LOOSE), folder.file("good.pel", DOUBLE));
     let ran = pelton(&["fmt", "--check", &loose, &good]);
     assert_eq!((ran.code, ran.out), (Some(1), format!("{loose}\n")));
@@ -35,7 +35,7 @@ fn standard_input_goes_to_standard_output() {
 
 #[test]
 fn what_does_not_parse_stays_as_it_is() {
-    let folder = Folder::new("fmt-bad");
+    let folder = ScratchFolder::new("fmt-bad");
     let (bad, loose) = (folder.file("bad.pel", "kernel {"), folder.file("loose.pel", LOOSE));
     let ran = pelton(&["fmt", &bad, &loose]);
     assert_eq!((ran.code, ran.out), (Some(1), format!("{loose}\n")));
@@ -48,7 +48,7 @@ fn what_does_not_parse_stays_as_it_is() {
 #[test]
 fn links_and_permissions_survive() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new("fmt-link");
+    let folder = ScratchFolder::new("fmt-link");
     let loose = folder.file("loose.pel", LOOSE);
     let link = folder.path("link.pel");
     std::os::unix::fs::symlink(&loose, &link).expect("the link can be made");

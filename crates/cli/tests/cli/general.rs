@@ -1,8 +1,8 @@
-//! What holds for every command: help, completions, the op table, colour, pipes and exit statuses.
+//! Behaviour of every command: help, completions, the op table, colour, pipes and exit statuses.
 
 use std::process::{Command, Stdio};
 
-use crate::{DOUBLE, Folder, pelton};
+use crate::{DOUBLE, ScratchFolder, pelton};
 
 const COMMANDS: [&str; 11] =
     ["demo", "check", "fmt", "opt", "exec", "run", "kernel", "test", "litmus", "ops", "completions"];
@@ -35,7 +35,7 @@ fn a_count_is_spelled_the_same_everywhere() {
     let ran = pelton(&["demo", "--device", "cpu", "--tasks", "1e3", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains("\"asked\":1000,"), "{}", ran.out);
-    let folder = Folder::new("count");
+    let folder = ScratchFolder::new("count");
     let file = folder.file("double.pel", DOUBLE);
     let ran = pelton(&["exec", &file, "--lanes", "0.4e1", "--buffer", "x=[1 2 3 4]"]);
     assert!(ran.code == Some(0) && ran.out.contains("2 4 6 8"), "{}{}", ran.out, ran.err);
@@ -102,7 +102,7 @@ fn an_unknown_op_gets_a_near_one() {
 
 #[test]
 fn colour_only_when_asked_for_or_on_a_terminal() {
-    let folder = Folder::new("colour");
+    let folder = ScratchFolder::new("colour");
     let bad = folder.file("bad.pel", "kernel {");
     assert!(!pelton(&["check", &bad]).err.contains('\x1b'));
     assert!(pelton(&["check", &bad, "--color", "always"]).err.contains('\x1b'));
@@ -114,7 +114,7 @@ fn colour_only_when_asked_for_or_on_a_terminal() {
 #[cfg(unix)]
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    let folder = Folder::new("pipe");
+    let folder = ScratchFolder::new("pipe");
     let good = folder.file("good.pel", DOUBLE);
     for args in
         [vec!["ops"], vec!["completions", "bash"], vec!["opt", &good], vec!["check", &good], vec!["--help"]]

@@ -1,14 +1,14 @@
-//! Ctrl-C in commands that measure: what was measured before it is shown, and written to the file that `--json` names.
+//! Ctrl-C in commands that measure: the rows before it are shown, and written to the file that `--json` names.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Folder, Ran, command};
+use crate::{RunOutput, ScratchFolder, command};
 
-/// Runs the program, and presses Ctrl-C once standard error has a line that contains this.
-fn interrupted_at(args: &[&str], sign: &str) -> Ran {
+/// Runs the program, and sends Ctrl-C once standard error has a line that contains a text.
+fn interrupted_at(args: &[&str], sign: &str) -> RunOutput {
     let mut child = command()
         .args(args)
         .stdin(Stdio::null())
@@ -24,13 +24,13 @@ fn interrupted_at(args: &[&str], sign: &str) -> Ran {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(sent.expect("kill is there").success());
     notes.read_to_string(&mut err).expect("it is text");
-    let ran: Ran = child.wait_with_output().expect("the program ends").into();
-    Ran { err, ..ran }
+    let ran: RunOutput = child.wait_with_output().expect("the program ends").into();
+    RunOutput { err, ..ran }
 }
 
-/// Interrupts a command when it has a row of the first case, and is at work on another.
+/// Interrupts a command that has a row of the first case and is working on another.
 fn first_case_is_shown(args: &[&str], sign: &str, case: &str) {
-    let folder = Folder::new(&format!("interrupt-{}", args.join("-")));
+    let folder = ScratchFolder::new(&format!("interrupt-{}", args.join("-")));
     let path = folder.path("rows.jsonl");
     let ran = interrupted_at(&[args, &["--json", &path]].concat(), sign);
     assert_eq!(ran.code, Some(130), "{}{}", ran.out, ran.err);

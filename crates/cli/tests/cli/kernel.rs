@@ -1,6 +1,6 @@
 //! `pelton kernel`.
 
-use crate::{Folder, pelton, pelton_with};
+use crate::{ScratchFolder, pelton, pelton_with};
 
 const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/run/spec.toml");
 
@@ -25,14 +25,14 @@ fn a_spec_can_be_seen_whole() {
         "{}",
         whole.out
     );
-    // It stands alone, and says the same.
+    // The complete spec needs no other file, and prints as itself.
     let again = pelton_with(&["kernel", "-", "--whole"], &whole.out);
     assert_eq!((again.code, again.out), (Some(0), whole.out), "{}", again.err);
 }
 
 #[test]
 fn what_is_wrong_is_shown_where_it_is() {
-    let folder = Folder::new("kernel-wrong");
+    let folder = ScratchFolder::new("kernel-wrong");
     let handler = "[[handler]]\nname = \"add\"\nop = 8\n";
     for (text, what) in [
         ("share = \n".into(), "spec.toml:1:9"),

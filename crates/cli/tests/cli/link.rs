@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Folder, Ran, pelton, pelton_with};
+use crate::{RunOutput, ScratchFolder, pelton, pelton_with};
 
 const MAIN: &str = "\
 import fn twice(%x: u32) -> u32
@@ -19,7 +19,7 @@ kernel main {
 const TWICE: &str = "fn twice(%x: u32) -> u32 {\n  %y = add %x, %x\n  return %y\n}\n";
 
 /// Runs `MAIN` with libraries.
-fn exec(libraries: &[&str], more: &[&str]) -> Ran {
+fn exec(libraries: &[&str], more: &[&str]) -> RunOutput {
     let mut args = vec!["exec", "-", "--lanes", "3", "--buffer", "x=[1 2 3]"];
     args.extend(libraries.iter().flat_map(|path| ["--link", path]));
     args.extend(more);
@@ -28,7 +28,7 @@ fn exec(libraries: &[&str], more: &[&str]) -> Ran {
 
 #[test]
 fn imports_are_bound_to_functions_of_libraries() {
-    let folder = Folder::new("link-bound");
+    let folder = ScratchFolder::new("link-bound");
     let twice = folder.file("twice.pel", TWICE);
     let other = folder.file("other.pel", "fn other() {\n}\n");
     for device in [&["--device", "cpu"][..], &["--device", "reference"], &["--seed", "7"]] {
@@ -49,7 +49,7 @@ fn imports_are_bound_to_functions_of_libraries() {
 
 #[test]
 fn what_is_not_bound_is_named() {
-    let folder = Folder::new("link-unbound");
+    let folder = ScratchFolder::new("link-unbound");
     let near = folder.file("near.pel", "fn twise(%x: u32) -> u32 {\n  return %x\n}\n");
     let unbound = "error[unbound]: no library has a function for the import `twice(u32) -> u32`";
     for way in [
@@ -76,7 +76,7 @@ fn what_is_not_bound_is_named() {
 
 #[test]
 fn faults_in_a_library_are_shown_in_the_linked_module() {
-    let folder = Folder::new("link-fault");
+    let folder = ScratchFolder::new("link-fault");
     let bad = folder.file("bad.pel", "fn twice(%x: u32) -> u32 {\n  fault 9\n  return %x\n}\n");
     let ran = exec(&[&bad], &["--device", "reference"]);
     assert!(ran.err.contains("linked module:") && ran.err.contains("fault 9"), "{}", ran.err);

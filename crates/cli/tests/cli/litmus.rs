@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::{Folder, pelton};
+use crate::{ScratchFolder, pelton};
 
 #[test]
 fn orders_are_kept_here() {
     for (device, rounds) in [("cpu", "2000"), ("reference", "100")] {
-        let folder = Folder::new("litmus");
+        let folder = ScratchFolder::new("litmus");
         let path = folder.path("rows.jsonl");
         let ran = pelton(&["litmus", "--device", device, "--rounds", rounds, "--json", &path]);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -27,7 +27,7 @@ fn orders_are_kept_here() {
                     false => most,
                 };
             assert!(played.iter().all(|row| row["rounds"].as_u64() >= Some(least(row))), "{text}");
-            // Only where a line arrives in one store can eight lanes count on it.
+            // Only where a line arrives in one store can eight lanes rely on it.
             let names: Vec<&Value> = skipped.iter().map(|row| &row["case"]).collect();
             assert_eq!(names, ["host to device, near, by eight lanes"], "{text}");
         }
@@ -40,4 +40,11 @@ fn cases_are_chosen_by_name() {
     let ran = pelton(&args("claim"));
     assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 2), "{}{}", ran.out, ran.err);
     assert_eq!(pelton(&args("no such case")).code, Some(1));
+}
+
+#[test]
+fn no_rounds_are_refused() {
+    let ran = pelton(&["litmus", "--device", "cpu", "--rounds", "0"]);
+    assert_eq!(ran.code, Some(64), "{}", ran.err);
+    assert!(ran.err.contains("it must be from 1 to "), "{}", ran.err);
 }

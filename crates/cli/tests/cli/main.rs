@@ -1,4 +1,4 @@
-//! The built program, run as people run it.
+//! Tests of the built program, run as users run it.
 
 mod bench;
 mod check;
@@ -22,17 +22,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder that exists for one test.
-struct Folder(PathBuf);
+/// A folder that exists during one test.
+struct ScratchFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl ScratchFolder {
+    fn new(name: &str) -> ScratchFolder {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("the folder can be made");
-        Folder(path)
+        ScratchFolder(path)
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file, and returns its path.
     fn file(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         fs::write(self.0.join(name), text).expect("the file can be written");
         self.path(name)
@@ -47,24 +47,24 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// What a run of the program gave.
+/// The exit status and output of a run of the program.
 #[derive(Debug)]
-struct Ran {
+struct RunOutput {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
+impl From<Output> for RunOutput {
+    fn from(output: Output) -> RunOutput {
         let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
-        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        RunOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 }
 
@@ -74,17 +74,17 @@ fn command() -> Command {
     command
 }
 
-fn pelton(args: &[&str]) -> Ran {
+fn pelton(args: &[&str]) -> RunOutput {
     command().args(args).stdin(Stdio::null()).output().expect("the program starts").into()
 }
 
-fn pelton_with(args: &[&str], input: impl AsRef<[u8]>) -> Ran {
+fn pelton_with(args: &[&str], input: impl AsRef<[u8]>) -> RunOutput {
     let pipe = Stdio::piped;
     let mut child =
         command().args(args).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it was piped");
     let input = input.as_ref().to_vec();
-    // The program may answer before it has read all of its input, or refuse it.
+    // The program may end before it has read all of its input.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("the program ends");
     writer.join().expect("the writer ends");

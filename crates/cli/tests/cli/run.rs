@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{Folder, Ran, exists, pelton_with};
+use crate::{RunOutput, ScratchFolder, exists, pelton_with};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/run");
 
-/// A tenant, and `add` over its data.
+/// A spec with one tenant, and a handler `add` over its data.
 const SPEC: &str = r#"
 [geometry]
 slots = 64
@@ -27,20 +27,20 @@ fn add() -> u32 {
 '''
 "#;
 
-/// Runs lines under a spec that is written to a folder of that name.
-fn run(name: &str, spec: &str, args: &[&str], lines: &str) -> Ran {
-    let folder = Folder::new(name);
+/// Runs lines with a spec that is written to a new folder of that name.
+fn run(name: &str, spec: &str, args: &[&str], lines: &str) -> RunOutput {
+    let folder = ScratchFolder::new(name);
     let spec = folder.file("spec.toml", spec);
     pelton_with(&[&["run", &spec], args].concat(), lines)
 }
 
-fn results(ran: &Ran) -> Vec<Value> {
+fn results(ran: &RunOutput) -> Vec<Value> {
     ran.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
 #[test]
 fn the_example_runs_on_every_device() {
-    let folder = Folder::new("run-example");
+    let folder = ScratchFolder::new("run-example");
     let tasks = std::fs::read_to_string(format!("{FOLDER}/tasks.jsonl")).expect("the example is there");
     for device in ["cpu", "reference"] {
         let out = format!("alice.data={}", folder.path("data.bin"));
@@ -63,7 +63,7 @@ fn the_example_runs_on_every_device() {
             fault(18, "steps", 0x100, "0x100"),
         ];
         let mut found = results(&ran);
-        // The epoch that a fence began.
+        // A fence returns the epoch that it began.
         found[2]["result"] = json!(1);
         assert_eq!(found, expect, "{device}");
         assert!(ran.err.contains("the total of 4 numbers is 10\n"), "{}", ran.err);
@@ -85,7 +85,7 @@ fn many_lines_come_back_in_order() {
             at.sort();
         }
         assert!(at.into_iter().eq(1..=u64::from(count)), "{order}");
-        // Every old value of every element is seen once, whatever the order.
+        // Every old value of every element is returned once, whatever the order.
         let sum: u64 = found.iter().filter_map(|result| result["result"].as_u64()).sum();
         let each = |k: u64| (u64::from(count) + 63 - k) / 64;
         assert_eq!(sum, (0..64).map(|k| each(k) * (each(k) - 1) / 2).sum::<u64>(), "{order}");
@@ -130,7 +130,7 @@ fn bad_lines_say_why() {
 
 #[test]
 fn a_byte_order_mark_is_passed_over() {
-    let folder = Folder::new("run-bom");
+    let folder = ScratchFolder::new("run-bom");
     let handler = SPEC.split("'''").nth(1).expect("the spec has a handler");
     folder.file("add.pel", format!("\u{feff}{handler}"));
     let spec = "\u{feff}[[handler]]\nname = \"add\"\nop = 8\nfile = \"add.pel\"\n";
@@ -139,7 +139,7 @@ fn a_byte_order_mark_is_passed_over() {
     let ran = pelton_with(&["run", &spec], lines);
     assert_eq!((ran.code, results(&ran).len()), (Some(1), 1), "{}", ran.err);
     let why =
-        "line 2: a task is a JSON object, such as {\"op\": \"NOP\"}, and this is something that begins with";
+        "line 2: a task is a JSON object, such as {\"op\": \"NOP\"}, but this is something that begins with";
     assert!(ran.err.contains(why), "one in the middle is wrong: {}", ran.err);
     assert_eq!(pelton_with(&["kernel", "-", "--whole"], format!("\u{feff}{SPEC}")).code, Some(0));
     let module = format!("\u{feff}{}", crate::DOUBLE);
@@ -193,7 +193,7 @@ fn a_region_that_is_too_large_is_named() {
 
 #[test]
 fn regions_are_filled_and_saved() {
-    let folder = Folder::new("run-regions");
+    let folder = ScratchFolder::new("run-regions");
     let spec = format!("{SPEC}\n[[region]]\nname = \"wide\"\ntype = \"u64\"\nlen = 3\n");
     let (data, wide) = (format!("data={}", folder.path("d.bin")), format!("0.wide={}", folder.path("w.bin")));
     let outs = ["--out", &data, "--out", &wide];
@@ -206,7 +206,7 @@ fn regions_are_filled_and_saved() {
     assert_eq!(folder.read("d.bin").len(), 4096);
     assert_eq!(folder.read("w.bin"), [0u64, 1, 2].map(u64::to_le_bytes).concat());
     for (args, why) in [
-        (["--buffer", "0.wide=zero:4"], "region `wide`: 4 elements are given, and it has 3"),
+        (["--buffer", "0.wide=zero:4"], "region `wide`: 4 elements are given, but the region has 3"),
         (["--buffer", "0.wid=zero:4"], "there is no region `wid`; did you mean wide?"),
         (["--buffer", "5.wide=zero"], "there is no tenant `5`; there is 0"),
         (["--buffer", "wide=[1.5]"], "region `wide`: `1.5` "),
@@ -224,7 +224,7 @@ fn a_quota_is_not_waited_for() {
     let spec = format!("{SPEC}\n[[tenant]]\nid = 0\nname = \"alice\"\nquota = 3\n");
     let ran = run("run-quota", &spec, &["--bad", "skip"], &"{\"op\": \"NOP\"}\n".repeat(5));
     assert_eq!((ran.code, results(&ran).len()), (Some(1), 3), "{}", ran.err);
-    assert!(ran.err.contains("line 4: its tenant has a quota of 3 tasks, and has used it"), "{}", ran.err);
+    assert!(ran.err.contains("line 4: the tenant has used up its quota of 3 tasks"), "{}", ran.err);
 }
 
 #[test]
@@ -243,8 +243,9 @@ fn a_disabled_tenant_is_not_waited_for() {
         let ran = run("run-disabled", &spec, &["--bad", "skip"], &others);
         assert_eq!((ran.code, results(&ran).len()), (Some(1), 2), "{none}: {}", ran.err);
         for line in [2, 4] {
-            let why =
-                format!("error: line {line}: tenant `alice` is disabled: the spec allows it no opcode\n");
+            let why = format!(
+                "error: line {line}: tenant `alice` is disabled, because its mask in the spec allows no opcode\n"
+            );
             assert!(ran.err.contains(&why), "{none}: {}", ran.err);
         }
         assert!(ran.err.contains("done: 2 done, 2 bad lines"), "{none}: {}", ran.err);
@@ -268,7 +269,7 @@ fn a_fence_reaches_as_far_as_it_says() {
     let adds = "{\"op\": \"add\", \"args\": [1, 1]}\n".repeat(700);
     let lines = format!("{adds}{{\"op\": \"BATCH_FENCE\", \"args\": [700, 9]}}\n");
     let spec = format!("{SPEC}\n[[tenant]]\nid = 0\nobservables = 1\n");
-    let folder = Folder::new("run-fence-out");
+    let folder = ScratchFolder::new("run-fence-out");
     let out = format!("observable={}", folder.path("o.bin"));
     let ran = run("run-fence", &spec, &["--out", &out], &lines);
     assert_eq!((ran.code, results(&ran).len()), (Some(0), 701), "{}", ran.err);
@@ -291,7 +292,7 @@ fn the_summary_can_be_json() {
 
 #[test]
 fn a_drained_spec_runs_batches() {
-    let folder = Folder::new("run-drain-out");
+    let folder = ScratchFolder::new("run-drain-out");
     let spec = format!("lifetime = \"drain\"\nclaim = \"priority\"\nformats = [\"at {{}}\"]\n{SPEC}");
     let mut lines: String =
         (0..150).map(|k| format!("{{\"op\": \"PRINTF\", \"args\": [1, {k}]}}\n")).collect();
@@ -315,12 +316,12 @@ fn a_drained_spec_runs_batches() {
     assert!(ran.err.contains("BATCH_FENCE 1, PRINTF 150, add 3000"), "{}", ran.err);
     let ran = run("run-drain-control", "lifetime = \"drain\"\nreport = \"control\"", &[], "");
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("report = control: there would be no results"), "{}", ran.err);
+    assert!(ran.err.contains("which returns no results; set report = "), "{}", ran.err);
 }
 
-/// A run whose input stays open.
+/// Starts a run whose input stays open.
 #[cfg(target_os = "linux")]
-fn open_ended(folder: &Folder) -> (std::process::Child, std::process::ChildStdin) {
+fn open_ended(folder: &ScratchFolder) -> (std::process::Child, std::process::ChildStdin) {
     use std::process::Stdio;
     let spec = folder.file("spec.toml", SPEC);
     let mut child = crate::command()
@@ -338,7 +339,7 @@ fn open_ended(folder: &Folder) -> (std::process::Child, std::process::ChildStdin
 #[test]
 fn results_do_not_wait_for_more_lines_and_ctrl_c_ends_the_run() {
     use std::io::{BufRead, BufReader, Read, Write};
-    let folder = Folder::new("run-open");
+    let folder = ScratchFolder::new("run-open");
     let (mut child, mut input) = open_ended(&folder);
     let mut out = BufReader::new(child.stdout.take().expect("it was piped"));
     for k in 1..4 {
@@ -362,27 +363,27 @@ fn results_do_not_wait_for_more_lines_and_ctrl_c_ends_the_run() {
 #[test]
 fn a_reader_that_leaves_ends_the_run() {
     use std::io::Write;
-    let folder = Folder::new("run-pipe");
+    let folder = ScratchFolder::new("run-pipe");
     let (mut child, mut input) = open_ended(&folder);
     drop(child.stdout.take());
-    // It may be gone before all is written.
+    // The program may have ended before all is written.
     while input.write_all(b"{\"op\": \"add\"}\n").is_ok() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let ran: Ran = child.wait_with_output().expect("it ends").into();
+    let ran: RunOutput = child.wait_with_output().expect("it ends").into();
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.err.starts_with("stopped, since nobody reads the results any more: "), "{}", ran.err);
+    assert!(ran.err.starts_with("stopped, because the reader of the results has gone: "), "{}", ran.err);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn results_that_cannot_be_written_are_reported_with_the_summary() {
-    let folder = Folder::new("run-full");
+    let folder = ScratchFolder::new("run-full");
     for lifetime in ["persistent", "drain"] {
         let spec = folder.file("spec.toml", format!("lifetime = \"{lifetime}\"\n{SPEC}"));
         let tasks = folder.file("tasks.jsonl", "{\"op\": \"add\", \"args\": [0, 1]}\n".repeat(3));
         let out = format!("data={}", folder.path("d.bin"));
-        let ran: Ran = crate::command()
+        let ran: RunOutput = crate::command()
             .args(["run", &spec, "--out", &out])
             .stdin(std::fs::File::open(tasks).expect("it was written"))
             .stdout(std::fs::File::options().write(true).open("/dev/full").expect("Linux has it"))
@@ -390,22 +391,47 @@ fn results_that_cannot_be_written_are_reported_with_the_summary() {
             .expect("the program starts")
             .into();
         assert_eq!(ran.code, Some(1), "{}", ran.err);
-        assert!(ran.err.contains("stopped, since the results cannot be written: 3 done in "), "{}", ran.err);
+        assert!(
+            ran.err.contains("stopped, because the results cannot be written: 3 done in "),
+            "{}",
+            ran.err
+        );
         assert!(ran.err.contains("error: cannot write the output: No space left"), "{}", ran.err);
         assert_eq!(folder.read("d.bin")[..4], [3, 0, 0, 0], "{lifetime}");
     }
 }
 
-/// What a run writes to standard error, one text per call.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_region_that_cannot_be_written_is_reported_with_the_summary() {
+    let folder = ScratchFolder::new("run-full-region");
+    for lifetime in ["persistent", "drain"] {
+        let spec = folder.file("spec.toml", format!("lifetime = \"{lifetime}\"\n{SPEC}"));
+        let tasks = folder.file("tasks.jsonl", "{\"op\": \"add\", \"args\": [0, 1]}\n".repeat(3));
+        let ran: RunOutput = crate::command()
+            .args(["run", &spec, "--out", "data=/dev/full"])
+            .stdin(std::fs::File::open(tasks).expect("it was written"))
+            .output()
+            .expect("the program starts")
+            .into();
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert_eq!(ran.out.lines().count(), 3, "{lifetime}: {}", ran.out);
+        let summary = "done, but a region could not be written: 3 done in ";
+        assert!(ran.err.contains(summary), "{lifetime}: {}", ran.err);
+        assert!(ran.err.contains("error: cannot write /dev/full: No space left"), "{}", ran.err);
+    }
+}
+
+/// The texts that a run writes to standard error, one per call.
 #[cfg(target_os = "linux")]
 fn calls(spec: &str, lines: &str) -> Vec<String> {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
     use std::time::Duration;
-    let folder = Folder::new("run-calls");
+    let folder = ScratchFolder::new("run-calls");
     let spec = folder.file("spec.toml", spec);
     let lines = folder.file("lines.jsonl", lines);
-    // A datagram is what one call has written.
+    // Each datagram holds what one call has written.
     let (ours, theirs) = UnixDatagram::pair().expect("there are sockets");
     ours.set_read_timeout(Some(Duration::from_millis(20))).expect("it can be set");
     let mut child = crate::command()

@@ -1,10 +1,10 @@
 //! `pelton test`.
 
-use crate::{DOUBLE, Folder, exists, pelton};
+use crate::{DOUBLE, ScratchFolder, exists, pelton};
 
 #[test]
 fn failures_come_with_diffs_and_totals() {
-    let folder = Folder::new("test");
+    let folder = ScratchFolder::new("test");
     folder.file("good.pel", format!("; test run\n{DOUBLE}; run: lanes=2 x=[1 2] -> x=[2 4]\n"));
     let ran = pelton(&["test", "-d", "cpu", "-d", "reference", &folder.path("")]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
@@ -23,7 +23,7 @@ fn failures_come_with_diffs_and_totals() {
 
 #[test]
 fn bless_accepts() {
-    let folder = Folder::new("test-bless");
+    let folder = ScratchFolder::new("test-bless");
     let file = folder.file("x.pel", format!("; test print\n{DOUBLE}"));
     assert_eq!(pelton(&["test", &file]).code, Some(1));
     assert_eq!(pelton(&["test", "--bless", &file]).code, Some(0));
@@ -34,7 +34,7 @@ fn bless_accepts() {
 
 #[test]
 fn a_path_without_tests_is_an_error() {
-    let folder = Folder::new("test-none");
+    let folder = ScratchFolder::new("test-none");
     for path in [folder.path(""), folder.path("missing")] {
         let ran = pelton(&["test", &path]);
         assert_eq!(ran.code, Some(1));

@@ -1,4 +1,4 @@
-//! Batches that are all there before the kernel starts: items a second, by size.
+//! Batches that are complete before the kernel starts: items per second, by size.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,28 +11,28 @@ use super::feed;
 use crate::error::CliError;
 use crate::stop;
 
-/// Items of a batch, from the least to the most.
-pub const SIZES: [usize; 4] = [256, 4096, 65_536, 1_048_576];
+/// The numbers of items per batch.
+pub(super) const SIZES: [usize; 4] = [256, 4096, 65_536, 1_048_576];
 
-/// How the items of a batch are run.
+/// The size of a batch, and what its run reports.
 #[derive(Clone, Copy, Debug)]
-pub struct DrainLoad {
+pub(super) struct DrainLoad {
     pub items: usize,
     pub report: Report,
 }
 
-/// A filled batch, and what runs it again and again.
-pub struct ReadyDrain {
+/// A filled batch, ready to be run repeatedly.
+pub(super) struct ReadyDrain {
     load: DrainLoad,
     drain: Drain,
     batch: Batch,
-    /// How many times it has run.
+    /// The number of times that the batch has run.
     runs: u64,
 }
 
 impl ReadyDrain {
-    /// Fills a batch.
-    pub fn new(device: &Arc<dyn Device>, load: DrainLoad) -> Result<ReadyDrain, CliError> {
+    /// Fills a batch for a device.
+    pub(super) fn new(device: &Arc<dyn Device>, load: DrainLoad) -> Result<ReadyDrain, CliError> {
         let slots = load.items.next_power_of_two().max(1) as u32;
         let spec = Spec::new(Geometry::new(slots)).report(load.report).telemetry(Telemetry::Sampled);
         let drain = Drain::new(device, &feed::with_add_handler(spec)?)?;
@@ -42,8 +42,9 @@ impl ReadyDrain {
         Ok(ReadyDrain { load, drain, batch, runs: 0 })
     }
 
-    /// Runs the batch again and again for so long; items per second of the best run, from the filled batch to what came back.
-    pub fn throughput(&mut self, time: Duration) -> Result<f64, CliError> {
+    /// Runs the batch repeatedly for a time, and returns the items per second of the best run, from the filled
+    /// batch to the results on the host.
+    pub(super) fn throughput(&mut self, time: Duration) -> Result<f64, CliError> {
         let (began, mut best) = (Instant::now(), f64::INFINITY);
         while best.is_infinite() || (began.elapsed() < time && !stop::pressed()) {
             best = best.min(self.run_once()?);
@@ -51,14 +52,14 @@ impl ReadyDrain {
         Ok(self.load.items as f64 / best)
     }
 
-    /// Runs the batch once and checks what came back; the seconds that the run took.
+    /// Runs the batch once, checks the results, and returns the seconds that the run took.
     fn run_once(&mut self) -> Result<f64, CliError> {
         let items = self.load.items as u64;
         let start = Instant::now();
         let back = self.drain.run(&self.batch)?;
         let took = start.elapsed().as_secs_f64();
         if back.statistics().done != items {
-            return Err(CliError::Wrong(format!("{} of {items} items ran", back.statistics().done)));
+            return Err(CliError::Wrong(format!("only {} of {items} items ran", back.statistics().done)));
         }
         if let Some(outcomes) = back.outcomes() {
             check_outcomes(outcomes, self.runs * items)?;
@@ -68,7 +69,8 @@ impl ReadyDrain {
     }
 }
 
-/// Items return what the word was before: in one run the numbers from where the last run left it, in some order.
+/// Checks that the items returned what the word was before: consecutive numbers from where the last run left it, in
+/// some order.
 fn check_outcomes(
     outcomes: impl ExactSizeIterator<Item = Result<u32, pelton::TaskError>>,
     before: u64,
@@ -76,11 +78,11 @@ fn check_outcomes(
     let count = outcomes.len() as u64;
     let mut sum = 0u64;
     for outcome in outcomes {
-        // The word wraps; how far a result is from where the run began does not.
+        // The word wraps, but the distance of a result from the start of the run does not.
         sum += u64::from(outcome?.wrapping_sub(before as u32));
     }
     match sum == count * count.saturating_sub(1) / 2 {
         true => Ok(()),
-        false => Err(CliError::Wrong(format!("the results of {count} items sum to {sum}"))),
+        false => Err(CliError::Wrong(format!("the results of {count} items have the wrong sum {sum}"))),
     }
 }

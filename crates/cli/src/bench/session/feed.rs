@@ -1,4 +1,4 @@
-//! Tasks through a session, as fast as its producers can: each adds one to a word, and every result is looked at.
+//! Feeds a session as fast as its producers can. Each task adds one to a word, and every result is checked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use super::SLOTS;
 use crate::error::CliError;
 use crate::stop;
 
-/// Tasks between two looks at the clock.
+/// The number of tasks between two looks at the clock.
 const GLANCE: u64 = 1 << 14;
 
-/// How a session is fed.
+/// The kernel of a session, and how it is fed.
 #[derive(Clone, Copy, Debug)]
-pub struct FeedLoad {
-    /// From how many threads.
+pub(super) struct FeedLoad {
+    /// The number of threads that feed it.
     pub producers: u32,
-    /// How many tasks at once.
+    /// The number of tasks per batch.
     pub batch: u32,
     /// Whether the kernel chooses among handlers.
     pub body: Body,
-    /// What it counts.
+    /// What the kernel counts.
     pub telemetry: Telemetry,
-    /// Where its rings lie; what suits the device unless said.
+    /// Where the rings lie; chosen for the device if it is not given.
     pub placement: Option<Placement>,
 }
 
-/// One producer, 256 at once, everything else as by default.
-pub const PLAIN: FeedLoad = FeedLoad {
+/// One producer with batches of 256 tasks, and defaults for everything else.
+pub(super) const PLAIN: FeedLoad = FeedLoad {
     producers: 1,
     batch: 256,
     body: Body::Dispatch,
@@ -39,13 +39,13 @@ pub const PLAIN: FeedLoad = FeedLoad {
     placement: None,
 };
 
-/// The opcode of the add.
-pub fn add_opcode() -> Result<Opcode, CliError> {
+/// The opcode of the handler that adds.
+pub(super) fn add_opcode() -> Result<Opcode, CliError> {
     Ok(Opcode::user(8).map_err(pelton::Error::from)?)
 }
 
-/// A session with one worker whose tasks add to a word.
-pub fn launch_adding(device: &Arc<dyn Device>, load: FeedLoad) -> Result<Session, CliError> {
+/// Launches a session with one worker, whose tasks add to a word.
+pub(super) fn launch_adding(device: &Arc<dyn Device>, load: FeedLoad) -> Result<Session, CliError> {
     let spec = Spec::new(Geometry::new(SLOTS).groups(1))
         .producers(load.producers)
         .body(load.body)
@@ -54,8 +54,8 @@ pub fn launch_adding(device: &Arc<dyn Device>, load: FeedLoad) -> Result<Session
     Ok(Session::launch(device, &spec)?)
 }
 
-/// With a handler that adds to a word.
-pub fn with_add_handler(spec: Spec) -> Result<Spec, CliError> {
+/// The spec with a handler that adds to a word.
+pub(super) fn with_add_handler(spec: Spec) -> Result<Spec, CliError> {
     Ok(spec.handler(add_opcode()?, |slot| {
         let (by, at) = (slot.arg(0), slot.arg(1));
         let old = slot.atomic_add(at, by);
@@ -63,14 +63,14 @@ pub fn with_add_handler(spec: Spec) -> Result<Spec, CliError> {
     }))
 }
 
-/// Adds one to word 0; the other words are there to be carried.
+/// A task that adds one to word 0; its other arguments are only carried.
 #[inline]
-pub fn numbered_task(op: Opcode, number: u64) -> Task {
+pub(super) fn numbered_task(op: Opcode, number: u64) -> Task {
     let (low, high) = (number as u32, (number >> 32) as u32);
     Task::new(op).args([1, 0, low, high, !low, !high, low, high, !low, !high, low, high])
 }
 
-/// What a producer has seen.
+/// The totals of a producer.
 #[derive(Clone, Copy, Debug, Default)]
 struct FeedTotals {
     tasks: u64,
@@ -78,8 +78,13 @@ struct FeedTotals {
     sum: u64,
 }
 
-/// Feeds a session for so long; tasks a second. Every result is checked to be there, and their sum to be right.
-pub fn feed_throughput(device: &Arc<dyn Device>, load: FeedLoad, time: Duration) -> Result<f64, CliError> {
+/// Feeds a new session for a time, and returns the tasks per second. Every result is checked to be present, and
+/// their sum to be right.
+pub(super) fn feed_throughput(
+    device: &Arc<dyn Device>,
+    load: FeedLoad,
+    time: Duration,
+) -> Result<f64, CliError> {
     let session = launch_adding(device, load)?;
     let mut producers =
         (0..load.producers).map(|_| session.producer(0)).collect::<Result<Vec<Producer>, _>>()?;
@@ -89,12 +94,13 @@ pub fn feed_throughput(device: &Arc<dyn Device>, load: FeedLoad, time: Duration)
         batch => feed_batched(producer, batch, start, time),
     };
     let seen = std::thread::scope(|scope| {
-        let (first, others) =
-            producers.split_first_mut().ok_or_else(|| CliError::Wrong("no producer".into()))?;
+        let (first, others) = producers
+            .split_first_mut()
+            .ok_or_else(|| CliError::Wrong("a session needs at least one producer".into()))?;
         let others: Vec<_> = others.iter_mut().map(|other| scope.spawn(|| feed(other))).collect();
         let mut all = vec![feed(first)?];
         for other in others {
-            all.push(other.join().map_err(|_| CliError::Wrong("a producer ended early".into()))??);
+            all.push(other.join().map_err(|_| CliError::Wrong("a producer's thread panicked".into()))??);
         }
         Ok::<_, CliError>(all)
     })?;
@@ -105,29 +111,29 @@ pub fn feed_throughput(device: &Arc<dyn Device>, load: FeedLoad, time: Duration)
     drop(producers);
     let left = session.stop()?.total();
     if left != 0 {
-        return Err(CliError::Wrong(format!("{left} tasks were left behind")));
+        return Err(CliError::Wrong(format!("{left} tasks were left when the session stopped")));
     }
     Ok(tasks as f64 / took)
 }
 
-/// Tasks return what the word was before, so the results are 0, 1, 2, … in some order; and the word says how many they were.
+/// Checks that the tasks returned 0, 1, 2, … in some order, by their sum, and that the word counts them.
 fn check_sum(producer: &mut Producer, tasks: u64, sum: u64) -> Result<(), CliError> {
     let last = producer.submit(Task::new(add_opcode()?).args([0, 0]))?.wait(Deadline::after_ms(10_000))?;
     let whole = tasks < 1 << 32 && sum == tasks * tasks.saturating_sub(1) / 2;
     match last == tasks as u32 && (whole || tasks >= 1 << 32) {
         true => Ok(()),
         false => Err(CliError::Wrong(format!(
-            "after {tasks} adds the word is {last} and the results sum to {sum}"
+            "after {tasks} adds the word is {last}, and the results sum to {sum}"
         ))),
     }
 }
 
-/// Whether to go on.
+/// Whether the time is over.
 fn is_over(tasks: u64, start: Instant, time: Duration) -> bool {
     tasks.is_multiple_of(GLANCE) && (start.elapsed() >= time || stop::pressed())
 }
 
-/// One by one, with half the ring under way.
+/// Submits tasks one by one, with half of the ring under way.
 fn feed_singly(producer: &mut Producer, start: Instant, time: Duration) -> Result<FeedTotals, CliError> {
     let op = add_opcode()?;
     let deadline = start + time + Duration::from_secs(60);
@@ -148,7 +154,7 @@ fn feed_singly(producer: &mut Producer, start: Instant, time: Duration) -> Resul
     Ok(seen)
 }
 
-/// Many at once, with half the ring under way.
+/// Submits tasks in batches, with half of the ring under way.
 fn feed_batched(
     producer: &mut Producer,
     batch: u32,
@@ -161,7 +167,7 @@ fn feed_batched(
     let mut seen = FeedTotals::default();
     let settle = |mut span: Span, sum: &mut u64| -> Result<(), CliError> {
         if span.wait(deadline)?.done as usize != span.len() {
-            return Err(CliError::Wrong("a task did not end well".into()));
+            return Err(CliError::Wrong("a task ended with a fault".into()));
         }
         for result in span.results() {
             *sum = sum.wrapping_add(result?.into());

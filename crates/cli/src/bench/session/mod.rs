@@ -1,7 +1,8 @@
-//! A session beside the queues that programs use today: tasks a second, and one task there and back.
+//! `bench session`: a session compared with the queues that programs use today, in tasks per second and in the time
+//! of a round trip.
 //!
-//! One worker runs the tasks everywhere: a group of the kernel here, a thread there. Contenders are measured in turns, in
-//! [rounds](super::rounds). A device with memory of its own has other limits, and [other cases](remote).
+//! One worker runs the tasks in every case: a group of the kernel, or a thread. The contenders are measured in
+//! turns, in [rounds](super::rounds). A device with memory of its own has other limits, and [other cases](remote).
 
 mod drain;
 mod feed;
@@ -25,47 +26,48 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Items a second that an interpreter of such batches is published with; measured elsewhere, so no row is held against it.
+/// The rate, in items per second, that is published for an interpreter of such batches. It was measured on another
+/// machine, so no row is compared with it.
 const PUBLISHED: u32 = 15_500;
 
-/// Slots of every ring and queue.
+/// The number of slots of every ring and queue.
 const SLOTS: u32 = 4096;
 
-/// A session beside the queues that programs use today
+/// Measure a session, compared with the queues that programs use today
 #[derive(clap::Args)]
-pub struct SessionArgs {
-    /// What to run it on; `pelton devices` lists what there is
+pub(super) struct SessionArgs {
+    /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     device: String,
 
-    /// Measure for a shorter time
+    /// Measure for a shorter time, with less certain figures
     #[arg(long)]
     quick: bool,
 }
 
 impl SessionArgs {
-    /// The flags that give these arguments again.
-    pub fn flags(&self) -> Vec<&str> {
+    /// The flags that produce these arguments again.
+    pub(super) fn flags(&self) -> Vec<&str> {
         let quick = self.quick.then_some("--quick");
         ["--device", &self.device].into_iter().chain(quick).collect()
     }
 }
 
-/// Someone who carries tasks.
+/// What carries tasks to the worker.
 #[derive(Clone, Copy)]
 enum Carrier {
     Peer(Queue, u32),
     Ours(FeedLoad),
 }
 
-/// A contender, and who it is held against: others of its family.
+/// A contender, and the members of its family that it is compared with.
 struct SessionCase {
     name: &'static str,
     who: Carrier,
     against: &'static [&'static str],
 }
 
-/// The contenders by family. Those of a family are measured in the same rounds.
+/// The contenders by family. Those of one family are measured in the same rounds.
 fn case_families() -> [Vec<SessionCase>; 2] {
     let case = |name, who, against| SessionCase { name, who, against };
     let peer = |name, queue, producers| case(name, Carrier::Peer(queue, producers), &[]);
@@ -98,7 +100,7 @@ fn case_families() -> [Vec<SessionCase>; 2] {
     [single, double]
 }
 
-/// How long each contender is measured in a round, and how many rounds there are.
+/// The time for which each contender is measured in a round, and the number of rounds.
 struct SessionPace {
     time: Duration,
     trips: u32,
@@ -108,26 +110,29 @@ struct SessionPace {
 const FULL: SessionPace = SessionPace { time: Duration::from_millis(100), trips: 20_000, rounds: 15 };
 const QUICK: SessionPace = SessionPace { time: Duration::from_millis(40), trips: 10_000, rounds: 9 };
 
-pub fn run_session(
+/// Measures the cases whose name contains `only`, and adds their rows. After a failure the rows of the cases
+/// before it stay.
+pub(super) fn run_session(
     args: &SessionArgs,
     only: &str,
     rounds: Option<u32>,
+    rows: &mut Vec<BenchRow>,
     term: &Term,
-) -> Result<Vec<BenchRow>, CliError> {
+) -> Result<(), CliError> {
     stop::listen()?;
     let device = open(&args.device)?;
     if device.caps().memory_bytes.is_some() {
-        return remote::run_remote(&device, args.quick, only, rounds, term);
+        return remote::run_remote(&device, args, only, rounds, rows, term);
     }
     let pace = if args.quick { QUICK } else { FULL };
     let pace = SessionPace { rounds: rounds.unwrap_or(pace.rounds), ..pace };
-    let mut rows = feed_rows(&device, &pace, only, term)?;
+    rows.extend(feed_rows(&device, &pace, only, term)?);
     rows.extend(trip_rows(&device, &pace, only, term)?);
     rows.extend(drain_rows(&device, &pace, only, term)?);
-    Ok(rows)
+    Ok(())
 }
 
-/// Batches, by size; those whose results come back, against those that are only counted.
+/// Measures batches by size: those whose results come back, compared with those that are only counted.
 fn drain_rows(
     device: &Arc<dyn Device>,
     pace: &SessionPace,
@@ -155,12 +160,12 @@ fn drain_rows(
     Ok(rows)
 }
 
-/// Whether the rows of a case are asked for, or it is held against what is.
+/// Whether a case is wanted for its own row, or because a wanted case is compared with it.
 fn is_wanted(case: &SessionCase, family: &[SessionCase], only: &str) -> bool {
     case.name.contains(only) || family.iter().any(|c| c.name.contains(only) && c.against.contains(&case.name))
 }
 
-/// Tasks per second.
+/// Measures tasks per second.
 fn feed_rows(
     device: &Arc<dyn Device>,
     pace: &SessionPace,
@@ -199,7 +204,7 @@ fn feed_rows(
     Ok(rows)
 }
 
-/// One task there and back, beside a word there and back.
+/// Measures round trips of one task, compared with round trips of one word.
 fn trip_rows(
     device: &Arc<dyn Device>,
     pace: &SessionPace,
@@ -219,10 +224,10 @@ fn trip_rows(
     if stop::pressed() || !cases.iter().any(|(case, _)| case.contains(only)) {
         return Ok(Vec::new());
     }
-    // All are held against the word, so that it is always measured.
+    // All cases are compared with the word, so that it is always measured.
     let mut cases: Vec<_> =
         cases.into_iter().filter(|(case, _)| *case == WORD || case.contains(only)).collect();
-    term.note("one task there and back …");
+    term.note("round trips of one task …");
     let series = play_rounds(pace.rounds, &mut cases, |(_, load)| {
         Ok(Sample::times(match load {
             None => echo::echo_trips(device, 1, pace.trips)?,
@@ -236,7 +241,7 @@ fn trip_rows(
         .collect())
 }
 
-/// A row of what was measured in rounds; `None` if Ctrl-C came before the first of them ended.
+/// A row from what was measured in rounds; `None` if Ctrl-C was pressed before the first round ended.
 fn series_row(
     case: &str,
     device: &str,

@@ -1,6 +1,6 @@
-//! The same tasks through queues between threads, to a closure of Rust.
+//! Passes the same tasks through queues between threads to a closure of Rust.
 //!
-//! The closure adds one to a word and looks at every word of the task, as the kernel does when it checks a line.
+//! The closure adds one to a word and reads every word of the task, as the kernel does when it checks a line.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use super::SLOTS;
 use crate::error::CliError;
 use crate::stop;
 
-/// A task as it is carried: 64 bytes.
+/// A task in a queue: 64 bytes.
 type QueueLine = [u64; 8];
 
-/// Tasks between two looks at the clock.
+/// The number of tasks between two looks at the clock.
 const GLANCE: u64 = 1 << 14;
 
-/// How tasks are carried.
+/// The queue that carries tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Queue {
-    /// crossbeam-channel, bounded.
+pub(super) enum Queue {
+    /// A bounded channel of crossbeam-channel.
     Channel,
-    /// rtrb, a ring a producer.
+    /// One ring of rtrb per producer.
     Ring {
-        /// How many at once.
+        /// The number of tasks per chunk.
         chunk: usize,
     },
 }
@@ -31,14 +31,14 @@ fn queue_line(number: u64) -> QueueLine {
     [1, number, !number, number, !number, number, !number, number]
 }
 
-/// What the closure has seen.
+/// The totals of the worker.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkerTotals {
     tasks: u64,
     words: u64,
 }
 
-/// The worker: a word to add to, and what it has seen.
+/// The worker: a word that it adds to, and its totals.
 struct Worker {
     word: AtomicU32,
     seen: WorkerTotals,
@@ -53,8 +53,8 @@ impl Worker {
     }
 }
 
-/// Feeds a worker for so long from so many threads; tasks a second.
-pub fn peer_throughput(queue: Queue, producers: u32, time: Duration) -> Result<f64, CliError> {
+/// Feeds a worker for a time from a number of threads, and returns the tasks per second.
+pub(super) fn peer_throughput(queue: Queue, producers: u32, time: Duration) -> Result<f64, CliError> {
     let mut worker = Worker { word: AtomicU32::new(0), seen: WorkerTotals::default() };
     let start = Instant::now();
     let sent = match queue {
@@ -63,13 +63,13 @@ pub fn peer_throughput(queue: Queue, producers: u32, time: Duration) -> Result<f
     };
     let took = start.elapsed().as_secs_f64();
     let Worker { word, seen } = worker;
-    // Word 1 and word 2 of a task sum to -1, and so on; word 7 is the number again.
+    // Words 1 and 2 of a task sum to -1, and so do the next pairs; word 7 is the number again.
     let numbers = |sent: u64| (0..sent).fold(0u64, |sum, number| sum.wrapping_add(number));
     let words = sent.iter().fold(0u64, |sum, sent| sum.wrapping_add(numbers(*sent).wrapping_sub(2 * sent)));
     let tasks: u64 = sent.iter().sum();
     if seen.tasks != tasks || word.into_inner() != tasks as u32 || seen.words != words {
         return Err(CliError::Wrong(format!(
-            "{queue:?} carried {} of {tasks} tasks, or not whole",
+            "{queue:?} carried {} of {tasks} tasks, or changed their words",
             seen.tasks
         )));
     }
@@ -80,7 +80,7 @@ fn is_over(tasks: u64, start: Instant, time: Duration) -> bool {
     tasks.is_multiple_of(GLANCE) && (start.elapsed() >= time || stop::pressed())
 }
 
-/// How many tasks each producer sent.
+/// Returns the number of tasks that each producer sent.
 fn send_through_channel(worker: &mut Worker, producers: u32, time: Duration) -> Vec<u64> {
     let (to, from) = crossbeam_channel::bounded::<QueueLine>(SLOTS as usize);
     let send = move |to: crossbeam_channel::Sender<QueueLine>| {
@@ -101,7 +101,7 @@ fn send_through_channel(worker: &mut Worker, producers: u32, time: Duration) -> 
     })
 }
 
-/// Spins, and gives the core away now and then.
+/// Spins, and yields the core now and then.
 #[derive(Default)]
 struct Spin(u32);
 
@@ -112,7 +112,7 @@ impl Spin {
     }
 }
 
-/// How many tasks each producer sent.
+/// Returns the number of tasks that each producer sent.
 fn send_through_rings(worker: &mut Worker, producers: u32, chunk: usize, time: Duration) -> Vec<u64> {
     let (to, mut from): (Vec<_>, Vec<_>) =
         (0..producers).map(|_| rtrb::RingBuffer::<QueueLine>::new(SLOTS as usize)).unzip();
@@ -156,7 +156,7 @@ fn push_chunks(mut to: rtrb::Producer<QueueLine>, chunk: usize, time: Duration) 
     tasks
 }
 
-/// Takes what is there, up to a chunk, one by one; whether there was anything.
+/// Takes up to a chunk of tasks one by one, and returns whether there were any.
 fn take_singly(worker: &mut Worker, from: &mut rtrb::Consumer<QueueLine>) -> bool {
     let mut any = false;
     for _ in 0..256 {
@@ -167,7 +167,7 @@ fn take_singly(worker: &mut Worker, from: &mut rtrb::Consumer<QueueLine>) -> boo
     any
 }
 
-/// Takes a chunk, or the rest; whether there was anything.
+/// Takes a chunk of tasks, or the rest, and returns whether there were any.
 fn take_chunk(worker: &mut Worker, from: &mut rtrb::Consumer<QueueLine>, chunk: usize) -> bool {
     let ready = from.slots().min(chunk);
     let Ok(slots) = from.read_chunk(ready) else { return false };

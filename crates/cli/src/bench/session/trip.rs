@@ -1,4 +1,4 @@
-//! One task there and back: how long from submit to result.
+//! Measures round trips of one task, from submission to result.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,20 @@ use crate::bench::flood;
 use crate::error::CliError;
 use crate::stop;
 
-/// Sorted times of so many round trips of a new session, in microseconds.
-pub fn session_trips(device: &Arc<dyn Device>, load: FeedLoad, rounds: u32) -> Result<Vec<f64>, CliError> {
+/// The sorted times of a number of round trips in a new session, in microseconds.
+pub(super) fn session_trips(
+    device: &Arc<dyn Device>,
+    load: FeedLoad,
+    rounds: u32,
+) -> Result<Vec<f64>, CliError> {
     let session = feed::launch_adding(device, load)?;
     let op = feed::add_opcode()?;
     time_tasks(&mut session.producer(0)?, rounds, |round| (feed::numbered_task(op, round.into()), round))
 }
 
-/// Sorted times of so many single tasks from submit to result, in microseconds. `make` gives the task of a round and its result, which is
-/// checked.
-pub fn time_tasks(
+/// Submits a number of single tasks, and returns the sorted times from submission to result in microseconds. `make`
+/// returns the task of a round and its expected result.
+pub(super) fn time_tasks(
     producer: &mut Producer,
     rounds: u32,
     make: impl Fn(u32) -> (Task, u32),
@@ -33,7 +37,7 @@ pub fn time_tasks(
         let result = producer.submit(task)?.wait(deadline)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         if result != wanted {
-            return Err(CliError::Wrong(format!("round trip {round} gave {result}, not {wanted}")));
+            return Err(CliError::Wrong(format!("round trip {round} returned {result}, not {wanted}")));
         }
         if stop::pressed() {
             break;

@@ -1,4 +1,4 @@
-//! Batches drained from host to host.
+//! Batches that are drained on a device with memory of its own, measured from host to host.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,35 +11,35 @@ use pelton_ir::types::Type;
 use crate::bench::ratio;
 use crate::error::CliError;
 
-/// Words that the tasks of a batch add to, so that they do not all meet at one.
+/// The number of words that the tasks of a batch add to, so that they do not all meet at one.
 const WORDS: u32 = 1024;
 
-/// Tasks of a small batch, and how many of those are run in one call.
-pub const SMALL: u32 = 256;
-pub const MANY: u32 = 1000;
+/// The number of tasks of a small batch, and of such batches in one call.
+pub(super) const SMALL: u32 = 256;
+pub(super) const MANY: u32 = 1000;
 
-/// Where a batch lies.
+/// The memory that holds a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BatchMemory {
-    /// Where the device reads it.
+pub(super) enum BatchMemory {
+    /// Memory that the device reads directly.
     Lent,
-    /// In memory of its own, and every run copies it.
+    /// Ordinary memory, from which every run copies it.
     Own,
 }
 
-/// Filled batches, and what runs them again and again.
-pub struct ReadyBatches {
+/// Filled batches, ready to be run repeatedly.
+pub(super) struct ReadyBatches {
     drain: Drain,
     batches: Vec<Batch>,
     /// How the batches are run.
     calls: Calls,
-    /// How many times all of them have run.
+    /// The number of times that all of them have run.
     runs: u32,
 }
 
 /// How several batches are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Calls {
+pub(super) enum Calls {
     /// With one call for each batch.
     Each,
     /// With one call for all.
@@ -47,8 +47,8 @@ pub enum Calls {
 }
 
 impl ReadyBatches {
-    /// One batch of so many adds.
-    pub fn one(
+    /// Prepares one batch of adds.
+    pub(super) fn one(
         device: &Arc<dyn Device>,
         tasks: u32,
         report: Report,
@@ -62,15 +62,16 @@ impl ReadyBatches {
         Ok(ReadyBatches { drain, batches: vec![fill_batch(batch, tasks)?], calls: Calls::All, runs: 0 })
     }
 
-    /// Many small batches.
-    pub fn many(device: &Arc<dyn Device>, calls: Calls) -> Result<ReadyBatches, CliError> {
+    /// Prepares many small batches.
+    pub(super) fn many(device: &Arc<dyn Device>, calls: Calls) -> Result<ReadyBatches, CliError> {
         let drain = open_drain(device, (SMALL * MANY).next_power_of_two(), Report::Full)?;
         let batches = (0..MANY).map(|_| fill_batch(Batch::with_capacity(SMALL as usize), SMALL));
         Ok(ReadyBatches { drain, batches: batches.collect::<Result<_, CliError>>()?, calls, runs: 0 })
     }
 
-    /// Tasks per second from host to host: the median of so many runs after a first one, which is not like the others.
-    pub fn rate(&mut self, turns: u32) -> Result<f64, CliError> {
+    /// The tasks per second from host to host: the median of a number of runs after a first run, which is not like
+    /// the others.
+    pub(super) fn rate(&mut self, turns: u32) -> Result<f64, CliError> {
         self.run_once()?;
         let took = (0..turns.max(1)).map(|_| self.run_once()).collect::<Result<Vec<f64>, CliError>>()?;
         let tasks = self.batches.iter().map(Batch::len).sum::<usize>() as u64;
@@ -78,7 +79,7 @@ impl ReadyBatches {
         Ok(tasks as f64 / ratio::median(&took).unwrap_or(f64::NAN))
     }
 
-    /// Runs all batches once; how many seconds it took.
+    /// Runs all batches once, and returns the seconds that it took.
     fn run_once(&mut self) -> Result<f64, CliError> {
         self.runs += 1;
         let drain = &mut self.drain;
@@ -97,7 +98,7 @@ fn open_drain(device: &Arc<dyn Device>, slots: u32, report: Report) -> Result<Dr
     Ok(Drain::new(device, &spec)?)
 }
 
-/// A batch of so many adds.
+/// Fills a batch with adds.
 fn fill_batch(mut batch: Batch, tasks: u32) -> Result<Batch, CliError> {
     for k in 0..tasks {
         batch.push(0, Task::new(Opcode::ATOMIC_ADD).args([1, k % WORDS]))?;
@@ -105,7 +106,7 @@ fn fill_batch(mut batch: Batch, tasks: u32) -> Result<Batch, CliError> {
     Ok(batch)
 }
 
-/// Runs batches; how many seconds it took.
+/// Runs batches in one call, and returns the seconds that it took.
 fn run_batches(drain: &mut Drain, batches: &[Batch]) -> Result<f64, CliError> {
     let tasks: usize = batches.iter().map(Batch::len).sum();
     let start = Instant::now();
@@ -115,15 +116,15 @@ fn run_batches(drain: &mut Drain, batches: &[Batch]) -> Result<f64, CliError> {
     let well = readback.outcomes().map(|outcomes| outcomes.filter(Result::is_ok).count());
     match done == tasks as u64 && well.is_none_or(|well| well == tasks) {
         true => Ok(took),
-        false => Err(CliError::Wrong(format!("{done} of {tasks} tasks of a batch are done"))),
+        false => Err(CliError::Wrong(format!("only {done} of {tasks} tasks of a batch are done"))),
     }
 }
 
-/// What all runs added must be there.
+/// Checks that memory holds what all runs have added.
 fn check_total(drain: &Drain, tasks: u64, runs: u32) -> Result<(), CliError> {
     let sum: u64 = drain.view::<u32>(0, "data")?.all()?.iter().map(|word| u64::from(*word)).sum();
     match sum == tasks * u64::from(runs) {
         true => Ok(()),
-        false => Err(CliError::Wrong(format!("{runs} runs of {tasks} adds made {sum}"))),
+        false => Err(CliError::Wrong(format!("{runs} runs of {tasks} adds have the wrong sum {sum}"))),
     }
 }

@@ -1,4 +1,5 @@
-//! What the device and the way to it cost without a session: a word there and back, a copy, a launch, a node of a graph.
+//! The costs of a device and of the way to it without a session: a round trip of a word, a copy, a launch, and a
+//! node of a graph.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,24 +13,28 @@ use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth};
 use crate::bench::device::parse_kernel;
 use crate::error::CliError;
 
-/// Words of 64 bits that are copied: 64 MiB.
+/// The number of 64-bit words that are copied: 64 MiB.
 const WORDS: usize = 8 << 20;
-/// Kernels of a graph.
+/// The number of kernels in a graph.
 const NODES: u32 = 1000;
-/// Bytes of a slot.
-pub const SLOT: f64 = 64.0;
+/// The number of bytes in a slot.
+pub(super) const SLOT: f64 = 64.0;
 
 const KERNELS: &str = include_str!("../../kernels/word.pel");
 
-/// Sorted times of a word there and back through memory of this placement, in microseconds.
-pub fn time_mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> Result<Vec<f64>, CliError> {
+/// The sorted times of a word's round trips through memory of a placement, in microseconds.
+pub(super) fn time_mailbox(
+    device: &Arc<dyn Device>,
+    place: Placement,
+    rounds: u32,
+) -> Result<Vec<f64>, CliError> {
     let near = place == Placement::Near;
     let kernel = device.load(&parse_kernel("word", KERNELS)?, Some(if near { "near" } else { "far" }), 1)?;
     let ask = device.alloc(if near { MemoryKind::Near } else { MemoryKind::Host }, WordWidth::W64, 8)?;
     let answer = device.alloc(MemoryKind::Host, WordWidth::W64, 1)?;
     let launch = Launch { buffers: vec![Some(ask.clone()), Some(answer.clone())], ..Launch::new(1) };
     let run = kernel.launch(&launch)?;
-    let mapped = || CliError::Wrong("memory of the host is not mapped".into());
+    let mapped = || CliError::Wrong("host memory is not mapped for the device".into());
     let answer = answer.words64().and_then(<[_]>::first).ok_or_else(mapped)?;
     let mut times = Vec::with_capacity(rounds as usize);
     for round in 1..=u64::from(rounds) {
@@ -42,7 +47,7 @@ pub fn time_mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> 
             ask.words64().ok_or_else(mapped)?[0].store(round, Ordering::Release);
         }
         run.wake();
-        // Acquire pairs with the far kernel's release; near, nothing is read after it.
+        // Acquire pairs with the far kernel's release; with near memory nothing is read after it.
         while answer.load(Ordering::Acquire) != round {
             std::hint::spin_loop();
         }
@@ -54,18 +59,18 @@ pub fn time_mailbox(device: &Arc<dyn Device>, place: Placement, rounds: u32) -> 
     Ok(times)
 }
 
-/// Memory of the host that the device reaches, and memory of the device to copy it to.
-pub struct HostCopier {
+/// Host memory that the device can access, and device memory to copy it to.
+pub(super) struct HostCopier {
     from: Memory,
     to: Memory,
     words: Vec<u64>,
-    /// Whether anything was copied yet.
+    /// Whether anything has been copied yet.
     copied: Cell<bool>,
 }
 
 impl HostCopier {
-    /// Fills the memory of the host.
-    pub fn new(device: &Arc<dyn Device>) -> Result<HostCopier, CliError> {
+    /// Allocates both, and fills the host memory.
+    pub(super) fn new(device: &Arc<dyn Device>) -> Result<HostCopier, CliError> {
         let from = device.alloc(MemoryKind::Host, WordWidth::W64, WORDS)?;
         let to = device.alloc(MemoryKind::Device, WordWidth::W64, WORDS)?;
         let words: Vec<u64> = (0..WORDS as u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
@@ -73,10 +78,11 @@ impl HostCopier {
         Ok(HostCopier { from, to, words, copied: Cell::new(false) })
     }
 
-    /// Bytes per second of the best of so many copies.
-    pub fn rate(&self, turns: u32) -> Result<f64, CliError> {
+    /// The bytes per second of the best of a number of copies.
+    pub(super) fn rate(&self, turns: u32) -> Result<f64, CliError> {
         let mapped = self.from.words64().unwrap_or(&[]);
-        // SAFETY: an atomic word is laid out as a word, and nobody writes these while they are borrowed: no kernel has them.
+        // SAFETY: an atomic word has the layout of a plain word, and nothing writes these words while they are
+        // borrowed, because no kernel has them.
         let source = unsafe { std::slice::from_raw_parts(mapped.as_ptr().cast::<u64>(), mapped.len()) };
         let mut best = f64::INFINITY;
         for _ in 0..turns {
@@ -88,8 +94,8 @@ impl HostCopier {
         Ok(size_of_val(source) as f64 / best)
     }
 
-    /// Holds what the device has against what was copied, if anything was.
-    pub fn verify(&self) -> Result<(), CliError> {
+    /// Compares the device's memory with what was copied, if anything was.
+    pub(super) fn verify(&self) -> Result<(), CliError> {
         if !self.copied.get() {
             return Ok(());
         }
@@ -97,13 +103,13 @@ impl HostCopier {
         self.to.download(0, &mut back)?;
         match back == self.words {
             true => Ok(()),
-            false => Err(CliError::Wrong("a copy is not what was copied".into())),
+            false => Err(CliError::Wrong("the device's memory differs from what was copied to it".into())),
         }
     }
 }
 
-/// Sorted times of a launch of a kernel that does nothing and the wait for its end, in microseconds.
-pub fn time_launches(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, CliError> {
+/// The sorted times of launching an empty kernel and waiting for its end, in microseconds.
+pub(super) fn time_launches(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, CliError> {
     let kernel =
         device.load(&parse_kernel("nothing", include_str!("../../kernels/nothing.pel"))?, None, 1)?;
     let launch = Launch::new(1);
@@ -117,8 +123,9 @@ pub fn time_launches(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec<f64>, 
     Ok(times)
 }
 
-/// Sorted times of a node of a graph of empty kernels, in microseconds; none if the device is not a GPU of NVIDIA's.
-pub fn time_graph_nodes(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<Vec<f64>>, CliError> {
+/// The sorted times per node of a graph of empty kernels, in microseconds; `None` if the device is not an NVIDIA
+/// GPU.
+pub(super) fn time_graph_nodes(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<Vec<f64>>, CliError> {
     let name = &device.caps().name;
     let Some(ordinal) = name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) else {
         return Ok(None);

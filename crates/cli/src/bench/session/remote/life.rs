@@ -17,7 +17,7 @@ const IDLE: Duration = Duration::from_millis(200);
 const FED: Duration = Duration::from_millis(50);
 
 /// Times in milliseconds from launch to the first result.
-pub struct Starts {
+pub(super) struct Starts {
     /// Of a kernel that was never compiled.
     pub cold: f64,
     /// Of one that is in the cache on disk.
@@ -26,9 +26,14 @@ pub struct Starts {
     pub loaded: f64,
 }
 
-/// Starts sessions of a kernel that nobody has had before. A device that is opened anew knows it from the disk alone.
-pub fn time_starts(device: &Arc<dyn Device>, shape: SessionShape, round: u32) -> Result<Starts, CliError> {
-    // Two runs do not have the number of their process in common for long, and Linux gives it 22 bits at most.
+/// Starts sessions of a kernel that no cache holds. A device that is opened again knows the kernel from the disk
+/// only.
+pub(super) fn time_starts(
+    device: &Arc<dyn Device>,
+    shape: SessionShape,
+    round: u32,
+) -> Result<Starts, CliError> {
+    // The process number makes the kernel unlike those of other runs; on Linux it has 22 bits at most.
     let spec = load::shape_spec(shape, (round << 22).wrapping_add(1 + std::process::id()))?;
     let start = |device: &Arc<dyn Device>| -> Result<f64, CliError> {
         let start = Instant::now();
@@ -42,13 +47,17 @@ pub fn time_starts(device: &Arc<dyn Device>, shape: SessionShape, round: u32) ->
     };
     let cold = start(device)?;
     let again = open(&device.caps().name)?;
-    // Asking what it can do takes time that is not the session's.
+    // Opening the device takes time that does not belong to the session.
     again.caps();
     Ok(Starts { cold, cached: start(&again)?, loaded: start(&again)? })
 }
 
-/// Sorted times of a task that comes after a while without any, in microseconds.
-pub fn time_wakes(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) -> Result<Vec<f64>, CliError> {
+/// The sorted times of tasks that come after a pause, in microseconds.
+pub(super) fn time_wakes(
+    device: &Arc<dyn Device>,
+    shape: SessionShape,
+    rounds: u32,
+) -> Result<Vec<f64>, CliError> {
     let session = load::launch_shape(device, shape)?;
     let mut producer = session.producer(0)?;
     let mut times = Vec::new();
@@ -59,7 +68,7 @@ pub fn time_wakes(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) ->
         let result = producer.submit(task)?.wait(flood::PATIENCE)?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         if result != round {
-            return Err(CliError::Wrong(format!("task {round} gave {result}")));
+            return Err(CliError::Wrong(format!("task {round} returned {result}, not {round}")));
         }
     }
     drop(producer);
@@ -68,8 +77,12 @@ pub fn time_wakes(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) ->
     Ok(times)
 }
 
-/// Sorted times of a stop while producers feed the session, in milliseconds.
-pub fn time_stops(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) -> Result<Vec<f64>, CliError> {
+/// The sorted times of a stop while producers feed the session, in milliseconds.
+pub(super) fn time_stops(
+    device: &Arc<dyn Device>,
+    shape: SessionShape,
+    rounds: u32,
+) -> Result<Vec<f64>, CliError> {
     let mut times = Vec::new();
     for _ in 0..rounds {
         let session = load::launch_shape(device, shape)?;
@@ -83,17 +96,19 @@ pub fn time_stops(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) ->
         times.push(start.elapsed().as_secs_f64() * 1e3);
         let mut fed = 0;
         for feeder in feeders {
-            fed += feeder.join().map_err(|_| CliError::Wrong("a producer ended early".into()))??;
+            fed += feeder.join().map_err(|_| CliError::Wrong("a producer's thread panicked".into()))??;
         }
         if stopped.forced || fed == 0 {
-            return Err(CliError::Wrong(format!("the kernel did not stop in time after {fed} batches")));
+            return Err(CliError::Wrong(format!(
+                "the kernel did not stop in time after {fed} batches; the stop was forced, or nothing was fed"
+            )));
         }
     }
     times.sort_by(f64::total_cmp);
     Ok(times)
 }
 
-/// Feeds a session until it ends; how many batches.
+/// Feeds a session until it ends, and returns the number of batches.
 fn feed_until_end(mut producer: Producer) -> Result<u64, CliError> {
     let op = load::handler_opcode()?;
     let mut open = VecDeque::new();
@@ -104,7 +119,7 @@ fn feed_until_end(mut producer: Producer) -> Result<u64, CliError> {
         if open.len() == 32
             && let Some(mut span) = open.pop_front()
         {
-            // The session ends while it is waited for; that is what is measured.
+            // The session ends during this wait, which is what is measured.
             let _ = span.wait(flood::PATIENCE);
         }
     }

@@ -1,4 +1,4 @@
-//! Sessions of these benchmarks, fed as fast as they can be: tasks a second, and one task's way beside them.
+//! The sessions of these benchmarks under load: tasks per second, and the latency of single tasks meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,62 +14,63 @@ use crate::bench::mark;
 use crate::bench::session::trip;
 use crate::error::CliError;
 
-/// Slots of a ring.
-pub const SLOTS: u32 = 1 << 16;
-/// The most producers.
-pub const PRODUCERS: u32 = 8;
-/// Tasks at once: as many as a far ring takes well, and as a stripe of a near one has.
+/// The number of slots per ring.
+pub(super) const SLOTS: u32 = 1 << 16;
+/// The largest number of producers.
+pub(super) const PRODUCERS: u32 = 8;
+/// The number of tasks per batch: as many as suit a far ring, and as many as a stripe of a near ring holds.
 const FAR: u32 = 1024;
 const NEAR: u32 = 128;
-/// Producers that load a session while another waits for single tasks, and what they send at once.
+/// The number of producers that load a session while another submits single tasks, and the number of tasks per
+/// batch of theirs.
 const LOADERS: u32 = 4;
 const BURST: u32 = 128;
-/// How long a load runs before single tasks are timed.
+/// The time for which a load runs before single tasks are timed.
 const RAMP: Duration = Duration::from_millis(20);
 
-/// What a handler does.
+/// What the handler does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HandlerKind {
-    /// It adds to a word, and gives what that was.
+pub(super) enum HandlerKind {
+    /// It adds to a word, and returns what that was.
     Add,
-    /// It checks every word of its task, and adds.
+    /// It checks every word of its task, and adds to a word.
     Mark,
-    /// It gives the xor of its words, and touches nothing.
+    /// It returns the xor of its arguments, and accesses no memory.
     Mix,
 }
 
-/// What kernel a session has.
+/// The kernel of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct SessionShape {
-    /// Where its rings lie.
+pub(super) struct SessionShape {
+    /// Where the rings lie.
     pub place: Placement,
-    /// What the producer of single tasks cares for. Others care for throughput.
+    /// The aim of the producer of single tasks. The others aim at throughput.
     pub aim: Aim,
-    /// Whether it chooses among handlers.
+    /// Whether the kernel chooses among handlers.
     pub body: Body,
-    /// What of a task others may look at.
+    /// What others may see of a task when its result is there.
     pub visible: Visible,
-    /// What its handler does.
+    /// What the handler does.
     pub does: HandlerKind,
-    /// How many rings it has.
+    /// The number of producers.
     pub producers: u32,
 }
 
 impl SessionShape {
-    /// A kernel that chooses among handlers and shows what they wrote.
-    pub fn new(place: Placement) -> Self {
+    /// A kernel that chooses among handlers and makes their writes visible.
+    pub(super) fn new(place: Placement) -> Self {
         let (body, visible) = (Body::Dispatch, Visible::Memory);
         SessionShape { place, aim: Aim::Latency, body, visible, does: HandlerKind::Add, producers: PRODUCERS }
     }
 }
 
 /// The opcode of the handler.
-pub fn handler_opcode() -> Result<Opcode, CliError> {
+pub(super) fn handler_opcode() -> Result<Opcode, CliError> {
     Ok(Opcode::user(8).map_err(pelton::Error::from)?)
 }
 
-/// The kernel of a shape. A number that nobody uses makes it unlike others.
-pub fn shape_spec(shape: SessionShape, number: u32) -> Result<Spec, CliError> {
+/// The spec of a shape. The number, which has no effect, makes the kernel unlike others.
+pub(super) fn shape_spec(shape: SessionShape, number: u32) -> Result<Spec, CliError> {
     let spec =
         Spec::new(Geometry::new(SLOTS)).producers(shape.producers).body(shape.body).placement(shape.place);
     let handler = match shape.does {
@@ -81,7 +82,7 @@ pub fn shape_spec(shape: SessionShape, number: u32) -> Result<Spec, CliError> {
         HandlerKind::Add => Draft::new(handler_opcode()?).name("add").regions(&spec.regions).build(|slot| {
             let f = slot.body();
             let (by, at) = (slot.arg(0), slot.arg(1));
-            // Nobody asks for so much.
+            // No task adds this much.
             f.when(by.eq(u32::MAX - number), || slot.fault(0x100));
             let old = slot.atomic_add(at, by);
             slot.finish(old);
@@ -90,19 +91,19 @@ pub fn shape_spec(shape: SessionShape, number: u32) -> Result<Spec, CliError> {
     Ok(spec.with(handler.visible(shape.visible)))
 }
 
-/// A session of a shape.
-pub fn launch_shape(device: &Arc<dyn Device>, shape: SessionShape) -> Result<Session, CliError> {
+/// Launches a session of a shape.
+pub(super) fn launch_shape(device: &Arc<dyn Device>, shape: SessionShape) -> Result<Session, CliError> {
     Ok(Session::launch(device, &shape_spec(shape, 0)?)?)
 }
 
-/// Producers of a session.
-pub fn open_producers(session: &Session, count: u32) -> Result<Vec<Producer>, CliError> {
+/// Opens producers of a session.
+pub(super) fn open_producers(session: &Session, count: u32) -> Result<Vec<Producer>, CliError> {
     let one = || Ok(session.producer(0)?.aim(Aim::Throughput));
     (0..count).map(|_| one()).collect()
 }
 
-/// Feeds a new session for so long. Results, their sum and what was written are checked.
-pub fn sustained_load(
+/// Feeds a new session for a time. The results, their sum and what was written are checked.
+pub(super) fn sustained_load(
     device: &Arc<dyn Device>,
     shape: SessionShape,
     work: FloodWork,
@@ -115,7 +116,7 @@ pub fn sustained_load(
     let mut part = producer_share(&session, work, most, time, (&done, &quit))?;
     let bank = flood::aimed_slots(&session, Aim::Throughput);
     if bank.ring_stripes > 1 {
-        // While others are busy, a stripe takes as much as it holds.
+        // While other stripes are busy, a stripe accepts as much as it holds.
         (part.batch, part.deep) = (most.min(bank.stripe_slots()), bank.ring_stripes as usize);
     }
     let feeds =
@@ -130,11 +131,11 @@ pub fn sustained_load(
     Ok(seen)
 }
 
-/// Stops a session that must have nothing left.
-pub fn stop_empty(session: Session) -> Result<(), CliError> {
+/// Stops a session that must have no tasks left.
+pub(super) fn stop_empty(session: Session) -> Result<(), CliError> {
     match session.stop()?.total() {
         0 => Ok(()),
-        left => Err(CliError::Wrong(format!("{left} tasks were left behind"))),
+        left => Err(CliError::Wrong(format!("{left} tasks were left when the session stopped"))),
     }
 }
 
@@ -163,28 +164,31 @@ fn producer_share<'a>(
     })
 }
 
-/// A packed slot with as many operations as fit.
-pub fn packed_task(op: Opcode, args: &[u32]) -> Result<(Task, u32), CliError> {
+/// A packed slot with as many operations as fit, and their number.
+pub(super) fn packed_task(op: Opcode, args: &[u32]) -> Result<(Task, u32), CliError> {
     let mut packed = Packed::new();
     while packed.push(op, args).is_ok() {}
     let task = Task::try_from(&packed).map_err(pelton::Error::from)?;
     Ok((task, packed.len() as u32))
 }
 
-/// Holds the operations that the kernel counted in packed slots against what was sent.
+/// Compares the number of operations that the kernel counted in packed slots with what was submitted.
 fn check_inner_operations(session: &Session, task: Task, seen: &FloodTotals) -> Result<(), CliError> {
-    // The kernel counts a slot right after its record, at the latest.
+    // The kernel may count a slot a moment after its record.
     std::thread::sleep(Duration::from_millis(10));
     let each = u64::from(task.args[0] & 0xff);
     let name = Opcode::from_code((task.args[0] >> 16) & 0xff).to_string();
     let count = session.snapshot()?.opcodes.iter().find(|count| count.name == name).map_or(0, |c| c.count);
     match count == seen.tasks * each {
         true => Ok(()),
-        false => Err(CliError::Wrong(format!("{} packed slots ran {count} of {name}", seen.tasks))),
+        false => Err(CliError::Wrong(format!(
+            "{} packed slots ran {count} operations of {name}, which is the wrong number",
+            seen.tasks
+        ))),
     }
 }
 
-/// Sorted times of single tasks from submit to result, in microseconds. Each result is checked.
+/// The sorted times of single tasks from submission to result, in microseconds. Each result is checked.
 fn time_checked_tasks(producer: &mut Producer, does: HandlerKind, rounds: u32) -> Result<Vec<f64>, CliError> {
     let op = handler_opcode()?;
     trip::time_tasks(producer, rounds, |round| {
@@ -193,8 +197,12 @@ fn time_checked_tasks(producer: &mut Producer, does: HandlerKind, rounds: u32) -
     })
 }
 
-/// The same of a new session that nobody else feeds.
-pub fn time_alone(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) -> Result<Vec<f64>, CliError> {
+/// The sorted times of single tasks in a new session without other work, in microseconds.
+pub(super) fn time_alone(
+    device: &Arc<dyn Device>,
+    shape: SessionShape,
+    rounds: u32,
+) -> Result<Vec<f64>, CliError> {
     let session = launch_shape(device, shape)?;
     let mut producer = session.producer(0)?.aim(shape.aim);
     let times = time_checked_tasks(&mut producer, shape.does, rounds)?;
@@ -203,8 +211,9 @@ pub fn time_alone(device: &Arc<dyn Device>, shape: SessionShape, rounds: u32) ->
     Ok(times)
 }
 
-/// The same while others send so many tasks a second in all; and how many they did.
-pub fn time_loaded(
+/// The sorted times of single tasks, in microseconds, while others submit a number of tasks per second, and the
+/// number that they really submitted.
+pub(super) fn time_loaded(
     device: &Arc<dyn Device>,
     shape: SessionShape,
     rate: f64,
@@ -227,7 +236,8 @@ pub fn time_loaded(
             quit.store(true, Ordering::Relaxed);
         }
     })?;
-    let times = times.unwrap_or_else(|| Err(CliError::Wrong("the load ended early".into())))?;
+    let times = times
+        .unwrap_or_else(|| Err(CliError::Wrong("the load ended before single tasks were timed".into())))?;
     flood::check_data(&session, work, &seen)?;
     drop((all, prober));
     stop_empty(session)?;

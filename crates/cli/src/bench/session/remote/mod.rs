@@ -1,8 +1,10 @@
-//! A session on a device with memory of its own, beside what that device and the way to it cost without one.
+//! A session on a device with memory of its own, compared with what the device and the way to it cost without a
+//! session.
 //!
-//! The floors are a word there and back through memory of the host (far) and of the device (near), a copy, and a launch. Every
-//! figure of a session is held against the floor that it cannot beat, in the same [rounds](crate::bench::rounds). A device has
-//! one resident kernel at a time, so that each measurement launches its own and stops it.
+//! These floors are a round trip of a word through host memory (far) and through device memory (near), a copy, and
+//! a launch. Every figure of a session is compared with the floor that it cannot beat, in the same
+//! [rounds](crate::bench::rounds). A device has one resident kernel at a time, so each measurement launches its own
+//! and stops it.
 
 mod batch;
 mod floor;
@@ -19,21 +21,21 @@ use pelton_device::Device;
 use self::batch::{BatchMemory, Calls, ReadyBatches};
 use self::floor::HostCopier;
 use self::load::{HandlerKind, PRODUCERS, SessionShape};
-use super::series_row;
+use super::{SessionArgs, series_row};
+use crate::bench::BenchRow;
 use crate::bench::flood::FloodWork;
 use crate::bench::rounds::{Sample, Series, play_rounds};
-use crate::bench::{BenchRow, show_rows};
 use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// How long each contender is measured in a round, and how many rounds there are.
+/// The time for which each contender is measured in a round, and the number of rounds.
 struct RemotePace {
     time: Duration,
     trips: u32,
-    /// Repetitions of what takes long.
+    /// The number of repetitions of what takes long.
     few: u32,
-    /// The largest batch.
+    /// The number of tasks in the largest batch.
     batch: u32,
     rounds: u32,
 }
@@ -43,41 +45,44 @@ const FULL: RemotePace =
 const QUICK: RemotePace =
     RemotePace { time: Duration::from_millis(100), trips: 4_000, few: 2, batch: 1 << 16, rounds: 5 };
 
-/// Copies of a round, of which the best counts: all together take a hundredth of a second.
+/// The number of copies per round, of which the best counts. Together they take a hundredth of a second.
 const COPIES: u32 = 8;
-/// Times that a session is woken in a round.
+/// The number of times that a session is woken per round.
 const WAKES: u32 = 2;
-/// The most rounds of starts: each compiles a kernel that stays in the cache on disk and is never used again.
+/// The largest number of rounds of starts. Each round compiles a kernel that stays in the cache on disk and is
+/// never used again.
 const MOST_STARTS: u32 = 3;
 
 /// What is measured in a round.
 enum Contender {
-    /// A word there and back, in microseconds.
+    /// A round trip of a word, in microseconds.
     Mailbox(Placement),
     /// A copy to the device, in slots per second.
     Copy,
     /// A launch of an empty kernel, in microseconds.
     Launch,
-    /// Producers that feed a session, in slots per second; beside it the share of time that they wait, in percent.
+    /// Producers that feed a session, in slots per second; beside it the share of time for which they wait, in
+    /// percent.
     Sustained(SessionShape, FloodWork),
-    /// Producers that feed a session with packed slots of so many operations, in operations per second.
+    /// Producers that feed a session with packed slots of a number of operations, in operations per second.
     Packed(Task, u32),
     /// Single tasks, in microseconds.
     Trips(SessionShape),
-    /// Single tasks while others send so many tasks per second; beside it how many they did send.
+    /// Single tasks while others submit a number of tasks per second; beside it the number that they really
+    /// submitted.
     Loaded(SessionShape, f64),
-    /// A single task after a while without any, in microseconds.
+    /// A single task after a pause, in microseconds.
     Wake(SessionShape),
     /// A stop under load, in milliseconds.
     Stop(SessionShape),
-    /// Batches, in tasks per second, by the median of so many runs.
+    /// Batches, in tasks per second, by the median of a number of runs.
     Drain(Box<ReadyBatches>, u32),
 }
 
 /// A contender and its name, which is the case of its row.
 type NamedContender = (String, Contender);
 
-/// A run: what was measured so far.
+/// A run of the benchmark, with the rows so far.
 struct RemoteBench<'a> {
     device: &'a Arc<dyn Device>,
     pace: RemotePace,
@@ -87,14 +92,17 @@ struct RemoteBench<'a> {
     copier: HostCopier,
 }
 
-pub fn run_remote(
+/// Measures the cases whose name contains `only`, and adds their rows. After a failure the rows of the cases
+/// before it stay.
+pub(super) fn run_remote(
     device: &Arc<dyn Device>,
-    quick: bool,
+    args: &SessionArgs,
     only: &str,
     rounds: Option<u32>,
+    rows: &mut Vec<BenchRow>,
     term: &Term,
-) -> Result<Vec<BenchRow>, CliError> {
-    let pace = if quick { QUICK } else { FULL };
+) -> Result<(), CliError> {
+    let pace = if args.quick { QUICK } else { FULL };
     let pace = RemotePace { rounds: rounds.unwrap_or(pace.rounds), ..pace };
     let caps = device.caps();
     term.note(format_args!("{}: {}", caps.name, caps.about));
@@ -107,14 +115,11 @@ pub fn run_remote(
     }
     let ended = bench.measure_all(&places);
     bench.rows.retain(|row| row.case.contains(only));
-    if ended.is_err() {
-        // What came before is worth having.
-        show_rows(&bench.rows, None, term)?;
-    }
-    ended.map(|()| bench.rows)
+    rows.append(&mut bench.rows);
+    ended
 }
 
-/// The floor of single tasks by placement; where there are both, one task goes near.
+/// The floor of single tasks by placement; where there are both, a single task goes near.
 fn mailbox_floor(place: Placement) -> NamedContender {
     match place {
         Placement::Far => ("mailbox, far".into(), Contender::Mailbox(Placement::Far)),
@@ -122,7 +127,7 @@ fn mailbox_floor(place: Placement) -> NamedContender {
     }
 }
 
-/// The floor of what carries many slots.
+/// The floor of cases that carry many slots.
 fn copy_floor() -> NamedContender {
     ("copy".into(), Contender::Copy)
 }
@@ -146,7 +151,7 @@ impl RemoteBench<'_> {
         case.contains(self.only) && !stop::pressed()
     }
 
-    /// Says what comes next, since it takes a while.
+    /// Announces the next measurement, because it takes a while.
     fn announce(&self, what: &str) {
         self.term.note(format_args!("{what} …"));
     }
@@ -187,8 +192,8 @@ impl RemoteBench<'_> {
         play_rounds(self.pace.rounds, entries, |(_, contender)| self.measure(contender))
     }
 
-    /// Holds contenders against a floor, with a row for each; gives what they gave. Those that are not wanted must have been
-    /// left out; with none, nothing is measured.
+    /// Measures contenders together with a floor, adds a row for each, and returns their series. The caller must
+    /// have left out those that are not wanted; if there are none, nothing is measured.
     fn compare_with(
         &mut self,
         floor: NamedContender,
@@ -207,7 +212,7 @@ impl RemoteBench<'_> {
         Ok(entries.into_iter().map(|(case, _)| case).zip(all).skip(1).collect())
     }
 
-    /// Mailboxes by placement, copy, launch, as rows of their own.
+    /// Measures the floors as rows of their own: mailboxes by placement, copy, launch, and a node of a graph.
     fn floors(&mut self, places: &[(Placement, &str)]) -> Result<(), CliError> {
         let boxes = places.iter().filter(|(place, _)| *place != Placement::Both);
         let mut entries: Vec<NamedContender> = boxes.map(|(place, _)| mailbox_floor(*place)).collect();
@@ -240,7 +245,7 @@ impl RemoteBench<'_> {
         Ok(())
     }
 
-    /// Slots per second by producers, and one handler instead of a choice.
+    /// Measures slots per second by the number of producers, and a kernel with a single handler.
     fn sustained(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         for (does, work, what) in [
             (HandlerKind::Mark, FloodWork::Mark, "every word checked"),
@@ -269,7 +274,7 @@ impl RemoteBench<'_> {
         Ok(())
     }
 
-    /// One task there and back with all rings there, alone.
+    /// Measures round trips of single tasks without other work.
     fn trips(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         let entries = [
             (Body::Dispatch, Visible::Memory, HandlerKind::Add, "dispatch, memory seen"),
@@ -291,7 +296,7 @@ impl RemoteBench<'_> {
         Ok(())
     }
 
-    /// One task there and back beside half of what the session carries.
+    /// Measures round trips of single tasks beside half of what the session can carry.
     fn loaded(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         let kinds = [(Visible::Memory, "memory seen"), (Visible::Result, "result alone")];
         let names = |what: &str| {
@@ -318,7 +323,7 @@ impl RemoteBench<'_> {
         Ok(())
     }
 
-    /// Wake, start, stop.
+    /// Measures waking, starting and stopping a session.
     fn life(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         let shape = SessionShape::new(place);
         let case = format!("{name}, wake");
@@ -352,7 +357,7 @@ impl RemoteBench<'_> {
         Ok(())
     }
 
-    /// Packed slots in operations per second beside single ones.
+    /// Measures packed slots in operations per second, compared with single ones.
     fn packed(&mut self) -> Result<(), CliError> {
         let mut entries = Vec::new();
         for (op, args) in [(Opcode::NOP, &[][..]), (Opcode::ATOMIC_ADD, &[1, 0][..])] {
@@ -368,7 +373,7 @@ impl RemoteBench<'_> {
         Ok(())
     }
 
-    /// Batches, from host to host: by size, by where they lie, and many at once.
+    /// Measures batches from host to host: by size, by the memory that holds them, and many in one call.
     fn drains(&mut self) -> Result<(), CliError> {
         let most = self.pace.batch;
         for tasks in [1 << 8, 1 << 12, 1 << 16, 1 << 20].into_iter().filter(|tasks| *tasks <= most) {
@@ -381,7 +386,7 @@ impl RemoteBench<'_> {
                 let case = format!("drain of {tasks}, {what}");
                 if self.wants(&case) {
                     self.announce(&case);
-                    // Small ones end before the clock has moved much.
+                    // Small batches end before the clock has moved much, so they are run more often.
                     let turns = self.pace.few.max(self.pace.trips / tasks);
                     let ready = ReadyBatches::one(self.device, tasks, report, lies)?;
                     entries.push((case, Contender::Drain(ready.into(), turns)));
@@ -402,7 +407,7 @@ impl RemoteBench<'_> {
     }
 }
 
-/// The case of how long producers wait.
+/// The name of the case that says how long producers wait.
 fn waiting_case(case: &str) -> String {
     format!("{case}, waiting")
 }
