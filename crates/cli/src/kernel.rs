@@ -20,8 +20,8 @@ Examples:
   pelton kernel spec.toml --device reference | pelton check -
   pelton kernel spec.toml --whole         print the spec itself, with all defaults filled in
 
-A spec is a TOML file. examples/run/spec.toml is one, and the documentation of pelton::kernel::text
-describes every key.")]
+A spec is a TOML file. examples/run/spec.toml is one, and the documentation of
+pelton::kernel::text describes every key.")]
 pub(crate) struct KernelArgs {
     /// The file with the spec, in TOML; `-` is standard input
     spec: PathBuf,

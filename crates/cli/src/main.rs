@@ -29,8 +29,7 @@ use clap::{Parser, Subcommand};
 
 use crate::term::{Color, Term};
 
-/// Write, check, run and measure Pelton kernels. A kernel is text in a `.pel` file; a session keeps one resident on
-/// a GPU or on CPU threads and feeds it with tasks.
+/// Write, check, run and measure Pelton kernels, which stay resident on a GPU or on CPU threads
 #[derive(Parser)]
 #[command(name = "pelton", version, max_term_width = 100, after_help = AFTER)]
 struct Cli {

@@ -24,8 +24,8 @@ Examples:
   pelton test filetests/run --device cuda
   pelton test --bless filetests/print   accept the output of the tests as the expected one
 
-A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to launch
-the kernel and what the buffers must hold afterwards:
+A filetest is a .pel file that begins with a line such as `; test run`. Its comments say how to
+launch the kernel and what the buffers must hold afterwards:
   ; run: lanes=4 x=[1 2 3 4] -> y=[2 4 6 8]")]
 pub(crate) struct TestArgs {
     /// The files to test, or folders whose `.pel` files to test

@@ -56,8 +56,8 @@ Examples:
   pelton bench device --only hash
   pelton bench compile --json - > rows.jsonl     write rows to standard output instead of the table
 
-What a case is compared with is measured in the same rounds, in turns, so that a busy machine slows both.
-Ctrl-C ends the command with the rows so far and exit status 130.")]
+What a case is compared with is measured in the same rounds, in turns, so that a busy machine
+slows down both. Ctrl-C ends the command with the rows so far and exit status 130.")]
 pub(crate) struct BenchArgs {
     /// The group of benchmarks to run
     #[command(subcommand)]

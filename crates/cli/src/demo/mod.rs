@@ -41,10 +41,10 @@ Examples:
   pelton demo --json
   pelton demo --text > kernel.pel && pelton check kernel.pel
 
-Two tenants feed the kernel from two threads each, 256 tasks at a time: built-in opcodes, an opcode that
-one lane runs and one that a whole group runs, packed slots, fences, priorities, and tasks that the kernel
-must refuse. Another thread submits single tasks and measures their latency. Ctrl-C stops the demo, which
-then reports what it has so far.")]
+Two tenants feed the kernel from two threads each, 256 tasks at a time: built-in opcodes, an
+opcode that one lane runs and one that a whole group runs, packed slots, fences, priorities, and
+tasks that the kernel must refuse. Another thread submits single tasks and measures their latency.
+Ctrl-C stops the demo, which then reports what it has so far.")]
 pub(crate) struct DemoArgs {
     /// The number of tasks to submit, such as 1e8; 20 million if it is not given, or 50,000 on the interpreter
     #[arg(long, value_name = "N", value_parser = parse_count_in::<u64>(1..=1 << 40), allow_negative_numbers = true)]

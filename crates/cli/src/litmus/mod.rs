@@ -37,9 +37,9 @@ Examples:
   pelton litmus --device reference --rounds 100 --only buffering
   pelton litmus --json - > rows.jsonl     write rows to standard output instead of the table
 
-Each case runs with its memory orders kept, where a forbidden outcome is a failure, and with all orders
-relaxed, where it shows what the orders are for. Ctrl-C ends the command with the rows so far and exit
-status 130.")]
+Each case runs with its memory orders kept, where a forbidden outcome is a failure, and with all
+orders relaxed, where it shows what the orders are for. Ctrl-C ends the command with the rows so
+far and exit status 130.")]
 pub(crate) struct LitmusArgs {
     /// The device to test; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto")]

@@ -51,8 +51,8 @@ Tasks, one per line; blank lines and lines that begin with # are skipped:
   args      up to 12 numbers: u32 or i32, or f32 if written with a point or an exponent
   tenant    a name or a number; may be left out if the spec has one tenant
   priority  critical, high, normal, low or idle, if the spec has claim = \"priority\"
-Tasks run concurrently and in any order. A BATCH_FENCE ends when the number of its tenant's tasks
-before it that its first argument gives have ended.
+Tasks run concurrently and in any order. A BATCH_FENCE ends once the N tasks of its tenant before
+it have ended, where N is its first argument.
 
 Results, one per task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
@@ -60,9 +60,9 @@ Results, one per task:
 
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
 INIT is written as for `pelton exec`, and fills a region from its first element on.
-If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more are
-submitted. The exit status is 1 if lines were bad or results could not be written, else 2 if tasks ended
-with a fault.")]
+If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more
+are submitted. The exit status is 1 if lines were bad or results could not be written, else 2 if
+tasks ended with a fault.")]
 pub(crate) struct RunArgs {
     /// The file with the spec, in TOML; `pelton kernel` prints what it assembles to
     spec: PathBuf,
