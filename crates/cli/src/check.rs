@@ -57,7 +57,7 @@ pub(crate) fn run_check(args: &CheckArgs, term: &Term) -> Result<CliStatus, CliE
                         term.line(json::diagnostic_json(&source, diagnostic))?;
                     }
                 } else {
-                    term.note(source.render(&list, term.err_color).trim_end());
+                    term.note(source.render(&list, term).trim_end());
                 }
             }
         }

@@ -66,7 +66,7 @@ fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
 
 pub(crate) fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
-    let module = args.libraries.link(&source, term.err_color)?;
+    let module = args.libraries.link(&source, term)?;
     let text = match args.to {
         EmitLanguage::Clif => {
             Cpu::new(CpuConfig::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?

@@ -129,7 +129,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run_exec(args: ExecArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
-    let module = args.libraries.link(&source, term.err_color)?;
+    let module = args.libraries.link(&source, term)?;
     known_kernel(&module, args.kernel.as_deref())?;
     for (name, path) in &args.outs {
         find_buffer(&module, name)?;
@@ -197,10 +197,10 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), CliError> {
 }
 
 /// A buffer's declaration, and its contents.
-type BoundBuffer<'a> = (&'a BufferDecl, &'a BufferData);
+type DeclaredData<'a> = (&'a BufferDecl, &'a BufferData);
 
 /// Writes the buffers that `--out` names.
-fn write_outs<'a>(args: &ExecArgs, results: impl Iterator<Item = BoundBuffer<'a>>) -> Result<(), CliError> {
+fn write_outs<'a>(args: &ExecArgs, results: impl Iterator<Item = DeclaredData<'a>>) -> Result<(), CliError> {
     for (decl, data) in results {
         for (_, path) in args.outs.iter().filter(|(name, _)| *name == decl.name) {
             write_words(path, data.elem(), data.iter().map(|c| c.bits()))?;
@@ -230,7 +230,7 @@ fn is_shown(args: &ExecArgs, decl: &BufferDecl) -> bool {
 fn print_buffers<'a>(
     args: &ExecArgs,
     term: &Term,
-    results: impl Iterator<Item = BoundBuffer<'a>>,
+    results: impl Iterator<Item = DeclaredData<'a>>,
 ) -> Result<(), CliError> {
     for (decl, data) in results.filter(|(decl, _)| is_shown(args, decl)) {
         let name = term.paint(TextRole::Strong, &decl.name);
@@ -283,7 +283,7 @@ fn draw_site(
     term: &Term,
 ) -> String {
     match site_place(module, site) {
-        Some(place) => source.render(&[shown(place)], term.err_color),
+        Some(place) => source.render(&[shown(place)], term),
         None => {
             let listing = text::listing(module);
             text::render("linked module", &listing.text, &[shown(listing.inst(site))], term.err_color)
@@ -297,7 +297,7 @@ fn exec_json<'a>(
     module: &Valid,
     report: &LaunchReport,
     took: Duration,
-    results: impl Iterator<Item = BoundBuffer<'a>>,
+    results: impl Iterator<Item = DeclaredData<'a>>,
 ) -> Value {
     let at = |site| site_place(module, site).map(|at| json::position_json(&source.text, at.start as usize));
     let end = match report.end {

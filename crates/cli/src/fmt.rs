@@ -46,7 +46,7 @@ pub(crate) fn run_fmt(args: &FmtArgs, term: &Term) -> Result<CliStatus, CliError
 fn format_file(path: &Path, check: bool, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(path)?;
     let formatted =
-        text::format(&source.text).map_err(|list| CliError::Report(source.render(&list, term.err_color)))?;
+        text::format(&source.text).map_err(|list| CliError::Report(source.render(&list, term)))?;
     let same = formatted == source.text;
     match (check, is_stdin(path)) {
         (false, true) => term.text(&formatted)?,

@@ -8,25 +8,26 @@ use pelton_ir::valid::Valid;
 
 use crate::error::CliError;
 use crate::source::ModuleSource;
+use crate::term::Term;
 
 /// The libraries of a command line.
 #[derive(clap::Args)]
-pub struct Libraries {
-    /// Bind imports to functions of this module; may be given again
+pub(crate) struct Libraries {
+    /// Bind imports to functions of this module; repeat the option for several libraries
     #[arg(long = "link", value_name = "LIBRARY")]
     paths: Vec<PathBuf>,
 }
 
 impl Libraries {
     /// Whether none is given.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
     /// Reads a module and binds all of its imports.
-    pub fn link(&self, source: &ModuleSource, color: bool) -> Result<Valid, CliError> {
-        let module = source.module(color)?;
-        let libraries = self.paths.iter().map(|path| ModuleSource::read(path)?.module(color));
+    pub(crate) fn link(&self, source: &ModuleSource, term: &Term) -> Result<Valid, CliError> {
+        let module = source.module(term)?;
+        let libraries = self.paths.iter().map(|path| ModuleSource::read(path)?.module(term));
         let libraries = libraries.collect::<Result<Vec<Valid>, CliError>>()?;
         if check_bound(&module).is_ok() {
             return Ok(module);
@@ -35,9 +36,11 @@ impl Libraries {
             LinkError::Unbound(list) => {
                 let shown: Vec<Diagnostic> =
                     list.iter().map(|unbound| self.diagnostic(&module, unbound)).collect();
-                CliError::Report(source.render(&shown, color))
+                CliError::Report(source.render(&shown, term))
             }
-            LinkError::Invalid(invalid) => CliError::Report(invalid.report("linked module", None, color)),
+            LinkError::Invalid(invalid) => {
+                CliError::Report(invalid.report("linked module", None, term.err_color))
+            }
             error => CliError::Wrong(error.to_string()),
         })
     }

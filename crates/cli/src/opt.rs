@@ -50,8 +50,8 @@ fn pass_names() -> impl clap::builder::TypedValueParser<Value = Pass> {
 pub(crate) fn run_opt(args: &OptArgs, term: &Term) -> Result<CliStatus, CliError> {
     let source = ModuleSource::read(&args.file)?;
     let module = match args.libraries.is_empty() {
-        true => source.module(term.err_color)?,
-        false => args.libraries.link(&source, term.err_color)?,
+        true => source.module(term)?,
+        false => args.libraries.link(&source, term)?,
     };
     let module = apply_passes(&module, &args.passes);
     term.text(&if args.proofs { annotated_text(&module) } else { text::print(&module) })?;

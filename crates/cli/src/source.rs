@@ -8,6 +8,7 @@ use pelton_ir::text::{self, Diagnostic};
 use pelton_ir::valid::{Valid, validate_text};
 
 use crate::error::CliError;
+use crate::term::Term;
 
 /// The text of a module, with the name that diagrams use.
 pub(crate) struct ModuleSource {
@@ -39,12 +40,12 @@ impl ModuleSource {
     }
 
     /// Validates the module; the error shows what is wrong with it.
-    pub(crate) fn module(&self, color: bool) -> Result<Valid, CliError> {
-        self.validate().map_err(|list| CliError::Report(self.render(&list, color)))
+    pub(crate) fn module(&self, term: &Term) -> Result<Valid, CliError> {
+        self.validate().map_err(|list| CliError::Report(self.render(&list, term)))
     }
 
     /// Draws diagrams of what is wrong.
-    pub(crate) fn render(&self, list: &[Diagnostic], color: bool) -> String {
-        text::render(&self.name, &self.text, list, color)
+    pub(crate) fn render(&self, list: &[Diagnostic], term: &Term) -> String {
+        text::render(&self.name, &self.text, list, term.err_color)
     }
 }

@@ -14,7 +14,7 @@ use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
 use crate::case::{CaseEnd, CaseOutcome, GeneratedCase};
-use crate::split::{Split, split};
+use crate::split::{SplitModule, split_module};
 
 /// The number of characters of a panic's message that are kept. Some messages print a whole module.
 const MESSAGE: usize = 300;
@@ -73,11 +73,11 @@ pub fn accepted(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     each_pass(&proof(&case.module)?, |after| reads_back(after))
 }
 
-/// A module that is taken apart and linked is the module that it was. Its parts read back, and passes that ran on the part with
-/// imports have changed nothing that shows.
+/// Checks that a module which is split into libraries and linked again is the same module, that its parts read
+/// back, and that passes on the part with imports change nothing that shows.
 pub fn links(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let whole = proof(&case.module)?;
-    let Some(Split { module, libraries }) = split(&case.module) else { return Ok(()) };
+    let Some(SplitModule { module, libraries }) = split_module(&case.module) else { return Ok(()) };
     let parts = std::iter::once(&module).chain(&libraries);
     parts.into_iter().try_for_each(|part| reads_back(part))?;
     let linked =

@@ -1,4 +1,4 @@
-//! A module taken apart: its first functions go to libraries, and imports stay in their place.
+//! Splits a module: its first functions move to libraries, and imports take their places.
 
 use pelton_ir::arena::{Func, Handle};
 use pelton_ir::module::{Attr, ImportFlow, Kind, Module};
@@ -6,28 +6,29 @@ use pelton_ir::op::Effect;
 use pelton_ir::valid::{Valid, validate};
 use pelton_ir::write::Writer;
 
-/// How many libraries the functions go to, in turn, so that libraries import from one another.
+/// The number of libraries. The functions go to them in turn, so that libraries import from one another.
 const LIBRARIES: usize = 2;
 
-/// A module that imports what it had, and the libraries that have it now.
+/// A module that imports functions that it had before, and the libraries that have them now.
 #[derive(Debug)]
-pub struct Split {
-    /// The module.
+pub struct SplitModule {
+    /// The module with imports.
     pub module: Valid,
-    /// The libraries.
+    /// The libraries that hold the functions.
     pub libraries: Vec<Valid>,
 }
 
-/// Takes out as many of a module's first functions as can be imported. None if that is not even one: what an import gives
-/// differs among lanes, and lanes meet only in uniform imports, so not every function can become one.
-pub fn split(module: &Module) -> Option<Split> {
+/// Moves as many of a module's first functions to libraries as can be imported. Returns `None` if there is none.
+/// Not every function can become an import, because the results of an import differ among lanes, and lanes meet
+/// only in uniform imports.
+pub fn split_module(module: &Module) -> Option<SplitModule> {
     let called = module.functions.iter().filter(|(_, f)| f.kind == Kind::Function).count();
     (1..=called).rev().find_map(|count| split_at(module, count))
 }
 
-/// Takes out the first `count` functions.
-fn split_at(module: &Module, count: usize) -> Option<Split> {
-    let flows = flows(module);
+/// Moves the first `count` functions to libraries.
+fn split_at(module: &Module, count: usize) -> Option<SplitModule> {
+    let flows = import_flows(module);
     let import = |module: &mut Module, func: Func| {
         let function = &module.functions[func];
         let kind = Kind::Import(flows[func.index()]);
@@ -45,11 +46,11 @@ fn split_at(module: &Module, count: usize) -> Option<Split> {
         others.map(Func::new).for_each(|func| import(&mut library, func));
         validate(library).ok()
     });
-    Some(Split { libraries: libraries.collect::<Option<_>>()?, module: validate(main).ok()? })
+    Some(SplitModule { libraries: libraries.collect::<Option<_>>()?, module: validate(main).ok()? })
 }
 
-/// By function, what its import must promise: that all lanes come, if they meet in it.
-fn flows(module: &Module) -> Vec<ImportFlow> {
+/// The flow of each function's import: uniform if lanes meet in the function, so that all lanes must reach it.
+fn import_flows(module: &Module) -> Vec<ImportFlow> {
     let mut flows: Vec<ImportFlow> = Vec::new();
     for (_, function) in module.functions.iter() {
         let meets = function.insts().any(|(_, node)| match node.attr {

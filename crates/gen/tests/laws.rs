@@ -6,7 +6,7 @@ use pelton_gen::choose::Seed;
 use pelton_gen::config::{GeneratorConfig, Promise};
 use pelton_gen::hold::hold_law;
 use pelton_gen::law;
-use pelton_gen::split::split;
+use pelton_gen::split::split_module;
 
 /// Settings for modules that promise nothing, which therefore contain more kinds of ops.
 const WILD: GeneratorConfig = GeneratorConfig { promise: Promise::Nothing, ..GeneratorConfig::DEFAULT };
@@ -45,7 +45,7 @@ fn what_is_taken_apart_links_to_what_it_was() {
 #[test]
 fn many_modules_can_be_taken_apart() {
     let cases = (0..200).map(|seed| GeneratedCase::new(&mut Seed(seed), &GeneratorConfig::DEFAULT));
-    let split: Vec<_> = cases.filter_map(|case| split(&case.module)).collect();
+    let split: Vec<_> = cases.filter_map(|case| split_module(&case.module)).collect();
     let uniform = split.iter().filter(|split| split.module.to_string().contains("import uniform fn")).count();
     assert!(split.len() > 50 && uniform > 5, "{} of 200, {uniform} with uniform imports", split.len());
 }
