@@ -1,8 +1,9 @@
-//! Batches of adds through vyre-runtime, from host to host.
+//! Measures batches of adds through vyre-runtime, from host to host.
 //!
-//! Its kernel that runs a batch once is what can be compared: every item is in the ring before the launch, and the whole ring
-//! comes back. Compiling it and filling the ring are not counted. The crate remembers what it gave for the same bytes, so no
-//! two batches are the same: a word that is added to starts from the number of the run.
+//! The crate's kernel that runs a batch once is what can be compared: every item is in the ring before the launch,
+//! and the whole ring comes back. The times do not include compiling the kernel and filling the ring. The crate
+//! remembers its results for equal bytes, so no two batches are equal: a word that is added to starts from the
+//! number of the run.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,17 +18,17 @@ use vyre_runtime::megakernel::{
 
 use crate::row::BenchRow;
 
-/// Items of a batch, from the least to the most.
+/// The numbers of items per batch.
 const SIZES: [u32; 4] = [256, 4096, 65_536, 1_048_576];
-/// How long each size is measured, and how often at least.
+/// The time for which each size is measured, and the least number of runs.
 const TIME: Duration = Duration::from_millis(1000);
 const TURNS: u32 = 20;
-/// Lanes of a group.
+/// The number of lanes per group.
 const LANES: u32 = 256;
 /// The words that items add to: the last of the control words, which nothing else uses.
 const WORDS: u32 = 16;
 
-/// A row of time and one of items a second for each size.
+/// Measures a row of times and a row of items per second for each size.
 pub fn rows() -> Result<Vec<BenchRow>, Box<dyn Error>> {
     // SAFETY: the question loads the driver's library, which runs what any program that uses a GPU runs.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
@@ -54,7 +55,7 @@ pub fn rows() -> Result<Vec<BenchRow>, Box<dyn Error>> {
     Ok(rows)
 }
 
-/// Sorted times of a batch of so many items in microseconds, each checked.
+/// The sorted times of a batch with a number of items, in microseconds. Each run is checked.
 fn times(backend: &Arc<dyn VyreBackend>, items: u32) -> Result<Vec<f64>, Box<dyn Error>> {
     let program = build_program_sharded_once_slots_shared(LANES, items, &[]);
     let mut config = DispatchConfig::default();
@@ -98,7 +99,7 @@ fn times(backend: &Arc<dyn VyreBackend>, items: u32) -> Result<Vec<f64>, Box<dyn
     Ok(times)
 }
 
-/// Whether every item ran, by the kernel's own count, by the words that were added to, and by the ring.
+/// Checks that every item ran, by the kernel's own count, by the words that were added to, and by the ring.
 fn check(outputs: &OutputBuffers, items: u32, first: u32, turn: u32) -> Result<(), Box<dyn Error>> {
     let (control, ring) = match &outputs[..] {
         [control, ring, ..] => (control, ring),

@@ -77,7 +77,7 @@ fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 mod tests {
     use super::{Ratio, median, percentiles};
 
-    /// The ratios of figures to a peer that gives 1 in every round.
+    /// The ratios of figures to a peer whose figure is 1 in every round.
     fn to_one(figures: &[f64]) -> Ratio {
         Ratio::from_rounds(figures, &vec![1.0; figures.len()]).expect("there are rounds")
     }

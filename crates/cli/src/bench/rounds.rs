@@ -86,7 +86,8 @@ impl FromIterator<f64> for Series {
     }
 }
 
-/// Measures all contenders in every round, as [`take_turns`] does, and gives what each gave, in the order of `contenders`.
+/// Measures all contenders in every round, as [`take_turns`] does, and returns a series for each, in the order of
+/// `contenders`.
 pub(super) fn play_rounds<C>(
     rounds: u32,
     contenders: &mut [C],
@@ -100,11 +101,12 @@ pub(super) fn play_rounds<C>(
     Ok(take_turns(rounds, contenders, measure)?.into_iter().map(series).collect())
 }
 
-/// Measures all contenders in every round, and gives what each gave round by round, in the order of `contenders`.
+/// Measures all contenders in every round, and returns the samples of each, round by round, in the order of
+/// `contenders`.
 ///
-/// Every other round goes backwards, so that none is always measured right after the same other one, and a machine that
-/// becomes slower or faster all the time favours none. A round that Ctrl-C interrupts counts for none of them, and is no
-/// failure: what the rounds before it gave is given.
+/// Every other round goes backwards, so that no contender is always measured right after the same other one, and a
+/// machine that becomes steadily slower or faster favours none. A round that Ctrl-C interrupts counts for no
+/// contender. It is not a failure: the samples of the rounds before it are returned.
 pub(super) fn take_turns<C, S>(
     rounds: u32,
     contenders: &mut [C],

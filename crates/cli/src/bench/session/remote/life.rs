@@ -1,4 +1,4 @@
-//! How long a session takes to start, to stop and to wake.
+//! Measures how long a session takes to start, to stop and to wake.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::load::{self, SessionShape};
 use crate::bench::flood;
 use crate::error::CliError;
 
-/// How long a session has nothing to do before it is woken.
+/// The time for which a session is idle before it is woken.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long a session is fed before it is stopped.
+/// The time for which a session is fed before it is stopped.
 const FED: Duration = Duration::from_millis(50);
 
-/// Times in milliseconds from launch to the first result.
+/// The times from launch to the first result, in milliseconds.
 pub(super) struct Starts {
-    /// Of a kernel that was never compiled.
+    /// The time of a kernel that was never compiled.
     pub cold: f64,
-    /// Of one that is in the cache on disk.
+    /// The time of a kernel that is in the cache on disk.
     pub cached: f64,
-    /// Of one that is loaded.
+    /// The time of a kernel that is loaded already.
     pub loaded: f64,
 }
 
