@@ -1,8 +1,9 @@
 //! Hello, ring: a kernel is launched once, and fed while it runs.
 
 use std::error::Error;
+use std::time::Duration;
 
-use pelton::{Deadline, Opcode, Session, Spec, Task, device};
+use pelton::{Opcode, Session, Spec, Task, device};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // The best device there is, and a kernel that can do what is built in.
@@ -13,14 +14,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut producer = session.producer(0)?;
     for round in 0..3 {
         let mut ticket = producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 7]))?;
-        let before = ticket.wait(Deadline::after_ms(10_000))?;
+        let before = ticket.wait(Duration::from_secs(10))?;
         println!("task {round} found {before}");
         assert_eq!(before, round * 5);
     }
 
     // Many at once are one ticket, and one wake of the kernel.
     let mut span = producer.submit_all((0..1000).map(|k| Task::new(Opcode::STORE_U32).args([k * k, k])))?;
-    assert_eq!(span.wait(Deadline::after_ms(10_000))?.done, 1000);
+    assert_eq!(span.wait(Duration::from_secs(10))?.done, 1000);
     assert_eq!(session.view::<u32>(0, "data")?.read(30, 3)?, [900, 961, 1024]);
 
     println!("{}", session.snapshot()?);

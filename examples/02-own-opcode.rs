@@ -1,8 +1,9 @@
 //! Opcodes of one's own, in Rust and in text: both are programs of one language, and run on every device.
 
 use std::error::Error;
+use std::time::Duration;
 
-use pelton::{Deadline, Handler, Opcode, Session, Spec, Task, device};
+use pelton::{Handler, Session, Spec, Task, device};
 
 /// Steps of the Collatz sequence until it reaches 1. What leaves `u32` on the way refuses its argument: fault 5.
 const COLLATZ: &str = "\
@@ -34,20 +35,20 @@ fn collatz() -> u32 {
 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (clamp, collatz) = (Opcode::user(8)?, Opcode::user(9)?);
-    let spec = Spec::default()
-        .handler(clamp, |slot| {
-            // The closure runs once, now, and leaves a function: data[at] = min(data[at] + by, most).
-            let (at, by, most) = (slot.arg(0), slot.arg(1), slot.arg(2));
-            let sum = slot.body().min(slot.load(at) + by, most);
-            slot.store(at, sum);
-            slot.finish(sum);
-        })
-        .with(Handler::text(collatz, "collatz", COLLATZ));
+    // The closure runs once, now, and leaves a function: data[at] = min(data[at] + by, most).
+    let clamp = Handler::lane_wide(|task| {
+        let (at, by, most) = (task.arg(0), task.arg(1), task.arg(2));
+        let sum = task.body().min(task.load(at) + by, most);
+        task.store(at, sum);
+        task.finish(sum);
+    });
+    let spec = Spec::default().handler("clamp", clamp).handler("collatz", Handler::from_text(COLLATZ));
     let session = Session::launch(&device::open("auto")?, &spec)?;
     let mut producer = session.producer(0)?;
-    let mut run = |task: Task| producer.submit(task).map(|mut t| t.wait(Deadline::after_ms(10_000)));
+    let mut run = |task: Task| producer.submit(task).map(|mut t| t.wait(Duration::from_secs(10)));
 
+    // Opcodes are looked up once; tasks are then plain values.
+    let (clamp, collatz) = (session.opcode("clamp")?, session.opcode("collatz")?);
     for expected in [40, 80, 100] {
         assert_eq!(run(Task::new(clamp).args([3, 40, 100]))??, expected);
     }

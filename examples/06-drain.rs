@@ -2,18 +2,19 @@
 
 use std::error::Error;
 
-use pelton::{Batch, Claim, Drain, Geometry, Opcode, Priority, Spec, Task, device};
+use pelton::{Batch, Claim, Drain, Geometry, Handler, Opcode, Priority, Spec, Task, device};
 
 const TASKS: u32 = 1 << 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let hash = Opcode::user(8)?;
-    // Room for all tasks at once; a batch with more would take several passes.
-    let spec = Spec::new(Geometry::new(TASKS)).claim(Claim::PRIORITY).handler(hash, |slot| {
-        let x = slot.arg(0) * 0x9e37_79b9;
-        slot.finish(x ^ (x >> 16));
+    let hash = Handler::lane_wide(|task| {
+        let x = task.arg(0) * 0x9e37_79b9;
+        task.finish(x ^ (x >> 16));
     });
+    // Room for all tasks at once; a batch with more would take several passes.
+    let spec = Spec::new(Geometry::new(TASKS)).claim(Claim::PRIORITY).handler("hash", hash);
     let mut drain = Drain::new(&device::open("auto")?, &spec)?;
+    let hash = drain.opcode("hash")?;
 
     let mut batch = Batch::with_capacity(TASKS as usize);
     for k in 0..TASKS - 1 {

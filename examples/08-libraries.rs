@@ -1,9 +1,10 @@
 //! A library of functions in text, which handlers in text import: what is imported runs as the handler's own code.
 
 use std::error::Error;
+use std::time::Duration;
 
 use pelton::ir::text;
-use pelton::{Deadline, Error as SessionError, Handler, Opcode, Session, Spec, Task, device};
+use pelton::{Error as SessionError, Handler, Session, Spec, Task, device};
 
 /// Functions that any handler may import. They work on regions that the handler declares in the same words.
 const HASHES: &str = "
@@ -39,17 +40,17 @@ fn insert() -> u32 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = device::open("auto")?;
-    let insert = Opcode::user(8)?;
     let library = text::parse(HASHES).map_err(|list| text::render("hashes", HASHES, &list, false))?;
-    let spec = Spec::default().with(Handler::text(insert, "insert", INSERT));
+    let spec = Spec::default().handler("insert", Handler::from_text(INSERT));
     // Without the library nothing starts, and the refusal names what is missing.
     let Err(SessionError::Refused(why)) = Session::launch(&device, &spec) else { panic!("it has imports") };
     assert!(why.to_string().contains("`mix(u32, u32) -> u32`"), "{why}");
 
     let session = Session::launch(&device, &spec.library(library))?;
+    let insert = session.opcode("insert")?;
     let mut producer = session.producer(0)?;
     for x in 0..100u32 {
-        let bucket = producer.submit(Task::new(insert).args([x]))?.wait(Deadline::after_ms(10_000))?;
+        let bucket = producer.submit(Task::new(insert).args([x]))?.wait(Duration::from_secs(10))?;
         assert_eq!(bucket, (x ^ 7).wrapping_mul(0x9e37_79b1) >> 29);
     }
     let buckets = session.view::<u32>(0, "data")?.read(0, 8)?;

@@ -10,7 +10,7 @@ use pelton::protocol::step::{
     self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, ProtocolStep, REMOTE, TELLS, TOLD,
     WATCH,
 };
-use pelton::{Opcode, Placement};
+use pelton::{Handler, Placement};
 use pelton_device::{Caps, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
@@ -229,10 +229,7 @@ fn with_lanes(spec: Spec, lanes: u32) -> Spec {
 
 /// The spec with a single handler that accesses no memory.
 fn with_lone_handler(spec: Spec) -> Spec {
-    match Opcode::user(8) {
-        Ok(op) => spec.body(Body::Fused).handler(op, |slot| slot.finish(7)),
-        Err(_) => spec,
-    }
+    spec.body(Body::Fused).handler("seven", Handler::lane_wide(|task| task.finish(7)))
 }
 
 /// The atomic accesses of the kernel itself, in the order of the text.

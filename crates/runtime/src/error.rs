@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pelton_device::{DeviceError, LaunchOutcome};
 
-use crate::kernel::{AssembleError, Tenant, TenantId};
+use crate::kernel::{AssembleError, Tenant, TenantId, UnknownOpcode};
 use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
 
 /// Why a session or a drain could not be launched, used or stopped.
@@ -19,6 +19,9 @@ pub enum Error {
     /// The device did not do what was asked.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// No handler and no built-in operation has that name.
+    #[error(transparent)]
+    UnknownOpcode(#[from] UnknownOpcode),
     /// Words that are not of the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),

@@ -16,6 +16,8 @@ pub mod telemetry;
 pub mod workspace;
 
 mod deadline;
+#[doc(hidden)]
+pub mod doc_examples;
 mod error;
 
 pub use deadline::Deadline;

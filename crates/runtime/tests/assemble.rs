@@ -1,9 +1,7 @@
 //! What `assemble` makes and what it refuses.
 
 use pelton::Placement;
-use pelton::kernel::{
-    Body, Claim, Draft, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, Width, assemble, idle,
-};
+use pelton::kernel::{Body, Claim, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, assemble, idle};
 use pelton::protocol::Opcode;
 use pelton_device::{Caps, open};
 use pelton_ir::types::{Access, Type};
@@ -13,31 +11,31 @@ fn add() -> Opcode {
 }
 
 fn base() -> Spec {
-    let sum = Draft::new(Opcode::user(9).unwrap())
-        .name("sum")
-        .width(Width::Group)
-        .shared("part", Type::U32, 1)
-        .build(|slot| {
-            let f = slot.body();
-            let part = slot.region::<u32>("part");
-            f.when(f.lane().eq(0), || f.store(part.at(0), 0));
-            f.barrier();
-            f.atomic_add(
-                pelton_ir::types::Order::Relaxed,
-                pelton_ir::types::Scope::Group,
-                part.at(0),
-                slot.arg(0),
-            );
-            f.barrier();
-            slot.finish(f.load(part.at(0)));
-        });
+    let sum = Handler::group_wide(|slot| {
+        let f = slot.body();
+        let part = slot.shared::<u32>("part", 1);
+        f.when(f.lane().eq(0), || f.store(part.at(0), 0));
+        f.barrier();
+        f.atomic_add(
+            pelton_ir::types::Order::Relaxed,
+            pelton_ir::types::Scope::Group,
+            part.at(0),
+            slot.arg(0),
+        );
+        f.barrier();
+        slot.finish(f.load(part.at(0)));
+    });
     Spec::new(Geometry::new(64))
-        .handler(add(), |slot| {
-            let (at, by) = (slot.arg(0), slot.arg(1));
-            let sum = slot.atomic_add(at, by);
-            slot.finish(sum);
-        })
-        .with(sum)
+        .handler_at(
+            add(),
+            "add",
+            Handler::lane_wide(|slot| {
+                let (at, by) = (slot.arg(0), slot.arg(1));
+                let sum = slot.atomic_add(at, by);
+                slot.finish(sum);
+            }),
+        )
+        .handler("sum", sum)
 }
 
 /// Catches a handler whose name meets one of the kernel's own: it is refused by name, not as a kernel that is not valid.
@@ -47,8 +45,9 @@ fn names_of_the_kernel_are_taken() {
     for name in ["main", "dispatch", "packed", "retire", "follow", "ready", "pick", "route", "watch", "light"]
     {
         for placement in [Placement::Near, Placement::Far, Placement::Both] {
-            let handler = Draft::new(add()).name(name).build(|slot| slot.finish(1));
-            let spec = Spec::new(Geometry::new(64).lanes(64).groups(2)).placement(placement).with(handler);
+            let handler = Handler::lane_wide(|slot| slot.finish(1));
+            let spec =
+                Spec::new(Geometry::new(64).lanes(64).groups(2)).placement(placement).handler(name, handler);
             let refused = assemble(&spec, &caps).map(drop).unwrap_err().to_string();
             assert!(refused.ends_with("the name is taken"), "{name}: {refused}");
         }
@@ -80,7 +79,11 @@ fn every_shape_is_valid() {
 #[test]
 fn fused_has_no_switch() {
     let device = open("cpu").unwrap();
-    let spec = Spec::default().body(Body::Fused).handler(add(), |slot| slot.finish(slot.arg(0)));
+    let spec = Spec::default().body(Body::Fused).handler_at(
+        add(),
+        "add",
+        Handler::lane_wide(|slot| slot.finish(slot.arg(0))),
+    );
     let made = assemble(&spec, device.caps()).unwrap();
     assert!(!made.module.to_string().contains("switch"), "{}", &*made.module);
 }
@@ -123,17 +126,18 @@ fn refusal(spec: Spec) -> String {
 /// A handler from text for opcode 8.
 fn text(buffers: &str, body: &str) -> Spec {
     let source = format!("{buffers}\nfn it() -> u32 {{\n{body}\n}}\n");
-    Spec::default().with(Handler::text(add(), "it", &source))
+    Spec::default().handler("it", Handler::from_text(&source))
 }
 
 #[test]
 fn impossible_pairs_are_refused_by_name() {
-    let one = |spec: Spec| spec.handler(add(), |slot| slot.finish(slot.arg(0)));
+    let one = |spec: Spec| spec.handler_at(add(), "add", Handler::lane_wide(|slot| slot.finish(slot.arg(0))));
     assert!(refusal(Spec::default().io(Io::Polled)).contains("io = polled"));
     assert!(refusal(Spec::default().io(Io::OnMiss)).contains("io = on_miss"));
     assert!(refusal(Spec::default().body(Body::Fused)).contains("body = fused"));
     assert!(refusal(one(one(Spec::default()))).contains("another handler has the opcode"));
-    let reserved = Spec::default().handler(Opcode::PRINTF, |slot| slot.finish(0));
+    let reserved =
+        Spec::default().handler_at(Opcode::PRINTF, "own_printf", Handler::lane_wide(|slot| slot.finish(0)));
     assert!(refusal(reserved).contains("reserved"));
     assert!(refusal(Spec::new(Geometry::new(100))).contains("power of two"));
     assert!(refusal(Spec::default().producers(0)).contains("no producers"));
@@ -159,20 +163,59 @@ fn handlers_name_only_what_is_theirs() {
     assert!(refusal(barrier).contains("group-wide"));
     let waits = text("", "  backoff 5\n  return 1");
     assert!(refusal(waits).contains("waits"));
-    let gives = Spec::default().with(Handler::text(add(), "it", "fn it() {\n}\n"));
+    let gives = Spec::default().handler("it", Handler::from_text("fn it() {\n}\n"));
     assert!(refusal(gives).contains("gives a u32"));
     let wrong = text("", "  %x = lod @data[0]\n  return %x");
     assert!(refusal(wrong).contains("error"));
-    let unknown = Spec::default().handler(add(), |slot| {
-        let f = slot.body();
-        slot.finish(f.load(slot.region::<u32>("nowhere").at(0)));
-    });
+    let unknown = Spec::default().handler_at(
+        add(),
+        "add",
+        Handler::lane_wide(|slot| {
+            let f = slot.body();
+            slot.finish(f.load(slot.region::<u32>("nowhere").at(0)));
+        }),
+    );
     assert!(refusal(unknown).contains("\"nowhere\""));
     let reads = Spec::default().region(Region::shared("table", Type::U32, 4));
-    let writes = reads.with(Handler::text(
-        add(),
-        "it",
+    let writes = reads.handler("it", Handler::from_text(
         "buffer table: [u32; ?] global read_write\nfn it() -> u32 {\n  store @table[0], 1\n  return 1\n}\n",
     ));
     assert!(refusal(writes).contains("only read"));
+}
+
+#[test]
+fn regions_that_closures_name_are_looked_up_by_name() {
+    let loads = |name: &'static str| {
+        Handler::group_wide(move |group| group.finish(group.body().load(group.region::<u32>(name).at(0))))
+    };
+    let spec = || Spec::default().region(Region::shared("samples", Type::U32, 4));
+    let caps = open("reference").unwrap().caps().clone();
+    assemble(&spec().handler("sum", loads("samples")), &caps).unwrap();
+    let misspelt = refusal(spec().handler("sum", loads("sampels")));
+    assert!(misspelt.contains("handler \"sum\"") && misspelt.contains("\"sampels\""), "{misspelt}");
+    assert!(misspelt.contains("did you mean \"samples\"?"), "{misspelt}");
+    let writes = Handler::lane_wide(|task| task.body().store(task.region::<u32>("samples").at(0), 1));
+    let written = refusal(spec().handler("write", writes));
+    assert!(written.contains("\"samples\" is a region that is only read"), "{written}");
+    let other = Handler::lane_wide(|task| task.body().store(task.region::<f32>("data").at(0), 1.0));
+    let wrong = refusal(spec().handler("float", other));
+    assert!(wrong.contains("buffer \"data\" is `[u32; ?]`"), "{wrong}");
+    let both = Handler::lane_wide(|task| {
+        task.store(0, 1);
+        task.body().store(task.region::<f32>("data").at(0), 1.0);
+    });
+    let wrong = refusal(spec().handler("both", both));
+    assert!(wrong.contains("region \"data\" with elements of u32 and of f32"), "{wrong}");
+}
+
+#[test]
+fn a_full_table_of_opcodes_is_refused_by_name() {
+    let nothing = Handler::lane_wide(|task| task.finish(0));
+    let add =
+        |spec: Spec, code| spec.handler_at(Opcode::from_code(code), format!("op{code}"), nothing.clone());
+    let mut spec = Opcode::ASSIGNED.fold(Spec::default(), add).handler("late", nothing.clone());
+    let late = spec.handlers.pop().unwrap();
+    spec.handlers.insert(0, late);
+    let refused = refusal(spec);
+    assert!(refused.contains("handler \"late\"") && refused.contains("no free opcode"), "{refused}");
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pelton::device::{Device, open};
 use pelton::drain::Readback;
-use pelton::ir::types::{Order, Scope, Type};
-use pelton::kernel::{Body, Draft, Handler, Report, Telemetry, Width};
+use pelton::ir::types::{Order, Scope};
+use pelton::kernel::{Body, Handler, Report, Telemetry};
 use pelton::protocol::drained::{self, BatchEntry};
 use pelton::protocol::packed::Packed;
 use pelton::protocol::{FaultCode, Status};
@@ -29,8 +29,8 @@ fn op(code: u32) -> Opcode {
 
 /// A group-wide sum: every lane adds the argument.
 fn sum() -> Handler {
-    Draft::new(op(9)).name("sum").width(Width::Group).shared("part", Type::U32, 1).build(|slot| {
-        let (f, part) = (slot.body(), slot.region::<u32>("part"));
+    Handler::group_wide(|slot| {
+        let (f, part) = (slot.body(), slot.shared::<u32>("part", 1));
         f.when(f.lane().eq(0), || f.store(part.at(0), 0));
         f.barrier();
         f.atomic_add(Order::Relaxed, Scope::Group, part.at(0), slot.arg(0));
@@ -41,8 +41,8 @@ fn sum() -> Handler {
 
 fn spec(geometry: Geometry) -> Spec {
     Spec::new(geometry)
-        .handler(op(8), |slot| slot.finish(slot.arg(0) * 3))
-        .with(sum())
+        .handler_at(op(8), "op8", Handler::lane_wide(|slot| slot.finish(slot.arg(0) * 3)))
+        .handler_at(op(9), "sum", sum())
         .format("{} and {:x}")
         .tenant(Tenant::new(0).observables(2))
         .tenant(Tenant::new(5).observables(1))
@@ -351,17 +351,27 @@ fn a_fence_comes_after_all_before_it() {
             let spec = Spec::new(geometry)
                 .tenant(Tenant::new(0).observables(1))
                 // Takes its time, then counts itself.
-                .handler(op(8), |slot| {
-                    let f = slot.body();
-                    f.count((f.lit(0), slot.arg(0), f.lit(1)), (), |_, at, ()| slot.store(at % 8 + 1, at));
-                    slot.atomic_add(0, 1);
-                })
+                .handler_at(
+                    op(8),
+                    "op8",
+                    Handler::lane_wide(|slot| {
+                        let f = slot.body();
+                        f.count((f.lit(0), slot.arg(0), f.lit(1)), (), |_, at, ()| {
+                            slot.store(at % 8 + 1, at)
+                        });
+                        slot.atomic_add(0, 1);
+                    }),
+                )
                 // What the fence shows, and what was counted by then.
-                .handler(op(9), |slot| {
-                    let shown = slot.region::<u32>("observable").at(0);
-                    let shown = slot.body().atomic_load(Order::Acquire, Scope::Device, shown);
-                    slot.finish(shown << 16 | slot.load(0));
-                });
+                .handler_at(
+                    op(9),
+                    "op9",
+                    Handler::lane_wide(|slot| {
+                        let shown = slot.region::<u32>("observable").at(0);
+                        let shown = slot.body().atomic_load(Order::Acquire, Scope::Device, shown);
+                        slot.finish(shown << 16 | slot.load(0));
+                    }),
+                );
             let mut drain = Drain::new(&device(name), &spec).unwrap();
             let mut batch = Batch::new();
             (0..BEFORE).for_each(|k| batch.push(0, Task::new(op(8)).args([k % 7 * 50])).unwrap());
@@ -406,7 +416,8 @@ fn what_is_printed_is_the_run_s_own() {
 #[test]
 fn one_handler_alone_and_nothing_counted() {
     let spec = Spec::new(Geometry::new(64).lanes(8)).body(Body::Fused).telemetry(Telemetry::Off);
-    let spec = spec.handler(op(8), |slot| slot.finish(slot.arg(0) + slot.arg(11)));
+    let spec =
+        spec.handler_at(op(8), "op8", Handler::lane_wide(|slot| slot.finish(slot.arg(0) + slot.arg(11))));
     let mut drain = Drain::new(&device("cpu"), &spec).unwrap();
     let mut batch = Batch::new();
     (0..100)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pelton::device::{Device, open};
 use pelton::kernel::Lifetime;
 use pelton::{
-    Aim, Claim, Deadline, Geometry, Opcode, Placement, Priority, Session, Span, Spec, SubmitError, Task,
-    Tenant,
+    Aim, Claim, Deadline, Geometry, Handler, Opcode, Placement, Priority, Session, Span, Spec, SubmitError,
+    Task, Tenant,
 };
 
 use pretend::PretendDevice;
@@ -23,11 +23,15 @@ fn add() -> Opcode {
 }
 
 fn spec() -> Spec {
-    Spec::new(Geometry::new(64)).handler(add(), |slot| {
-        let (at, by) = (slot.arg(0), slot.arg(1));
-        let sum = slot.atomic_add(at, by);
-        slot.finish(sum);
-    })
+    Spec::new(Geometry::new(64)).handler_at(
+        add(),
+        "add",
+        Handler::lane_wide(|slot| {
+            let (at, by) = (slot.arg(0), slot.arg(1));
+            let sum = slot.atomic_add(at, by);
+            slot.finish(sum);
+        }),
+    )
 }
 
 fn shapes() -> Vec<Spec> {
@@ -104,7 +108,7 @@ fn what_it_prints_and_counts() {
         assert_eq!(snapshot.done, 3, "{snapshot}");
         assert_eq!(snapshot.occupancy.done, 3, "{snapshot}");
         let of = |name: &str| snapshot.opcodes.iter().find(|c| c.name == name).unwrap().count;
-        assert_eq!((of("op8"), of("PRINTF"), of("BATCH_FENCE"), of("NOP")), (1, 1, 1, 0));
+        assert_eq!((of("add"), of("PRINTF"), of("BATCH_FENCE"), of("NOP")), (1, 1, 1, 0));
         assert_eq!(session.view::<u32>(0, "data").unwrap().read(0, 2).unwrap(), [3, 0]);
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pelton::Placement;
 use pelton::kernel::{
-    Body, Claim, Class, Draft, Geometry, Handler, Io, Lifetime, Region, Report, Spec, Telemetry, Tenant,
-    Visible, Width,
+    Body, Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, Spec, Telemetry,
+    Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
 use pelton_ir::module::Module;
@@ -98,10 +98,8 @@ text = '''
         .observables(4)
         .size("table", 1)
         .size("data", 4096);
-    let handler = Handler::text(add(), "add", ADD)
-        .width(Width::Group)
-        .visible(Visible::Result)
-        .class(Class::Idempotent);
+    let handler =
+        Handler::from_text(ADD).width(Width::Group).visible(Visible::Result).class(Class::Idempotent);
     let mut expect = Spec::new(Geometry::new(128).lanes(32).groups(3).window(16))
         .lifetime(Lifetime::Drain)
         .placement(Placement::Far)
@@ -115,7 +113,7 @@ text = '''
         .fuel(1000)
         .format("sum {} of {}")
         .region(Region::shared("table", Type::F32, 256))
-        .with(handler);
+        .handler_at(add(), "add", handler);
     expect.tenants = vec![tenant];
     assert_eq!(spec, expect);
     assert_eq!(read(&spec.to_string()), spec);
@@ -124,12 +122,19 @@ text = '''
 
 #[test]
 fn handlers_from_rust_have_a_text() {
-    let group =
-        Draft::new(Opcode::user(9).unwrap()).name("sum").width(Width::Group).shared("part", Type::U32, 4);
     let spec = Spec::default()
         .region(Region::new("wide", Type::U64, 5).read_only())
-        .handler(add(), |slot| slot.finish(slot.atomic_add(slot.arg(0), slot.arg(1))))
-        .with(group.build(|slot| slot.finish(slot.body().load(slot.region::<u32>("part").at(0)))));
+        .handler_at(
+            add(),
+            "add",
+            Handler::lane_wide(|slot| slot.finish(slot.atomic_add(slot.arg(0), slot.arg(1)))),
+        )
+        .handler(
+            "sum",
+            Handler::group_wide(|group| {
+                group.finish(group.body().load(group.shared::<u32>("part", 4).at(0)))
+            }),
+        );
     assert_eq!(read(&spec.to_string()), spec);
 }
 
@@ -226,15 +231,21 @@ fn tenant() -> impl Strategy<Value = Tenant> {
     })
 }
 
-fn handler() -> impl Strategy<Value = Handler> {
+fn handler() -> impl Strategy<Value = (Opcode, String, Handler)> {
     let width = select(&[Width::Lane, Width::Group][..]);
     let visible = select(&[Visible::Memory, Visible::Result][..]);
     let class = select(&[Class::Once, Class::Idempotent][..]);
     (any::<u32>(), any::<u32>(), width, visible, class).prop_map(|(op, by, width, visible, class)| {
-        let handler = Draft::new(Opcode::from_code(op)).regions(&Spec::default().regions);
-        let handler = handler.build(|slot| slot.finish(slot.atomic_add(slot.arg(0), by)));
-        handler.name(format!("op{by}")).width(width).visible(visible).class(class)
+        let handler = Handler::lane_wide(|slot| slot.finish(slot.atomic_add(slot.arg(0), by)));
+        let handler = handler.width(width).visible(visible).class(class);
+        (Opcode::from_code(op), format!("op{by}"), handler)
     })
+}
+
+/// Handlers as a `Spec` holds them.
+fn named(handlers: Vec<(Opcode, String, Handler)>) -> Vec<NamedHandler> {
+    let add = |spec: Spec, (op, name, handler)| spec.handler_at(op, name, handler);
+    handlers.into_iter().fold(Spec::default(), add).handlers
 }
 
 fn library() -> impl Strategy<Value = Module> {
@@ -283,7 +294,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 fuel,
                 regions,
                 tenants,
-                handlers,
+                handlers: named(handlers),
                 formats,
                 libraries,
                 ..Spec::new(base.geometry)
@@ -303,4 +314,37 @@ proptest! {
     fn no_text_is_too_odd(text in "[a-z\\[\\]={}\"'\n .0-9-]{0,60}") {
         let _ = text.parse::<Spec>().map_err(|e| e.to_string());
     }
+}
+
+/// Catches opcodes that depend on anything but the order of handlers.
+#[test]
+fn opcodes_are_assigned_in_order() {
+    let nothing = || Handler::lane_wide(|task| task.finish(0));
+    let nine = Opcode::user(9).unwrap();
+    let spec =
+        Spec::default().handler_at(nine, "nine", nothing()).handler("a", nothing()).handler("b", nothing());
+    let code = |name: &str| spec.opcode(name).map(Opcode::code);
+    assert_eq!((code("nine"), code("a"), code("b")), (Ok(9), Ok(8), Ok(10)));
+    assert_eq!(spec.opcode("atomic_add"), Ok(Opcode::ATOMIC_ADD));
+    let unknown = spec.opcode("nien").unwrap_err();
+    assert_eq!(unknown.nearest.as_deref(), Some("nine"));
+    assert_eq!(
+        spec.opcode("something_else").unwrap_err().to_string(),
+        "there is no opcode \"something_else\""
+    );
+}
+
+/// Catches a text whose handlers take opcodes that later ones name, and one that does not read back.
+#[test]
+fn handlers_of_a_text_may_leave_their_opcode_open() {
+    let handler = |name: &str, op: &str| {
+        format!("[[handler]]\nname = \"{name}\"\n{op}text = \"fn {name}() -> u32 {{ return 0 }}\"\n")
+    };
+    let text = handler("a", "") + &handler("b", "op = 8\n") + &handler("c", "");
+    let spec: Spec = read(&text);
+    let ops: Vec<(&str, u32)> = spec.handlers.iter().map(|h| (h.name.as_str(), h.op.code())).collect();
+    assert_eq!(ops, [("a", 9), ("b", 8), ("c", 10)]);
+    assert_eq!(read(&spec.to_string()), spec);
+    let wrong = handler("a", "op = \"eight\"\n").parse::<Spec>().unwrap_err().to_string();
+    assert!(wrong.contains("it must be a number"), "{wrong}");
 }

@@ -2,7 +2,7 @@
 
 use pelton::device::open;
 use pelton::ir::types::Type;
-use pelton::{Deadline, Error, Opcode, Region, Session, Spec, Task, Tenant};
+use pelton::{Deadline, Error, Handler, Opcode, Region, Session, Spec, Task, Tenant};
 
 fn scale() -> Opcode {
     Opcode::user(8).unwrap()
@@ -17,17 +17,21 @@ fn spec() -> Spec {
         .region(Region::shared("table", Type::F32, 8))
         .tenant(Tenant::new(0).size("sums", 4))
         .tenant(Tenant::new(3).name("other"))
-        .handler(scale(), |slot| {
-            let f = slot.body();
-            let (sums, table) = (slot.region::<f32>("sums"), slot.region::<f32>("table"));
-            let (signs, long) = (slot.region::<i32>("signs"), slot.region::<u64>("long"));
-            let at = slot.arg(0);
-            let by = f.bitcast::<f32>(slot.arg(1));
-            f.store(sums.at(at), f.load(sums.at(at)) + f.load(table.at(at)) * by);
-            f.store(signs.at(at), f.lit(-7i32));
-            f.store(long.at(at), f.load(long.at(at)) + (1u64 << 40));
-            slot.finish(f.len(sums));
-        })
+        .handler_at(
+            scale(),
+            "scale",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                let (sums, table) = (slot.region::<f32>("sums"), slot.region::<f32>("table"));
+                let (signs, long) = (slot.region::<i32>("signs"), slot.region::<u64>("long"));
+                let at = slot.arg(0);
+                let by = f.bitcast::<f32>(slot.arg(1));
+                f.store(sums.at(at), f.load(sums.at(at)) + f.load(table.at(at)) * by);
+                f.store(signs.at(at), f.lit(-7i32));
+                f.store(long.at(at), f.load(long.at(at)) + (1u64 << 40));
+                slot.finish(f.len(sums));
+            }),
+        )
 }
 
 #[test]
@@ -104,13 +108,14 @@ fn values_go_in_and_out_as_they_are() {
 
 /// Stores its second argument at the first and gives the byte there that its third names.
 fn large(region: Region) -> Spec {
-    Spec::default().region(region).handler(scale(), |slot| {
+    let handler = Handler::lane_wide(|slot| {
         let f = slot.body();
         let huge = slot.region::<u32>("huge");
         let at = slot.arg(0);
         f.store(huge.at(at), slot.arg(1));
         slot.finish(f.load_byte(huge.at(at), slot.arg(2)));
-    })
+    });
+    Spec::default().region(region).handler_at(scale(), "scale", handler)
 }
 
 /// Catches an offset of 32 bits, a sum of a piece's start and an index that wraps, and a region that is refused though indices reach it.

@@ -7,8 +7,8 @@
 //! the host makes and checks hundreds of millions of tasks per second.
 
 use pelton::ir::builder::Val;
-use pelton::kernel::{Draft, Slot};
-use pelton::{Handler, Opcode, Region, Task};
+use pelton::kernel::HandlerBody;
+use pelton::{Handler, Opcode, Task};
 
 /// The lowest bit of the producer in a number; the position is below it.
 const PRODUCER: u32 = 56;
@@ -92,7 +92,7 @@ fn mix_in_kernel<'b>(x: Val<'b, u32>) -> Val<'b, u32> {
 }
 
 /// Writes the handler, which checks every argument, adds one of them to word 0 of `data`, and returns the result.
-fn write_handler(slot: Slot<'_>) {
+fn write_handler(slot: HandlerBody<'_>) {
     let f = slot.body();
     let (low, high) = (slot.arg(0), slot.arg(1));
     let seed = mix_in_kernel((low * A) ^ f.rotl(high * B, 15));
@@ -106,8 +106,8 @@ fn write_handler(slot: Slot<'_>) {
 }
 
 /// The handler of marked tasks.
-pub(super) fn mark_handler(op: Opcode, regions: &[Region]) -> Handler {
-    Draft::new(op).name("mark").regions(regions).build(write_handler)
+pub(super) fn mark_handler() -> Handler {
+    Handler::lane_wide(write_handler)
 }
 
 #[cfg(test)]

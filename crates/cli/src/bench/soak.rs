@@ -78,8 +78,8 @@ pub(super) fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, Cl
     let op = Opcode::user(8).map_err(pelton::Error::from)?;
     let geometry = Geometry { groups: args.groups, ..Geometry::new(args.slots) };
     let spec = Spec::new(geometry).producers(args.producers);
-    let handler = mark::mark_handler(op, &spec.regions);
-    let spec = Spec { placement: args.placement.map(RingPlace::into), ..spec.with(handler) };
+    let spec = spec.handler_at(op, "mark", mark::mark_handler());
+    let spec = Spec { placement: args.placement.map(RingPlace::into), ..spec };
     let session = Session::launch_at(&device, &spec, args.start)?;
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
     let aim = |producer: u32| if producer.is_multiple_of(2) { Aim::Throughput } else { Aim::Latency };

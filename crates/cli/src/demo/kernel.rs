@@ -32,15 +32,15 @@ pub(super) const OBSERVABLES: u32 = 1 + FEEDERS * SLOTS as u32;
 pub(super) fn demo_spec() -> Spec {
     let tenant =
         |id: usize| Tenant::new(id as u32).name(TENANTS[id]).producers(FEEDERS).observables(OBSERVABLES);
-    let mix = Handler::text(MIX, "mix", include_str!("mix.pel")).visible(Visible::Result);
-    let sum = Handler::text(SUM, "sum", include_str!("sum.pel")).width(Width::Group).visible(Visible::Result);
+    let mix = Handler::from_text(include_str!("mix.pel")).visible(Visible::Result);
+    let sum = Handler::from_text(include_str!("sum.pel")).width(Width::Group).visible(Visible::Result);
     Spec::new(Geometry::new(SLOTS as u32))
         .claim(Claim::PRIORITY)
         .region(Region::new("data", Type::U32, DATA))
         // One more producer, for the thread that measures.
         .tenant(tenant(0).producers(FEEDERS + 1))
         .tenant(tenant(1).mask(!UNKNOWN_OPCODE.mask_bit()))
-        .with(mix)
-        .with(sum)
+        .handler_at(MIX, "mix", mix)
+        .handler_at(SUM, "sum", sum)
         .format("feeder {} says hello from span {}")
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pelton::ir::types::Type;
 use pelton::kernel::Region;
-use pelton::{Deadline, Opcode, Placement, Session, Spec, Task};
+use pelton::{Deadline, Handler, Opcode, Placement, Session, Spec, Task};
 use pelton_device::Device;
 
 use super::stage::{CaseResult, OutcomeCounts};
@@ -39,15 +39,23 @@ pub(super) fn play_region(
     let spec = Spec::default()
         .placement(placement)
         .region(Region::new("table", Type::U32, WORDS).read_only())
-        .handler(alone, |slot| {
-            let table = slot.region::<u32>("table");
-            slot.finish(slot.body().load(table.at(slot.arg(0))));
-        })
-        .handler(turns, |slot| {
-            let (f, table) = (slot.body(), slot.region::<u32>("table"));
-            let read = |_, _, _| f.load(table.at(slot.arg(0)));
-            slot.finish(f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), read));
-        });
+        .handler_at(
+            alone,
+            "alone",
+            Handler::lane_wide(|slot| {
+                let table = slot.region::<u32>("table");
+                slot.finish(slot.body().load(table.at(slot.arg(0))));
+            }),
+        )
+        .handler_at(
+            turns,
+            "turns",
+            Handler::lane_wide(|slot| {
+                let (f, table) = (slot.body(), slot.region::<u32>("table"));
+                let read = |_, _, _| f.load(table.at(slot.arg(0)));
+                slot.finish(f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), read));
+            }),
+        );
     let session = Session::launch(device, &spec)?;
     let (table, mut producer) = (session.view::<u32>(0, "table")?, session.producer(0)?);
     let mut counts = OutcomeCounts::default();

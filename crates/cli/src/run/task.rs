@@ -310,12 +310,15 @@ impl<'de> Deserialize<'de> for ArgWord {
 
 #[cfg(test)]
 mod tests {
+    use pelton::Handler;
+
     use super::*;
 
     fn order(line: &str) -> Result<TaskOrder, String> {
         let spec = Spec::default().tenant(Tenant::new(0).name("alice")).tenant(Tenant::new(4).name("bob"));
-        let spec =
-            spec.handler(Opcode::from_code(8), |slot| slot.finish(0)).handler(Opcode::from_code(9), |_| ());
+        let spec = spec
+            .handler_at(Opcode::from_code(8), "op8", Handler::lane_wide(|slot| slot.finish(0)))
+            .handler_at(Opcode::from_code(9), "op9", Handler::lane_wide(|_| ()));
         TaskNames::new(&spec).parse_order(line.as_bytes())
     }
 

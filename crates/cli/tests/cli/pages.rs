@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{Folder, Ran};
+use crate::{RunOutput, ScratchFolder};
 
 /// The blocks of a page: the kind that stands behind the backticks, and the lines.
 fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
@@ -33,7 +33,7 @@ fn file_name(lines: &[String]) -> Option<&str> {
     (plain(stem) && plain(extension)).then_some(name)
 }
 
-fn shell(command: &str, folder: &Folder) -> Ran {
+fn shell(command: &str, folder: &ScratchFolder) -> RunOutput {
     let program = Path::new(env!("CARGO_BIN_EXE_pelton")).parent().expect("the program lies in a folder");
     let old = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(program.to_path_buf()).chain(std::env::split_paths(&old));
@@ -45,7 +45,7 @@ fn shell(command: &str, folder: &Folder) -> Ran {
 
 /// Runs a page and returns how many commands it had.
 fn run_page(name: &str, page: &str) -> usize {
-    let folder = Folder::new(name);
+    let folder = ScratchFolder::new(name);
     let mut commands = 0;
     for (kind, lines) in blocks(page) {
         if let Some(file) = file_name(&lines) {

@@ -1,10 +1,10 @@
 //! The megakernels that are assembled: those that `filetests/kernel` describes, and those that a GPU runs.
 
-use pelton::kernel::{Body, Claim, Draft, Geometry, Handler, Lifetime, Spec, Telemetry, Width, assemble};
+use pelton::kernel::{Body, Claim, Geometry, Handler, Lifetime, Spec, Telemetry, assemble};
 use pelton::{Opcode, Placement};
 use pelton_device::{Caps, open};
 use pelton_filetest::kernel::{WantedKernel, wanted_kernel};
-use pelton_ir::types::{Order, Scope, Type};
+use pelton_ir::types::{Order, Scope};
 use pelton_ir::valid::Valid;
 
 /// A kernel, and the number of lanes of its groups.
@@ -25,19 +25,19 @@ pub(crate) fn gpu() -> Vec<(&'static str, Spec)> {
     vec![
         ("near", near.clone()),
         ("near-priority", near.clone().claim(Claim::PRIORITY)),
-        ("near-wide", near.clone().with(sum())),
+        ("near-wide", wide(near.clone())),
         ("near-fused", fused(near)),
         ("far", far.clone()),
         ("far-priority", far.clone().claim(Claim::PRIORITY)),
-        ("far-wide", far.clone().with(sum())),
+        ("far-wide", wide(far.clone())),
         ("far-uncounted", far.clone().telemetry(Telemetry::Off)),
         ("far-fused", fused(far)),
         ("both", both.clone()),
         ("both-priority", both.clone().claim(Claim::PRIORITY)),
-        ("both-wide", both.clone().with(sum())),
+        ("both-wide", wide(both.clone())),
         ("both-fused", fused(both)),
         ("drain", drain.clone()),
-        ("drain-wide", drain.clone().with(sum())),
+        ("drain-wide", wide(drain.clone())),
         ("drain-fused", fused(drain)),
     ]
 }
@@ -77,20 +77,20 @@ fn spec() -> Spec {
 }
 
 fn fused(spec: Spec) -> Spec {
-    let op = Opcode::user(8).expect("it is a user's");
-    spec.body(Body::Fused).handler(op, |slot| slot.finish(slot.atomic_add(slot.arg(1), slot.arg(0))))
+    let add = Handler::lane_wide(|task| task.finish(task.atomic_add(task.arg(1), task.arg(0))));
+    spec.body(Body::Fused).handler("add", add)
 }
 
-/// A handler that a whole group runs: it returns the sum of its lanes' arguments.
-fn sum() -> Handler {
-    let op = Opcode::user(9).expect("it is a user's");
-    Draft::new(op).name("sum").width(Width::Group).shared("part", Type::U32, 1).build(|slot| {
-        let f = slot.body();
-        let part = slot.region::<u32>("part");
+/// The spec with a handler that a whole group runs: it returns the sum of its lanes' arguments.
+fn wide(spec: Spec) -> Spec {
+    let sum = Handler::group_wide(|group| {
+        let f = group.body();
+        let part = group.shared::<u32>("part", 1);
         f.when(f.lane().eq(0), || f.store(part.at(0), 0));
         f.barrier();
-        f.atomic_add(Order::Relaxed, Scope::Group, part.at(0), slot.arg(0));
+        f.atomic_add(Order::Relaxed, Scope::Group, part.at(0), group.arg(0));
         f.barrier();
-        slot.finish(f.load(part.at(0)));
-    })
+        group.finish(f.load(part.at(0)));
+    });
+    spec.handler_at(Opcode::user(9).expect("it is a user's"), "sum", sum)
 }

@@ -42,7 +42,8 @@ pub use vals::{Types, Vals};
 /// A module in the making.
 #[derive(Default)]
 pub struct Builder {
-    module: Module,
+    /// Bodies that are being written declare buffers in it, too.
+    module: RefCell<Module>,
 }
 
 impl Builder {
@@ -53,13 +54,14 @@ impl Builder {
 
     /// Adds to a module that exists.
     pub fn from(module: Module) -> Self {
-        Builder { module }
+        Builder { module: RefCell::new(module) }
     }
 
     /// Asks something of the device.
     pub fn need(&mut self, need: Need) {
-        if !self.module.needs.contains(&need) {
-            self.module.needs.push(need);
+        let needs = &mut self.module.get_mut().needs;
+        if !needs.contains(&need) {
+            needs.push(need);
         }
     }
 
@@ -73,12 +75,12 @@ impl Builder {
     ) -> Buf<T> {
         let decl =
             BufferDecl { name: name.into(), elem: T::TYPE, len, space, access, place: Place::default() };
-        Buf::of(self.module.buffers.push(decl))
+        Buf::of(self.declare(decl))
     }
 
     /// Declares a buffer of any type. A module with two buffers of one name is not valid.
     pub fn declare(&mut self, decl: BufferDecl) -> Buffer {
-        self.module.buffers.push(decl)
+        self.module.get_mut().buffers.push(decl)
     }
 
     /// Writes a kernel.
@@ -86,7 +88,7 @@ impl Builder {
         let body = Body::new(&self.module, Writer::new(name, Kind::Kernel, &[], &[]));
         build(&body);
         let function = body.writer.into_inner().finish();
-        self.module.functions.push(function)
+        self.module.get_mut().functions.push(function)
     }
 
     /// Writes a function from parameters of types `P` to results of types `R`, which are types or tuples of them.
@@ -100,7 +102,7 @@ impl Builder {
         let results = build(&body, P::Vals::of(&body, params));
         body.end(Op::Return, results);
         let function = body.writer.into_inner().finish();
-        Callee { func: self.module.functions.push(function), ty: PhantomData }
+        Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
     }
 
     /// Declares a function that the module calls and does not define. [`link`](crate::link::link) binds it to one of
@@ -120,12 +122,12 @@ impl Builder {
     /// ```
     pub fn import<P: Types, R: Types>(&mut self, name: impl Into<String>, flow: ImportFlow) -> Callee<P, R> {
         let function = Writer::new(name, Kind::Import(flow), P::types(), R::types()).declare();
-        Callee { func: self.module.functions.push(function), ty: PhantomData }
+        Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
     }
 
     /// The module as it is; the validator says whether it is right.
     pub fn finish(self) -> Module {
-        self.module
+        self.module.into_inner()
     }
 }
 /// A buffer whose elements are of type `T`.
@@ -232,12 +234,12 @@ impl<T> Val<'_, T> {
 
 /// The body of a function in the making.
 pub struct Body<'m> {
-    module: &'m Module,
+    module: &'m RefCell<Module>,
     writer: RefCell<Writer>,
 }
 
 impl<'b> Body<'b> {
-    fn new(module: &'b Module, writer: Writer) -> Self {
+    fn new(module: &'b RefCell<Module>, writer: Writer) -> Self {
         Body { module, writer: RefCell::new(writer) }
     }
 
@@ -248,8 +250,14 @@ impl<'b> Body<'b> {
 
     /// The buffer of that name, if the module declares one that holds `T`.
     pub fn buffer<T: Num>(&self, name: &str) -> Option<Buf<T>> {
-        let found = self.module.buffers.iter().find(|(_, decl)| decl.name == name && decl.elem == T::TYPE);
+        let module = self.module.borrow();
+        let found = module.buffers.iter().find(|(_, decl)| decl.name == name && decl.elem == T::TYPE);
         found.map(|(buffer, _)| Buf::of(buffer))
+    }
+
+    /// Declares a buffer while the function is being written. A module with two buffers of one name is not valid.
+    pub fn declare(&self, decl: BufferDecl) -> Buffer {
+        self.module.borrow_mut().buffers.push(decl)
     }
 
     fn val<T>(&'b self, values: Values, at: usize) -> Val<'b, T> {
@@ -270,7 +278,7 @@ impl<'b> Body<'b> {
     fn push(&self, op: Op, attr: Attr, args: Vec<Operand>) -> Values {
         let mut writer = self.writer.borrow_mut();
         let types: Vec<Type> = args.iter().map(|arg| writer.function().operand_ty(*arg)).collect();
-        let results = write::results(self.module, op, &attr, &types);
+        let results = write::results(&self.module.borrow(), op, &attr, &types);
         writer.push(op, attr, args, &results).1
     }
 

@@ -369,6 +369,12 @@ impl Drain {
         &self.spec
     }
 
+    /// Looks up the opcode of a handler, or of a built-in operation, by its name. Look it up once, and make any number of tasks with it. An
+    /// unknown name is [`Error::UnknownOpcode`], which says which known name is nearest.
+    pub fn opcode(&self, name: &str) -> Result<Opcode, Error> {
+        Ok(self.spec.opcode(name)?)
+    }
+
     /// Where everything of its kernel lies.
     pub fn layout(&self) -> &Layout {
         &self.layout

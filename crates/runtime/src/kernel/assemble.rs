@@ -11,6 +11,7 @@ use pelton_ir::pass::{
     self,
     inline::{Inlined, inline},
 };
+use pelton_ir::text::nearest;
 use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
@@ -18,7 +19,7 @@ use super::adapt::Checked;
 use super::dispatch::{self, CheckedHandler};
 use super::error::AssembleError;
 use super::fence::Fences;
-use super::handler::{ARG, ARGS, Handler, OBSERVABLE, Width};
+use super::handler::{ARG, ARGS, NamedHandler, OBSERVABLE, Width};
 use super::kit::Kit;
 use super::layout::Layout;
 use super::mode::Mode;
@@ -202,14 +203,14 @@ const RESERVED: &[&str] = &[
     "route", "watch", "light",
 ];
 
-fn refused(handler: &Handler, why: impl Into<String>) -> AssembleError {
+fn refused(handler: &NamedHandler, why: impl Into<String>) -> AssembleError {
     AssembleError::Handler { name: handler.name.clone(), op: handler.op, why: why.into() }
 }
 
 /// Checks a handler.
 fn ready<'s>(
     spec: &Spec,
-    handler: &'s Handler,
+    handler: &'s NamedHandler,
     libraries: &[Valid],
 ) -> Result<CheckedHandler<'s>, AssembleError> {
     let wrong = |why: String| Err(refused(handler, why));
@@ -266,7 +267,7 @@ const MOST_NAME: usize = MAX_NAME / 2 - 4;
 const MOST_SHARED: usize = MAX_BUFFERS / 2;
 
 /// Refuses a handler that is too large for any kernel.
-fn fits_alone(handler: &Handler, module: &Valid, func: Func) -> Result<(), AssembleError> {
+fn fits_alone(handler: &NamedHandler, module: &Valid, func: Func) -> Result<(), AssembleError> {
     let wrong = |why: String| Err(refused(handler, why));
     let function = &module.functions[func];
     let depth = nesting_depth(function, function.body);
@@ -377,7 +378,12 @@ fn buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
     let (elem, access) = match spec.regions.iter().find(|r| r.name == decl.name) {
         Some(region) => (region.elem, region.access),
         None if decl.name == OBSERVABLE => (Type::U32, Access::ReadWrite),
-        None => return Err("is no region of the workspace".into()),
+        None => {
+            let known = spec.regions.iter().map(|r| &*r.name).chain([OBSERVABLE]);
+            let hint =
+                nearest(&decl.name, known).map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+            return Err(format!("is no region of the workspace{hint}"));
+        }
     };
     if decl.elem != elem || decl.len != Len::Launch {
         return Err(format!("is `[{elem}; ?]`: how long a region is depends on the tenant"));
@@ -389,7 +395,7 @@ fn buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
 }
 
 /// Refuses what a handler may not do; how many arguments it reads.
-fn ops(handler: &Handler, module: &Valid, func: Func) -> Result<u32, AssembleError> {
+fn ops(handler: &NamedHandler, module: &Valid, func: Func) -> Result<u32, AssembleError> {
     let mut arity = 0;
     for (_, node) in module.functions[func].insts() {
         let no = |why: &str| Err(refused(handler, format!("`{}` {why}", node.op.row().name)));

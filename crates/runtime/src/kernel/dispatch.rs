@@ -43,7 +43,7 @@ pub(super) struct HandlerTable {
 
 /// A user's handler, ready to be written into the kernel.
 pub(super) struct CheckedHandler<'s> {
-    pub handler: &'s super::handler::Handler,
+    pub handler: &'s super::handler::NamedHandler,
     pub checked: Checked,
     pub arity: u32,
 }

@@ -4,6 +4,16 @@ use pelton_ir::link::LinkError;
 
 use crate::protocol::Opcode;
 
+/// A name that no opcode has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no opcode {name:?}{}", nearest.as_ref().map_or(String::new(), |near| format!("; did you mean {near:?}?")))]
+pub struct UnknownOpcode {
+    /// The name that was asked for.
+    pub name: String,
+    /// The known name that is nearest to it, if one is near.
+    pub nearest: Option<String>,
+}
+
 /// Why a `Spec` cannot be assembled.
 #[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]

@@ -22,14 +22,15 @@
 //! runs to its end. `trap` would end the kernel for every tenant, so it is refused.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use pelton_ir::builder::{Arg, Body, Buf, Builder, Val};
-use pelton_ir::module::Module;
+use pelton_ir::module::{BufferDecl, Module, Place};
+use pelton_ir::op::Op;
 use pelton_ir::text;
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
-use super::tenant::Region;
 use crate::protocol::{Opcode, slot};
 
 /// The buffer that holds a task's arguments.
@@ -69,13 +70,22 @@ pub enum Class {
     Idempotent,
 }
 
-/// What tasks of an opcode do.
+/// What tasks of an opcode do. [`Spec::handler`](super::Spec::handler) gives it a name and an opcode.
+///
+/// Both kinds of handlers are written by a closure. The closure runs once, when the handler is made, and leaves a function of the language.
+/// It names regions of the workspace as it needs them; [`assemble`](super::assemble) looks them up in the `Spec`.
+///
+/// ```
+/// use pelton::{Handler, Spec};
+///
+/// let spec = Spec::default()
+///     .handler("double", Handler::lane_wide(|task| task.finish(task.arg(0) * 2)))
+///     .handler("lanes", Handler::group_wide(|group| group.finish(group.body().lanes())));
+/// let double = spec.opcode("double")?;
+/// # Ok::<(), pelton::kernel::UnknownOpcode>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Handler {
-    /// Its opcode.
-    pub op: Opcode,
-    /// The name of the opcode, and of the function.
-    pub name: String,
     /// Who runs it.
     pub width: Width,
     /// What others may look at.
@@ -90,35 +100,46 @@ pub struct Handler {
     pub(super) may_trap: bool,
 }
 
+/// The name of a function that a closure wrote, until the handler gets a name. No text can spell it.
+const UNNAMED: &str = "";
+
 impl Handler {
-    /// A handler from Rust. It can name these regions.
-    pub fn new(op: Opcode, regions: &[Region], build: impl for<'b> FnOnce(Slot<'b>)) -> Self {
-        Draft::new(op).regions(regions).build(build)
+    /// A handler that one lane runs, written by a closure. Without [`finish`](HandlerBody::finish) its result is 0.
+    pub fn lane_wide(build: impl for<'b> FnOnce(HandlerBody<'b>)) -> Self {
+        let mut m = Builder::new();
+        m.buffer::<u32>(ARG, Len::Fixed(ARGS.into()), Space::Global, Access::Read);
+        let error: Rc<RefCell<Option<String>>> = Rc::default();
+        m.function::<(), u32>(UNNAMED, |f, ()| {
+            build(HandlerBody { f, error: error.clone() });
+            f.lit(0)
+        });
+        let mut module = m.finish();
+        restrict_access(&mut module);
+        Handler { error: error.take(), ..Handler::from_module(module) }
     }
 
-    /// A handler from text: the function of that name.
-    pub fn text(op: Opcode, name: impl Into<String>, source: &str) -> Self {
-        let name = name.into();
-        let (module, error) = match text::parse(source) {
-            Ok(module) => (module, None),
-            Err(list) => (Module::default(), Some(text::render(&name, source, &list, false))),
-        };
-        Handler { error, ..Handler::of(op, name, module) }
+    /// A handler that all lanes of a group run together, written by a closure. Lane 0 gives the result, which is 0 without
+    /// [`finish`](HandlerBody::finish).
+    pub fn group_wide(build: impl for<'b> FnOnce(GroupHandlerBody<'b>)) -> Self {
+        Handler::lane_wide(|body| build(GroupHandlerBody(body))).width(Width::Group)
     }
 
-    pub(super) fn of(op: Opcode, name: String, module: Module) -> Self {
-        let (width, visible, class) = Default::default();
-        Handler { op, name, width, visible, class, module, error: None, may_trap: false }
-    }
-
-    /// Sets what the opcode is called.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        let name = name.into();
-        let last = self.module.functions.iter().map(|(f, _)| f).next_back();
-        if let Some(f) = last {
-            self.module.functions[f].name.clone_from(&name);
+    /// A handler from text. Its function is the one that has the name which the handler gets in the `Spec`.
+    pub fn from_text(source: &str) -> Self {
+        match text::parse(source) {
+            Ok(module) => Handler::from_module(module),
+            Err(list) => {
+                let error =
+                    Some(format!("its text is wrong\n{}", text::render("text", source, &list, false)));
+                Handler { error, ..Handler::from_module(Module::default()) }
+            }
         }
-        Handler { name, ..self }
+    }
+
+    /// A handler that one lane runs, from a module. Its function is the one that has the name which the handler gets in the `Spec`.
+    pub fn from_module(module: Module) -> Self {
+        let (width, visible, class) = Default::default();
+        Handler { width, visible, class, module, error: None, may_trap: false }
     }
 
     /// Sets who runs it.
@@ -143,79 +164,73 @@ impl Handler {
     }
 }
 
-/// A handler about to be written in Rust: what it can name.
-#[derive(Debug)]
-pub struct Draft {
-    op: Opcode,
-    name: String,
-    module: Module,
-    width: Width,
+/// Declares regions that a handler only loads from as read, so that it can name regions that are only read.
+fn restrict_access(module: &mut Module) {
+    let reads = |op: Op| matches!(op, Op::Load | Op::LoadWide | Op::Len);
+    let nodes = module.functions.iter().flat_map(|(_, function)| function.insts());
+    let written: Vec<_> = nodes.filter(|(_, node)| !reads(node.op)).filter_map(|(_, n)| n.buffer()).collect();
+    let regions = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Global).map(|(at, _)| at);
+    for region in regions.filter(|region| !written.contains(region)).collect::<Vec<_>>() {
+        module.buffers[region].access = Access::Read;
+    }
 }
 
-impl Draft {
-    /// A handler that can name `arg` and `observable`.
-    pub fn new(op: Opcode) -> Self {
-        let mut m = Builder::new();
-        m.buffer::<u32>(ARG, Len::Fixed(ARGS.into()), Space::Global, Access::Read);
-        m.buffer::<u32>(OBSERVABLE, Len::Launch, Space::Global, Access::ReadWrite);
-        Draft { op, name: format!("op{}", op.code()), module: m.finish(), width: Width::Lane }
-    }
+/// A handler of a [`Spec`](super::Spec), with the name and the opcode by which tasks ask for it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NamedHandler {
+    /// The opcode of its tasks.
+    pub op: Opcode,
+    /// The name of the opcode, and of the handler's function.
+    pub name: String,
+    /// What its tasks do.
+    pub handler: Handler,
+}
 
-    /// What the opcode is called.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Draft { name: name.into(), ..self }
-    }
-
-    /// Who runs it.
-    pub fn width(self, width: Width) -> Self {
-        Draft { width, ..self }
-    }
-
-    /// It can name these regions.
-    pub fn regions(self, regions: &[Region]) -> Self {
-        regions
-            .iter()
-            .fold(self, |draft, r| draft.buffer(&r.name, r.elem, Len::Launch, Space::Global, r.access))
-    }
-
-    /// It has a buffer of its own that a group shares.
-    pub fn shared(self, name: &str, elem: Type, len: u32) -> Self {
-        self.buffer(name, elem, Len::Fixed(len.into()), Space::Shared, Access::ReadWrite)
-    }
-
-    fn buffer(mut self, name: &str, elem: Type, len: Len, space: Space, access: Access) -> Self {
-        let mut m = Builder::from(std::mem::take(&mut self.module));
-        match elem {
-            Type::I32 => drop(m.buffer::<i32>(name, len, space, access)),
-            Type::U64 => drop(m.buffer::<u64>(name, len, space, access)),
-            Type::F32 => drop(m.buffer::<f32>(name, len, space, access)),
-            Type::U32 | Type::Bool => drop(m.buffer::<u32>(name, len, space, access)),
+impl NamedHandler {
+    pub(super) fn new(op: Opcode, name: String, mut handler: Handler) -> Self {
+        let functions = &mut handler.module.functions;
+        let unnamed = functions.iter().find(|(_, function)| function.name == UNNAMED).map(|(at, _)| at);
+        if let Some(at) = unnamed {
+            functions[at].name.clone_from(&name);
         }
-        self.module = m.finish();
-        self
-    }
-
-    /// Writes it. Without [`Slot::finish`] its result is 0.
-    pub fn build(self, build: impl for<'b> FnOnce(Slot<'b>)) -> Handler {
-        let Draft { op, name, module, width } = self;
-        let mut m = Builder::from(module);
-        let error: Rc<RefCell<Option<String>>> = Rc::default();
-        m.function::<(), u32>(name.clone(), |f, ()| {
-            build(Slot { f, error: error.clone() });
-            f.lit(0)
-        });
-        Handler { width, error: error.take(), ..Handler::of(op, name, m.finish()) }
+        NamedHandler { op, name, handler }
     }
 }
 
-/// The task that a handler is written for.
+impl Deref for NamedHandler {
+    type Target = Handler;
+    fn deref(&self) -> &Handler {
+        &self.handler
+    }
+}
+
+/// The handler that a closure writes: the task that it is for, and the tenant's regions.
 #[derive(Clone)]
-pub struct Slot<'b> {
+pub struct HandlerBody<'b> {
     f: &'b Body<'b>,
     error: Rc<RefCell<Option<String>>>,
 }
 
-impl<'b> Slot<'b> {
+/// The group-wide handler that a closure writes. It has everything that a [`HandlerBody`] has, and buffers that the lanes of the group
+/// share.
+#[derive(Clone)]
+pub struct GroupHandlerBody<'b>(HandlerBody<'b>);
+
+impl<'b> Deref for GroupHandlerBody<'b> {
+    type Target = HandlerBody<'b>;
+    fn deref(&self) -> &HandlerBody<'b> {
+        &self.0
+    }
+}
+
+impl GroupHandlerBody<'_> {
+    /// A buffer of the handler's own that the lanes of the group share. Its elements are zero when a task begins.
+    pub fn shared<T: Num>(&self, name: &str, len: u32) -> Buf<T> {
+        self.0.buffer(name, Len::Fixed(len.into()), Space::Shared)
+    }
+}
+
+impl<'b> HandlerBody<'b> {
     /// The function in the making: control flow, arithmetic, everything that the language has.
     pub fn body(&self) -> &'b Body<'b> {
         self.f
@@ -226,14 +241,29 @@ impl<'b> Slot<'b> {
         self.f.load(self.region::<u32>(ARG).at(index))
     }
 
-    /// A region of the tenant's workspace, or a shared buffer of the handler. A name that is not there, or holds another
-    /// type, is an error of [`assemble`](super::assemble).
+    /// A region of the tenant's workspace, or with the name `observable` its observables. A `Spec` without such a region, or with one of
+    /// another type, is refused by [`assemble`](super::assemble).
     pub fn region<T: Num>(&self, name: &str) -> Buf<T> {
-        self.f.buffer(name).unwrap_or_else(|| {
-            let what = format!("it names {name:?} as a region of {}, and there is none", T::TYPE);
+        self.buffer(name, Len::Launch, Space::Global)
+    }
+
+    /// The buffer of that name, which is declared when it is first named.
+    fn buffer<T: Num>(&self, name: &str, len: Len, space: Space) -> Buf<T> {
+        if let Some(known) = self.f.buffer(name) {
+            return known;
+        }
+        let others = [
+            (self.f.buffer::<u32>(name).is_some(), Type::U32),
+            (self.f.buffer::<i32>(name).is_some(), Type::I32),
+            (self.f.buffer::<u64>(name).is_some(), Type::U64),
+            (self.f.buffer::<f32>(name).is_some(), Type::F32),
+        ];
+        if let Some((_, other)) = others.iter().find(|(declared, _)| *declared) {
+            let what = format!("it names region {name:?} with elements of {other} and of {}", T::TYPE);
             self.error.borrow_mut().get_or_insert(what);
-            Buf::of(pelton_ir::arena::Handle::new(0))
-        })
+        }
+        let (elem, access, place) = (T::TYPE, Access::ReadWrite, Place::default());
+        Buf::of(self.f.declare(BufferDecl { name: name.into(), elem, len, space, access, place }))
     }
 
     /// The tenant's `data`.

@@ -11,7 +11,7 @@ use pelton_ir::types::Type;
 use pelton_ir::valid::{Valid, validate};
 
 use super::error::AssembleError;
-use super::handler::{Handler, Width};
+use super::handler::{NamedHandler, Width};
 use super::spec::Spec;
 
 /// Something that handlers ask of the runtime by importing it.
@@ -47,8 +47,12 @@ pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
 }
 
 /// A handler's module with its imports bound.
-pub(super) fn bind(handler: &Handler, module: &Valid, libraries: &[Valid]) -> Result<Valid, AssembleError> {
-    bind_to(VERBS, handler.width, module, libraries).map_err(|source| AssembleError::Import {
+pub(super) fn bind(
+    handler: &NamedHandler,
+    module: &Valid,
+    libraries: &[Valid],
+) -> Result<Valid, AssembleError> {
+    bind_to(VERBS, handler.handler.width, module, libraries).map_err(|source| AssembleError::Import {
         name: handler.name.clone(),
         op: handler.op,
         source,

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use pelton_ir::module::Module;
 
-use super::handler::{Handler, Slot};
+use super::error::UnknownOpcode;
+use super::handler::{Handler, NamedHandler};
 use super::placement::Placement;
 use super::tenant::{Region, Tenant};
-use crate::protocol::Opcode;
+use crate::protocol::{Opcode, opcode};
 
 /// How many slots, lanes and groups. What is left open suits the device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -169,7 +170,7 @@ pub struct Spec {
     /// Who uses it. Tenant 0 is there unless others are named.
     pub tenants: Vec<Tenant>,
     /// What tasks can do beyond what is built in.
-    pub handlers: Vec<Handler>,
+    pub handlers: Vec<NamedHandler>,
     /// Modules whose functions handlers can import.
     pub libraries: Vec<Module>,
     /// What PRINTF says, by format id.
@@ -257,7 +258,7 @@ impl Spec {
         Spec { fuel, ..self }
     }
 
-    /// Adds a region to the workspace, or changes the one of that name. Handlers written from here on can name it.
+    /// Adds a region to the workspace, or changes the one of that name.
     pub fn region(mut self, region: Region) -> Self {
         match self.regions.iter_mut().find(|r| r.name == region.name) {
             Some(old) => *old = region,
@@ -281,16 +282,40 @@ impl Spec {
         self.tenant(tenant.producers(producers))
     }
 
-    /// Adds an opcode that a lane runs. The closure runs now and leaves a function of the language; what is wrong with it
-    /// is said by [`assemble`](super::assemble).
-    pub fn handler(self, op: Opcode, build: impl for<'b> FnOnce(Slot<'b>)) -> Self {
-        let handler = Handler::new(op, &self.regions, build);
-        self.with(handler)
+    /// Adds a handler under a name. Its opcode is the lowest of [`Opcode::ASSIGNED`] that no handler of this `Spec` has yet, so handlers that
+    /// are added in the same order get the same opcodes; [`opcode`](Spec::opcode) looks it up. What is wrong with the handler is said by
+    /// [`assemble`](super::assemble), and so is a `Spec` in which no opcode is free.
+    ///
+    /// ```
+    /// use pelton::{Handler, Spec, Task};
+    ///
+    /// let spec = Spec::default().handler(
+    ///     "add",
+    ///     Handler::lane_wide(|task| {
+    ///         let old = task.atomic_add(task.arg(0), task.arg(1));
+    ///         task.finish(old);
+    ///     }),
+    /// );
+    /// let add = spec.opcode("add")?;
+    /// let task = Task::new(add).args([64, 5]);
+    /// assert_eq!(spec.opcode("ad").unwrap_err().to_string(), r#"there is no opcode "ad"; did you mean "add"?"#);
+    /// # Ok::<(), pelton::kernel::UnknownOpcode>(())
+    /// ```
+    pub fn handler(self, name: impl Into<String>, handler: Handler) -> Self {
+        match Opcode::lowest_free(self.handlers.iter().map(|known| known.op)) {
+            Some(op) => self.handler_at(op, name, handler),
+            None => {
+                let why = "there is no free opcode for it; give it one beyond those that are assigned";
+                let handler = Handler { error: Some(why.into()), ..handler };
+                self.handler_at(Opcode::from_code(*Opcode::ASSIGNED.end()), name, handler)
+            }
+        }
     }
 
-    /// Adds a handler that was made before.
-    pub fn with(mut self, handler: Handler) -> Self {
-        self.handlers.push(handler);
+    /// Adds a handler under a name and with an opcode of one's own choice. Add these before the handlers whose opcodes are assigned, or
+    /// choose opcodes beyond [`Opcode::ASSIGNED`]: two handlers with one opcode are refused.
+    pub fn handler_at(mut self, op: Opcode, name: impl Into<String>, handler: Handler) -> Self {
+        self.handlers.push(NamedHandler::new(op, name.into(), handler));
         self
     }
 
@@ -299,6 +324,21 @@ impl Spec {
     pub fn library(mut self, module: Module) -> Self {
         self.libraries.push(module);
         self
+    }
+
+    /// Looks up the opcode of a handler by its name, or a built-in opcode by its name in capitals or not. Look it up once, and make any
+    /// number of tasks with it.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownOpcode`], which says which known name is nearest.
+    pub fn opcode(&self, name: &str) -> Result<Opcode, UnknownOpcode> {
+        let own = self.handlers.iter().find(|known| known.name == name).map(|known| known.op);
+        own.or_else(|| Opcode::from_name(name)).ok_or_else(|| {
+            let own = self.handlers.iter().map(|known| known.name.as_str());
+            let nearest = pelton_ir::text::nearest(name, own.chain(opcode::TABLE.iter().map(|row| row.name)));
+            UnknownOpcode { name: name.into(), nearest: nearest.map(String::from) }
+        })
     }
 
     /// Adds what PRINTF says for the next format id, from 1 on.

@@ -1,6 +1,8 @@
 //! Opcodes, which say what a slot asks for.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use super::Malformed;
 
@@ -65,6 +67,15 @@ pub(crate) fn reserved_ranges() -> String {
 }
 
 impl Opcode {
+    /// The opcodes that are assigned to handlers which do not ask for one. Those beyond are never assigned.
+    pub const ASSIGNED: RangeInclusive<u32> = LOW_USER.0..=LOW_USER.1 - 1;
+
+    /// The lowest opcode that can be assigned and is not among these; `None` if all are taken.
+    pub(crate) fn lowest_free(taken: impl Iterator<Item = Opcode>) -> Option<Opcode> {
+        let taken: HashSet<Opcode> = taken.collect();
+        Opcode::ASSIGNED.map(Opcode).find(|op| !taken.contains(op))
+    }
+
     /// Returns the opcode with this number for a handler, or an error if the number is reserved.
     pub fn user(code: u32) -> Result<Opcode, Malformed> {
         let opcode = Opcode(code);
@@ -128,5 +139,23 @@ impl fmt::Display for Opcode {
             Some(row) => f.pad(row.name),
             None => f.pad(&format!("{:#x}", self.0)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_are_assigned_from_the_lowest_on_until_all_are_taken() {
+        let free =
+            |taken: &[u32]| Opcode::lowest_free(taken.iter().map(|code| Opcode(*code))).map(Opcode::code);
+        assert_eq!(free(&[]), Some(8));
+        assert_eq!(free(&[8, 9, 11]), Some(10));
+        assert_eq!(free(&[0x1_0000]), Some(8));
+        let mut all: Vec<u32> = Opcode::ASSIGNED.collect();
+        assert!(all.iter().all(|code| !Opcode(*code).is_reserved()));
+        assert_eq!(free(&all), None);
+        assert_eq!(free(&all[..all.len() - 1]), all.pop());
     }
 }

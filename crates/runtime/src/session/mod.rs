@@ -47,7 +47,7 @@ use crate::deadline::{Deadline, Pause};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
-use crate::protocol::control;
+use crate::protocol::{Opcode, control};
 use crate::telemetry::{self, Printer, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
@@ -171,6 +171,12 @@ impl Session {
     /// Returns where everything of the session's kernel lies.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Looks up the opcode of a handler, or of a built-in operation, by its name. Look it up once, and make any number of tasks with it. An
+    /// unknown name is [`Error::UnknownOpcode`], which says which known name is nearest.
+    pub fn opcode(&self, name: &str) -> Result<Opcode, Error> {
+        Ok(self.spec.opcode(name)?)
     }
 
     /// Takes a snapshot of how the session stands.

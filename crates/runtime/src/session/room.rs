@@ -102,19 +102,8 @@ impl Producer {
     /// producer's patience. A future that is dropped has submitted nothing.
     ///
     /// ```
-    /// # use std::future::Future;
-    /// # use std::pin::pin;
-    /// # use std::task::{Context, Poll, Waker};
     /// # use pelton::{Geometry, Opcode, Session, Spec, Task, device};
-    /// # fn block_on<F: Future>(future: F) -> F::Output {
-    /// #     let mut future = pin!(future);
-    /// #     loop {
-    /// #         if let Poll::Ready(end) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-    /// #             return end;
-    /// #         }
-    /// #         std::thread::yield_now();
-    /// #     }
-    /// # }
+    /// # use pelton::doc_examples::block_on;
     /// let session = Session::launch(&device::open("cpu")?, &Spec::new(Geometry::new(4)))?;
     /// let mut producer = session.producer(0)?;
     /// let sum: u32 = block_on(async {

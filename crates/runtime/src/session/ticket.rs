@@ -177,19 +177,8 @@ impl fmt::Debug for HeldSlots {
 /// A ticket is a future. Whoever awaits it by reference keeps it, and with it the slot and its result:
 ///
 /// ```
-/// # use std::future::Future;
-/// # use std::pin::pin;
-/// # use std::task::{Context, Poll, Waker};
 /// # use pelton::{Opcode, Session, Spec, Task, device};
-/// # fn block_on<F: Future>(future: F) -> F::Output {
-/// #     let mut future = pin!(future);
-/// #     loop {
-/// #         if let Poll::Ready(end) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-/// #             return end;
-/// #         }
-/// #         std::thread::yield_now();
-/// #     }
-/// # }
+/// # use pelton::doc_examples::block_on;
 /// # let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
 /// # let mut producer = session.producer(0)?;
 /// # block_on(async {

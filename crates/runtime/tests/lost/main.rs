@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::{DeviceError, open};
 use pelton::{
-    Deadline, EndReason, Error, Geometry, LossReason, Opcode, Placement, Producer, Session, Spec,
+    Deadline, EndReason, Error, Geometry, Handler, LossReason, Opcode, Placement, Producer, Session, Spec,
     SubmitError, Task, TaskError, Tenant, Ticket,
 };
 
@@ -99,19 +99,27 @@ fn spec(placement: Placement) -> Spec {
         .placement(placement)
         .fuel(u32::MAX)
         .tenant(Tenant::new(1).mask(0))
-        .handler(op(ADD), |slot| {
-            let (by, at) = (slot.arg(0), slot.arg(1));
-            let old = slot.atomic_add(at, by);
-            slot.finish(old);
-        })
-        .handler(op(ENDLESS), |slot| {
-            let f = slot.body();
-            slot.atomic_add(1, 1);
-            f.forever::<_, ()>(f.lit(0), |_, k| {
-                slot.store(2, k);
-                k + 1
-            });
-        })
+        .handler_at(
+            op(ADD),
+            "add",
+            Handler::lane_wide(|slot| {
+                let (by, at) = (slot.arg(0), slot.arg(1));
+                let old = slot.atomic_add(at, by);
+                slot.finish(old);
+            }),
+        )
+        .handler_at(
+            op(ENDLESS),
+            "endless",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                slot.atomic_add(1, 1);
+                f.forever::<_, ()>(f.lit(0), |_, k| {
+                    slot.store(2, k);
+                    k + 1
+                });
+            }),
+        )
 }
 
 fn soon() -> Deadline {

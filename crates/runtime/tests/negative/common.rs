@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use pelton::device::Device;
 use pelton::protocol::{FaultCode, TaskFault};
-use pelton::{Deadline, Error, Geometry, Opcode, Placement, Producer, Session, Spec, Task, TaskError};
+use pelton::{
+    Deadline, Error, Geometry, Handler, Opcode, Placement, Producer, Session, Spec, Task, TaskError,
+};
 
 /// A device to test.
 pub type On = Arc<dyn Device>;
@@ -121,11 +123,15 @@ impl Shape {
 
     /// A kernel of this shape that can [`add`].
     pub fn spec(self, slots: u32, workers: u32) -> Spec {
-        self.bare(slots, workers).handler(op(ADD), |slot| {
-            let (by, at) = (slot.arg(0), slot.arg(1));
-            let old = slot.atomic_add(at, by);
-            slot.finish(old);
-        })
+        self.bare(slots, workers).handler_at(
+            op(ADD),
+            "add",
+            Handler::lane_wide(|slot| {
+                let (by, at) = (slot.arg(0), slot.arg(1));
+                let old = slot.atomic_add(at, by);
+                slot.finish(old);
+            }),
+        )
     }
 
     /// A kernel of this shape with what is built in.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use pelton::ir::types::Type;
 use pelton::kernel::Lifetime;
 use pelton::{
-    Aim, Batch, Claim, Deadline, Drain, Error, Geometry, Opcode, Priority, Producer, Region, Session, Spec,
-    Task, Ticket,
+    Aim, Batch, Claim, Deadline, Drain, Error, Geometry, Handler, Opcode, Priority, Producer, Region,
+    Session, Spec, Task, Ticket,
 };
 
 use crate::common::*;
@@ -229,10 +229,14 @@ fn none_lost_and_none_doubled_with_many_in_flight(on: &On) {
     for shape in shapes(on, ALL) {
         let spec = sized(shape.bare(32, 3).producers(3), each * 3);
         let spec = Spec { geometry: Geometry { window: 8, ..spec.geometry.clone() }, ..spec };
-        let spec = spec.handler(op(9), |slot| {
-            slot.atomic_add(slot.arg(0), 1);
-            slot.finish(slot.arg(0) ^ slot.arg(1));
-        });
+        let spec = spec.handler_at(
+            op(9),
+            "op9",
+            Handler::lane_wide(|slot| {
+                slot.atomic_add(slot.arg(0), 1);
+                slot.finish(slot.arg(0) ^ slot.arg(1));
+            }),
+        );
         let session = launch(on, &spec);
         std::thread::scope(|threads| {
             for k in 0..3 {

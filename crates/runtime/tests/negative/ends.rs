@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use pelton::device::DeviceError;
 use pelton::device::null::{Faults, Null};
-use pelton::kernel::Draft;
 use pelton::{
-    Aim, Deadline, EndReason, Error, LossReason, Session, SessionEnd, Spec, SubmitError, Task, TaskError,
-    Tenant, Ticket,
+    Aim, Deadline, EndReason, Error, Handler, LossReason, Session, SessionEnd, Spec, SubmitError, Task,
+    TaskError, Tenant, Ticket,
 };
 
 use crate::common::*;
@@ -35,21 +34,29 @@ fn spec(shape: Shape) -> Spec {
     shape
         .spec(256, 2)
         .fuel(u32::MAX)
-        .handler(op(NEXT), |slot| {
-            let f = slot.body();
-            let place = slot.atomic_add(0, 1);
-            let x = f.count((f.lit(0), f.lit(300), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
-            slot.store(1, x);
-            slot.finish(place);
-        })
-        .handler(op(ENDLESS), |slot| {
-            let f = slot.body();
-            f.forever::<_, ()>(f.lit(0), |_, k| {
-                slot.store(1, k);
-                k + 1
-            });
-        })
-        .with(Draft::new(op(TRAP)).build(|slot| slot.body().trap(7)).may_trap())
+        .handler_at(
+            op(NEXT),
+            "next",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                let place = slot.atomic_add(0, 1);
+                let x = f.count((f.lit(0), f.lit(300), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+                slot.store(1, x);
+                slot.finish(place);
+            }),
+        )
+        .handler_at(
+            op(ENDLESS),
+            "endless",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                f.forever::<_, ()>(f.lit(0), |_, k| {
+                    slot.store(1, k);
+                    k + 1
+                });
+            }),
+        )
+        .handler_at(op(TRAP), "trap", Handler::lane_wide(|slot| slot.body().trap(7)).may_trap())
 }
 
 /// Catches a stop that waits for an empty ring, and one that forgets what it left.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use pelton::ir::types::{Order, Scope};
 use pelton::protocol::FaultCode;
-use pelton::{Deadline, Geometry, Opcode, Session, Spec, Task, TaskError, Tenant};
+use pelton::{Deadline, Geometry, Handler, Opcode, Session, Spec, Task, TaskError, Tenant};
 
 use crate::common::*;
 
@@ -19,12 +19,16 @@ const SPIN: u32 = 9;
 fn spec(shape: Shape) -> Spec {
     let spec = shape.bare(64, 3).tenant(Tenant::new(0).observables(1));
     let spec = Spec { geometry: Geometry { window: 4, ..spec.geometry.clone() }, ..spec };
-    spec.handler(op(SPIN), |slot| {
-        let f = slot.body();
-        let spun = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
-        f.when(spun.eq(0) | slot.arg(2).ne(0), || slot.fault(0x123));
-        f.atomic_store(Order::Relaxed, Scope::Device, slot.data().at(slot.arg(1)), 1);
-    })
+    spec.handler_at(
+        op(SPIN),
+        "spin",
+        Handler::lane_wide(|slot| {
+            let f = slot.body();
+            let spun = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+            f.when(spun.eq(0) | slot.arg(2).ne(0), || slot.fault(0x123));
+            f.atomic_store(Order::Relaxed, Scope::Device, slot.data().at(slot.arg(1)), 1);
+        }),
+    )
 }
 
 /// A batch and its fence. The first tasks are the slow ones, so that later windows end before them; one ends as a fault.

@@ -1,7 +1,7 @@
 //! Hostile handlers: what a stranger's handler can do to others, and what it cannot.
 
 use pelton::ir::types::{Order, Scope, Type};
-use pelton::kernel::{Draft, Region, Width};
+use pelton::kernel::{HandlerBody, Region, Width};
 use pelton::protocol::FaultCode;
 use pelton::{Error, Handler, Session, Spec, Task, Tenant};
 
@@ -33,11 +33,15 @@ const TRIED: u32 = 9;
 fn text(body: &str) -> Handler {
     let source =
         format!("buffer arg: [u32; 12] global read\nbuffer data: [u32; ?] global read_write\n{body}");
-    Handler::text(op(TRIED), "tried", &source)
+    Handler::from_text(&source)
 }
 
 fn refused(on: &On, shape: Shape, handler: Handler) -> String {
-    match Session::launch(on, &shape.spec(64, 2).with(handler)) {
+    refused_as(on, shape, "tried", handler)
+}
+
+fn refused_as(on: &On, shape: Shape, name: &str, handler: Handler) -> String {
+    match Session::launch(on, &shape.spec(64, 2).handler_at(op(TRIED), name, handler)) {
         Err(Error::Refused(why)) => why.to_string(),
         Err(error) => panic!("{shape}: {error}"),
         Ok(_) => panic!("{shape}: it was taken"),
@@ -97,7 +101,8 @@ fn what_is_not_a_handlers_to_name_is_refused(on: &On) {
         }
         let table = Region::shared("table", Type::U32, 8);
         let body = "buffer table: [u32; ?] global read_write\nfn tried() -> u32 {\n  store @table[0], 1\n  return 0\n}";
-        match Session::launch(on, &shape.spec(64, 2).region(table).with(text(body))) {
+        match Session::launch(on, &shape.spec(64, 2).region(table).handler_at(op(TRIED), "tried", text(body)))
+        {
             Err(Error::Refused(why)) => assert!(why.to_string().contains("only read"), "{shape}: {why}"),
             other => panic!("{shape}: {other:?}"),
         }
@@ -107,10 +112,9 @@ fn what_is_not_a_handlers_to_name_is_refused(on: &On) {
 /// Reads all its shared words, then leaves its tenant's number in them.
 fn leaves_words() -> Handler {
     const WORDS: u32 = 300;
-    let draft = Draft::new(op(TRIED)).width(Width::Group).shared("words", Type::U32, WORDS);
-    draft.shared("wide", Type::U64, 3).build(|slot| {
+    Handler::group_wide(|slot| {
         let f = slot.body();
-        let (words, wide) = (slot.region::<u32>("words"), slot.region::<u64>("wide"));
+        let (words, wide) = (slot.shared::<u32>("words", WORDS), slot.shared::<u64>("wide", 3));
         let found =
             f.count((f.lit(0), f.lit(WORDS), f.lit(1)), f.lit(0), |_, k, found| found | f.load(words.at(k)));
         let more =
@@ -126,7 +130,10 @@ fn leaves_words() -> Handler {
 /// Catches words of one tenant's task that another's finds.
 fn shared_memory_is_zero_when_a_task_begins(on: &On) {
     for shape in shapes(on, &[near(1), near(8), near(32), far(8), both(32)]) {
-        let session = launch(on, &shape.spec(64, 1).tenant(Tenant::new(1)).with(leaves_words()));
+        let session = launch(
+            on,
+            &shape.spec(64, 1).tenant(Tenant::new(1)).handler_at(op(TRIED), "tried", leaves_words()),
+        );
         let mut producers = [session.producer(0).unwrap(), session.producer(1).unwrap()];
         for round in 0..6u32 {
             let producer = &mut producers[round as usize % 2];
@@ -145,17 +152,26 @@ fn with_table(shape: Shape, len: u32) -> Spec {
 /// Catches a read that comes from a cache which nothing renews. On a device that works in the host's memory there is none.
 fn a_region_that_is_rewritten_is_read_as_it_is(on: &On) {
     for shape in shapes(on, &[near(1), near(32), far(1), far(32), both(32)]) {
-        let spec = with_table(shape, 64).handler(op(TRIED), |slot| {
-            let table = slot.region::<u32>("table");
-            slot.finish(slot.body().load(table.at(slot.arg(0))));
-        });
+        let spec = with_table(shape, 64).handler_at(
+            op(TRIED),
+            "tried",
+            Handler::lane_wide(|slot| {
+                let table = slot.region::<u32>("table");
+                slot.finish(slot.body().load(table.at(slot.arg(0))));
+            }),
+        );
         // The same with a loop, which no poller runs itself.
-        let spec = spec.handler(op(TRIED + 1), |slot| {
-            let (f, table) = (slot.body(), slot.region::<u32>("table"));
-            let last =
-                f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), |_, _, _| f.load(table.at(slot.arg(0))));
-            slot.finish(last);
-        });
+        let spec = spec.handler_at(
+            op(TRIED + 1),
+            "tried_1",
+            Handler::lane_wide(|slot| {
+                let (f, table) = (slot.body(), slot.region::<u32>("table"));
+                let last = f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), |_, _, _| {
+                    f.load(table.at(slot.arg(0)))
+                });
+                slot.finish(last);
+            }),
+        );
         let session = launch(on, &spec);
         let (table, cells) =
             (session.view::<u32>(0, "table").unwrap(), session.view::<u32>(0, "data").unwrap());
@@ -181,7 +197,7 @@ fn lanes_meet_although_a_region_changes(on: &On) {
     for shape in shapes(on, &[near(8), near(32), far(32)]) {
         let spec = with_table(shape, 1);
         // How often the lanes meet stands in the table.
-        let meets = Draft::new(op(TRIED)).width(Width::Group).regions(&spec.regions).build(|slot| {
+        let meets = Handler::group_wide(|slot| {
             let (f, table) = (slot.body(), slot.region::<u32>("table"));
             let turns = f.forever::<_, _>(f.lit(0), |turns, k| {
                 let much = f.load(table.at(0));
@@ -191,7 +207,7 @@ fn lanes_meet_although_a_region_changes(on: &On) {
             });
             slot.finish(turns);
         });
-        let session = launch(on, &spec.with(meets));
+        let session = launch(on, &spec.handler_at(op(TRIED), "tried", meets));
         let table = session.view::<u32>(0, "table").unwrap();
         let mut producer = session.producer(0).unwrap();
         for round in 0..60u32 {
@@ -207,17 +223,21 @@ fn lanes_meet_although_a_region_changes(on: &On) {
 /// Catches a loop whose turns are few and long, and brief loops that make a turn long and take no fuel themselves.
 fn fuel_bounds_work_and_not_only_turns(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
-        let spec = shape.spec(64, 2).fuel(1000).handler(op(TRIED), |slot| {
-            let f = slot.body();
-            let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
-                // Four brief loops of 256 turns each: more than 2,048 instructions.
-                for _ in 0..4 {
-                    f.count((0u32, 256u32, 1u32), (), |_, k, ()| slot.store(1, k));
-                }
-                turns + 1
-            });
-            slot.finish(turns);
-        });
+        let spec = shape.spec(64, 2).fuel(1000).handler_at(
+            op(TRIED),
+            "tried",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
+                    // Four brief loops of 256 turns each: more than 2,048 instructions.
+                    for _ in 0..4 {
+                        f.count((0u32, 256u32, 1u32), (), |_, k, ()| slot.store(1, k));
+                    }
+                    turns + 1
+                });
+                slot.finish(turns);
+            }),
+        );
         let session = launch(on, &spec);
         let mut producer = session.producer(0).unwrap();
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}");
@@ -231,12 +251,13 @@ fn fuel_bounds_work_and_not_only_turns(on: &On) {
 fn helpers_in_loops_burn_fuel_rightly(on: &On) {
     for shape in shapes(on, &[near(1), near(8), far(8)]) {
         for width in [Width::Lane, Width::Group] {
-            let session = launch(on, &shape.spec(64, 2).with(helpers().width(width)));
+            let session =
+                launch(on, &shape.spec(64, 2).handler_at(op(TRIED), "tried", helpers().width(width)));
             let mut producer = session.producer(0).unwrap();
             assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([3])), Ok(240), "{shape}, {width:?}");
             let session = {
                 drop(session);
-                launch(on, &shape.spec(64, 2).fuel(4).with(helpers().width(width)))
+                launch(on, &shape.spec(64, 2).fuel(4).handler_at(op(TRIED), "tried", helpers().width(width)))
             };
             let mut producer = session.producer(0).unwrap();
             assert_eq!(
@@ -261,20 +282,19 @@ fn helpers() -> Handler {
         let n = f.load(arg.at(0));
         f.count((0u32, 10u32, 1u32), f.lit(0), |_, _, sum| sum + f.call(middle, n))
     });
-    Handler::text(op(TRIED), "tried", &pelton::ir::text::print(&m.finish()))
+    Handler::from_text(&pelton::ir::text::print(&m.finish()))
 }
 
 /// A handler whose regions are so deep.
 fn nested(depth: u32) -> Handler {
-    fn nest(slot: &pelton::kernel::Slot<'_>, left: u32) {
+    fn nest(slot: &HandlerBody<'_>, left: u32) {
         let f = slot.body();
         match left {
             0 => slot.store(2, 5),
             _ => f.when(slot.arg(0).ge(left), || nest(slot, left - 1)),
         }
     }
-    let spec = Spec::default();
-    Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
+    Handler::lane_wide(|slot| {
         nest(&slot, depth - 1);
         slot.finish(slot.load(2));
     })
@@ -283,18 +303,16 @@ fn nested(depth: u32) -> Handler {
 /// Catches a handler that makes a kernel that is not valid, which would be called a defect of Pelton.
 fn what_is_too_large_is_refused_by_name(on: &On) {
     let shape = near(8);
-    let shared = |name: &str, words: u32, width| {
-        Draft::new(op(TRIED))
-            .name("tried")
-            .width(width)
-            .shared(name, Type::U32, words)
-            .build(|slot| slot.finish(1))
+    let shared = |name: &str, words: u32| {
+        Handler::group_wide(|slot| {
+            slot.shared::<u32>(name, words);
+            slot.finish(1);
+        })
     };
     let cases = [
         (nested(100), "nested 100 deep"),
-        (shared("words", 1 << 16, Width::Group), "bytes of shared memory"),
-        (shared(&"w".repeat(40), 8, Width::Group), "is longer than"),
-        (Draft::new(op(TRIED)).name("n".repeat(40)).build(|slot| slot.finish(1)), "is longer than"),
+        (shared("words", 1 << 16), "bytes of shared memory"),
+        (shared(&"w".repeat(40), 8), "is longer than"),
         (long(140_000), "instructions"),
         (loads(10_000), "instructions"),
         (shared_arg(), "arguments of the task"),
@@ -303,12 +321,13 @@ fn what_is_too_large_is_refused_by_name(on: &On) {
         let said = refused(on, shape, handler);
         assert!(said.contains(why), "{said}");
     }
+    let said = refused_as(on, shape, &"n".repeat(40), Handler::lane_wide(|slot| slot.finish(1)));
+    assert!(said.contains("is longer than"), "{said}");
 }
 
 /// A handler of so many instructions in a row.
 fn long(insts: u32) -> Handler {
-    let spec = Spec::default();
-    Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
+    Handler::lane_wide(|slot| {
         let value = (0..insts / 2).fold(slot.arg(0), |value, k| (value ^ (k | 1)) * 3);
         slot.finish(value);
     })
@@ -318,13 +337,12 @@ fn long(insts: u32) -> Handler {
 fn shared_arg() -> Handler {
     let source =
         "buffer arg: [f32; 8] shared read_write\nfn tried() -> u32 {\n  store @arg[0], 1.0\n  return 0\n}";
-    Handler::text(op(TRIED), "tried", source).width(Width::Group)
+    Handler::from_text(source).width(Width::Group)
 }
 
 /// A handler of so many checked accesses in a row.
 fn loads(count: u32) -> Handler {
-    let spec = Spec::default();
-    Draft::new(op(TRIED)).name("tried").regions(&spec.regions).build(|slot| {
+    Handler::lane_wide(|slot| {
         let sum = (0..count).fold(slot.arg(0), |sum, k| sum + slot.load(k % 1024));
         slot.finish(sum);
     })
@@ -333,7 +351,7 @@ fn loads(count: u32) -> Handler {
 /// Catches limits that are wider than the kernel around a handler leaves room for.
 fn what_is_as_large_as_may_be_runs(on: &On) {
     for shape in shapes(on, &[near(1), near(32), far(32), both(32)]) {
-        let session = launch(on, &shape.spec(64, 2).with(nested(80)));
+        let session = launch(on, &shape.spec(64, 2).handler_at(op(TRIED), "tried", nested(80)));
         let mut producer = session.producer(0).unwrap();
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([200])), Ok(5), "{shape}");
         assert_eq!(run(&mut producer, add(1, 5)), Ok(0), "{shape}");
@@ -343,31 +361,34 @@ fn what_is_as_large_as_may_be_runs(on: &On) {
 /// Catches an effect of one tenant's handler that another tenant's task meets.
 fn effects_that_are_allowed_harm_nobody(on: &On) {
     for shape in shapes(on, &[near(8), far(8), both(32)]) {
-        let wide =
-            Draft::new(op(TRIED + 1)).width(Width::Group).shared("words", Type::U64, 32).build(|slot| {
-                let f = slot.body();
-                let words = slot.region::<u64>("words");
-                f.store_wide(
-                    Order::Relaxed,
-                    Scope::Group,
-                    words.at(f.lane() % 16 * 2),
-                    [f.lit(7u64), f.lit(9u64)],
-                );
-                f.fence(Order::SeqCst, Scope::System);
-                f.barrier();
-                let all = f.reduce_max(f.lane());
-                let [low, _] =
-                    f.load_wide::<u64, 2>(Order::Relaxed, Scope::Group, words.at(f.lane() % 16 * 2));
-                slot.finish(f.select(all.ge(0u32), f.cast::<u32>(low), 0));
-            });
-        let spec = shape.spec(64, 2).tenant(Tenant::new(1)).with(wide).handler(op(TRIED), |slot| {
+        let wide = Handler::group_wide(|slot| {
             let f = slot.body();
-            let now = f.clock();
+            let words = slot.shared::<u64>("words", 32);
+            f.store_wide(
+                Order::Relaxed,
+                Scope::Group,
+                words.at(f.lane() % 16 * 2),
+                [f.lit(7u64), f.lit(9u64)],
+            );
             f.fence(Order::SeqCst, Scope::System);
-            slot.fault(0);
-            slot.store(u32::MAX, 1);
-            slot.finish(f.cast::<u32>(now));
+            f.barrier();
+            let all = f.reduce_max(f.lane());
+            let [low, _] = f.load_wide::<u64, 2>(Order::Relaxed, Scope::Group, words.at(f.lane() % 16 * 2));
+            slot.finish(f.select(all.ge(0u32), f.cast::<u32>(low), 0));
         });
+        let spec =
+            shape.spec(64, 2).tenant(Tenant::new(1)).handler_at(op(TRIED + 1), "wide", wide).handler_at(
+                op(TRIED),
+                "tried",
+                Handler::lane_wide(|slot| {
+                    let f = slot.body();
+                    let now = f.clock();
+                    f.fence(Order::SeqCst, Scope::System);
+                    slot.fault(0);
+                    slot.store(u32::MAX, 1);
+                    slot.finish(f.cast::<u32>(now));
+                }),
+            );
         let session = launch(on, &spec);
         let (mut hostile, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         for round in 0..20 {
@@ -385,10 +406,9 @@ fn effects_that_are_allowed_harm_nobody(on: &On) {
 /// Catches a shared buffer whose name in the kernel is that of another buffer: it would be that buffer, whoever's memory that is.
 fn shared_buffers_are_nobody_elses_memory(on: &On) {
     for shape in shapes(on, &[near(8), far(8), both(32)]) {
-        let reads = |code: u32, handler: &str, buffer: &str, len: u32| {
-            let draft = Draft::new(op(code)).name(handler).width(Width::Group).shared(buffer, Type::U32, len);
-            draft.build(|slot| {
-                let (f, words) = (slot.body(), slot.region::<u32>(buffer));
+        let reads = |buffer: &str, len: u32| {
+            Handler::group_wide(|slot| {
+                let (f, words) = (slot.body(), slot.shared::<u32>(buffer, len));
                 let found = f.load(words.at(slot.arg(0)));
                 f.barrier();
                 f.store(words.at(slot.arg(0)), 77);
@@ -396,8 +416,11 @@ fn shared_buffers_are_nobody_elses_memory(on: &On) {
             })
         };
         let spec = shape.spec(64, 1).tenant(Tenant::new(1));
-        let spec = spec.with(reads(TRIED, "region", "data", 8)).with(reads(TRIED + 1, "slots", "words", 200));
-        let session = launch(on, &spec.with(reads(TRIED + 2, "window", "data", 300)));
+        let spec = spec
+            .handler_at(op(TRIED), "region", reads("data", 8))
+            .handler_at(op(TRIED + 1), "slots", reads("words", 200))
+            .handler_at(op(TRIED + 2), "window", reads("data", 300));
+        let session = launch(on, &spec);
         let pattern: Vec<u32> = (1..=300).collect();
         session.view::<u32>(0, "data").unwrap().write(0, &pattern).unwrap();
         let mut producer = session.producer(1).unwrap();
@@ -428,7 +451,7 @@ fn calls_that_stay_calls_are_refused(on: &On) {
         });
         f.lit(0)
     });
-    let handler = Handler::text(op(TRIED), "tried", &pelton::ir::text::print(&m.finish()));
+    let handler = Handler::from_text(&pelton::ir::text::print(&m.finish()));
     for shape in shapes(on, &[near(8), far(8)]) {
         let why = refused(on, shape, handler.clone());
         assert!(why.contains("written in place"), "{shape}: {why}");
@@ -439,11 +462,16 @@ fn calls_that_stay_calls_are_refused(on: &On) {
 fn loops_from_below_zero_burn_fuel(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
         for (from, to) in [(i32::MIN, 100), (-1_000_000, 1), (-300, i32::MAX)] {
-            let spec = shape.spec(64, 1).fuel(1000).handler(op(TRIED), |slot| {
-                let f = slot.body();
-                let turns = f.count((f.lit(from), f.lit(to), f.lit(1i32)), f.lit(0), |_, _, turns| turns + 1);
-                slot.finish(turns);
-            });
+            let spec = shape.spec(64, 1).fuel(1000).handler_at(
+                op(TRIED),
+                "tried",
+                Handler::lane_wide(|slot| {
+                    let f = slot.body();
+                    let turns =
+                        f.count((f.lit(from), f.lit(to), f.lit(1i32)), f.lit(0), |_, _, turns| turns + 1);
+                    slot.finish(turns);
+                }),
+            );
             let session = launch(on, &spec);
             let end = run(&mut session.producer(0).unwrap(), Task::new(op(TRIED)));
             assert_eq!(end, fault(FaultCode::FUEL), "{shape}, {from} to {to}");
@@ -454,35 +482,43 @@ fn loops_from_below_zero_burn_fuel(on: &On) {
 /// Catches work that is hidden in the test of a loop: it is done in every turn.
 fn the_test_of_a_loop_takes_fuel_too(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
-        let spec = shape.spec(64, 1).fuel(1000).handler(op(TRIED), |slot| {
-            let f = slot.body();
-            let turns = f.repeat(
-                f.lit(0),
-                |k| {
-                    for _ in 0..4 {
-                        f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
-                    }
-                    k.lt(slot.arg(0))
-                },
-                |_, k| k + 1,
-            );
-            slot.finish(turns);
-        });
+        let spec = shape.spec(64, 1).fuel(1000).handler_at(
+            op(TRIED),
+            "tried",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                let turns = f.repeat(
+                    f.lit(0),
+                    |k| {
+                        for _ in 0..4 {
+                            f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
+                        }
+                        k.lt(slot.arg(0))
+                    },
+                    |_, k| k + 1,
+                );
+                slot.finish(turns);
+            }),
+        );
         // A test that fails at once, in a loop that has nothing else to do.
-        let spec = spec.handler(op(TRIED + 1), |slot| {
-            let f = slot.body();
-            let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
-                let test = |_| {
-                    for _ in 0..4 {
-                        f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
-                    }
-                    f.lit(false)
-                };
-                f.repeat(f.lit(0), test, |_, k| k + 1);
-                turns + 1
-            });
-            slot.finish(turns);
-        });
+        let spec = spec.handler_at(
+            op(TRIED + 1),
+            "tried_1",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
+                    let test = |_| {
+                        for _ in 0..4 {
+                            f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
+                        }
+                        f.lit(false)
+                    };
+                    f.repeat(f.lit(0), test, |_, k| k + 1);
+                    turns + 1
+                });
+                slot.finish(turns);
+            }),
+        );
         let session = launch(on, &spec);
         let mut producer = session.producer(0).unwrap();
         for code in [TRIED, TRIED + 1] {
@@ -499,14 +535,14 @@ fn the_test_of_a_loop_takes_fuel_too(on: &On) {
 /// Catches a loop that a subgroup goes through together and leaves lane by lane when the fuel is gone: its lanes would not meet again.
 fn subgroups_leave_their_loops_together(on: &On) {
     for shape in shapes(on, &[near(8), near(64), far(64)]) {
-        let sums = Draft::new(op(TRIED)).width(Width::Group).build(|slot| {
+        let sums = Handler::group_wide(|slot| {
             let f = slot.body();
             let all = f
                 .count((f.subgroup(), slot.arg(0), f.lit(1)), f.lit(0), |_, _, all| all + f.reduce_add(1u32));
             f.barrier();
             slot.finish(all);
         });
-        let session = launch(on, &shape.spec(64, 1).fuel(1000).with(sums));
+        let session = launch(on, &shape.spec(64, 1).fuel(1000).handler_at(op(TRIED), "tried", sums));
         let mut producer = session.producer(0).unwrap();
         let lanes = shape.lanes.min(32);
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([10])), Ok(10 * lanes), "{shape}");
@@ -534,8 +570,7 @@ fn names_of_the_kernels_own_are_refused(on: &On) {
         "nop",
     ];
     for name in names {
-        let handler = Draft::new(op(TRIED)).name(name).build(|slot| slot.finish(1));
-        let why = refused(on, near(8), handler);
+        let why = refused_as(on, near(8), name, Handler::lane_wide(|slot| slot.finish(1)));
         assert!(why.contains("name") && why.contains(&format!("{name:?}")), "{name}: {why}");
     }
     let many = near(8)

@@ -28,7 +28,7 @@ fn library(source: &str) -> Module {
 /// A handler from text, with the buffers that all have.
 fn handler(body: &str) -> Handler {
     let buffers = "buffer arg: [u32; 12] global read\nbuffer data: [u32; ?] global read_write";
-    Handler::text(op(TRIED), "tried", &format!("{buffers}\n{body}"))
+    Handler::from_text(&format!("{buffers}\n{body}"))
 }
 
 /// A handler that gives what an import gives for its first argument.
@@ -83,13 +83,13 @@ fn what_cannot_be_bound_is_refused_by_name(on: &On) {
             ),
         ] {
             let spec = libraries.iter().fold(spec.clone(), |spec, source| spec.library(library(source)));
-            let found = refused(on, &spec.with(calls(name)));
+            let found = refused(on, &spec.handler_at(op(TRIED), "tried", calls(name)));
             assert!(matches!(&found, AssembleError::Import { name, .. } if name == "tried"), "{found}");
             assert!(found.to_string().contains(why), "{shape}: {found}");
         }
         // A verb that is to come is not there yet, and nor is a built-in handler.
         for name in ["spawn", "wait", "atomic_add", "load_u32", "dispatch", "printf"] {
-            let found = refused(on, &spec.clone().with(calls(name)));
+            let found = refused(on, &spec.clone().handler_at(op(TRIED), "tried", calls(name)));
             assert!(found.to_string().contains(&format!("`{name}(u32) -> u32`")), "{found}");
         }
         let broken = spec.library(library(mix)).library(library("fn f() -> u32 { }"));
@@ -111,14 +111,17 @@ fn a_library_may_do_no_more_than_a_handler(on: &On) {
                 "fn deep(%x: u32) -> u32 {{\n {body}\n return %x }}
                 fn mix(%x: u32) -> u32 {{ %r = call deep(%x) return %r }}"
             );
-            let found = refused(on, &shape.spec(64, 2).library(library(&source)).with(calls("mix")));
+            let found = refused(
+                on,
+                &shape.spec(64, 2).library(library(&source)).handler_at(op(TRIED), "tried", calls("mix")),
+            );
             assert!(found.to_string().contains(&format!("`{word}`")), "{shape}: {body}: {found}");
         }
         // Lanes cannot meet in a handler that one lane runs, however it is imported.
         let meets = library("fn mix(%x: u32) -> u32 { barrier return %x }");
         let uniform =
             handler("import uniform fn mix(%x: u32) -> u32 fn tried() -> u32 { %r = call mix(1) return %r }");
-        let found = refused(on, &shape.spec(64, 2).library(meets).with(uniform));
+        let found = refused(on, &shape.spec(64, 2).library(meets).handler_at(op(TRIED), "tried", uniform));
         assert!(found.to_string().contains("make the handler group-wide"), "{shape}: {found}");
         // The kernel's own buffers, the host's, and regions that the handler did not name.
         for buffer in [
@@ -132,7 +135,10 @@ fn a_library_may_do_no_more_than_a_handler(on: &On) {
         ] {
             let name = buffer.split(':').next().expect("it has a name");
             let source = format!("buffer {buffer} fn mix(%x: u32) -> u32 {{ %n = len @{name} return %n }}");
-            let found = refused(on, &shape.spec(64, 2).library(library(&source)).with(calls("mix")));
+            let found = refused(
+                on,
+                &shape.spec(64, 2).library(library(&source)).handler_at(op(TRIED), "tried", calls("mix")),
+            );
             assert!(found.to_string().contains(&format!("`mix` uses `buffer {buffer}`")), "{shape}: {found}");
         }
     }
@@ -146,7 +152,11 @@ fn a_library_stays_in_the_tenants_region(on: &On) {
     );
     for shape in shapes(on, &[near(1), near(8), far(8)]) {
         for width in [Width::Lane, Width::Group] {
-            let spec = shape.spec(64, 2).library(put.clone()).with(calls("put").width(width));
+            let spec = shape.spec(64, 2).library(put.clone()).handler_at(
+                op(TRIED),
+                "tried",
+                calls("put").width(width),
+            );
             let spec = spec.tenant(Tenant::new(0).size("data", 16)).tenant(Tenant::new(1).size("data", 16));
             let session = launch(on, &spec);
             let (mut zero, mut one) = (session.producer(0).unwrap(), session.producer(1).unwrap());
@@ -178,7 +188,11 @@ fn loops_of_a_library_burn_fuel(on: &On) {
     );
     for shape in shapes(on, &[near(1), near(8), far(8)]) {
         for width in [Width::Lane, Width::Group] {
-            let spec = shape.spec(64, 2).fuel(1000).library(spin.clone()).with(calls("spin").width(width));
+            let spec = shape.spec(64, 2).fuel(1000).library(spin.clone()).handler_at(
+                op(TRIED),
+                "tried",
+                calls("spin").width(width),
+            );
             let session = launch(on, &spec);
             let mut producer = session.producer(0).unwrap();
             assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([30])), Ok(30), "{shape}, {width:?}");
@@ -202,7 +216,7 @@ fn names_of_a_library_are_no_names_of_the_kernel(on: &On) {
             let body = "import fn top(%x: u32) -> u32
                 fn helper(%x: u32) -> u32 { %y = add %x, 100 return %y }
                 fn tried() -> u32 { %x = load @arg[0] %a = call top(%x) %b = call helper(%a) return %b }";
-            let spec = shape.spec(64, 2).library(library(&top)).with(handler(body));
+            let spec = shape.spec(64, 2).library(library(&top)).handler_at(op(TRIED), "tried", handler(body));
             let session = launch(on, &spec);
             let mut producer = session.producer(0).unwrap();
             assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([1])), Ok(114), "{shape}, {name}");
@@ -210,7 +224,10 @@ fn names_of_a_library_are_no_names_of_the_kernel(on: &On) {
             assert_eq!(data(&session)[5], 3, "{shape}, {name}");
         }
         // An import may be called as a function of the kernel is.
-        let session = launch(on, &shape.spec(64, 2).library(library(&hostile)).with(calls("dispatch")));
+        let session = launch(
+            on,
+            &shape.spec(64, 2).library(library(&hostile)).handler_at(op(TRIED), "tried", calls("dispatch")),
+        );
         let mut producer = session.producer(0).unwrap();
         assert_eq!(run(&mut producer, Task::new(op(TRIED)).args([1])), Ok(13), "{shape}");
     }
@@ -231,7 +248,11 @@ fn lanes_meet_in_uniform_imports_of_wide_handlers(on: &On) {
         import uniform fn group_sum(%x: u32) -> u32
         fn tried() -> u32 { %x = load @arg[0] %s = call group_sum(%x) return %s }";
     for shape in shapes(on, &[near(1), near(8), far(32)]) {
-        let spec = shape.spec(64, 2).library(sums.clone()).with(handler(body).width(Width::Group));
+        let spec = shape.spec(64, 2).library(sums.clone()).handler_at(
+            op(TRIED),
+            "tried",
+            handler(body).width(Width::Group),
+        );
         let session = launch(on, &spec);
         let mut producer = session.producer(0).unwrap();
         for _ in 0..3 {

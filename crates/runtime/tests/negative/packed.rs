@@ -2,10 +2,9 @@
 
 use std::iter::repeat_n;
 
-use pelton::kernel::{Draft, Width};
 use pelton::protocol::packed::decode_packed;
 use pelton::protocol::{FaultCode, TaskFault, slot};
-use pelton::{Geometry, Opcode, Session, Spec, Task, TaskError};
+use pelton::{Geometry, Handler, Opcode, Session, Spec, Task, TaskError};
 
 use crate::common::*;
 
@@ -36,14 +35,22 @@ fn spec(shape: Shape) -> Spec {
         pelton::ir::types::Type::U32,
         8192,
     ));
-    spec.handler(op(TICK.into()), |slot| {
-        slot.finish(slot.atomic_add(0, 1));
-    })
-    .handler(op(BUMP.into()), |slot| {
-        let at = slot.arg(0);
-        slot.finish(slot.atomic_add(at, 1));
-    })
-    .with(Draft::new(op(WIDE.into())).width(Width::Group).build(|slot| slot.finish(1)))
+    spec.handler_at(
+        op(TICK.into()),
+        "tick",
+        Handler::lane_wide(|slot| {
+            slot.finish(slot.atomic_add(0, 1));
+        }),
+    )
+    .handler_at(
+        op(BUMP.into()),
+        "bump",
+        Handler::lane_wide(|slot| {
+            let at = slot.arg(0);
+            slot.finish(slot.atomic_add(at, 1));
+        }),
+    )
+    .handler_at(op(WIDE.into()), "wide", Handler::group_wide(|slot| slot.finish(1)))
 }
 
 /// A packed slot with these bytes, whose argument words are all the same.
@@ -121,7 +128,7 @@ fn every_packing_runs_once_or_is_malformed(on: &On) {
 fn counted(session: &Session, all: &[Task], shape: Shape) {
     let legal = || all.iter().filter_map(|task| decode_packed(&task.args, arity).ok()).flatten();
     let counts = session.snapshot().unwrap().opcodes;
-    for (op, name) in [(TICK, "op9"), (BUMP, "op10"), (2, "ATOMIC_ADD"), (4, "COMPARE_SWAP"), (WIDE, "op11")]
+    for (op, name) in [(TICK, "tick"), (BUMP, "bump"), (2, "ATOMIC_ADD"), (4, "COMPARE_SWAP"), (WIDE, "wide")]
     {
         let expected = legal().filter(|inner| inner.op == op).count() as u64;
         let found = counts.iter().find(|count| count.name == name).map(|count| count.count);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pelton::kernel::AssembleError;
 use pelton::protocol::FaultCode;
-use pelton::{Error, Opcode, Producer, Session, Spec, Task, TaskError, Tenant};
+use pelton::{Error, Handler, Opcode, Producer, Session, Spec, Task, TaskError, Tenant};
 
 use crate::common::*;
 
@@ -29,17 +29,21 @@ fn session(on: &On, shape: Shape) -> Session {
 }
 
 fn spec(shape: Shape) -> Spec {
-    shape.spec(64, 2).tenant(Tenant::new(1)).fuel(u32::MAX).handler(op(TURN), |slot| {
-        let f = slot.body();
-        let many = slot.arg(0);
-        // Whoever waits for it sees that it has begun.
-        slot.atomic_add(BEGUN, 1);
-        let turns = f.forever::<_, _>(f.lit(0), |turns, k| {
-            f.when(k.eq(many), || turns.leave(k));
-            k + 1
-        });
-        slot.finish(turns);
-    })
+    shape.spec(64, 2).tenant(Tenant::new(1)).fuel(u32::MAX).handler_at(
+        op(TURN),
+        "turn",
+        Handler::lane_wide(|slot| {
+            let f = slot.body();
+            let many = slot.arg(0);
+            // Whoever waits for it sees that it has begun.
+            slot.atomic_add(BEGUN, 1);
+            let turns = f.forever::<_, _>(f.lit(0), |turns, k| {
+                f.when(k.eq(many), || turns.leave(k));
+                k + 1
+            });
+            slot.finish(turns);
+        }),
+    )
 }
 
 /// Keeps a tenant's tasks coming from another thread while something is tried.

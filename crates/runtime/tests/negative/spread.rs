@@ -7,7 +7,9 @@ use std::task::{Context, Waker};
 
 use pelton::kernel::Telemetry;
 use pelton::kernel::layout::SlotBanks;
-use pelton::{Aim, Deadline, Opcode, Placement, Session, Span, Spec, SubmitError, Task, TaskError, Tenant};
+use pelton::{
+    Aim, Deadline, Handler, Opcode, Placement, Session, Span, Spec, SubmitError, Task, TaskError, Tenant,
+};
 
 use crate::common::*;
 use crate::futures::block_on;
@@ -35,11 +37,15 @@ const ALL: u32 = SLOTS * STRIPES;
 const ECHO: u32 = 9;
 
 fn spec(shape: Shape) -> Spec {
-    shape.spec(SLOTS, STRIPES).handler(op(ECHO), |slot| {
-        slot.atomic_add(0, 1);
-        let seed = slot.arg(0);
-        slot.finish(seed ^ 0x5555_5555);
-    })
+    shape.spec(SLOTS, STRIPES).handler_at(
+        op(ECHO),
+        "echo",
+        Handler::lane_wide(|slot| {
+            slot.atomic_add(0, 1);
+            let seed = slot.arg(0);
+            slot.finish(seed ^ 0x5555_5555);
+        }),
+    )
 }
 
 fn echo(seed: u32) -> Task {

@@ -4,7 +4,7 @@ use pelton::ir::types::{Order, Scope};
 use pelton::kernel::AssembleError;
 use pelton::protocol::packed::Packed;
 use pelton::protocol::{FaultCode, TaskFault};
-use pelton::{Error, Geometry, Opcode, Producer, Session, Spec, Task, TaskError, Tenant, Ticket};
+use pelton::{Error, Geometry, Handler, Opcode, Producer, Session, Spec, Task, TaskError, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -127,7 +127,7 @@ const ACCESS: u32 = 9;
 /// Loads 16 bytes, stores 16 bytes, loads a byte, adds, stores or loads a word, as the first argument says; the second is the index and the
 /// third the byte.
 fn accesses(spec: Spec) -> Spec {
-    spec.handler(op(ACCESS), |slot| {
+    let accesses = Handler::lane_wide(|slot| {
         let f = slot.body();
         let words = slot.region::<u32>("data");
         let (at, byte) = (words.at(slot.arg(1)), slot.arg(2));
@@ -149,7 +149,8 @@ fn accesses(spec: Spec) -> Spec {
             })
             .default(|| f.load(at));
         slot.finish(result);
-    })
+    });
+    spec.handler_at(op(ACCESS), "accesses", accesses)
 }
 
 /// Catches 16 bytes that straddle the end of a piece and reach the next tenant's, a check that is folded away though the tenant's piece is
@@ -252,7 +253,8 @@ fn masks_deny_what_they_do_not_allow(on: &On) {
         let allowed = Tenant::new(0).allow(&[op(ADD), Opcode::PACKED_SLOT, Opcode::ATOMIC_ADD]);
         let high = Tenant::new(1).allow(&[op(31)]);
         let spec = shape.spec(64, 2).tenant(allowed).tenant(high);
-        let session = launch(on, &spec.handler(op(31), |slot| slot.finish(slot.arg(0))));
+        let session =
+            launch(on, &spec.handler_at(op(31), "op31", Handler::lane_wide(|slot| slot.finish(slot.arg(0)))));
         let (mut first, mut second) = (session.producer(0).unwrap(), session.producer(1).unwrap());
         assert_eq!(run(&mut first, add(1, 0)), Ok(0), "{shape}");
         for denied in [Opcode::NOP, Opcode::STORE_U32, Opcode::BATCH_FENCE, op(9), op(30)] {

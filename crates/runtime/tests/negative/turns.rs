@@ -1,6 +1,6 @@
 //! Whose turn it is: no level of priority starves another.
 
-use pelton::{Claim, Geometry, Priority, Producer, Spec, Task, Tenant, Ticket};
+use pelton::{Claim, Geometry, Handler, Priority, Producer, Spec, Task, Tenant, Ticket};
 
 use crate::common::*;
 
@@ -14,7 +14,7 @@ const LEVELS: u32 = 5;
 fn spec(shape: Shape, producers: u32) -> Spec {
     let spec = shape.bare(256, 1).claim(Claim::Priority { every: EVERY });
     let spec = Spec { geometry: Geometry { window: 1, ..spec.geometry.clone() }, ..spec };
-    let spec = spec.handler(op(9), |slot| slot.finish(slot.atomic_add(0, 1)));
+    let spec = spec.handler_at(op(9), "op9", Handler::lane_wide(|slot| slot.finish(slot.atomic_add(0, 1))));
     spec.tenant(Tenant::new(0).producers(producers).mask(0)).tenant(Tenant::new(1))
 }
 

@@ -1,9 +1,8 @@
 //! Handlers that a group runs together, beside those of single lanes; faults and fuel in both.
 
-use pelton::ir::types::{Order, Scope, Type};
-use pelton::kernel::{Draft, Width};
+use pelton::ir::types::{Order, Scope};
 use pelton::protocol::FaultCode;
-use pelton::{Spec, Task};
+use pelton::{Handler, Spec, Task};
 
 use crate::common::*;
 
@@ -30,11 +29,10 @@ const CODE: u32 = 14;
 /// Enough for what ends.
 const FUEL: u32 = 5000;
 
-fn sum() -> pelton::Handler {
-    let draft = Draft::new(op(SUM)).width(Width::Group).shared("cells", Type::U32, 64);
-    draft.shared("total", Type::U32, 1).build(|slot| {
+fn sum() -> Handler {
+    Handler::group_wide(|slot| {
         let f = slot.body();
-        let (cells, total) = (slot.region::<u32>("cells"), slot.region::<u32>("total"));
+        let (cells, total) = (slot.shared::<u32>("cells", 64), slot.shared::<u32>("total", 1));
         let mine = slot.arg(0) + f.lane();
         f.when(f.lane().eq(0), || f.store(total.at(0), 0));
         f.store(cells.at(f.lane()), mine);
@@ -55,13 +53,13 @@ fn sum() -> pelton::Handler {
 }
 
 fn spec(shape: Shape) -> Spec {
-    let pick = Draft::new(op(PICK)).width(Width::Group).build(|slot| {
+    let pick = Handler::group_wide(|slot| {
         let f = slot.body();
         f.when(f.lane().eq(slot.arg(0)), || slot.fault(slot.arg(1)));
         f.barrier();
         slot.finish(f.lane() + 40);
     });
-    let turn = Draft::new(op(TURN)).width(Width::Group).build(|slot| {
+    let turn = Handler::group_wide(|slot| {
         let f = slot.body();
         let many = slot.arg(0);
         let k = f.forever::<_, _>(f.lit(0), |turns, k| {
@@ -72,9 +70,9 @@ fn spec(shape: Shape) -> Spec {
         f.barrier();
         slot.finish(k);
     });
-    let vary = Draft::new(op(VARY)).width(Width::Group).shared("most", Type::U32, 1).build(|slot| {
+    let vary = Handler::group_wide(|slot| {
         let f = slot.body();
-        let most = slot.region::<u32>("most");
+        let most = slot.shared::<u32>("most", 1);
         f.when(f.lane().eq(0), || f.store(most.at(0), 0));
         f.barrier();
         let turns = f.count((f.lit(0), slot.arg(0) * (f.lane() + 1), f.lit(1)), f.lit(0), |_, _, n| n + 1);
@@ -84,20 +82,34 @@ fn spec(shape: Shape) -> Spec {
         f.barrier();
         slot.finish(all);
     });
-    let spec = shape.spec(64, 2).fuel(FUEL).with(sum()).with(pick).with(turn).with(vary);
-    spec.handler(op(LANE), |slot| {
-        let f = slot.body();
-        let many = slot.arg(0);
-        let k = f.forever::<_, _>(f.lit(0), |turns, k| {
-            f.when(k.eq(many), || turns.leave(k));
-            k + 1
-        });
-        slot.finish(k);
-    })
-    .handler(op(CODE), |slot| {
-        slot.fault(slot.arg(0));
-        slot.finish(1);
-    })
+    let spec = shape
+        .spec(64, 2)
+        .fuel(FUEL)
+        .handler_at(op(SUM), "sum", sum())
+        .handler_at(op(PICK), "pick_lane", pick)
+        .handler_at(op(TURN), "turn", turn)
+        .handler_at(op(VARY), "vary", vary);
+    spec.handler_at(
+        op(LANE),
+        "lane",
+        Handler::lane_wide(|slot| {
+            let f = slot.body();
+            let many = slot.arg(0);
+            let k = f.forever::<_, _>(f.lit(0), |turns, k| {
+                f.when(k.eq(many), || turns.leave(k));
+                k + 1
+            });
+            slot.finish(k);
+        }),
+    )
+    .handler_at(
+        op(CODE),
+        "code",
+        Handler::lane_wide(|slot| {
+            slot.fault(slot.arg(0));
+            slot.finish(1);
+        }),
+    )
 }
 
 const WIDE: &[Shape] = &[near(8), near(64), far(32)];
@@ -127,7 +139,7 @@ fn wide_and_narrow_tasks_share_a_window(on: &On) {
             }
         }
         let counts = session.snapshot().unwrap().opcodes;
-        let sums = counts.iter().find(|count| count.name == "op9").map(|count| count.count);
+        let sums = counts.iter().find(|count| count.name == "sum").map(|count| count.count);
         assert_eq!(sums, Some(100), "{shape}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton::kernel::{Body, Telemetry};
-use pelton::{Deadline, Geometry, Opcode, Placement, Producer, Session, Span, Spec, Task, Ticket};
+use pelton::{Deadline, Geometry, Handler, Opcode, Placement, Producer, Session, Span, Spec, Task, Ticket};
 use pelton_device::Device;
 
 use super::SLOTS;
@@ -56,11 +56,15 @@ pub(super) fn launch_adding(device: &Arc<dyn Device>, load: FeedLoad) -> Result<
 
 /// The spec with a handler that adds to a word.
 pub(super) fn with_add_handler(spec: Spec) -> Result<Spec, CliError> {
-    Ok(spec.handler(add_opcode()?, |slot| {
-        let (by, at) = (slot.arg(0), slot.arg(1));
-        let old = slot.atomic_add(at, by);
-        slot.finish(old);
-    }))
+    Ok(spec.handler_at(
+        add_opcode()?,
+        "add",
+        Handler::lane_wide(|slot| {
+            let (by, at) = (slot.arg(0), slot.arg(1));
+            let old = slot.atomic_add(at, by);
+            slot.finish(old);
+        }),
+    ))
 }
 
 /// A task that adds one to word 0; its other arguments are only carried.

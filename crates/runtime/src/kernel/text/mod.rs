@@ -38,14 +38,15 @@
 //!
 //! [[handler]]
 //! name = "add"
-//! op = 8
+//! op = 8                                 # the lowest that is free, from 8 on, if left out
 //! width = "lane"                         # or "group"
 //! visible = "memory"                     # or "result"
 //! class = "once"                         # or "idempotent"
 //! file = "add.pel"                       # or text = '''…'''
 //! ```
 //!
-//! Everything but names, numbers, types and lengths can be left out. `Display` writes all of it, with the text of every
+//! Everything but names, tenants' numbers, types and lengths can be left out. Handlers without `op` get opcodes in the order of the text: each the
+//! lowest of [`Opcode::ASSIGNED`](crate::Opcode::ASSIGNED) that no handler has. `Display` writes all of it, with the text of every
 //! handler and library in it, and what it writes reads back as an equal `Spec`. All that is wrong is reported, each mistake with its place.
 
 mod print;

@@ -5,7 +5,7 @@ use std::fmt::{Formatter, Result, Write};
 use pelton_ir::text;
 
 use super::words::*;
-use crate::kernel::handler::Handler;
+use crate::kernel::handler::NamedHandler;
 use crate::kernel::spec::{Claim, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 
@@ -64,7 +64,7 @@ fn tenant(tenant: &Tenant, f: &mut Formatter<'_>) -> Result {
     Ok(())
 }
 
-fn handler(handler: &Handler, f: &mut Formatter<'_>) -> Result {
+fn handler(handler: &NamedHandler, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "\n[[handler]]\nname = {}\nop = {:#x}", quote(&handler.name), handler.op.code())?;
     writeln!(f, "width = {:?}", spell(WIDTH, &handler.width))?;
     writeln!(f, "visible = {:?}", spell(VISIBLE, &handler.visible))?;

@@ -11,7 +11,7 @@ use toml::de::DeTable;
 use super::table::{Notes, Table, Value, hint, place};
 use super::words::*;
 use super::{Mistakes, TextError, load};
-use crate::kernel::handler::Handler;
+use crate::kernel::handler::{Handler, NamedHandler};
 use crate::kernel::spec::{Claim, Geometry, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 use crate::protocol::Opcode;
@@ -77,7 +77,8 @@ impl Reader<'_> {
             spec.regions.clear();
         }
         spec.regions.extend(regions);
-        spec.handlers = table.tables("handler").into_iter().filter_map(|t| self.handler(t)).collect();
+        let handlers = table.tables("handler").into_iter().filter_map(|t| self.handler(t)).collect();
+        spec = with_handlers(spec, handlers);
         let tenants = table.tables("tenant");
         if !tenants.is_empty() {
             spec.tenants = tenants.into_iter().filter_map(|t| tenant(t, &spec.handlers)).collect();
@@ -85,9 +86,9 @@ impl Reader<'_> {
         spec
     }
 
-    fn handler(&mut self, table: Table<'_>) -> Option<Handler> {
+    fn handler(&mut self, table: Table<'_>) -> Option<(Option<Opcode>, String, Handler)> {
         let name = table.need("name").and_then(|value| table.string(value));
-        let op = table.need("op").and_then(|value| table.number(value)).map(Opcode::from_code);
+        let op = table.get("op").map(|value| table.number(value).map(Opcode::from_code));
         let width = table.axis("width", WIDTH);
         let visible = table.axis("visible", VISIBLE);
         let class = table.axis("class", CLASS);
@@ -106,8 +107,12 @@ impl Reader<'_> {
         };
         table.finish();
         // One whose text is wrong is still one that tenants can be allowed.
-        let handler = Handler::of(op?, name?.into(), module.unwrap_or_default());
-        Some(handler.width(width).visible(visible).class(class))
+        let handler = Handler::from_module(module.unwrap_or_default());
+        let op = match op {
+            Some(number) => Some(number?),
+            None => None,
+        };
+        Some((op, name?.into(), handler.width(width).visible(visible).class(class)))
     }
 
     /// The module of a library: a file, or a table with a text.
@@ -155,6 +160,20 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Adds handlers in the order of the text. Those without an opcode get the lowest that no handler of the text names.
+fn with_handlers(mut spec: Spec, handlers: Vec<(Option<Opcode>, String, Handler)>) -> Spec {
+    let mut numbered: Vec<Opcode> = handlers.iter().filter_map(|(op, ..)| *op).collect();
+    for (op, name, handler) in handlers {
+        let op = op.or_else(|| Opcode::lowest_free(numbered.iter().copied()));
+        numbered.extend(op);
+        spec = match op {
+            Some(op) => spec.handler_at(op, name, handler),
+            None => spec.handler(name, handler),
+        };
+    }
+    spec
 }
 
 /// The module of a text, if there is nothing wrong with it.
@@ -212,7 +231,7 @@ fn region(table: Table<'_>) -> Option<Region> {
     Some(Region { access, shared, ..Region::new(name?, elem?, len?) })
 }
 
-fn tenant(table: Table<'_>, handlers: &[Handler]) -> Option<Tenant> {
+fn tenant(table: Table<'_>, handlers: &[NamedHandler]) -> Option<Tenant> {
     let id = table.need("id").and_then(|value| table.number(value));
     let mut tenant = Tenant::new(id.unwrap_or_default());
     if let Some(name) = table.get("name").and_then(|value| table.string(value)) {
@@ -245,7 +264,7 @@ fn tenant(table: Table<'_>, handlers: &[Handler]) -> Option<Tenant> {
 }
 
 /// An opcode that a tenant may use: the name of a handler, a built-in one, or a number.
-fn allowed(table: &Table<'_>, value: Value<'_>, handlers: &[Handler]) -> Option<Opcode> {
+fn allowed(table: &Table<'_>, value: Value<'_>, handlers: &[NamedHandler]) -> Option<Opcode> {
     if value.get_ref().is_integer() {
         return table.number(value).map(Opcode::from_code);
     }

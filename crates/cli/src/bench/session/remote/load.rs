@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::kernel::{Body, Draft, Visible};
+use pelton::kernel::{Body, Visible};
 use pelton::protocol::packed::Packed;
-use pelton::{Aim, Geometry, Opcode, Placement, Producer, Session, Spec, Task};
+use pelton::{Aim, Geometry, Handler, Opcode, Placement, Producer, Session, Spec, Task};
 use pelton_device::Device;
 
 use crate::bench::flood::{self, FloodTotals, FloodWork, ProducerShare};
@@ -73,22 +73,28 @@ pub(super) fn handler_opcode() -> Result<Opcode, CliError> {
 pub(super) fn shape_spec(shape: SessionShape, number: u32) -> Result<Spec, CliError> {
     let spec =
         Spec::new(Geometry::new(SLOTS)).producers(shape.producers).body(shape.body).placement(shape.place);
-    let handler = match shape.does {
-        HandlerKind::Mark => mark::mark_handler(handler_opcode()?, &spec.regions),
-        HandlerKind::Mix => Draft::new(handler_opcode()?).name("mix").regions(&spec.regions).build(|slot| {
-            let mixed = (1..12).fold(slot.arg(0), |mixed, k| mixed ^ slot.arg(k));
-            slot.finish(mixed);
-        }),
-        HandlerKind::Add => Draft::new(handler_opcode()?).name("add").regions(&spec.regions).build(|slot| {
-            let f = slot.body();
-            let (by, at) = (slot.arg(0), slot.arg(1));
-            // No task adds this much.
-            f.when(by.eq(u32::MAX - number), || slot.fault(0x100));
-            let old = slot.atomic_add(at, by);
-            slot.finish(old);
-        }),
+    let (name, handler) = match shape.does {
+        HandlerKind::Mark => ("mark", mark::mark_handler()),
+        HandlerKind::Mix => (
+            "mix",
+            Handler::lane_wide(|slot| {
+                let mixed = (1..12).fold(slot.arg(0), |mixed, k| mixed ^ slot.arg(k));
+                slot.finish(mixed);
+            }),
+        ),
+        HandlerKind::Add => (
+            "add",
+            Handler::lane_wide(|slot| {
+                let f = slot.body();
+                let (by, at) = (slot.arg(0), slot.arg(1));
+                // No task adds this much.
+                f.when(by.eq(u32::MAX - number), || slot.fault(0x100));
+                let old = slot.atomic_add(at, by);
+                slot.finish(old);
+            }),
+        ),
     };
-    Ok(spec.with(handler.visible(shape.visible)))
+    Ok(spec.handler_at(handler_opcode()?, name, handler.visible(shape.visible)))
 }
 
 /// Launches a session of a shape.
