@@ -61,3 +61,5 @@ mod invalid;
 mod litmus;
 mod print;
 mod run;
+
+pub use crate::run::valid_module;

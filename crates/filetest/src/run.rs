@@ -61,7 +61,7 @@ impl TestCommand for RunCommand {
 }
 
 /// Parses and validates the module of a file, and links it with the libraries of the file if there are any.
-pub(crate) fn valid_module(file: &TestFile) -> Result<Valid, Failure> {
+pub fn valid_module(file: &TestFile) -> Result<Valid, Failure> {
     let module = parse_module(file, &file.source)?;
     let module = validate(module)
         .map_err(|invalid| Failure::Invalid(invalid.report(file.title(), Some(&file.source), false)))?;

@@ -18,12 +18,12 @@ use pelton_filetest::emit::{emit_config, emit_kernels};
 use pelton_filetest::file::TestFile;
 use pelton_filetest::ptxas::{assemble_ptx, find_ptxas};
 use pelton_filetest::suite::Bless;
+use pelton_filetest::valid_module;
 use pelton_gen::case::GeneratedCase;
 use pelton_gen::config::GeneratorConfig;
 use pelton_gen::hold::hold_law;
 use pelton_gen::law::BrokenLaw;
 use pelton_ir::emit::ptx::{Config, Target, emit};
-use pelton_ir::text;
 use pelton_ir::valid::validate;
 
 use spec::MadeKernel;
@@ -99,8 +99,7 @@ fn load_kernel(name: &str, path: &Path) -> Result<MadeKernel, String> {
         Some(task) => emit_config(&task.args).map_err(|error| error.to_string())?.lanes,
         None => LANES,
     };
-    let module = text::parse(&file.source).map_err(|_| "it does not parse")?;
-    Ok((validate(module).map_err(|invalid| invalid.to_string())?, lanes))
+    Ok((valid_module(&file).map_err(|failure| failure.to_string())?, lanes))
 }
 
 /// Assembles the kernels of a module for every target.
