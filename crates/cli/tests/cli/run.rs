@@ -185,10 +185,11 @@ fn a_handler_that_would_end_the_kernel_is_refused() {
 
 #[test]
 fn a_region_that_is_too_large_is_named() {
-    let spec = format!("{SPEC}\n[[region]]\nname = \"wide\"\ntype = \"u32\"\nlen = 4000000000\n");
+    let tenants = "[[tenant]]\nid = 0\n[[tenant]]\nid = 1\n";
+    let spec = format!("{SPEC}\n{tenants}[[region]]\nname = \"wide\"\ntype = \"u32\"\nlen = 4000000000\n");
     let ran = run("run-large", &spec, &["--device", "cpu"], "");
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.err.contains("region \"wide\": its tenants have 4000000000 elements in all"), "{}", ran.err);
+    assert!(ran.err.contains("region \"wide\": its tenants have 8000000000 elements in all"), "{}", ran.err);
 }
 
 #[test]
