@@ -33,12 +33,12 @@ pub enum DeviceError {
     /// The kernel has an operation that the device does not run.
     #[error("`{op}` does not run on {device}")]
     Op { device: String, op: &'static str, site: Site },
-    /// The module has imports that are not bound to anything.
-    #[error(transparent)]
-    Unbound(#[from] UnboundImports),
     /// The module does not have the kernel that was asked for.
     #[error(transparent)]
     Kernel(#[from] NoKernel),
+    /// The module has imports that are not bound to any function.
+    #[error(transparent)]
+    Unbound(#[from] UnboundImports),
     /// A size is 0, or larger than the device accepts.
     #[error("{what} is {found}, and {device} takes {}", bound(*found, *most))]
     Limit { device: String, what: &'static str, found: u64, most: u64 },

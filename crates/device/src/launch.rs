@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use pelton_ir::arena::Buffer;
+use pelton_ir::arena::{Buffer, Func};
 pub use pelton_ir::interp::Fault;
+use pelton_ir::link::check_bound;
 use pelton_ir::module::Module;
 use pelton_ir::types::{Len, Space};
 
@@ -140,4 +141,10 @@ pub struct LaunchEnd {
     pub outcome: LaunchOutcome,
     /// The first fault that a lane recorded with `fault`, and how many there were.
     pub fault: Option<Fault>,
+}
+
+/// Chooses a kernel to load. Refuses a module with imports that are not bound, which no device can load.
+pub(crate) fn kernel_to_load(module: &Module, name: Option<&str>) -> Result<Func, DeviceError> {
+    check_bound(module)?;
+    Ok(module.choose_kernel(name)?)
 }

@@ -19,8 +19,8 @@ const ALIGN: usize = 4096;
 /// to touch, to register and to free.
 const LARGE: usize = 2 << 20;
 
-/// Blocks of so many bytes or more are not touched when they are made: the system hands out their pages, which are zero, as they are first
-/// used. Smaller blocks are touched at once, so that no task waits for a page.
+/// Blocks of at least this many bytes are not touched when they are allocated: the system hands out their pages, which are zero, when
+/// they are first used. Smaller blocks are touched at once, so that no task has to wait for a page.
 const LAZY: usize = 1 << 30;
 
 /// The width of the words of a block of memory.
@@ -137,15 +137,15 @@ fn request_large_pages(start: NonNull<u8>, bytes: usize) {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn request_large_pages(_start: NonNull<u8>, _bytes: usize) {}
 
-/// Pages of the system's own, zero and not touched.
+/// Pages that come from the system directly. They are zero, and not touched yet.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod pages {
     use std::alloc::Layout;
     use std::ptr::{NonNull, null_mut};
 
-    /// Maps as many pages as a layout asks for. None if there is no room.
+    /// Maps as many pages as a layout asks for. `None` if there is no room.
     pub(super) fn map(layout: Layout) -> Option<NonNull<u8>> {
-        // Enough to find the alignment within; what is too much goes back at once.
+        // The mapping is large enough to contain an aligned block, and what is too much is unmapped at once.
         let (bytes, spare) = (layout.size(), layout.align());
         let whole = bytes.checked_add(spare)?;
         let (access, how) = (
@@ -163,7 +163,7 @@ mod pages {
         let after = spare - before;
         for (from, count) in [(start, before), (end, after)] {
             if count > 0 {
-                // SAFETY: the range is part of the mapping made above, in whole pages, and nobody has seen it.
+                // SAFETY: the range is part of the mapping made above, in whole pages, and nothing else knows of it.
                 unsafe { libc::munmap(from, count) };
             }
         }
@@ -172,26 +172,26 @@ mod pages {
         Some(first)
     }
 
-    /// Gives back what [`map`] gave for this layout.
+    /// Frees memory that [`map`] gave for this layout.
     pub(super) fn unmap(start: NonNull<u8>, layout: Layout) {
         // SAFETY: the block was mapped with this size and is given back once.
         unsafe { libc::munmap(start.as_ptr().cast(), layout.size()) };
     }
 }
 
-/// Where pages cannot be mapped, the allocator gives zeros; it may touch them.
+/// Where pages cannot be mapped, the allocator gives zeroed memory, and may touch it.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod pages {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 
-    /// Memory as a layout asks for it. None if there is no room.
+    /// Allocates memory as a layout asks for it. `None` if there is no room.
     pub(super) fn map(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the layout's size is not zero.
         NonNull::new(unsafe { alloc_zeroed(layout) })
     }
 
-    /// Gives back what [`map`] gave for this layout.
+    /// Frees memory that [`map`] gave for this layout.
     pub(super) fn unmap(start: NonNull<u8>, layout: Layout) {
         // SAFETY: allocated by `map` with this layout, and freed once.
         unsafe { dealloc(start.as_ptr(), layout) }

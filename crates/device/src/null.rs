@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pelton_ir::arena::{Func, Handle};
-use pelton_ir::link::check_bound;
 use pelton_ir::module::Site;
 use pelton_ir::types::Scope;
 use pelton_ir::valid::Valid;
@@ -94,8 +93,7 @@ impl Device for Null {
         kernel: Option<&str>,
         _lanes: u32,
     ) -> Result<Arc<dyn Kernel>, DeviceError> {
-        check_bound(module)?;
-        let func = module.choose_kernel(kernel)?;
+        let func = crate::launch::kernel_to_load(module, kernel)?;
         if due(&self.loads, self.faults.load) {
             return Err(DeviceError::Codegen("told to fail".into()));
         }

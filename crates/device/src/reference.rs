@@ -80,6 +80,7 @@ fn refused(error: LoadError) -> DeviceError {
             DeviceError::Op { device: "reference".into(), op: op.row().name, site }
         }
         LoadError::Kernel(error) => error.into(),
+        LoadError::Unbound(error) => error.into(),
         error => DeviceError::Codegen(error.to_string()),
     }
 }

@@ -1,17 +1,14 @@
 //! How the CPU splits a group into loops over lanes, and where it takes sixteen at a time: held against the reference.
 
+mod common;
+
 use pelton_device::cpu::{Cpu, CpuConfig};
 use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth, open};
-use pelton_ir::text;
 use pelton_ir::types::{Len, Space};
-use pelton_ir::valid::validate;
 
 /// Runs a kernel over words that depend on their place; gives what all buffers hold afterwards.
 fn run(device: &dyn Device, source: &str, lanes: u32, groups: u32, len: usize) -> Vec<Vec<u32>> {
-    let module =
-        text::parse(source).unwrap_or_else(|list| panic!("{}", text::render("test", source, &list, false)));
-    let module =
-        validate(module).unwrap_or_else(|invalid| panic!("{}", invalid.report("test", Some(source), false)));
+    let module = common::module(source);
     let kernel = device.load(&module, None, lanes).unwrap();
     let mut launch = Launch::new(groups);
     for (_, decl) in module.buffers.iter() {

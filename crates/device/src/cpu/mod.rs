@@ -18,7 +18,6 @@ mod run;
 
 use std::sync::Arc;
 
-use pelton_ir::link::check_bound;
 use pelton_ir::types::{Need, Scope};
 use pelton_ir::valid::Valid;
 
@@ -136,8 +135,7 @@ impl Cpu {
                 most,
             });
         }
-        check_bound(module)?;
-        Ok(module.choose_kernel(kernel)?)
+        crate::launch::kernel_to_load(module, kernel)
     }
 }
 

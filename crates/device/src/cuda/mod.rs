@@ -39,7 +39,6 @@ mod run;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use pelton_ir::link::check_bound;
 use pelton_ir::valid::Valid;
 
 use crate::caps::Caps;
@@ -139,8 +138,7 @@ impl Device for Cuda {
                 most: info.lanes.into(),
             });
         }
-        check_bound(module)?;
-        let kernel = module.choose_kernel(kernel)?;
+        let kernel = crate::launch::kernel_to_load(module, kernel)?;
         let code = self.compiler.compile(module, kernel, lanes)?;
         let (context, timekeeper) = (self.context.clone(), self.timekeeper.clone());
         Ok(Arc::new(CudaKernel { context, code, timekeeper }))

@@ -145,7 +145,7 @@ impl KernelLowering<'_> {
     }
 
     /// The bits of an element of 32 that a `load_byte` keeps: none if the element has no such byte.
-    pub fn byte_mask(&mut self, inst: Inst, byte: ir::Value) -> ir::Value {
+    pub(crate) fn byte_mask(&mut self, inst: Inst, byte: ir::Value) -> ir::Value {
         let mask = self.int(types::I32, 0xff);
         if self.bounds.byte_in_bounds(Site { func: self.kernel, inst }) {
             return mask;

@@ -182,7 +182,7 @@ impl KernelLowering<'_> {
         }
     }
 
-    pub fn bitcast(&mut self, from: Type, to: Type, a: ir::Value) -> ir::Value {
+    pub(crate) fn bitcast(&mut self, from: Type, to: Type, a: ir::Value) -> ir::Value {
         let a = match from {
             Type::F32 => {
                 let nan = self.builder.ins().fcmp(FloatCC::Unordered, a, a);
