@@ -32,7 +32,7 @@ pub(super) enum FloodWork {
 
 /// The tasks that one producer submits, and where it reports progress.
 #[derive(Clone, Copy)]
-pub(super) struct ProducerShare<'a> {
+pub(super) struct FloodShare<'a> {
     /// What the tasks do.
     pub work: FloodWork,
     /// The opcode of the tasks.
@@ -106,7 +106,7 @@ pub(super) fn aimed_slots(session: &Session, aim: Aim) -> SlotBank {
 
 /// Runs all producers, and calls `glance` repeatedly meanwhile.
 pub(super) fn run_producers(
-    feeds: Vec<(&mut Producer, ProducerShare<'_>)>,
+    feeds: Vec<(&mut Producer, FloodShare<'_>)>,
     mut glance: impl FnMut(),
 ) -> Result<FloodTotals, CliError> {
     std::thread::scope(|scope| {
@@ -138,7 +138,7 @@ struct BatchScratch {
 }
 
 /// Submits a producer's tasks, and checks every result.
-fn feed_share(producer: &mut Producer, part: &ProducerShare<'_>) -> Result<FloodTotals, CliError> {
+fn feed_share(producer: &mut Producer, part: &FloodShare<'_>) -> Result<FloodTotals, CliError> {
     let mut open: VecDeque<(u64, Span)> = VecDeque::with_capacity(part.deep);
     let mut room =
         BatchScratch { seeds: vec![0; part.batch as usize], results: vec![0; part.batch as usize], told: 0 };
@@ -170,7 +170,7 @@ fn feed_share(producer: &mut Producer, part: &ProducerShare<'_>) -> Result<Flood
 #[inline]
 fn submit_batch(
     producer: &mut Producer,
-    part: &ProducerShare<'_>,
+    part: &FloodShare<'_>,
     from: u64,
     seeds: &mut [u32],
 ) -> Result<Span, CliError> {
@@ -198,7 +198,7 @@ pub(super) fn add_task(op: Opcode, at: u32, number: u64) -> Task {
 
 /// Waits for a batch, and checks every result.
 fn settle_batch(
-    part: &ProducerShare<'_>,
+    part: &FloodShare<'_>,
     first: u64,
     mut span: Span,
     room: &mut BatchScratch,
@@ -251,7 +251,7 @@ fn wait_for_batch(span: &mut Span) -> Result<(), CliError> {
 
 /// An error that names the first wrong task of a batch.
 #[cold]
-fn first_wrong(part: &ProducerShare<'_>, first: u64, span: &Span) -> CliError {
+fn first_wrong(part: &FloodShare<'_>, first: u64, span: &Span) -> CliError {
     for (position, result) in (first..).zip(span.results()) {
         let wanted = mark::marked_result(mark::task_number(part.producer, position));
         let what = match (result, part.work) {

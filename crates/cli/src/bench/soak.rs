@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pelton::{Aim, Geometry, Opcode, Placement, Producer, Session, Spec};
 use pelton_device::open;
 
-use super::flood::{self, FloodWork, ProducerShare};
+use super::flood::{self, FloodShare, FloodWork};
 use super::{BenchRow, mark};
 use crate::count::{parse_count, parse_count_in};
 use crate::error::CliError;
@@ -93,7 +93,7 @@ pub(super) fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, Cl
         let count = each + u64::from(u64::from(producer) < rest);
         let (work, start, time, pace) = (FloodWork::Mark, args.start, Duration::MAX, None);
         let (done, quit) = (&done, &quit);
-        ProducerShare { work, op, producer, start, count, batch, deep, began, time, pace, done, quit }
+        FloodShare { work, op, producer, start, count, batch, deep, began, time, pace, done, quit }
     };
     let feeds = producers.iter_mut().zip((0..args.producers).map(part)).collect();
     let bar = term.bar(args.tasks, "{bar:40} {human_pos}/{human_len} tasks, {per_sec}, {eta} left");

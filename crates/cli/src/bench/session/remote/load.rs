@@ -9,7 +9,7 @@ use pelton::protocol::packed::Packed;
 use pelton::{Aim, Geometry, Handler, Opcode, Placement, Producer, Session, Spec, Task};
 use pelton_device::Device;
 
-use crate::bench::flood::{self, FloodTotals, FloodWork, ProducerShare};
+use crate::bench::flood::{self, FloodShare, FloodTotals, FloodWork};
 use crate::bench::mark;
 use crate::bench::session::trip;
 use crate::error::CliError;
@@ -125,8 +125,7 @@ pub(super) fn sustained_load(
         // While other stripes are busy, a stripe accepts as much as it holds.
         (part.batch, part.deep) = (most.min(bank.stripe_slots()), bank.ring_stripes as usize);
     }
-    let feeds =
-        all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, ProducerShare { producer, ..part }));
+    let feeds = all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, FloodShare { producer, ..part }));
     let seen = flood::run_producers(feeds.collect(), || std::thread::sleep(Duration::from_millis(1)))?;
     flood::check_data(&session, work, &seen)?;
     if let FloodWork::Same(task) = work {
@@ -151,10 +150,10 @@ fn producer_share<'a>(
     most: u32,
     time: Duration,
     (done, quit): (&'a AtomicU64, &'a AtomicBool),
-) -> Result<ProducerShare<'a>, CliError> {
+) -> Result<FloodShare<'a>, CliError> {
     let (batch, deep) = flood::batch_shape(&flood::aimed_slots(session, Aim::Throughput), most);
     let (op, began, count) = (handler_opcode()?, Instant::now(), u64::MAX);
-    Ok(ProducerShare {
+    Ok(FloodShare {
         work,
         op,
         producer: 0,
@@ -233,7 +232,7 @@ pub(super) fn time_loaded(
     let part = producer_share(&session, work, BURST, flood::PATIENCE, (&done, &quit))?;
     let pace = Some(rate / f64::from(LOADERS));
     let feeds =
-        all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, ProducerShare { producer, pace, ..part }));
+        all.iter_mut().zip(0..).map(|(feeder, producer)| (feeder, FloodShare { producer, pace, ..part }));
     let mut times = None;
     let seen = flood::run_producers(feeds.collect(), || {
         std::thread::sleep(RAMP);
