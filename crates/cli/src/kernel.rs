@@ -63,7 +63,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
 
 /// Reads a spec; the error shows what is wrong with it.
 pub(crate) fn read_spec(path: &std::path::Path, term: &Term) -> Result<Spec, CliError> {
-    Spec::read(path).map_err(|error| show_refusal(&error, term))
+    Spec::from_file(path).map_err(|error| show_refusal(&error, term))
 }
 
 fn show_refusal(error: &TextError, term: &Term) -> CliError {

@@ -193,7 +193,7 @@ fn libraries_are_files_or_texts() {
     let spec = folder.join("spec.toml");
     std::fs::write(&spec, format!("libraries = ['one.pel', {{ text = '{text}' }}]"))
         .expect("it can be written");
-    let spec = Spec::read(&spec).expect("it is a spec");
+    let spec = Spec::from_file(&spec).expect("it is a spec");
     std::fs::remove_dir_all(&folder).expect("it can be removed");
     let module = pelton_ir::text::parse(text).expect("it parses");
     assert_eq!(spec, Spec::default().library(module.clone()).library(module));

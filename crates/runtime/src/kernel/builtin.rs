@@ -8,7 +8,7 @@ use super::handler::{Visible, Width};
 use crate::protocol::Opcode;
 
 /// What is built in and counted, in the order of its counters.
-pub(super) const OPS: &[Opcode] = &[
+pub(super) const BUILTIN_OPS: &[Opcode] = &[
     Opcode::NOP,
     Opcode::STORE_U32,
     Opcode::ATOMIC_ADD,
@@ -31,10 +31,10 @@ const FUNCTIONS: &[(Opcode, &str, Visible)] = &[
 ];
 
 /// What has an opcode but does not run yet.
-pub const LATER: &[Opcode] = &[Opcode::DFA_STEP, Opcode::LOAD_MISS];
+pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::DFA_STEP, Opcode::LOAD_MISS];
 
 /// The functions that are built in.
-pub(super) fn functions() -> Vec<(Opcode, &'static str, Visible, Checked)> {
+pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Checked)> {
     let module = text::parse(include_str!("builtin.pel")).expect("the built-in handlers parse");
     let module: Valid = pass::inline::inline(&validate(module).expect("they are valid"), usize::MAX).module;
     let checked = |name: &str| {

@@ -53,7 +53,7 @@ pub(super) fn write_dispatch(m: &mut Builder, kit: &Kit<'_>, ready: &[CheckedHan
     let fused = kit.spec.body == spec::Body::Fused;
     let mut entries = Vec::new();
     if !fused {
-        for (op, name, visible, checked) in builtin::functions() {
+        for (op, name, visible, checked) in builtin::builtin_functions() {
             let arity = op.builtin_arity().unwrap_or(0);
             entries.push(entry(m, kit, (op, name, visible, arity), &checked, true));
         }
@@ -159,8 +159,8 @@ fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &HandlerEntry) -> Call {
 
 /// The handler of the opcode.
 fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
-    let print = print::write(m, kit);
-    let packed = packed::write(m, kit, entries);
+    let print = print::write_printf(m, kit);
+    let packed = packed::write_packed(m, kit, entries);
     let counter = |op| kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
     m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, number, op, tenant, mask)| {
         start(f, kit, task);

@@ -303,7 +303,7 @@ fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Assemb
     let mut pieces = vec![(0, 0); Tenant::MAX_TENANTS as usize];
     let (mut total, mut next) = (0u64, 0u64);
     for tenant in tenants.iter().filter(|t| t.id < Tenant::MAX_TENANTS) {
-        let len = tenant.len(region);
+        let len = tenant.region_len(region);
         let at = if region.shared { 0 } else { next };
         pieces[tenant.id as usize] = (at as u32, len);
         total = total.max(at + u64::from(len));
@@ -333,6 +333,6 @@ fn counted_opcodes(spec: &Spec) -> Vec<Opcode> {
     let own = spec.handlers.iter().map(|h| h.op);
     match spec.body {
         super::spec::Body::Fused => own.collect(),
-        super::spec::Body::Dispatch => super::builtin::OPS.iter().copied().chain(own).collect(),
+        super::spec::Body::Dispatch => super::builtin::BUILTIN_OPS.iter().copied().chain(own).collect(),
     }
 }

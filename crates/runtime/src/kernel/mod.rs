@@ -41,7 +41,7 @@ mod window;
 pub use assemble::{Assembled, assemble};
 pub use buffers::BufferId;
 pub(crate) use buffers::STRIDE;
-pub use builtin::LATER;
+pub use builtin::UNIMPLEMENTED_OPS;
 pub use claim::idle;
 pub use error::{AssembleError, UnknownOpcode};
 pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, Visible, Width};

@@ -10,14 +10,14 @@ use super::kit::{Kit, U32};
 use crate::protocol::{FaultCode, fault, packed, slot};
 
 /// Writes the function: task, place of its words, tenant, mask; the last result. What goes wrong is in the task's fault.
-pub(super) fn write(
+pub(super) fn write_packed(
     m: &mut Builder,
     kit: &Kit<'_>,
     entries: &[HandlerEntry],
 ) -> Callee<(u32, u32, u32, u32), u32> {
-    let arity = arity(m, entries);
+    let arity = write_arity(m, entries);
     m.function("packed", |f, (task, at, tenant, mask)| {
-        let byte = |k| byte(f, kit, at, k);
+        let byte = |k| argument_byte(f, kit, at, k);
         let (count, area) = (byte(f.lit(0)), byte(f.lit(1)));
         // The arguments start at the word after the pairs.
         let first = (count * 2 + 5) >> 2;
@@ -41,7 +41,7 @@ pub(super) fn write(
                 f.count((f.lit(0), count, f.lit(1)), f.lit(0), |run, k, _| {
                     let op = byte(k * 2 + 2);
                     let args = (at << 1) + slot::ARG + first + byte(k * 2 + 3);
-                    let result = inner(f, kit, entries, (task, op, args, tenant, mask));
+                    let result = run_inner_task(f, kit, entries, &InnerTask { task, op, args, tenant, mask });
                     let code = f.load(kit.shared.faults.at(task));
                     f.when(code.ne(0), || {
                         f.store(kit.shared.faults.at(task), code | k << fault::INNER_SHIFT);
@@ -59,7 +59,7 @@ pub(super) fn write(
 }
 
 /// How many arguments an opcode takes in a packed slot; none of those that cannot be in one.
-fn arity(m: &mut Builder, entries: &[HandlerEntry]) -> Callee<u32, u32> {
+fn write_arity(m: &mut Builder, entries: &[HandlerEntry]) -> Callee<u32, u32> {
     m.function("arity", |f, op| {
         let mut switch = f.switch::<U32<'_>>(op);
         for entry in entries.iter().filter(|entry| entry.inner.is_some()) {
@@ -69,13 +69,28 @@ fn arity(m: &mut Builder, entries: &[HandlerEntry]) -> Callee<u32, u32> {
     })
 }
 
-/// Runs one task of a packed slot.
-fn inner<'b>(
+/// The values of one task inside a packed slot, as the kernel computes them.
+struct InnerTask<'b> {
+    /// The place of the packed slot's task in its window.
+    task: U32<'b>,
+    /// The opcode of the inner task.
+    op: U32<'b>,
+    /// The number of the first word of its arguments.
+    args: U32<'b>,
+    /// The tenant whose slot it is.
+    tenant: U32<'b>,
+    /// The opcodes that the tenant may use.
+    mask: U32<'b>,
+}
+
+/// Writes the code that runs one task of a packed slot, and returns its result.
+fn run_inner_task<'b>(
     f: &'b Body<'b>,
     kit: &Kit<'_>,
     entries: &[HandlerEntry],
-    (task, op, args, tenant, mask): (U32<'b>, U32<'b>, U32<'b>, U32<'b>, U32<'b>),
+    inner_task: &InnerTask<'b>,
 ) -> U32<'b> {
+    let InnerTask { task, op, args, tenant, mask } = *inner_task;
     let may: Val<'b, bool> = allows(f, mask, op);
     f.choose(
         may,
@@ -98,7 +113,7 @@ fn inner<'b>(
 }
 
 /// A byte of the argument words of a slot.
-fn byte<'b>(f: &'b Body<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
+fn argument_byte<'b>(f: &'b Body<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
     let word = kit.source.load(f, at + slot::ARG / 2 + (k >> 3));
     f.cast::<u32>(word >> ((k & 7) << 3)) & 0xff
 }

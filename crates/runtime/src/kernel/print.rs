@@ -13,7 +13,7 @@ use crate::protocol::{control, log, slot};
 const TRIES: u32 = 64;
 
 /// Writes the function: place of the task's words and slot number; 1 if the record is there, 0 if it was lost.
-pub(super) fn write(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
+pub(super) fn write_printf(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
     m.function("printf", |f, (at, number)| {
         let first = kit.source.load(f, at + slot::ARG / 2);
         let second = kit.source.load(f, at + slot::ARG / 2 + 1);

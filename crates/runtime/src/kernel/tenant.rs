@@ -117,7 +117,7 @@ impl Tenant {
     }
 
     /// How many elements it has in a region.
-    pub fn len(&self, region: &Region) -> u32 {
+    pub fn region_len(&self, region: &Region) -> u32 {
         if region.shared {
             return region.len;
         }

@@ -12,7 +12,7 @@ use super::span::Span;
 use super::ticket::{HeldSlots, ProducerShare, Ticket};
 use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
-use crate::kernel::{LATER, Placement, TenantId};
+use crate::kernel::{Placement, TenantId, UNIMPLEMENTED_OPS};
 use crate::protocol::Opcode;
 use crate::ring::{HostRing, SlotMemory, TaskStage};
 use crate::task::Task;
@@ -323,7 +323,7 @@ impl Drop for Producer {
 
 /// Whether an opcode may be submitted to a session.
 pub(crate) fn submittable(op: Opcode) -> Result<(), SubmitError> {
-    if LATER.contains(&op) {
+    if UNIMPLEMENTED_OPS.contains(&op) {
         return Err(SubmitError::Later(op));
     }
     let built = op.code() < 8 || matches!(op, Opcode::PRINTF | Opcode::PACKED_SLOT);

@@ -104,9 +104,9 @@ impl TextError {
 /// From and to text.
 impl Spec {
     /// Reads a file. Handlers and libraries that it names as files are looked for beside it.
-    pub fn read(path: &Path) -> Result<Spec, TextError> {
-        let source = load(path).map_err(|source| TextError::Read { path: path.into(), source })?;
-        read::spec(&path.display().to_string(), &source, path.parent().unwrap_or(Path::new("")))
+    pub fn from_file(path: &Path) -> Result<Spec, TextError> {
+        let source = load_text(path).map_err(|source| TextError::Read { path: path.into(), source })?;
+        read::read_spec(&path.display().to_string(), &source, path.parent().unwrap_or(Path::new("")))
     }
 }
 
@@ -114,14 +114,14 @@ impl Spec {
 impl FromStr for Spec {
     type Err = TextError;
     fn from_str(source: &str) -> Result<Spec, TextError> {
-        read::spec("<spec>", source.strip_prefix(BOM).unwrap_or(source), Path::new(""))
+        read::read_spec("<spec>", source.strip_prefix(BOM).unwrap_or(source), Path::new(""))
     }
 }
 
 /// As text that reads back. A handler that was written wrongly has no text, and stays empty.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        print::spec(self, f)
+        print::print_spec(self, f)
     }
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Spec {
 const BOM: char = '\u{feff}';
 
 /// The text of a file, without a byte order mark; no more is read than a text may have.
-fn load(path: &Path) -> std::io::Result<String> {
+fn load_text(path: &Path) -> std::io::Result<String> {
     let wrong = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;

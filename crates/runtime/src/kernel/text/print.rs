@@ -9,30 +9,30 @@ use crate::kernel::handler::NamedHandler;
 use crate::kernel::spec::{Claim, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 
-pub(super) fn spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
+pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     let Spec { geometry, share, fuel, .. } = spec;
-    writeln!(f, "lifetime = {:?}", spell(LIFETIME, &spec.lifetime))?;
+    writeln!(f, "lifetime = {:?}", word_of(LIFETIME, &spec.lifetime))?;
     if let Some(placement) = &spec.placement {
-        writeln!(f, "placement = {:?}", spell(PLACEMENT, placement))?;
+        writeln!(f, "placement = {:?}", word_of(PLACEMENT, placement))?;
     }
     match spec.claim {
         Claim::Priority { every } => writeln!(f, "claim = {{ priority = {{ every = {every} }} }}")?,
-        claim => writeln!(f, "claim = {:?}", spell(CLAIM, &claim))?,
+        claim => writeln!(f, "claim = {:?}", word_of(CLAIM, &claim))?,
     }
-    writeln!(f, "body = {:?}", spell(BODY, &spec.body))?;
-    writeln!(f, "io = {:?}", spell(IO, &spec.io))?;
-    writeln!(f, "report = {:?}", spell(REPORT, &spec.report))?;
-    writeln!(f, "telemetry = {:?}", spell(TELEMETRY, &spec.telemetry))?;
+    writeln!(f, "body = {:?}", word_of(BODY, &spec.body))?;
+    writeln!(f, "io = {:?}", word_of(IO, &spec.io))?;
+    writeln!(f, "report = {:?}", word_of(REPORT, &spec.report))?;
+    writeln!(f, "telemetry = {:?}", word_of(TELEMETRY, &spec.telemetry))?;
     writeln!(f, "share = {share}")?;
-    writeln!(f, "lease = {:?}", time(spec.lease))?;
+    writeln!(f, "lease = {:?}", print_duration(spec.lease))?;
     writeln!(f, "fuel = {fuel}")?;
     if !spec.formats.is_empty() {
-        let formats: Vec<String> = spec.formats.iter().map(|format| quote(format)).collect();
+        let formats: Vec<String> = spec.formats.iter().map(|format| quote_toml(format)).collect();
         writeln!(f, "formats = [{}]", formats.join(", "))?;
     }
     if !spec.libraries.is_empty() {
         let texts =
-            spec.libraries.iter().map(|module| format!("{{ text = {} }}", quote(&text::print(module))));
+            spec.libraries.iter().map(|module| format!("{{ text = {} }}", quote_toml(&text::print(module))));
         writeln!(f, "libraries = [{}]", texts.collect::<Vec<_>>().join(", "))?;
     }
     writeln!(f, "\n[geometry]\nslots = {}", geometry.slots)?;
@@ -42,43 +42,43 @@ pub(super) fn spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
         }
     }
     writeln!(f, "window = {}", geometry.window)?;
-    spec.regions.iter().try_for_each(|r| region(r, f))?;
-    spec.tenants.iter().try_for_each(|t| tenant(t, f))?;
-    spec.handlers.iter().try_for_each(|h| handler(h, f))
+    spec.regions.iter().try_for_each(|r| print_region(r, f))?;
+    spec.tenants.iter().try_for_each(|t| print_tenant(t, f))?;
+    spec.handlers.iter().try_for_each(|h| print_handler(h, f))
 }
 
-fn region(region: &Region, f: &mut Formatter<'_>) -> Result {
-    writeln!(f, "\n[[region]]\nname = {}", quote(&region.name))?;
-    writeln!(f, "type = {:?}\nlen = {}", spell(TYPE, &region.elem), region.len)?;
-    writeln!(f, "access = {:?}\nshared = {}", spell(ACCESS, &region.access), region.shared)
+fn print_region(region: &Region, f: &mut Formatter<'_>) -> Result {
+    writeln!(f, "\n[[region]]\nname = {}", quote_toml(&region.name))?;
+    writeln!(f, "type = {:?}\nlen = {}", word_of(TYPE, &region.elem), region.len)?;
+    writeln!(f, "access = {:?}\nshared = {}", word_of(ACCESS, &region.access), region.shared)
 }
 
-fn tenant(tenant: &Tenant, f: &mut Formatter<'_>) -> Result {
-    writeln!(f, "\n[[tenant]]\nid = {}\nname = {}", tenant.id, quote(&tenant.name))?;
+fn print_tenant(tenant: &Tenant, f: &mut Formatter<'_>) -> Result {
+    writeln!(f, "\n[[tenant]]\nid = {}\nname = {}", tenant.id, quote_toml(&tenant.name))?;
     writeln!(f, "producers = {}\nmask = {:#x}", tenant.producers, tenant.mask)?;
     writeln!(f, "quota = {}\nobservables = {}", tenant.quota, tenant.observables)?;
     if !tenant.sizes.is_empty() {
-        let sizes = tenant.sizes.iter().map(|(name, len)| format!("{} = {len}", quote(name)));
+        let sizes = tenant.sizes.iter().map(|(name, len)| format!("{} = {len}", quote_toml(name)));
         writeln!(f, "size = {{ {} }}", sizes.collect::<Vec<_>>().join(", "))?;
     }
     Ok(())
 }
 
-fn handler(handler: &NamedHandler, f: &mut Formatter<'_>) -> Result {
-    writeln!(f, "\n[[handler]]\nname = {}\nop = {:#x}", quote(&handler.name), handler.op.code())?;
-    writeln!(f, "width = {:?}", spell(WIDTH, &handler.width))?;
-    writeln!(f, "visible = {:?}", spell(VISIBLE, &handler.visible))?;
-    writeln!(f, "class = {:?}", spell(CLASS, &handler.class))?;
+fn print_handler(handler: &NamedHandler, f: &mut Formatter<'_>) -> Result {
+    writeln!(f, "\n[[handler]]\nname = {}\nop = {:#x}", quote_toml(&handler.name), handler.op.code())?;
+    writeln!(f, "width = {:?}", word_of(WIDTH, &handler.width))?;
+    writeln!(f, "visible = {:?}", word_of(VISIBLE, &handler.visible))?;
+    writeln!(f, "class = {:?}", word_of(CLASS, &handler.class))?;
     let text = text::print(&handler.module);
     if text.contains("'''") || text.contains(|c: char| c.is_control() && c != '\n') {
-        writeln!(f, "text = {}", quote(&text))
+        writeln!(f, "text = {}", quote_toml(&text))
     } else {
         writeln!(f, "text = '''\n{text}'''")
     }
 }
 
 /// A string as TOML writes it.
-fn quote(text: &str) -> String {
+fn quote_toml(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
         match c {

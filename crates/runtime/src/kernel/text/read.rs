@@ -8,9 +8,9 @@ use pelton_ir::types::Access;
 use pelton_ir::valid::validate;
 use toml::de::DeTable;
 
-use super::table::{Notes, Table, Value, hint, place};
+use super::table::{DiagnosticList, TomlTable, TomlValue, place_from_range, suggest};
 use super::words::*;
-use super::{Mistakes, TextError, load};
+use super::{Mistakes, TextError, load_text};
 use crate::kernel::handler::{Handler, NamedHandler};
 use crate::kernel::spec::{Claim, Geometry, Spec};
 use crate::kernel::tenant::{Region, Tenant};
@@ -18,22 +18,22 @@ use crate::protocol::Opcode;
 use crate::protocol::opcode::TABLE;
 
 /// Reads a `Spec`. Diagrams call the text by its name; files are looked for in the folder.
-pub(super) fn spec(name: &str, source: &str, folder: &Path) -> Result<Spec, TextError> {
+pub(super) fn read_spec(name: &str, source: &str, folder: &Path) -> Result<Spec, TextError> {
     let wrong = |list| Mistakes { name: name.into(), text: source.into(), list };
     let (root, mut errors) = DeTable::parse_recoverable(source);
     if !errors.is_empty() {
         errors.sort_by_key(|e| e.span().unwrap_or_default().start);
         let note = |e: &toml::de::Error| {
             let at = e.span().unwrap_or_default();
-            Diagnostic::new("toml", place(at), e.message().trim().replace('\n', "; "))
+            Diagnostic::new("toml", place_from_range(at), e.message().trim().replace('\n', "; "))
         };
         return Err(TextError::Wrong(vec![wrong(errors.iter().map(note).collect())]));
     }
-    let notes = Notes::default();
-    let mut reader = Reader { source, folder, others: Vec::new() };
-    let table = Table::new(root.get_ref(), 0..0, &notes);
-    let spec = reader.spec(&table);
-    table.finish();
+    let notes = DiagnosticList::default();
+    let mut reader = SpecReader { source, folder, others: Vec::new() };
+    let table = TomlTable::new(root.get_ref(), 0..0, &notes);
+    let spec = reader.read_root(&table);
+    table.refuse_unknown_keys();
     let mut all = reader.others;
     let notes = notes.into_inner();
     if !notes.is_empty() {
@@ -42,70 +42,72 @@ pub(super) fn spec(name: &str, source: &str, folder: &Path) -> Result<Spec, Text
     if all.is_empty() { Ok(spec) } else { Err(TextError::Wrong(all)) }
 }
 
-struct Reader<'s> {
+struct SpecReader<'s> {
     source: &'s str,
     folder: &'s Path,
     /// What is wrong with other texts.
     others: Vec<Mistakes>,
 }
 
-impl Reader<'_> {
-    fn spec(&mut self, table: &Table<'_>) -> Spec {
-        let mut spec = Spec::new(table.get("geometry").and_then(|v| geometry(table, v)).unwrap_or_default());
-        spec.lifetime = table.axis("lifetime", LIFETIME);
-        spec.placement = table.get("placement").and_then(|value| table.word(value, PLACEMENT));
-        spec.claim = table.get("claim").and_then(|value| claim(table, value)).unwrap_or_default();
-        spec.body = table.axis("body", BODY);
-        spec.io = table.axis("io", IO);
-        spec.report = table.axis("report", REPORT);
-        spec.telemetry = table.axis("telemetry", TELEMETRY);
-        spec.share = table.size("share", spec.share);
+impl SpecReader<'_> {
+    fn read_root(&mut self, table: &TomlTable<'_>) -> Spec {
+        let mut spec =
+            Spec::new(table.get("geometry").and_then(|v| read_geometry(table, v)).unwrap_or_default());
+        spec.lifetime = table.word_or_default("lifetime", LIFETIME);
+        spec.placement = table.get("placement").and_then(|value| table.read_word(value, PLACEMENT));
+        spec.claim = table.get("claim").and_then(|value| read_claim(table, value)).unwrap_or_default();
+        spec.body = table.word_or_default("body", BODY);
+        spec.io = table.word_or_default("io", IO);
+        spec.report = table.word_or_default("report", REPORT);
+        spec.telemetry = table.word_or_default("telemetry", TELEMETRY);
+        spec.share = table.number_or("share", spec.share);
         if let Some(value) = table.get("lease") {
-            match table.string(value).map(duration) {
+            match table.read_string(value).map(parse_duration) {
                 Some(Ok(lease)) => spec.lease = lease,
-                Some(Err(why)) => table.wrong(value.span(), why),
+                Some(Err(why)) => table.note_wrong(value.span(), why),
                 None => {}
             }
         }
-        spec.fuel = table.size("fuel", spec.fuel);
-        let formats = table.list("formats").into_iter();
-        spec.formats = formats.filter_map(|value| table.string(value)).map(String::from).collect();
-        let libraries = table.list("libraries").into_iter();
-        spec.libraries = libraries.filter_map(|value| self.library(table, value)).collect();
-        let regions: Vec<Region> = table.tables("region").into_iter().filter_map(region).collect();
+        spec.fuel = table.number_or("fuel", spec.fuel);
+        let formats = table.array("formats").into_iter();
+        spec.formats = formats.filter_map(|value| table.read_string(value)).map(String::from).collect();
+        let libraries = table.array("libraries").into_iter();
+        spec.libraries = libraries.filter_map(|value| self.read_library(table, value)).collect();
+        let regions: Vec<Region> = table.table_array("region").into_iter().filter_map(read_region).collect();
         if regions.iter().any(|r| r.name == "data") {
             spec.regions.clear();
         }
         spec.regions.extend(regions);
-        let handlers = table.tables("handler").into_iter().filter_map(|t| self.handler(t)).collect();
+        let handlers =
+            table.table_array("handler").into_iter().filter_map(|t| self.read_handler(t)).collect();
         spec = with_handlers(spec, handlers);
-        let tenants = table.tables("tenant");
+        let tenants = table.table_array("tenant");
         if !tenants.is_empty() {
-            spec.tenants = tenants.into_iter().filter_map(|t| tenant(t, &spec.handlers)).collect();
+            spec.tenants = tenants.into_iter().filter_map(|t| read_tenant(t, &spec.handlers)).collect();
         }
         spec
     }
 
-    fn handler(&mut self, table: Table<'_>) -> Option<(Option<Opcode>, String, Handler)> {
-        let name = table.need("name").and_then(|value| table.string(value));
-        let op = table.get("op").map(|value| table.number(value).map(Opcode::from_code));
-        let width = table.axis("width", WIDTH);
-        let visible = table.axis("visible", VISIBLE);
-        let class = table.axis("class", CLASS);
+    fn read_handler(&mut self, table: TomlTable<'_>) -> Option<(Option<Opcode>, String, Handler)> {
+        let name = table.require("name").and_then(|value| table.read_string(value));
+        let op = table.get("op").map(|value| table.read_number(value).map(Opcode::from_code));
+        let width = table.word_or_default("width", WIDTH);
+        let visible = table.word_or_default("visible", VISIBLE);
+        let class = table.word_or_default("class", CLASS);
         let module = match (table.get("text"), table.get("file")) {
-            (Some(value), None) => self.inline(&table, value, name.unwrap_or_default()),
-            (None, Some(value)) => self.file(&table, value),
+            (Some(value), None) => self.read_inline(&table, value, name.unwrap_or_default()),
+            (None, Some(value)) => self.read_file(&table, value),
             (Some(_), Some(value)) => {
-                table.wrong(value.span(), "a handler has a text or a file, not both");
+                table.note_wrong(value.span(), "a handler has a text or a file, not both");
                 None
             }
             (None, None) => {
                 // Asking is what says that it is missing.
-                table.need("text");
+                table.require("text");
                 None
             }
         };
-        table.finish();
+        table.refuse_unknown_keys();
         // One whose text is wrong is still one that tenants can be allowed.
         let handler = Handler::from_module(module.unwrap_or_default());
         let op = match op {
@@ -116,43 +118,43 @@ impl Reader<'_> {
     }
 
     /// The module of a library: a file, or a table with a text.
-    fn library(&mut self, table: &Table<'_>, value: Value<'_>) -> Option<Module> {
+    fn read_library(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Module> {
         if value.get_ref().is_str() {
-            return self.file(table, value);
+            return self.read_file(table, value);
         }
-        let inner = table.table(value)?;
-        let module = inner.need("text").and_then(|text| self.inline(&inner, text, "library"));
-        inner.finish();
+        let inner = table.read_table(value)?;
+        let module = inner.require("text").and_then(|text| self.read_inline(&inner, text, "library"));
+        inner.refuse_unknown_keys();
         module
     }
 
     /// The module of a text that stands in the `Spec`'s.
-    fn inline(&mut self, table: &Table<'_>, value: Value<'_>, name: &str) -> Option<Module> {
-        let source = table.string(value)?;
-        let list = match checked(source) {
+    fn read_inline(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>, name: &str) -> Option<Module> {
+        let source = table.read_string(value)?;
+        let list = match parse_valid(source) {
             Ok(module) => return Some(module),
             Err(list) => list,
         };
         // A text without escapes stands there as it is, so its mistakes can be shown in place.
         let span = value.span();
         match self.source.get(span.clone()).and_then(|raw| raw.find(source)) {
-            Some(at) => list.into_iter().for_each(|d| table.note(shifted(d, span.start + at))),
+            Some(at) => list.into_iter().for_each(|d| table.note(shift_places(d, span.start + at))),
             None => self.others.push(Mistakes { name: name.into(), text: source.into(), list }),
         }
         None
     }
 
     /// The module of a file.
-    fn file(&mut self, table: &Table<'_>, value: Value<'_>) -> Option<Module> {
-        let path = self.folder.join(table.string(value)?);
-        let text = match load(&path) {
+    fn read_file(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Module> {
+        let path = self.folder.join(table.read_string(value)?);
+        let text = match load_text(&path) {
             Ok(text) => text,
             Err(error) => {
-                table.wrong(value.span(), format!("cannot read {}: {error}", path.display()));
+                table.note_wrong(value.span(), format!("cannot read {}: {error}", path.display()));
                 return None;
             }
         };
-        match checked(&text) {
+        match parse_valid(&text) {
             Ok(module) => Some(module),
             Err(list) => {
                 self.others.push(Mistakes { name: path.display().to_string(), text, list });
@@ -177,7 +179,7 @@ fn with_handlers(mut spec: Spec, handlers: Vec<(Option<Opcode>, String, Handler)
 }
 
 /// The module of a text, if there is nothing wrong with it.
-fn checked(source: &str) -> Result<Module, Vec<Diagnostic>> {
+fn parse_valid(source: &str) -> Result<Module, Vec<Diagnostic>> {
     let module = text::parse(source)?;
     match validate(module.clone()) {
         Ok(_) => Ok(module),
@@ -186,8 +188,8 @@ fn checked(source: &str) -> Result<Module, Vec<Diagnostic>> {
 }
 
 /// The same, so many bytes further on.
-fn shifted(mut diagnostic: Diagnostic, by: usize) -> Diagnostic {
-    let shift = |p: Place| place(p.start as usize + by..p.end as usize + by);
+fn shift_places(mut diagnostic: Diagnostic, by: usize) -> Diagnostic {
+    let shift = |p: Place| place_from_range(p.start as usize + by..p.end as usize + by);
     diagnostic.place = shift(diagnostic.place);
     for (also, _) in &mut diagnostic.also {
         *also = shift(*also);
@@ -195,86 +197,86 @@ fn shifted(mut diagnostic: Diagnostic, by: usize) -> Diagnostic {
     diagnostic
 }
 
-fn geometry(table: &Table<'_>, value: Value<'_>) -> Option<Geometry> {
-    let table = table.table(value)?;
-    let number = |key| table.get(key).and_then(|value| table.number(value));
+fn read_geometry(table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Geometry> {
+    let table = table.read_table(value)?;
+    let number = |key| table.get(key).and_then(|value| table.read_number(value));
     let mut geometry = number("slots").map_or_else(Geometry::default, Geometry::new);
     geometry.lanes = number("lanes");
     geometry.groups = number("groups");
     geometry.window = number("window").unwrap_or(geometry.window);
-    table.finish();
+    table.refuse_unknown_keys();
     Some(geometry)
 }
 
 /// `"owned"`, `"priority"` or `{ priority = { every = 8 } }`.
-fn claim(table: &Table<'_>, value: Value<'_>) -> Option<Claim> {
+fn read_claim(table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Claim> {
     if value.get_ref().is_str() {
-        return table.word(value, CLAIM);
+        return table.read_word(value, CLAIM);
     }
-    let outer = table.table(value)?;
-    let inner = outer.need("priority").and_then(|value| outer.table(value));
-    outer.finish();
+    let outer = table.read_table(value)?;
+    let inner = outer.require("priority").and_then(|value| outer.read_table(value));
+    outer.refuse_unknown_keys();
     let inner = inner?;
-    let every = inner.need("every").and_then(|value| inner.number(value));
-    inner.finish();
+    let every = inner.require("every").and_then(|value| inner.read_number(value));
+    inner.refuse_unknown_keys();
     Some(Claim::Priority { every: every? })
 }
 
-fn region(table: Table<'_>) -> Option<Region> {
-    let name = table.need("name").and_then(|value| table.string(value));
-    let elem = table.need("type").and_then(|value| table.word(value, TYPE));
-    let len = table.need("len").and_then(|value| table.number(value));
-    let access = table.get("access").and_then(|value| table.word(value, ACCESS));
-    let shared = table.get("shared").and_then(|value| table.flag(value)).unwrap_or(false);
-    table.finish();
+fn read_region(table: TomlTable<'_>) -> Option<Region> {
+    let name = table.require("name").and_then(|value| table.read_string(value));
+    let elem = table.require("type").and_then(|value| table.read_word(value, TYPE));
+    let len = table.require("len").and_then(|value| table.read_number(value));
+    let access = table.get("access").and_then(|value| table.read_word(value, ACCESS));
+    let shared = table.get("shared").and_then(|value| table.read_flag(value)).unwrap_or(false);
+    table.refuse_unknown_keys();
     let access = access.unwrap_or(if shared { Access::Read } else { Access::ReadWrite });
     Some(Region { access, shared, ..Region::new(name?, elem?, len?) })
 }
 
-fn tenant(table: Table<'_>, handlers: &[NamedHandler]) -> Option<Tenant> {
-    let id = table.need("id").and_then(|value| table.number(value));
+fn read_tenant(table: TomlTable<'_>, handlers: &[NamedHandler]) -> Option<Tenant> {
+    let id = table.require("id").and_then(|value| table.read_number(value));
     let mut tenant = Tenant::new(id.unwrap_or_default());
-    if let Some(name) = table.get("name").and_then(|value| table.string(value)) {
+    if let Some(name) = table.get("name").and_then(|value| table.read_string(value)) {
         tenant.name = name.into();
     }
-    tenant.producers = table.size("producers", tenant.producers);
+    tenant.producers = table.number_or("producers", tenant.producers);
     let mask = table.get("mask");
     if let Some(value) = table.get("allow") {
         if mask.is_some() {
-            table.wrong(value.span(), "a tenant has `allow` or `mask`, not both");
+            table.note_wrong(value.span(), "a tenant has `allow` or `mask`, not both");
         }
-        let ops = table.list("allow").into_iter();
+        let ops = table.array("allow").into_iter();
         tenant.mask =
-            ops.filter_map(|v| allowed(&table, v, handlers)).fold(0, |mask, op| mask | op.mask_bit());
+            ops.filter_map(|v| read_allowed(&table, v, handlers)).fold(0, |mask, op| mask | op.mask_bit());
     }
-    if let Some(mask) = mask.and_then(|value| table.number(value)) {
+    if let Some(mask) = mask.and_then(|value| table.read_number(value)) {
         tenant.mask = mask;
     }
-    tenant.quota = table.size("quota", tenant.quota);
-    tenant.observables = table.size("observables", tenant.observables);
-    if let Some(sizes) = table.get("size").and_then(|value| table.table(value)) {
+    tenant.quota = table.number_or("quota", tenant.quota);
+    tenant.observables = table.number_or("observables", tenant.observables);
+    if let Some(sizes) = table.get("size").and_then(|value| table.read_table(value)) {
         for (name, value) in sizes.entries() {
-            if let Some(len) = sizes.number(value) {
+            if let Some(len) = sizes.read_number(value) {
                 tenant.sizes.push((name.into(), len));
             }
         }
     }
-    table.finish();
+    table.refuse_unknown_keys();
     id.map(|_| tenant)
 }
 
 /// An opcode that a tenant may use: the name of a handler, a built-in one, or a number.
-fn allowed(table: &Table<'_>, value: Value<'_>, handlers: &[NamedHandler]) -> Option<Opcode> {
+fn read_allowed(table: &TomlTable<'_>, value: TomlValue<'_>, handlers: &[NamedHandler]) -> Option<Opcode> {
     if value.get_ref().is_integer() {
-        return table.number(value).map(Opcode::from_code);
+        return table.read_number(value).map(Opcode::from_code);
     }
-    let name = table.string(value)?;
+    let name = table.read_string(value)?;
     let own = handlers.iter().find(|h| h.name == name).map(|h| h.op);
     let found = own.or_else(|| Opcode::from_name(name));
     if found.is_none() {
         let names: Vec<&str> =
             handlers.iter().map(|h| h.name.as_str()).chain(TABLE.iter().map(|r| r.name)).collect();
-        table.wrong(value.span(), format!("there is no opcode `{name}`; {}", hint(name, &names)));
+        table.note_wrong(value.span(), format!("there is no opcode `{name}`; {}", suggest(name, &names)));
     }
     found
 }

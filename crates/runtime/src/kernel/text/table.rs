@@ -9,36 +9,36 @@ use pelton_ir::text::{Diagnostic, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::words::Words;
+use super::words::WordList;
 
 /// What is wrong so far.
-pub(super) type Notes = RefCell<Vec<Diagnostic>>;
+pub(super) type DiagnosticList = RefCell<Vec<Diagnostic>>;
 
 /// A key or a value, and where it stands.
-pub(super) type Value<'a> = &'a Spanned<DeValue<'a>>;
+pub(super) type TomlValue<'a> = &'a Spanned<DeValue<'a>>;
 
 /// A table that is being read.
-pub(super) struct Table<'a> {
+pub(super) struct TomlTable<'a> {
     /// Its keys and values, in the order of the text.
-    entries: Vec<(&'a Spanned<Cow<'a, str>>, Value<'a>)>,
+    entries: Vec<(&'a Spanned<Cow<'a, str>>, TomlValue<'a>)>,
     /// Where it stands, for what is missing.
     place: Range<usize>,
     /// Keys that were asked for.
     known: RefCell<Vec<&'static str>>,
-    notes: &'a Notes,
+    notes: &'a DiagnosticList,
 }
 
 /// A place in the text.
-pub(super) fn place(range: Range<usize>) -> Place {
+pub(super) fn place_from_range(range: Range<usize>) -> Place {
     let at = |byte: usize| u32::try_from(byte).unwrap_or(u32::MAX);
     Place { start: at(range.start), end: at(range.end) }
 }
 
-impl<'a> Table<'a> {
-    pub fn new(table: &'a DeTable<'a>, place: Range<usize>, notes: &'a Notes) -> Self {
+impl<'a> TomlTable<'a> {
+    pub fn new(table: &'a DeTable<'a>, place: Range<usize>, notes: &'a DiagnosticList) -> Self {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
-        Table { entries, place, known: RefCell::default(), notes }
+        TomlTable { entries, place, known: RefCell::default(), notes }
     }
 
     /// Notes what is wrong.
@@ -47,113 +47,118 @@ impl<'a> Table<'a> {
     }
 
     /// Notes what is wrong, and where.
-    pub fn wrong(&self, range: Range<usize>, message: impl Into<String>) {
-        self.note(Diagnostic::new("spec", place(range), message.into()));
+    pub fn note_wrong(&self, range: Range<usize>, message: impl Into<String>) {
+        self.note(Diagnostic::new("spec", place_from_range(range), message.into()));
     }
 
     /// The value of a key.
-    pub fn get(&self, key: &'static str) -> Option<Value<'a>> {
+    pub fn get(&self, key: &'static str) -> Option<TomlValue<'a>> {
         self.known.borrow_mut().push(key);
         self.entries.iter().find(|(of, _)| of.get_ref() == key).map(|(_, value)| *value)
     }
 
     /// The value of a key, which must be there.
-    pub fn need(&self, key: &'static str) -> Option<Value<'a>> {
+    pub fn require(&self, key: &'static str) -> Option<TomlValue<'a>> {
         let value = self.get(key);
         if value.is_none() {
-            self.wrong(self.place.clone(), format!("`{key}` is missing"));
+            self.note_wrong(self.place.clone(), format!("`{key}` is missing"));
         }
         value
     }
 
     /// Notes that a value is of another kind.
-    fn kind<T>(&self, value: Value<'a>, wanted: &str) -> Option<T> {
+    fn note_wrong_kind<T>(&self, value: TomlValue<'a>, wanted: &str) -> Option<T> {
         let found = match value.get_ref().type_str() {
             kind @ ("integer" | "array") => format!("an {kind}"),
             kind => format!("a {kind}"),
         };
-        self.wrong(value.span(), format!("this is {found}; it must be {wanted}"));
+        self.note_wrong(value.span(), format!("this is {found}; it must be {wanted}"));
         None
     }
 
     /// A number of 32 bits.
-    pub fn number(&self, value: Value<'a>) -> Option<u32> {
-        let Some(number) = value.get_ref().as_integer() else { return self.kind(value, "a number") };
+    pub fn read_number(&self, value: TomlValue<'a>) -> Option<u32> {
+        let Some(number) = value.get_ref().as_integer() else {
+            return self.note_wrong_kind(value, "a number");
+        };
         let found = u32::from_str_radix(number.as_str(), number.radix()).ok();
         if found.is_none() {
-            self.wrong(value.span(), format!("it is a number from 0 to {}", u32::MAX));
+            self.note_wrong(value.span(), format!("it is a number from 0 to {}", u32::MAX));
         }
         found
     }
 
-    pub fn string(&self, value: Value<'a>) -> Option<&'a str> {
-        value.get_ref().as_str().or_else(|| self.kind(value, "a string"))
+    pub fn read_string(&self, value: TomlValue<'a>) -> Option<&'a str> {
+        value.get_ref().as_str().or_else(|| self.note_wrong_kind(value, "a string"))
     }
 
-    pub fn flag(&self, value: Value<'a>) -> Option<bool> {
-        value.get_ref().as_bool().or_else(|| self.kind(value, "true or false"))
+    pub fn read_flag(&self, value: TomlValue<'a>) -> Option<bool> {
+        value.get_ref().as_bool().or_else(|| self.note_wrong_kind(value, "true or false"))
     }
 
     /// One of a few words.
-    pub fn word<T: Copy>(&self, value: Value<'a>, words: Words<T>) -> Option<T> {
-        let text = self.string(value)?;
+    pub fn read_word<T: Copy>(&self, value: TomlValue<'a>, words: WordList<T>) -> Option<T> {
+        let text = self.read_string(value)?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
             let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.wrong(value.span(), format!("there is no {text:?} here; {}", hint(text, &names)));
+            self.note_wrong(value.span(), format!("there is no {text:?} here; {}", suggest(text, &names)));
         }
         found.map(|(_, of)| *of)
     }
 
     /// The word of a key, or what is so without it.
-    pub fn axis<T: Copy + Default>(&self, key: &'static str, words: Words<T>) -> T {
-        self.get(key).and_then(|value| self.word(value, words)).unwrap_or_default()
+    pub fn word_or_default<T: Copy + Default>(&self, key: &'static str, words: WordList<T>) -> T {
+        self.get(key).and_then(|value| self.read_word(value, words)).unwrap_or_default()
     }
 
     /// The number of a key, or what is so without it.
-    pub fn size(&self, key: &'static str, without: u32) -> u32 {
-        self.get(key).and_then(|value| self.number(value)).unwrap_or(without)
+    pub fn number_or(&self, key: &'static str, without: u32) -> u32 {
+        self.get(key).and_then(|value| self.read_number(value)).unwrap_or(without)
     }
 
     /// A table within.
-    pub fn table(&self, value: Value<'a>) -> Option<Table<'a>> {
-        let table = value.get_ref().as_table().or_else(|| self.kind(value, "a table"))?;
-        Some(Table::new(table, value.span(), self.notes))
+    pub fn read_table(&self, value: TomlValue<'a>) -> Option<TomlTable<'a>> {
+        let table = value.get_ref().as_table().or_else(|| self.note_wrong_kind(value, "a table"))?;
+        Some(TomlTable::new(table, value.span(), self.notes))
     }
 
     /// The elements of an array.
-    pub fn list(&self, key: &'static str) -> Vec<Value<'a>> {
+    pub fn array(&self, key: &'static str) -> Vec<TomlValue<'a>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         match value.get_ref().as_array() {
             Some(list) => list.iter().collect(),
-            None => self.kind(value, "an array").unwrap_or_default(),
+            None => self.note_wrong_kind(value, "an array").unwrap_or_default(),
         }
     }
 
     /// The tables of an array.
-    pub fn tables(&self, key: &'static str) -> Vec<Table<'a>> {
-        self.list(key).into_iter().filter_map(|value| self.table(value)).collect()
+    pub fn table_array(&self, key: &'static str) -> Vec<TomlTable<'a>> {
+        self.array(key).into_iter().filter_map(|value| self.read_table(value)).collect()
     }
 
     /// Keys and values as they come; any key will do.
-    pub fn entries(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, TomlValue<'a>)> {
         self.entries.iter().map(|(key, value)| (key.get_ref().as_ref(), *value))
     }
 
     /// Ends the reading: what was not asked for is not known.
-    pub fn finish(self) {
+    pub fn refuse_unknown_keys(self) {
         let known = self.known.borrow();
         for (key, _) in &self.entries {
             let name = key.get_ref();
             if !known.iter().any(|of| of == name) {
-                self.wrong(key.span(), format!("there is no key `{name}` here; {}", hint(name, &known)));
+                self.note_wrong(
+                    key.span(),
+                    format!("there is no key `{name}` here; {}", suggest(name, &known)),
+                );
             }
         }
     }
 }
 
 /// What was meant perhaps, and what there is.
-pub(super) fn hint(word: &str, names: &[&str]) -> String {
+pub(super) fn suggest(word: &str, names: &[&str]) -> String {
     let there = format!("there is {}", names.join(", "));
     match nearest(word, names.iter().copied()) {
         Some(name) => format!("did you mean {name}? {there}"),

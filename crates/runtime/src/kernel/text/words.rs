@@ -9,38 +9,38 @@ use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Body, Claim, Io, Lifetime, Report, Telemetry};
 
 /// The values of an axis, each with its word.
-pub(super) type Words<T> = &'static [(&'static str, T)];
+pub(super) type WordList<T> = &'static [(&'static str, T)];
 
-pub(super) const LIFETIME: Words<Lifetime> =
+pub(super) const LIFETIME: WordList<Lifetime> =
     &[("persistent", Lifetime::Persistent), ("drain", Lifetime::Drain)];
-pub(super) const PLACEMENT: Words<Placement> = &[
+pub(super) const PLACEMENT: WordList<Placement> = &[
     (Placement::Near.word(), Placement::Near),
     (Placement::Far.word(), Placement::Far),
     (Placement::Both.word(), Placement::Both),
 ];
-pub(super) const CLAIM: Words<Claim> = &[("owned", Claim::Owned), ("priority", Claim::PRIORITY)];
-pub(super) const BODY: Words<Body> = &[("dispatch", Body::Dispatch), ("fused", Body::Fused)];
-pub(super) const IO: Words<Io> = &[("off", Io::Off), ("polled", Io::Polled), ("on_miss", Io::OnMiss)];
-pub(super) const REPORT: Words<Report> = &[("full", Report::Full), ("control", Report::Control)];
-pub(super) const TELEMETRY: Words<Telemetry> =
+pub(super) const CLAIM: WordList<Claim> = &[("owned", Claim::Owned), ("priority", Claim::PRIORITY)];
+pub(super) const BODY: WordList<Body> = &[("dispatch", Body::Dispatch), ("fused", Body::Fused)];
+pub(super) const IO: WordList<Io> = &[("off", Io::Off), ("polled", Io::Polled), ("on_miss", Io::OnMiss)];
+pub(super) const REPORT: WordList<Report> = &[("full", Report::Full), ("control", Report::Control)];
+pub(super) const TELEMETRY: WordList<Telemetry> =
     &[("sampled", Telemetry::Sampled), ("full", Telemetry::Full), ("off", Telemetry::Off)];
-pub(super) const WIDTH: Words<Width> = &[("lane", Width::Lane), ("group", Width::Group)];
-pub(super) const VISIBLE: Words<Visible> = &[("memory", Visible::Memory), ("result", Visible::Result)];
-pub(super) const CLASS: Words<Class> = &[("once", Class::Once), ("idempotent", Class::Idempotent)];
-pub(super) const TYPE: Words<Type> = &[
+pub(super) const WIDTH: WordList<Width> = &[("lane", Width::Lane), ("group", Width::Group)];
+pub(super) const VISIBLE: WordList<Visible> = &[("memory", Visible::Memory), ("result", Visible::Result)];
+pub(super) const CLASS: WordList<Class> = &[("once", Class::Once), ("idempotent", Class::Idempotent)];
+pub(super) const TYPE: WordList<Type> = &[
     (Type::U32.word(), Type::U32),
     (Type::I32.word(), Type::I32),
     (Type::U64.word(), Type::U64),
     (Type::F32.word(), Type::F32),
 ];
-pub(super) const ACCESS: Words<Access> = &[
+pub(super) const ACCESS: WordList<Access> = &[
     (Access::Read.word(), Access::Read),
     (Access::ReadWrite.word(), Access::ReadWrite),
     (Access::Write.word(), Access::Write),
 ];
 
 /// The word of a value.
-pub(super) fn spell<T: PartialEq>(words: Words<T>, value: &T) -> &'static str {
+pub(super) fn word_of<T: PartialEq>(words: WordList<T>, value: &T) -> &'static str {
     words.iter().find(|(_, of)| of == value).map_or("", |(word, _)| word)
 }
 
@@ -49,14 +49,14 @@ const UNITS: &[(&str, u128)] =
     &[("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 /// A time in the greatest unit, up to seconds, of which it is a whole number.
-pub(super) fn time(time: Duration) -> String {
+pub(super) fn print_duration(time: Duration) -> String {
     let ns = time.as_nanos();
     let whole = UNITS[1..].iter().find(|(_, of)| ns.is_multiple_of(*of));
     whole.map_or_else(|| format!("{ns}ns"), |(unit, of)| format!("{}{unit}", ns / of))
 }
 
 /// The time that a text says: digits, perhaps a point and more digits, and a unit.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time: write a number and ns, us, ms, s or m, as in 10s");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (_, scale) = UNITS.iter().find(|(unit, _)| *unit == &text[at..]).ok_or_else(wrong)?;
@@ -86,12 +86,12 @@ mod tests {
         for (text, ns) in
             [("10s", 10_000_000_000), ("1.5 ms", 1_500_000), ("2m", 120_000_000_000), ("0.000000001s", 1)]
         {
-            assert_eq!(duration(text), Ok(Duration::from_nanos(ns)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(ns)), "{text}");
         }
         for time in
             [Duration::MAX, Duration::ZERO, Duration::from_nanos(1_000_001), Duration::from_millis(90)]
         {
-            assert_eq!(duration(&super::time(time)), Ok(time));
+            assert_eq!(parse_duration(&print_duration(time)), Ok(time));
         }
         for bad in [
             "",
@@ -107,7 +107,7 @@ mod tests {
             "18446744073709551615m",
             "1 é",
         ] {
-            assert!(duration(bad).is_err(), "{bad}");
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 }
