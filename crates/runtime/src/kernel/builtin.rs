@@ -1,4 +1,4 @@
-//! What tasks can do without a handler of anyone's own.
+//! The built-in operations, which tasks can use without a handler of the user.
 
 use pelton_ir::valid::{Valid, validate};
 use pelton_ir::{pass, text};
@@ -7,7 +7,7 @@ use super::adapt::Checked;
 use super::handler::{Visible, Width};
 use crate::protocol::Opcode;
 
-/// What is built in and counted, in the order of its counters.
+/// The built-in opcodes that have a counter, in the order of their counters.
 pub(super) const BUILTIN_OPS: &[Opcode] = &[
     Opcode::NOP,
     Opcode::STORE_U32,
@@ -20,7 +20,7 @@ pub(super) const BUILTIN_OPS: &[Opcode] = &[
     Opcode::PACKED_SLOT,
 ];
 
-/// Those that are functions of the language.
+/// The built-in opcodes that are functions of the language.
 const FUNCTIONS: &[(Opcode, &str, Visible)] = &[
     (Opcode::NOP, "nop", Visible::Result),
     (Opcode::STORE_U32, "store_u32", Visible::Memory),
@@ -30,15 +30,21 @@ const FUNCTIONS: &[(Opcode, &str, Visible)] = &[
     (Opcode::MEMCPY, "memcpy", Visible::Memory),
 ];
 
-/// What has an opcode but does not run yet.
+/// The opcodes that are part of the protocol but cannot be run yet. Submitting them is an error.
 pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::DFA_STEP, Opcode::LOAD_MISS];
 
-/// The functions that are built in.
+/// Returns the built-in functions, ready to be put into a kernel.
 pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Checked)> {
     let module = text::parse(include_str!("builtin.pel")).expect("the built-in handlers parse");
-    let module: Valid = pass::inline::inline(&validate(module).expect("they are valid"), usize::MAX).module;
+    let module: Valid =
+        pass::inline::inline(&validate(module).expect("the built-in handlers are valid"), usize::MAX).module;
     let checked = |name: &str| {
-        let func = module.functions.iter().find(|(_, f)| f.name == name).expect("it is there").0;
+        let func = module
+            .functions
+            .iter()
+            .find(|(_, f)| f.name == name)
+            .expect("every built-in function is in the text")
+            .0;
         Checked { module: module.clone(), func, width: Width::Lane, fueled: false, agreed: false }
     };
     FUNCTIONS.iter().map(|&(op, name, visible)| (op, name, visible, checked(name))).collect()

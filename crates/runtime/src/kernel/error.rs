@@ -1,4 +1,4 @@
-//! Why a `Spec` cannot be assembled.
+//! The error of a `Spec` that cannot be assembled.
 
 use pelton_ir::link::LinkError;
 
@@ -14,42 +14,42 @@ pub struct UnknownOpcode {
     pub nearest: Option<String>,
 }
 
-/// Why a `Spec` cannot be assembled.
+/// Why a `Spec` cannot be assembled into a kernel.
 #[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssembleError {
-    /// A value of an axis that does not work here.
+    /// The value of an axis is impossible with this device or with the rest of the `Spec`.
     #[error("{axis} = {value}: {why}")]
     Axis { axis: &'static str, value: &'static str, why: &'static str },
-    /// A number out of range.
+    /// A number is out of range.
     #[error("{what} is {found}; it must be at least 1 and at most {most}")]
     Size { what: &'static str, found: u64, most: u64 },
-    /// Rings wrap by masking.
+    /// The number of slots is not a power of two, so positions cannot be reduced to slots by masking.
     #[error("a ring has {found} slots, which is not a power of two")]
     Slots { found: u32 },
-    /// Nobody could use it.
+    /// No tenant has a producer, so nobody could use the kernel.
     #[error("there are no producers: a tenant needs at least one")]
     Producers,
-    /// A tenant that cannot be.
+    /// A tenant is not possible.
     #[error("tenant {id}: {why}")]
     Tenant { id: u32, why: String },
-    /// A region that cannot be.
+    /// A region is not possible.
     #[error("region {name:?}: {why}")]
     Region { name: String, why: String },
-    /// A handler that cannot be.
+    /// A handler is not possible.
     #[error("handler {name:?} ({op}): {why}")]
     Handler { name: String, op: Opcode, why: String },
     /// A handler imports something that cannot be bound.
     #[error("handler {name:?} ({op}): {source}")]
     Import { name: String, op: Opcode, source: LinkError },
-    /// A library that cannot be; the first has index 0.
+    /// A library is not possible. The first library has index 0.
     #[error("library {}: {why}", index + 1)]
     Library { index: usize, why: String },
-    /// A format that PRINTF cannot say.
+    /// A format of PRINTF cannot be parsed.
     #[error("format {id}: {why}")]
     Format { id: usize, why: String },
-    /// The kernel that came out is not valid: a defect of Pelton.
+    /// The assembled kernel is not valid, which is a defect of Pelton.
     #[error("the assembled kernel is not valid:\n{0}")]
     Kernel(String),
 }

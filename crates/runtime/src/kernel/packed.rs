@@ -1,7 +1,8 @@
-//! Packed slots: several small tasks in one.
+//! Packed slots, in which several small tasks share one slot.
 //!
-//! The slot is checked whole before the first task in it runs; then they run in order, and the first fault ends it. The
-//! rules are those of [`protocol::packed`](crate::protocol::packed), held equal by a test over every packing.
+//! The whole slot is checked before the first of its tasks runs. Then the tasks run in order, and the first fault ends
+//! the slot. The rules are those of [`protocol::packed`](crate::protocol::packed), and a test over every packing holds
+//! the two equal.
 
 use pelton_ir::builder::{Body, Builder, Callee, Val};
 
@@ -9,7 +10,8 @@ use super::dispatch::{HandlerEntry, allows, note};
 use super::kit::{Kit, U32};
 use crate::protocol::{FaultCode, fault, packed, slot};
 
-/// Writes the function: task, place of its words, tenant, mask; the last result. What goes wrong is in the task's fault.
+/// Writes the function that runs a packed slot. It takes the task, the place of its words, the tenant and the tenant's
+/// mask, and returns the last result. A failure is stored as the fault of the task.
 pub(super) fn write_packed(
     m: &mut Builder,
     kit: &Kit<'_>,
@@ -19,7 +21,7 @@ pub(super) fn write_packed(
     m.function("packed", |f, (task, at, tenant, mask)| {
         let byte = |k| argument_byte(f, kit, at, k);
         let (count, area) = (byte(f.lit(0)), byte(f.lit(1)));
-        // The arguments start at the word after the pairs.
+        // The arguments start at the first whole word after the pairs.
         let first = (count * 2 + 5) >> 2;
         let shape = count.ge(1) & count.le(packed::MAX_INNER as u32) & (first + area).le(slot::ARGS as u32);
         let whole = f.choose(
@@ -58,7 +60,8 @@ pub(super) fn write_packed(
     })
 }
 
-/// How many arguments an opcode takes in a packed slot; none of those that cannot be in one.
+/// Writes the function that returns how many arguments an opcode takes in a packed slot, or `u32::MAX` if it cannot be
+/// in one.
 fn write_arity(m: &mut Builder, entries: &[HandlerEntry]) -> Callee<u32, u32> {
     m.function("arity", |f, op| {
         let mut switch = f.switch::<U32<'_>>(op);
@@ -112,7 +115,7 @@ fn run_inner_task<'b>(
     )
 }
 
-/// A byte of the argument words of a slot.
+/// Writes the code that loads one byte of the argument words of a slot.
 fn argument_byte<'b>(f: &'b Body<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
     let word = kit.source.load(f, at + slot::ARG / 2 + (k >> 3));
     f.cast::<u32>(word >> ((k & 7) << 3)) & 0xff

@@ -1,7 +1,8 @@
-//! PRINTF: a record for the host to read, or one more that was lost.
+//! The operation PRINTF, which writes a debug record for the host to read, or counts the record as lost.
 //!
-//! A record is taken by moving the cursor, so that no two lanes write one, and only while the host has read the one that it
-//! overwrites. Its first word comes last and carries the lap: a host that reads meanwhile takes only what is whole.
+//! A lane reserves a record by moving the cursor, so no two lanes write the same one. It does so only if the host has
+//! read the record that would be overwritten. The first word of a record is stored last and carries the lap, so a host
+//! that reads in the meantime takes only complete records.
 
 use pelton_ir::builder::{Builder, Callee};
 use pelton_ir::types::{Order, Scope};
@@ -12,7 +13,8 @@ use crate::protocol::{control, log, slot};
 /// How often a lane tries to move the cursor before it counts its record as lost.
 const TRIES: u32 = 64;
 
-/// Writes the function: place of the task's words and slot number; 1 if the record is there, 0 if it was lost.
+/// Writes the function that prints. It takes the place of the task's words and the number of the slot, and returns 1
+/// if the record was written and 0 if it was lost.
 pub(super) fn write_printf(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
     m.function("printf", |f, (at, number)| {
         let first = kit.source.load(f, at + slot::ARG / 2);
@@ -38,7 +40,7 @@ pub(super) fn write_printf(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32),
                 word(log::SLOT, number);
                 let lap = (cursor / log::CAPACITY) << log::LAP_SHIFT;
                 let head = lap | f.cast::<u32>(first);
-                // Whoever sees the lap sees the rest.
+                // Whoever sees the lap also sees the rest of the record.
                 f.atomic_store(Order::Release, Scope::System, kit.global.log.at(record), head);
                 tries.leave(f.lit(1));
             });

@@ -1,71 +1,75 @@
-//! Who uses a kernel, and what memory it has for them.
+//! Tenants, which share a kernel, and the regions of memory that it has for them.
 
 use pelton_ir::types::{Access, Type};
 
 use crate::protocol::{Opcode, control};
 
-/// The number of a tenant, below [`Tenant::MAX_TENANTS`].
+/// The number of a tenant, which is below [`Tenant::MAX_TENANTS`].
 pub type TenantId = u32;
 
-/// A named, typed piece of the workspace. Every tenant has its own, or all share one that is only read.
+/// A named and typed piece of the workspace. Every tenant has its own elements, or all tenants share elements that are
+/// only read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
-    /// How handlers name it.
+    /// The name by which handlers refer to the region.
     pub name: String,
-    /// What it holds.
+    /// The type of the elements.
     pub elem: Type,
-    /// How many elements a tenant has, unless the tenant says otherwise.
+    /// How many elements each tenant has, unless [`Tenant::sizes`] says otherwise.
     pub len: u32,
-    /// What handlers may do with it.
+    /// How handlers may access the region.
     pub access: Access,
-    /// Whether all tenants see the same one.
+    /// Whether all tenants share the same elements.
     pub shared: bool,
 }
 
 impl Region {
-    /// Elements of their own for every tenant.
+    /// Returns a region in which every tenant has `len` elements of its own.
     pub fn new(name: impl Into<String>, elem: Type, len: u32) -> Self {
         Region { name: name.into(), elem, len, access: Access::ReadWrite, shared: false }
     }
 
-    /// Elements that all tenants read and none writes.
+    /// Returns a region of `len` elements that all tenants share and handlers can only read.
     pub fn shared(name: impl Into<String>, elem: Type, len: u32) -> Self {
         Region { access: Access::Read, shared: true, ..Region::new(name, elem, len) }
     }
 
-    /// Handlers may only read it; the host writes it.
+    /// Makes the region read-only for handlers. The host can still write it.
     pub fn read_only(self) -> Self {
         Region { access: Access::Read, ..self }
     }
 }
 
-/// Who uses a kernel: what they may do, how much, and with what memory.
+/// A user of a kernel: what it may do, how many tasks it may run, and what memory it has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tenant {
-    /// Its number.
+    /// The number of the tenant.
     pub id: TenantId,
-    /// What people call it.
+    /// The name of the tenant in snapshots and messages.
     pub name: String,
-    /// How many threads may feed the kernel for it at once.
+    /// How many producers the tenant may have at once. Each producer is used by one thread.
     pub producers: u32,
-    /// What it may do: bit i allows opcode i, bit 31 all from 31 on. 0 disables it.
+    /// The opcodes that the tenant may use: bit i allows opcode i, and bit 31 allows all opcodes from 31 on. 0
+    /// disables the tenant.
     pub mask: u32,
-    /// How many tasks it may begin before it needs more credit, at most [`Tenant::MAX_QUOTA`]; 0 is no limit.
+    /// How many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
+    /// limit.
     pub quota: u32,
-    /// How many observables it has.
+    /// How many observables the tenant has.
     pub observables: u32,
-    /// Regions in which it has more or fewer elements than others.
+    /// The regions in which the tenant has more or fewer elements than others, with the number of elements.
     pub sizes: Vec<(String, u32)>,
 }
 
 impl Tenant {
-    /// Tenants are numbered below this.
+    /// The number of tenants that a kernel can have. Tenants are numbered below it.
     pub const MAX_TENANTS: u32 = control::TENANTS as u32;
-    /// The most tasks that a tenant may have credit for at once. The kernel's account could hold a little more: groups charge whole windows
-    /// and give back what they do not take, and the account must stay right meanwhile.
+    /// The greatest number of tasks for which a tenant may have credit at once. The kernel's account holds a little
+    /// more, because groups charge whole windows, give back what they do not take, and must not overflow the account
+    /// in the meantime.
     pub const MAX_QUOTA: u32 = 1_000_000_000;
 
-    /// A tenant with one producer that may do everything.
+    /// Returns a tenant with one producer that may use every opcode.
     pub fn new(id: TenantId) -> Self {
         Tenant {
             id,
@@ -78,37 +82,38 @@ impl Tenant {
         }
     }
 
-    /// Sets what people call it.
+    /// Sets the name of the tenant.
     pub fn name(self, name: impl Into<String>) -> Self {
         Tenant { name: name.into(), ..self }
     }
 
-    /// Sets how many threads may feed the kernel for it at once.
+    /// Sets how many producers the tenant may have at once.
     pub fn producers(self, producers: u32) -> Self {
         Tenant { producers, ..self }
     }
 
-    /// Sets what it may do, bit by bit.
+    /// Sets the opcodes that the tenant may use: bit i allows opcode i, and bit 31 allows all opcodes from 31 on.
     pub fn mask(self, mask: u32) -> Self {
         Tenant { mask, ..self }
     }
 
-    /// Allows these opcodes and no others. All from 31 on are allowed or not together.
+    /// Allows only these opcodes. All opcodes from 31 on share one bit, so allowing one of them allows them all.
     pub fn allow(self, ops: &[Opcode]) -> Self {
         self.mask(Opcode::mask_of(ops))
     }
 
-    /// Sets how many tasks it may begin before it needs more credit, at most [`Tenant::MAX_QUOTA`]; 0 is no limit.
+    /// Sets how many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
+    /// limit.
     pub fn quota(self, quota: u32) -> Self {
         Tenant { quota, ..self }
     }
 
-    /// Sets how many observables it has.
+    /// Sets how many observables the tenant has.
     pub fn observables(self, observables: u32) -> Self {
         Tenant { observables, ..self }
     }
 
-    /// Sets how many elements it has in a region.
+    /// Sets how many elements the tenant has in a region.
     pub fn size(mut self, region: impl Into<String>, len: u32) -> Self {
         let region = region.into();
         self.sizes.retain(|(name, _)| *name != region);
@@ -116,7 +121,7 @@ impl Tenant {
         self
     }
 
-    /// How many elements it has in a region.
+    /// Returns how many elements the tenant has in a region.
     pub fn region_len(&self, region: &Region) -> u32 {
         if region.shared {
             return region.len;

@@ -1,8 +1,8 @@
-//! The text of a [`Spec`]: TOML.
+//! The text form of a [`Spec`], which is TOML.
 //!
 //! ```text
 //! lifetime = "persistent"                # or "drain"
-//! placement = "near"                     # or "far"; what suits the device if left out
+//! placement = "near"                     # or "far", "both"; chosen for the device if left out
 //! claim = "owned"                        # or "priority", or { priority = { every = 8 } }
 //! body = "dispatch"                      # or "fused"
 //! io = "off"                             # or "polled", "on_miss"
@@ -12,27 +12,27 @@
 //! lease = "10s"                          # ns, us, ms, s or m
 //! fuel = 1048576
 //! libraries = ["hash.pel"]               # modules whose functions handlers import; or { text = '''…''' }
-//! formats = ["sum {} of {}"]             # what PRINTF says, by format id from 1 on
+//! formats = ["sum {} of {}"]             # what PRINTF prints, by the number of the format, starting with 1
 //!
 //! [geometry]
 //! slots = 4096
-//! lanes = 64                             # these two: what suits the device if left out
+//! lanes = 64                             # lanes and groups are chosen for the device if left out
 //! groups = 2
 //! window = 256
 //!
-//! [[region]]                             # `data` is there without being named
+//! [[region]]                             # the region `data` exists without being named
 //! name = "table"
 //! type = "f32"
 //! len = 1024
 //! access = "read"                        # or "read_write"
 //! shared = true
 //!
-//! [[tenant]]                             # tenant 0 is there if none is named
+//! [[tenant]]                             # tenant 0 exists if no tenant is named
 //! id = 0
 //! name = "alice"
 //! producers = 2
-//! allow = ["add", "ATOMIC_ADD"]          # or mask = 0x104; everything if left out
-//! quota = 0                              # how many tasks it may begin, at most 1000000000; 0 is no limit
+//! allow = ["add", "ATOMIC_ADD"]          # or mask = 0x104; everything is allowed if left out
+//! quota = 0                              # how many tasks it may start, at most 1000000000; 0 means no limit
 //! observables = 4
 //! size = { data = 4096 }
 //!
@@ -45,9 +45,10 @@
 //! file = "add.pel"                       # or text = '''…'''
 //! ```
 //!
-//! Everything but names, tenants' numbers, types and lengths can be left out. Handlers without `op` get opcodes in the order of the text: each the
-//! lowest of [`Opcode::ASSIGNED`](crate::Opcode::ASSIGNED) that no handler has. `Display` writes all of it, with the text of every
-//! handler and library in it, and what it writes reads back as an equal `Spec`. All that is wrong is reported, each mistake with its place.
+//! Everything but names, the numbers of tenants, types and lengths can be left out. Handlers without `op` get opcodes in
+//! the order of the text: each gets the lowest of [`Opcode::ASSIGNED`](crate::Opcode::ASSIGNED) that no handler has.
+//! `Display` writes all of it, including the text of every handler and library, and parsing that text gives an equal
+//! `Spec`. Parsing reports every mistake, each with its place.
 
 mod print;
 mod read;
@@ -69,27 +70,28 @@ use super::spec::Spec;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The file cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    /// What is wrong, text by text: that of the `Spec`, and those of handlers it names.
+    /// The texts have mistakes. There is one entry per text: that of the `Spec`, and those of the handlers and
+    /// libraries that it names.
     #[error("{}", self.render(false).trim_end())]
     Wrong(Vec<Mistakes>),
 }
 
-/// What is wrong with a text.
+/// The mistakes in one text.
 #[derive(Debug)]
 pub struct Mistakes {
-    /// What diagrams call the text.
+    /// The name of the text in diagrams, such as the path of its file.
     pub name: String,
-    /// The text.
+    /// The text itself.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistakes, each with its place.
     pub list: Vec<Diagnostic>,
 }
 
 impl TextError {
-    /// Diagrams of what is wrong.
+    /// Returns diagrams that show every mistake in its text, with or without colours.
     pub fn render(&self, color: bool) -> String {
         match self {
             TextError::Read { .. } => self.to_string(),
@@ -101,16 +103,17 @@ impl TextError {
     }
 }
 
-/// From and to text.
+/// Conversion from and to text.
 impl Spec {
-    /// Reads a file. Handlers and libraries that it names as files are looked for beside it.
+    /// Reads a `Spec` from a file. Files of handlers and libraries that it names are looked up relative to the folder
+    /// of that file.
     pub fn from_file(path: &Path) -> Result<Spec, TextError> {
         let source = load_text(path).map_err(|source| TextError::Read { path: path.into(), source })?;
         read::read_spec(&path.display().to_string(), &source, path.parent().unwrap_or(Path::new("")))
     }
 }
 
-/// Handlers and libraries that it names as files are looked for in the current folder.
+/// Parses the text of a `Spec`. Files of handlers and libraries that it names are looked up in the current folder.
 impl FromStr for Spec {
     type Err = TextError;
     fn from_str(source: &str) -> Result<Spec, TextError> {
@@ -118,17 +121,19 @@ impl FromStr for Spec {
     }
 }
 
-/// As text that reads back. A handler that was written wrongly has no text, and stays empty.
+/// Writes the text of a `Spec`, which can be parsed again. A handler whose definition is an error has no text and
+/// stays empty.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         print::print_spec(self, f)
     }
 }
 
-/// The byte order mark, with which some editors begin a text; it says nothing in UTF-8.
+/// The byte order mark, with which some editors begin a text. It has no meaning in UTF-8.
 const BOM: char = '\u{feff}';
 
-/// The text of a file, without a byte order mark; no more is read than a text may have.
+/// Returns the text of a file without its byte order mark. A file larger than a text may be is an error, and is not
+/// read to its end.
 fn load_text(path: &Path) -> std::io::Result<String> {
     let wrong = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! From a `Spec` to text.
+//! Writes a `Spec` as text.
 
 use std::fmt::{Formatter, Result, Write};
 
@@ -77,7 +77,7 @@ fn print_handler(handler: &NamedHandler, f: &mut Formatter<'_>) -> Result {
     }
 }
 
-/// A string as TOML writes it.
+/// Returns a string as a quoted string of TOML.
 fn quote_toml(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! From text to a `Spec`.
+//! Reads a `Spec` from text.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::kernel::tenant::{Region, Tenant};
 use crate::protocol::Opcode;
 use crate::protocol::opcode::TABLE;
 
-/// Reads a `Spec`. Diagrams call the text by its name; files are looked for in the folder.
+/// Reads a `Spec`. Diagrams show the text under `name`, and files are looked up in `folder`.
 pub(super) fn read_spec(name: &str, source: &str, folder: &Path) -> Result<Spec, TextError> {
     let wrong = |list| Mistakes { name: name.into(), text: source.into(), list };
     let (root, mut errors) = DeTable::parse_recoverable(source);
@@ -45,7 +45,7 @@ pub(super) fn read_spec(name: &str, source: &str, folder: &Path) -> Result<Spec,
 struct SpecReader<'s> {
     source: &'s str,
     folder: &'s Path,
-    /// What is wrong with other texts.
+    /// The mistakes in the texts of handlers and libraries.
     others: Vec<Mistakes>,
 }
 
@@ -102,13 +102,13 @@ impl SpecReader<'_> {
                 None
             }
             (None, None) => {
-                // Asking is what says that it is missing.
+                // This reports that the text is missing.
                 table.require("text");
                 None
             }
         };
         table.refuse_unknown_keys();
-        // One whose text is wrong is still one that tenants can be allowed.
+        // A handler whose text is wrong is kept, so that tenants may still be allowed to use it.
         let handler = Handler::from_module(module.unwrap_or_default());
         let op = match op {
             Some(number) => Some(number?),
@@ -117,7 +117,7 @@ impl SpecReader<'_> {
         Some((op, name?.into(), handler.width(width).visible(visible).class(class)))
     }
 
-    /// The module of a library: a file, or a table with a text.
+    /// Reads a library, which is the name of a file or a table with a text.
     fn read_library(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Module> {
         if value.get_ref().is_str() {
             return self.read_file(table, value);
@@ -128,14 +128,14 @@ impl SpecReader<'_> {
         module
     }
 
-    /// The module of a text that stands in the `Spec`'s.
+    /// Reads a module whose text stands in the text of the `Spec`.
     fn read_inline(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>, name: &str) -> Option<Module> {
         let source = table.read_string(value)?;
         let list = match parse_valid(source) {
             Ok(module) => return Some(module),
             Err(list) => list,
         };
-        // A text without escapes stands there as it is, so its mistakes can be shown in place.
+        // A text without escapes stands there unchanged, so its mistakes can be shown in place.
         let span = value.span();
         match self.source.get(span.clone()).and_then(|raw| raw.find(source)) {
             Some(at) => list.into_iter().for_each(|d| table.note(shift_places(d, span.start + at))),
@@ -144,7 +144,7 @@ impl SpecReader<'_> {
         None
     }
 
-    /// The module of a file.
+    /// Reads a module from a file.
     fn read_file(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Module> {
         let path = self.folder.join(table.read_string(value)?);
         let text = match load_text(&path) {
@@ -178,7 +178,7 @@ fn with_handlers(mut spec: Spec, handlers: Vec<(Option<Opcode>, String, Handler)
     spec
 }
 
-/// The module of a text, if there is nothing wrong with it.
+/// Returns the module of a text, or its mistakes if it is not valid.
 fn parse_valid(source: &str) -> Result<Module, Vec<Diagnostic>> {
     let module = text::parse(source)?;
     match validate(module.clone()) {
@@ -187,7 +187,7 @@ fn parse_valid(source: &str) -> Result<Module, Vec<Diagnostic>> {
     }
 }
 
-/// The same, so many bytes further on.
+/// Returns the diagnostic with all of its places moved by a number of bytes.
 fn shift_places(mut diagnostic: Diagnostic, by: usize) -> Diagnostic {
     let shift = |p: Place| place_from_range(p.start as usize + by..p.end as usize + by);
     diagnostic.place = shift(diagnostic.place);
@@ -208,7 +208,7 @@ fn read_geometry(table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Geometry
     Some(geometry)
 }
 
-/// `"owned"`, `"priority"` or `{ priority = { every = 8 } }`.
+/// Reads `"owned"`, `"priority"` or `{ priority = { every = 8 } }`.
 fn read_claim(table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Claim> {
     if value.get_ref().is_str() {
         return table.read_word(value, CLAIM);

@@ -1,4 +1,5 @@
-//! Tables of TOML, read key by key: what is wrong is noted with its place, and what nobody asked for is wrong too.
+//! Tables of TOML that are read key by key. Mistakes are collected with their places, and keys that were never asked
+//! for are mistakes too.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,24 +12,24 @@ use toml::de::{DeTable, DeValue};
 
 use super::words::WordList;
 
-/// What is wrong so far.
+/// The mistakes that were found so far.
 pub(super) type DiagnosticList = RefCell<Vec<Diagnostic>>;
 
-/// A key or a value, and where it stands.
+/// A value, and its place in the text.
 pub(super) type TomlValue<'a> = &'a Spanned<DeValue<'a>>;
 
-/// A table that is being read.
+/// A table of TOML that is being read.
 pub(super) struct TomlTable<'a> {
-    /// Its keys and values, in the order of the text.
+    /// The keys and values, in the order of the text.
     entries: Vec<(&'a Spanned<Cow<'a, str>>, TomlValue<'a>)>,
-    /// Where it stands, for what is missing.
+    /// The place of the table, which is reported for keys that are missing.
     place: Range<usize>,
-    /// Keys that were asked for.
+    /// The keys that were asked for.
     known: RefCell<Vec<&'static str>>,
     notes: &'a DiagnosticList,
 }
 
-/// A place in the text.
+/// Converts a range of bytes to a place in the text.
 pub(super) fn place_from_range(range: Range<usize>) -> Place {
     let at = |byte: usize| u32::try_from(byte).unwrap_or(u32::MAX);
     Place { start: at(range.start), end: at(range.end) }
@@ -41,23 +42,23 @@ impl<'a> TomlTable<'a> {
         TomlTable { entries, place, known: RefCell::default(), notes }
     }
 
-    /// Notes what is wrong.
+    /// Records a mistake.
     pub fn note(&self, what: Diagnostic) {
         self.notes.borrow_mut().push(what);
     }
 
-    /// Notes what is wrong, and where.
+    /// Records a mistake with its place.
     pub fn note_wrong(&self, range: Range<usize>, message: impl Into<String>) {
         self.note(Diagnostic::new("spec", place_from_range(range), message.into()));
     }
 
-    /// The value of a key.
+    /// Returns the value of a key, or `None` if the key is absent.
     pub fn get(&self, key: &'static str) -> Option<TomlValue<'a>> {
         self.known.borrow_mut().push(key);
         self.entries.iter().find(|(of, _)| of.get_ref() == key).map(|(_, value)| *value)
     }
 
-    /// The value of a key, which must be there.
+    /// Returns the value of a key. A key that is absent is a mistake.
     pub fn require(&self, key: &'static str) -> Option<TomlValue<'a>> {
         let value = self.get(key);
         if value.is_none() {
@@ -66,7 +67,7 @@ impl<'a> TomlTable<'a> {
         value
     }
 
-    /// Notes that a value is of another kind.
+    /// Records that a value does not have the type that is wanted.
     fn note_wrong_kind<T>(&self, value: TomlValue<'a>, wanted: &str) -> Option<T> {
         let found = match value.get_ref().type_str() {
             kind @ ("integer" | "array") => format!("an {kind}"),
@@ -76,14 +77,14 @@ impl<'a> TomlTable<'a> {
         None
     }
 
-    /// A number of 32 bits.
+    /// Reads a number of 32 bits.
     pub fn read_number(&self, value: TomlValue<'a>) -> Option<u32> {
         let Some(number) = value.get_ref().as_integer() else {
             return self.note_wrong_kind(value, "a number");
         };
         let found = u32::from_str_radix(number.as_str(), number.radix()).ok();
         if found.is_none() {
-            self.note_wrong(value.span(), format!("it is a number from 0 to {}", u32::MAX));
+            self.note_wrong(value.span(), format!("the number must be from 0 to {}", u32::MAX));
         }
         found
     }
@@ -96,7 +97,7 @@ impl<'a> TomlTable<'a> {
         value.get_ref().as_bool().or_else(|| self.note_wrong_kind(value, "true or false"))
     }
 
-    /// One of a few words.
+    /// Reads one of the words in a list.
     pub fn read_word<T: Copy>(&self, value: TomlValue<'a>, words: WordList<T>) -> Option<T> {
         let text = self.read_string(value)?;
         let found = words.iter().find(|(word, _)| *word == text);
@@ -107,23 +108,23 @@ impl<'a> TomlTable<'a> {
         found.map(|(_, of)| *of)
     }
 
-    /// The word of a key, or what is so without it.
+    /// Reads the word of a key, or returns the default if the key is absent.
     pub fn word_or_default<T: Copy + Default>(&self, key: &'static str, words: WordList<T>) -> T {
         self.get(key).and_then(|value| self.read_word(value, words)).unwrap_or_default()
     }
 
-    /// The number of a key, or what is so without it.
-    pub fn number_or(&self, key: &'static str, without: u32) -> u32 {
-        self.get(key).and_then(|value| self.read_number(value)).unwrap_or(without)
+    /// Reads the number of a key, or returns `default` if the key is absent.
+    pub fn number_or(&self, key: &'static str, default: u32) -> u32 {
+        self.get(key).and_then(|value| self.read_number(value)).unwrap_or(default)
     }
 
-    /// A table within.
+    /// Reads a table inside this one.
     pub fn read_table(&self, value: TomlValue<'a>) -> Option<TomlTable<'a>> {
         let table = value.get_ref().as_table().or_else(|| self.note_wrong_kind(value, "a table"))?;
         Some(TomlTable::new(table, value.span(), self.notes))
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array, which is empty if the key is absent.
     pub fn array(&self, key: &'static str) -> Vec<TomlValue<'a>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         match value.get_ref().as_array() {
@@ -132,17 +133,17 @@ impl<'a> TomlTable<'a> {
         }
     }
 
-    /// The tables of an array.
+    /// Returns the tables of an array, which is empty if the key is absent.
     pub fn table_array(&self, key: &'static str) -> Vec<TomlTable<'a>> {
         self.array(key).into_iter().filter_map(|value| self.read_table(value)).collect()
     }
 
-    /// Keys and values as they come; any key will do.
+    /// Returns all keys with their values, where any key is allowed.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, TomlValue<'a>)> {
         self.entries.iter().map(|(key, value)| (key.get_ref().as_ref(), *value))
     }
 
-    /// Ends the reading: what was not asked for is not known.
+    /// Ends the reading. Keys that were never asked for are mistakes.
     pub fn refuse_unknown_keys(self) {
         let known = self.known.borrow();
         for (key, _) in &self.entries {
@@ -157,7 +158,7 @@ impl<'a> TomlTable<'a> {
     }
 }
 
-/// What was meant perhaps, and what there is.
+/// Returns the name that was probably meant, and the names that exist.
 pub(super) fn suggest(word: &str, names: &[&str]) -> String {
     let there = format!("there is {}", names.join(", "));
     match nearest(word, names.iter().copied()) {

@@ -1,4 +1,4 @@
-//! How the text spells the values of each axis.
+//! The words that stand for values in the text of a `Spec`.
 
 use std::time::Duration;
 
@@ -39,25 +39,25 @@ pub(super) const ACCESS: WordList<Access> = &[
     (Access::Write.word(), Access::Write),
 ];
 
-/// The word of a value.
+/// Returns the word that stands for a value.
 pub(super) fn word_of<T: PartialEq>(words: WordList<T>, value: &T) -> &'static str {
     words.iter().find(|(_, of)| of == value).map_or("", |(word, _)| word)
 }
 
-/// Units of time with their nanoseconds, the greatest first.
+/// The units of time, each with its nanoseconds, from the greatest to the smallest.
 const UNITS: &[(&str, u128)] =
     &[("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// A time in the greatest unit, up to seconds, of which it is a whole number.
+/// Returns a duration as text, in the greatest unit up to seconds of which it is a whole number.
 pub(super) fn print_duration(time: Duration) -> String {
     let ns = time.as_nanos();
     let whole = UNITS[1..].iter().find(|(_, of)| ns.is_multiple_of(*of));
     whole.map_or_else(|| format!("{ns}ns"), |(unit, of)| format!("{}{unit}", ns / of))
 }
 
-/// The time that a text says: digits, perhaps a point and more digits, and a unit.
+/// Parses a duration: digits, optionally a point and more digits, and a unit.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a time: write a number and ns, us, ms, s or m, as in 10s");
+    let wrong = || format!("`{text}` is not a duration: write a number and ns, us, ms, s or m, as in 10s");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (_, scale) = UNITS.iter().find(|(unit, _)| *unit == &text[at..]).ok_or_else(wrong)?;
     let (whole, part) = text[..at].trim_end().split_once('.').unwrap_or((text[..at].trim_end(), ""));
@@ -65,7 +65,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if whole.is_empty() || !digits(whole) || !digits(part) {
         return Err(wrong());
     }
-    let long = || format!("`{text}` is longer than any time here");
+    let long = || format!("`{text}` is too long a duration");
     let whole: u128 = whole.parse().map_err(|_| long())?;
     let mut ns = whole.checked_mul(*scale).ok_or_else(long)?;
     let mut unit = *scale;
