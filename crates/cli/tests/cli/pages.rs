@@ -77,6 +77,13 @@ fn the_readme_shows_what_its_commands_print() {
 
 #[test]
 #[cfg(unix)]
+fn the_guide_shows_what_its_commands_print() {
+    let page = include_str!("../../../../docs/guide.md");
+    assert!(run_page("guide", page) >= 2);
+}
+
+#[test]
+#[cfg(unix)]
 #[should_panic(expected = "assertion `left == right` failed: echo 2 ended with Some(0)")]
 fn a_page_that_shows_something_else_is_refused() {
     run_page("wrong-page", "```console\n$ echo 1\n1\n$ echo 2\n3\n```\n");
@@ -91,4 +98,32 @@ fn only_names_of_files_make_files() {
         assert_eq!(name(line), None, "{line}");
     }
     assert!(file_name(&[]).is_none());
+}
+
+/// Every link of a page to a file of the repository, relative to the page.
+fn file_links(page: &str) -> Vec<&str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    let files =
+        targets.filter(|target| !target.contains("://")).filter_map(|target| target.split('#').next());
+    files.filter(|file| !file.is_empty()).collect()
+}
+
+#[test]
+fn links_lead_to_files_that_are_there() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let docs = std::fs::read_dir(root.join("docs"))
+        .expect("docs/ can be read")
+        .map(|entry| entry.expect("an entry").path());
+    let top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root.join(name));
+    let mut links = 0;
+    for page in docs.filter(|path| path.extension().is_some_and(|end| end == "md")).chain(top) {
+        let text = std::fs::read_to_string(&page).expect("the page can be read");
+        for link in file_links(&text) {
+            links += 1;
+            let target = page.parent().expect("a page lies in a folder").join(link);
+            assert!(target.exists(), "{} links to {link}, which is not there", page.display());
+        }
+    }
+    assert!(links > 20, "only {links} links were found");
+    assert_eq!(file_links("[a](b.md#c) [d](https://e.f) [g](#h)"), ["b.md"]);
 }
