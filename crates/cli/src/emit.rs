@@ -53,13 +53,13 @@ pub(crate) struct EmitArgs {
 
     /// The GPU architecture that PTX is made for
     #[arg(long, value_name = "NAME", value_parser = gpu_targets(), default_value = "sm_90")]
-    target: ptx::Target,
+    target: ptx::PtxTarget,
 }
 
 /// Parses names of GPU architectures, which help and completions list.
-fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::Target> {
-    PossibleValuesParser::new(ptx::Target::ALL.iter().map(|target| target.name())).map(|name| {
-        let found = ptx::Target::ALL.iter().copied().find(|target| target.name() == name);
+fn gpu_targets() -> impl clap::builder::TypedValueParser<Value = ptx::PtxTarget> {
+    PossibleValuesParser::new(ptx::PtxTarget::ALL.iter().map(|target| target.name())).map(|name| {
+        let found = ptx::PtxTarget::ALL.iter().copied().find(|target| target.name() == name);
         found.expect("only names of targets are let through")
     })
 }
@@ -72,7 +72,7 @@ pub(crate) fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliErr
             Cpu::new(CpuConfig::default())?.clif(&module, args.kernel.as_deref(), args.lanes)?
         }
         EmitLanguage::Ptx => {
-            let config = ptx::Config { target: args.target, lanes: args.lanes };
+            let config = ptx::PtxConfig { target: args.target, lanes: args.lanes };
             ptx::emit(&module, args.kernel.as_deref(), &config)?.text
         }
     };

@@ -12,7 +12,7 @@ use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::Init;
 use pelton_filetest::line::LaunchGeometry;
 use pelton_ir::interp::{End, LoadError};
-use pelton_ir::module::{BufferDecl, Module, Place, Site};
+use pelton_ir::module::{BufferDecl, Module, Site, TextPlace};
 use pelton_ir::text::{self, Diagnostic};
 use pelton_ir::types::Type;
 use pelton_ir::valid::Valid;
@@ -271,7 +271,7 @@ fn explain_end(
 }
 
 /// Where the module's text has an instruction. One that comes from a library has no place there.
-fn site_place(module: &Valid, site: Site) -> Option<Place> {
+fn site_place(module: &Valid, site: Site) -> Option<TextPlace> {
     module.functions[site.func].debug.place(site.inst)
 }
 
@@ -279,7 +279,7 @@ fn site_place(module: &Valid, site: Site) -> Option<Place> {
 fn draw_site(
     source: &ModuleSource,
     module: &Valid,
-    (site, shown): (Site, &dyn Fn(Place) -> Diagnostic),
+    (site, shown): (Site, &dyn Fn(TextPlace) -> Diagnostic),
     term: &Term,
 ) -> String {
     match site_place(module, site) {

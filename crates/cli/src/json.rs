@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pelton_filetest::data::{BufferData, spell_element};
-use pelton_ir::module::Place;
+use pelton_ir::module::TextPlace;
 use pelton_ir::text::Diagnostic;
 use pelton_ir::types::{Const, Type};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(crate) fn write_rows(path: Option<&Path>, rows: &str, term: &Term) -> Result
 /// A diagnostic as JSON: `{"file", "code", "message", "label", "notes", "start", "end", "also"}`.
 pub(crate) fn diagnostic_json(source: &ModuleSource, diagnostic: &Diagnostic) -> Value {
     let position = |byte: u32| position_json(&source.text, byte as usize);
-    let Place { start, end } = diagnostic.place;
+    let TextPlace { start, end } = diagnostic.place;
     let also = diagnostic.also.iter().map(
         |(place, how)| json!({ "message": how, "start": position(place.start), "end": position(place.end) }),
     );

@@ -6,7 +6,7 @@ use pelton_device::{Device, DeviceError, Launch, LaunchOutcome, open};
 use pelton_filetest::data::BufferData;
 use pelton_filetest::device::{download_buffer, upload_buffer};
 use pelton_filetest::line::LaunchGeometry;
-use pelton_ir::interp::{self, End, Fault, Program, Schedule, Words};
+use pelton_ir::interp::{self, BoundWords, End, Fault, InterpKernel, Schedule};
 use pelton_ir::valid::Valid;
 
 use crate::error::CliError;
@@ -88,13 +88,17 @@ fn launch_on_device(device: &dyn Device, job: LaunchJob<'_>) -> Result<LaunchRep
 }
 
 fn launch_seeded(job: LaunchJob<'_>, seed: u64) -> Result<LaunchReport, CliError> {
-    let program = Program::new(job.module, job.kernel)?;
+    let program = InterpKernel::new(job.module, job.kernel)?;
     let LaunchGeometry { groups, lanes, subgroup } = job.geometry;
-    let report = program.run(&interp::Launch {
+    let report = program.run(&interp::InterpLaunch {
         groups,
         lanes,
         subgroup,
-        buffers: job.data.iter().map(|data| data.as_ref().map_or(Words::None, BufferData::words)).collect(),
+        buffers: job
+            .data
+            .iter()
+            .map(|data| data.as_ref().map_or(BoundWords::None, BufferData::words))
+            .collect(),
         stop: Some(stop::listen()?),
         deadline: job.deadline,
         schedule: Schedule::Seeded(seed),

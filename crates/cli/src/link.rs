@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pelton_ir::link::{LinkError, Unbound, check_bound, link};
+use pelton_ir::link::{LinkError, MissingImport, check_bound, link};
 use pelton_ir::text::Diagnostic;
 use pelton_ir::valid::Valid;
 
@@ -46,7 +46,7 @@ impl Libraries {
     }
 
     /// Shows an import that no library has a function for.
-    fn diagnostic(&self, module: &Valid, unbound: &Unbound) -> Diagnostic {
+    fn diagnostic(&self, module: &Valid, unbound: &MissingImport) -> Diagnostic {
         let declared = module.function(&unbound.import.name);
         let place = declared.map(|func| module.functions[func].debug.head).unwrap_or_default();
         let message = format!("no library has a function for the import `{}`", unbound.import);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use pelton_filetest::hint::name_hint;
 use pelton_ir::manual::{self, chapters, effect, example, signature};
-use pelton_ir::op::{Op, Row, TABLE};
+use pelton_ir::op::{Op, OpRow, TABLE};
 
 use crate::CliStatus;
 use crate::error::CliError;
@@ -54,7 +54,7 @@ fn list_ops(term: &Term) -> String {
     text
 }
 
-fn describe_op(row: &Row, term: &Term) -> String {
+fn describe_op(row: &OpRow, term: &Term) -> String {
     let mut text = format!("{} {}\n\n", term.paint(TextRole::Good, row.name), signature(row));
     for line in example(row).lines() {
         let _ = writeln!(text, "    {line}");

@@ -1,7 +1,7 @@
 //! What can go wrong with a device, and whether trying again can help.
 
 use pelton_ir::link::UnboundImports;
-use pelton_ir::module::{NoKernel, Place, Site};
+use pelton_ir::module::{NoKernel, Site, TextPlace};
 use pelton_ir::text;
 use pelton_ir::types::Need;
 use pelton_ir::valid::Valid;
@@ -62,7 +62,7 @@ pub enum DeviceError {
     Fault {
         code: u32,
         site: Site,
-        place: Option<Place>,
+        place: Option<TextPlace>,
         function: String,
         instruction: String,
         recorded: Option<Fault>,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pelton_ir::interp::{End, LaunchError, LoadError, Program, Report, Schedule, Words};
+use pelton_ir::interp::{BoundWords, End, InterpKernel, InterpReport, LaunchError, LoadError, Schedule};
 use pelton_ir::types::Scope;
 use pelton_ir::valid::Valid;
 
@@ -63,7 +63,7 @@ impl Device for Reference {
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
-        let program = Program::new(module, kernel).map_err(refused)?;
+        let program = InterpKernel::new(module, kernel).map_err(refused)?;
         Ok(Arc::new(ReferenceKernel {
             module: module.clone(),
             program: Arc::new(program),
@@ -88,7 +88,7 @@ fn refused(error: LoadError) -> DeviceError {
 #[derive(Debug)]
 struct ReferenceKernel {
     module: Valid,
-    program: Arc<Program>,
+    program: Arc<InterpKernel>,
     lanes: u32,
     threads: usize,
     timekeeper: Arc<Timekeeper>,
@@ -113,7 +113,7 @@ impl Kernel for ReferenceKernel {
             let buffers = memory.iter().map(words).collect();
             let stop = Some(ends.stop.word());
             let schedule = Schedule::Threads(threads);
-            let launch = pelton_ir::interp::Launch {
+            let launch = pelton_ir::interp::InterpLaunch {
                 groups,
                 lanes,
                 subgroup: SUBGROUP,
@@ -135,24 +135,24 @@ impl Kernel for ReferenceKernel {
 }
 
 /// The memory of a buffer in the form that the interpreter takes.
-fn words(memory: &Option<Memory>) -> Words<'_> {
-    let Some(memory) = memory else { return Words::None };
+fn words(memory: &Option<Memory>) -> BoundWords<'_> {
+    let Some(memory) = memory else { return BoundWords::None };
     match (memory.words32(), memory.words64()) {
-        (Some(words), _) => Words::W32(words),
-        (_, Some(words)) => Words::W64(words),
-        _ => Words::None,
+        (Some(words), _) => BoundWords::W32(words),
+        (_, Some(words)) => BoundWords::W64(words),
+        _ => BoundWords::None,
     }
 }
 
 #[derive(Debug)]
 struct ReferenceLaunch {
     stop: Arc<StopSignal>,
-    report: Mutex<Option<Result<Report, LaunchError>>>,
+    report: Mutex<Option<Result<InterpReport, LaunchError>>>,
     ended: Condvar,
 }
 
 impl ReferenceLaunch {
-    fn lock(&self) -> MutexGuard<'_, Option<Result<Report, LaunchError>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<InterpReport, LaunchError>>> {
         self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

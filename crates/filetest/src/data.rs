@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use pelton_ir::interp::Words;
+use pelton_ir::interp::BoundWords;
 use pelton_ir::types::{Const, Type};
 
 /// The elements of one buffer, all of one type.
@@ -92,10 +92,10 @@ impl BufferData {
     }
 
     /// The words in the form that a launch of the interpreter binds.
-    pub fn words(&self) -> Words<'_> {
+    pub fn words(&self) -> BoundWords<'_> {
         match &self.words {
-            BufferWords::W32(words) => Words::W32(words),
-            BufferWords::W64(words) => Words::W64(words),
+            BufferWords::W32(words) => BoundWords::W32(words),
+            BufferWords::W64(words) => BoundWords::W64(words),
         }
     }
 

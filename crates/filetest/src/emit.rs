@@ -1,6 +1,6 @@
 //! `test emit ptx`: emits the kernels of a module in the language of a device.
 
-use pelton_ir::emit::ptx::{self, Config, Ptx, Target};
+use pelton_ir::emit::ptx::{self, Ptx, PtxConfig, PtxTarget};
 
 use crate::command::{CommandContext, Printed, TestCommand};
 use crate::failure::Failure;
@@ -29,14 +29,14 @@ impl TestCommand for EmitCommand {
 }
 
 /// Emits every kernel of a module as PTX.
-pub fn emit_kernels(module: &pelton_ir::valid::Valid, config: Config) -> Result<Vec<Ptx>, Failure> {
+pub fn emit_kernels(module: &pelton_ir::valid::Valid, config: PtxConfig) -> Result<Vec<Ptx>, Failure> {
     let names = module.kernels().map(|kernel| &*module.functions[kernel].name);
     names.map(|name| ptx::emit(module, Some(name), &config).map_err(Failure::Emit)).collect()
 }
 
 /// Parses the arguments of a `test emit` line.
-pub fn emit_config(args: &[String]) -> Result<Config, Failure> {
-    let mut config = Config { target: Target::Sm90, lanes: 1 };
+pub fn emit_config(args: &[String]) -> Result<PtxConfig, Failure> {
+    let mut config = PtxConfig { target: PtxTarget::Sm90, lanes: 1 };
     let wrong = |arg: &str| {
         let hint = name_hint(arg, &["ptx", "lanes=N", "target=sm_80", "target=sm_90", "target=sm_100"]);
         Failure::Argument { command: "emit", arg: arg.into(), hint }

@@ -275,11 +275,11 @@ fn read_elements(path: &Path, elem: Type, len: u64) -> Result<BufferData, InitEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pelton_ir::module::Place;
+    use pelton_ir::module::TextPlace;
     use pelton_ir::types::{Access, Space};
 
     fn decl(elem: Type, len: Len) -> BufferDecl {
-        let place = Place::default();
+        let place = TextPlace::default();
         BufferDecl { name: "b".into(), elem, len, space: Space::Global, access: Access::ReadWrite, place }
     }
 

@@ -1,6 +1,6 @@
 //! `test opt`: prints the text after passes, and launches every `run` line before and after them.
 
-use pelton_ir::pass::bounds::{Bounds, Geometry};
+use pelton_ir::pass::bounds::{Bounds, KnownGeometry};
 use pelton_ir::pass::{self, Pass};
 use pelton_ir::text;
 use pelton_ir::valid::Valid;
@@ -57,6 +57,6 @@ pub fn apply_passes(module: &Valid, passes: &[Pass]) -> Valid {
 
 /// The module's text, in which each access that is proved to be in range has its proof as a comment.
 pub fn annotated_text(module: &Valid) -> String {
-    let bounds = Bounds::new(module, Geometry::default());
+    let bounds = Bounds::new(module, KnownGeometry::default());
     text::annotated(module, |site| bounds.proof(site).map(|proof| proof.to_string()))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pelton_ir::emit::ptx::Target;
+use pelton_ir::emit::ptx::PtxTarget;
 
 /// The resources that an assembled kernel needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,7 +30,7 @@ pub fn find_ptxas() -> Option<PathBuf> {
 }
 
 /// Assembles a PTX text with one kernel.
-pub fn assemble_ptx(text: &str, target: Target) -> Result<Usage, String> {
+pub fn assemble_ptx(text: &str, target: PtxTarget) -> Result<Usage, String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let ptxas = find_ptxas().ok_or("there is no ptxas; let the variable PTXAS name one")?;
     let name = format!("pelton-{}-{}.ptx", id(), NEXT.fetch_add(1, Ordering::Relaxed));

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use pelton_device::DeviceError;
-use pelton_ir::interp::{self, Launch, Program, Schedule, Words};
+use pelton_ir::interp::{self, BoundWords, InterpKernel, InterpLaunch, Schedule};
 use pelton_ir::types::Need;
 use pelton_ir::valid::Valid;
 
@@ -62,7 +62,7 @@ pub enum TargetError {
     Load(#[from] interp::LoadError),
     /// The launch is refused.
     #[error("cannot launch: {0}")]
-    Launch(#[from] interp::LaunchError),
+    InterpLaunch(#[from] interp::LaunchError),
     /// The device is absent.
     #[error("{0}")]
     Absent(String),
@@ -124,7 +124,7 @@ impl TestTarget for ReferenceTarget {
     }
 
     fn run_job(&self, job: &TargetJob<'_>, see: OutcomeSink<'_>) -> Result<(), TargetError> {
-        let program = Program::new(job.module, job.kernel)?;
+        let program = InterpKernel::new(job.module, job.kernel)?;
         let schedules: Box<dyn Iterator<Item = Schedule>> = match job.plan {
             LaunchPlan::Agree => {
                 Box::new(std::iter::once(Schedule::Threads(THREADS)).chain(SEEDS.map(Schedule::Seeded)))
@@ -149,7 +149,7 @@ pub(crate) fn show_each(
 }
 
 fn launch_scheduled(
-    program: &Program,
+    program: &InterpKernel,
     job: &TargetJob<'_>,
     schedule: Schedule,
 ) -> Result<TargetOutcome, TargetError> {
@@ -160,9 +160,10 @@ fn launch_scheduled(
     };
     let data = job.data.to_vec();
     let LaunchGeometry { groups, lanes, subgroup } = job.geometry;
-    let buffers = data.iter().map(|data| data.as_ref().map_or(Words::None, BufferData::words)).collect();
+    let buffers = data.iter().map(|data| data.as_ref().map_or(BoundWords::None, BufferData::words)).collect();
     let deadline = Some(job.deadline);
-    let report = program.run(&Launch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule })?;
+    let report =
+        program.run(&InterpLaunch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule })?;
     let end = match report.end {
         interp::End::Done => EndKind::Done,
         interp::End::Stopped => EndKind::Stopped,

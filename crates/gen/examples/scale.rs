@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pelton_gen::make;
 use pelton_ir::module::Module;
-use pelton_ir::{interp::Program, pass, text, valid};
+use pelton_ir::{interp::InterpKernel, pass, text, valid};
 
 /// The number of times that each part is timed.
 const ROUNDS: usize = 5;
@@ -38,7 +38,7 @@ fn main() {
         row("parse", measure(|| (), |()| parse()));
         row("validate", measure(|| module.clone(), validate));
         row("optimize", measure(|| (), |()| pass::optimize(&proof)));
-        row("decode", measure(|| (), |()| Program::new(&proof, None).expect("what is made can be run")));
+        row("decode", measure(|| (), |()| InterpKernel::new(&proof, None).expect("what is made can be run")));
         let after = pass::optimize(&proof);
         println!(
             "{insts:>9}  the text has {} bytes; {} instructions are left",

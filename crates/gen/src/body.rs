@@ -2,10 +2,10 @@
 
 use pelton_ir::arena::{Inst, Values};
 use pelton_ir::module::{Attr, Operand};
-use pelton_ir::op::{Effect, Op};
+use pelton_ir::op::{Op, OpEffect};
 use pelton_ir::types::{Access, Const, Space, Type};
-use pelton_ir::valid::Level;
-use pelton_ir::write::{self, Writer};
+use pelton_ir::valid::UniformLevel;
+use pelton_ir::write::{self, FunctionWriter};
 
 use crate::config::Promise;
 use crate::constant::constant;
@@ -18,7 +18,7 @@ pub(crate) struct BodyWriter<'m, 'c> {
     /// The module that the body belongs to.
     pub maker: &'m mut ModuleMaker<'c>,
     /// The writer that the instructions go to.
-    pub writer: Writer,
+    pub writer: FunctionWriter,
     /// The values that are visible at this place.
     pub scope: VisibleValues,
     /// The regions around this place, the outermost first.
@@ -68,8 +68,8 @@ const BACK: &[usize] = &[0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 6, 9];
 
 impl<'m, 'c> BodyWriter<'m, 'c> {
     /// Creates an empty body with a level of control at its start.
-    pub(crate) fn new(maker: &'m mut ModuleMaker<'c>, writer: Writer, control: Level) -> Self {
-        let own = LeveledOperand { operand: 0_u32.into(), level: Level::Lane };
+    pub(crate) fn new(maker: &'m mut ModuleMaker<'c>, writer: FunctionWriter, control: UniformLevel) -> Self {
+        let own = LeveledOperand { operand: 0_u32.into(), level: UniformLevel::Lane };
         BodyWriter {
             maker,
             writer,
@@ -136,13 +136,13 @@ impl<'m, 'c> BodyWriter<'m, 'c> {
     }
 
     /// How uniform control is here.
-    pub(crate) fn control_level(&self) -> Level {
-        self.frames.last().map_or(Level::Lane, |frame| frame.control)
+    pub(crate) fn control_level(&self) -> UniformLevel {
+        self.frames.last().map_or(UniformLevel::Lane, |frame| frame.control)
     }
 
     /// Chooses an operand of a type that is at least as uniform as `least`. It is usually a recent value, so that
     /// the last results depend on much of what came before.
-    pub(crate) fn operand(&mut self, ty: Type, least: Level) -> LeveledOperand {
+    pub(crate) fn operand(&mut self, ty: Type, least: UniformLevel) -> LeveledOperand {
         let back = BACK.get(self.maker.choose.below(BACK.len() + 4));
         let value = back.and_then(|back| self.scope.find(ty, least, *back));
         value.unwrap_or_else(|| constant_operand(constant(self.maker.choose, ty)))
@@ -150,7 +150,7 @@ impl<'m, 'c> BodyWriter<'m, 'c> {
 
     /// Chooses an operand of any level.
     pub(crate) fn any_operand(&mut self, ty: Type) -> LeveledOperand {
-        self.operand(ty, Level::Lane)
+        self.operand(ty, UniformLevel::Lane)
     }
 
     /// Writes an instruction without regions, and makes its results visible to what follows.
@@ -158,7 +158,7 @@ impl<'m, 'c> BodyWriter<'m, 'c> {
         let operands: Vec<Operand> = args.iter().map(|arg| arg.operand).collect();
         let tys: Vec<Type> = operands.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
         let results = write::results(&self.maker.module, op, &attr, &tys);
-        let least = args.iter().map(|arg| arg.level).min().unwrap_or(Level::Group);
+        let least = args.iter().map(|arg| arg.level).min().unwrap_or(UniformLevel::Group);
         let level = self.result_level(op, &attr, least);
         let (_, values) = self.write_inst(op, attr, operands, &results);
         let slots: Vec<LeveledType> = results.iter().map(|ty| (*ty, level)).collect();
@@ -196,24 +196,24 @@ impl<'m, 'c> BodyWriter<'m, 'c> {
     }
 
     /// How uniform the results of an instruction are if its operands are at least at the level `least`.
-    fn result_level(&self, op: Op, attr: &Attr, least: Level) -> Level {
+    fn result_level(&self, op: Op, attr: &Attr, least: UniformLevel) -> UniformLevel {
         let frozen = |b| {
             let decl = &self.maker.module.buffers[b];
             decl.access == Access::Read && decl.space != Space::Host
         };
         match (op, op.effect(), attr) {
-            (Op::Lane | Op::Sublane | Op::Elect | Op::Shuffle, ..) => Level::Lane,
-            (Op::Subgroup, ..) => Level::Subgroup,
-            (Op::GroupBroadcast, ..) => Level::Group,
-            (_, Effect::Sync, _) => Level::Subgroup,
-            (_, Effect::Pure, _) => least,
-            (_, Effect::Read, Attr::Buffer(b)) if frozen(*b) => least,
-            _ => Level::Lane,
+            (Op::Lane | Op::Sublane | Op::Elect | Op::Shuffle, ..) => UniformLevel::Lane,
+            (Op::Subgroup, ..) => UniformLevel::Subgroup,
+            (Op::GroupBroadcast, ..) => UniformLevel::Group,
+            (_, OpEffect::Sync, _) => UniformLevel::Subgroup,
+            (_, OpEffect::Pure, _) => least,
+            (_, OpEffect::Read, Attr::Buffer(b)) if frozen(*b) => least,
+            _ => UniformLevel::Lane,
         }
     }
 }
 
 /// A constant as an operand.
 pub(crate) fn constant_operand(c: impl Into<Const>) -> LeveledOperand {
-    LeveledOperand { operand: Operand::Const(c.into()), level: Level::Group }
+    LeveledOperand { operand: Operand::Const(c.into()), level: UniformLevel::Group }
 }

@@ -1,7 +1,7 @@
 //! The buffers of a generated module, declared when something first needs them.
 
 use pelton_ir::arena::Buffer;
-use pelton_ir::module::{BufferDecl, Place};
+use pelton_ir::module::{BufferDecl, TextPlace};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Access, Len, Space, Type};
 
@@ -99,6 +99,6 @@ impl ModuleMaker<'_> {
             _ => Len::Launch,
         };
         let name = format!("{}{}", role.word(), self.buffers.len());
-        self.module.buffers.push(BufferDecl { name, elem, len, space, access, place: Place::default() })
+        self.module.buffers.push(BufferDecl { name, elem, len, space, access, place: TextPlace::default() })
     }
 }

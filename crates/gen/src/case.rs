@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pelton_ir::interp::{End, Launch, LaunchError, LoadError, Program, Schedule, Words};
+use pelton_ir::interp::{BoundWords, End, InterpKernel, InterpLaunch, LaunchError, LoadError, Schedule};
 use pelton_ir::module::{BufferDecl, Module};
 use pelton_ir::types::{Const, Len, Space, Type};
 use pelton_ir::valid::Valid;
@@ -75,13 +75,13 @@ pub enum CaseError {
     #[error("cannot load the module: {0}")]
     Load(#[from] LoadError),
     #[error("cannot launch: {0}")]
-    Launch(#[from] LaunchError),
+    InterpLaunch(#[from] LaunchError),
 }
 
 impl CaseError {
     /// Whether lanes that must meet did not, which the validator should have refused.
     pub fn diverged(&self) -> bool {
-        matches!(self, CaseError::Launch(LaunchError::Diverged { .. }))
+        matches!(self, CaseError::InterpLaunch(LaunchError::Diverged { .. }))
     }
 }
 
@@ -130,8 +130,8 @@ impl GeneratedCase {
         let CaseGeometry { groups, lanes, subgroup } = self.geometry;
         let buffers = memory.iter().map(CaseMemory::words).collect();
         let deadline = Some(self.deadline);
-        let launch = Launch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule };
-        let report = Program::new(module, None)?.run(&launch)?;
+        let launch = InterpLaunch { groups, lanes, subgroup, buffers, stop: None, deadline, schedule };
+        let report = InterpKernel::new(module, None)?.run(&launch)?;
         let end = match report.end {
             End::Done => CaseEnd::Done,
             End::Stopped => CaseEnd::Stopped,
@@ -160,11 +160,11 @@ impl CaseMemory {
         }
     }
 
-    fn words(&self) -> Words<'_> {
+    fn words(&self) -> BoundWords<'_> {
         match self {
-            CaseMemory::None => Words::None,
-            CaseMemory::W32(words) => Words::W32(words),
-            CaseMemory::W64(words) => Words::W64(words),
+            CaseMemory::None => BoundWords::None,
+            CaseMemory::W32(words) => BoundWords::W32(words),
+            CaseMemory::W64(words) => BoundWords::W64(words),
         }
     }
 

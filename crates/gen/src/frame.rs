@@ -8,12 +8,12 @@
 use pelton_ir::arena::Inst;
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
-use pelton_ir::valid::Level;
+use pelton_ir::valid::UniformLevel;
 
 use crate::scope::LeveledOperand;
 
 /// The type of a value to be returned or carried, and how uniform the value is.
-pub(crate) type LeveledType = (Type, Level);
+pub(crate) type LeveledType = (Type, UniformLevel);
 
 /// A function's body, or an instruction with regions of which one is being written.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub(crate) struct RegionFrame {
     /// The values that a loop carries, with their planned levels.
     pub carried: Vec<LeveledType>,
     /// How uniform control is at the start of a region; for loops this is a plan.
-    pub start: Level,
+    pub start: UniformLevel,
     /// How uniform control is at the current place.
-    pub control: Level,
+    pub control: UniformLevel,
     /// The least uniform control among jumps from inside to frames further out.
-    pub escape: Option<Level>,
+    pub escape: Option<UniformLevel>,
     /// The fuel that the next iteration of a `while` or `forever` receives, which is the first of the carried
     /// values.
     pub fuel: Option<LeveledOperand>,
@@ -40,7 +40,7 @@ pub(crate) struct RegionFrame {
 
 impl RegionFrame {
     /// Creates a frame whose control starts at a level.
-    pub(crate) fn new(nest: Option<(Inst, Op)>, start: Level) -> Self {
+    pub(crate) fn new(nest: Option<(Inst, Op)>, start: UniformLevel) -> Self {
         RegionFrame {
             nest,
             results: Vec::new(),

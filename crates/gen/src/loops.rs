@@ -4,7 +4,7 @@ use pelton_ir::arena::Inst;
 use pelton_ir::module::{Attr, Operand};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Const, Type};
-use pelton_ir::valid::Level;
+use pelton_ir::valid::UniformLevel;
 
 use crate::body::{BodyWriter, constant_operand};
 use crate::frame::{LeveledType, RegionFrame};
@@ -41,9 +41,9 @@ impl BodyWriter<'_, '_> {
         }
         let ty = self.maker.choose.pick(&[Type::U32, Type::I32]);
         let bounds = self.loop_bounds(ty);
-        let level = bounds.iter().map(|bound| bound.level).min().unwrap_or(Level::Group);
+        let level = bounds.iter().map(|bound| bound.level).min().unwrap_or(UniformLevel::Group);
         let start = self.maker.choose_level(level.min(self.control_level()));
-        let carried = self.maker.choose_types(2, Level::Group);
+        let carried = self.maker.choose_types(2, UniformLevel::Group);
         let fixed: Vec<Operand> = bounds.iter().map(|bound| bound.operand).collect();
         let inst = self.begin_loop(Op::Loop, fixed, start, level, &carried);
         let mut params = vec![(ty, bounds[0].level.min(bounds[2].level))];
@@ -75,7 +75,7 @@ impl BodyWriter<'_, '_> {
     }
 
     /// Ends the test of a `while`; rarely by leaving the loop unconditionally.
-    fn end_while_test(&mut self, fuel: LeveledOperand, start: Level) {
+    fn end_while_test(&mut self, fuel: LeveledOperand, start: UniformLevel) {
         if self.maker.choose.one_in(16) {
             return self.end_region();
         }
@@ -85,7 +85,7 @@ impl BodyWriter<'_, '_> {
     }
 
     /// Writes the body of a `while`, which sees the values that the test has computed.
-    fn write_while_body(&mut self, inst: Inst, fuel: LeveledOperand, control: Level) {
+    fn write_while_body(&mut self, inst: Inst, fuel: LeveledOperand, control: UniformLevel) {
         self.open_region(inst, &[]);
         self.innermost_frame().control = control;
         let next = self.push_single(Op::Add, Attr::None, &[fuel, constant_operand(1_u32)]);
@@ -103,10 +103,10 @@ impl BodyWriter<'_, '_> {
         let start = self.maker.choose_level(self.control_level());
         let carried = self.carried_with_fuel(start);
         let init = self.initial_operands(&carried);
-        let results = types(&self.maker.choose_types(2, Level::Lane));
+        let results = types(&self.maker.choose_types(2, UniformLevel::Lane));
         let (inst, _) = self.write_inst(Op::Forever, Attr::None, init, &results);
         let mut frame = RegionFrame::new(Some((inst, Op::Forever)), start);
-        frame.results = results.into_iter().map(|ty| (ty, Level::Group)).collect();
+        frame.results = results.into_iter().map(|ty| (ty, UniformLevel::Group)).collect();
         frame.carried.clone_from(&carried);
         self.frames.push(frame);
         self.times = self.times.saturating_mul(TRIPS.into());
@@ -148,9 +148,9 @@ impl BodyWriter<'_, '_> {
 
     /// Chooses the values that a loop with fuel carries. Fuel decides when lanes leave, so it is as uniform as the
     /// loop.
-    fn carried_with_fuel(&mut self, start: Level) -> Vec<LeveledType> {
+    fn carried_with_fuel(&mut self, start: UniformLevel) -> Vec<LeveledType> {
         let mut carried = vec![(Type::U32, start)];
-        carried.extend(self.maker.choose_types(2, Level::Group));
+        carried.extend(self.maker.choose_types(2, UniformLevel::Group));
         carried
     }
 
@@ -166,8 +166,8 @@ impl BodyWriter<'_, '_> {
         &mut self,
         op: Op,
         fixed: Vec<Operand>,
-        start: Level,
-        level: Level,
+        start: UniformLevel,
+        level: UniformLevel,
         carried: &[LeveledType],
     ) -> Inst {
         let init = match op {

@@ -17,11 +17,11 @@
 //! as equal.
 
 use pelton_ir::arena::Func;
-use pelton_ir::module::{Function, Kind, Module};
+use pelton_ir::module::{Function, FunctionKind, Module};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Need, Type};
-use pelton_ir::valid::Level;
-use pelton_ir::write::Writer;
+use pelton_ir::valid::UniformLevel;
+use pelton_ir::write::FunctionWriter;
 
 use crate::body::BodyWriter;
 use crate::buffers::RoleBuffer;
@@ -116,7 +116,7 @@ pub struct CalleeTerms {
     /// The function's handle.
     pub func: Func,
     /// How uniform control must be at the call.
-    pub control: Level,
+    pub control: UniformLevel,
     /// The parameters, with how uniform each argument must be. The first says where the lane's own slots begin.
     pub params: Vec<LeveledType>,
     /// The results, with how uniform each of them is.
@@ -130,26 +130,26 @@ pub struct CalleeTerms {
 impl ModuleMaker<'_> {
     /// Chooses up to `most` types, each with a level of at most `level`, for the parameters or results of a
     /// function or loop.
-    pub fn choose_types(&mut self, most: usize, level: Level) -> Vec<LeveledType> {
+    pub fn choose_types(&mut self, most: usize, level: UniformLevel) -> Vec<LeveledType> {
         let count = self.choose.below(most + 1);
         (0..count).map(|_| (self.choose.pick(Type::ALL), self.choose_level(level))).collect()
     }
 
     /// Chooses a level of at most `most`.
-    pub fn choose_level(&mut self, most: Level) -> Level {
-        let levels = [Level::Group, Level::Subgroup, Level::Lane];
+    pub fn choose_level(&mut self, most: UniformLevel) -> UniformLevel {
+        let levels = [UniformLevel::Group, UniformLevel::Subgroup, UniformLevel::Lane];
         let from = levels.iter().position(|level| *level == most).unwrap_or(0);
         self.choose.pick(&levels[from..])
     }
 
     /// Writes a function. Its demands on callers are chosen first; its promises to them follow from those.
     fn write_function(&mut self) {
-        let control = self.choose_level(Level::Group);
-        let mut params = vec![(Type::U32, Level::Lane)];
-        params.extend(self.choose_types(3, Level::Group));
-        let results = self.choose_types(3, Level::Group);
+        let control = self.choose_level(UniformLevel::Group);
+        let mut params = vec![(Type::U32, UniformLevel::Lane)];
+        params.extend(self.choose_types(3, UniformLevel::Group));
+        let results = self.choose_types(3, UniformLevel::Group);
         let name = self.function_name();
-        let writer = Writer::new(name, Kind::Function, &types(&params), &types(&results));
+        let writer = FunctionWriter::new(name, FunctionKind::Function, &types(&params), &types(&results));
         let mut body = BodyWriter::new(self, writer, control);
         body.begin_function(&params, &results);
         body.write_statements();
@@ -160,7 +160,11 @@ impl ModuleMaker<'_> {
     }
 
     fn write_kernel(&mut self) {
-        let mut body = BodyWriter::new(self, Writer::new("main", Kind::Kernel, &[], &[]), Level::Group);
+        let mut body = BodyWriter::new(
+            self,
+            FunctionWriter::new("main", FunctionKind::Kernel, &[], &[]),
+            UniformLevel::Group,
+        );
         body.find_own_slots();
         body.write_statements();
         body.store_newest();
@@ -168,7 +172,7 @@ impl ModuleMaker<'_> {
         self.add_function(writer);
     }
 
-    fn add_function(&mut self, writer: Writer) -> Func {
+    fn add_function(&mut self, writer: FunctionWriter) -> Func {
         let mut function = writer.finish();
         name_values(&mut function, self.names);
         self.module.functions.push(function)

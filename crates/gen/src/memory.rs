@@ -2,8 +2,8 @@
 
 use pelton_ir::module::{Attr, wide};
 use pelton_ir::op::Op;
-use pelton_ir::types::{Access, Class, Len, Order, Scope, Space, Type};
-use pelton_ir::valid::Level;
+use pelton_ir::types::{Access, Len, Order, Scope, Space, Type, TypeClass};
+use pelton_ir::valid::UniformLevel;
 
 use crate::body::{BodyWriter, constant_operand};
 use crate::buffers::{BufferRole, RoleBuffer};
@@ -39,7 +39,7 @@ impl BodyWriter<'_, '_> {
             None => &[BufferRole::Input, BufferRole::Own, BufferRole::Own, BufferRole::Part],
         };
         let role = self.maker.choose.pick(roles);
-        let class = if role == BufferRole::Tally { Class::Int } else { Class::Num };
+        let class = if role == BufferRole::Tally { TypeClass::Int } else { TypeClass::Num };
         let Some(role_buffer) = self.buffer_for(role, class.types()) else { return false };
         if self.buffer_access(role_buffer) == Access::Write {
             return false;
@@ -65,7 +65,7 @@ impl BodyWriter<'_, '_> {
 
     /// The number of a byte, which may or may not lie in the element. A constant always does, as the validator demands.
     pub(crate) fn byte_number(&mut self, role_buffer: RoleBuffer) -> LeveledOperand {
-        let byte = self.number_below(Level::Lane, 7);
+        let byte = self.number_below(UniformLevel::Lane, 7);
         match byte.operand.constant() {
             Some(c) => constant_operand(c.bits() as u32 % role_buffer.elem.bytes()),
             None => byte,
@@ -74,7 +74,7 @@ impl BodyWriter<'_, '_> {
 
     /// Writes a store to one of the lane's own slots.
     pub(crate) fn write_store(&mut self) -> bool {
-        let Some(role_buffer) = self.own_buffer(Class::Num) else { return false };
+        let Some(role_buffer) = self.own_buffer(TypeClass::Num) else { return false };
         self.write_own_store(role_buffer)
     }
 
@@ -89,7 +89,7 @@ impl BodyWriter<'_, '_> {
 
     /// Writes a load of one of the lane's own slots, a computation, and a store of the result to the same slot.
     pub(crate) fn write_update(&mut self) -> bool {
-        let Some(role_buffer) = self.own_buffer(Class::Num) else { return false };
+        let Some(role_buffer) = self.own_buffer(TypeClass::Num) else { return false };
         if self.buffer_access(role_buffer) == Access::Write {
             return false;
         }
@@ -116,7 +116,9 @@ impl BodyWriter<'_, '_> {
             Op::AtomicCas,
         ];
         let op = self.maker.choose.pick(&ops);
-        let Some(role_buffer) = self.own_buffer(op.row().class.unwrap_or(Class::Num)) else { return false };
+        let Some(role_buffer) = self.own_buffer(op.row().class.unwrap_or(TypeClass::Num)) else {
+            return false;
+        };
         let elem = role_buffer.elem;
         let decl = &self.maker.module.buffers[role_buffer.buffer];
         if decl.space == Space::Host || decl.access == Access::Write {
@@ -139,7 +141,7 @@ impl BodyWriter<'_, '_> {
         } else {
             BufferRole::Sum
         };
-        let Some(role_buffer) = self.buffer_for(role, Class::Int.types()) else { return false };
+        let Some(role_buffer) = self.buffer_for(role, TypeClass::Int.types()) else { return false };
         let (op, elem) = (self.maker.choose.pick(role_buffer.kind), role_buffer.elem);
         let Some(at) = self.any_index(role_buffer, 1) else { return false };
         let args = vec![at.operand, self.any_operand(elem).operand];
@@ -153,7 +155,7 @@ impl BodyWriter<'_, '_> {
         if self.maker.choose.one_in(2) {
             return self.write_load_by(Op::LoadWide);
         }
-        let Some(role_buffer) = self.own_buffer(Class::Num) else { return false };
+        let Some(role_buffer) = self.own_buffer(TypeClass::Num) else { return false };
         let mut args = vec![self.own_slot(role_buffer)];
         args.extend((0..wide(role_buffer.elem)).map(|_| self.any_operand(role_buffer.elem)));
         let attr = self.access_attr(Op::StoreWide, role_buffer);
@@ -181,10 +183,10 @@ impl BodyWriter<'_, '_> {
 
     /// Writes statements between two barriers, where no lane writes shared memory and all lanes may read it.
     pub(crate) fn write_section(&mut self) -> bool {
-        if self.control_level() < Level::Group || self.section.is_some() {
+        if self.control_level() < UniformLevel::Group || self.section.is_some() {
             return false;
         }
-        let part = self.buffer_for(BufferRole::Part, Class::Num.types());
+        let part = self.buffer_for(BufferRole::Part, TypeClass::Num.types());
         // Between two sections in a row there is only the barrier that hides the second section's stores from the
         // first.
         for _ in 0..1 + self.maker.choose.below(2) {
@@ -214,13 +216,13 @@ impl BodyWriter<'_, '_> {
 
     /// Writes stores of the newest values of each type to memory that the host reads.
     pub(crate) fn store_newest(&mut self) {
-        let flag = self.scope.find(Type::Bool, Level::Lane, 0);
+        let flag = self.scope.find(Type::Bool, UniformLevel::Lane, 0);
         if let Some(flag) = flag {
             self.push_single(Op::Cast, Attr::Type(Type::U32), &[flag]);
         }
-        for elem in Class::Num.types() {
+        for elem in TypeClass::Num.types() {
             for k in 0..=self.maker.choose.below(SLOTS as usize) {
-                let Some(value) = self.scope.find(*elem, Level::Lane, k) else { break };
+                let Some(value) = self.scope.find(*elem, UniformLevel::Lane, k) else { break };
                 let Some(role_buffer) = self.maker.buffer_for_role(BufferRole::Own, &[*elem]) else { break };
                 let at = match k {
                     0 => self.own,
@@ -238,7 +240,7 @@ impl BodyWriter<'_, '_> {
     }
 
     /// A buffer in which the lane has slots of its own that it may write at this place.
-    fn own_buffer(&mut self, class: Class) -> Option<RoleBuffer> {
+    fn own_buffer(&mut self, class: TypeClass) -> Option<RoleBuffer> {
         let part = self.maker.choose.one_in(3) && self.section.is_none();
         self.buffer_for(if part { BufferRole::Part } else { BufferRole::Own }, class.types())
     }
@@ -299,7 +301,7 @@ impl BodyWriter<'_, '_> {
     /// Any index for an access of `width` elements, in range or not. A constant is always in range, because the
     /// validator demands it; `None` means that no constant is.
     pub(crate) fn any_index(&mut self, role_buffer: RoleBuffer, width: u64) -> Option<LeveledOperand> {
-        let at = self.number_below(Level::Lane, 63);
+        let at = self.number_below(UniformLevel::Lane, 63);
         match (at.operand.constant(), self.maker.module.buffers[role_buffer.buffer].len) {
             (Some(_), Len::Fixed(len)) if len < width => None,
             (Some(c), Len::Fixed(len)) => Some(constant_operand((c.bits() % (len / width * width)) as u32)),

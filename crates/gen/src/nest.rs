@@ -4,7 +4,7 @@ use pelton_ir::arena::Inst;
 use pelton_ir::module::{Attr, Operand};
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
-use pelton_ir::valid::Level;
+use pelton_ir::valid::UniformLevel;
 
 use crate::body::{BodyWriter, constant_operand};
 use crate::frame::{LeveledType, RegionFrame, possible_jumps};
@@ -27,7 +27,7 @@ impl BodyWriter<'_, '_> {
 
     /// Writes a `switch`, usually on a small number.
     pub(crate) fn write_switch(&mut self) -> bool {
-        let on = self.number_below(Level::Lane, 3);
+        let on = self.number_below(UniformLevel::Lane, 3);
         let count = self.maker.choose.below(4);
         let mut cases: Vec<Vec<u32>> = (0..count as u32).map(|k| vec![k]).collect();
         if let Some(first) = cases.first_mut()
@@ -48,7 +48,7 @@ impl BodyWriter<'_, '_> {
     /// Writes a `block`.
     pub(crate) fn write_block(&mut self) -> bool {
         let Some((inst, results)) = self.begin_nest(Op::Block, Attr::None, Vec::new()) else { return false };
-        self.push_frame(inst, Op::Block, Level::Group, results);
+        self.push_frame(inst, Op::Block, UniformLevel::Group, results);
         self.write_region(inst, &[]);
         self.close_nest(inst);
         true
@@ -64,13 +64,13 @@ impl BodyWriter<'_, '_> {
         if !self.has_room() {
             return None;
         }
-        let results = types(&self.maker.choose_types(2, Level::Lane));
+        let results = types(&self.maker.choose_types(2, UniformLevel::Lane));
         let (inst, _) = self.write_inst(op, attr, args, &results);
         Some((inst, results))
     }
 
     /// Begins the frame of an instruction whose control and results are at most at the level `level`.
-    fn push_frame(&mut self, inst: Inst, op: Op, level: Level, results: Vec<Type>) {
+    fn push_frame(&mut self, inst: Inst, op: Op, level: UniformLevel, results: Vec<Type>) {
         let mut frame = RegionFrame::new(Some((inst, op)), level.min(self.control_level()));
         frame.results = results.into_iter().map(|ty| (ty, level)).collect();
         self.frames.push(frame);
@@ -144,7 +144,7 @@ impl BodyWriter<'_, '_> {
         let args = match (frame.test, frame.loops()) {
             (true, _) => vec![constant_operand(false).operand],
             (_, true) => self.carried_operands(at),
-            _ => self.frame_results(at, Level::Group),
+            _ => self.frame_results(at, UniformLevel::Group),
         };
         self.write_inst(Op::Yield, Attr::None, args, &[]);
     }
@@ -166,7 +166,7 @@ impl BodyWriter<'_, '_> {
 
     /// Chooses results for a frame, and lowers the levels of the frame's results to what the lanes at this place
     /// can promise.
-    fn frame_results(&mut self, to: usize, control: Level) -> Vec<Operand> {
+    fn frame_results(&mut self, to: usize, control: UniformLevel) -> Vec<Operand> {
         let mut args = Vec::new();
         for k in 0..self.frames[to].results.len() {
             let (ty, level) = self.frames[to].results[k];
@@ -199,7 +199,12 @@ impl BodyWriter<'_, '_> {
     }
 
     /// Writes a condition that is at least as uniform as `least` and false once `most` units of fuel are used.
-    pub(crate) fn fuel_condition(&mut self, fuel: LeveledOperand, most: u32, least: Level) -> LeveledOperand {
+    pub(crate) fn fuel_condition(
+        &mut self,
+        fuel: LeveledOperand,
+        most: u32,
+        least: UniformLevel,
+    ) -> LeveledOperand {
         let left = self.push_single(Op::Lt, Attr::None, &[fuel, constant_operand(most)]);
         if self.maker.choose.one_in(2) {
             let also = self.operand(Type::Bool, least);

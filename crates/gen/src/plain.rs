@@ -3,23 +3,23 @@
 use std::sync::LazyLock;
 
 use pelton_ir::module::Attr;
-use pelton_ir::op::{Effect, Form, Op, Pat, Row, TABLE};
-use pelton_ir::types::{Class, Type};
-use pelton_ir::valid::Level;
+use pelton_ir::op::{Op, OpEffect, OpForm, OpRow, TABLE, TypePattern};
+use pelton_ir::types::{Type, TypeClass};
+use pelton_ir::valid::UniformLevel;
 
 use crate::body::{BodyWriter, constant_operand};
 use crate::scope::LeveledOperand;
 
 /// The rows of the op table that only compute.
-static PURE: LazyLock<Vec<&Row>> = LazyLock::new(|| {
-    let forms = [Form::Plain, Form::Typed];
-    TABLE.iter().filter(|row| row.effect == Effect::Pure && forms.contains(&row.form)).collect()
+static PURE: LazyLock<Vec<&OpRow>> = LazyLock::new(|| {
+    let forms = [OpForm::Plain, OpForm::Typed];
+    TABLE.iter().filter(|row| row.effect == OpEffect::Pure && forms.contains(&row.form)).collect()
 });
 
 /// The rows of the op table that lanes of a subgroup execute together.
-static TOGETHER: LazyLock<Vec<&Row>> = LazyLock::new(|| {
+static TOGETHER: LazyLock<Vec<&OpRow>> = LazyLock::new(|| {
     let whole = [Op::Barrier, Op::GroupBroadcast];
-    TABLE.iter().filter(|row| row.effect == Effect::Sync && !whole.contains(&row.op)).collect()
+    TABLE.iter().filter(|row| row.effect == OpEffect::Sync && !whole.contains(&row.op)).collect()
 });
 
 impl BodyWriter<'_, '_> {
@@ -28,25 +28,25 @@ impl BodyWriter<'_, '_> {
         let row = self.maker.choose.pick(&PURE);
         let ty = self.choose_type(row);
         let attr = match row.op {
-            Op::Cast => Attr::Type(self.maker.choose.pick(Class::Num.types())),
-            Op::Bitcast => Attr::Type(self.maker.choose.pick(Class::Word32.types())),
+            Op::Cast => Attr::Type(self.maker.choose.pick(TypeClass::Num.types())),
+            Op::Bitcast => Attr::Type(self.maker.choose.pick(TypeClass::Word32.types())),
             _ => Attr::None,
         };
-        let args = self.row_operands(row, ty, Level::Lane);
+        let args = self.row_operands(row, ty, UniformLevel::Lane);
         self.push_inst(row.op, attr, &args);
         true
     }
 
     /// Writes an op that the lanes of a subgroup execute together.
     pub(crate) fn write_subgroup_op(&mut self) -> bool {
-        if self.control_level() < Level::Subgroup {
+        if self.control_level() < UniformLevel::Subgroup {
             return false;
         }
         let row = self.maker.choose.pick(&TOGETHER);
         let ty = self.choose_type(row);
-        let mut args = self.row_operands(row, ty, Level::Lane);
+        let mut args = self.row_operands(row, ty, UniformLevel::Lane);
         if let Op::Shuffle | Op::Broadcast = row.op {
-            let least = if row.op == Op::Broadcast { Level::Subgroup } else { Level::Lane };
+            let least = if row.op == Op::Broadcast { UniformLevel::Subgroup } else { UniformLevel::Lane };
             args[1] = self.number_below(least, 31);
         }
         self.push_inst(row.op, Attr::None, &args);
@@ -55,14 +55,14 @@ impl BodyWriter<'_, '_> {
 
     /// Writes an op that the lanes of a group execute together.
     pub(crate) fn write_group_op(&mut self) -> bool {
-        if self.control_level() < Level::Group {
+        if self.control_level() < UniformLevel::Group {
             return false;
         }
         if self.maker.choose.one_in(3) {
             self.push_inst(Op::Barrier, Attr::None, &[]);
         } else {
             let ty = self.maker.choose.pick(Type::ALL);
-            let args = [self.any_operand(ty), self.number_below(Level::Group, 31)];
+            let args = [self.any_operand(ty), self.number_below(UniformLevel::Group, 31)];
             self.push_inst(Op::GroupBroadcast, Attr::None, &args);
         }
         true
@@ -106,18 +106,18 @@ impl BodyWriter<'_, '_> {
     }
 
     /// Chooses the type that `T` stands for in a row.
-    pub(crate) fn choose_type(&mut self, row: &Row) -> Type {
+    pub(crate) fn choose_type(&mut self, row: &OpRow) -> Type {
         row.class.map_or(Type::U32, |class| self.maker.choose.pick(class.types()))
     }
 
     /// Chooses operands of a row's types.
-    pub(crate) fn row_operands(&mut self, row: &Row, ty: Type, least: Level) -> Vec<LeveledOperand> {
-        let of = |pat: &Pat| if let Pat::Is(ty) = pat { *ty } else { ty };
+    pub(crate) fn row_operands(&mut self, row: &OpRow, ty: Type, least: UniformLevel) -> Vec<LeveledOperand> {
+        let of = |pat: &TypePattern| if let TypePattern::Is(ty) = pat { *ty } else { ty };
         row.args.iter().map(|(_, pat)| self.operand(of(pat), least)).collect()
     }
 
     /// Writes a number from 0 to `most`, which is a power of two minus one; sometimes any number.
-    pub(crate) fn number_below(&mut self, least: Level, most: u32) -> LeveledOperand {
+    pub(crate) fn number_below(&mut self, least: UniformLevel, most: u32) -> LeveledOperand {
         let any = self.operand(Type::U32, least);
         match self.maker.choose.below(4) {
             3 => any,

@@ -3,7 +3,7 @@
 use pelton_ir::arena::Value;
 use pelton_ir::module::Operand;
 use pelton_ir::types::Type;
-use pelton_ir::valid::Level;
+use pelton_ir::valid::UniformLevel;
 
 /// An operand, with the level at which it is known to be uniform.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct LeveledOperand {
     /// The operand.
     pub operand: Operand,
     /// The level at which the operand is known to be uniform.
-    pub level: Level,
+    pub level: UniformLevel,
 }
 
 /// The furthest that a search for a value goes back. The bound keeps the time for long bodies linear.
@@ -20,13 +20,13 @@ const REACH: usize = 64;
 /// Visible values by type, the newest last.
 #[derive(Default, Debug)]
 pub(crate) struct VisibleValues {
-    values: [Vec<(Value, Level)>; Type::ALL.len()],
+    values: [Vec<(Value, UniformLevel)>; Type::ALL.len()],
     marks: Vec<[usize; Type::ALL.len()]>,
 }
 
 impl VisibleValues {
     /// Adds a value.
-    pub(crate) fn define(&mut self, value: Value, ty: Type, level: Level) {
+    pub(crate) fn define(&mut self, value: Value, ty: Type, level: UniformLevel) {
         self.values[ty as usize].push((value, level));
     }
 
@@ -43,7 +43,7 @@ impl VisibleValues {
 
     /// The `back`-th newest value of a type that is at least as uniform as `least`, or the oldest within reach if
     /// there are fewer.
-    pub(crate) fn find(&self, ty: Type, least: Level, back: usize) -> Option<LeveledOperand> {
+    pub(crate) fn find(&self, ty: Type, least: UniformLevel, back: usize) -> Option<LeveledOperand> {
         let near = self.values[ty as usize].iter().rev().take(REACH);
         let (value, level) = near.filter(|(_, level)| *level >= least).take(back + 1).last()?;
         Some(LeveledOperand { operand: (*value).into(), level: *level })

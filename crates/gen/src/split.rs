@@ -1,10 +1,10 @@
 //! Splits a module: its first functions move to libraries, and imports take their places.
 
 use pelton_ir::arena::{Func, Handle};
-use pelton_ir::module::{Attr, ImportFlow, Kind, Module};
-use pelton_ir::op::Effect;
+use pelton_ir::module::{Attr, FunctionKind, ImportFlow, Module};
+use pelton_ir::op::OpEffect;
 use pelton_ir::valid::{Valid, validate};
-use pelton_ir::write::Writer;
+use pelton_ir::write::FunctionWriter;
 
 /// The number of libraries. The functions go to them in turn, so that libraries import from one another.
 const LIBRARIES: usize = 2;
@@ -22,7 +22,7 @@ pub struct SplitModule {
 /// Not every function can become an import, because the results of an import differ among lanes, and lanes meet
 /// only in uniform imports.
 pub fn split_module(module: &Module) -> Option<SplitModule> {
-    let called = module.functions.iter().filter(|(_, f)| f.kind == Kind::Function).count();
+    let called = module.functions.iter().filter(|(_, f)| f.kind == FunctionKind::Function).count();
     (1..=called).rev().find_map(|count| split_at(module, count))
 }
 
@@ -31,8 +31,9 @@ fn split_at(module: &Module, count: usize) -> Option<SplitModule> {
     let flows = import_flows(module);
     let import = |module: &mut Module, func: Func| {
         let function = &module.functions[func];
-        let kind = Kind::Import(flows[func.index()]);
-        let import = Writer::new(&*function.name, kind, &function.param_types(), &function.results).declare();
+        let kind = FunctionKind::Import(flows[func.index()]);
+        let import =
+            FunctionWriter::new(&*function.name, kind, &function.param_types(), &function.results).declare();
         module.functions[func] = import;
     };
     let mut main = module.clone();
@@ -55,7 +56,7 @@ fn import_flows(module: &Module) -> Vec<ImportFlow> {
     for (_, function) in module.functions.iter() {
         let meets = function.insts().any(|(_, node)| match node.attr {
             Attr::Call(callee) => flows[callee.index()] == ImportFlow::Uniform,
-            _ => node.op.effect() == Effect::Sync,
+            _ => node.op.effect() == OpEffect::Sync,
         });
         flows.push(if meets { ImportFlow::Uniform } else { ImportFlow::Any });
     }

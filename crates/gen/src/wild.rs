@@ -1,8 +1,8 @@
 //! Statements that are valid but promise nothing else, for modules that may race.
 
 use pelton_ir::module::{Attr, wide};
-use pelton_ir::op::{Effect, Form, Op, TABLE};
-use pelton_ir::types::{Class, Space};
+use pelton_ir::op::{Op, OpEffect, OpForm, TABLE};
+use pelton_ir::types::{Space, TypeClass};
 
 use crate::body::{BodyWriter, constant_operand};
 use crate::buffers::BufferRole;
@@ -24,20 +24,20 @@ impl BodyWriter<'_, '_> {
     }
 
     fn write_any_access(&mut self) -> bool {
-        let forms = [Form::Place, Form::Wide, Form::Atomic];
+        let forms = [OpForm::Place, OpForm::Wide, OpForm::Atomic];
         let rows: Vec<_> = TABLE.iter().filter(|row| forms.contains(&row.form)).collect();
         let row = self.maker.choose.pick(&rows);
-        let class = row.class.unwrap_or(Class::Num);
+        let class = row.class.unwrap_or(TypeClass::Num);
         let role =
             self.maker.choose.pick(&[BufferRole::Own, BufferRole::Input, BufferRole::Part, BufferRole::Own]);
         let Some(role_buffer) = self.buffer_for(role, class.types()) else { return false };
         let decl = &self.maker.module.buffers[role_buffer.buffer];
         let reads = row.results.is_empty() || decl.access.reads();
-        let writes = row.args.len() == 1 || row.effect == Effect::Read || decl.access.writes();
+        let writes = row.args.len() == 1 || row.effect == OpEffect::Read || decl.access.writes();
         if !reads || !writes || (row.op.modifies() && decl.space == Space::Host) {
             return false;
         }
-        let width = if row.form == Form::Wide { wide(role_buffer.elem) as u64 } else { 1 };
+        let width = if row.form == OpForm::Wide { wide(role_buffer.elem) as u64 } else { 1 };
         let Some(at) = self.any_index(role_buffer, width) else { return false };
         let mut args = vec![at];
         if row.op == Op::LoadByte {
@@ -53,7 +53,7 @@ impl BodyWriter<'_, '_> {
 
     fn write_copy(&mut self) -> bool {
         let tag = constant_operand(1_u32);
-        let Some(to) = self.buffer_for(BufferRole::Part, Class::Num.types()) else { return false };
+        let Some(to) = self.buffer_for(BufferRole::Part, TypeClass::Num.types()) else { return false };
         let Some(from) = self.buffer_for(BufferRole::Input, &[to.elem]) else { return false };
         let Some((into, out)) = self.any_index(to, 1).zip(self.any_index(from, 1)) else {
             return false;

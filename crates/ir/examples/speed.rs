@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use pelton_ir::builder::Builder;
-use pelton_ir::interp::{Launch, Program, Schedule, Words};
+use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, Schedule};
 use pelton_ir::types::{Access, Len, Space};
 use pelton_ir::valid::validate;
 
@@ -47,13 +47,13 @@ fn main() {
     });
     let module = validate(m.finish()).expect("the module is valid");
     for kernel in ["xorshift", "collatz", "memory"] {
-        let program = Program::new(&module, Some(kernel)).expect("it loads");
+        let program = InterpKernel::new(&module, Some(kernel)).expect("it loads");
         let words = [AtomicU32::new(0)];
-        let launch = Launch {
+        let launch = InterpLaunch {
             groups: 1,
             lanes: 1,
             subgroup: 32,
-            buffers: vec![Words::W32(&words)],
+            buffers: vec![BoundWords::W32(&words)],
             stop: None,
             deadline: None,
             schedule: Schedule::Threads(1),

@@ -8,7 +8,7 @@ use crate::op::Op;
 use crate::types::{NAN, Type};
 
 /// A pure op on bits. Operands that the op does not have are ignored.
-pub type Function = fn(u64, u64, u64) -> u64;
+pub type PureFunction = fn(u64, u64, u64) -> u64;
 
 /// The bits of a Rust scalar and back.
 trait Word: Copy {
@@ -119,7 +119,7 @@ macro_rules! integer {
 
 /// What `load_byte` gives, of an element's bits and the byte's number: the least significant byte is the first, and 0
 /// stands for every byte that the element does not have. A NaN has the bytes that `bitcast` shows of it.
-pub fn byte_of(elem: Type) -> Function {
+pub fn byte_of(elem: Type) -> PureFunction {
     fn byte(bits: u64, at: u64, bytes: u64) -> u64 {
         if at < bytes { bits >> (8 * at) & 0xff } else { 0 }
     }
@@ -132,7 +132,7 @@ pub fn byte_of(elem: Type) -> Function {
 
 /// The function of a pure op whose `T` is `ty` and whose named type, if it has one, is `to`. None for ops that are
 /// not pure, that read the geometry or a buffer, or whose row does not take the type.
-pub fn function(op: Op, ty: Type, to: Type) -> Option<Function> {
+pub fn function(op: Op, ty: Type, to: Type) -> Option<PureFunction> {
     match op {
         Op::Select => return Some(|c, a, b| if c == 1 { a } else { b }),
         Op::Cast => return cast(ty, to),
@@ -156,7 +156,7 @@ pub fn eval(op: Op, ty: Type, to: Type, args: &[u64]) -> Option<u64> {
     Some(function(op, ty, to)?(arg(0), arg(1), arg(2)))
 }
 
-fn float(op: Op) -> Option<Function> {
+fn float(op: Op) -> Option<PureFunction> {
     Some(match op {
         Op::Add => typed!(|a: f32, b: f32| (a + b)),
         Op::Sub => typed!(|a: f32, b: f32| (a - b)),
@@ -182,7 +182,7 @@ fn float(op: Op) -> Option<Function> {
     })
 }
 
-fn truth(op: Op) -> Option<Function> {
+fn truth(op: Op) -> Option<PureFunction> {
     Some(match op {
         Op::And => |a, b, _| a & b,
         Op::Or => |a, b, _| a | b,
@@ -206,7 +206,7 @@ fn least(a: f32, b: f32) -> f32 {
     }
 }
 
-fn cast(from: Type, to: Type) -> Option<Function> {
+fn cast(from: Type, to: Type) -> Option<PureFunction> {
     use Type::{Bool, F32, I32, U32, U64};
     Some(match (from, to) {
         (_, Bool) => return None,
@@ -223,7 +223,7 @@ fn cast(from: Type, to: Type) -> Option<Function> {
     })
 }
 
-fn bitcast(from: Type, to: Type) -> Option<Function> {
+fn bitcast(from: Type, to: Type) -> Option<PureFunction> {
     match (from.bits(), to.bits()) {
         (32, 32) if from == Type::F32 => Some(|a, _, _| if f32::get(a).is_nan() { NAN.into() } else { a }),
         (32, 32) => Some(|a, _, _| a),

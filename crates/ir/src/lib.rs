@@ -11,7 +11,7 @@
 //! use std::sync::atomic::{AtomicU32, Ordering};
 //!
 //! use pelton_ir::builder::Builder;
-//! use pelton_ir::interp::{End, Launch, Program, Schedule, Words};
+//! use pelton_ir::interp::{End, InterpLaunch, InterpKernel, Schedule, BoundWords};
 //! use pelton_ir::types::{Access, Len, Space};
 //! use pelton_ir::{text, valid};
 //!
@@ -44,11 +44,11 @@
 //! // Validated, it runs.
 //! let module = valid::validate(module).unwrap();
 //! let words: Vec<AtomicU32> = [1, 2, 3, 4].map(AtomicU32::new).into();
-//! let report = Program::new(&module, None)?.run(&Launch {
+//! let report = InterpKernel::new(&module, None)?.run(&InterpLaunch {
 //!     groups: 1,
 //!     lanes: 4,
 //!     subgroup: 32,
-//!     buffers: vec![Words::W32(&words)],
+//!     buffers: vec![BoundWords::W32(&words)],
 //!     stop: None,
 //!     deadline: None,
 //!     schedule: Schedule::Threads(1),

@@ -5,13 +5,13 @@
 use std::fmt::Write;
 
 use crate::limits;
-use crate::op::{Form, Op, Pat, Row, TABLE};
+use crate::op::{Op, OpForm, OpRow, TABLE, TypePattern};
 use crate::pass::Pass;
 use crate::valid::Rule;
 
 /// Chapters in the order of the op table, each with all its rows.
-pub fn chapters() -> Vec<(&'static str, Vec<&'static Row>)> {
-    let mut chapters: Vec<(&str, Vec<&Row>)> = Vec::new();
+pub fn chapters() -> Vec<(&'static str, Vec<&'static OpRow>)> {
+    let mut chapters: Vec<(&str, Vec<&OpRow>)> = Vec::new();
     for row in TABLE {
         match chapters.iter_mut().find(|(name, _)| *name == row.chapter) {
             Some((_, rows)) => rows.push(row),
@@ -22,23 +22,23 @@ pub fn chapters() -> Vec<(&'static str, Vec<&'static Row>)> {
 }
 
 /// What a row's op does besides giving values, in a word.
-pub fn effect(row: &Row) -> String {
+pub fn effect(row: &OpRow) -> String {
     format!("{:?}", row.effect).to_lowercase()
 }
 
-fn pat(pat: &Pat) -> &'static str {
+fn pat(pat: &TypePattern) -> &'static str {
     match pat {
-        Pat::T => "T",
-        Pat::To => "TYPE",
-        Pat::Is(ty) => ty.word(),
+        TypePattern::T => "T",
+        TypePattern::To => "TYPE",
+        TypePattern::Is(ty) => ty.word(),
     }
 }
 
 /// Operands and results of a row with their types.
-pub fn signature(row: &Row) -> String {
+pub fn signature(row: &OpRow) -> String {
     let args: Vec<String> = row.args.iter().map(|(name, ty)| format!("{name}: {}", pat(ty))).collect();
     let results: Vec<&str> = row.results.iter().map(pat).collect();
-    let dots = if row.form == Form::Wide { "…" } else { "" };
+    let dots = if row.form == OpForm::Wide { "…" } else { "" };
     let mut text = format!("({}{})", args.join(", "), if results.is_empty() { dots } else { "" });
     if !results.is_empty() {
         let _ = write!(text, " -> {}{dots}", results.join(", "));
@@ -48,10 +48,10 @@ pub fn signature(row: &Row) -> String {
 
 /// An instruction of a row's op as the text spells it, in canonical form. Its operands have the names that the row gives them,
 /// and each buffer is one of `u32`.
-pub fn example(row: &Row) -> String {
+pub fn example(row: &OpRow) -> String {
     const WIDE: &str = "%w0, %w1, %w2, %w3";
     let name = row.name;
-    let operand = |(name, _): &(&str, Pat)| format!("%{name}");
+    let operand = |(name, _): &(&str, TypePattern)| format!("%{name}");
     let operands = |from: usize| row.args[from..].iter().map(operand).collect::<Vec<_>>().join(", ");
     // An access at the first operand, and the operands that follow it.
     let at = |buffer: &str| {
@@ -64,16 +64,16 @@ pub fn example(row: &Row) -> String {
         _ => "relaxed",
     };
     let code = match row.form {
-        Form::Plain => format!("{name} {}", operands(0)),
-        Form::Typed => format!("{name} f32 {}", operands(0)),
-        Form::Buffer => format!("{name} @b"),
-        Form::Place => format!("{name} {}", at("b")),
-        Form::Wide if row.results.is_empty() => format!("{name} relaxed device @b[%at], {WIDE}"),
-        Form::Wide => return format!("{WIDE} = {name} relaxed device {}", at("b")),
-        Form::Atomic => format!("{name} {order} device {}", at("b")),
-        Form::Fence => format!("{name} acq_rel device"),
-        Form::Copy => format!("{name} @tile[%to], @b[%from], {}", operands(2)),
-        Form::Control => return control(row.op).into(),
+        OpForm::Plain => format!("{name} {}", operands(0)),
+        OpForm::Typed => format!("{name} f32 {}", operands(0)),
+        OpForm::Buffer => format!("{name} @b"),
+        OpForm::Place => format!("{name} {}", at("b")),
+        OpForm::Wide if row.results.is_empty() => format!("{name} relaxed device @b[%at], {WIDE}"),
+        OpForm::Wide => return format!("{WIDE} = {name} relaxed device {}", at("b")),
+        OpForm::Atomic => format!("{name} {order} device {}", at("b")),
+        OpForm::Fence => format!("{name} acq_rel device"),
+        OpForm::Copy => format!("{name} @tile[%to], @b[%from], {}", operands(2)),
+        OpForm::Control => return control(row.op).into(),
     };
     let code = code.trim_end();
     if row.results.is_empty() { code.into() } else { format!("%r = {code}") }

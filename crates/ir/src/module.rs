@@ -2,10 +2,10 @@
 //!
 //! A [`Module`] has buffers and functions. A [`Function`] is SSA in structured regions: its body is a region, some
 //! instructions hold further regions, and there is no other control flow. Everything of a function lies in arenas in
-//! the order of the text, which [`Writer`](crate::write::Writer), the only way to make a function, keeps.
+//! the order of the text, which [`FunctionWriter`](crate::write::FunctionWriter), the only way to make a function, keeps.
 //!
 //! **Equality.** `Module` is `Eq + Hash` by what it means: names of values and labels and the places they came from
-//! ([`struct@Debug`]) take no part. Names of buffers and functions do; hosts bind buffers by name.
+//! ([`DebugInfo`]) take no part. Names of buffers and functions do; hosts bind buffers by name.
 //!
 //! **Scope.** A value is seen from its definition to the end of its region, nested regions included. The parameters
 //! of a `while` and the values of its test are seen in its body too.
@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use crate::arena::{Arena, Buffer, Func, Handle, Inst, Region, Value, Values};
-use crate::op::{Form, Op, Pat};
+use crate::op::{Op, OpForm, TypePattern};
 use crate::types::{Access, Const, Len, Need, Order, Scope, Space, Type};
 
 /// A program: what a device loads.
@@ -42,7 +42,7 @@ impl Module {
 
     /// Its kernels, in order.
     pub fn kernels(&self) -> impl Iterator<Item = Func> {
-        self.functions.iter().filter(|(_, f)| f.kind == Kind::Kernel).map(|(handle, _)| handle)
+        self.functions.iter().filter(|(_, f)| f.kind == FunctionKind::Kernel).map(|(handle, _)| handle)
     }
 
     /// Its imports, in order: the functions that it calls and does not define. A device loads a module only after
@@ -55,7 +55,7 @@ impl Module {
     pub fn choose_kernel(&self, name: Option<&str>) -> Result<Func, NoKernel> {
         let have = || self.kernels().map(|kernel| self.functions[kernel].name.clone()).collect();
         match name.map(|name| (name, self.function(name))) {
-            Some((_, Some(func))) if self.functions[func].kind == Kind::Kernel => Ok(func),
+            Some((_, Some(func))) if self.functions[func].kind == FunctionKind::Kernel => Ok(func),
             Some((name, Some(_))) => Err(NoKernel::Function { name: name.into() }),
             Some((name, None)) => Err(NoKernel::Missing { name: name.into(), have: have() }),
             None => {
@@ -118,12 +118,12 @@ pub struct BufferDecl {
     /// What kernels may do with it.
     pub access: Access,
     /// Where the text declares it.
-    pub place: Place,
+    pub place: TextPlace,
 }
 
 /// Whether a function can be launched or only called, and whether the module has its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum FunctionKind {
     /// Launched; no parameters, no results.
     Kernel,
     /// Called.
@@ -147,7 +147,7 @@ pub struct Function {
     /// What calls and launches name.
     pub name: String,
     /// How it is used.
-    pub kind: Kind,
+    pub kind: FunctionKind,
     /// Its parameters.
     pub params: Values,
     /// The types of its results.
@@ -156,15 +156,15 @@ pub struct Function {
     pub body: Region,
     pub(crate) values: Arena<Value, Type>,
     pub(crate) insts: Arena<Inst, Node>,
-    pub(crate) regions: Arena<Region, Block>,
+    pub(crate) regions: Arena<Region, RegionData>,
     /// Names and places, for people.
-    pub debug: Debug,
+    pub debug: DebugInfo,
 }
 
 impl Function {
     /// Whether the module only declares it.
     pub fn is_import(&self) -> bool {
-        matches!(self.kind, Kind::Import(_))
+        matches!(self.kind, FunctionKind::Import(_))
     }
 
     /// The types of its parameters.
@@ -191,7 +191,7 @@ impl Function {
     }
 
     /// A region.
-    pub fn region(&self, region: Region) -> &Block {
+    pub fn region(&self, region: Region) -> &RegionData {
         &self.regions[region]
     }
 
@@ -267,7 +267,7 @@ pub enum Attr {
 
 /// A region: instructions, of which the last ends it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Block {
+pub struct RegionData {
     /// A loop's counter and carried values.
     pub params: Values,
     /// Its instructions, in order.
@@ -324,48 +324,48 @@ impl fmt::Debug for Operand {
 
 /// A stretch of source text in bytes. Takes no part in equality.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct TextPlace {
     /// The first byte.
     pub start: u32,
     /// The byte after the last; equal to `start` if there is no text.
     pub end: u32,
 }
 
-impl Place {
+impl TextPlace {
     /// As a range of the text.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for TextPlace {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Place {}
+impl Eq for TextPlace {}
 
-impl Hash for Place {
+impl Hash for TextPlace {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// What a function's text called things and where it said them. Takes no part in equality; may be empty.
 #[derive(Clone, Debug, Default)]
-pub struct Debug {
+pub struct DebugInfo {
     /// Names of values, without sigil, by index; an empty one is none.
     pub values: Vec<Box<str>>,
     /// Names of labels, by instruction, in order.
     pub labels: Vec<(Inst, Box<str>)>,
     /// Where each instruction stands, by index.
-    pub places: Vec<Place>,
+    pub places: Vec<TextPlace>,
     /// Where each region ends (its closing brace), by index.
-    pub ends: Vec<Place>,
+    pub ends: Vec<TextPlace>,
     /// Where the function's head stands.
-    pub head: Place,
+    pub head: TextPlace,
 }
 
-impl Debug {
+impl DebugInfo {
     /// The name of a value, if the text gave one.
     pub fn value(&self, value: Value) -> Option<&str> {
         self.values.get(value.index()).map(|name| &**name).filter(|name| !name.is_empty())
@@ -378,20 +378,20 @@ impl Debug {
     }
 
     /// Where an instruction stands, if it came from text.
-    pub fn place(&self, inst: Inst) -> Option<Place> {
+    pub fn place(&self, inst: Inst) -> Option<TextPlace> {
         self.places.get(inst.index()).copied()
     }
 }
 
-impl PartialEq for Debug {
+impl PartialEq for DebugInfo {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Debug {}
+impl Eq for DebugInfo {}
 
-impl Hash for Debug {
+impl Hash for DebugInfo {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
@@ -406,11 +406,11 @@ impl Module {
     pub fn bound(&self, node: &Node, function: &Function) -> Option<Type> {
         let row = node.op.row();
         match row.form {
-            Form::Place | Form::Wide | Form::Atomic => {
+            OpForm::Place | OpForm::Wide | OpForm::Atomic => {
                 node.buffer().and_then(|b| self.buffers.get(b)).map(|b| b.elem)
             }
             _ => {
-                let at = row.args.iter().position(|(_, pat)| *pat == Pat::T)?;
+                let at = row.args.iter().position(|(_, pat)| *pat == TypePattern::T)?;
                 node.args.get(at).map(|arg| function.operand_ty(*arg))
             }
         }

@@ -1,14 +1,14 @@
 //! The op table: every operation of the language, said once.
 //!
 //! A row gives the op's name in Rust and in the text, its operands and results with their types, its effect and its
-//! meaning. The [`Op`] enum, [`Row`]s, the builder's methods, the type rules, printer, parser and the tables of
+//! meaning. The [`Op`] enum, [`OpRow`]s, the builder's methods, the type rules, printer, parser and the tables of
 //! `docs/ir.md` are all made from it. A row that ranges over several types binds one type variable `T`; in the
 //! memory rows `T` is the element type of the buffer. An op's *form* is how the text writes what is not an operand.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::types::{Class, Type};
+use crate::types::{Type, TypeClass};
 
 /// Hands the whole table to another macro.
 macro_rules! op_table {
@@ -143,7 +143,7 @@ pub(crate) use op_table;
 
 /// How the text writes what is not an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum OpForm {
     /// `add %a, %b`
     Plain,
     /// `cast f32 %a`
@@ -166,7 +166,7 @@ pub enum Form {
 
 /// What an op does besides giving values, as passes must know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum OpEffect {
     /// Nothing: it may be moved, merged and removed.
     Pure,
     /// Reads memory: it may be removed, and merged where nothing wrote between.
@@ -185,7 +185,7 @@ pub enum Effect {
 
 /// The type of an operand or result in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pat {
+pub enum TypePattern {
     /// The row's type variable.
     T,
     /// The type that the instruction names.
@@ -196,7 +196,7 @@ pub enum Pat {
 
 /// One row of the table.
 #[derive(Debug)]
-pub struct Row {
+pub struct OpRow {
     /// The op.
     pub op: Op,
     /// How the text calls it.
@@ -204,15 +204,15 @@ pub struct Row {
     /// The chapter of the documentation it belongs to.
     pub chapter: &'static str,
     /// How the text writes it.
-    pub form: Form,
+    pub form: OpForm,
     /// What `T` ranges over.
-    pub class: Option<Class>,
+    pub class: Option<TypeClass>,
     /// Its operands' names and types; of control ops, the fixed ones.
-    pub args: &'static [(&'static str, Pat)],
+    pub args: &'static [(&'static str, TypePattern)],
     /// Its results' types; control ops have theirs from elsewhere.
-    pub results: &'static [Pat],
+    pub results: &'static [TypePattern],
     /// What it does besides.
-    pub effect: Effect,
+    pub effect: OpEffect,
     /// What it means.
     pub doc: &'static str,
 }
@@ -220,53 +220,53 @@ pub struct Row {
 /// Turns a type word of a row into its pattern.
 macro_rules! pat {
     (T) => {
-        Pat::T
+        TypePattern::T
     };
     (To) => {
-        Pat::To
+        TypePattern::To
     };
     (u32) => {
-        Pat::Is(Type::U32)
+        TypePattern::Is(Type::U32)
     };
     (u64) => {
-        Pat::Is(Type::U64)
+        TypePattern::Is(Type::U64)
     };
     (f32) => {
-        Pat::Is(Type::F32)
+        TypePattern::Is(Type::F32)
     };
     (bool) => {
-        Pat::Is(Type::Bool)
+        TypePattern::Is(Type::Bool)
     };
 }
 
 /// Turns a form's word into its value.
 macro_rules! form {
     (plain) => {
-        Form::Plain
+        OpForm::Plain
     };
     (typed) => {
-        Form::Typed
+        OpForm::Typed
     };
     (buffer) => {
-        Form::Buffer
+        OpForm::Buffer
     };
     (place) => {
-        Form::Place
+        OpForm::Place
     };
     (wide) => {
-        Form::Wide
+        OpForm::Wide
     };
     (atomic) => {
-        Form::Atomic
+        OpForm::Atomic
     };
     (fence) => {
-        Form::Fence
+        OpForm::Fence
     };
     (copy) => {
-        Form::Copy
+        OpForm::Copy
     };
     (control) => {
-        Form::Control
+        OpForm::Control
     };
 }
 
@@ -276,7 +276,7 @@ macro_rules! class {
         None
     };
     ($class:ident) => {
-        Some(Class::$class)
+        Some(TypeClass::$class)
     };
 }
 
@@ -291,7 +291,7 @@ macro_rules! rows {
         pub enum Op { $($(#[doc = $doc] $op,)*)* }
 
         /// Every row, in the order of [`Op`].
-        pub const TABLE: &[Row] = &[$($(Row {
+        pub const TABLE: &[OpRow] = &[$($(OpRow {
             op: Op::$op,
             name: stringify!($name),
             chapter: $chapter,
@@ -299,7 +299,7 @@ macro_rules! rows {
             class: class!($($class)?),
             args: &[$((stringify!($arg), pat!($pat))),*],
             results: &[$(pat!($res)),*],
-            effect: Effect::$effect,
+            effect: OpEffect::$effect,
             doc: $doc,
         },)*)*];
     };
@@ -308,7 +308,7 @@ op_table!(rows);
 
 impl Op {
     /// Its row.
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static OpRow {
         &TABLE[self as usize]
     }
 
@@ -320,7 +320,7 @@ impl Op {
     }
 
     /// What it does besides giving values.
-    pub fn effect(self) -> Effect {
+    pub fn effect(self) -> OpEffect {
         self.row().effect
     }
 
@@ -341,6 +341,6 @@ impl Op {
 
     /// Whether it reads and writes one word in one step.
     pub fn modifies(self) -> bool {
-        self.row().form == Form::Atomic && !matches!(self, Op::AtomicLoad | Op::AtomicStore)
+        self.row().form == OpForm::Atomic && !matches!(self, Op::AtomicLoad | Op::AtomicStore)
     }
 }

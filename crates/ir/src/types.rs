@@ -263,12 +263,12 @@ macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident { $($rust:ty, $ty:ident;)* })*) => {
         /// A set of types that an operand may have.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Class { $($(#[$doc])* $name,)* }
+        pub enum TypeClass { $($(#[$doc])* $name,)* }
 
-        impl Class {
+        impl TypeClass {
             /// The types in it.
             pub const fn types(self) -> &'static [Type] {
-                match self { $(Class::$name => &[$(Type::$ty),*],)* }
+                match self { $(TypeClass::$name => &[$(Type::$ty),*],)* }
             }
         }
 
@@ -297,7 +297,7 @@ classes! {
     Count { u32, U32; i32, I32; }
 }
 
-impl Class {
+impl TypeClass {
     /// Whether a type is in it.
     pub fn has(self, ty: Type) -> bool {
         self.types().contains(&ty)

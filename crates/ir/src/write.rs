@@ -1,24 +1,24 @@
 //! The one way to make a function: instruction after instruction, in the order of the text.
 //!
-//! Parser, builder and passes all write through [`Writer`], so values, instructions and regions are always numbered
+//! Parser, builder and passes all write through [`FunctionWriter`], so values, instructions and regions are always numbered
 //! as the text shows them, and equal programs are equal arenas. The writer checks nothing: what it makes may be
 //! wrong in any way but its numbering, and the validator says so.
 
 use crate::arena::{Arena, Func, Inst, Region, Value, Values};
-use crate::module::{Attr, Block, Function, Kind, Module, Node, Operand, Place, wide};
-use crate::op::{Form, Op, Pat};
+use crate::module::{Attr, Function, FunctionKind, Module, Node, Operand, RegionData, TextPlace, wide};
+use crate::op::{Op, OpForm, TypePattern};
 use crate::types::Type;
 
 /// A function in the making.
-pub struct Writer {
+pub struct FunctionWriter {
     function: Function,
     /// The regions that are open, innermost last.
     open: Vec<Region>,
 }
 
-impl Writer {
+impl FunctionWriter {
     /// Starts a function; its body is open.
-    pub fn new(name: impl Into<String>, kind: Kind, params: &[Type], results: &[Type]) -> Self {
+    pub fn new(name: impl Into<String>, kind: FunctionKind, params: &[Type], results: &[Type]) -> Self {
         let mut function = Function {
             name: name.into(),
             kind,
@@ -32,9 +32,9 @@ impl Writer {
         };
         function.params = define(&mut function, params);
         let empty = Values::new(0, 0);
-        function.body = function.regions.push(Block { params: empty, insts: Vec::new() });
+        function.body = function.regions.push(RegionData { params: empty, insts: Vec::new() });
         let body = function.body;
-        Writer { function, open: vec![body] }
+        FunctionWriter { function, open: vec![body] }
     }
 
     /// The function so far.
@@ -43,7 +43,7 @@ impl Writer {
     }
 
     /// Names and places, to be filled in by whoever knows them.
-    pub fn debug(&mut self) -> &mut crate::module::Debug {
+    pub fn debug(&mut self) -> &mut crate::module::DebugInfo {
         &mut self.function.debug
     }
 
@@ -64,7 +64,7 @@ impl Writer {
     /// Opens the next region of an instruction, with parameters of these types.
     pub fn open(&mut self, inst: Inst, params: &[Type]) -> Values {
         let params = define(&mut self.function, params);
-        let region = self.function.regions.push(Block { params, insts: Vec::new() });
+        let region = self.function.regions.push(RegionData { params, insts: Vec::new() });
         self.function.insts[inst].regions.push(region);
         self.open.push(region);
         params
@@ -92,11 +92,11 @@ impl Writer {
     }
 
     /// Sets where an instruction stands in the text.
-    pub fn place(&mut self, inst: Inst, place: Place) {
+    pub fn place(&mut self, inst: Inst, place: TextPlace) {
         let places = &mut self.function.debug.places;
         let at = crate::arena::Handle::index(inst);
         if places.len() <= at {
-            places.resize(at + 1, Place::default());
+            places.resize(at + 1, TextPlace::default());
         }
         places[at] = place;
     }
@@ -132,17 +132,18 @@ pub fn results(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<Type>
         Attr::Buffer(b) | Attr::Atomic(b, ..) => module.buffers.get(*b).map(|b| b.elem),
         _ => None,
     };
-    let first = || row.args.iter().position(|(_, pat)| *pat == Pat::T).and_then(|at| args.get(at)).copied();
+    let first =
+        || row.args.iter().position(|(_, pat)| *pat == TypePattern::T).and_then(|at| args.get(at)).copied();
     let fallback = || row.class.map_or(Type::U32, |class| class.types()[0]);
     let bound = elem.or_else(first).unwrap_or_else(fallback);
     match (row.form, attr) {
-        (Form::Wide, _) if !row.results.is_empty() => vec![bound; wide(bound)],
-        (Form::Control, Attr::Call(callee)) => callee_results(module, *callee),
+        (OpForm::Wide, _) if !row.results.is_empty() => vec![bound; wide(bound)],
+        (OpForm::Control, Attr::Call(callee)) => callee_results(module, *callee),
         _ => row
             .results
             .iter()
             .map(|pat| match (pat, attr) {
-                (Pat::Is(ty), _) | (Pat::To, Attr::Type(ty)) => *ty,
+                (TypePattern::Is(ty), _) | (TypePattern::To, Attr::Type(ty)) => *ty,
                 _ => bound,
             })
             .collect(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pelton_ir::manual;
-use pelton_ir::op::{Op, Pat, Row, TABLE};
+use pelton_ir::op::{Op, OpRow, TABLE, TypePattern};
 use pelton_ir::text;
 use pelton_ir::types::Type;
 use pelton_ir::valid::validate;
@@ -50,11 +50,11 @@ fn value(ty: Type) -> &'static str {
 }
 
 /// A module in which the example of a row stands, with what it takes to be valid.
-fn around(row: &Row) -> String {
+fn around(row: &OpRow) -> String {
     let example = manual::example(row);
     let first = row.class.map(|class| class.types()[0]).unwrap_or(Type::U32);
     let ty = |name: &str| match row.args.iter().find(|(arg, _)| *arg == name) {
-        Some((_, Pat::Is(ty))) => *ty,
+        Some((_, TypePattern::Is(ty))) => *ty,
         Some(_) => first,
         None if name == "c" => Type::Bool,
         None => Type::U32,

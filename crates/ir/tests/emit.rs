@@ -1,7 +1,7 @@
 //! What emitters refuse, and what they tell of a launch.
 
 use pelton_ir::emit::EmitError;
-use pelton_ir::emit::ptx::{Config, MAX_LANES, MAX_PARAMS, Target, emit};
+use pelton_ir::emit::ptx::{MAX_LANES, MAX_PARAMS, PtxConfig, PtxTarget, emit};
 use pelton_ir::module::NoKernel;
 use pelton_ir::op::Op;
 use pelton_ir::text;
@@ -11,7 +11,7 @@ fn module(source: &str) -> Valid {
     validate(text::parse(source).expect("it parses")).expect("it is valid")
 }
 
-const CONFIG: Config = Config { target: Target::Sm90, lanes: 32 };
+const CONFIG: PtxConfig = PtxConfig { target: PtxTarget::Sm90, lanes: 32 };
 
 #[test]
 fn a_kernel_must_be_known() {
@@ -43,10 +43,10 @@ fn asynchronous_copies_are_refused_by_name() {
 fn geometry_and_buffers_are_bounded() {
     let empty = module("kernel main {\n}\n");
     for lanes in [0, MAX_LANES + 1, u32::MAX] {
-        let config = Config { lanes, ..CONFIG };
+        let config = PtxConfig { lanes, ..CONFIG };
         assert_eq!(emit(&empty, None, &config), Err(EmitError::Lanes { lanes, most: MAX_LANES }));
     }
-    assert!(emit(&empty, None, &Config { lanes: MAX_LANES, ..CONFIG }).is_ok());
+    assert!(emit(&empty, None, &PtxConfig { lanes: MAX_LANES, ..CONFIG }).is_ok());
     let buffers = |count: usize| {
         let declare = |k| format!("buffer b{k}: [u32; 1] global read\n");
         module(&((0..count).map(declare).collect::<String>() + "\nkernel main {\n}\n"))

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pelton_ir::emit::EmitError;
-use pelton_ir::emit::ptx::{self, Config, Target};
-use pelton_ir::interp::{Launch, LoadError, Program, Schedule, Words};
+use pelton_ir::emit::ptx::{self, PtxConfig, PtxTarget};
+use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, LoadError, Schedule};
 use pelton_ir::limits::MAX_NAME;
 use pelton_ir::link::{LinkError, UnboundImports, bind, check_bound, link};
-use pelton_ir::module::{ImportFlow, Kind};
+use pelton_ir::module::{FunctionKind, ImportFlow};
 use pelton_ir::text;
 use pelton_ir::valid::{Valid, validate_text};
 
@@ -28,12 +28,12 @@ fn refusal(module: &str, libraries: &[&str]) -> String {
 /// Runs the only kernel of a module with one buffer of four words and gives what the words are afterwards.
 fn run(module: &Valid) -> Vec<u32> {
     let words: Vec<AtomicU32> = [1, 2, 3, 4].map(AtomicU32::new).into();
-    let program = Program::new(module, None).expect("it is bound");
-    let launch = Launch {
+    let program = InterpKernel::new(module, None).expect("it is bound");
+    let launch = InterpLaunch {
         groups: 1,
         lanes: 4,
         subgroup: 32,
-        buffers: module.buffers.iter().map(|_| Words::W32(&words)).collect(),
+        buffers: module.buffers.iter().map(|_| BoundWords::W32(&words)).collect(),
         stop: None,
         deadline: None,
         schedule: Schedule::Threads(1),
@@ -203,7 +203,7 @@ fn bind_leaves_what_no_library_has() {
     let library = valid("import uniform fn c() fn a() { call c() }");
     let bound = bind(&module, &[library]).expect("a is bound");
     let c = bound.function("c").expect("it stays");
-    assert_eq!(bound.functions[c].kind, Kind::Import(ImportFlow::Uniform));
+    assert_eq!(bound.functions[c].kind, FunctionKind::Import(ImportFlow::Uniform));
     // Two that stay and differ are refused.
     let module = valid("import fn a() import fn b(%x: u32) kernel k { call a() }");
     let library = valid("import fn b() fn a() { call b() }");
@@ -227,9 +227,9 @@ fn nothing_loads_a_module_with_imports() {
     let Err(UnboundImports { imports }) = check_bound(&module) else { panic!("it has imports") };
     assert_eq!(imports.iter().map(|import| &*import.name).collect::<Vec<_>>(), ["spawn", "wait"]);
     let why = "the module has unbound imports: spawn(u32) -> u32, wait()";
-    let refused = Program::new(&module, None).expect_err("the interpreter refuses it");
+    let refused = InterpKernel::new(&module, None).expect_err("the interpreter refuses it");
     assert_eq!((refused.to_string().as_str(), matches!(refused, LoadError::Unbound(_))), (why, true));
-    let config = Config { target: Target::Sm90, lanes: 1 };
+    let config = PtxConfig { target: PtxTarget::Sm90, lanes: 1 };
     let refused = ptx::emit(&module, None, &config).expect_err("it is not emitted");
     assert_eq!((refused.to_string().as_str(), matches!(refused, EmitError::Unbound(_))), (why, true));
 }

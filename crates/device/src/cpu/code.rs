@@ -14,7 +14,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module as _, default_libcall_names};
 use pelton_ir::arena::Func;
-use pelton_ir::emit::Flat;
+use pelton_ir::emit::FlatKernel;
 use pelton_ir::module::Site;
 use pelton_ir::op::Op;
 use pelton_ir::valid::Valid;
@@ -304,8 +304,8 @@ fn define(jit: &mut JITModule, function: ir::Function) -> Result<(*const u8, usi
 }
 
 /// Inlines and optimises a kernel, and refuses operations that the CPU does not run.
-fn prepare(module: &Valid, kernel: Func) -> Result<Flat, DeviceError> {
-    let flat = Flat::new(module, kernel).map_err(codegen)?;
+fn prepare(module: &Valid, kernel: Func) -> Result<FlatKernel, DeviceError> {
+    let flat = FlatKernel::new(module, kernel).map_err(codegen)?;
     for ((_, node), site) in flat.function().insts().zip(&flat.sites) {
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
             return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name, site: *site });

@@ -17,8 +17,8 @@ use std::collections::HashSet;
 
 use pelton_ir::arena::{Handle, Inst, Region, Value};
 use pelton_ir::module::{Attr, Function};
-use pelton_ir::op::{Effect, Op};
-use pelton_ir::valid::{Level, Uniformity};
+use pelton_ir::op::{Op, OpEffect};
+use pelton_ir::valid::{UniformLevel, Uniformity};
 
 /// The steps of a region, or of a part of it, in one scope.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ impl KernelSplit {
     /// Splits a kernel for groups of more than one lane.
     pub fn new(function: &Function, uniform: &Uniformity) -> Self {
         let mut splitter = KernelSplitter { function, uniform, loops: 0 };
-        let plan = splitter.items(&function.region(function.body).insts, Level::Group);
+        let plan = splitter.items(&function.region(function.body).insts, UniformLevel::Group);
         let values = function.values().len();
         let mut homes = HomeFinder {
             function,
@@ -88,7 +88,7 @@ impl KernelSplit {
             nests: vec![LoopNest::default(); function.insts().len()],
             strays: false,
         };
-        homes.plan(&plan, Level::Group, LoopNest::default());
+        homes.plan(&plan, UniformLevel::Group, LoopNest::default());
         let HomeFinder { made, home, strays, .. } = homes;
         // If there is only one loop, there is no later loop.
         KernelSplit { plan, made, home, strays: strays && splitter.loops > 1 }
@@ -96,11 +96,11 @@ impl KernelSplit {
 }
 
 /// Whether lanes meet inside an instruction, and the widest scope in which they do.
-fn meets(function: &Function, inst: Inst) -> Option<Level> {
+fn meets(function: &Function, inst: Inst) -> Option<UniformLevel> {
     let node = function.inst(inst);
     let own = match node.op {
-        Op::Barrier | Op::GroupBroadcast => Some(Level::Group),
-        op if op.effect() == Effect::Sync => Some(Level::Subgroup),
+        Op::Barrier | Op::GroupBroadcast => Some(UniformLevel::Group),
+        op if op.effect() == OpEffect::Sync => Some(UniformLevel::Subgroup),
         _ => None,
     };
     let inner = node.regions.iter().flat_map(|region| &function.region(*region).insts);
@@ -115,7 +115,7 @@ struct KernelSplitter<'a> {
 
 impl KernelSplitter<'_> {
     /// Plans a sequence of instructions in a scope.
-    fn items(&mut self, insts: &[Inst], scope: Level) -> ScopePlan {
+    fn items(&mut self, insts: &[Inst], scope: UniformLevel) -> ScopePlan {
         let mut plan = ScopePlan::default();
         let mut pending: Vec<Inst> = Vec::new();
         // The values that the pending instructions will have made.
@@ -148,19 +148,19 @@ impl KernelSplitter<'_> {
         plan
     }
 
-    fn region(&mut self, region: Region, scope: Level) -> ScopePlan {
+    fn region(&mut self, region: Region, scope: UniformLevel) -> ScopePlan {
         self.items(&self.function.region(region).insts, scope)
     }
 
     /// Whether an instruction runs once in a scope. Its order does not matter then, so it runs before the pending instructions.
-    fn once(&self, inst: Inst, scope: Level) -> bool {
+    fn once(&self, inst: Inst, scope: UniformLevel) -> bool {
         let node = self.function.inst(inst);
-        let movable = matches!(node.op.effect(), Effect::Pure | Effect::Read);
+        let movable = matches!(node.op.effect(), OpEffect::Pure | OpEffect::Read);
         movable && node.results.iter().all(|value| self.uniform.level(value) >= scope)
     }
 
     /// Whether all lanes of the scope together jump out of `outer`, somewhere in `inst`.
-    fn jumps(&self, outer: Inst, inst: Inst, scope: Level) -> bool {
+    fn jumps(&self, outer: Inst, inst: Inst, scope: UniformLevel) -> bool {
         let node = self.function.inst(inst);
         let leaves = match (node.op, &node.attr) {
             (Op::Return, _) => true,
@@ -183,7 +183,7 @@ impl KernelSplitter<'_> {
         let id = self.loops;
         let met = insts.iter().any(|inst| meets(self.function, *inst).is_some());
         plan.steps.push(match met {
-            true => PlanStep::Subgroups(id, self.items(&insts, Level::Subgroup)),
+            true => PlanStep::Subgroups(id, self.items(&insts, UniformLevel::Subgroup)),
             false => PlanStep::Lanes(id, insts),
         });
     }
@@ -201,7 +201,7 @@ struct HomeFinder<'a> {
 }
 
 impl HomeFinder<'_> {
-    fn plan(&mut self, plan: &ScopePlan, scope: Level, at: LoopNest) {
+    fn plan(&mut self, plan: &ScopePlan, scope: UniformLevel, at: LoopNest) {
         for step in &plan.steps {
             match step {
                 PlanStep::Once(inst) => self.own(*inst, at),
@@ -216,7 +216,7 @@ impl HomeFinder<'_> {
                     insts.iter().for_each(|inst| self.run(*inst, at));
                 }
                 PlanStep::Subgroups(id, plan) => {
-                    self.plan(plan, Level::Subgroup, LoopNest { subgroups: Some(*id), lanes: None });
+                    self.plan(plan, UniformLevel::Subgroup, LoopNest { subgroups: Some(*id), lanes: None });
                 }
                 PlanStep::End(inst) => self.own(*inst, at),
             }
@@ -251,7 +251,7 @@ impl HomeFinder<'_> {
     }
 
     /// Notes an instruction at which lanes meet. Values that differ among the lanes are brought and found in homes.
-    fn meet(&mut self, inst: Inst, scope: Level, at: LoopNest) {
+    fn meet(&mut self, inst: Inst, scope: UniformLevel, at: LoopNest) {
         self.own(inst, at);
         self.exchange(inst, scope);
         for value in self.function.inst(inst).args.iter().filter_map(|arg| arg.value()) {
@@ -260,7 +260,7 @@ impl HomeFinder<'_> {
     }
 
     /// Gives homes to results and parameters that differ within the scope.
-    fn exchange(&mut self, inst: Inst, scope: Level) {
+    fn exchange(&mut self, inst: Inst, scope: UniformLevel) {
         let node = self.function.inst(inst);
         let params = node.regions.iter().flat_map(|region| self.function.region(*region).params.iter());
         for value in params.chain(node.results.iter()) {

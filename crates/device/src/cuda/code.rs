@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use pelton_ir::arena::{Func, Handle};
 use pelton_ir::emit::EmitError;
-use pelton_ir::emit::ptx::{self, Param, Ptx};
+use pelton_ir::emit::ptx::{self, Ptx, PtxParam};
 use pelton_ir::module::Site;
 use pelton_ir::valid::Valid;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -36,7 +36,7 @@ pub(super) struct CudaCode {
     /// Whether a group of the kernel may wait for another group.
     pub may_wait: bool,
     /// The buffers of its launch record, in order.
-    pub params: Vec<Param>,
+    pub params: Vec<PtxParam>,
     /// The instructions that sites in its end record stand for.
     sites: Vec<Site>,
     loaded: ModuleHandle,
@@ -157,7 +157,7 @@ fn find(
 
 /// Emits a kernel as PTX, and refuses it if it exceeds what the device has.
 fn emit(info: &GpuInfo, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx, DeviceError> {
-    let config = ptx::Config { target: info.target, lanes };
+    let config = ptx::PtxConfig { target: info.target, lanes };
     let device = || info.open.clone();
     let ptx =
         ptx::emit(module, Some(&module.functions[kernel].name), &config).map_err(|error| match error {

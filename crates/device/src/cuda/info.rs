@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use pelton_ir::emit::ptx::Target;
+use pelton_ir::emit::ptx::PtxTarget;
 use pelton_ir::types::Scope;
 
 use crate::caps::Caps;
@@ -24,7 +24,7 @@ pub(super) struct GpuInfo {
     /// The name that opens the GPU.
     pub open: String,
     /// The target that PTX is emitted for.
-    pub target: Target,
+    pub target: PtxTarget,
     /// What the driver compiles for and its version, as a line of text for the cache of compiled code.
     pub compiler: String,
     /// How many multiprocessors the GPU has.
@@ -114,11 +114,11 @@ impl GpuInfo {
 }
 
 /// The target that PTX is emitted for, by the major compute capability. `None` if the GPU is too old.
-fn target(major: u32) -> Option<Target> {
+fn target(major: u32) -> Option<PtxTarget> {
     match major {
         0..8 => None,
-        8 => Some(Target::Sm80),
-        9 => Some(Target::Sm90),
-        _ => Some(Target::Sm100),
+        8 => Some(PtxTarget::Sm80),
+        9 => Some(PtxTarget::Sm90),
+        _ => Some(PtxTarget::Sm100),
     }
 }

@@ -23,7 +23,7 @@ use pelton_gen::case::GeneratedCase;
 use pelton_gen::config::GeneratorConfig;
 use pelton_gen::hold::hold_law;
 use pelton_gen::law::BrokenLaw;
-use pelton_ir::emit::ptx::{Config, Target, emit};
+use pelton_ir::emit::ptx::{PtxConfig, PtxTarget, emit};
 use pelton_ir::valid::validate;
 
 use spec::MadeKernel;
@@ -108,9 +108,9 @@ fn assemble_for_all(
     (module, lanes): MadeKernel,
     table: &Mutex<RegisterTable>,
 ) -> Result<(), String> {
-    for target in Target::ALL {
+    for target in PtxTarget::ALL {
         let kernels =
-            emit_kernels(&module, Config { target: *target, lanes }).map_err(|error| error.to_string())?;
+            emit_kernels(&module, PtxConfig { target: *target, lanes }).map_err(|error| error.to_string())?;
         for kernel in kernels {
             let usage =
                 assemble_ptx(&kernel.text, *target).map_err(|why| format!("{}: {why}", kernel.entry))?;
@@ -129,7 +129,7 @@ fn assemble_for_all(
 fn assembles(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let broken = |why: String| BrokenLaw::new("assembles", why);
     let module = validate(case.module.clone()).map_err(|invalid| broken(invalid.to_string()))?;
-    let config = Config { target: Target::Sm90, lanes: case.geometry.lanes };
+    let config = PtxConfig { target: PtxTarget::Sm90, lanes: case.geometry.lanes };
     let kernel = emit(&module, None, &config).map_err(|error| broken(error.to_string()))?;
     assemble_ptx(&kernel.text, config.target).map(drop).map_err(broken)
 }
@@ -139,7 +139,7 @@ fn check_record(path: &Path, found: &RegisterTable, whole: bool) -> Result<(), S
     if found.is_empty() || !whole {
         return Ok(());
     }
-    let targets: Vec<&str> = Target::ALL.iter().map(|target| target.name()).collect();
+    let targets: Vec<&str> = PtxTarget::ALL.iter().map(|target| target.name()).collect();
     let mut text = format!("registers of a lane: {}\n", targets.join(" "));
     for (row, numbers) in found {
         let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();

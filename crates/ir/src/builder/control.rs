@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 
-use super::{Arg, Body, Callee, Types, Val, Vals};
+use super::{Arg, Callee, FunctionBuilder, Types, Val, Vals};
 use crate::arena::{Inst, Values};
 use crate::module::Attr;
 use crate::op::Op;
 use crate::types::{Count, Type};
 
 /// Instructions with regions, calls and returns.
-impl<'b> Body<'b> {
+impl<'b> FunctionBuilder<'b> {
     /// Runs a region if `c` holds.
     pub fn when(&'b self, c: impl Arg<'b, bool>, then: impl FnOnce()) {
         self.choose(c, then, || ());
@@ -28,10 +28,10 @@ impl<'b> Body<'b> {
         R::of(self, results)
     }
 
-    /// Chooses among regions by number; [`Switch::default`] completes it.
-    pub fn switch<R: Vals<'b>>(&'b self, on: impl Arg<'b, u32>) -> Switch<'b, R> {
+    /// Chooses among regions by number; [`SwitchBuilder::default`] completes it.
+    pub fn switch<R: Vals<'b>>(&'b self, on: impl Arg<'b, u32>) -> SwitchBuilder<'b, R> {
         let (inst, results) = self.nest(Op::Switch, Attr::Cases(Vec::new()), vec![on.operand()], R::types());
-        Switch { body: self, inst, results, ty: PhantomData }
+        SwitchBuilder { body: self, inst, results, ty: PhantomData }
     }
 
     /// A region that can be left early.
@@ -101,14 +101,14 @@ impl<'b> Body<'b> {
 }
 
 /// A switch in the making.
-pub struct Switch<'b, R> {
-    body: &'b Body<'b>,
+pub struct SwitchBuilder<'b, R> {
+    body: &'b FunctionBuilder<'b>,
     inst: Inst,
     results: Values,
     ty: PhantomData<R>,
 }
 
-impl<'b, R: Vals<'b>> Switch<'b, R> {
+impl<'b, R: Vals<'b>> SwitchBuilder<'b, R> {
     /// The region for these numbers.
     pub fn case<const N: usize>(self, on: [u32; N], build: impl FnOnce() -> R) -> Self {
         if let Attr::Cases(cases) = self.body.writer.borrow_mut().attr(self.inst) {
@@ -127,7 +127,7 @@ impl<'b, R: Vals<'b>> Switch<'b, R> {
 
 /// A loop that carries `C` and gives `R`, or a block that gives `R`, seen from inside.
 pub struct Label<'b, C, R> {
-    body: &'b Body<'b>,
+    body: &'b FunctionBuilder<'b>,
     inst: Inst,
     ty: PhantomData<(C, R)>,
 }
@@ -141,7 +141,7 @@ impl<C, R> Clone for Label<'_, C, R> {
 impl<C, R> Copy for Label<'_, C, R> {}
 
 impl<'b, C: Vals<'b>, R: Vals<'b>> Label<'b, C, R> {
-    fn new(body: &'b Body<'b>, inst: Inst) -> Self {
+    fn new(body: &'b FunctionBuilder<'b>, inst: Inst) -> Self {
         Label { body, inst, ty: PhantomData }
     }
 

@@ -3,14 +3,14 @@
 //! Its buffers and callees are those of another module, so a rule says what stands for each instruction that names
 //! one; every other instruction is copied as it is. What it returns are the operands that the graft gives.
 
-use super::{Body, Val};
+use super::{FunctionBuilder, Val};
 use crate::arena::{Handle, Inst, Region, Values};
 use crate::module::{Attr, Function, Node, Operand};
 use crate::op::Op;
 use crate::types::{Const, Scalar, Type};
 
 /// What a graft does differently from copying. It writes to the body that the graft goes to.
-pub trait Rule {
+pub trait GraftRule {
     /// Puts something in the place of an instruction that has no regions, and gives what stands for its results; or
     /// leaves it to be copied. `args` are what stands for its operands.
     fn inst(&mut self, inst: Inst, node: &Node, args: &[Operand]) -> Option<Vec<Operand>>;
@@ -20,7 +20,7 @@ pub trait Rule {
 }
 
 /// Writing by op, for code that copies code.
-impl<'b> Body<'b> {
+impl<'b> FunctionBuilder<'b> {
     /// Adds an instruction without regions; its result types come from the op table.
     pub fn emit(&'b self, op: Op, attr: Attr, args: Vec<Operand>) -> Vec<Operand> {
         self.push(op, attr, args).iter().map(Operand::from).collect()
@@ -32,7 +32,7 @@ impl<'b> Body<'b> {
     }
 
     /// Copies a function's body to this place, with `args` for its parameters, under a rule. Gives its results.
-    pub fn graft(&'b self, from: &Function, args: &[Operand], rule: &mut impl Rule) -> Vec<Operand> {
+    pub fn graft(&'b self, from: &Function, args: &[Operand], rule: &mut impl GraftRule) -> Vec<Operand> {
         let mut copy = Graft {
             body: self,
             from,
@@ -63,7 +63,7 @@ impl<'b> Body<'b> {
 }
 
 struct Graft<'b, 'f> {
-    body: &'b Body<'b>,
+    body: &'b FunctionBuilder<'b>,
     from: &'f Function,
     /// What stands for each value.
     values: Vec<Option<Operand>>,
@@ -94,7 +94,7 @@ impl Graft<'_, '_> {
     }
 
     /// Copies the instructions of a region into the one that is open, up to the first jump.
-    fn region(&mut self, region: Region, rule: &mut impl Rule) {
+    fn region(&mut self, region: Region, rule: &mut impl GraftRule) {
         for inst in &self.from.region(region).insts {
             self.inst(*inst, rule);
             if self.body.writer.borrow().ended() {
@@ -103,7 +103,7 @@ impl Graft<'_, '_> {
         }
     }
 
-    fn inst(&mut self, inst: Inst, rule: &mut impl Rule) {
+    fn inst(&mut self, inst: Inst, rule: &mut impl GraftRule) {
         let from = self.from;
         let node = from.inst(inst);
         let args = self.operands(&node.args);
@@ -124,7 +124,7 @@ impl Graft<'_, '_> {
         self.bind(node.results, &results);
     }
 
-    fn nest(&mut self, inst: Inst, args: Vec<Operand>, rule: &mut impl Rule) {
+    fn nest(&mut self, inst: Inst, args: Vec<Operand>, rule: &mut impl GraftRule) {
         let from = self.from;
         let node = from.inst(inst);
         let types = |values: Values| values.iter().map(|v| from.ty(v)).collect::<Vec<Type>>();

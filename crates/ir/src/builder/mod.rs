@@ -30,13 +30,13 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 
 use crate::arena::{Buffer, Func, Handle, Inst, Value, Values};
-use crate::module::{Attr, BufferDecl, ImportFlow, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, FunctionKind, ImportFlow, Module, Operand, TextPlace};
 use crate::op::Op;
 use crate::types::{Access, Const, Len, Need, Num, Scalar, Space, Type};
-use crate::write::{self, Writer};
+use crate::write::{self, FunctionWriter};
 
-pub use control::{Label, Switch};
-pub use graft::Rule;
+pub use control::{Label, SwitchBuilder};
+pub use graft::GraftRule;
 pub use vals::{Types, Vals};
 
 /// A module in the making.
@@ -74,7 +74,7 @@ impl Builder {
         access: Access,
     ) -> Buf<T> {
         let decl =
-            BufferDecl { name: name.into(), elem: T::TYPE, len, space, access, place: Place::default() };
+            BufferDecl { name: name.into(), elem: T::TYPE, len, space, access, place: TextPlace::default() };
         Buf::of(self.declare(decl))
     }
 
@@ -84,8 +84,13 @@ impl Builder {
     }
 
     /// Writes a kernel.
-    pub fn kernel(&mut self, name: impl Into<String>, build: impl for<'b> FnOnce(&'b Body<'b>)) -> Func {
-        let body = Body::new(&self.module, Writer::new(name, Kind::Kernel, &[], &[]));
+    pub fn kernel(
+        &mut self,
+        name: impl Into<String>,
+        build: impl for<'b> FnOnce(&'b FunctionBuilder<'b>),
+    ) -> Func {
+        let body =
+            FunctionBuilder::new(&self.module, FunctionWriter::new(name, FunctionKind::Kernel, &[], &[]));
         build(&body);
         let function = body.writer.into_inner().finish();
         self.module.get_mut().functions.push(function)
@@ -95,9 +100,12 @@ impl Builder {
     pub fn function<P: Types, R: Types>(
         &mut self,
         name: impl Into<String>,
-        build: impl for<'b> FnOnce(&'b Body<'b>, P::Vals<'b>) -> R::Vals<'b>,
+        build: impl for<'b> FnOnce(&'b FunctionBuilder<'b>, P::Vals<'b>) -> R::Vals<'b>,
     ) -> Callee<P, R> {
-        let body = Body::new(&self.module, Writer::new(name, Kind::Function, P::types(), R::types()));
+        let body = FunctionBuilder::new(
+            &self.module,
+            FunctionWriter::new(name, FunctionKind::Function, P::types(), R::types()),
+        );
         let params = body.writer.borrow().function().params;
         let results = build(&body, P::Vals::of(&body, params));
         body.end(Op::Return, results);
@@ -121,7 +129,8 @@ impl Builder {
     /// assert!(m.finish().to_string().starts_with("import fn hash(%0: u32, %1: u32) -> u32\n"));
     /// ```
     pub fn import<P: Types, R: Types>(&mut self, name: impl Into<String>, flow: ImportFlow) -> Callee<P, R> {
-        let function = Writer::new(name, Kind::Import(flow), P::types(), R::types()).declare();
+        let function =
+            FunctionWriter::new(name, FunctionKind::Import(flow), P::types(), R::types()).declare();
         Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
     }
 
@@ -192,7 +201,7 @@ impl<P, R> Callee<P, R> {
 
 /// A value of type `T` in a body.
 pub struct Val<'b, T> {
-    body: &'b Body<'b>,
+    body: &'b FunctionBuilder<'b>,
     operand: Operand,
     ty: PhantomData<T>,
 }
@@ -233,14 +242,14 @@ impl<T> Val<'_, T> {
 }
 
 /// The body of a function in the making.
-pub struct Body<'m> {
+pub struct FunctionBuilder<'m> {
     module: &'m RefCell<Module>,
-    writer: RefCell<Writer>,
+    writer: RefCell<FunctionWriter>,
 }
 
-impl<'b> Body<'b> {
-    fn new(module: &'b RefCell<Module>, writer: Writer) -> Self {
-        Body { module, writer: RefCell::new(writer) }
+impl<'b> FunctionBuilder<'b> {
+    fn new(module: &'b RefCell<Module>, writer: FunctionWriter) -> Self {
+        FunctionBuilder { module, writer: RefCell::new(writer) }
     }
 
     /// A constant.

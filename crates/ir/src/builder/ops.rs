@@ -2,7 +2,7 @@
 
 use std::ops;
 
-use super::{Arg, At, Body, Buf, Val};
+use super::{Arg, At, Buf, FunctionBuilder, Val};
 use crate::module::Attr;
 use crate::op::{Op, op_table};
 use crate::types::{Any, Bits, Int, Num, Order, Scalar, Scope, Signed, Word32};
@@ -44,7 +44,7 @@ macro_rules! methods {
             $effect:ident $doc:literal;)*
     })*) => {
         /// One method a row of the op table.
-        impl<'b> Body<'b> {
+        impl<'b> FunctionBuilder<'b> {
             $($(method!($form $op $name [$($t: $class)?] ($($arg: $pat),*) -> ($($res),*) $doc);)*)*
         }
     };
@@ -52,7 +52,7 @@ macro_rules! methods {
 op_table!(methods);
 
 /// The rows whose form is not that of a call.
-impl<'b> Body<'b> {
+impl<'b> FunctionBuilder<'b> {
     /// How many elements a buffer has.
     pub fn len<T>(&'b self, buffer: Buf<T>) -> Val<'b, u32> {
         self.val(self.push(Op::Len, Attr::Buffer(buffer.buffer), Vec::new()), 0)

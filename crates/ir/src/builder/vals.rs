@@ -1,6 +1,6 @@
 //! Several values at once, and the Rust types that stand for them.
 
-use super::{Arg, Body, Val};
+use super::{Arg, FunctionBuilder, Val};
 use crate::arena::Values;
 use crate::module::Operand;
 use crate::types::{Scalar, Type};
@@ -12,9 +12,9 @@ pub trait Vals<'b>: Copy {
     /// As operands.
     fn operands(self) -> Vec<Operand>;
     /// From consecutive values, from the `first`-th on.
-    fn at(body: &'b Body<'b>, values: Values, first: usize) -> Self;
+    fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self;
     /// From consecutive values.
-    fn of(body: &'b Body<'b>, values: Values) -> Self {
+    fn of(body: &'b FunctionBuilder<'b>, values: Values) -> Self {
         Self::at(body, values, 0)
     }
 }
@@ -34,7 +34,7 @@ impl<'b> Vals<'b> for () {
     fn operands(self) -> Vec<Operand> {
         Vec::new()
     }
-    fn at(_: &'b Body<'b>, _: Values, _: usize) {}
+    fn at(_: &'b FunctionBuilder<'b>, _: Values, _: usize) {}
 }
 
 impl Types for () {
@@ -51,7 +51,7 @@ impl<'b, T: Scalar> Vals<'b> for Val<'b, T> {
     fn operands(self) -> Vec<Operand> {
         vec![self.operand]
     }
-    fn at(body: &'b Body<'b>, values: Values, first: usize) -> Self {
+    fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
         body.val(values, first)
     }
 }
@@ -63,7 +63,7 @@ impl<'b, T: Scalar, const N: usize> Vals<'b> for [Val<'b, T>; N] {
     fn operands(self) -> Vec<Operand> {
         self.map(|val| val.operand).to_vec()
     }
-    fn at(body: &'b Body<'b>, values: Values, first: usize) -> Self {
+    fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
         std::array::from_fn(|k| body.val(values, first + k))
     }
 }
@@ -96,7 +96,7 @@ macro_rules! tuples {
             fn operands(self) -> Vec<Operand> {
                 vec![$(self.$k.operand),*]
             }
-            fn at(body: &'b Body<'b>, values: Values, first: usize) -> Self {
+            fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
                 ($(body.val::<$t>(values, first + $k),)*)
             }
         }

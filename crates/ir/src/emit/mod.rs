@@ -1,7 +1,7 @@
 //! Emitters: a kernel as text in the language of a device.
 //!
 //! An emitter takes a [`Valid`] module and gives text and what a driver must know to launch it; it touches no device.
-//! What all of them start with, and other compilers too, is a [`Flat`] kernel: optimised, without calls, and with the
+//! What all of them start with, and other compilers too, is a [`FlatKernel`] kernel: optimised, without calls, and with the
 //! instruction of the given module that each of its own came from.
 
 pub mod ptx;
@@ -9,7 +9,7 @@ pub mod ptx;
 use crate::arena::{Func, Handle, Inst};
 use crate::limits::MAX_INSTS;
 use crate::link::{UnboundImports, check_bound};
-use crate::module::{Function, NoKernel, Place, Site};
+use crate::module::{Function, NoKernel, Site, TextPlace};
 use crate::op::Op;
 use crate::pass;
 use crate::valid::{Uniformity, Valid, validate};
@@ -35,7 +35,7 @@ pub enum EmitError {
 
 /// A kernel ready to be emitted.
 #[derive(Clone, Debug)]
-pub struct Flat {
+pub struct FlatKernel {
     /// The module that holds it, optimised.
     pub module: Valid,
     /// The kernel.
@@ -44,15 +44,15 @@ pub struct Flat {
     pub sites: Vec<Site>,
 }
 
-impl Flat {
+impl FlatKernel {
     /// Inlines and optimises a kernel.
-    pub fn new(module: &Valid, kernel: Func) -> Result<Flat, EmitError> {
+    pub fn new(module: &Valid, kernel: Func) -> Result<FlatKernel, EmitError> {
         check_bound(module)?;
         // Places go through the passes untouched, so for the time being they hold sites.
         let mut marked = (**module).clone();
         for (func, function) in marked.functions.iter_mut() {
             let start = func.index() as u32;
-            let places = (0..function.insts().len()).map(|inst| Place { start, end: inst as u32 });
+            let places = (0..function.insts().len()).map(|inst| TextPlace { start, end: inst as u32 });
             function.debug.places = places.collect();
         }
         let marked = validate(marked).expect("places take no part in any rule");
@@ -61,12 +61,12 @@ impl Flat {
         let flat = if calls { pass::inline::inline(&marked, MAX_INSTS).module } else { marked };
         let module = pass::optimize(&flat);
         let places = &module.functions[kernel].debug.places;
-        let site = |place: &Place| Site {
+        let site = |place: &TextPlace| Site {
             func: Func::new(place.start as usize),
             inst: Inst::new(place.end as usize),
         };
         let sites = places.iter().map(site).collect();
-        let flat = Flat { module, kernel, sites };
+        let flat = FlatKernel { module, kernel, sites };
         let calls = flat.function().insts().any(|(_, node)| node.op == Op::Call);
         if calls { Err(EmitError::Calls) } else { Ok(flat) }
     }

@@ -5,7 +5,7 @@
 //! constants) lies in registers that are filled before the first step, so reading it costs nothing.
 
 use crate::arena::Buffer;
-use crate::eval::Function;
+use crate::eval::PureFunction;
 use crate::module::Site;
 use crate::op::Op;
 use crate::types::{Order, Scope};
@@ -56,7 +56,7 @@ pub(super) enum Step {
         src: Reg,
     },
     Pure {
-        f: Function,
+        f: PureFunction,
         dst: Reg,
         a: Reg,
         b: Reg,
@@ -72,7 +72,7 @@ pub(super) enum Step {
     },
     /// A comparison whose result only decides the branch.
     Compare {
-        f: Function,
+        f: PureFunction,
         a: Reg,
         b: Reg,
         or: Pc,
@@ -133,7 +133,7 @@ const _: () = assert!(size_of::<Step>() == 24, "a step has outgrown its place in
 /// A pure op with three operands.
 #[derive(Debug)]
 pub(super) struct Pure3 {
-    pub f: Function,
+    pub f: PureFunction,
     pub dst: Reg,
     pub args: [Reg; 3],
 }
@@ -187,7 +187,7 @@ pub(super) struct StoreWide {
 /// An atomic that stores a function of the old value and its operand.
 #[derive(Debug)]
 pub(super) struct Modify {
-    pub f: Function,
+    pub f: PureFunction,
     pub dst: Reg,
     pub at: Reg,
     pub value: Reg,
@@ -212,7 +212,7 @@ pub(super) struct Sync {
     pub a: Reg,
     pub from: Reg,
     /// What a reduction combines with.
-    pub f: Option<Function>,
+    pub f: Option<PureFunction>,
 }
 
 impl Sync {

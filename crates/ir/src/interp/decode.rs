@@ -11,9 +11,9 @@ use super::code::{Code, Pc, Reg, Step, Switch, fixed};
 use super::emit::{Emit, Move};
 use super::lower;
 use crate::arena::{Func, Handle, Inst, Region, Value, Values};
-use crate::eval::{self, Function as Pure};
-use crate::module::{Attr, Function, Kind, Module, Node, Operand, Site};
-use crate::op::{Effect, Op};
+use crate::eval::{self, PureFunction};
+use crate::module::{Attr, Function, FunctionKind, Module, Node, Operand, Site};
+use crate::op::{Op, OpEffect};
 use crate::types::Type;
 
 /// A kernel, decoded.
@@ -148,7 +148,7 @@ pub(super) struct Body<'c, 'm> {
     uses: Vec<u32>,
     targets: Vec<Target>,
     /// A comparison that the branch after it will make itself.
-    held: Option<(Value, Pure, Reg, Reg)>,
+    held: Option<(Value, PureFunction, Reg, Reg)>,
     frame: Frame,
 }
 
@@ -198,8 +198,8 @@ impl<'m> Body<'_, 'm> {
             let node = function.inst(inst);
             let next = insts.get(k + 1).map(|inst| function.inst(*inst));
             match node.op.effect() {
-                Effect::Control => self.control(inst, node, exit),
-                Effect::Pure => self.pure(node, next, exit),
+                OpEffect::Control => self.control(inst, node, exit),
+                OpEffect::Pure => self.pure(node, next, exit),
                 _ => lower::step(self, node),
             }
         }
@@ -252,7 +252,7 @@ impl<'m> Body<'_, 'm> {
                 Exit::Give(first, to) => self.jump((first, to), &node.args),
                 Exit::Test(or) => self.branch(node.args[0], or),
             },
-            Op::Return if self.function.kind == Kind::Kernel => self.emit.push(Step::End),
+            Op::Return if self.function.kind == FunctionKind::Kernel => self.emit.push(Step::End),
             Op::Return => {
                 self.assign(self.frame.results, &node.args);
                 self.emit.push(Step::Return { link: self.frame.link });

@@ -14,7 +14,7 @@ use super::memory::Memory;
 use super::random::Random;
 use super::run::Job;
 use super::view::{Location, Time};
-use super::{Words, own};
+use super::{BoundWords, own};
 use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
 use crate::types::{Order, Scope, Space};
@@ -72,7 +72,7 @@ impl<'a> Explorer<'a> {
         let bound: u32 = job.launch.buffers.iter().map(|words| words.len() as u32).sum();
         let each: u32 = job.buffers.iter().map(|decl| own(decl) as u32).sum();
         let (mut global, mut local) = (0, bound + each * index);
-        let place = |(words, decl): (&Words<'_>, &BufferDecl)| {
+        let place = |(words, decl): (&BoundWords<'_>, &BufferDecl)| {
             let next = if decl.space == Space::Shared { &mut local } else { &mut global };
             let len = words.len() as u32 + own(decl) as u32;
             *next += len;

@@ -7,7 +7,7 @@ use super::code::{Pc, Step, Sync, fixed};
 use super::lane::{self, Clock, Pause};
 use super::memory::Memory;
 use super::run::Job;
-use crate::eval::Function;
+use crate::eval::PureFunction;
 use crate::op::Op;
 
 /// The most lanes that a subgroup has.
@@ -197,6 +197,6 @@ impl<M: Memory> Group<M> {
     }
 }
 
-fn reduce(f: Function, values: &[u64]) -> u64 {
+fn reduce(f: PureFunction, values: &[u64]) -> u64 {
     values[1..].iter().fold(values[0], |sum, value| f(sum, *value, 0))
 }

@@ -3,7 +3,7 @@
 use super::code::{Cas, Enter, How, LoadWide, Modify, Pc, Pure3, Reg, Step, StoreWide, Sync, fixed};
 use super::decode::Body;
 use crate::arena::Handle;
-use crate::eval::{self, Function};
+use crate::eval::{self, PureFunction};
 use crate::module::{Attr, Node};
 use crate::op::Op;
 use crate::types::{Order, Scope, Type};
@@ -25,7 +25,7 @@ pub(super) fn known(node: &Node) -> Option<Reg> {
 }
 
 /// The step of a function on one to three registers.
-pub(super) fn pure(f: Function, dst: Reg, args: &[Reg]) -> Step {
+pub(super) fn pure(f: PureFunction, dst: Reg, args: &[Reg]) -> Step {
     match *args {
         [a, b, c] => Step::Pure3(Box::new(Pure3 { f, dst, args: [a, b, c] })),
         [a, b] => Step::Pure { f, dst, a, b },
@@ -102,7 +102,7 @@ fn how(body: &Body<'_, '_>, node: &Node) -> (How, Type) {
 }
 
 /// What an atomic stores, of the old value and its operand.
-fn combine(op: Op, elem: Type) -> Function {
+fn combine(op: Op, elem: Type) -> PureFunction {
     match arithmetic(op) {
         Some(op) => eval::function(op, elem, elem).expect("the validator has checked the types"),
         None => |_, value, _| value,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::code::{How, Reg, Step};
-use super::{Words, own};
+use super::{BoundWords, own};
 use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
 use crate::types::{Order, Scope};
@@ -42,7 +42,7 @@ pub(super) trait Memory {
 
 /// The words of a launch's buffers, and a group's own.
 pub(super) struct Real<'a> {
-    bound: &'a [Words<'a>],
+    bound: &'a [BoundWords<'a>],
     /// By buffer; those that are bound have none here.
     shared: Vec<Own>,
 }
@@ -55,14 +55,14 @@ enum Own {
 
 impl<'a> Real<'a> {
     /// The memory of one group; what is shared in it is zero.
-    pub fn new(bound: &'a [Words<'a>], buffers: &[BufferDecl]) -> Self {
+    pub fn new(bound: &'a [BoundWords<'a>], buffers: &[BufferDecl]) -> Self {
         Real { bound, shared: buffers.iter().map(Own::new).collect() }
     }
 
-    fn words(&self, buffer: Buffer) -> Words<'_> {
+    fn words(&self, buffer: Buffer) -> BoundWords<'_> {
         match (self.bound[buffer.index()], &self.shared[buffer.index()]) {
-            (Words::None, Own::W32(words)) => Words::W32(words),
-            (Words::None, Own::W64(words)) => Words::W64(words),
+            (BoundWords::None, Own::W32(words)) => BoundWords::W32(words),
+            (BoundWords::None, Own::W64(words)) => BoundWords::W64(words),
             (bound, _) => bound,
         }
     }
@@ -78,31 +78,33 @@ impl Own {
     }
 }
 
-impl Words<'_> {
+impl BoundWords<'_> {
     /// How many words there are.
     pub(super) fn len(self) -> usize {
         match self {
-            Words::None => 0,
-            Words::W32(words) => words.len(),
-            Words::W64(words) => words.len(),
+            BoundWords::None => 0,
+            BoundWords::W32(words) => words.len(),
+            BoundWords::W64(words) => words.len(),
         }
     }
 
     /// The bits of a word, zero if there is none.
     pub(super) fn load(self, at: usize, order: Ordering) -> u64 {
         match self {
-            Words::None => 0,
-            Words::W32(words) => words.get(at).map_or(0, |word| word.load(order).into()),
-            Words::W64(words) => words.get(at).map_or(0, |word| word.load(order)),
+            BoundWords::None => 0,
+            BoundWords::W32(words) => words.get(at).map_or(0, |word| word.load(order).into()),
+            BoundWords::W64(words) => words.get(at).map_or(0, |word| word.load(order)),
         }
     }
 
     /// Sets the bits of a word, if there is one.
     pub(super) fn store(self, at: usize, value: u64, order: Ordering) {
         match self {
-            Words::None => {}
-            Words::W32(words) => words.get(at).into_iter().for_each(|word| word.store(value as u32, order)),
-            Words::W64(words) => words.get(at).into_iter().for_each(|word| word.store(value, order)),
+            BoundWords::None => {}
+            BoundWords::W32(words) => {
+                words.get(at).into_iter().for_each(|word| word.store(value as u32, order))
+            }
+            BoundWords::W64(words) => words.get(at).into_iter().for_each(|word| word.store(value, order)),
         }
     }
 }
@@ -130,14 +132,14 @@ impl Memory for Real<'_> {
         };
         let (at, seen) = (at as usize, acquire(how.order));
         match self.words(how.buffer) {
-            Words::W32(words) => words.get(at).map_or(0, |word| {
+            BoundWords::W32(words) => words.get(at).map_or(0, |word| {
                 let old = word.fetch_update(both, seen, |old| f(old.into()).map(|new| new as u32));
                 old.unwrap_or_else(|old| old).into()
             }),
-            Words::W64(words) => {
+            BoundWords::W64(words) => {
                 words.get(at).map_or(0, |word| word.fetch_update(both, seen, f).unwrap_or_else(|old| old))
             }
-            Words::None => 0,
+            BoundWords::None => 0,
         }
     }
 

@@ -1,11 +1,11 @@
 //! The reference interpreter: what a program means, and a device that runs it while a host feeds it.
 //!
-//! A [`Program`] is a kernel decoded once into flat micro-ops; [`Program::run`] runs it over real atomic words, so
+//! A [`InterpKernel`] is a kernel decoded once into flat micro-ops; [`InterpKernel::run`] runs it over real atomic words, so
 //! host threads may change them meanwhile.
 //!
 //! **Lanes.** Each lane runs by itself, a turn at a time, until it comes to an op that lanes do together. When all
 //! lanes of the subgroup, or of the group, wait at that op, it is done for all of them. Subgroups of a group progress
-//! independently of each other, and so do groups, as long as they are under way together ([`Program::resident`]).
+//! independently of each other, and so do groups, as long as they are under way together ([`InterpKernel::resident`]).
 //!
 //! **Schedules.** [`Schedule::Threads`] is for speed: groups on threads, lanes of a group in turn. The others run on
 //! one thread and repeat themselves exactly: the same seed gives the same results in the same number of steps, unless
@@ -57,14 +57,14 @@ const ROOM: u64 = 1 << 27;
 
 /// A kernel, ready to run.
 #[derive(Debug)]
-pub struct Program {
+pub struct InterpKernel {
     decoded: decode::Decoded,
     buffers: Vec<BufferDecl>,
 }
 
 /// What to run a kernel with.
 #[derive(Clone, Debug)]
-pub struct Launch<'a> {
+pub struct InterpLaunch<'a> {
     /// How many groups.
     pub groups: u32,
     /// How many lanes each group has.
@@ -72,7 +72,7 @@ pub struct Launch<'a> {
     /// How many lanes a subgroup has, 1 to 32. The last of a group may have fewer.
     pub subgroup: u32,
     /// The module's buffers, in order.
-    pub buffers: Vec<Words<'a>>,
+    pub buffers: Vec<BoundWords<'a>>,
     /// Ends the launch once it is not zero.
     pub stop: Option<&'a AtomicU32>,
     /// Ends the launch after so long.
@@ -83,7 +83,7 @@ pub struct Launch<'a> {
 
 /// The words of a buffer, each element's bits in one.
 #[derive(Clone, Copy, Debug)]
-pub enum Words<'a> {
+pub enum BoundWords<'a> {
     /// None: the buffer is shared, so every group has its own.
     None,
     /// Elements of 32 bits.
@@ -106,7 +106,7 @@ pub enum Schedule {
 
 /// What came of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct InterpReport {
     /// How it ended.
     pub end: End,
     /// The faults that were recorded, if any.
@@ -184,7 +184,7 @@ pub enum LaunchError {
     Diverged { site: Site },
 }
 
-impl Program {
+impl InterpKernel {
     /// Decodes a kernel: the one of that name, or the only one.
     pub fn new(module: &Valid, kernel: Option<&str>) -> Result<Self, LoadError> {
         check_bound(module)?;
@@ -196,7 +196,7 @@ impl Program {
         }
         let kernel = module.choose_kernel(kernel)?;
         let decoded = decode::decode(module, kernel)?;
-        Ok(Program { decoded, buffers: module.buffers.iter().map(|(_, decl)| decl.clone()).collect() })
+        Ok(InterpKernel { decoded, buffers: module.buffers.iter().map(|(_, decl)| decl.clone()).collect() })
     }
 
     /// How many groups of so many lanes are under way at once. A launch of more runs the later ones as earlier ones
@@ -212,7 +212,7 @@ impl Program {
     }
 
     /// Runs the kernel.
-    pub fn run(&self, launch: &Launch<'_>) -> Result<Report, LaunchError> {
+    pub fn run(&self, launch: &InterpLaunch<'_>) -> Result<InterpReport, LaunchError> {
         self.check(launch)?;
         let mut registers = self.decoded.registers.clone();
         let fixed = [
@@ -250,7 +250,7 @@ impl Program {
     }
 
     /// Refuses what the kernel cannot be run with.
-    fn check(&self, launch: &Launch<'_>) -> Result<(), LaunchError> {
+    fn check(&self, launch: &InterpLaunch<'_>) -> Result<(), LaunchError> {
         let threads = if let Schedule::Threads(count) = launch.schedule { count } else { 1 };
         let counts =
             [("group", launch.groups as usize), ("lane", launch.lanes as usize), ("thread", threads)];
@@ -294,14 +294,14 @@ fn own(decl: &BufferDecl) -> u64 {
 }
 
 /// Refuses words that a buffer cannot be.
-fn bind(decl: &BufferDecl, words: Words<'_>) -> Result<(), LaunchError> {
+fn bind(decl: &BufferDecl, words: BoundWords<'_>) -> Result<(), LaunchError> {
     let name = || decl.name.clone();
     let bits = match (words, decl.space) {
-        (Words::None, Space::Shared) => return Ok(()),
+        (BoundWords::None, Space::Shared) => return Ok(()),
         (_, Space::Shared) => return Err(LaunchError::Shared { name: name() }),
-        (Words::None, _) => return Err(LaunchError::Unbound { name: name() }),
-        (Words::W32(_), _) => 32,
-        (Words::W64(_), _) => 64,
+        (BoundWords::None, _) => return Err(LaunchError::Unbound { name: name() }),
+        (BoundWords::W32(_), _) => 32,
+        (BoundWords::W64(_), _) => 64,
     };
     if decl.elem.bits() != bits {
         return Err(LaunchError::Width { name: name(), elem: decl.elem });

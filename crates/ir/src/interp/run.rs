@@ -10,7 +10,7 @@ use super::group::Group;
 use super::lane::Clock;
 use super::memory::{Memory, Real};
 use super::random::Random;
-use super::{End, Fault, Launch, LaunchError, Report};
+use super::{End, Fault, InterpLaunch, InterpReport, LaunchError};
 use crate::module::{BufferDecl, Site};
 
 /// Steps that a lane does before the next one runs.
@@ -32,7 +32,7 @@ pub(super) struct Job<'a> {
     /// What a lane's registers hold at its start, but for its own numbers.
     pub registers: &'a [u64],
     pub buffers: &'a [BufferDecl],
-    pub launch: &'a Launch<'a>,
+    pub launch: &'a InterpLaunch<'a>,
     pub board: &'a Board<'a>,
     /// How many groups are under way at once.
     pub resident: usize,
@@ -55,7 +55,7 @@ enum Verdict {
 }
 
 impl<'a> Board<'a> {
-    pub fn new(launch: &Launch<'a>) -> Self {
+    pub fn new(launch: &InterpLaunch<'a>) -> Self {
         Board {
             stop: launch.stop,
             until: launch.deadline.and_then(|deadline| Instant::now().checked_add(deadline)),
@@ -97,7 +97,7 @@ impl<'a> Board<'a> {
     }
 
     /// What became of the launch.
-    pub fn report(self, outcome: Outcome) -> Result<Report, LaunchError> {
+    pub fn report(self, outcome: Outcome) -> Result<InterpReport, LaunchError> {
         let end = match self.verdict.into_inner() {
             Some(Verdict::Diverged { site }) => return Err(LaunchError::Diverged { site }),
             Some(Verdict::Trap { code, site }) => End::Trapped { code, site },
@@ -106,7 +106,7 @@ impl<'a> Board<'a> {
         };
         let count = self.faults.into_inner();
         let fault = self.fault.into_inner().map(|(code, site)| Fault { code, site, count });
-        Ok(Report { end, fault, steps: outcome.steps })
+        Ok(InterpReport { end, fault, steps: outcome.steps })
     }
 }
 

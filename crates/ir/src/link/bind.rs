@@ -5,11 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::error::{LinkError, Signature, Unbound};
+use super::error::{LinkError, MissingImport, Signature};
 use crate::arena::{Buffer, Func, Handle};
 use crate::limits::MAX_NAME;
-use crate::module::{Attr, BufferDecl, Debug, Function, ImportFlow, Kind, Module};
-use crate::op::{Effect, Op};
+use crate::module::{Attr, BufferDecl, DebugInfo, Function, FunctionKind, ImportFlow, Module};
+use crate::op::{Op, OpEffect};
 use crate::text::nearest;
 use crate::valid::Valid;
 
@@ -24,16 +24,18 @@ pub(super) fn bind(module: &Module, libraries: &[Valid]) -> Result<Module, LinkE
 }
 
 /// Imports that are not bound, each with the name that may have been meant.
-pub(super) fn with_nearest(imports: Vec<Signature>, libraries: &[Valid]) -> Vec<Unbound> {
+pub(super) fn with_nearest(imports: Vec<Signature>, libraries: &[Valid]) -> Vec<MissingImport> {
     let names = || libraries.iter().flat_map(|library| exports(library)).map(|(_, f)| &*f.name);
-    let find =
-        |import: Signature| Unbound { nearest: nearest(&import.name, names()).map(String::from), import };
+    let find = |import: Signature| MissingImport {
+        nearest: nearest(&import.name, names()).map(String::from),
+        import,
+    };
     imports.into_iter().map(find).collect()
 }
 
 /// The functions that a library offers.
 fn exports(library: &Module) -> impl Iterator<Item = (Func, &Function)> {
-    library.functions.iter().filter(|(_, f)| f.kind == Kind::Function)
+    library.functions.iter().filter(|(_, f)| f.kind == FunctionKind::Function)
 }
 
 /// A function where it is defined: source 0 is the module, and the libraries follow.
@@ -109,7 +111,7 @@ impl<'a> Linker<'a> {
     /// one of its name.
     fn resolve(&mut self, asked: Definition) -> Result<Definition, LinkError> {
         let import = self.function(asked);
-        let Kind::Import(flow) = import.kind else { return Ok(asked) };
+        let FunctionKind::Import(flow) = import.kind else { return Ok(asked) };
         let found = match self.exports.get(&*import.name) {
             Some(Some(found)) => *found,
             Some(None) => return Err(LinkError::Ambiguous { name: import.name.clone() }),
@@ -200,8 +202,11 @@ impl<'a> Linker<'a> {
                 function.name = self.free_name(definition, function.name);
             }
             // Its places are those of another text.
-            function.debug =
-                Debug { values: function.debug.values, labels: function.debug.labels, ..Debug::default() };
+            function.debug = DebugInfo {
+                values: function.debug.values,
+                labels: function.debug.labels,
+                ..DebugInfo::default()
+            };
             for need in &self.sources[definition.source].needs {
                 if !self.linked.needs.contains(need) {
                     self.linked.needs.push(*need);
@@ -237,7 +242,7 @@ impl<'a> Linker<'a> {
         let Linker { mut linked, uniform, .. } = self;
         for (_, function) in linked.functions.iter_mut() {
             if function.is_import() && uniform.contains(&*function.name) {
-                function.kind = Kind::Import(ImportFlow::Uniform);
+                function.kind = FunctionKind::Import(ImportFlow::Uniform);
             }
         }
         linked
@@ -273,10 +278,10 @@ fn meets(module: &Module) -> Vec<bool> {
     for (_, function) in module.functions.iter() {
         let found = function.insts().any(|(_, node)| match node.attr {
             Attr::Call(callee) => {
-                let uniform = module.functions[callee].kind == Kind::Import(ImportFlow::Uniform);
+                let uniform = module.functions[callee].kind == FunctionKind::Import(ImportFlow::Uniform);
                 uniform || meets[callee.index()]
             }
-            _ => node.op == Op::Barrier || node.op.effect() == Effect::Sync,
+            _ => node.op == Op::Barrier || node.op.effect() == OpEffect::Sync,
         });
         meets.push(found);
     }

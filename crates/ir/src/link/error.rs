@@ -47,14 +47,14 @@ pub struct UnboundImports {
 
 /// An import that no library has a function for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unbound {
+pub struct MissingImport {
     /// What was asked for.
     pub import: Signature,
     /// A function of a library whose name is so near that it may have been meant.
     pub nearest: Option<String>,
 }
 
-impl fmt::Display for Unbound {
+impl fmt::Display for MissingImport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.import)?;
         match &self.nearest {
@@ -71,7 +71,7 @@ impl fmt::Display for Unbound {
 pub enum LinkError {
     /// No library has a function of that name.
     #[error("no library has a function for the import{} {}", plural(.0.len()), list(.0))]
-    Unbound(Vec<Unbound>),
+    Unbound(Vec<MissingImport>),
     /// The function of that name takes or gives something else, or two imports of that name differ.
     #[error("the import `{import}` does not fit `{found}`")]
     Signature { import: Box<Signature>, found: Box<Signature> },

@@ -41,7 +41,7 @@
 mod bind;
 mod error;
 
-pub use error::{LinkError, Signature, Unbound, UnboundImports};
+pub use error::{LinkError, MissingImport, Signature, UnboundImports};
 
 use crate::module::Module;
 use crate::valid::{Valid, validate};

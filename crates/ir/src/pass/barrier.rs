@@ -21,7 +21,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::arena::{Inst, Region};
-use crate::module::{Attr, Function, Kind, Module};
+use crate::module::{Attr, Function, FunctionKind, Module};
 use crate::op::Op;
 
 use super::effect::{self, Touch};
@@ -35,7 +35,7 @@ pub(super) fn apply(module: &mut Module) -> bool {
         if !function.insts().any(|(_, node)| node.op == Op::Barrier) {
             return None;
         }
-        let edge = if function.kind == Kind::Kernel { Touch::default() } else { Touch::UNKNOWN };
+        let edge = if function.kind == FunctionKind::Kernel { Touch::default() } else { Touch::UNKNOWN };
         let mut after = After { walk: Walk::new(module, function, &quiet, edge), barriers: HashMap::new() };
         after.region(function.body, edge);
         let After { walk, barriers } = after;

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use crate::arena::{Handle, Inst, Values};
 use crate::module::{Attr, Function, Module, Node, Operand};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 
 use super::algebra::mirror;
 use super::effect::{self, Set, Touch, frozen};
@@ -82,7 +82,7 @@ impl<'a> Cse<'a> {
     /// The version of the buffer that an instruction reads.
     fn version(&self, module: &Module, node: &Node) -> u64 {
         match node.buffer() {
-            Some(b) if node.op.effect() == Effect::Read && !frozen(module, b) => {
+            Some(b) if node.op.effect() == OpEffect::Read && !frozen(module, b) => {
                 self.all.max(self.own[b.index()])
             }
             _ => 0,
@@ -102,8 +102,8 @@ impl Rule for Cse<'_> {
             return false;
         }
         match (node.op.effect(), &node.attr) {
-            (Effect::Pure | Effect::Read, _) => {}
-            (Effect::Write, Attr::Buffer(b)) => {
+            (OpEffect::Pure | OpEffect::Read, _) => {}
+            (OpEffect::Write, Attr::Buffer(b)) => {
                 self.now += 1;
                 self.own[b.index()] = self.now;
                 return false;

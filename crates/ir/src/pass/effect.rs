@@ -11,7 +11,7 @@ use std::ops::BitOr;
 use crate::arena::{Buffer, Handle, Inst};
 use crate::limits::MAX_BUFFERS;
 use crate::module::{Attr, Function, Module, Node};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 use crate::types::{Access, Space};
 
 /// A set of buffers.
@@ -65,11 +65,11 @@ impl Touch {
     pub fn of(module: &Module, node: &Node, quiet: &[bool]) -> Touch {
         let mut touch = Touch::default();
         match (node.op.effect(), &node.attr) {
-            (Effect::Read, Attr::Buffer(b)) if !frozen(module, *b) => touch.reads.insert(*b),
-            (Effect::Write, Attr::Buffer(b)) => touch.writes.insert(*b),
-            (Effect::Atomic | Effect::World, _) => touch.ordered = true,
-            (Effect::Sync, _) => touch.waits = true,
-            (Effect::Control, Attr::Call(callee)) => {
+            (OpEffect::Read, Attr::Buffer(b)) if !frozen(module, *b) => touch.reads.insert(*b),
+            (OpEffect::Write, Attr::Buffer(b)) => touch.writes.insert(*b),
+            (OpEffect::Atomic | OpEffect::World, _) => touch.ordered = true,
+            (OpEffect::Sync, _) => touch.waits = true,
+            (OpEffect::Control, Attr::Call(callee)) => {
                 touch.ordered = !quiet.get(callee.index()).is_some_and(|quiet| *quiet);
             }
             // It may never end, and then nobody comes past the next barrier.
@@ -122,9 +122,9 @@ pub(super) fn quiet(module: &Module) -> Vec<bool> {
 /// Whether an instruction does more than give values and choose, or may not end.
 pub(super) fn acts(node: &Node, quiet: &[bool]) -> bool {
     match (node.op.effect(), &node.attr) {
-        (Effect::Pure | Effect::Read, _) => false,
-        (Effect::Control, Attr::Call(callee)) => !quiet.get(callee.index()).is_some_and(|quiet| *quiet),
-        (Effect::Control, _) => matches!(node.op, Op::While | Op::Forever),
+        (OpEffect::Pure | OpEffect::Read, _) => false,
+        (OpEffect::Control, Attr::Call(callee)) => !quiet.get(callee.index()).is_some_and(|quiet| *quiet),
+        (OpEffect::Control, _) => matches!(node.op, Op::While | Op::Forever),
         _ => true,
     }
 }

@@ -13,7 +13,7 @@
 use crate::arena::{Inst, Value};
 use crate::eval::eval;
 use crate::module::{Attr, Function, Module, Node, Operand};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 use crate::types::{Const, Len, NAN, Type};
 
 use super::algebra::{self, Same};
@@ -42,7 +42,7 @@ impl Rule for Fold {
             Op::Block => self.block(copy, inst, node),
             Op::Loop => self.counted(copy, inst, node),
             Op::While => self.tested(copy, inst, node),
-            op if op.effect() == Effect::Pure => pure(copy, inst, node),
+            op if op.effect() == OpEffect::Pure => pure(copy, inst, node),
             _ => false,
         }
     }

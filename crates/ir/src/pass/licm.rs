@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use crate::arena::{Handle, Inst, Value};
 use crate::module::{Function, Module, Node};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 
 use super::effect::frozen;
 use super::rewrite::{Copier, Rule, rewrite};
@@ -90,8 +90,8 @@ fn inside(depth: Depth, op: Op) -> Depth {
 /// In how many loops an op must stay, if it may move.
 fn level(module: &Module, node: &Node, depth: Depth, levels: &[u16]) -> Option<u16> {
     let floor = match (node.op.effect(), node.buffer()) {
-        (Effect::Pure, _) => depth.pure,
-        (Effect::Read, Some(b)) if frozen(module, b) => depth.read,
+        (OpEffect::Pure, _) => depth.pure,
+        (OpEffect::Read, Some(b)) if frozen(module, b) => depth.read,
         _ => return None,
     };
     let args = node.args.iter().filter_map(|arg| arg.value());

@@ -1,6 +1,6 @@
 //! The one walker: copies a function, with a rule that may put something else in the place of an instruction.
 //!
-//! Everything goes through a [`Writer`], so what comes out is numbered as the text shows it. Names and places go
+//! Everything goes through a [`FunctionWriter`], so what comes out is numbered as the text shows it. Names and places go
 //! along; a name that is taken already is dropped. What would follow a jump in its region is not copied.
 //!
 //! An access whose index has become a constant out of range is no error of the program, which wrote no such
@@ -9,10 +9,10 @@
 use std::collections::HashSet;
 
 use crate::arena::{Buffer, Handle, Inst, Region, Value, Values};
-use crate::module::{Attr, Function, Module, Node, Operand, Place, wide};
-use crate::op::{Form, Op};
+use crate::module::{Attr, Function, Module, Node, Operand, TextPlace, wide};
+use crate::op::{Op, OpForm};
 use crate::types::{Const, Len, Type};
-use crate::write::Writer;
+use crate::write::FunctionWriter;
 
 /// What a pass does differently from copying.
 pub(super) trait Rule: Sized {
@@ -33,7 +33,7 @@ pub(super) struct Copier<'a> {
     /// What is copied.
     pub from: &'a Function,
     /// What is written.
-    pub to: Writer,
+    pub to: FunctionWriter,
     /// What stands for each value of `from`.
     values: Vec<Option<Operand>>,
     /// What stands for each loop and block of `from`.
@@ -52,7 +52,7 @@ pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl Rule) ->
     let mut copy = Copier {
         module,
         from,
-        to: Writer::new(from.name.clone(), from.kind, &params, &from.results),
+        to: FunctionWriter::new(from.name.clone(), from.kind, &params, &from.results),
         values: vec![None; from.values().len()],
         labels: vec![None; from.insts().len()],
         defs: Vec::new(),
@@ -287,7 +287,7 @@ impl<'a> Copier<'a> {
     fn end(&mut self, old: Region, new: Region) {
         if let Some(place) = self.from.debug.ends.get(old.index()) {
             let ends = &mut self.to.debug().ends;
-            ends.resize(ends.len().max(new.index() + 1), Place::default());
+            ends.resize(ends.len().max(new.index() + 1), TextPlace::default());
             ends[new.index()] = *place;
         }
     }
@@ -304,13 +304,13 @@ fn misses(module: &Module, node: &Node, args: &[Operand]) -> bool {
         args.get(1).and_then(|arg| arg.constant()).is_some_and(|byte| byte.bits() >= bytes.into())
     };
     match (node.op.row().form, &node.attr) {
-        (Form::Place, Attr::Buffer(b)) if node.op == Op::LoadByte => beyond(*b, 0, 0) || no_byte(*b),
-        (Form::Place | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => beyond(*b, 0, 0),
-        (Form::Wide, Attr::Atomic(b, ..)) => {
+        (OpForm::Place, Attr::Buffer(b)) if node.op == Op::LoadByte => beyond(*b, 0, 0) || no_byte(*b),
+        (OpForm::Place | OpForm::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => beyond(*b, 0, 0),
+        (OpForm::Wide, Attr::Atomic(b, ..)) => {
             let elem = module.buffers.get(*b).map_or(Type::U32, |b| b.elem);
             beyond(*b, 0, wide(elem) as u64 - 1)
         }
-        (Form::Copy, Attr::Copy { to, from }) => beyond(*to, 0, 0) || beyond(*from, 1, 0),
+        (OpForm::Copy, Attr::Copy { to, from }) => beyond(*to, 0, 0) || beyond(*from, 1, 0),
         _ => false,
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::arena::{Handle, Inst, Values};
 use crate::module::{Attr, Function, Module, Node, Operand};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 use crate::types::Type;
 
 use super::rewrite::{Copier, Rule, rewrite};
@@ -84,7 +84,7 @@ fn cost(function: &Function, node: &Node) -> u32 {
             u32::try_from(ops).unwrap_or(NEVER).min(NEVER)
         }
         (Op::Div | Op::Rem | Op::Sqrt, _) => NEVER,
-        (op, _) if op.effect() == Effect::Pure => 1,
+        (op, _) if op.effect() == OpEffect::Pure => 1,
         _ => NEVER,
     }
 }

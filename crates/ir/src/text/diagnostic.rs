@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use crate::module::Place;
+use crate::module::TextPlace;
 
 /// Something wrong, and where.
 #[derive(Clone, Debug)]
@@ -15,18 +15,18 @@ pub struct Diagnostic {
     /// What is wrong: a lower-case clause.
     pub message: String,
     /// Where.
-    pub place: Place,
+    pub place: TextPlace,
     /// What the diagram says beside the place; may be empty.
     pub label: String,
     /// What else helps.
     pub notes: Vec<String>,
     /// Other places that have to do with it, and how.
-    pub also: Vec<(Place, String)>,
+    pub also: Vec<(TextPlace, String)>,
 }
 
 impl Diagnostic {
     /// One without label and notes.
-    pub fn new(code: &'static str, place: Place, message: String) -> Self {
+    pub fn new(code: &'static str, place: TextPlace, message: String) -> Self {
         Diagnostic { code, message, place, label: String::new(), notes: Vec::new(), also: Vec::new() }
     }
 
@@ -101,7 +101,7 @@ struct View {
 }
 
 impl View {
-    fn new(text: &str, breaks: &[usize], place: Place) -> Self {
+    fn new(text: &str, breaks: &[usize], place: TextPlace) -> Self {
         let start = text.floor_char_boundary(place.start as usize);
         let end = text.ceil_char_boundary(place.end as usize).max(start);
         let before = breaks.partition_point(|at| *at < start);

@@ -4,12 +4,12 @@
 //! last token of a line stays there, and any other goes on a line of its own before the next thing that is printed.
 //! Numbers keep their spelling, and of the empty lines between things one is left.
 
-use super::lex::{Kind, Lexer};
+use super::lex::{Lexer, TokenKind};
 use super::parse::{Source, literal, source};
 use super::print::{Hook, Printer, indent, push};
 use super::{Diagnostic, Line};
 use crate::arena::{Func, Handle, Region};
-use crate::module::{Module, Place};
+use crate::module::{Module, TextPlace};
 use crate::types::{Const, Len, Type};
 
 /// Prints a text's module with the comments of the text.
@@ -31,13 +31,13 @@ pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
 }
 
 /// Where a region's brace is.
-fn end(module: &Module, func: Func, region: Region) -> Place {
+fn end(module: &Module, func: Func, region: Region) -> TextPlace {
     module.functions[func].debug.ends[region.index()]
 }
 
 /// A comment of a text.
 struct Comment {
-    place: Place,
+    place: TextPlace,
     /// The end of the token before it on its line, if there is one.
     after: Option<u32>,
 }
@@ -50,8 +50,8 @@ fn comments(text: &str) -> Vec<Comment> {
     loop {
         let token = lexer.next();
         match token.kind {
-            Kind::End => return comments,
-            Kind::Comment => {
+            TokenKind::End => return comments,
+            TokenKind::Comment => {
                 let after = (!token.fresh).then_some(last);
                 comments.push(Comment { place: token.place, after });
             }
@@ -74,7 +74,7 @@ struct Keeper<'t, P> {
     first: bool,
 }
 
-impl<'t, P: Fn(Line) -> Place> Keeper<'t, P> {
+impl<'t, P: Fn(Line) -> TextPlace> Keeper<'t, P> {
     /// Prints the comments that begin before a byte on lines of their own, the first `apart` from what precedes.
     fn flush(&mut self, end: usize, mut apart: bool, depth: usize, out: &mut String) -> bool {
         while let Some(comment) = self.comments.get(self.next).filter(|c| (c.place.start as usize) < end) {
@@ -101,15 +101,15 @@ impl<'t, P: Fn(Line) -> Place> Keeper<'t, P> {
             let token = self.numbers.next();
             let text = &self.text[token.place.range()];
             match token.kind {
-                Kind::End => return None,
-                Kind::Number if literal::number(text, plain).is_ok_and(&wanted) => return Some(text),
+                TokenKind::End => return None,
+                TokenKind::Number if literal::number(text, plain).is_ok_and(&wanted) => return Some(text),
                 _ => {}
             }
         }
     }
 }
 
-impl<P: Fn(Line) -> Place> Hook for Keeper<'_, P> {
+impl<P: Fn(Line) -> TextPlace> Hook for Keeper<'_, P> {
     fn before(&mut self, line: Line, apart: bool, depth: usize, out: &mut String) {
         let place = (self.place)(line);
         self.numbers = Lexer::within(self.text, place);

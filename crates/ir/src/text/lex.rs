@@ -1,13 +1,13 @@
 //! Bytes to tokens.
 //!
 //! Tokens are made one at a time and hold no text of their own, so reading takes no memory beside the text itself.
-//! Nothing is an error here: what cannot be a token is [`Kind::Bad`], and the parser says what it wanted instead.
+//! Nothing is an error here: what cannot be a token is [`TokenKind::Bad`], and the parser says what it wanted instead.
 
-use crate::module::Place;
+use crate::module::TextPlace;
 
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// `add`, `kernel`, `u32`
     Word,
     /// `%x`, `%12`
@@ -33,8 +33,8 @@ pub(super) enum Kind {
 /// A token and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
-    pub kind: Kind,
-    pub place: Place,
+    pub kind: TokenKind,
+    pub place: TextPlace,
     /// Whether it is the first of its line.
     pub fresh: bool,
 }
@@ -54,7 +54,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// A lexer of one stretch of a text.
-    pub fn within(text: &'t str, place: Place) -> Self {
+    pub fn within(text: &'t str, place: TextPlace) -> Self {
         Lexer { text: &text[..place.end as usize], at: place.start as usize, typed: 0 }
     }
 
@@ -64,7 +64,7 @@ impl<'t> Lexer<'t> {
         loop {
             let token = self.next();
             fresh |= token.fresh;
-            if token.kind != Kind::Comment {
+            if token.kind != TokenKind::Comment {
                 return Token { fresh, ..token };
             }
         }
@@ -86,27 +86,27 @@ impl<'t> Lexer<'t> {
         let Some(first) = bytes.get(start) else {
             // Where the last line that says something ends: a better place to point at than what follows it.
             let end = self.text.trim_end().len() as u32;
-            return Token { kind: Kind::End, place: Place { start: end, end }, fresh: true };
+            return Token { kind: TokenKind::End, place: TextPlace { start: end, end }, fresh: true };
         };
         let kind = self.kind(*first);
         self.typed = match (kind, self.typed) {
-            (Kind::Mark(b'['), _) => 1,
-            (Kind::Word, 1) => 2,
+            (TokenKind::Mark(b'['), _) => 1,
+            (TokenKind::Word, 1) => 2,
             _ => 0,
         };
-        Token { kind, place: Place { start: start as u32, end: self.at as u32 }, fresh }
+        Token { kind, place: TextPlace { start: start as u32, end: self.at as u32 }, fresh }
     }
 
     /// Goes past the token that starts with a byte and says what it is.
-    fn kind(&mut self, first: u8) -> Kind {
+    fn kind(&mut self, first: u8) -> TokenKind {
         let second = self.text.as_bytes().get(self.at + 1).copied().unwrap_or(0);
         match first {
-            b'%' => self.sigil(Kind::Value),
-            b'@' => self.sigil(Kind::Buffer),
-            b'^' => self.sigil(Kind::Label),
+            b'%' => self.sigil(TokenKind::Value),
+            b'@' => self.sigil(TokenKind::Buffer),
+            b'^' => self.sigil(TokenKind::Label),
             b'-' if second == b'>' => {
                 self.at += 2;
-                Kind::Arrow
+                TokenKind::Arrow
             }
             b'0'..=b'9' => self.number(),
             b'-' if second.is_ascii_alphanumeric() => {
@@ -117,38 +117,38 @@ impl<'t> Lexer<'t> {
             b';' if self.typed < 2 => {
                 let rest = &self.text.as_bytes()[self.at..];
                 self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-                Kind::Comment
+                TokenKind::Comment
             }
             b',' | b':' | b'=' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'?' | b';' => {
                 self.at += 1;
-                Kind::Mark(first)
+                TokenKind::Mark(first)
             }
             _ => {
                 self.at += self.text[self.at..].chars().next().map_or(1, char::len_utf8);
-                Kind::Bad
+                TokenKind::Bad
             }
         }
     }
 
-    fn sigil(&mut self, kind: Kind) -> Kind {
+    fn sigil(&mut self, kind: TokenKind) -> TokenKind {
         self.at += 1;
         self.letters();
         kind
     }
 
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> TokenKind {
         let start = self.at;
         self.letters();
         if &self.text[start..self.at] == "nan" && self.text[self.at..].starts_with(":0x") {
             self.at += 1;
             self.letters();
-            return Kind::Number;
+            return TokenKind::Number;
         }
-        Kind::Word
+        TokenKind::Word
     }
 
     /// Everything that hangs together with a digit, right or wrong; the parser tells which.
-    fn number(&mut self) -> Kind {
+    fn number(&mut self) -> TokenKind {
         let bytes = self.text.as_bytes();
         let hex = self.text[self.at..].starts_with("0x");
         self.letters();
@@ -157,7 +157,7 @@ impl<'t> Lexer<'t> {
             self.at += 1;
             self.letters();
         }
-        Kind::Number
+        TokenKind::Number
     }
 
     fn letters(&mut self) {

@@ -3,35 +3,35 @@
 use super::Line;
 use super::print::{Hook, Printer, push};
 use crate::arena::{Buffer, Func, Handle, Region};
-use crate::module::{Debug, Module, Place, Site};
+use crate::module::{DebugInfo, Module, Site, TextPlace};
 
 /// A module's text and where it shows what: what diagrams are drawn over when a module did not come from a text.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// The text.
     pub text: String,
-    buffers: Vec<Place>,
-    functions: Vec<Debug>,
+    buffers: Vec<TextPlace>,
+    functions: Vec<DebugInfo>,
 }
 
 impl Listing {
     /// Where a buffer is declared.
-    pub fn buffer(&self, buffer: Buffer) -> Place {
+    pub fn buffer(&self, buffer: Buffer) -> TextPlace {
         self.buffers.get(buffer.index()).copied().unwrap_or_default()
     }
 
     /// Where a function's head is.
-    pub fn head(&self, func: Func) -> Place {
+    pub fn head(&self, func: Func) -> TextPlace {
         self.functions.get(func.index()).map(|debug| debug.head).unwrap_or_default()
     }
 
     /// Where an instruction is. One that is not written is where its region ends.
-    pub fn inst(&self, site: Site) -> Place {
+    pub fn inst(&self, site: Site) -> TextPlace {
         self.functions.get(site.func.index()).and_then(|debug| debug.place(site.inst)).unwrap_or_default()
     }
 
     /// Where a region ends.
-    pub fn end(&self, func: Func, region: Region) -> Place {
+    pub fn end(&self, func: Func, region: Region) -> TextPlace {
         let ends = self.functions.get(func.index()).map_or(&[][..], |debug| &debug.ends);
         ends.get(region.index()).copied().unwrap_or_default()
     }
@@ -39,14 +39,14 @@ impl Listing {
 
 /// Prints a module and keeps the places.
 pub fn listing(module: &Module) -> Listing {
-    let room = |(_, function): (Func, &crate::module::Function)| Debug {
-        places: vec![Place::default(); function.insts.len()],
-        ends: vec![Place::default(); function.regions.len()],
-        ..Debug::default()
+    let room = |(_, function): (Func, &crate::module::Function)| DebugInfo {
+        places: vec![TextPlace::default(); function.insts.len()],
+        ends: vec![TextPlace::default(); function.regions.len()],
+        ..DebugInfo::default()
     };
     let hook = Listing {
         text: String::new(),
-        buffers: vec![Place::default(); module.buffers.len()],
+        buffers: vec![TextPlace::default(); module.buffers.len()],
         functions: module.functions.iter().map(room).collect(),
     };
     let (text, listing) = Printer::new(module, hook).module();
@@ -54,7 +54,7 @@ pub fn listing(module: &Module) -> Listing {
 }
 
 impl Hook for Listing {
-    fn mark(&mut self, line: Line, place: Place) {
+    fn mark(&mut self, line: Line, place: TextPlace) {
         match line {
             Line::Buffer(buffer) => self.buffers[buffer.index()] = place,
             Line::Head(func) => self.functions[func.index()].head = place,

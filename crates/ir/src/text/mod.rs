@@ -19,7 +19,7 @@
 //! NAME     = letters, digits, "_" and ".", the first no digit and no dot
 //! ```
 //!
-//! What follows an op is said by its [form](crate::op::Form), or, of control ops, by its row in the op table. White
+//! What follows an op is said by its [form](crate::op::OpForm), or, of control ops, by its row in the op table. White
 //! space and line ends only separate; a comment goes from `;` to the end of its line. Results of ops with regions
 //! have their types written; those of others are given by the op, and a type that is written anyway is believed,
 //! for the validator to judge. The empty `yield` or `return` at the end of a region is not written, nor an empty

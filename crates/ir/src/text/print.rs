@@ -9,7 +9,7 @@ use super::Line;
 use super::names::Names;
 use crate::arena::{Func, Inst, Region};
 use crate::limits::MAX_DEPTH;
-use crate::module::{Attr, Function, ImportFlow, Kind, Module, Place};
+use crate::module::{Attr, Function, FunctionKind, ImportFlow, Module, TextPlace};
 use crate::op::Op;
 use crate::types::{Const, Len};
 
@@ -38,7 +38,7 @@ pub(super) trait Hook {
     fn after(&mut self, _line: Line, _out: &mut String) {}
 
     /// Where something was printed. What is not printed is where the brace is that it would stand before.
-    fn mark(&mut self, _line: Line, _place: Place) {}
+    fn mark(&mut self, _line: Line, _place: TextPlace) {}
 
     /// Prints a constant.
     fn literal(&mut self, value: Const, out: &mut String) {
@@ -159,17 +159,17 @@ impl<'m, H: Hook> Printer<'m, H> {
         indent(&mut self.out, self.depth);
         let start = self.out.len() as u32;
         write(self);
-        self.hook.mark(line, Place { start, end: self.out.len() as u32 });
+        self.hook.mark(line, TextPlace { start, end: self.out.len() as u32 });
         self.hook.after(line, &mut self.out);
         self.out.push('\n');
     }
 
     fn head(&mut self, Scope { function, names, .. }: Scope<'_>) {
         let (word, bare) = match function.kind {
-            Kind::Kernel => ("kernel", function.params.is_empty()),
-            Kind::Function => ("fn", false),
-            Kind::Import(ImportFlow::Any) => ("import fn", false),
-            Kind::Import(ImportFlow::Uniform) => ("import uniform fn", false),
+            FunctionKind::Kernel => ("kernel", function.params.is_empty()),
+            FunctionKind::Function => ("fn", false),
+            FunctionKind::Import(ImportFlow::Any) => ("import fn", false),
+            FunctionKind::Import(ImportFlow::Uniform) => ("import uniform fn", false),
         };
         push(&mut self.out, format_args!("{word} {}", function.name));
         if !bare {
@@ -297,7 +297,7 @@ impl<'m, H: Hook> Printer<'m, H> {
     /// Marks the brace that comes next as the end of a region.
     fn close(&mut self, scope: Scope<'_>, closed: Closed) {
         let start = self.out.len() as u32;
-        let place = Place { start, end: start + 1 };
+        let place = TextPlace { start, end: start + 1 };
         self.hook.mark(Line::End(scope.func, closed.region), place);
         if let Some(inst) = closed.implied {
             self.hook.mark(Line::Inst(scope.func, inst), place);

@@ -3,7 +3,7 @@
 use super::print::{Hook, Printer, Scope, push};
 use crate::arena::{Buffer, Inst};
 use crate::module::{Attr, Node, Operand};
-use crate::op::{Form, Op};
+use crate::op::{Op, OpForm};
 use crate::types::Type;
 use crate::write;
 
@@ -43,7 +43,7 @@ impl<H: Hook> Printer<'_, H> {
         match &node.attr {
             Attr::None | Attr::Cases(_) => {}
             Attr::Type(ty) => push(&mut self.out, format_args!(" {ty}")),
-            Attr::Buffer(buffer) if form == Form::Buffer => self.buffer(" ", *buffer),
+            Attr::Buffer(buffer) if form == OpForm::Buffer => self.buffer(" ", *buffer),
             Attr::Buffer(buffer) => self.element(" ", *buffer, scope, args.next()),
             Attr::Atomic(buffer, order, reach) => {
                 push(&mut self.out, format_args!(" {order} {reach}"));
@@ -64,7 +64,7 @@ impl<H: Hook> Printer<'_, H> {
             }
             Attr::Target(inst) => push(&mut self.out, format_args!(" {}", scope.names.target(*inst))),
         }
-        let mut first = !matches!(form, Form::Place | Form::Wide | Form::Atomic | Form::Copy);
+        let mut first = !matches!(form, OpForm::Place | OpForm::Wide | OpForm::Atomic | OpForm::Copy);
         for arg in args {
             self.out.push_str(if first { " " } else { ", " });
             first = false;

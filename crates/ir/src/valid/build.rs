@@ -8,7 +8,7 @@
 use super::flow::{Edge, Flow, LANE, Point, SUBGROUP, Summary, param};
 use crate::arena::{Handle, Inst, Region, Value, Values};
 use crate::module::{Attr, Function, Module, Node, Operand};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 use crate::types::{Access, Space};
 
 /// The graph of a function, given the summaries of those before it.
@@ -92,9 +92,9 @@ impl Build<'_> {
             (Op::Lane | Op::Sublane | Op::Elect | Op::Shuffle, _) => LANE,
             (Op::Subgroup, _) => SUBGROUP,
             (Op::GroupBroadcast, _) => return,
-            (_, Effect::Sync) => SUBGROUP,
-            (_, Effect::Pure) => 0,
-            (_, Effect::Read) if self.frozen(node) => 0,
+            (_, OpEffect::Sync) => SUBGROUP,
+            (_, OpEffect::Pure) => 0,
+            (_, OpEffect::Read) if self.frozen(node) => 0,
             _ => LANE,
         };
         for result in node.results.iter() {

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::Rule;
-use super::error::{Check, Errors, Where, fail};
+use super::error::{Check, ErrorSite, Errors, fail};
 use crate::arena::Func;
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_INSTS, MAX_LEN, MAX_NAME, MAX_SHARED};
-use crate::module::{BufferDecl, Kind, Module};
+use crate::module::{BufferDecl, FunctionKind, Module};
 use crate::text::is_name;
 use crate::types::{Access, Len, Space, Type};
 
@@ -14,13 +14,14 @@ use crate::types::{Access, Len, Space, Type};
 pub(super) fn module(module: &Module, errors: &mut Errors) -> bool {
     let size = size(module);
     let fits = size.is_ok();
-    errors.keep(Where::Module, size);
+    errors.keep(ErrorSite::Module, size);
     if !fits {
         return false;
     }
     for (k, need) in module.needs.iter().enumerate() {
         if module.needs[..k].contains(need) {
-            errors.keep(Where::Module, fail(Rule::Need, format!("`need {need}` stands twice: remove one")));
+            errors
+                .keep(ErrorSite::Module, fail(Rule::Need, format!("`need {need}` stands twice: remove one")));
             break;
         }
     }
@@ -50,7 +51,7 @@ fn buffers(module: &Module, errors: &mut Errors) {
             .and_then(|()| fresh(&mut names, &decl.name, "buffer"))
             .and_then(|()| shape(decl))
             .and_then(|()| share(decl, &mut shared));
-        errors.keep(Where::Buffer(buffer), check);
+        errors.keep(ErrorSite::Buffer(buffer), check);
     }
 }
 
@@ -109,7 +110,7 @@ pub(super) fn function<'m>(
     let check = name(&function.name).and_then(|()| {
         fresh(names, &function.name, "function")?;
         let (params, results) = (function.params.len(), function.results.len());
-        if function.kind == Kind::Kernel && params + results > 0 {
+        if function.kind == FunctionKind::Kernel && params + results > 0 {
             let name = &function.name;
             return fail(
                 Rule::Kernel,
@@ -126,7 +127,7 @@ pub(super) fn function<'m>(
         }
         Ok(())
     });
-    errors.keep(Where::Function(func), check);
+    errors.keep(ErrorSite::Function(func), check);
 }
 
 /// Whether the text could spell a name.

@@ -7,7 +7,7 @@ use super::error::{Check, Fail, fail};
 use super::types::{hint, plural};
 use super::walk::{Frame, Walk};
 use crate::arena::{Handle, Inst, Values};
-use crate::module::{Attr, Kind, Node, Operand};
+use crate::module::{Attr, FunctionKind, Node, Operand};
 use crate::op::Op;
 use crate::types::Type;
 
@@ -206,7 +206,7 @@ impl Walk<'_> {
         if callee.index() > self.func.index() {
             return fail(Rule::Callee, format!("`{name}` is declared after this function: move it up"));
         }
-        if function.kind == Kind::Kernel {
+        if function.kind == FunctionKind::Kernel {
             return fail(
                 Rule::CallKernel,
                 format!("`{name}` is a kernel: move what is shared to a function"),

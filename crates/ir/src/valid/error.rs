@@ -15,7 +15,7 @@ pub struct Invalid {
     /// The module, as it was given.
     pub module: Module,
     /// What is wrong with it, in the order of the text; at least one.
-    pub errors: Vec<Error>,
+    pub errors: Vec<ValidationError>,
     /// How many more there are.
     pub more: usize,
 }
@@ -35,18 +35,18 @@ impl std::error::Error for Invalid {}
 
 /// One broken rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Error {
+pub struct ValidationError {
     /// The rule.
     pub rule: Rule,
     /// What is wrong and, where that is known, what to write instead.
     pub message: String,
     /// Where.
-    pub site: Where,
+    pub site: ErrorSite,
     /// What led to it, nearest first.
-    pub notes: Vec<Note>,
+    pub notes: Vec<ErrorNote>,
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
@@ -54,16 +54,16 @@ impl fmt::Display for Error {
 
 /// Another place that has to do with an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Note {
+pub struct ErrorNote {
     /// What there is to say about it.
     pub message: String,
     /// Where.
-    pub site: Where,
+    pub site: ErrorSite,
 }
 
 /// A part of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Where {
+pub enum ErrorSite {
     /// The whole.
     Module,
     /// A buffer's declaration.
@@ -91,7 +91,7 @@ pub(super) fn fail<T>(rule: Rule, message: impl Into<String>) -> Result<T, Fail>
 /// The errors so far.
 #[derive(Default)]
 pub(super) struct Errors {
-    list: Vec<Error>,
+    list: Vec<ValidationError>,
     more: usize,
 }
 
@@ -105,7 +105,7 @@ impl Errors {
         self.list.len() >= MOST
     }
 
-    pub fn push(&mut self, error: Error) {
+    pub fn push(&mut self, error: ValidationError) {
         if self.full() {
             self.more += 1;
         } else {
@@ -114,9 +114,9 @@ impl Errors {
     }
 
     /// Keeps why a check refused.
-    pub fn keep(&mut self, site: Where, check: Check) {
+    pub fn keep(&mut self, site: ErrorSite, check: Check) {
         if let Err(Fail { rule, message }) = check {
-            self.push(Error { rule, message, site, notes: Vec::new() });
+            self.push(ValidationError { rule, message, site, notes: Vec::new() });
         }
     }
 

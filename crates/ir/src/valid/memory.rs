@@ -6,7 +6,7 @@ use super::types::either;
 use super::walk::Walk;
 use crate::arena::Buffer;
 use crate::module::{Attr, BufferDecl, Node, Operand, wide};
-use crate::op::{Effect, Form, Op};
+use crate::op::{Op, OpEffect, OpForm};
 use crate::types::{Len, Order, Scope, Space, Type};
 
 impl Walk<'_> {
@@ -27,21 +27,21 @@ impl Walk<'_> {
     pub fn memory(&self, node: &Node) -> Check {
         let row = node.op.row();
         match (row.form, &node.attr) {
-            (Form::Fence, Attr::Fence(Order::Relaxed, _)) => {
+            (OpForm::Fence, Attr::Fence(Order::Relaxed, _)) => {
                 fail(Rule::FenceOrder, "a relaxed fence orders nothing: write `acq_rel`")
             }
-            (Form::Place | Form::Wide | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
+            (OpForm::Place | OpForm::Wide | OpForm::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
                 let decl = &self.module.buffers[*b];
                 // The row says it: what has a result loads; what has more operands than a place stores.
-                let stores = row.effect != Effect::Read && row.args.len() > 1;
+                let stores = row.effect != OpEffect::Read && row.args.len() > 1;
                 self.access(node, *b, !row.results.is_empty(), stores)?;
                 if let Attr::Atomic(_, order, scope) = node.attr {
                     atomic(node.op, decl, order, scope)?;
                 }
-                index(node, decl, node.args.first(), row.form == Form::Wide)?;
+                index(node, decl, node.args.first(), row.form == OpForm::Wide)?;
                 byte(node, decl)
             }
-            (Form::Copy, Attr::Copy { to, from }) => {
+            (OpForm::Copy, Attr::Copy { to, from }) => {
                 let (a, b) = (&self.module.buffers[*to], &self.module.buffers[*from]);
                 let (to_elem, from_elem) = (a.elem, b.elem);
                 if to_elem != from_elem && ![to_elem, from_elem].contains(&Type::Bool) {

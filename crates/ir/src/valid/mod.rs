@@ -7,7 +7,7 @@
 //! to the rules of structure, types and memory. The second, [`uniform`], asks which lanes meet where; it runs only
 //! on modules that passed the first, since levels of a broken function mean nothing.
 //!
-//! **Nothing is trusted.** A [`Writer`](crate::write::Writer) makes modules with any handles in any place, and deep
+//! **Nothing is trusted.** A [`FunctionWriter`](crate::write::FunctionWriter) makes modules with any handles in any place, and deep
 //! ones. The walk looks at no handle before it knows that there is such a thing, and at no region below the limit of
 //! depth.
 //!
@@ -40,9 +40,9 @@ use crate::arena::{Func, Handle};
 use crate::module::Module;
 use crate::text::{self, Diagnostic, Doubts, Partial};
 
-pub use error::{Error, Invalid, Note, Where};
+pub use error::{ErrorNote, ErrorSite, Invalid, ValidationError};
 pub use rule::{Reach, Rule};
-pub use uniform::{Level, Uniformity};
+pub use uniform::{UniformLevel, Uniformity};
 
 /// A module that the validator has accepted: the only thing that later layers take. A clone is the same one.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Errors as diagrams over the text that the module came from, or over its listing.
 
-use super::error::{Invalid, Where};
-use crate::module::{Module, Place};
+use super::error::{ErrorSite, Invalid};
+use crate::module::{Module, TextPlace};
 use crate::text::{self, Diagnostic};
 
 impl Invalid {
@@ -18,16 +18,16 @@ impl Invalid {
         }
         let listing = text::listing(&self.module);
         let list = self.place(|site| match site {
-            Where::Module => Place::default(),
-            Where::Buffer(buffer) => listing.buffer(buffer),
-            Where::Function(func) => listing.head(func),
-            Where::Inst(site) => listing.inst(site),
+            ErrorSite::Module => TextPlace::default(),
+            ErrorSite::Buffer(buffer) => listing.buffer(buffer),
+            ErrorSite::Function(func) => listing.head(func),
+            ErrorSite::Inst(site) => listing.inst(site),
         });
         text::render(name, &listing.text, &list, color)
     }
 
-    fn place(&self, place: impl Fn(Where) -> Place) -> Vec<Diagnostic> {
-        let one = |error: &super::Error| {
+    fn place(&self, place: impl Fn(ErrorSite) -> TextPlace) -> Vec<Diagnostic> {
+        let one = |error: &super::ValidationError| {
             let mut one = Diagnostic::new(error.rule.code(), place(error.site), error.message.clone());
             one.also = error.notes.iter().map(|note| (place(note.site), note.message.clone())).collect();
             one
@@ -41,12 +41,12 @@ impl Invalid {
 }
 
 /// Where the text says it. A part that no text said is at the start.
-fn source(module: &Module, site: Where) -> Place {
+fn source(module: &Module, site: ErrorSite) -> TextPlace {
     let place = match site {
-        Where::Module => None,
-        Where::Buffer(buffer) => module.buffers.get(buffer).map(|decl| decl.place),
-        Where::Function(func) => module.functions.get(func).map(|function| function.debug.head),
-        Where::Inst(site) => module.functions.get(site.func).and_then(|f| f.debug.place(site.inst)),
+        ErrorSite::Module => None,
+        ErrorSite::Buffer(buffer) => module.buffers.get(buffer).map(|decl| decl.place),
+        ErrorSite::Function(func) => module.functions.get(func).map(|function| function.debug.head),
+        ErrorSite::Inst(site) => module.functions.get(site.func).and_then(|f| f.debug.place(site.inst)),
     };
     place.unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use super::Rule;
 use super::error::{Check, fail};
 use super::walk::{Walk, spell};
 use crate::module::{Attr, Function, Node, Operand, wide};
-use crate::op::{Form, Op, Pat};
-use crate::types::{Class, Const, Type};
+use crate::op::{Op, OpForm, TypePattern};
+use crate::types::{Const, Type, TypeClass};
 
 impl Walk<'_> {
     /// Whether an instruction has the operands and results that its row gives it.
@@ -14,7 +14,7 @@ impl Walk<'_> {
         let elem = self.elem(node);
         // A wide access to a buffer whose elements are unsure could be either; its count is not judged.
         let many = match row.form {
-            Form::Wide => elem.map(wide),
+            OpForm::Wide => elem.map(wide),
             _ => Some(1),
         };
         let Some(many) = many else { return Ok(()) };
@@ -28,10 +28,10 @@ impl Walk<'_> {
         self.converts(node)?;
         let results = row.results.len() * many;
         self.results(node, results, |k| match (row.results[k / many], &node.attr) {
-            (Pat::Is(ty), _) => Some(ty),
-            (Pat::To, Attr::Type(ty)) => Some(*ty),
-            (Pat::To, _) => None,
-            (Pat::T, _) => bound.filter(|_| !self.guessed(node)),
+            (TypePattern::Is(ty), _) => Some(ty),
+            (TypePattern::To, Attr::Type(ty)) => Some(*ty),
+            (TypePattern::To, _) => None,
+            (TypePattern::T, _) => bound.filter(|_| !self.guessed(node)),
         })
     }
 
@@ -49,11 +49,11 @@ impl Walk<'_> {
     /// since a constant is what people write with the wrong suffix.
     fn bind(&self, node: &Node) -> Option<Type> {
         let row = node.op.row();
-        if matches!(row.form, Form::Place | Form::Wide | Form::Atomic) {
+        if matches!(row.form, OpForm::Place | OpForm::Wide | OpForm::Atomic) {
             return self.elem(node);
         }
         let of = |constant: bool| {
-            let named = node.args.iter().zip(row.args).filter(|(_, (_, pat))| *pat == Pat::T);
+            let named = node.args.iter().zip(row.args).filter(|(_, (_, pat))| *pat == TypePattern::T);
             let mut kind = named.filter(|(arg, _)| arg.constant().is_some() == constant);
             kind.find_map(|(arg, _)| self.ty(*arg))
         };
@@ -70,9 +70,9 @@ impl Walk<'_> {
     fn operands(&self, node: &Node, bound: Option<Type>) -> Check {
         let row = node.op.row();
         let name = row.name;
-        let class = row.class.unwrap_or(Class::Any);
+        let class = row.class.unwrap_or(TypeClass::Any);
         let wrong = bound.filter(|ty| !class.has(*ty));
-        if let (Some(ty), Form::Place | Form::Wide | Form::Atomic, Some(buffer)) =
+        if let (Some(ty), OpForm::Place | OpForm::Wide | OpForm::Atomic, Some(buffer)) =
             (wrong, row.form, node.buffer())
         {
             let of = &self.module.buffers[buffer].name;
@@ -86,10 +86,10 @@ impl Walk<'_> {
             };
             let (wanted, found) = match (pat, found) {
                 (_, None) => continue,
-                (Pat::Is(ty), Some(found)) => (Some(*ty), found),
+                (TypePattern::Is(ty), Some(found)) => (Some(*ty), found),
                 (_, Some(found)) => (bound, found),
             };
-            if *pat == Pat::T && wrong.is_some() {
+            if *pat == TypePattern::T && wrong.is_some() {
                 let text = format!("operand `{what}` of `{name}` is {found}, but {} is wanted", list(class));
                 return fail(Rule::Operand, text);
             }
@@ -116,7 +116,7 @@ impl Walk<'_> {
                 let hint = hint.map_or_else(String::new, |(of, zero)| format!(": write `ne {of}, {zero}`"));
                 fail(Rule::Cast, format!("there is no {} to bool{hint}", op.row().name))
             }
-            (Op::Bitcast, Attr::Type(to)) if !Class::Word32.has(*to) => {
+            (Op::Bitcast, Attr::Type(to)) if !TypeClass::Word32.has(*to) => {
                 fail(Rule::Cast, format!("`bitcast` keeps 32 bits, so it cannot give {to}: `cast` converts"))
             }
             _ => Ok(()),
@@ -190,7 +190,7 @@ pub(super) fn operand(function: &Function, operand: Operand) -> String {
 }
 
 /// A class as a list of its types.
-fn list(class: Class) -> String {
+fn list(class: TypeClass) -> String {
     let words: Vec<&str> = class.types().iter().map(|ty| ty.word()).collect();
     either(&words)
 }

@@ -18,18 +18,18 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::error::{Error, Errors, Where};
+use super::error::{ErrorSite, Errors, ValidationError};
 use super::flow::{CONTROL, Flow, LANE, Mask, Point, SUBGROUP, Summary, param};
 use super::walk::spell;
 use super::why::Why;
 use super::{Rule, build};
 use crate::arena::{Func, Handle, Inst, Value};
-use crate::module::{Attr, Function, ImportFlow, Kind, Module, Node, Operand, Site};
-use crate::op::{Effect, Op};
+use crate::module::{Attr, Function, FunctionKind, ImportFlow, Module, Node, Operand, Site};
+use crate::op::{Op, OpEffect};
 
 /// How far something is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Level {
+pub enum UniformLevel {
     /// Each lane for itself.
     Lane,
     /// In all lanes of a subgroup.
@@ -38,12 +38,12 @@ pub enum Level {
     Group,
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for UniformLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Level::Lane => "lane",
-            Level::Subgroup => "subgroup",
-            Level::Group => "group",
+            UniformLevel::Lane => "lane",
+            UniformLevel::Subgroup => "subgroup",
+            UniformLevel::Group => "group",
         })
     }
 }
@@ -51,23 +51,23 @@ impl fmt::Display for Level {
 /// The levels of a function's values and of the control at its instructions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Uniformity {
-    values: Vec<Level>,
-    control: Vec<Level>,
+    values: Vec<UniformLevel>,
+    control: Vec<UniformLevel>,
 }
 
 impl Uniformity {
     /// How far a value is the same among the lanes that compute it.
-    pub fn level(&self, value: Value) -> Level {
+    pub fn level(&self, value: Value) -> UniformLevel {
         self.values[value.index()]
     }
 
     /// How far an operand is the same.
-    pub fn operand(&self, operand: Operand) -> Level {
-        operand.value().map_or(Level::Group, |value| self.level(value))
+    pub fn operand(&self, operand: Operand) -> UniformLevel {
+        operand.value().map_or(UniformLevel::Group, |value| self.level(value))
     }
 
     /// Whose lanes meet an instruction together or not at all.
-    pub fn control(&self, inst: Inst) -> Level {
+    pub fn control(&self, inst: Inst) -> UniformLevel {
         self.control[inst.index()]
     }
 }
@@ -82,12 +82,12 @@ pub(super) struct Context {
 /// How uniform one thing is that comes with calls, and the call that made it less than group.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    pub level: Level,
+    pub level: UniformLevel,
     pub call: Option<Site>,
 }
 
 impl Entry {
-    fn lower(&mut self, level: Level, call: Site) {
+    fn lower(&mut self, level: UniformLevel, call: Site) {
         if level < self.level {
             *self = Entry { level, call: Some(call) };
         }
@@ -96,16 +96,16 @@ impl Entry {
 
 impl Context {
     fn new(function: &Function) -> Self {
-        let uniform = Entry { level: Level::Group, call: None };
+        let uniform = Entry { level: UniformLevel::Group, call: None };
         Context { control: uniform, params: vec![uniform; function.params.len()] }
     }
 
     /// The sources that are of a level here.
-    pub fn sources(&self, level: Level) -> Mask {
+    pub fn sources(&self, level: UniformLevel) -> Mask {
         let inside = match level {
-            Level::Lane => LANE,
-            Level::Subgroup => SUBGROUP,
-            Level::Group => 0,
+            UniformLevel::Lane => LANE,
+            UniformLevel::Subgroup => SUBGROUP,
+            UniformLevel::Group => 0,
         };
         let control = if self.control.level == level { CONTROL } else { 0 };
         let params = self.params.iter().enumerate().filter(|(_, entry)| entry.level == level);
@@ -113,12 +113,12 @@ impl Context {
     }
 
     /// The level of each node of a function.
-    fn levels(&self, masks: &[Mask]) -> Vec<Level> {
-        let (lane, subgroup) = (self.sources(Level::Lane), self.sources(Level::Subgroup));
+    fn levels(&self, masks: &[Mask]) -> Vec<UniformLevel> {
+        let (lane, subgroup) = (self.sources(UniformLevel::Lane), self.sources(UniformLevel::Subgroup));
         let level = |mask: &Mask| match mask {
-            mask if mask & lane != 0 => Level::Lane,
-            mask if mask & subgroup != 0 => Level::Subgroup,
-            _ => Level::Group,
+            mask if mask & lane != 0 => UniformLevel::Lane,
+            mask if mask & subgroup != 0 => UniformLevel::Subgroup,
+            _ => UniformLevel::Group,
         };
         masks.iter().map(level).collect()
     }
@@ -186,9 +186,9 @@ impl<'m> Meeting<'m> {
         for (inst, node) in self.module.functions[self.func].insts() {
             let import = self.uniform_import(node);
             let (rule, need) = match (node.op, node.op.effect()) {
-                (Op::Barrier | Op::GroupBroadcast, _) => (Rule::Barrier, Level::Group),
-                (_, Effect::Sync) => (Rule::Subgroup, Level::Subgroup),
-                _ if import.is_some() => (Rule::UniformImport, Level::Group),
+                (Op::Barrier | Op::GroupBroadcast, _) => (Rule::Barrier, UniformLevel::Group),
+                (_, OpEffect::Sync) => (Rule::Subgroup, UniformLevel::Subgroup),
+                _ if import.is_some() => (Rule::UniformImport, UniformLevel::Group),
                 _ => continue,
             };
             if self.uniformity.control(inst) < need {
@@ -200,7 +200,7 @@ impl<'m> Meeting<'m> {
                     let message =
                         format!("`{name}` is for all lanes of a {need} at once, but some may not come here");
                     let notes = why.notes(point);
-                    errors.push(Error { rule, message, site: self.site(inst), notes });
+                    errors.push(ValidationError { rule, message, site: self.site(inst), notes });
                 }
             } else if let Some(value) = self.loose(node, need) {
                 let notes = self.why(need).1.notes(value.index() as Point);
@@ -208,7 +208,7 @@ impl<'m> Meeting<'m> {
                 let hint = if node.op == Op::Broadcast { ": `shuffle` takes any lane" } else { "" };
                 let message =
                     format!("`from` of `{name}` is `{value}`, which differs among lanes of a {need}{hint}");
-                errors.push(Error { rule: Rule::From, message, site: self.site(inst), notes });
+                errors.push(ValidationError { rule: Rule::From, message, site: self.site(inst), notes });
             }
         }
     }
@@ -217,11 +217,11 @@ impl<'m> Meeting<'m> {
     fn uniform_import(&self, node: &Node) -> Option<&'m str> {
         let Attr::Call(callee) = node.attr else { return None };
         let callee = &self.module.functions[callee];
-        (callee.kind == Kind::Import(ImportFlow::Uniform)).then_some(&*callee.name)
+        (callee.kind == FunctionKind::Import(ImportFlow::Uniform)).then_some(&*callee.name)
     }
 
     /// What a broadcast is from, if that is not the same for all.
-    fn loose(&self, node: &Node, need: Level) -> Option<Value> {
+    fn loose(&self, node: &Node, need: UniformLevel) -> Option<Value> {
         let from = match node.op {
             Op::GroupBroadcast | Op::Broadcast => node.args[1].value()?,
             _ => return None,
@@ -229,16 +229,16 @@ impl<'m> Meeting<'m> {
         (self.uniformity.level(from) < need).then_some(from)
     }
 
-    fn why(&mut self, need: Level) -> &(Flow, Why<'_>) {
+    fn why(&mut self, need: UniformLevel) -> &(Flow, Why<'_>) {
         let function = &self.module.functions[self.func];
-        self.ways[usize::from(need == Level::Group)].get_or_insert_with(|| {
+        self.ways[usize::from(need == UniformLevel::Group)].get_or_insert_with(|| {
             let flow = build::flow(self.module, function, self.earlier);
             let why = Why::new(self.func, function, &flow, self.context, need);
             (flow, why)
         })
     }
 
-    fn site(&self, inst: Inst) -> Where {
-        Where::Inst(Site { func: self.func, inst })
+    fn site(&self, inst: Inst) -> ErrorSite {
+        ErrorSite::Inst(Site { func: self.func, inst })
     }
 }

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 
 use super::Rule;
 use super::ends::Goal;
-use super::error::{Check, Errors, Where, fail};
+use super::error::{Check, ErrorSite, Errors, fail};
 use crate::arena::{Func, Handle, Inst, Region, Value, Values};
 use crate::limits::{MAX_ARGS, MAX_CASES, MAX_DEPTH};
 use crate::module::{Attr, Function, Module, Node, Operand, Site};
-use crate::op::{Form, Op, Pat};
+use crate::op::{Op, OpForm, TypePattern};
 use crate::text::Doubts;
 use crate::types::Type;
 
@@ -33,11 +33,11 @@ pub(super) fn function(module: &Module, func: Func, doubts: &Doubts, errors: &mu
     };
     if function.is_import() {
         let check = walk.bodiless();
-        return walk.errors.keep(Where::Function(func), check);
+        return walk.errors.keep(ErrorSite::Function(func), check);
     }
     if let Err(Stop::Lost) = walk.body() {
         let lost = "values, instructions or regions are not numbered in the order of the text";
-        walk.errors.keep(Where::Function(func), fail(Rule::Order, lost));
+        walk.errors.keep(ErrorSite::Function(func), fail(Rule::Order, lost));
     }
 }
 
@@ -226,7 +226,7 @@ impl<'m> Walk<'m> {
     /// Keeps an error, unless nobody wants to hear it.
     fn tell(&mut self, inst: Inst, check: Check) {
         if !self.muted {
-            self.errors.keep(Where::Inst(Site { func: self.func, inst }), check);
+            self.errors.keep(ErrorSite::Inst(Site { func: self.func, inst }), check);
         }
     }
 
@@ -258,13 +258,13 @@ impl<'m> Walk<'m> {
     fn attribute(&self, node: &Node) -> Check {
         let row = node.op.row();
         let right = match (row.form, &node.attr) {
-            (Form::Plain, Attr::None)
-            | (Form::Typed, Attr::Type(_))
-            | (Form::Buffer | Form::Place, Attr::Buffer(_))
-            | (Form::Wide | Form::Atomic, Attr::Atomic(..))
-            | (Form::Fence, Attr::Fence(..))
-            | (Form::Copy, Attr::Copy { .. }) => true,
-            (Form::Control, attr) => match node.op {
+            (OpForm::Plain, Attr::None)
+            | (OpForm::Typed, Attr::Type(_))
+            | (OpForm::Buffer | OpForm::Place, Attr::Buffer(_))
+            | (OpForm::Wide | OpForm::Atomic, Attr::Atomic(..))
+            | (OpForm::Fence, Attr::Fence(..))
+            | (OpForm::Copy, Attr::Copy { .. }) => true,
+            (OpForm::Control, attr) => match node.op {
                 Op::Switch => matches!(attr, Attr::Cases(_)),
                 Op::Break | Op::Continue => matches!(attr, Attr::Target(_)),
                 Op::Call => matches!(attr, Attr::Call(_)),
@@ -316,9 +316,9 @@ impl<'m> Walk<'m> {
     /// Whether an instruction's result types were read off an operand or a buffer that is unsure.
     pub fn guessed(&self, node: &Node) -> bool {
         let row = node.op.row();
-        row.results.contains(&Pat::T)
+        row.results.contains(&TypePattern::T)
             && match row.form {
-                Form::Plain => node.args.iter().any(|arg| self.ty(*arg).is_none()),
+                OpForm::Plain => node.args.iter().any(|arg| self.ty(*arg).is_none()),
                 _ => self.elem(node).is_none(),
             }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::error::{Note, Where};
+use super::error::{ErrorNote, ErrorSite};
 use super::flow::{CONTROL, Edge, Flow, Grouped, Mask, Point, param};
-use super::uniform::{Context, Level};
+use super::uniform::{Context, UniformLevel};
 use super::walk::spell;
 use crate::arena::{Func, Handle};
 use crate::module::{Function, Site};
@@ -41,13 +41,19 @@ struct Way {
 pub(super) struct Why<'m> {
     func: Func,
     function: &'m Function,
-    need: Level,
+    need: UniformLevel,
     ways: Vec<Way>,
 }
 
 impl<'m> Why<'m> {
     /// Finds all ways at once, from the origins.
-    pub fn new(func: Func, function: &'m Function, flow: &Flow, context: &Context, need: Level) -> Self {
+    pub fn new(
+        func: Func,
+        function: &'m Function,
+        flow: &Flow,
+        context: &Context,
+        need: UniformLevel,
+    ) -> Self {
         let ways = origins(func, function, flow, context, need);
         let mut why = Why { func, function, need, ways };
         let next = Grouped::new(flow.points, &flow.edges, |edge| edge.from);
@@ -79,14 +85,14 @@ impl<'m> Why<'m> {
     }
 
     /// Where the lanes part that do not all come to a stretch of control.
-    pub fn parting(&self, point: Point) -> Option<Where> {
+    pub fn parting(&self, point: Point) -> Option<ErrorSite> {
         let way = self.ways[point as usize];
         let condition = way.condition.map(|edge| Site { func: self.func, inst: edge.why });
-        condition.or(way.origin.map(Origin::site)).map(Where::Inst)
+        condition.or(way.origin.map(Origin::site)).map(ErrorSite::Inst)
     }
 
     /// What lanes parted at on the way to a node, and what differed first.
-    pub fn notes(&self, point: Point) -> Vec<Note> {
+    pub fn notes(&self, point: Point) -> Vec<ErrorNote> {
         let way = self.ways[point as usize];
         let jump = way.jump.filter(|_| way.condition.is_some()).map(|edge| self.jump(edge));
         let condition = way.condition.map(|edge| self.condition(edge));
@@ -97,23 +103,23 @@ impl<'m> Why<'m> {
         (point as usize) < self.function.values.len()
     }
 
-    fn note(&self, edge: Edge, message: String) -> Note {
-        Note { message, site: Where::Inst(Site { func: self.func, inst: edge.why }) }
+    fn note(&self, edge: Edge, message: String) -> ErrorNote {
+        ErrorNote { message, site: ErrorSite::Inst(Site { func: self.func, inst: edge.why }) }
     }
 
-    fn jump(&self, edge: Edge) -> Note {
+    fn jump(&self, edge: Edge) -> ErrorNote {
         let name = self.function.insts[edge.why].op.row().name;
         self.note(edge, format!("some lanes may leave by this `{name}`, and the others go on without them"))
     }
 
-    fn condition(&self, edge: Edge) -> Note {
+    fn condition(&self, edge: Edge) -> ErrorNote {
         let value = spell(self.function, Handle::new(edge.from as usize));
         let loops = self.function.insts[edge.why].op == Op::Loop;
         let decides = if loops { "how often this loop runs" } else { "where lanes go here" };
         self.note(edge, format!("`{value}` decides {decides}, and differs among lanes of a {}", self.need))
     }
 
-    fn origin(&self, origin: Origin) -> Note {
+    fn origin(&self, origin: Origin) -> ErrorNote {
         let need = self.need;
         let (message, site) = match origin {
             Origin::Inside(site) => {
@@ -128,13 +134,13 @@ impl<'m> Why<'m> {
                 (format!("this call is not made by all lanes of a {need} at once"), site)
             }
         };
-        Note { message, site: Where::Inst(site) }
+        ErrorNote { message, site: ErrorSite::Inst(site) }
     }
 }
 
 /// The ways of nodes that are less uniform than a level by themselves.
-fn origins(func: Func, function: &Function, flow: &Flow, context: &Context, need: Level) -> Vec<Way> {
-    let low = [Level::Lane, Level::Subgroup].into_iter().filter(|level| *level < need);
+fn origins(func: Func, function: &Function, flow: &Flow, context: &Context, need: UniformLevel) -> Vec<Way> {
+    let low = [UniformLevel::Lane, UniformLevel::Subgroup].into_iter().filter(|level| *level < need);
     let low: Mask = low.fold(0, |mask, level| mask | context.sources(level));
     let mut ways = vec![Way::default(); flow.points as usize];
     for (point, mask, inst) in &flow.sources {

@@ -1,6 +1,6 @@
 //! Control flow, carried values and calls.
 
-use pelton_ir::builder::{Body, Builder, Val};
+use pelton_ir::builder::{Builder, FunctionBuilder, Val};
 use pelton_ir::types::{Access, Len, Space};
 
 use crate::{kernel, outcome, program};
@@ -21,7 +21,7 @@ fn carried_values_swap() {
 }
 
 /// One next value of a carried one: another carried value as it is, or plus a number.
-fn step<'b>(f: &'b Body<'b>, old: [Val<'b, u32>; 6], (from, add): (usize, u32)) -> Val<'b, u32> {
+fn step<'b>(f: &'b FunctionBuilder<'b>, old: [Val<'b, u32>; 6], (from, add): (usize, u32)) -> Val<'b, u32> {
     if add == 0 { old[from] } else { f.add(old[from], add) }
 }
 

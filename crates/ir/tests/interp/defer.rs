@@ -1,7 +1,7 @@
 //! Loads that are done late: whatever needs the value gets it.
 
 use pelton_ir::builder::{Builder, Val};
-use pelton_ir::interp::{Launch, Schedule, Words};
+use pelton_ir::interp::{BoundWords, InterpLaunch, Schedule};
 use pelton_ir::types::Order::Relaxed;
 use pelton_ir::types::Scope::Device;
 use pelton_ir::types::{Access, Len, Space};
@@ -46,8 +46,10 @@ fn every_kind_of_step_waits_for_what_it_reads() {
     let p = program(m);
     let run = |schedule| {
         let (input, out) = (words(&[0, 1, 2, 3, 4, 5, 6, 7]), words(&[0; 32]));
-        let report =
-            finish(&p, &Launch { schedule, ..launch(1, 1, &[Words::W32(&input), Words::W32(&out)]) });
+        let report = finish(
+            &p,
+            &InterpLaunch { schedule, ..launch(1, 1, &[BoundWords::W32(&input), BoundWords::W32(&out)]) },
+        );
         assert_eq!(report.fault.map(|fault| fault.code), Some(7));
         values(&out)
     };
@@ -87,7 +89,10 @@ fn a_register_that_is_used_again_is_not_filled_late() {
         let mut expected: Vec<u32> = (0..20).collect();
         let out = words(&expected);
         expected[..10].copy_from_slice(&[10, 10, 10, 10, 10, 10, 10, 18, 0, 1]);
-        finish(&p, &Launch { schedule: Schedule::Explore(seed), ..launch(1, 1, &[Words::W32(&out)]) });
+        finish(
+            &p,
+            &InterpLaunch { schedule: Schedule::Explore(seed), ..launch(1, 1, &[BoundWords::W32(&out)]) },
+        );
         assert_eq!(values(&out), expected, "seed {seed}");
     }
 }

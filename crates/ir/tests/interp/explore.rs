@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use pelton_ir::builder::{Body, Buf, Builder, Val};
-use pelton_ir::interp::{Launch, Schedule, Words};
+use pelton_ir::builder::{Buf, Builder, FunctionBuilder, Val};
+use pelton_ir::interp::{BoundWords, InterpLaunch, Schedule};
 use pelton_ir::types::Order::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pelton_ir::types::Scope::{self, Device, Group};
 use pelton_ir::types::{Access, Len, Space};
@@ -19,7 +19,7 @@ const SEEDS: u64 = 3000;
 /// The two words that a test is about, and where lanes leave what they saw.
 #[derive(Clone, Copy)]
 struct World<'b> {
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     data: Buf<u32>,
     out: Buf<u32>,
 }
@@ -71,7 +71,13 @@ fn outcomes<const N: usize>(
     let run = |seed| {
         let (data, out) = (words(&[0; 4]), words(&[0; 4]));
         let schedule = Schedule::Explore(seed);
-        finish(&p, &Launch { schedule, ..launch(groups, lanes, &[Words::W32(&data), Words::W32(&out)]) });
+        finish(
+            &p,
+            &InterpLaunch {
+                schedule,
+                ..launch(groups, lanes, &[BoundWords::W32(&data), BoundWords::W32(&out)])
+            },
+        );
         let all = [values(&out), values(&data)].concat();
         std::array::from_fn(|k| all[k])
     };
@@ -79,7 +85,7 @@ fn outcomes<const N: usize>(
 }
 
 /// Runs the region of each lane by its number.
-fn each<'b, const N: usize>(f: &'b Body<'b>, lane: Val<'b, u32>, regions: [&dyn Fn(); N]) {
+fn each<'b, const N: usize>(f: &'b FunctionBuilder<'b>, lane: Val<'b, u32>, regions: [&dyn Fn(); N]) {
     for (k, region) in regions.into_iter().enumerate() {
         f.when(lane.eq(k as u32), region);
     }
@@ -331,8 +337,8 @@ fn causality_passes_from_scope_to_scope() {
         let p = program(m);
         (0..SEEDS).any(|seed| {
             let (data, out) = (words(&[0; 4]), words(&[0; 4]));
-            let buffers = [Words::W32(&data), Words::None, Words::W32(&out)];
-            finish(&p, &Launch { schedule: Schedule::Explore(seed), ..launch(2, 2, &buffers) });
+            let buffers = [BoundWords::W32(&data), BoundWords::None, BoundWords::W32(&out)];
+            finish(&p, &InterpLaunch { schedule: Schedule::Explore(seed), ..launch(2, 2, &buffers) });
             values(&out)[..2] == [1, 0]
         })
     };

@@ -1,7 +1,7 @@
 //! What lanes do together.
 
-use pelton_ir::builder::{Body, Builder, Val};
-use pelton_ir::interp::{Launch, Words};
+use pelton_ir::builder::{Builder, FunctionBuilder, Val};
+use pelton_ir::interp::{BoundWords, InterpLaunch};
 use pelton_ir::types::Order::{Acquire, Relaxed, Release};
 use pelton_ir::types::Scope::Group;
 use pelton_ir::types::{Access, Len, Need, Space};
@@ -30,20 +30,23 @@ fn barriers_in_a_loop_keep_all_lanes_together() {
     let expected: Vec<u32> = (0..LANES).map(|lane| (lane + 40) % LANES * 100 + 40).collect();
     for schedule in SCHEDULES {
         let out = words(&[0; LANES as usize]);
-        finish(&p, &Launch { schedule, ..launch(1, LANES, &[Words::W32(&out), Words::None]) });
+        finish(
+            &p,
+            &InterpLaunch { schedule, ..launch(1, LANES, &[BoundWords::W32(&out), BoundWords::None]) },
+        );
         assert_eq!(values(&out), expected, "{schedule:?}");
     }
 }
 
 /// Runs a kernel that leaves one word a lane, with subgroups of 4 lanes of which the last has 3.
-fn lanes(build: impl for<'b> FnOnce(&'b Body<'b>) -> Val<'b, u32>) -> Vec<u32> {
+fn lanes(build: impl for<'b> FnOnce(&'b FunctionBuilder<'b>) -> Val<'b, u32>) -> Vec<u32> {
     let p = kernel(|f, out| {
         let x = build(f);
         f.store(out.at(f.lane()), x);
     });
     let mut all = SCHEDULES.map(|schedule| {
         let out = words(&[0; 7]);
-        finish(&p, &Launch { schedule, subgroup: 4, ..launch(1, 7, &[Words::W32(&out)]) });
+        finish(&p, &InterpLaunch { schedule, subgroup: 4, ..launch(1, 7, &[BoundWords::W32(&out)]) });
         values(&out)
     });
     all.iter().for_each(|other| assert_eq!(*other, all[0]));
@@ -132,7 +135,14 @@ fn subgroups_progress_without_each_other() {
     }
     for schedule in SCHEDULES {
         let out = words(&[0; 2]);
-        finish(&p, &Launch { schedule, subgroup: 4, ..launch(1, 8, &[Words::W32(&out), Words::None]) });
+        finish(
+            &p,
+            &InterpLaunch {
+                schedule,
+                subgroup: 4,
+                ..launch(1, 8, &[BoundWords::W32(&out), BoundWords::None])
+            },
+        );
         assert_eq!(values(&out), [sum[0], 4 * (sum[0] + 1)], "{schedule:?}");
     }
 }

@@ -1,15 +1,15 @@
 //! What is refused, and how it is said.
 
 use pelton_ir::builder::Builder;
-use pelton_ir::interp::{Launch, LaunchError, LoadError, Program, Schedule, Words};
+use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, LaunchError, LoadError, Schedule};
 use pelton_ir::module::{Module, NoKernel};
 use pelton_ir::types::{Access, Len, Space};
 use pelton_ir::valid::validate;
 
 use crate::{launch, long, program, words};
 
-fn load(module: Module, kernel: Option<&str>) -> Result<Program, LoadError> {
-    Program::new(&validate(module).expect("the module is valid"), kernel)
+fn load(module: Module, kernel: Option<&str>) -> Result<InterpKernel, LoadError> {
+    InterpKernel::new(&validate(module).expect("the module is valid"), kernel)
 }
 
 #[test]
@@ -62,22 +62,23 @@ fn a_launch_must_fit_the_module() {
     m.kernel("main", |_| ());
     let p = program(m);
     let (data, wide) = (words(&[0; 5]), long(&[0; 3]));
-    let (w32, w64) = (Words::W32(&data), Words::W64(&wide[..2]));
-    let good = launch(1, 1, &[w32, w64, Words::None]);
+    let (w32, w64) = (BoundWords::W32(&data), BoundWords::W64(&wide[..2]));
+    let good = launch(1, 1, &[w32, w64, BoundWords::None]);
     assert!(p.run(&good).is_ok());
-    let bound = |buffers: &[Words<'_>]| p.run(&launch(1, 1, buffers)).expect_err("it is refused").to_string();
+    let bound =
+        |buffers: &[BoundWords<'_>]| p.run(&launch(1, 1, buffers)).expect_err("it is refused").to_string();
     assert_eq!(bound(&[w32, w64]), "the module has 3 buffers, but 2 were given");
-    assert_eq!(bound(&[Words::None, w64, Words::None]), "buffer `data` is not bound");
+    assert_eq!(bound(&[BoundWords::None, w64, BoundWords::None]), "buffer `data` is not bound");
     assert_eq!(
-        bound(&[w64, w64, Words::None]),
+        bound(&[w64, w64, BoundWords::None]),
         "buffer `data` has elements of type f32, so its words have 32 bits"
     );
     assert_eq!(
-        bound(&[w32, w32, Words::None]),
+        bound(&[w32, w32, BoundWords::None]),
         "buffer `long` has elements of type u64, so its words have 64 bits"
     );
-    let three = Words::W64(&wide);
-    assert_eq!(bound(&[w32, three, Words::None]), "buffer `long` has 2 elements, but 3 were given");
+    let three = BoundWords::W64(&wide);
+    assert_eq!(bound(&[w32, three, BoundWords::None]), "buffer `long` has 2 elements, but 3 were given");
     assert_eq!(bound(&[w32, w64, w32]), "buffer `own` is shared, so nothing can be bound to it");
 }
 
@@ -87,19 +88,22 @@ fn a_launch_has_a_shape() {
     let own = m.buffer::<u32>("own", Len::Fixed(1000), Space::Shared, Access::ReadWrite);
     m.kernel("main", |f| f.store(own.at(f.lane()), 1));
     let p = program(m);
-    let good = launch(1, 1, &[Words::None]);
-    let refused = |launch: Launch<'_>| p.run(&launch).expect_err("it is refused");
+    let good = launch(1, 1, &[BoundWords::None]);
+    let refused = |launch: InterpLaunch<'_>| p.run(&launch).expect_err("it is refused");
     let zero = |what| LaunchError::Zero { what };
-    assert_eq!(refused(Launch { groups: 0, ..good.clone() }), zero("group"));
-    assert_eq!(refused(Launch { lanes: 0, ..good.clone() }), zero("lane"));
-    assert_eq!(refused(Launch { schedule: Schedule::Threads(0), ..good.clone() }), zero("thread"));
-    assert_eq!(refused(Launch { lanes: 1025, ..good.clone() }), LaunchError::Lanes { lanes: 1025 });
+    assert_eq!(refused(InterpLaunch { groups: 0, ..good.clone() }), zero("group"));
+    assert_eq!(refused(InterpLaunch { lanes: 0, ..good.clone() }), zero("lane"));
+    assert_eq!(refused(InterpLaunch { schedule: Schedule::Threads(0), ..good.clone() }), zero("thread"));
+    assert_eq!(refused(InterpLaunch { lanes: 1025, ..good.clone() }), LaunchError::Lanes { lanes: 1025 });
     for subgroup in [0, 33] {
-        assert_eq!(refused(Launch { subgroup, ..good.clone() }), LaunchError::Subgroup { subgroup });
+        assert_eq!(refused(InterpLaunch { subgroup, ..good.clone() }), LaunchError::Subgroup { subgroup });
     }
-    assert!(p.run(&Launch { lanes: 1024, subgroup: 1, ..good.clone() }).is_ok());
-    assert!(p.run(&Launch { groups: 3, schedule: Schedule::Threads(1_000_000), ..good.clone() }).is_ok());
-    let explore = |groups, lanes| Launch { groups, lanes, schedule: Schedule::Explore(0), ..good.clone() };
+    assert!(p.run(&InterpLaunch { lanes: 1024, subgroup: 1, ..good.clone() }).is_ok());
+    assert!(
+        p.run(&InterpLaunch { groups: 3, schedule: Schedule::Threads(1_000_000), ..good.clone() }).is_ok()
+    );
+    let explore =
+        |groups, lanes| InterpLaunch { groups, lanes, schedule: Schedule::Explore(0), ..good.clone() };
     assert!(p.run(&explore(4, 16)).is_ok());
     assert_eq!(refused(explore(1, 65)), LaunchError::Explore { words: 1000, lanes: 65 });
     assert_eq!(refused(explore(5, 1)), LaunchError::Explore { words: 5000, lanes: 5 });

@@ -10,8 +10,8 @@ mod schedule;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use pelton_ir::builder::{Body, Buf, Builder};
-use pelton_ir::interp::{End, Launch, Program, Report, Schedule, Words};
+use pelton_ir::builder::{Buf, Builder, FunctionBuilder};
+use pelton_ir::interp::{BoundWords, End, InterpKernel, InterpLaunch, InterpReport, Schedule};
 use pelton_ir::types::{Access, Len, Space};
 use pelton_ir::valid::validate;
 
@@ -28,13 +28,13 @@ const SCHEDULES: [Schedule; 8] = [
 ];
 
 /// The only kernel of a module, decoded.
-fn program(m: Builder) -> Program {
-    Program::new(&validate(m.finish()).expect("the module is valid"), None).expect("the kernel loads")
+fn program(m: Builder) -> InterpKernel {
+    InterpKernel::new(&validate(m.finish()).expect("the module is valid"), None).expect("the kernel loads")
 }
 
 /// A launch of subgroups of 32 lanes, at first on one thread.
-fn launch<'a>(groups: u32, lanes: u32, buffers: &[Words<'a>]) -> Launch<'a> {
-    Launch {
+fn launch<'a>(groups: u32, lanes: u32, buffers: &[BoundWords<'a>]) -> InterpLaunch<'a> {
+    InterpLaunch {
         groups,
         lanes,
         subgroup: 32,
@@ -46,7 +46,7 @@ fn launch<'a>(groups: u32, lanes: u32, buffers: &[Words<'a>]) -> Launch<'a> {
 }
 
 /// Runs a launch to its end.
-fn finish(program: &Program, launch: &Launch<'_>) -> Report {
+fn finish(program: &InterpKernel, launch: &InterpLaunch<'_>) -> InterpReport {
     let report = program.run(launch).expect("the launch is accepted");
     assert_eq!(report.end, End::Done);
     report
@@ -65,7 +65,7 @@ fn values(words: &[AtomicU32]) -> Vec<u32> {
 }
 
 /// A module with one buffer `out`, whose kernel the closure writes.
-fn kernel(build: impl for<'b> FnOnce(&'b Body<'b>, Buf<u32>)) -> Program {
+fn kernel(build: impl for<'b> FnOnce(&'b FunctionBuilder<'b>, Buf<u32>)) -> InterpKernel {
     let mut m = Builder::new();
     let out = m.buffer::<u32>("out", Len::Launch, Space::Global, Access::ReadWrite);
     m.kernel("main", |f| build(f, out));
@@ -73,10 +73,10 @@ fn kernel(build: impl for<'b> FnOnce(&'b Body<'b>, Buf<u32>)) -> Program {
 }
 
 /// What such a kernel leaves in `out`, at first zero, run by one lane; the same on every schedule.
-fn outcome(program: &Program, len: usize) -> Vec<u32> {
+fn outcome(program: &InterpKernel, len: usize) -> Vec<u32> {
     let mut all = SCHEDULES.map(|schedule| {
         let out = words(&vec![0; len]);
-        finish(program, &Launch { schedule, ..launch(1, 1, &[Words::W32(&out)]) });
+        finish(program, &InterpLaunch { schedule, ..launch(1, 1, &[BoundWords::W32(&out)]) });
         values(&out)
     });
     all.iter().for_each(|other| assert_eq!(*other, all[0]));

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use pelton_ir::builder::Builder;
-use pelton_ir::interp::{Launch, Words};
+use pelton_ir::interp::{BoundWords, InterpLaunch};
 use pelton_ir::types::Order::{AcqRel, Acquire, Relaxed, Release};
 use pelton_ir::types::Scope::{Device, Group};
 use pelton_ir::types::{Access, Len, Space};
@@ -48,7 +48,10 @@ fn wide_accesses_take_sixteen_bytes_or_nothing() {
     for schedule in SCHEDULES {
         let out = words(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let wide = long(&[1 << 40, 2, 0, 0, 5]);
-        finish(&p, &Launch { schedule, ..launch(1, 1, &[Words::W32(&out), Words::W64(&wide)]) });
+        finish(
+            &p,
+            &InterpLaunch { schedule, ..launch(1, 1, &[BoundWords::W32(&out), BoundWords::W64(&wide)]) },
+        );
         assert_eq!(values(&out), [8, 10, 12, 14, 4, 5, 6, 7, 1, 0]);
         let wide: Vec<u64> = wide.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         assert_eq!(wide, [1 << 40, 2, 2, 1 << 40, 5]);
@@ -89,9 +92,14 @@ fn atomics_give_the_old_value_and_store_the_new() {
     for schedule in SCHEDULES {
         let (out, signed, wide) = (words(&[0; 20]), words(&[2, 0x8000_0000]), long(&[1, 1 << 32]));
         let float = words(&[0x8000_0000]);
-        let buffers = [Words::W32(&out), Words::W32(&signed), Words::W64(&wide), Words::W32(&float)];
+        let buffers = [
+            BoundWords::W32(&out),
+            BoundWords::W32(&signed),
+            BoundWords::W64(&wide),
+            BoundWords::W32(&float),
+        ];
         out[19].store(1, Ordering::Relaxed);
-        finish(&p, &Launch { schedule, ..launch(1, 1, &buffers) });
+        finish(&p, &InterpLaunch { schedule, ..launch(1, 1, &buffers) });
         let expected = [
             1,
             0xffff_ffff,
@@ -132,7 +140,13 @@ fn shared_memory_is_a_groups_own_and_starts_zero() {
     let p = program(m);
     for schedule in SCHEDULES {
         let out = words(&[0; 9]);
-        finish(&p, &Launch { schedule, ..launch(9, 5, &[Words::W32(&out), Words::None, Words::None]) });
+        finish(
+            &p,
+            &InterpLaunch {
+                schedule,
+                ..launch(9, 5, &[BoundWords::W32(&out), BoundWords::None, BoundWords::None])
+            },
+        );
         assert_eq!(values(&out), [4505; 9]);
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pelton_ir::builder::Builder;
-use pelton_ir::interp::{End, Fault, Launch, Program, Schedule, Words};
+use pelton_ir::interp::{BoundWords, End, Fault, InterpKernel, InterpLaunch, Schedule};
 use pelton_ir::module::Site;
 use pelton_ir::op::Op;
 use pelton_ir::types::Order::{Acquire, Relaxed, Release};
@@ -41,7 +41,8 @@ fn a_host_feeds_a_running_kernel() {
     let p = program(m);
     for schedule in REAL {
         let (inbox, outbox) = (words(&[0; 2]), words(&[0; 2]));
-        let launch = Launch { schedule, ..launch(1, 1, &[Words::W32(&inbox), Words::W32(&outbox)]) };
+        let launch =
+            InterpLaunch { schedule, ..launch(1, 1, &[BoundWords::W32(&inbox), BoundWords::W32(&outbox)]) };
         thread::scope(|scope| {
             let host = scope.spawn(|| {
                 let publish = |count, x| {
@@ -65,7 +66,7 @@ fn a_host_feeds_a_running_kernel() {
 }
 
 /// A kernel that says it runs and then never ends: polite if it backs off.
-fn endless(polite: bool) -> Program {
+fn endless(polite: bool) -> InterpKernel {
     kernel(|f, out| {
         f.atomic_add(Relaxed, Device, out.at(0), 1);
         f.forever::<(), ()>((), |_, ()| {
@@ -82,7 +83,8 @@ fn the_stop_word_ends_any_loop() {
         let p = endless(polite);
         for schedule in REAL {
             let (out, stop) = (words(&[0]), AtomicU32::new(0));
-            let launch = Launch { schedule, stop: Some(&stop), ..launch(3, 40, &[Words::W32(&out)]) };
+            let launch =
+                InterpLaunch { schedule, stop: Some(&stop), ..launch(3, 40, &[BoundWords::W32(&out)]) };
             thread::scope(|scope| {
                 scope.spawn(|| {
                     while out[0].load(Ordering::Relaxed) < 120 {
@@ -105,12 +107,12 @@ fn a_deadline_ends_any_loop() {
     for schedule in [Schedule::Threads(2), Schedule::Seeded(1), Schedule::Explore(1)] {
         let out = words(&[0]);
         let deadline = Some(Duration::from_millis(5));
-        let launch = Launch { schedule, deadline, ..launch(2, 4, &[Words::W32(&out)]) };
+        let launch = InterpLaunch { schedule, deadline, ..launch(2, 4, &[BoundWords::W32(&out)]) };
         assert_eq!(p.run(&launch).expect("the launch is accepted").end, End::Stopped);
     }
     let done = kernel(|f, out| f.store(out.at(0), 1));
     let (out, deadline) = (words(&[0]), Some(Duration::from_secs(3600)));
-    finish(&done, &Launch { deadline, ..launch(1, 1, &[Words::W32(&out)]) });
+    finish(&done, &InterpLaunch { deadline, ..launch(1, 1, &[BoundWords::W32(&out)]) });
 }
 
 /// A kernel in which lane 3 traps or records faults from inside a function, and the instruction that does.
@@ -134,9 +136,9 @@ fn faulty(op: Op) -> (Valid, Site) {
 #[test]
 fn a_trap_ends_the_launch_where_it_is() {
     let (module, site) = faulty(Op::Trap);
-    let p = Program::new(&module, None).expect("the kernel loads");
+    let p = InterpKernel::new(&module, None).expect("the kernel loads");
     for schedule in [Schedule::Threads(2), Schedule::Seeded(1), Schedule::Explore(1)] {
-        let report = p.run(&Launch { schedule, ..launch(4, 5, &[]) }).expect("the launch is accepted");
+        let report = p.run(&InterpLaunch { schedule, ..launch(4, 5, &[]) }).expect("the launch is accepted");
         assert_eq!(report.end, End::Trapped { code: 101, site });
         assert_eq!(report.fault, None);
     }
@@ -145,11 +147,11 @@ fn a_trap_ends_the_launch_where_it_is() {
 #[test]
 fn faults_are_counted_and_the_first_is_kept() {
     let (module, site) = faulty(Op::Fault);
-    let p = Program::new(&module, None).expect("the kernel loads");
+    let p = InterpKernel::new(&module, None).expect("the kernel loads");
     for schedule in [Schedule::Threads(1), Schedule::Seeded(1), Schedule::Explore(1)] {
-        let report = finish(&p, &Launch { schedule, ..launch(1, 5, &[]) });
+        let report = finish(&p, &InterpLaunch { schedule, ..launch(1, 5, &[]) });
         assert_eq!(report.fault, Some(Fault { code: 101, site, count: 2 }));
-        let report = finish(&p, &Launch { schedule, ..launch(1, 3, &[]) });
+        let report = finish(&p, &InterpLaunch { schedule, ..launch(1, 3, &[]) });
         assert_eq!(report.fault, None);
     }
 }
@@ -166,7 +168,7 @@ fn a_seed_decides_everything() {
     });
     let run = |schedule| {
         let out = words(&[0; 7]);
-        let report = finish(&p, &Launch { schedule, ..launch(1, 6, &[Words::W32(&out)]) });
+        let report = finish(&p, &InterpLaunch { schedule, ..launch(1, 6, &[BoundWords::W32(&out)]) });
         (values(&out), report.steps)
     };
     for make in [Schedule::Seeded, Schedule::Explore] {
@@ -195,7 +197,7 @@ fn groups_may_wait_for_later_ones() {
     });
     for schedule in [REAL[0], REAL[1], REAL[2], Schedule::Explore(1)] {
         let out = words(&[0; GROUPS as usize]);
-        finish(&p, &Launch { schedule, ..launch(GROUPS, 1, &[Words::W32(&out)]) });
+        finish(&p, &InterpLaunch { schedule, ..launch(GROUPS, 1, &[BoundWords::W32(&out)]) });
         assert_eq!(values(&out), (1..=GROUPS).rev().collect::<Vec<_>>());
     }
 }
@@ -207,7 +209,7 @@ fn every_group_runs_once() {
     });
     for schedule in REAL {
         let out = words(&[0; 7]);
-        let report = finish(&p, &Launch { schedule, ..launch(7000, 3, &[Words::W32(&out)]) });
+        let report = finish(&p, &InterpLaunch { schedule, ..launch(7000, 3, &[BoundWords::W32(&out)]) });
         assert_eq!(values(&out), [6000; 7]);
         assert!(report.steps >= 21_000);
     }
@@ -225,7 +227,7 @@ fn the_clock_never_goes_back() {
     });
     for schedule in [REAL[0], REAL[1], REAL[2], Schedule::Explore(1)] {
         let out = words(&[0]);
-        finish(&p, &Launch { schedule, ..launch(2, 2, &[Words::W32(&out)]) });
+        finish(&p, &InterpLaunch { schedule, ..launch(2, 2, &[BoundWords::W32(&out)]) });
         assert_eq!(values(&out), [0]);
     }
 }

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use pelton_ir::interp::{Launch, Program, Schedule, Words};
-use pelton_ir::op::{Effect, Form, Op, Pat, Row, TABLE};
+use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, Schedule};
+use pelton_ir::op::{Op, OpEffect, OpForm, OpRow, TABLE, TypePattern};
 use pelton_ir::pass::{Pass, optimize};
 use pelton_ir::types::{Const, Type};
 use pelton_ir::valid::Valid;
@@ -75,11 +75,11 @@ impl Lines {
     }
 
     /// A row at a type: all its operands the lane's value, and each of them each edge value in turn.
-    fn row(&mut self, row: &Row, ty: Type, to: Option<Type>) {
-        let bound = |pat: &Pat| match pat {
-            Pat::Is(ty) => *ty,
-            Pat::T => ty,
-            Pat::To => to.unwrap_or(ty),
+    fn row(&mut self, row: &OpRow, ty: Type, to: Option<Type>) {
+        let bound = |pat: &TypePattern| match pat {
+            TypePattern::Is(ty) => *ty,
+            TypePattern::T => ty,
+            TypePattern::To => to.unwrap_or(ty),
         };
         let types: Vec<Type> = row.args.iter().map(|(_, pat)| bound(pat)).collect();
         let own: Vec<String> = types.iter().map(|ty| format!("%{ty}")).collect();
@@ -109,9 +109,10 @@ impl Lines {
 
     /// An op of one operand on what every other such op gives.
     fn twice(&mut self, op: &str, result: Type, ty: Type) {
-        let unary = |row: &&Row| row.form == Form::Plain && row.effect == Effect::Pure && row.args.len() == 1;
+        let unary =
+            |row: &&OpRow| row.form == OpForm::Plain && row.effect == OpEffect::Pure && row.args.len() == 1;
         for row in TABLE.iter().filter(unary) {
-            let takes = row.class.map_or(row.args[0].1 == Pat::Is(ty), |class| class.has(ty));
+            let takes = row.class.map_or(row.args[0].1 == TypePattern::Is(ty), |class| class.has(ty));
             if takes && row.results[0] == row.args[0].1 {
                 let inner = self.define(row.name, &[format!("%{ty}")]);
                 self.check(op, &[inner], result);
@@ -136,12 +137,12 @@ impl Lines {
 }
 
 /// The program of one row, and how many words it writes.
-fn program(row: &Row) -> (String, usize) {
+fn program(row: &OpRow) -> (String, usize) {
     let mut lines = Lines::new();
     let types = row.class.map_or(&[Type::F32][..], |class| class.types());
     for ty in types {
         match row.form {
-            Form::Typed => {
+            OpForm::Typed => {
                 let word = row.op == Op::Bitcast;
                 let to = Type::ALL.iter().filter(|to| **to != Type::Bool && (!word || to.bits() == 32));
                 to.for_each(|to| lines.row(row, *ty, Some(*to)));
@@ -158,17 +159,23 @@ fn outcome(module: &Valid, len: usize) -> Vec<u64> {
     let (u32s, i32s, f32s) = (words(Type::U32), words(Type::I32), words(Type::F32));
     let u64s = edges(Type::U64).map(|edge| AtomicU64::new(edge.bits()));
     let out: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
-    let buffers =
-        vec![Words::W32(&u32s), Words::W32(&i32s), Words::W64(&u64s), Words::W32(&f32s), Words::W64(&out)];
+    let buffers = vec![
+        BoundWords::W32(&u32s),
+        BoundWords::W32(&i32s),
+        BoundWords::W64(&u64s),
+        BoundWords::W32(&f32s),
+        BoundWords::W64(&out),
+    ];
     let (lanes, schedule) = (EDGES as u32, Schedule::Threads(1));
-    let launch = Launch { groups: 1, lanes, subgroup: 32, buffers, stop: None, deadline: None, schedule };
-    Program::new(module, None).expect("the kernel loads").run(&launch).expect("the launch is accepted");
+    let launch =
+        InterpLaunch { groups: 1, lanes, subgroup: 32, buffers, stop: None, deadline: None, schedule };
+    InterpKernel::new(module, None).expect("the kernel loads").run(&launch).expect("the launch is accepted");
     out.into_iter().map(AtomicU64::into_inner).collect()
 }
 
 #[test]
 fn folding_changes_no_result() {
-    let folds = |row: &&Row| row.effect == Effect::Pure && !row.args.is_empty();
+    let folds = |row: &&OpRow| row.effect == OpEffect::Pure && !row.args.is_empty();
     for row in TABLE.iter().filter(folds) {
         let (text, len) = program(row);
         let before = super::module(&text);

@@ -2,7 +2,7 @@
 
 use pelton_ir::module::Site;
 use pelton_ir::op::Op;
-use pelton_ir::pass::bounds::{Bounds, Geometry, Proof};
+use pelton_ir::pass::bounds::{Bounds, KnownGeometry, Proof};
 use pelton_ir::pass::{Pass, optimize};
 
 use super::module;
@@ -58,7 +58,7 @@ fn a_device_that_knows_its_lanes_proves_more() {
     let (inst, _) =
         module.functions[main].insts().find(|(_, node)| node.op == Op::Load).expect("it is there");
     let site = Site { func: main, inst };
-    let proof = |lanes| Bounds::new(&module, Geometry { lanes, ..Geometry::default() }).proof(site);
+    let proof = |lanes| Bounds::new(&module, KnownGeometry { lanes, ..KnownGeometry::default() }).proof(site);
     assert_eq!(proof(None), None);
     assert_eq!(proof(Some(32)), Some(Proof::Most { last: 31, len: 32 }));
     assert_eq!(proof(Some(33)), None);
@@ -80,7 +80,7 @@ kernel main {
 }";
     let module = module(text);
     let main = module.function("main").expect("it is there");
-    let bounds = Bounds::new(&module, Geometry { lanes: Some(1), ..Geometry::default() });
+    let bounds = Bounds::new(&module, KnownGeometry { lanes: Some(1), ..KnownGeometry::default() });
     let loops = module.functions[main].insts().filter(|(_, node)| node.op == Op::Loop);
     let turns: Vec<Option<u64>> = loops.map(|(inst, _)| bounds.turns(Site { func: main, inst })).collect();
     assert_eq!(turns, [Some(100), Some(0), Some(8)]);

@@ -1,6 +1,6 @@
 //! Texts that are wrong.
 
-use pelton_ir::module::Place;
+use pelton_ir::module::TextPlace;
 use pelton_ir::text::{self, Diagnostic};
 
 use crate::SAMPLE;
@@ -184,7 +184,7 @@ fn diagrams_can_be_drawn_of_any_place() {
     ] {
         for (start, end) in ends.iter().flat_map(|start| ends.map(|end| (*start, end))) {
             let diagnostic =
-                Diagnostic::new("odd", Place { start, end }, "it is odd".into()).label("here").note("so");
+                Diagnostic::new("odd", TextPlace { start, end }, "it is odd".into()).label("here").note("so");
             let shown = text::render("a.pel", text, &[diagnostic.clone(), diagnostic], true);
             assert_eq!(shown.matches("it is odd").count(), 2);
         }

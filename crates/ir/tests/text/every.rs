@@ -1,15 +1,15 @@
 //! A module that has every row of the op table in every form.
 
 use pelton_ir::arena::{Buffer, Inst};
-use pelton_ir::module::{Attr, BufferDecl, Kind, Module, Operand, Place, wide};
-use pelton_ir::op::{Form, Op, Pat, Row, TABLE};
+use pelton_ir::module::{Attr, BufferDecl, FunctionKind, Module, Operand, TextPlace, wide};
+use pelton_ir::op::{Op, OpForm, OpRow, TABLE, TypePattern};
 use pelton_ir::types::{Access, Const, Len, Need, Order, Scope, Space, Type};
-use pelton_ir::write::{self, Writer};
+use pelton_ir::write::{self, FunctionWriter};
 
 /// A module in the making; its function has two parameters of each type.
 struct Every {
     module: Module,
-    writer: Writer,
+    writer: FunctionWriter,
     buffers: Vec<(Type, Buffer)>,
 }
 
@@ -28,7 +28,7 @@ pub fn every() -> Module {
                 every.nest(op, &[Type::U32, Type::F32]);
             }
             // Those that jump to a label are in the loops.
-            _ if row.form == Form::Control => {}
+            _ if row.form == OpForm::Control => {}
             _ => every.row(row),
         }
     }
@@ -44,16 +44,17 @@ impl Every {
             for elem in Type::ALL.iter().copied() {
                 let len = if space == Space::Shared { Len::Fixed(64) } else { Len::Launch };
                 let name = format!("{space}.{elem}");
-                let decl = BufferDecl { name, elem, len, space, access, place: Place::default() };
+                let decl = BufferDecl { name, elem, len, space, access, place: TextPlace::default() };
                 buffers.push((elem, module.buffers.push(decl)));
             }
         }
-        let mut pair = Writer::new("pair", Kind::Function, &[Type::U32], &[Type::U32, Type::F32]);
+        let mut pair =
+            FunctionWriter::new("pair", FunctionKind::Function, &[Type::U32], &[Type::U32, Type::F32]);
         let x = pair.function().params.get(0);
         pair.push(Op::Return, Attr::None, vec![x.into(), 1.5f32.into()], &[]);
         module.functions.push(pair.finish());
         let types: Vec<Type> = Type::ALL.iter().flat_map(|ty| [*ty; 2]).collect();
-        Every { module, writer: Writer::new("main", Kind::Function, &types, &[]), buffers }
+        Every { module, writer: FunctionWriter::new("main", FunctionKind::Function, &types, &[]), buffers }
     }
 
     fn value(&self, ty: Type, k: usize) -> Operand {
@@ -69,25 +70,25 @@ impl Every {
     }
 
     /// Everything that an instruction of a row can name besides operands.
-    fn attrs(&self, row: &Row, ty: Type) -> Vec<Attr> {
+    fn attrs(&self, row: &OpRow, ty: Type) -> Vec<Attr> {
         let buffers = self.buffers.iter().filter(|(elem, _)| *elem == ty).map(|(_, buffer)| *buffer);
         let orders = || Order::ALL.iter().flat_map(|o| Scope::ALL.iter().map(move |s| (*o, *s)));
         match row.form {
-            Form::Plain | Form::Control => vec![Attr::None],
-            Form::Typed => Type::ALL.iter().map(|ty| Attr::Type(*ty)).collect(),
-            Form::Buffer | Form::Place => buffers.map(Attr::Buffer).collect(),
-            Form::Wide | Form::Atomic => {
+            OpForm::Plain | OpForm::Control => vec![Attr::None],
+            OpForm::Typed => Type::ALL.iter().map(|ty| Attr::Type(*ty)).collect(),
+            OpForm::Buffer | OpForm::Place => buffers.map(Attr::Buffer).collect(),
+            OpForm::Wide | OpForm::Atomic => {
                 buffers.flat_map(|b| orders().map(move |(o, s)| Attr::Atomic(b, o, s))).collect()
             }
-            Form::Fence => orders().map(|(o, s)| Attr::Fence(o, s)).collect(),
-            Form::Copy => vec![Attr::Copy { to: self.buffers[0].1, from: self.buffers[1].1 }],
+            OpForm::Fence => orders().map(|(o, s)| Attr::Fence(o, s)).collect(),
+            OpForm::Copy => vec![Attr::Copy { to: self.buffers[0].1, from: self.buffers[1].1 }],
         }
     }
 
     /// Adds a row with all types and attributes, on values and on constants.
-    fn row(&mut self, row: &Row) {
+    fn row(&mut self, row: &OpRow) {
         for ty in row.class.map_or(&[Type::U32][..], |class| class.types()).iter().copied() {
-            let of = |pat: &Pat| if let Pat::Is(ty) = pat { *ty } else { ty };
+            let of = |pat: &TypePattern| if let TypePattern::Is(ty) = pat { *ty } else { ty };
             let mut types: Vec<Type> = row.args.iter().map(|(_, pat)| of(pat)).collect();
             if row.op == Op::StoreWide {
                 types.extend(vec![ty; wide(ty) - 1]);

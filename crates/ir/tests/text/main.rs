@@ -7,11 +7,11 @@ mod format;
 
 use every::every;
 use pelton_ir::arena::Handle;
-use pelton_ir::module::{Attr, Kind, Module, Operand, Site};
+use pelton_ir::module::{Attr, FunctionKind, Module, Operand, Site};
 use pelton_ir::op::{Op, TABLE};
 use pelton_ir::text;
 use pelton_ir::types::{Const, Type};
-use pelton_ir::write::Writer;
+use pelton_ir::write::FunctionWriter;
 
 /// A text that uses every construct.
 const SAMPLE: &str = include_str!("sample.pel");
@@ -21,7 +21,7 @@ fn read(text: &str) -> Module {
 }
 
 /// A module of one function.
-fn module(writer: Writer) -> Module {
+fn module(writer: FunctionWriter) -> Module {
     let mut module = Module::default();
     module.functions.push(writer.finish());
     module
@@ -50,7 +50,7 @@ fn the_sample_reads_back_with_its_names() {
 
 #[test]
 fn names_that_collide_or_are_no_names_give_way_to_handles() {
-    let mut writer = Writer::new("f", Kind::Function, &[Type::U32; 5], &[Type::U32]);
+    let mut writer = FunctionWriter::new("f", FunctionKind::Function, &[Type::U32; 5], &[Type::U32]);
     let params = writer.function().params;
     writer.debug().values = ["x", "x", "2", "a b", "y"].map(Into::into).to_vec();
     let (block, _) = writer.push(Op::Block, Attr::None, vec![], &[]);
@@ -75,7 +75,7 @@ fn names_that_collide_or_are_no_names_give_way_to_handles() {
 
 #[test]
 fn what_a_writer_makes_reads_back_even_if_it_is_wrong() {
-    let mut writer = Writer::new("f", Kind::Kernel, &[Type::U32], &[Type::U32]);
+    let mut writer = FunctionWriter::new("f", FunctionKind::Kernel, &[Type::U32], &[Type::U32]);
     let x: Operand = writer.function().params.get(0).into();
     writer.push(Op::Add, Attr::None, vec![x], &[Type::Bool]);
     writer.push(Op::Barrier, Attr::None, vec![x, x], &[]);
@@ -100,7 +100,7 @@ fn constants_read_back_to_the_same_bits() {
     for ty in [Type::U32, Type::I32, Type::U64, Type::Bool] {
         all.extend([0, 1, 0x7fff_ffff, 0x8000_0000, u64::MAX].map(|bits| Const::new(ty, bits)));
     }
-    let mut writer = Writer::new("f", Kind::Function, &[], &[]);
+    let mut writer = FunctionWriter::new("f", FunctionKind::Function, &[], &[]);
     for c in all {
         writer.push(Op::Return, Attr::None, vec![Operand::Const(c)], &[]);
     }
@@ -191,7 +191,7 @@ fn notes_are_comments() {
 
 #[test]
 fn deep_modules_print() {
-    let mut writer = Writer::new("main", Kind::Kernel, &[], &[]);
+    let mut writer = FunctionWriter::new("main", FunctionKind::Kernel, &[], &[]);
     for _ in 0..50_000 {
         let (inst, _) = writer.push(Op::Block, Attr::None, vec![], &[]);
         writer.open(inst, &[]);

@@ -19,11 +19,11 @@
 use std::collections::HashMap;
 
 use pelton_ir::arena::{Buffer, Func, Inst, Region};
-use pelton_ir::builder::{self, Body, Builder, Callee, Val, Vals};
+use pelton_ir::builder::{self, Builder, Callee, FunctionBuilder, Val, Vals};
 use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand, wide};
-use pelton_ir::op::{Effect, Form, Op};
+use pelton_ir::op::{Op, OpEffect, OpForm};
 use pelton_ir::types::{Const, Len, Order, Scalar, Scope, Space, Type};
-use pelton_ir::valid::{Level, Uniformity, Valid};
+use pelton_ir::valid::{UniformLevel, Uniformity, Valid};
 
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
 use super::kit::{Kit, U32};
@@ -132,7 +132,7 @@ impl Checked {
         let arg = |node: &Node| node.buffer().is_some_and(|b| self.module.buffers[b].name == ARG);
         let read = self.module.functions[self.func].insts().any(|(_, node)| {
             let known = node.args.first().and_then(|at| at.constant());
-            node.op.effect() == Effect::Read
+            node.op.effect() == OpEffect::Read
                 && arg(node)
                 && known.is_none_or(|at| at.bits() == u64::from(index))
         });
@@ -164,7 +164,7 @@ impl Checked {
 /// The task that an adapted handler runs.
 #[derive(Clone, Copy)]
 struct Task<'b, 'k> {
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &'k Kit<'k>,
     index: U32<'b>,
     at: U32<'b>,
@@ -310,7 +310,7 @@ enum Access<'a> {
 
 /// What a read-modify-write gives that is made only where its element is inside; 0 elsewhere.
 fn modified<'b, T: Scalar + Default + Into<Const>>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     inside: Val<'b, bool>,
     old: impl Fn() -> Operand,
 ) -> Operand
@@ -363,7 +363,7 @@ impl Rule<'_, '_, '_> {
             Attr::Atomic(_, order, scope) => {
                 f.emit(op, Attr::Atomic(buffer, order, self.scope(op, scope)), at(place))
             }
-            _ if self.past && op.effect() == Effect::Read => self.load_past(op, (buffer, elem), &at(place)),
+            _ if self.past && op.effect() == OpEffect::Read => self.load_past(op, (buffer, elem), &at(place)),
             _ => f.emit(op, Attr::Buffer(buffer), at(place)),
         };
         let types: Vec<Type> = node.results.iter().map(|value| self.function.ty(value)).collect();
@@ -372,9 +372,9 @@ impl Rule<'_, '_, '_> {
             false if op.modifies() => Access::Modify(elem),
             false => Access::Load(&types),
         };
-        let many = if op.row().form == Form::Wide { wide(elem) as u32 } else { 1 };
+        let many = if op.row().form == OpForm::Wide { wide(elem) as u32 } else { 1 };
         let found = self.task.access((column, f.value(args[0])), many, shape, emit);
-        if op.effect() == Effect::Read { self.agree(inst, node, found) } else { found }
+        if op.effect() == OpEffect::Read { self.agree(inst, node, found) } else { found }
     }
 
     /// What a load of a region gives that is read past the nearest cache.
@@ -405,14 +405,14 @@ impl Rule<'_, '_, '_> {
         let level = self.levels.level(node.results.get(0)).min(self.levels.control(inst));
         match level {
             _ if self.task.agreed.is_none() => read,
-            Level::Group => f.emit(Op::GroupBroadcast, Attr::None, vec![read[0], 0u32.into()]),
-            Level::Subgroup => f.emit(Op::Broadcast, Attr::None, vec![read[0], 0u32.into()]),
-            Level::Lane => read,
+            UniformLevel::Group => f.emit(Op::GroupBroadcast, Attr::None, vec![read[0], 0u32.into()]),
+            UniformLevel::Subgroup => f.emit(Op::Broadcast, Attr::None, vec![read[0], 0u32.into()]),
+            UniformLevel::Lane => read,
         }
     }
 }
 
-impl builder::Rule for Rule<'_, '_, '_> {
+impl builder::GraftRule for Rule<'_, '_, '_> {
     fn inst(&mut self, inst: Inst, node: &Node, args: &[Operand]) -> Option<Vec<Operand>> {
         let (f, task) = (self.task.f, self.task);
         if node.op == Op::Fault {
@@ -456,14 +456,14 @@ impl builder::Rule for Rule<'_, '_, '_> {
         let cost = 1 + (turn / INSTS_PER_UNIT).min(u64::from(u32::MAX / 2)) as u32;
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
-        let together = task.width == Width::Group && self.levels.control(first) == Level::Group;
+        let together = task.width == Width::Group && self.levels.control(first) == UniformLevel::Group;
         // Lanes that go their own ways share one account: turns of several lanes may be counted as one, so it lasts for that many at most.
         let shared = task.width == Width::Group && !together;
         let left = if shared { f.atomic_load(Order::Relaxed, Scope::Group, fuel) } else { f.load(fuel) };
         let left = match self.levels.control(first) {
             _ if together => f.group_broadcast(left, 0),
             // Lanes of a subgroup that go through the loop together must leave it together too.
-            Level::Subgroup if shared => f.broadcast(left, 0),
+            UniformLevel::Subgroup if shared => f.broadcast(left, 0),
             _ => left,
         };
         f.when(left.lt(cost), || {
@@ -487,7 +487,7 @@ impl builder::Rule for Rule<'_, '_, '_> {
 }
 
 /// A byte of a word, as `load_byte` numbers them; 0 if the word has none of that number.
-fn byte_of<'b>(f: &'b Body<'b>, word: U32<'b>, byte: U32<'b>) -> U32<'b> {
+fn byte_of<'b>(f: &'b FunctionBuilder<'b>, word: U32<'b>, byte: U32<'b>) -> U32<'b> {
     f.select(byte.lt(4), (word >> (byte << 3)) & 0xff, 0)
 }
 

@@ -6,7 +6,7 @@ use pelton_ir::arena::{Arena, Func};
 use pelton_ir::builder::Builder;
 use pelton_ir::limits::{MAX_BUFFERS, MAX_DEPTH, MAX_INSTS, MAX_NAME, MAX_SHARED};
 use pelton_ir::module::{Attr, BufferDecl, Function, Module, Node};
-use pelton_ir::op::{Effect, Op};
+use pelton_ir::op::{Op, OpEffect};
 use pelton_ir::pass::{
     self,
     inline::{Inlined, inline},
@@ -407,7 +407,7 @@ fn ops(handler: &NamedHandler, module: &Valid, func: Func) -> Result<u32, Assemb
             }
             Op::AsyncLoad | Op::AsyncWait => return no("runs on no device yet"),
             Op::Group | Op::Groups => return no("says where it runs, which is not a handler's to know"),
-            op if lane && op.row().effect == Effect::Sync => {
+            op if lane && op.row().effect == OpEffect::Sync => {
                 return no("needs lanes that run together: make the handler group-wide");
             }
             _ => {}

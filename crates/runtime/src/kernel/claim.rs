@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Kit, U32, U64, state};
@@ -74,7 +74,7 @@ fn has_own_producer(kit: &Kit<'_>, slots: &BankSlots) -> bool {
 
 /// Notes that a ring has been served.
 pub(super) fn note_served<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     slots: &BankSlots,
     ring: U32<'b>,
@@ -91,7 +91,11 @@ pub(super) fn note_served<'b>(
 }
 
 /// Lets a group that polls know where each ring stands, by its stripe, and whose it is.
-pub(super) fn load_heads<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce(U32<'b>) -> U32<'b>) {
+pub(super) fn load_heads<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kit: &Kit<'_>,
+    stripe: impl FnOnce(U32<'b>) -> U32<'b>,
+) {
     let rings = kit.layout.rings.len() as u32;
     f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
         f.store(kit.shared.heads.at(ring), f.load(kit.global.start.at(stripe(ring))));
@@ -101,7 +105,7 @@ pub(super) fn load_heads<'b>(f: &'b Body<'b>, kit: &Kit<'_>, stripe: impl FnOnce
 }
 
 /// Lets a group look first at the producer that is its own, where there are many more groups than producers.
-pub(super) fn prefer_own_producer<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &BankSlots) {
+pub(super) fn prefer_own_producer<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, slots: &BankSlots) {
     if has_own_producer(kit, slots) {
         for level in 0..kit.layout.levels {
             f.store(kit.shared.cursor.at(level), f.group() % kit.layout.producers);
@@ -110,7 +114,7 @@ pub(super) fn prefer_own_producer<'b>(f: &'b Body<'b>, kit: &Kit<'_>, slots: &Ba
 }
 
 /// The level of a ring.
-pub(super) fn ring_level<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
+pub(super) fn ring_level<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
     if kit.layout.levels == 1 { f.lit(0) } else { ring / kit.layout.producers }
 }
 
@@ -122,17 +126,17 @@ pub(super) struct Credit<'b> {
 }
 
 impl<'b> Credit<'b> {
-    pub fn new(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Self {
+    pub fn new(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Self {
         Credit { tenant, quota: kit.host_word(f, tenant + control::QUOTAS) }
     }
 
     /// Whether the tenant's quota is still the one that was read.
-    pub fn holds(self, f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
+    pub fn holds(self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
         kit.host_word(f, self.tenant + control::QUOTAS).eq(self.quota)
     }
 
     /// Takes credit for so many tasks; what is left of it if there is not enough.
-    pub fn take(self, f: &'b Body<'b>, kit: &Kit<'_>, count: U32<'b>) -> U32<'b> {
+    pub fn take(self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, count: U32<'b>) -> U32<'b> {
         f.choose(
             self.quota.eq(0),
             || count,
@@ -148,7 +152,7 @@ impl<'b> Credit<'b> {
     }
 
     /// Gives credit back.
-    pub fn give(self, f: &'b Body<'b>, kit: &Kit<'_>, count: U32<'b>) {
+    pub fn give(self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, count: U32<'b>) {
         f.when(self.quota.ne(0) & count.ne(0), || {
             let claims = kit.global.control.at(self.tenant + control::CLAIMS);
             f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
@@ -157,7 +161,7 @@ impl<'b> Credit<'b> {
 }
 
 /// Whether a tenant may run anything now.
-pub(super) fn may_run<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
+pub(super) fn may_run<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
     let mask = kit.host_word(f, tenant + control::MASKS);
     let quota = kit.host_word(f, tenant + control::QUOTAS);
     let claims =
@@ -167,7 +171,7 @@ pub(super) fn may_run<'b>(f: &'b Body<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Va
 
 /// What is left of a quota when so many tasks were taken, doubled: the account has 31 bits, since bit 31 of a quota only says that there
 /// is one. Below 0 if more were taken.
-fn credit_left<'b>(f: &'b Body<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, i32> {
+fn credit_left<'b>(f: &'b FunctionBuilder<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, i32> {
     f.cast::<i32>((quota - f.cast::<u32>(claims)) << 1)
 }
 
@@ -175,7 +179,7 @@ fn credit_left<'b>(f: &'b Body<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, 
 pub(super) const LOOKS_BEFORE_REST: u32 = 1 << 13;
 
 /// Backs off, for longer the longer there has been nothing to do.
-pub(super) fn back_off<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
+pub(super) fn back_off<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, idle: U32<'b>) {
     let ns = if kit.layout.wakes {
         // Spins, gives its core away, sleeps until it is woken.
         let over = f.min(idle - 2047, 1000u32);
@@ -192,7 +196,7 @@ pub(super) fn back_off<'b>(f: &'b Body<'b>, kit: &Kit<'_>, idle: U32<'b>) {
 mod tests {
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    use pelton_ir::interp::{Launch, Program, Schedule, Words};
+    use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, Schedule};
     use pelton_ir::types::{Access, Len, Space};
     use pelton_ir::valid::validate;
 
@@ -209,14 +213,14 @@ mod tests {
             let left = credit_left(f, f.load(words.at(0)), f.load(claims.at(0)));
             f.store(words.at(1), f.cast::<u32>(left));
         });
-        let program = Program::new(&validate(m.finish()).expect("it is valid"), None).expect("it loads");
+        let program = InterpKernel::new(&validate(m.finish()).expect("it is valid"), None).expect("it loads");
         let words = [AtomicU32::new(quota_word(Some(quota))), AtomicU32::new(0)];
         let claims = [AtomicU64::new(charged)];
-        let launch = Launch {
+        let launch = InterpLaunch {
             groups: 1,
             lanes: 1,
             subgroup: 32,
-            buffers: vec![Words::W32(&words), Words::W64(&claims)],
+            buffers: vec![BoundWords::W32(&words), BoundWords::W64(&claims)],
             stop: None,
             deadline: None,
             schedule: Schedule::Threads(1),

@@ -4,7 +4,7 @@ use pelton_device::MemoryKind;
 use pelton_device::mapped::WordWidth;
 use pelton_ir::arena::Buffer;
 use pelton_ir::builder::{Buf, Builder};
-use pelton_ir::module::{BufferDecl, Place};
+use pelton_ir::module::{BufferDecl, TextPlace};
 use pelton_ir::types::{Access, Len, Num, Space};
 
 use super::buffers::{BufferId, KernelPlan, WrittenBy};
@@ -62,7 +62,7 @@ impl Declarer<'_> {
             len: Len::Fixed(len.into()),
             space: Space::Global,
             access: Access::ReadWrite,
-            place: Place::default(),
+            place: TextPlace::default(),
         })
     }
 }

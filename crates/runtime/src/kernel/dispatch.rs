@@ -4,7 +4,7 @@
 //! opcode, its tenant and what that tenant may do. It gives a state and a value. The state is the status with which the task ended, or
 //! the [`WindowState`] of a task that has not: it is group-wide and runs when the window's other tasks have, or it is a fence.
 
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::adapt::{Adapted, Args, Checked};
@@ -82,7 +82,7 @@ fn entry(
 }
 
 /// Counts a task, and says whether others may look at what it wrote.
-pub(super) fn note<'b>(f: &'b Body<'b>, kit: &Kit<'_>, counter: u32, visible: Visible) {
+pub(super) fn note<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, counter: u32, visible: Visible) {
     if kit.counts_tasks() {
         f.atomic_add(Order::Relaxed, Scope::Group, kit.tally(counter), 1);
     }
@@ -92,7 +92,12 @@ pub(super) fn note<'b>(f: &'b Body<'b>, kit: &Kit<'_>, counter: u32, visible: Vi
 }
 
 /// How a task ends whose handler gave this result: with its first fault, if there was one.
-pub(super) fn end<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>, result: U32<'b>) -> (U32<'b>, U32<'b>) {
+pub(super) fn end<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kit: &Kit<'_>,
+    task: U32<'b>,
+    result: U32<'b>,
+) -> (U32<'b>, U32<'b>) {
     let fault = f.load(kit.shared.faults.at(task));
     let well = fault.eq(0);
     let status = f.select(well, Status::Done.code(), Status::Fault.code());
@@ -100,13 +105,13 @@ pub(super) fn end<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>, result: U32
 }
 
 /// A task that ends at once.
-fn ends<'b>(f: &'b Body<'b>, status: Status, value: u32) -> (U32<'b>, U32<'b>) {
+fn ends<'b>(f: &'b FunctionBuilder<'b>, status: Status, value: u32) -> (U32<'b>, U32<'b>) {
     (f.lit(status.code()), f.lit(value))
 }
 
 /// Runs a handler, or puts its task aside until the whole group is there.
 fn run<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     entry: &HandlerEntry,
     (task, at, tenant): (U32<'b>, U32<'b>, U32<'b>),
@@ -127,7 +132,7 @@ fn run<'b>(
 }
 
 /// Starts a task: no fault yet, all its fuel.
-fn start<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>) {
+fn start<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, task: U32<'b>) {
     f.store(kit.shared.faults.at(task), 0);
     if kit.fueled {
         f.store(kit.shared.fuel.at(task), kit.spec.fuel);
@@ -135,7 +140,11 @@ fn start<'b>(f: &'b Body<'b>, kit: &Kit<'_>, task: U32<'b>) {
 }
 
 /// What a tenant may do: bit i allows opcode i, the last bit all others.
-pub(super) fn allows<'b>(f: &'b Body<'b>, mask: U32<'b>, op: U32<'b>) -> pelton_ir::builder::Val<'b, bool> {
+pub(super) fn allows<'b>(
+    f: &'b FunctionBuilder<'b>,
+    mask: U32<'b>,
+    op: U32<'b>,
+) -> pelton_ir::builder::Val<'b, bool> {
     ((mask >> f.min(op, 31)) & 1).ne(0)
 }
 

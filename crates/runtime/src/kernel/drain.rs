@@ -10,7 +10,7 @@
 //! Every slot says whose it is; what is not published, what belongs to a tenant that is disabled and what is beyond a tenant's
 //! credit is left as it is. SHUTDOWN ends the pass: windows that nobody has claimed by then are left.
 
-use pelton_ir::builder::{Body, Builder};
+use pelton_ir::builder::{Builder, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::FrontierBuffers;
@@ -138,7 +138,7 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
 
 /// How many slots of a window there are, from its first on.
 fn window_size<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     from: U32<'b>,
     (all, most): (U32<'b>, U32<'b>),
@@ -149,7 +149,7 @@ fn window_size<'b>(
 
 /// Claims one more window beyond one a group, and makes ready for it: its first slot, and how many there are.
 fn claim_window<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     frontier: &FrontierBuffers,
 ) -> (U32<'b>, U32<'b>) {
@@ -169,7 +169,7 @@ fn claim_window<'b>(
 }
 
 /// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
-fn leave_pass<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &DrainMode) {
+fn leave_pass<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &DrainMode) {
     let report = PassReport::new(&kit.layout);
     if kit.counts_tasks() {
         kit.each_by_lane(f, f.lit(report.control), report.control, |at| {
@@ -212,7 +212,7 @@ fn leave_pass<'b>(f: &'b Body<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, ..
 }
 
 /// Counts a task that ended with a fault.
-pub(super) fn count_fault<'b>(f: &'b Body<'b>, kit: &Kit<'_>, status: U32<'b>) {
+pub(super) fn count_fault<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, status: U32<'b>) {
     if kit.counts_tasks() {
         let faults = kit.shared.tally.at(PassReport::new(&kit.layout).faults);
         f.when(status.eq(Status::Fault.code()), || {
@@ -223,7 +223,7 @@ pub(super) fn count_fault<'b>(f: &'b Body<'b>, kit: &Kit<'_>, status: U32<'b>) {
 
 /// Decides whether a slot is to be run, and by `call` with its tenant and mask if so.
 pub(super) fn run_if_permitted<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     (word, at): (U64<'b>, U32<'b>),
     call: impl FnOnce(U32<'b>, U32<'b>) -> (U32<'b>, U32<'b>),
@@ -258,7 +258,7 @@ pub(super) fn run_if_permitted<'b>(
 
 /// Counts a slot that is run, and runs it unless it ends the pass.
 fn run_admitted<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     (word, owner): (U64<'b>, U64<'b>),
     (tenant, mask): (U32<'b>, U32<'b>),

@@ -6,7 +6,7 @@
 //! no worker looks at host memory but for slots.
 
 use pelton_device::Caps;
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
@@ -59,7 +59,7 @@ impl<'k> FarServer<'k> {
     }
 
     /// Routes, if the group is the first to arrive; else works.
-    pub fn serve<'b>(self, f: &'b Body<'b>) {
+    pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let FarServer { run, far, route, pick } = self;
         let first = f.lane().eq(0);
         let ticket = f.choose(
@@ -83,7 +83,12 @@ fn write_ready(m: &mut Builder, kit: &Kit<'_>, far: &FarRings) -> Callee<u32, bo
 }
 
 /// A worker: claims windows, fetches their slots, runs them.
-fn serve_windows<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, far: &FarRings, pick: Callee<(), u32>) {
+fn serve_windows<'b>(
+    f: &'b FunctionBuilder<'b>,
+    run: WindowRunner<'_>,
+    far: &FarRings,
+    pick: Callee<(), u32>,
+) {
     let kit = run.kit;
     f.when(f.lane().eq(0), || claim::prefer_own_producer(f, kit, run.slots));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
@@ -135,7 +140,7 @@ fn serve_windows<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, far: &FarRings, pic
 
 /// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
 fn claim_window<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     far: &FarRings,
     ring: U32<'b>,
@@ -169,7 +174,12 @@ fn claim_window<'b>(
 
 /// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not
 /// be written again, and its slot is the host's as soon as the record is there.
-fn claim_limit<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, ring: U32<'b>, end: U64<'b>) -> U64<'b> {
+fn claim_limit<'b>(
+    f: &'b FunctionBuilder<'b>,
+    run: WindowRunner<'_>,
+    ring: U32<'b>,
+    end: U64<'b>,
+) -> U64<'b> {
     let Some(frontier) = run.fences.frontier() else { return end };
     let slots = u64::from(run.slots.bank.stripe_slots());
     let seen = run.kit.shared.heads.at(ring);
@@ -188,7 +198,7 @@ fn claim_limit<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, ring: U32<'b>, end: U
 
 /// Copies the slots of a window: neighbouring lanes take neighbouring pieces of 16 bytes.
 pub(super) fn fetch_slots<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     base: U32<'b>,
     first: U64<'b>,

@@ -11,7 +11,7 @@
 //! along that its slots have ended. A slot is the host's again once its record is there, so nobody claims more than one lap beyond the
 //! frontier: marks stay until they were followed.
 
-use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::FrontierBuffers;
@@ -55,7 +55,7 @@ impl<'k> Fences<'k> {
     }
 
     /// What comes after the records of a window.
-    pub fn retire_after<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
+    pub fn retire_after<'b>(&self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
         // Every lane's records are posted, and it has looked at what is cleared for the next window.
         f.barrier();
         if kit.spec.body == super::spec::Body::Fused {
@@ -79,7 +79,7 @@ impl<'k> Fences<'k> {
     }
 
     /// Notes that a window has ended, where windows may end in any order.
-    fn note_window_end<'b>(&self, f: &'b Body<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
+    fn note_window_end<'b>(&self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
         let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
         write_marks(f, kit, self.slots, frontier, window);
         let (ring, tenant) = window.ring_and_tenant(f);
@@ -89,14 +89,19 @@ impl<'k> Fences<'k> {
     }
 
     /// Whether everything before a position has ended and was followed, so that nobody has anything to do with its marks.
-    pub fn is_quiet<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, position: U64<'b>) -> Val<'b, bool> {
+    pub fn is_quiet<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        ring: U32<'b>,
+        position: U64<'b>,
+    ) -> Val<'b, bool> {
         let Some(frontier) = self.frontier else { return f.lit(true) };
         let front = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE));
         front.eq(position)
     }
 
     /// Moves a quiet frontier past a task that ended at it. Nobody else does meanwhile: there are no marks to follow from there.
-    pub fn move_frontier<'b>(&self, f: &'b Body<'b>, ring: U32<'b>, next: U64<'b>) {
+    pub fn move_frontier<'b>(&self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, next: U64<'b>) {
         if let Some(frontier) = self.frontier {
             // What whoever moved it before has released is released again.
             f.fence(Order::AcqRel, Scope::Device);
@@ -107,7 +112,7 @@ impl<'k> Fences<'k> {
     /// Goes through the fences of a window, in order, up to the first task that has not ended: a fence ends after every task before it.
     fn each_fence<'b>(
         &self,
-        f: &'b Body<'b>,
+        f: &'b FunctionBuilder<'b>,
         kit: &Kit<'_>,
         window: TaskWindow<'b>,
         body: impl FnOnce(U64<'b>, U32<'b>),
@@ -125,7 +130,7 @@ impl<'k> Fences<'k> {
 
 /// Notes where a window ends, and its fences.
 fn write_marks<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     slots: &BankSlots,
     frontier: &FrontierBuffers,
@@ -225,7 +230,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     use pelton_device::open;
-    use pelton_ir::interp::{Launch, Program, Schedule, Words};
+    use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, Schedule};
     use pelton_ir::types::{Len, Space, Type};
     use pelton_ir::valid::validate;
 
@@ -285,12 +290,12 @@ mod tests {
             .collect();
         let buffers = module.buffers.iter().zip(&memory).map(|((_, decl), (words32, words64))| {
             match (decl.space, decl.elem) {
-                (Space::Shared, _) => Words::None,
-                (_, Type::U64) => Words::W64(words64),
-                _ => Words::W32(words32),
+                (Space::Shared, _) => BoundWords::None,
+                (_, Type::U64) => BoundWords::W64(words64),
+                _ => BoundWords::W32(words32),
             }
         });
-        let launch = Launch {
+        let launch = InterpLaunch {
             groups: 1,
             lanes: 1,
             subgroup: 32,
@@ -299,7 +304,7 @@ mod tests {
             deadline: None,
             schedule: Schedule::Threads(1),
         };
-        Program::new(&module, None).expect("it loads").run(&launch).expect("it runs");
+        InterpKernel::new(&module, None).expect("it loads").run(&launch).expect("it runs");
         let done = module.buffers.iter().zip(&memory).find(|((_, decl), _)| decl.name == name);
         let (_, (_, done)) = done.expect("it has records");
         done[..states.len()].iter().map(|word| word.load(Ordering::Relaxed) as u32 & 0xff).collect()

@@ -25,8 +25,8 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pelton_ir::builder::{Arg, Body, Buf, Builder, Val};
-use pelton_ir::module::{BufferDecl, Module, Place};
+use pelton_ir::builder::{Arg, Buf, Builder, FunctionBuilder, Val};
+use pelton_ir::module::{BufferDecl, Module, TextPlace};
 use pelton_ir::op::Op;
 use pelton_ir::text;
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
@@ -207,7 +207,7 @@ impl Deref for NamedHandler {
 /// The handler that a closure writes: the task that it is for, and the tenant's regions.
 #[derive(Clone)]
 pub struct HandlerBody<'b> {
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     error: Rc<RefCell<Option<String>>>,
 }
 
@@ -232,7 +232,7 @@ impl GroupHandlerBody<'_> {
 
 impl<'b> HandlerBody<'b> {
     /// The function in the making: control flow, arithmetic, everything that the language has.
-    pub fn body(&self) -> &'b Body<'b> {
+    pub fn body(&self) -> &'b FunctionBuilder<'b> {
         self.f
     }
 
@@ -262,7 +262,7 @@ impl<'b> HandlerBody<'b> {
             let what = format!("it names region {name:?} with elements of {other} and of {}", T::TYPE);
             self.error.borrow_mut().get_or_insert(what);
         }
-        let (elem, access, place) = (T::TYPE, Access::ReadWrite, Place::default());
+        let (elem, access, place) = (T::TYPE, Access::ReadWrite, TextPlace::default());
         Buf::of(self.f.declare(BufferDecl { name: name.into(), elem, len, space, access, place }))
     }
 

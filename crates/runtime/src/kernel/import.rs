@@ -4,8 +4,8 @@
 //! handler's own code: it is written in place, its accesses become the tenant's, its loops take fuel, and it may do no more than the
 //! handler may. A library reaches only buffers that the handler declares, and names in a library are never names in the kernel.
 
-use pelton_ir::link::{self, LinkError, Signature, Unbound};
-use pelton_ir::module::{ImportFlow, Kind};
+use pelton_ir::link::{self, LinkError, MissingImport, Signature};
+use pelton_ir::module::{FunctionKind, ImportFlow};
 use pelton_ir::text::nearest;
 use pelton_ir::types::Type;
 use pelton_ir::valid::{Valid, validate};
@@ -79,7 +79,7 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
         if import != found {
             return Err(LinkError::Signature { import: Box::new(import), found: Box::new(found) });
         }
-        if verb.flow == ImportFlow::Uniform && function.kind != Kind::Import(ImportFlow::Uniform) {
+        if verb.flow == ImportFlow::Uniform && function.kind != FunctionKind::Import(ImportFlow::Uniform) {
             return Err(LinkError::Uniform { import });
         }
     }
@@ -87,12 +87,12 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
 }
 
 /// An import that nothing is known for, with the name that may have been meant.
-fn unbound(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> Unbound {
+fn unbound(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> MissingImport {
     let functions = libraries.iter().flat_map(|library| library.functions.iter()).map(|(_, f)| f);
-    let functions = functions.filter(|f| f.kind == Kind::Function).map(|f| &*f.name);
+    let functions = functions.filter(|f| f.kind == FunctionKind::Function).map(|f| &*f.name);
     let known = verbs.iter().map(|verb| verb.name).chain(functions);
     let nearest = nearest(&import.name, known.filter(|name| *name != import.name)).map(String::from);
-    Unbound { import, nearest }
+    MissingImport { import, nearest }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The buffers of a kernel in the making, and the small sums that all its parts share.
 
 use pelton_ir::arena::Buffer;
-use pelton_ir::builder::{At, Body, Buf, Builder, Val};
+use pelton_ir::builder::{At, Buf, Builder, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{GlobalBuffers, KernelPlan, PieceCopies, SharedBuffers, SlotCopies};
@@ -27,7 +27,7 @@ pub(super) struct SlotSource {
 
 impl SlotSource {
     /// One of the first two words of a slot, which a cancel writes again.
-    pub fn head<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
+    pub fn head<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
         match self.live {
             true => f.atomic_load(Order::Relaxed, Scope::System, self.words.at(at)),
             false => f.load(self.words.at(at)),
@@ -35,7 +35,7 @@ impl SlotSource {
     }
 
     /// A word of arguments, which nobody writes once the slot is there.
-    pub fn load<'b>(self, f: &'b Body<'b>, at: U32<'b>) -> U64<'b> {
+    pub fn load<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
         f.load(self.words.at(at))
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Rights<'b> {
 impl<'b> Rights<'b> {
     /// The opcodes that may be used without a window: none if there is a quota, which windows take credit from. Whoever asks waits for
     /// both words.
-    pub fn light_mask(self, f: &'b Body<'b>) -> U32<'b> {
+    pub fn light_mask(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
         f.select(self.quota.eq(0), self.mask, 0)
     }
 }
@@ -94,7 +94,13 @@ impl<'s> Kit<'s> {
     }
 
     /// Deals so many numbers, known to be `most` or fewer, out to the lanes.
-    pub fn each_by_lane<'b>(&self, f: &'b Body<'b>, count: U32<'b>, most: u32, body: impl FnOnce(U32<'b>)) {
+    pub fn each_by_lane<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        count: U32<'b>,
+        most: u32,
+        body: impl FnOnce(U32<'b>),
+    ) {
         if self.layout.lanes >= most {
             // One each, so there is no loop.
             return f.when(f.lane().lt(count), || body(f.lane()));
@@ -103,7 +109,7 @@ impl<'s> Kit<'s> {
     }
 
     /// Makes a group ready for its first task.
-    pub fn copy_piece_table<'b>(&self, f: &'b Body<'b>) {
+    pub fn copy_piece_table<'b>(&self, f: &'b FunctionBuilder<'b>) {
         let Some(PieceCopies { firsts, lens }) = self.pieces else { return };
         let count = self.layout.piece_words() / 2;
         self.each_by_lane(f, f.lit(count), count, |at| {
@@ -120,7 +126,7 @@ impl<'s> Kit<'s> {
     }
 
     /// A control word of the host, as it is now.
-    pub fn host_word<'b>(&self, f: &'b Body<'b>, at: U32<'b>) -> U32<'b> {
+    pub fn host_word<'b>(&self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U32<'b> {
         match (&self.mode, self.mode.control_copy()) {
             (_, Some(copy)) => f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.words.at(at)),
             (Mode::Drain(_), None) => f.load(self.global.host.at(at)),
@@ -139,13 +145,13 @@ impl<'s> Kit<'s> {
     }
 
     /// What decides whether a tenant's tasks may run without a window: its mask and its quota, on their way at once.
-    pub fn rights<'b>(&self, f: &'b Body<'b>, tenant: U32<'b>) -> Rights<'b> {
+    pub fn rights<'b>(&self, f: &'b FunctionBuilder<'b>, tenant: U32<'b>) -> Rights<'b> {
         let [mask, quota] = [control::MASKS, control::QUOTAS].map(|table| self.host_word(f, tenant + table));
         Rights { mask, quota }
     }
 
     /// The slots of the stripe of a slot: a fence reaches no further back.
-    pub fn fence_reach<'b>(&self, f: &'b Body<'b>, number: U32<'b>) -> U32<'b> {
+    pub fn fence_reach<'b>(&self, f: &'b FunctionBuilder<'b>, number: U32<'b>) -> U32<'b> {
         let slots = |bank: &SlotBank| f.lit(bank.stripe_slots());
         match &self.layout.banks {
             SlotBanks::Near(bank) | SlotBanks::Far(bank) => slots(bank),
@@ -155,7 +161,7 @@ impl<'s> Kit<'s> {
 
     /// Comes after a line that was taken for what it is, not for an acquired word: what the host wrote before it published is seen.
     /// A device with memory of its own was given that memory by a copy, which had ended.
-    pub fn acquire_host_writes<'b>(&self, f: &'b Body<'b>) {
+    pub fn acquire_host_writes<'b>(&self, f: &'b FunctionBuilder<'b>) {
         if !self.layout.remote {
             f.fence(Order::Acquire, Scope::System);
         }
@@ -164,7 +170,7 @@ impl<'s> Kit<'s> {
     /// Comes after the lines of a window that nobody acquired, on a device with memory of its own: what the host has written to that memory
     /// before it published them is seen, whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide
     /// enough. The fence also stands between the lines and the word that says that the group is [away](super::notice).
-    pub fn refresh_after_lines<'b>(&self, f: &'b Body<'b>) {
+    pub fn refresh_after_lines<'b>(&self, f: &'b FunctionBuilder<'b>) {
         f.fence(Order::AcqRel, Scope::Device);
     }
 
@@ -179,13 +185,13 @@ impl<'s> Kit<'s> {
     }
 
     /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.
-    pub fn bump_shared<'b>(&self, f: &'b Body<'b>, counter: U32<'b>) {
+    pub fn bump_shared<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         f.atomic_add(Order::Relaxed, Scope::Device, self.global.rows.at(at), 1u64);
     }
 
     /// Adds to a counter of this group's own: nobody else writes it.
-    pub fn bump_own<'b>(&self, f: &'b Body<'b>, counter: U32<'b>, by: U32<'b>) {
+    pub fn bump_own<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>, by: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         let old = f.atomic_load(Order::Relaxed, Scope::System, self.global.rows.at(at));
         f.atomic_store(Order::Relaxed, Scope::System, self.global.rows.at(at), old + f.cast::<u64>(by));

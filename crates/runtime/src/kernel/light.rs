@@ -3,7 +3,7 @@
 //! A handler is light if one lane runs it and it has no loop. A task of a light handler that waits alone is not worth a group:
 //! whoever polls its ring takes the line as it is, if it is the one expected and whole, runs it, and posts its record.
 
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::dispatch::{HandlerEntry, allows, end};
@@ -95,7 +95,12 @@ impl LightTasks {
     }
 
     /// Runs a line that waits alone, in this lane; one of [`attempt`].
-    pub fn attempt<'b>(self, f: &'b Body<'b>, run: WindowRunner<'_>, found: FoundLine<'b>) -> U32<'b> {
+    pub fn attempt<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        run: WindowRunner<'_>,
+        found: FoundLine<'b>,
+    ) -> U32<'b> {
         let (kit, slots) = (run.kit, run.slots);
         let fresh = f.cast::<u32>(found.words[0]).eq(slots.ready_word(f, found.position));
         let whole = f.choose(fresh, || line::is_whole(f, &found.words), || f.lit(false));
@@ -131,7 +136,7 @@ impl LightTasks {
 
 /// Posts the record of a light task and counts it.
 fn finish_light<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     found: FoundLine<'b>,
     (status, value, counter): (U32<'b>, U32<'b>, U32<'b>),
@@ -155,7 +160,7 @@ fn finish_light<'b>(
 }
 
 /// A line that should be there and is not whole may have been read too early; one that is not whole the next time either is counted.
-pub(super) fn note_failed_check<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>) {
+pub(super) fn note_failed_check<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, ring: U32<'b>) {
     let suspect = kit.shared.suspect.at(ring);
     let before = f.load(suspect);
     f.when(before.eq(1), || kit.bump_shared(f, f.lit(control::CHECKS)));

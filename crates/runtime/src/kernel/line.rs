@@ -1,13 +1,17 @@
 //! Lines as a lane reads them.
 
-use pelton_ir::builder::{Body, Buf, Val};
+use pelton_ir::builder::{Buf, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{LINE, U32, U64};
 use crate::protocol::slot;
 
 /// Reads the line that begins at a word: four accesses of 16 bytes, all under way at once.
-pub(super) fn read_line<'b>(f: &'b Body<'b>, slots: Buf<u64>, at: U32<'b>) -> [U64<'b>; LINE as usize] {
+pub(super) fn read_line<'b>(
+    f: &'b FunctionBuilder<'b>,
+    slots: Buf<u64>,
+    at: U32<'b>,
+) -> [U64<'b>; LINE as usize] {
     let pairs: [[U64<'b>; 2]; LINE as usize / 2] = std::array::from_fn(|k| {
         f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, slots.at(at + 2 * k as u32))
     });
@@ -15,7 +19,7 @@ pub(super) fn read_line<'b>(f: &'b Body<'b>, slots: Buf<u64>, at: U32<'b>) -> [U
 }
 
 /// Whether a line is whole: its check is the xor of the other words, each rotated by its number.
-pub(super) fn is_whole<'b>(f: &'b Body<'b>, words: &[U64<'b>]) -> Val<'b, bool> {
+pub(super) fn is_whole<'b>(f: &'b FunctionBuilder<'b>, words: &[U64<'b>]) -> Val<'b, bool> {
     let (mut even, mut odd) = (f.lit(0), f.lit(0));
     for (k, word) in words.iter().enumerate().rev() {
         let low = if k == slot::CHECK as usize / 2 { f.lit(0) } else { f.cast::<u32>(*word) };

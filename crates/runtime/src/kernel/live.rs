@@ -5,7 +5,7 @@
 //! ring never waits for a window of far ones.
 
 use pelton_device::Caps;
-use pelton_ir::builder::{Body, Builder};
+use pelton_ir::builder::{Builder, FunctionBuilder};
 use pelton_ir::types::Need;
 
 use super::dispatch::HandlerTable;
@@ -62,7 +62,7 @@ pub(super) fn write_live(
 }
 
 /// Writes the kernel's one entry point: what every group does first, then what it serves.
-fn main(m: &mut Builder, kit: &Kit<'_>, serve: impl for<'b> FnOnce(&'b Body<'b>)) {
+fn main(m: &mut Builder, kit: &Kit<'_>, serve: impl for<'b> FnOnce(&'b FunctionBuilder<'b>)) {
     m.kernel("main", |f| {
         kit.copy_piece_table(f);
         serve(f);

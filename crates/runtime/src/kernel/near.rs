@@ -8,7 +8,7 @@
 //! Where host memory is far from the device, slots lie at the device, and one group more keeps the host's control words there.
 
 use pelton_device::Caps;
-use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
@@ -68,7 +68,7 @@ impl<'k> NearServer<'k> {
     }
 
     /// Serves a group's stripes. Where there is a copy of the control words, the last group keeps it for the others instead.
-    pub fn serve_or_keep<'b>(self, f: &'b Body<'b>, copy: Option<&KeptControl>) {
+    pub fn serve_or_keep<'b>(self, f: &'b FunctionBuilder<'b>, copy: Option<&KeptControl>) {
         let kit = self.run.kit;
         match copy {
             Some(copy) => f.choose(
@@ -81,7 +81,7 @@ impl<'k> NearServer<'k> {
     }
 
     /// Serves a group's stripes until the stop.
-    pub fn serve<'b>(self, f: &'b Body<'b>) {
+    pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let NearServer { run, check, .. } = self;
         let kit = run.kit;
         claim::load_heads(f, kit, |ring| own_stripe(f, run.slots, ring));
@@ -112,7 +112,7 @@ impl<'k> NearServer<'k> {
     }
 
     /// The next ring, chosen by one lane for its group. The watch may have run the task that is found waiting there.
-    fn next_ring<'b>(self, f: &'b Body<'b>, news: U32<'b>) -> U32<'b> {
+    fn next_ring<'b>(self, f: &'b FunctionBuilder<'b>, news: U32<'b>) -> U32<'b> {
         let kit = self.run.kit;
         // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
         let halt = f.choose(news.eq(look::HALT), || halt_word(f, kit, Order::Acquire), || f.lit(0));
@@ -129,7 +129,7 @@ impl<'k> NearServer<'k> {
 }
 
 /// Whether the host has asked for the stop, or who keeps its words has said so.
-pub(super) fn halt_word<'b>(f: &'b Body<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
+pub(super) fn halt_word<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
     match kit.mode.control_copy() {
         Some(copy) => f.atomic_load(order, Scope::Device, copy.buffers.flags.at(flag::HALT)),
         None => f.atomic_load(order, Scope::System, kit.global.host.at(control::SHUTDOWN)),
@@ -142,13 +142,13 @@ fn most_tasks(run: WindowRunner<'_>) -> u32 {
 }
 
 /// A group's stripe of a ring.
-pub(super) fn own_stripe<'b>(f: &'b Body<'b>, slots: &BankSlots, ring: U32<'b>) -> U32<'b> {
+pub(super) fn own_stripe<'b>(f: &'b FunctionBuilder<'b>, slots: &BankSlots, ring: U32<'b>) -> U32<'b> {
     ring * slots.bank.ring_stripes + f.group()
 }
 
 /// Takes what is ready of a stripe and runs it; how many tasks that were.
 fn take_window<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     check: Option<Callee<u32, bool>>,
     ring: U32<'b>,
@@ -190,7 +190,7 @@ fn take_window<'b>(
 
 /// One lane runs what is ready as it goes, where it lies; how many tasks that were, and what their tenant may do.
 fn run_in_place<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     check: Option<Callee<u32, bool>>,
     (window, owner): (TaskWindow<'b>, RingOwner<'b>),
@@ -224,7 +224,7 @@ fn run_in_place<'b>(
 
 /// All lanes copy what is ready; how many tasks of it may be run, and what their tenant may do.
 fn copy_window<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     (window, owner): (TaskWindow<'b>, RingOwner<'b>),
 ) -> (U32<'b>, U32<'b>) {
@@ -261,12 +261,12 @@ fn copy_window<'b>(
 }
 
 /// Whether this is the last lane of its group, which makes the fence after the lines of a window.
-fn is_last_lane<'b>(f: &'b Body<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
+fn is_last_lane<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
     f.lane().eq(kit.layout.lanes - 1)
 }
 
 /// Nothing was taken though something might have been: the head was fresh a moment ago, so its check has failed.
-fn suspect_head<'b>(f: &'b Body<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most: U32<'b>) {
+fn suspect_head<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most: U32<'b>) {
     let suspect = kit.shared.suspect.at(ring);
     f.when(taken.eq(0) & most.ne(0), || f.store(suspect, f.max(f.load(suspect), 1)));
 }
@@ -306,7 +306,7 @@ fn write_ready(
 
 /// Copies a line as it was checked, if it is the one expected: what is run is what was whole.
 fn copy_line<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     (task, position, at): (U32<'b>, U64<'b>, U32<'b>),
 ) -> Val<'b, bool> {

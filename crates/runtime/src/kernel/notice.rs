@@ -20,7 +20,7 @@
 //!    The keeper does not wait for a window to end, however long that takes: the lines of that window were there before the answer, and
 //!    a look after it finds the bit, because all changes of one word have an order.
 
-use pelton_ir::builder::{Body, Val};
+use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{Kit, STRIDE, U32};
@@ -40,7 +40,7 @@ pub(super) type KeeperLanes<'b> = (U32<'b>, u32);
 
 /// Takes a change over, if there is one since `last`; what CHANGED says now. Every lane of the keeper calls it.
 pub(super) fn take_change_over<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     copy: &KeptControl,
     (lane, lanes): KeeperLanes<'b>,
@@ -74,18 +74,23 @@ pub(super) fn take_change_over<'b>(
 }
 
 /// The word of a poller, if it is told of changes.
-pub(super) fn notice_word<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) -> Option<U32<'b>> {
+pub(super) fn notice_word<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, poller: U32<'b>) -> Option<U32<'b>> {
     let notices = kit.notices()?;
     Some(f.atomic_load(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE)))
 }
 
 /// Whether a control word has changed, so that nothing may be run with what this round has read; the poller's subgroup asks together.
-pub(super) fn was_told<'b>(f: &'b Body<'b>, word: U32<'b>) -> Val<'b, bool> {
+pub(super) fn was_told<'b>(f: &'b FunctionBuilder<'b>, word: U32<'b>) -> Val<'b, bool> {
     f.any((word & CHANGED).ne(0))
 }
 
 /// Tells the keeper at the end of a round that the poller knows of a change, if there was one.
-pub(super) fn acknowledge_change<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>, word: Option<U32<'b>>) {
+pub(super) fn acknowledge_change<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kit: &Kit<'_>,
+    poller: U32<'b>,
+    word: Option<U32<'b>>,
+) {
     let notices = kit.notices();
     let Some((notices, word)) = notices.zip(word) else { return };
     f.when(was_told(f, word), || {
@@ -99,7 +104,7 @@ pub(super) fn acknowledge_change<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32
 }
 
 /// The group of a poller has copied its lines and runs them. The lane that made the fence after them says so.
-pub(super) fn say_away<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
+pub(super) fn say_away<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, poller: U32<'b>) {
     if let Some(notices) = kit.notices() {
         // The fence after the lines pairs with the keeper's acquire: they were read before.
         f.atomic_or(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), AWAY);
@@ -107,7 +112,7 @@ pub(super) fn say_away<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
 }
 
 /// The group of a poller is about to look at its rings again. One lane says so, before it looks at its word.
-pub(super) fn say_back<'b>(f: &'b Body<'b>, kit: &Kit<'_>, poller: U32<'b>) {
+pub(super) fn say_back<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, poller: U32<'b>) {
     if let Some(notices) = kit.notices() {
         f.atomic_and(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), !AWAY);
     }

@@ -4,7 +4,7 @@
 //! the slot. The rules are those of [`protocol::packed`](crate::protocol::packed), and a test over every packing holds
 //! the two equal.
 
-use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 
 use super::dispatch::{HandlerEntry, allows, note};
 use super::kit::{Kit, U32};
@@ -88,7 +88,7 @@ struct InnerTask<'b> {
 
 /// Writes the code that runs one task of a packed slot, and returns its result.
 fn run_inner_task<'b>(
-    f: &'b Body<'b>,
+    f: &'b FunctionBuilder<'b>,
     kit: &Kit<'_>,
     entries: &[HandlerEntry],
     inner_task: &InnerTask<'b>,
@@ -116,7 +116,7 @@ fn run_inner_task<'b>(
 }
 
 /// Writes the code that loads one byte of the argument words of a slot.
-fn argument_byte<'b>(f: &'b Body<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
+fn argument_byte<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
     let word = kit.source.load(f, at + slot::ARG / 2 + (k >> 3));
     f.cast::<u32>(word >> ((k & 7) << 3)) & 0xff
 }

@@ -9,7 +9,7 @@
 //! decides whether it is the one expected. Otherwise that lane moves the tail into device memory, for the groups.
 
 use pelton_device::Caps;
-use pelton_ir::builder::{Body, Builder, Callee, Val};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
@@ -64,7 +64,7 @@ pub(super) fn write_router(
 }
 
 /// Keeps the control words, and watches for the stop.
-pub(super) fn keep_control_words<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) {
+pub(super) fn keep_control_words<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, copy: &KeptControl) {
     let lanes = kit.layout.keepers;
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
         let keep = || notice::take_change_over(f, kit, copy, (f.sublane(), lanes), last);
@@ -78,7 +78,7 @@ pub(super) fn keep_control_words<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &Kept
 }
 
 /// Whether the host has asked for the stop; tells the groups.
-fn pass_stop_on<'b>(f: &'b Body<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool> {
+fn pass_stop_on<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool> {
     // Pairs with the host's release.
     let asked = f.atomic_load(Order::Acquire, Scope::System, kit.global.host.at(control::SHUTDOWN)).ne(0);
     f.when(asked, || f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1));
@@ -95,7 +95,7 @@ struct RouterRounds<'k> {
 
 impl RouterRounds<'_> {
     /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
-    fn rounds<'b>(self, f: &'b Body<'b>, (first, step): (U32<'b>, u32), team: bool) {
+    fn rounds<'b>(self, f: &'b FunctionBuilder<'b>, (first, step): (U32<'b>, u32), team: bool) {
         let (kit, copy) = (self.run.kit, &self.far.copy);
         let rings = kit.layout.rings.len() as u32;
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (last, idle)| {
@@ -134,13 +134,13 @@ impl RouterRounds<'_> {
     }
 
     /// The number of this subgroup among those that are told of changed control words: near groups come first.
-    fn poller_number<'b>(self, f: &'b Body<'b>) -> U32<'b> {
+    fn poller_number<'b>(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
         let near = self.run.kit.mode.near().map_or(0, |slots| slots.bank.groups);
         f.subgroup() + near
     }
 
     /// One lane looks at a ring.
-    fn look_as_lane<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
+    fn look_as_lane<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let at = self.read_ring(f, ring, f.load(self.run.kit.shared.heads.at(ring)));
         let words = line::read_line(f, self.run.slots.words, at.number * LINE);
         let end = self.tail(f, ring);
@@ -150,7 +150,7 @@ impl RouterRounds<'_> {
     }
 
     /// A team looks at a ring; it may be one that is not there. Says whether any team's tail had moved.
-    fn look_as_team<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> Val<'b, bool> {
+    fn look_as_team<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let kit = self.run.kit;
         let member = f.sublane() % TEAM_LANES;
         let there = ring.lt(kit.layout.rings.len() as u32);
@@ -178,7 +178,7 @@ impl RouterRounds<'_> {
     }
 
     /// What is known of a ring without asking the host: all on its way at once.
-    fn read_ring<'b>(self, f: &'b Body<'b>, ring: U32<'b>, head: U64<'b>) -> RouterRing<'b> {
+    fn read_ring<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, head: U64<'b>) -> RouterRing<'b> {
         let (kit, slots) = (self.run.kit, self.run.slots);
         let tenant = f.load(kit.shared.owners.at(ring));
         let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.router.route.at(claim_word(ring)));
@@ -192,7 +192,7 @@ impl RouterRounds<'_> {
         }
     }
 
-    fn tail<'b>(self, f: &'b Body<'b>, ring: U32<'b>) -> U64<'b> {
+    fn tail<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> U64<'b> {
         // Pairs with the producer's release of the tail: the slots behind it are seen.
         f.atomic_load(Order::Acquire, Scope::System, self.far.router.tails.at(ring * STRIDE))
     }
@@ -200,7 +200,7 @@ impl RouterRounds<'_> {
     /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
     fn pass_tail_on<'b>(
         self,
-        f: &'b Body<'b>,
+        f: &'b FunctionBuilder<'b>,
         at: RouterRing<'b>,
         words: [U64<'b>; LINE as usize],
         end: U64<'b>,

@@ -1,6 +1,6 @@
 //! The slots of one placement, as a kernel sees them: where a position lies, and what its line must say.
 
-use pelton_ir::builder::{Body, Buf};
+use pelton_ir::builder::{Buf, FunctionBuilder};
 
 use super::kit::{U32, U64};
 use super::layout::SlotBank;
@@ -30,7 +30,7 @@ impl BankSlots {
     }
 
     /// The number of a position's slot in its stripe.
-    pub fn slot_in_stripe<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+    pub fn slot_in_stripe<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position) & (self.bank.stripe_slots() - 1)
     }
 
@@ -45,12 +45,12 @@ impl BankSlots {
     }
 
     /// The generation of a position, in its place in a word.
-    pub fn generation_bits<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+    pub fn generation_bits<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position >> self.bank.log2_slots) << slot::GENERATION_SHIFT
     }
 
     /// Word 0 of a slot that is ready at a position.
-    pub fn ready_word<'b>(&self, f: &'b Body<'b>, position: U64<'b>) -> U32<'b> {
+    pub fn ready_word<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         self.generation_bits(f, position) | Status::Published.code()
     }
 }

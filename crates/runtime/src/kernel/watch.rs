@@ -6,7 +6,7 @@
 //! Where subgroups progress independently, the watch goes on by itself until it has something for the group, which waits for
 //! it meanwhile: nobody meets for a look that finds nothing.
 
-use pelton_ir::builder::{Body, Builder, Callee};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::kit::{LINE, Rights, U32, U64};
@@ -38,7 +38,7 @@ pub(super) fn write_watch(
 }
 
 /// Looks at every ring once: one of [`look`].
-fn look_at_rings<'b>(f: &'b Body<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
+fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
     let kit = run.kit;
     let (rings, subgroup) = (kit.layout.rings.len() as u32, kit.layout.subgroup);
     // On their way while the rings are looked at.
@@ -83,7 +83,7 @@ struct RingHead<'b> {
 
 impl<'b> RingHead<'b> {
     /// Reads it: all on its way at once.
-    fn read(f: &'b Body<'b>, run: WindowRunner<'_>, ring: U32<'b>) -> Self {
+    fn read(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, ring: U32<'b>) -> Self {
         let (kit, slots) = (run.kit, run.slots);
         let position = f.load(kit.shared.heads.at(ring));
         let tenant = f.load(kit.shared.owners.at(ring));
@@ -98,7 +98,7 @@ impl<'b> RingHead<'b> {
     }
 
     /// Runs its task if that waits alone and is light: one of [`attempt`].
-    fn take(self, f: &'b Body<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
+    fn take(self, f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
         let (kit, slots) = (run.kit, run.slots);
         let RingHead { ring, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));

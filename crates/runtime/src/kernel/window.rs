@@ -4,7 +4,7 @@
 //! the way and run afterwards by all lanes, one by one. Then come the counters, one fence for everything that others may
 //! look at, and the records: a host that sees a record sees all that the window wrote and counted. Fences come last.
 
-use pelton_ir::builder::{Body, Val};
+use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::dispatch::{HandlerTable, end};
@@ -49,7 +49,7 @@ pub(super) struct RingOwner<'b> {
 
 impl<'b> TaskWindow<'b> {
     /// The ring and its tenant; the tenant says nothing in a drained batch.
-    pub fn ring_and_tenant(self, f: &'b Body<'b>) -> (U32<'b>, U32<'b>) {
+    pub fn ring_and_tenant(self, f: &'b FunctionBuilder<'b>) -> (U32<'b>, U32<'b>) {
         match self.owner {
             WindowOwner::Ring(owner) => (owner.ring, owner.tenant),
             WindowOwner::EachSlot => (f.lit(0), f.lit(0)),
@@ -78,20 +78,20 @@ struct TaskPlace<'b> {
 
 impl<'k> WindowRunner<'k> {
     /// Makes ready for a window. One lane does; a barrier follows before [`run`](WindowRunner::run).
-    pub fn clear_state<'b>(self, f: &'b Body<'b>) {
+    pub fn clear_state<'b>(self, f: &'b FunctionBuilder<'b>) {
         for word in [state::WIDES, state::FENCED, state::DIRTY] {
             f.store(self.kit.shared.state.at(word), 0);
         }
     }
 
     /// Runs a window.
-    pub fn run_window<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>) {
+    pub fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         self.each_task(f, window, |task| self.run_task(f, window, task));
         self.finish_window(f, window);
     }
 
     /// Runs a task of a window in this lane, or puts it aside until the whole group is there.
-    pub fn run_task<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, task: U32<'b>) {
+    pub fn run_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kit = self.kit;
         let place = self.task_place(f, window, task);
         let word = kit.source.head(f, place.at);
@@ -111,7 +111,7 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
-    pub fn finish_window<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>) {
+    pub fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kit = self.kit;
         if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
             self.run_group_wide(f, window);
@@ -132,11 +132,16 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Deals the tasks of a window out to the lanes.
-    fn each_task<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, body: impl FnOnce(U32<'b>)) {
+    fn each_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, body: impl FnOnce(U32<'b>)) {
         self.kit.each_by_lane(f, window.count, self.kit.layout.window, |task| body(task.named("task")));
     }
 
-    fn task_place<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, task: U32<'b>) -> TaskPlace<'b> {
+    fn task_place<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        task: U32<'b>,
+    ) -> TaskPlace<'b> {
         let position = match window.owner {
             WindowOwner::Ring(_) => window.first + f.cast::<u64>(task),
             // Positions of a batch have few bits, which saves registers.
@@ -151,7 +156,7 @@ impl<'k> WindowRunner<'k> {
     /// Notes how a task stands: the status with which it ended, or a [`WindowState`].
     fn keep_record<'b>(
         self,
-        f: &'b Body<'b>,
+        f: &'b FunctionBuilder<'b>,
         task: U32<'b>,
         position: U64<'b>,
         (status, value): (U32<'b>, U32<'b>),
@@ -161,7 +166,7 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Runs the group-wide tasks, one by one.
-    fn run_group_wide<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>) {
+    fn run_group_wide<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kit = self.kit;
         f.barrier();
         let wides = f.group_broadcast(f.load(kit.shared.state.at(state::WIDES)), 0);
@@ -192,7 +197,7 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Counts a window: by opcode, and by tenant and level where one window has one of each.
-    fn count_window<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, owner: RingOwner<'b>) {
+    fn count_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, owner: RingOwner<'b>) {
         let kit = self.kit;
         let ops = kit.layout.ops.len() as u32;
         f.count((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
@@ -210,7 +215,7 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Posts the record of a task that has ended.
-    fn post_task<'b>(self, f: &'b Body<'b>, window: TaskWindow<'b>, task: U32<'b>) {
+    fn post_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kit = self.kit;
         let record = f.load(kit.shared.records.at(task));
         let number = self.task_place(f, window, task).number;
@@ -223,7 +228,7 @@ impl<'k> WindowRunner<'k> {
 }
 
 /// How the task of a window's record stands: a [`Status`] that ends it, a [`WindowState`], or 0 if nothing was written.
-pub(super) fn task_state<'b>(f: &'b Body<'b>, record: U64<'b>) -> U32<'b> {
+pub(super) fn task_state<'b>(f: &'b FunctionBuilder<'b>, record: U64<'b>) -> U32<'b> {
     f.cast::<u32>(record) & STATUS_BITS
 }
 
@@ -237,6 +242,11 @@ pub(super) fn has_ended(state: U32<'_>) -> Val<'_, bool> {
 const STATUS_BITS: u32 = (1 << slot::GENERATION_SHIFT) - 1;
 
 /// Posts a record.
-pub(super) fn post_record<'b>(f: &'b Body<'b>, slots: &BankSlots, number: U32<'b>, record: U64<'b>) {
+pub(super) fn post_record<'b>(
+    f: &'b FunctionBuilder<'b>,
+    slots: &BankSlots,
+    number: U32<'b>,
+    record: U64<'b>,
+) {
     f.atomic_store(Order::Relaxed, Scope::System, slots.done.at(number), record);
 }

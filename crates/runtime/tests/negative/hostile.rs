@@ -433,8 +433,8 @@ fn shared_buffers_are_nobody_elses_memory(on: &On) {
 
 /// Catches a call that could not be written in place: it would call a function of the kernel by its number.
 fn calls_that_stay_calls_are_refused(on: &On) {
-    use pelton::ir::builder::{Body, Builder, Callee};
-    fn nest<'b>(f: &'b Body<'b>, depth: u32, inner: &dyn Fn()) {
+    use pelton::ir::builder::{Builder, Callee, FunctionBuilder};
+    fn nest<'b>(f: &'b FunctionBuilder<'b>, depth: u32, inner: &dyn Fn()) {
         match depth {
             0 => inner(),
             _ => f.when(f.lane().lt(depth + 1000), || nest(f, depth - 1, inner)),

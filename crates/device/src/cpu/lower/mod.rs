@@ -20,10 +20,10 @@ use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use pelton_ir::arena::{Func, Handle, Inst};
 use pelton_ir::module::{Function, Operand};
-use pelton_ir::op::{Effect, Form, Op};
-use pelton_ir::pass::bounds::{Bounds, Geometry};
+use pelton_ir::op::{Op, OpEffect, OpForm};
+use pelton_ir::pass::bounds::{Bounds, KnownGeometry};
 use pelton_ir::types::{Len, Space, Type};
-use pelton_ir::valid::{Level, Uniformity, Valid};
+use pelton_ir::valid::{UniformLevel, Uniformity, Valid};
 
 use super::abi::{self, GroupExit, offset};
 use super::plan::{KernelSplit, LoopNest};
@@ -187,7 +187,7 @@ impl<'a> KernelLowering<'a> {
             uniform: module.uniformity(kernel),
             bounds: Bounds::new(
                 module,
-                Geometry { lanes: Some(lanes), subgroup: Some(subgroup), groups: None },
+                KnownGeometry { lanes: Some(lanes), subgroup: Some(subgroup), groups: None },
             ),
             split,
             lanes,
@@ -221,9 +221,9 @@ impl<'a> KernelLowering<'a> {
         for (value, ty) in self.function.values() {
             let kept = self.split.is_some_and(|split| split.home[value.index()]) && !self.rebuilt(value);
             let count = match self.uniform.level(value) {
-                Level::Group => 1,
-                Level::Subgroup => self.lanes.div_ceil(self.subgroup),
-                Level::Lane => self.lanes,
+                UniformLevel::Group => 1,
+                UniformLevel::Subgroup => self.lanes.div_ceil(self.subgroup),
+                UniformLevel::Lane => self.lanes,
             };
             if kept {
                 self.homes[value.index()] = Some(take(count as usize * clif(ty).bytes() as usize));
@@ -301,8 +301,8 @@ impl<'a> KernelLowering<'a> {
         match (node.op, row.form, row.effect) {
             (op, ..) if op.nests() => self.nest(inst, None),
             (op, ..) if op.ends() => self.end(inst),
-            (_, _, Effect::Sync) => self.alone(inst),
-            (_, Form::Place | Form::Wide | Form::Atomic | Form::Fence, _) => self.access(inst),
+            (_, _, OpEffect::Sync) => self.alone(inst),
+            (_, OpForm::Place | OpForm::Wide | OpForm::Atomic | OpForm::Fence, _) => self.access(inst),
             (Op::Backoff | Op::Clock | Op::Trap | Op::Fault, ..) => self.call(inst),
             _ => {
                 let value = self.pure(inst);

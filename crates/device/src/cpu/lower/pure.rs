@@ -22,8 +22,11 @@ impl KernelLowering<'_> {
             (Op::Lane | Op::Sublane | Op::Subgroup, _) => return self.geometry(node.results.get(0)),
             _ => {}
         }
-        let first =
-            node.args.iter().zip(node.op.row().args).find(|(_, (_, pat))| *pat == pelton_ir::op::Pat::T);
+        let first = node
+            .args
+            .iter()
+            .zip(node.op.row().args)
+            .find(|(_, (_, pat))| *pat == pelton_ir::op::TypePattern::T);
         let ty = first.map_or(Type::F32, |(arg, _)| self.function.operand_ty(*arg));
         let args: Vec<ir::Value> = node.args.iter().map(|arg| self.get(*arg)).collect();
         match (node.op, &node.attr) {

@@ -6,7 +6,7 @@ use pelton_ir::arena::{Handle, Inst, Value};
 use pelton_ir::module::Operand;
 use pelton_ir::op::Op;
 use pelton_ir::types::Type;
-use pelton_ir::valid::Level;
+use pelton_ir::valid::UniformLevel;
 
 use super::super::plan::{LoopNest, PlanStep, ScopePlan};
 use super::{KernelLowering, clif, trusted};
@@ -35,11 +35,11 @@ impl LaneScope {
     }
 
     /// Whether the code runs once per group, per subgroup or per lane.
-    pub(super) fn level(&self) -> Level {
+    pub(super) fn level(&self) -> UniformLevel {
         match (self.at.lanes, self.at.subgroups) {
-            (Some(_), _) => Level::Lane,
-            (None, Some(_)) => Level::Subgroup,
-            (None, None) => Level::Group,
+            (Some(_), _) => UniformLevel::Lane,
+            (None, Some(_)) => UniformLevel::Subgroup,
+            (None, None) => UniformLevel::Group,
         }
     }
 }
@@ -194,7 +194,7 @@ impl KernelLowering<'_> {
             (Some(Op::Subgroup), Some(subgroup)) => subgroup,
             _ if self.reaches(value) => self.made(value),
             (_, subgroup) => {
-                let at = if self.uniform.level(value) == Level::Group { None } else { subgroup };
+                let at = if self.uniform.level(value) == UniformLevel::Group { None } else { subgroup };
                 let at = at.unwrap_or_else(|| self.int(types::I32, 0));
                 self.load_home(value, at)
             }
@@ -210,9 +210,9 @@ impl KernelLowering<'_> {
             return self.made(value);
         }
         let at = match self.uniform.level(value) {
-            Level::Lane => lane,
-            Level::Subgroup => self.rebuild(Op::Subgroup, lane),
-            Level::Group => self.int(types::I32, 0),
+            UniformLevel::Lane => lane,
+            UniformLevel::Subgroup => self.rebuild(Op::Subgroup, lane),
+            UniformLevel::Group => self.int(types::I32, 0),
         };
         self.load_home(value, at)
     }
@@ -238,9 +238,9 @@ impl KernelLowering<'_> {
     /// Stores a value of the scope's lane or subgroup in its home.
     pub(super) fn keep(&mut self, value: Value, made: ir::Value) {
         let at = match (self.uniform.level(value), self.scope.lane, self.scope.subgroup) {
-            (Level::Lane, Some(lane), _) => lane,
-            (Level::Subgroup, Some(lane), _) => self.rebuild(Op::Subgroup, lane),
-            (Level::Subgroup, None, Some(subgroup)) => subgroup,
+            (UniformLevel::Lane, Some(lane), _) => lane,
+            (UniformLevel::Subgroup, Some(lane), _) => self.rebuild(Op::Subgroup, lane),
+            (UniformLevel::Subgroup, None, Some(subgroup)) => subgroup,
             _ => self.int(types::I32, 0),
         };
         let home = self.homes[value.index()].expect("the value has a home");

@@ -13,9 +13,9 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use pelton_ir::arena::{Buffer, Handle, Inst, Value};
 use pelton_ir::module::{Attr, Node, Operand, Site};
-use pelton_ir::op::{Effect, Op};
+use pelton_ir::op::{Op, OpEffect};
 use pelton_ir::types::{NAN, Type};
-use pelton_ir::valid::Level;
+use pelton_ir::valid::UniformLevel;
 
 use super::{KernelLowering, SPILL, clif, trusted};
 
@@ -62,16 +62,16 @@ impl KernelLowering<'_> {
     }
 
     /// Whether the code around the loop over lanes runs once per group or per subgroup.
-    fn around(&self) -> Level {
+    fn around(&self) -> UniformLevel {
         match self.scope.subgroup {
-            Some(_) => Level::Subgroup,
-            None => Level::Group,
+            Some(_) => UniformLevel::Subgroup,
+            None => UniformLevel::Group,
         }
     }
 
     /// Whether an instruction runs once for all lanes of a turn.
     fn single(&self, node: &Node) -> bool {
-        node.op.effect() == Effect::Pure
+        node.op.effect() == OpEffect::Pure
             && !node.results.is_empty()
             && node.results.iter().all(|value| self.uniform.level(value) >= self.around())
     }
@@ -132,7 +132,8 @@ impl KernelLowering<'_> {
 
     /// Whether the results of an instruction can be stored in their homes as vectors.
     fn keeps(&self, value: Value) -> bool {
-        let by_lane = self.uniform.level(value) == Level::Lane && self.function.ty(value) != Type::Bool;
+        let by_lane =
+            self.uniform.level(value) == UniformLevel::Lane && self.function.ty(value) != Type::Bool;
         self.homes[value.index()].is_none() || by_lane
     }
 
@@ -415,7 +416,7 @@ impl KernelLowering<'_> {
         let ty = self.function.ty(value);
         let home = self.homes[value.index()]?;
         let whole = self.lanes.is_multiple_of(4) && self.subgroup.is_multiple_of(4);
-        let by_lane = self.uniform.level(value) == Level::Lane && !self.rebuilt(value);
+        let by_lane = self.uniform.level(value) == UniformLevel::Lane && !self.rebuilt(value);
         if !(self.simd && whole && by_lane && ty.bits() == 32 && ty != Type::F32) {
             return None;
         }

@@ -2,9 +2,9 @@
 
 use crate::arena::{Inst, Region, Value};
 use crate::module::{Attr, Operand};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 use crate::types::Order;
-use crate::valid::Level;
+use crate::valid::UniformLevel;
 
 use super::live::carried;
 use super::lower::Lower;
@@ -57,7 +57,7 @@ impl Lower<'_> {
 
     /// Whether a whole warp takes the same way at an instruction that chooses by an operand.
     fn together(&self, inst: Inst, on: Operand) -> bool {
-        self.uniform.control(inst).min(self.uniform.operand(on)) >= Level::Subgroup
+        self.uniform.control(inst).min(self.uniform.operand(on)) >= UniformLevel::Subgroup
     }
 
     /// An instruction with regions.
@@ -120,7 +120,8 @@ impl Lower<'_> {
         let jumps = last_node.op != Op::Yield;
         let cheap = |inst: &Inst| {
             let node = function.inst(*inst);
-            let quick = node.op.effect() == Effect::Pure && !matches!(node.op, Op::Div | Op::Rem | Op::Sqrt);
+            let quick =
+                node.op.effect() == OpEffect::Pure && !matches!(node.op, Op::Div | Op::Rem | Op::Sqrt);
             let relaxed = !matches!(node.attr, Attr::Atomic(_, order, _) if order != Order::Relaxed);
             let writes = matches!(node.op, Op::Store | Op::AtomicStore | Op::StoreWide) || node.op.modifies();
             quick || writes && relaxed

@@ -7,7 +7,7 @@ use crate::arena::{Buffer, Handle};
 use super::abi::launch;
 use super::lower::{Lower, WARP};
 use super::memory::plus;
-use super::write::{Kind, Reg};
+use super::write::{Reg, RegKind};
 
 /// Looks between two readings of the clock.
 pub(super) const LOOKS: u32 = 16;
@@ -56,10 +56,10 @@ pub(super) enum Fixed {
 }
 
 impl Fixed {
-    fn kind(self) -> Kind {
+    fn kind(self) -> RegKind {
         match self {
-            Fixed::Base(_) | Fixed::Record | Fixed::Limit => Kind::Long,
-            _ => Kind::Word,
+            Fixed::Base(_) | Fixed::Record | Fixed::Limit => RegKind::Long,
+            _ => RegKind::Word,
         }
     }
 

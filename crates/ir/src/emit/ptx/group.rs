@@ -8,7 +8,7 @@ use crate::types::Type;
 use super::abi::{launch, record};
 use super::fixed::{Fixed, given, noted};
 use super::lower::{Lower, WARP};
-use super::write::{Kind, Reg, When, number};
+use super::write::{Reg, RegKind, When, number};
 
 /// Waits up to this long are not worth a sleep.
 const NAP_NS: u64 = 64;
@@ -82,7 +82,7 @@ impl Lower<'_> {
         self.out.line(format_args!("setp.eq.u32 {mine}, {lane}, {from}"));
         self.out.line(format_args!("@{mine} st.shared.{ty} [{slot}], {word}"));
         self.barrier(inst);
-        let got = if to.kind == Kind::Truth { self.word() } else { to };
+        let got = if to.kind == RegKind::Truth { self.word() } else { to };
         self.out.line(format_args!("ld.shared.{ty} {got}, [{slot}]"));
         self.out.line(format_args!("xor.b32 {slot}, {slot}, 8"));
         let lanes = self.config.lanes;
@@ -97,14 +97,14 @@ impl Lower<'_> {
             return;
         }
         let (p, from) = (self.truth(), self.held(from));
-        let (ty, zero) = (word.kind.words().1, if word.kind == Kind::Float { "0f00000000" } else { "0" });
+        let (ty, zero) = (word.kind.words().1, if word.kind == RegKind::Float { "0f00000000" } else { "0" });
         self.out.line(format_args!("setp.lt.u32 {p}, {from}, {lanes}"));
         self.out.line(format_args!("selp.{ty} {word}, {word}, {zero}, {p}"));
     }
 
     /// A predicate as a word; others as they are.
     fn as_word(&mut self, value: Reg) -> Reg {
-        if value.kind != Kind::Truth {
+        if value.kind != RegKind::Truth {
             return value;
         }
         let word = self.word();
@@ -114,7 +114,7 @@ impl Lower<'_> {
 
     /// The predicate that a word stands for; others are there already.
     fn as_truth(&mut self, to: Reg, word: Reg) {
-        if to.kind == Kind::Truth {
+        if to.kind == RegKind::Truth {
             self.out.line(format_args!("setp.ne.u32 {to}, {word}, 0"));
         }
     }
@@ -132,7 +132,7 @@ impl Lower<'_> {
     fn shuffle(&mut self, node: &Node) {
         let (to, value, from) = (self.result(node), self.held(node.args[0]), self.arg(node.args[1]));
         let word = self.as_word(value);
-        let got = if to.kind == Kind::Truth { self.word() } else { to };
+        let got = if to.kind == RegKind::Truth { self.word() } else { to };
         self.exchange("idx", got, word, &from);
         // The first warp has the least lanes if it is the only one.
         let (lanes, least) = (self.present(), if self.whole() { WARP } else { self.config.lanes % WARP });
@@ -143,7 +143,7 @@ impl Lower<'_> {
     /// Another lane's word.
     fn exchange(&mut self, mode: &str, to: Reg, from: Reg, by: &str) {
         let mask = self.mask();
-        if to.kind != Kind::Long {
+        if to.kind != RegKind::Long {
             return self.out.line(format_args!("shfl.sync.{mode}.b32 {to}, {from}, {by}, 31, {mask}"));
         }
         let (low, high) = (self.word(), self.word());
@@ -261,7 +261,7 @@ impl Lower<'_> {
 
     /// Tells the host to look at the end record.
     pub(super) fn notice(&mut self, when: When) {
-        let at = self.out.reg(Kind::Long);
+        let at = self.out.reg(RegKind::Long);
         self.out.line(format_args!("ld.param.u64 {at}, [launch+{}]", given(launch::NOTICE)));
         self.out.line(format_args!("{when}st.relaxed.sys.global.u32 [{at}], 1"));
     }

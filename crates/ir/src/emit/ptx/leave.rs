@@ -5,8 +5,8 @@
 
 use crate::arena::{Handle, Inst, Region};
 use crate::module::{Function, Node};
-use crate::op::{Effect, Op};
-use crate::valid::{Level, Uniformity};
+use crate::op::{Op, OpEffect};
+use crate::valid::{UniformLevel, Uniformity};
 
 /// Turns of a counted loop that nobody needs to stop.
 const BRIEF: u32 = 4096;
@@ -57,11 +57,11 @@ impl Leave {
             }
             if node.op.loops() && !brief(function, inst) {
                 turns[at] = Some(if long[at] { TURNS.1 } else { TURNS.0 });
-                let alone = level(function, uniform, inst) == Level::Lane;
+                let alone = level(function, uniform, inst) == UniformLevel::Lane;
                 inside[at] = inside[at].or(Left { any: true, alone });
             }
             if node.op == Op::Trap {
-                inside[at] = Left { any: true, alone: uniform.control(inst) == Level::Lane };
+                inside[at] = Left { any: true, alone: uniform.control(inst) == UniformLevel::Lane };
             }
             long[at] |= node.op.loops() || waits(node);
         }
@@ -93,13 +93,13 @@ fn waits(node: &Node) -> bool {
 
 /// Whether an op is done by the lanes of a warp together.
 pub(super) fn warp(op: Op) -> bool {
-    op.effect() == Effect::Sync && !matches!(op, Op::Barrier | Op::GroupBroadcast | Op::Elect)
+    op.effect() == OpEffect::Sync && !matches!(op, Op::Barrier | Op::GroupBroadcast | Op::Elect)
 }
 
 /// Whose lanes turn a loop together.
-pub(super) fn level(function: &Function, uniform: &Uniformity, inst: Inst) -> Level {
+pub(super) fn level(function: &Function, uniform: &Uniformity, inst: Inst) -> UniformLevel {
     let body = function.region(function.inst(inst).regions[0]);
-    body.insts.first().map_or(Level::Lane, |first| uniform.control(*first))
+    body.insts.first().map_or(UniformLevel::Lane, |first| uniform.control(*first))
 }
 
 /// Whether a counted loop has few turns by its constants and holds nothing that could make them long.

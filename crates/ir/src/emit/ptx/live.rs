@@ -2,7 +2,7 @@
 
 use crate::arena::{Handle, Inst, Value};
 use crate::module::{Attr, Function, Operand};
-use crate::op::{Effect, Op};
+use crate::op::{Op, OpEffect};
 
 /// By value: whether something that is seen depends on it.
 pub(super) fn live(function: &Function) -> Vec<bool> {
@@ -59,7 +59,7 @@ impl Graph<'_> {
                 (op, _) => {
                     let used = node.args.iter().filter_map(|arg| arg.value());
                     match op.effect() {
-                        Effect::Pure | Effect::Read => {
+                        OpEffect::Pure | OpEffect::Read => {
                             for result in node.results.iter() {
                                 self.needs[result.index()].extend(used.clone());
                             }

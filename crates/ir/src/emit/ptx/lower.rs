@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::arena::{Handle, Inst, Value};
 use crate::module::{Function, Node, Operand};
-use crate::op::{Effect, Form, Op};
-use crate::pass::bounds::{Bounds, Geometry};
+use crate::op::{Op, OpEffect, OpForm};
+use crate::pass::bounds::{Bounds, KnownGeometry};
 use crate::types::{Len, Space, Type};
 use crate::valid::Uniformity;
 
@@ -15,8 +15,8 @@ use super::control::Frame;
 use super::fixed::{Fixed, noted};
 use super::leave::Leave;
 use super::live::live;
-use super::write::{Kind, Label, Out, Reg, When, literal};
-use super::{Config, Flat, Param, RESIDENT, STATIC, size};
+use super::write::{Label, Out, Reg, RegKind, When, literal};
+use super::{FlatKernel, PtxConfig, PtxParam, RESIDENT, STATIC, size};
 
 /// Lanes in a warp.
 pub(super) const WARP: u32 = 32;
@@ -33,10 +33,10 @@ pub(super) struct Lowered {
 
 /// A kernel being written.
 pub(super) struct Lower<'a> {
-    pub flat: &'a Flat,
+    pub flat: &'a FlatKernel,
     pub function: &'a Function,
     pub uniform: &'a Uniformity,
-    pub config: Config,
+    pub config: PtxConfig,
     pub bounds: Bounds,
     pub leave: Leave,
     /// By value: whether it is needed.
@@ -68,10 +68,10 @@ pub(super) struct Lower<'a> {
 }
 
 /// Writes a kernel.
-pub(super) fn lower(flat: &Flat, config: Config, params: &[Param]) -> Lowered {
+pub(super) fn lower(flat: &FlatKernel, config: PtxConfig, params: &[PtxParam]) -> Lowered {
     let function = flat.function();
     let (offsets, scratch, shared) = layout(flat, config.lanes);
-    let known = Geometry { lanes: Some(config.lanes), groups: None, subgroup: Some(WARP) };
+    let known = KnownGeometry { lanes: Some(config.lanes), groups: None, subgroup: Some(WARP) };
     let mut words = vec![0; flat.module.buffers.len()];
     params.iter().for_each(|param| words[param.buffer.index()] = 8 * param.word);
     let mut out = Out::default();
@@ -103,14 +103,14 @@ pub(super) fn lower(flat: &Flat, config: Config, params: &[Param]) -> Lowered {
 }
 
 /// Where each shared buffer lies that the kernel uses, and how many bytes that takes.
-fn layout(flat: &Flat, lanes: u32) -> (Vec<u32>, u32, u32) {
+fn layout(flat: &FlatKernel, lanes: u32) -> (Vec<u32>, u32, u32) {
     let function = flat.function();
     let mut offsets = vec![None; flat.module.buffers.len()];
     let broadcasts = function.insts().any(|(_, node)| node.op == Op::GroupBroadcast);
     let scratch = if broadcasts && lanes > WARP { SCRATCH } else { 0 };
     let mut end = scratch;
     for (_, node) in function.insts() {
-        let Some(buffer) = node.buffer().filter(|_| node.op.row().form != Form::Buffer) else { continue };
+        let Some(buffer) = node.buffer().filter(|_| node.op.row().form != OpForm::Buffer) else { continue };
         let decl = &flat.module.buffers[buffer];
         if let (Space::Shared, Len::Fixed(len), None) = (decl.space, decl.len, offsets[buffer.index()]) {
             offsets[buffer.index()] = Some(end);
@@ -131,11 +131,11 @@ impl Lower<'_> {
             (op, _) if op.nests() => self.nest(inst),
             (Op::Len | Op::Lane | Op::Group | Op::Lanes | Op::Groups, _)
             | (Op::Subgroup | Op::Sublane | Op::SubgroupSize, _) => self.geometry(node),
-            (_, Effect::Pure) => self.pure(node),
-            (_, Effect::Read | Effect::Write) => self.access(inst, node),
+            (_, OpEffect::Pure) => self.pure(node),
+            (_, OpEffect::Read | OpEffect::Write) => self.access(inst, node),
             (Op::Fence, _) => self.fence(node),
-            (_, Effect::Atomic) => self.access(inst, node),
-            (_, Effect::Sync) => self.sync(inst, node),
+            (_, OpEffect::Atomic) => self.access(inst, node),
+            (_, OpEffect::Sync) => self.sync(inst, node),
             _ => self.world(inst, node),
         }
     }
@@ -143,7 +143,7 @@ impl Lower<'_> {
     /// The register of a value.
     pub fn reg(&mut self, value: Value) -> Reg {
         let ty = self.function.ty(value);
-        *self.values[value.index()].get_or_insert_with(|| self.out.reg(Kind::of(ty)))
+        *self.values[value.index()].get_or_insert_with(|| self.out.reg(RegKind::of(ty)))
     }
 
     /// The register of the only result.
@@ -177,7 +177,7 @@ impl Lower<'_> {
         match self.known(operand) {
             Operand::Value(value) => self.reg(value),
             Operand::Const(c) => {
-                let reg = self.out.reg(Kind::of(c.ty()));
+                let reg = self.out.reg(RegKind::of(c.ty()));
                 self.out.line(format_args!("mov.{} {reg}, {}", reg.kind.words().1, literal(c)));
                 reg
             }
@@ -186,12 +186,12 @@ impl Lower<'_> {
 
     /// A new predicate.
     pub fn truth(&mut self) -> Reg {
-        self.out.reg(Kind::Truth)
+        self.out.reg(RegKind::Truth)
     }
 
     /// A new word.
     pub fn word(&mut self) -> Reg {
-        self.out.reg(Kind::Word)
+        self.out.reg(RegKind::Word)
     }
 
     /// Geometry: set at the start already, or always the same.
@@ -229,7 +229,7 @@ impl Lower<'_> {
         self.start();
         let start = std::mem::take(&mut self.out.text);
         let entry = format!("pelton_{}", self.function.name.replace('.', "$"));
-        let Config { target, lanes } = self.config;
+        let PtxConfig { target, lanes } = self.config;
         let together = (RESIDENT / lanes.max(1)).clamp(1, 8);
         let mut text = format!(".version {}\n.target {target}\n.address_size 64\n\n", target.version());
         match self.shared {

@@ -8,12 +8,12 @@ use std::fmt;
 
 use crate::arena::{Buffer, Handle, Inst};
 use crate::module::{Attr, Node, Operand, Site, wide};
-use crate::op::{Form, Op};
+use crate::op::{Op, OpForm};
 use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 
 use super::fixed::Fixed;
 use super::lower::Lower;
-use super::write::{Kind, Reg, When, bits, literal, number};
+use super::write::{Reg, RegKind, When, bits, literal, number};
 
 /// The largest offset that an address is written with.
 const OFFSET: u64 = 1 << 30;
@@ -40,7 +40,7 @@ impl Lower<'_> {
         };
         let decl = &self.flat.module.buffers[buffer];
         let (elem, space) = (decl.elem, decl.space);
-        let log = if node.op.row().form == Form::Wide { wide(elem).ilog2() } else { 0 };
+        let log = if node.op.row().form == OpForm::Wide { wide(elem).ilog2() } else { 0 };
         let at = self.piece(node, log);
         let mut guard = self.guard(inst, buffer, at, log);
         let mut address = self.address(buffer, at, elem.bytes() << log);
@@ -155,7 +155,7 @@ impl Lower<'_> {
         (space, access): (Space, Access),
         address: &Address,
     ) {
-        let (float, to) = (self.out.reg(Kind::Float), self.result(node));
+        let (float, to) = (self.out.reg(RegKind::Float), self.result(node));
         if when != When::Always {
             self.out.line(format_args!("mov.f32 {float}, 0f00000000"));
         }
@@ -179,7 +179,7 @@ impl Lower<'_> {
             _ => {
                 let (byte, place) = (self.held(byte), self.out.reg(base.kind));
                 match base.kind {
-                    Kind::Long => self.out.line(format_args!("mad.wide.u32 {place}, {byte}, 1, {base}")),
+                    RegKind::Long => self.out.line(format_args!("mad.wide.u32 {place}, {byte}, 1, {base}")),
                     _ => self.out.line(format_args!("add.u32 {place}, {base}, {byte}")),
                 }
                 Address { base: place, offset }
@@ -200,7 +200,7 @@ impl Lower<'_> {
             Err(at) => self.held(Operand::from(at as u32)),
         };
         let place = self.out.reg(base.kind);
-        let wide = if base.kind == Kind::Long { "wide" } else { "lo" };
+        let wide = if base.kind == RegKind::Long { "wide" } else { "lo" };
         self.out.line(format_args!("mad.{wide}.u32 {place}, {at}, {bytes}, {base}"));
         Address { base: place, offset: first }
     }

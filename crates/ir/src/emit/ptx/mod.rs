@@ -50,7 +50,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use self::abi::launch;
-use super::{EmitError, Flat};
+use super::{EmitError, FlatKernel};
 use crate::arena::{Buffer, Handle};
 use crate::module::Site;
 use crate::op::Op;
@@ -71,52 +71,52 @@ const RESIDENT: u32 = 1024;
 /// A generation of GPUs, the least that a text runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
-pub enum Target {
+pub enum PtxTarget {
     Sm80,
     Sm90,
     Sm100,
 }
 
-impl Target {
+impl PtxTarget {
     /// Every target, the oldest first.
-    pub const ALL: &[Target] = &[Target::Sm80, Target::Sm90, Target::Sm100];
+    pub const ALL: &[PtxTarget] = &[PtxTarget::Sm80, PtxTarget::Sm90, PtxTarget::Sm100];
 
     /// What PTX calls it.
     pub const fn name(self) -> &'static str {
         match self {
-            Target::Sm80 => "sm_80",
-            Target::Sm90 => "sm_90",
-            Target::Sm100 => "sm_100",
+            PtxTarget::Sm80 => "sm_80",
+            PtxTarget::Sm90 => "sm_90",
+            PtxTarget::Sm100 => "sm_100",
         }
     }
 
     /// The first version of PTX that has what is emitted for it.
     const fn version(self) -> &'static str {
         match self {
-            Target::Sm80 | Target::Sm90 => "8.0",
-            Target::Sm100 => "8.6",
+            PtxTarget::Sm80 | PtxTarget::Sm90 => "8.0",
+            PtxTarget::Sm100 => "8.6",
         }
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for PtxTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Target {
+impl FromStr for PtxTarget {
     type Err = ();
     fn from_str(name: &str) -> Result<Self, ()> {
-        Target::ALL.iter().copied().find(|target| target.name() == name).ok_or(())
+        PtxTarget::ALL.iter().copied().find(|target| target.name() == name).ok_or(())
     }
 }
 
 /// What to emit for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
+pub struct PtxConfig {
     /// The GPU.
-    pub target: Target,
+    pub target: PtxTarget,
     /// Lanes in a group.
     pub lanes: u32,
 }
@@ -133,7 +133,7 @@ pub struct Ptx {
     /// Those of them that the launch must ask for: all or none.
     pub dynamic: u32,
     /// The buffers of the launch record, in order.
-    pub params: Vec<Param>,
+    pub params: Vec<PtxParam>,
     /// The instructions that sites in the end record stand for.
     pub sites: Vec<Site>,
     /// Whether a group of the kernel may wait for another group, so that all groups of a launch must run at once.
@@ -142,7 +142,7 @@ pub struct Ptx {
 
 /// A buffer in the launch record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Param {
+pub struct PtxParam {
     /// Which.
     pub buffer: Buffer,
     /// The word that holds its address; the next holds its length.
@@ -161,11 +161,11 @@ fn size(params: usize) -> usize {
 }
 
 /// Emits a kernel: the one of that name, or the only one.
-pub fn emit(module: &Valid, kernel: Option<&str>, config: &Config) -> Result<Ptx, EmitError> {
+pub fn emit(module: &Valid, kernel: Option<&str>, config: &PtxConfig) -> Result<Ptx, EmitError> {
     if !(1..=MAX_LANES).contains(&config.lanes) {
         return Err(EmitError::Lanes { lanes: config.lanes, most: MAX_LANES });
     }
-    let flat = Flat::new(module, module.choose_kernel(kernel)?)?;
+    let flat = FlatKernel::new(module, module.choose_kernel(kernel)?)?;
     for (inst, node) in flat.function().insts() {
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
             let site = flat.sites[inst.index()];
@@ -173,9 +173,9 @@ pub fn emit(module: &Valid, kernel: Option<&str>, config: &Config) -> Result<Ptx
         }
     }
     let bound = module.buffers.iter().filter(|(_, decl)| decl.space != Space::Shared);
-    let params: Vec<Param> = bound
+    let params: Vec<PtxParam> = bound
         .enumerate()
-        .map(|(k, (buffer, _))| Param { buffer, word: (launch::BUFFERS + 2 * k) as u32 })
+        .map(|(k, (buffer, _))| PtxParam { buffer, word: (launch::BUFFERS + 2 * k) as u32 })
         .collect();
     if params.len() > MAX_PARAMS {
         return Err(EmitError::Buffers { count: params.len(), most: MAX_PARAMS });

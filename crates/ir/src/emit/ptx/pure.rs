@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::types::{NAN, Type};
 
 use super::lower::Lower;
-use super::write::{Kind, Reg, bits, number};
+use super::write::{Reg, RegKind, bits, number};
 
 impl Lower<'_> {
     /// An op that only computes.
@@ -79,7 +79,7 @@ impl Lower<'_> {
             (op, Type::U64) => {
                 let (here, there) =
                     if op == Op::Rotl { ("shl.b64", "shr.u64") } else { ("shr.u64", "shl.b64") };
-                let (rest, wrapped) = (self.word(), self.out.reg(Kind::Long));
+                let (rest, wrapped) = (self.word(), self.out.reg(RegKind::Long));
                 // A shift by the whole width gives 0.
                 self.out.line(format_args!("sub.u32 {rest}, 64, {by}"));
                 self.out.line(format_args!("{there} {wrapped}, {a}, {rest}"));
@@ -111,7 +111,7 @@ impl Lower<'_> {
         let (to, c) = (self.result(node), self.held(node.args[0]));
         let (a, b) = (self.arg(node.args[1]), self.arg(node.args[2]));
         match to.kind {
-            Kind::Truth => {
+            RegKind::Truth => {
                 let (yes, no) = (self.truth(), self.truth());
                 self.out.line(format_args!("and.pred {yes}, {c}, {a}"));
                 self.out.line(format_args!("not.pred {no}, {c}"));
@@ -160,7 +160,7 @@ impl Lower<'_> {
         let p = self.truth();
         self.out.line(format_args!("setp.num.f32 {p}, {float}, {float}"));
         match to.kind {
-            Kind::Float => self.out.line(format_args!("selp.f32 {to}, {to}, 0f{NAN:08X}, {p}")),
+            RegKind::Float => self.out.line(format_args!("selp.f32 {to}, {to}, 0f{NAN:08X}, {p}")),
             _ => self.out.line(format_args!("selp.b32 {to}, {to}, {NAN:#x}, {p}")),
         }
     }

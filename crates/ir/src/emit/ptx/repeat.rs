@@ -4,13 +4,13 @@ use crate::arena::{Inst, Value};
 use crate::module::Operand;
 use crate::op::Op;
 use crate::types::Type;
-use crate::valid::Level;
+use crate::valid::UniformLevel;
 
 use super::abi::{launch, record};
 use super::fixed::{Fixed, LOOKS, given, noted};
 use super::leave::level;
 use super::lower::Lower;
-use super::write::{Kind, Label, Reg, When, number};
+use super::write::{Label, Reg, RegKind, When, number};
 use crate::arena::Handle;
 
 /// A loop being written.
@@ -27,7 +27,7 @@ struct Cycle {
 impl Lower<'_> {
     fn cycle(&mut self, inst: Inst) -> Cycle {
         let frame = self.frames[inst.index()].clone().expect("the loop is open");
-        let uniform = level(self.function, self.uniform, inst) >= Level::Subgroup;
+        let uniform = level(self.function, self.uniform, inst) >= UniformLevel::Subgroup;
         let again = frame.again.expect("it is a loop");
         let (head, out) = (self.out.label("loop"), self.out.label("out"));
         self.moves(When::Always, &frame.carried, self.function.inst(inst).carried());
@@ -209,7 +209,7 @@ impl Lower<'_> {
         self.out.line(format_args!("add.s32 {looks}, {looks}, -1"));
         self.out.line(format_args!("setp.ne.s32 {more}, {looks}, 0"));
         self.out.branch(When::If(more), cycle.head, false);
-        let now = self.out.reg(Kind::Long);
+        let now = self.out.reg(RegKind::Long);
         self.out.line(format_args!("mov.b32 {looks}, {LOOKS}"));
         self.out.line(format_args!("mov.u64 {now}, %globaltimer"));
         self.out.line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
@@ -223,7 +223,7 @@ impl Lower<'_> {
 
     /// Reads the lease, if there is one, and says whether it lasts.
     fn lease(&mut self, now: Reg, limit: Reg, lasts: Reg) {
-        let (lease, some, none) = (self.out.reg(Kind::Long), self.truth(), self.truth());
+        let (lease, some, none) = (self.out.reg(RegKind::Long), self.truth(), self.truth());
         self.out.line(format_args!("ld.param.u64 {lease}, [launch+{}]", given(launch::LEASE)));
         self.out.line(format_args!("setp.ne.u64 {some}, {lease}, 0"));
         self.out.line(format_args!("@{some} ld.relaxed.sys.global.u64 {limit}, [{lease}]"));

@@ -6,7 +6,7 @@ use crate::types::{Const, Type};
 
 /// The kinds of registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum RegKind {
     /// 32 bits.
     Word,
     /// 64 bits.
@@ -17,26 +17,26 @@ pub(super) enum Kind {
     Truth,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Word, Kind::Long, Kind::Float, Kind::Truth];
+impl RegKind {
+    const ALL: [RegKind; 4] = [RegKind::Word, RegKind::Long, RegKind::Float, RegKind::Truth];
 
     /// What values of a type live in.
-    pub fn of(ty: Type) -> Kind {
+    pub fn of(ty: Type) -> RegKind {
         match ty {
-            Type::U32 | Type::I32 => Kind::Word,
-            Type::U64 => Kind::Long,
-            Type::F32 => Kind::Float,
-            Type::Bool => Kind::Truth,
+            Type::U32 | Type::I32 => RegKind::Word,
+            Type::U64 => RegKind::Long,
+            Type::F32 => RegKind::Float,
+            Type::Bool => RegKind::Truth,
         }
     }
 
     /// How its registers begin, and the type that they and moves between them have.
     pub fn words(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Word => ("%r", "b32"),
-            Kind::Long => ("%rd", "b64"),
-            Kind::Float => ("%f", "f32"),
-            Kind::Truth => ("%p", "pred"),
+            RegKind::Word => ("%r", "b32"),
+            RegKind::Long => ("%rd", "b64"),
+            RegKind::Float => ("%f", "f32"),
+            RegKind::Truth => ("%p", "pred"),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Kind {
 /// A register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reg {
-    pub kind: Kind,
+    pub kind: RegKind,
     at: u32,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Out {
 
 impl Out {
     /// A register that nobody has.
-    pub fn reg(&mut self, kind: Kind) -> Reg {
+    pub fn reg(&mut self, kind: RegKind) -> Reg {
         let count = &mut self.regs[kind as usize];
         *count += 1;
         Reg { kind, at: *count - 1 }
@@ -139,11 +139,11 @@ impl Out {
 
     /// Declares every register.
     pub fn declare(&self) -> String {
-        let declare = |kind: Kind| match (kind.words(), self.regs[kind as usize]) {
+        let declare = |kind: RegKind| match (kind.words(), self.regs[kind as usize]) {
             (_, 0) => String::new(),
             ((name, ty), count) => format!("    .reg .{ty} {name}<{count}>;\n"),
         };
-        Kind::ALL.map(declare).concat()
+        RegKind::ALL.map(declare).concat()
     }
 }
 

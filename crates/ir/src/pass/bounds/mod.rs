@@ -17,7 +17,7 @@ use std::fmt;
 
 use crate::arena::{Buffer, Func, Inst, Region};
 use crate::module::{Attr, Function, Module, Node, Operand, Site, wide};
-use crate::op::{Effect, Form, Op};
+use crate::op::{Op, OpEffect, OpForm};
 use crate::types::{Len, Type};
 use crate::valid::Valid;
 
@@ -27,7 +27,7 @@ use range::Range;
 
 /// What is known of the geometry; nothing by default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Geometry {
+pub struct KnownGeometry {
     /// Lanes in a group.
     pub lanes: Option<u32>,
     /// Groups in the launch.
@@ -65,7 +65,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Looks at every function, knowing this of the geometry.
-    pub fn new(module: &Valid, known: Geometry) -> Bounds {
+    pub fn new(module: &Valid, known: KnownGeometry) -> Bounds {
         let mut all = Bounds { proofs: HashMap::new(), bytes: HashSet::new(), turns: HashMap::new() };
         for (func, function) in module.functions.iter() {
             let facts = Facts::new(module, function);
@@ -103,7 +103,7 @@ impl Bounds {
 
 /// What can be proved of each access whatever the geometry, in words: notes for a printed module.
 pub fn proofs(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
-    let bounds = Bounds::new(module, Geometry::default());
+    let bounds = Bounds::new(module, KnownGeometry::default());
     move |site| bounds.proof(site).map(|proof| proof.to_string())
 }
 
@@ -111,7 +111,7 @@ pub fn proofs(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
 struct Walk<'a> {
     module: &'a Module,
     function: &'a Function,
-    known: Geometry,
+    known: KnownGeometry,
     facts: Facts<'a>,
     /// What is known of the results of each open instruction, by the ways out seen so far.
     exits: HashMap<Inst, Vec<Fact>>,
@@ -161,7 +161,7 @@ impl Walk<'_> {
                     self.exit(target, &node.args);
                 }
             }
-            op if op.effect() == Effect::Pure => {
+            op if op.effect() == OpEffect::Pure => {
                 let value = node.results.get(0);
                 let range = self.range(node).unwrap_or(Range::all(self.function.ty(value)));
                 let (below, upto) = self.facts.capped(node);
@@ -275,16 +275,16 @@ impl Walk<'_> {
     fn prove(&self, node: &Node) -> Option<Proof> {
         let fact = |k: usize| node.args.get(k).map(|arg| self.facts.get(*arg));
         match (node.op.row().form, &node.attr) {
-            (Form::Copy, Attr::Copy { to, from }) => {
+            (OpForm::Copy, Attr::Copy { to, from }) => {
                 let count = fact(2)?.range.hi;
                 self.fits(*from, fact(1)?.range.hi + count - 1)?;
                 self.fits(*to, fact(0)?.range.hi + count - 1)
             }
-            (Form::Wide, Attr::Atomic(b, ..)) => {
+            (OpForm::Wide, Attr::Atomic(b, ..)) => {
                 let ahead = wide(self.module.buffers.get(*b)?.elem) as i128 - 1;
                 self.fits(*b, fact(0)?.range.hi | ahead)
             }
-            (Form::Place | Form::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
+            (OpForm::Place | OpForm::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
                 let fact = fact(0)?;
                 let guard = (fact.below & bit(*b) != 0).then_some(Proof::Guard);
                 self.fits(*b, fact.range.hi).or(guard)

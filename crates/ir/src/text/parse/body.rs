@@ -6,15 +6,15 @@ use super::read::{Parsed, Reported};
 use super::{Doubts, Names, Parser};
 use crate::arena::{Handle, Inst, Value};
 use crate::limits::MAX_DEPTH;
-use crate::module::{Function, Place};
-use crate::text::lex::{Kind, Lexer, Token};
+use crate::module::{Function, TextPlace};
+use crate::text::lex::{Lexer, Token, TokenKind};
 use crate::types::Type;
-use crate::write::Writer;
+use crate::write::FunctionWriter;
 
 /// A function that is being read.
 pub struct Body<'p, 't> {
     pub p: &'p mut Parser<'t>,
-    pub writer: Writer,
+    pub writer: FunctionWriter,
     pub values: Names<'t, Value>,
     pub labels: Names<'t, Inst>,
     /// How many regions are open.
@@ -51,7 +51,7 @@ pub type Named = (Token, Option<Type>);
 pub type Start<'t> = (Lexer<'t>, Token);
 
 impl<'p, 't> Body<'p, 't> {
-    pub fn new(p: &'p mut Parser<'t>, writer: Writer) -> Self {
+    pub fn new(p: &'p mut Parser<'t>, writer: FunctionWriter) -> Self {
         Body {
             p,
             writer,
@@ -89,7 +89,7 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     /// Reads the region that the writer has opened, after its brace, and closes it.
-    pub fn fill(&mut self) -> Parsed<Place> {
+    pub fn fill(&mut self) -> Parsed<TextPlace> {
         let outer = std::mem::take(&mut self.gap);
         let end = self.region()?;
         self.close(end);
@@ -98,8 +98,8 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     /// Reads a region after its brace, up to the brace that ends it.
-    fn region(&mut self) -> Parsed<Place> {
-        let open = Place { start: self.p.read.last.saturating_sub(1), end: self.p.read.last };
+    fn region(&mut self) -> Parsed<TextPlace> {
+        let open = TextPlace { start: self.p.read.last.saturating_sub(1), end: self.p.read.last };
         if self.depth == MAX_DEPTH {
             return Err(self.p.read.limit(open, format!("regions are nested more than {MAX_DEPTH} deep")));
         }
@@ -110,7 +110,7 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     /// Writes a region that the text leaves out.
-    pub fn omitted(&mut self, inst: Inst, end: Place) {
+    pub fn omitted(&mut self, inst: Inst, end: TextPlace) {
         let outer = std::mem::take(&mut self.gap);
         self.writer.open(inst, &[]);
         self.close(end);
@@ -118,7 +118,7 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     /// Closes the region that the writer has open; the text ends it at a place.
-    pub fn close(&mut self, end: Place) {
+    pub fn close(&mut self, end: TextPlace) {
         let before = self.writer.function().insts().len();
         let region = self.writer.close();
         if self.writer.function().insts().len() > before {
@@ -128,13 +128,13 @@ impl<'p, 't> Body<'p, 't> {
             }
         }
         let ends = &mut self.writer.debug().ends;
-        ends.resize(ends.len().max(region.index() + 1), Place::default());
+        ends.resize(ends.len().max(region.index() + 1), TextPlace::default());
         ends[region.index()] = end;
     }
 
     /// Whether what comes next ends a region, rightly or not.
     pub fn at_end(&self) -> bool {
-        matches!(self.p.read.token.kind, Kind::End | Kind::Mark(b'}')) || self.p.at_item()
+        matches!(self.p.read.token.kind, TokenKind::End | TokenKind::Mark(b'}')) || self.p.at_item()
     }
 
     fn statements(&mut self) {
@@ -152,7 +152,7 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     /// Goes past the brace that ends what another opened, [`at_end`](Self::at_end).
-    pub fn brace(&mut self, open: Place) -> Parsed<Place> {
+    pub fn brace(&mut self, open: TextPlace) -> Parsed<TextPlace> {
         if self.p.read.at(b'}') {
             return Ok(self.p.read.advance().place);
         }
@@ -188,7 +188,7 @@ impl<'p, 't> Body<'p, 't> {
     fn skip(&mut self, (lexer, token): Start<'t>) -> usize {
         let mut open = 0usize;
         let error = self.p.read.token;
-        if self.lost || error.kind == Kind::End {
+        if self.lost || error.kind == TokenKind::End {
             return open;
         }
         (self.p.read.lexer, self.p.read.token) = (lexer, token);
@@ -197,15 +197,15 @@ impl<'p, 't> Body<'p, 't> {
             let at = next.place.start;
             let passed = at != token.place.start && at >= error.place.start;
             match next.kind {
-                Kind::End => return open,
+                TokenKind::End => return open,
                 _ if passed && next.fresh => return open,
-                Kind::Mark(b'}') if passed && open == 0 => return open,
-                Kind::Mark(b'}') => open = open.saturating_sub(1),
-                Kind::Mark(b'{') => open += 1,
-                Kind::Value => {
+                TokenKind::Mark(b'}') if passed && open == 0 => return open,
+                TokenKind::Mark(b'}') => open = open.saturating_sub(1),
+                TokenKind::Mark(b'{') => open += 1,
+                TokenKind::Value => {
                     self.values.entry(self.p.read.name(next)).or_insert((None, at));
                 }
-                Kind::Label => {
+                TokenKind::Label => {
                     self.labels.entry(self.p.read.name(next)).or_insert((None, at));
                 }
                 _ => {}

@@ -5,10 +5,10 @@ use super::read::{Parsed, Reported};
 use super::{Line, literal};
 use crate::arena::{Func, Handle, Inst, Region};
 use crate::limits::MAX_CASES;
-use crate::module::{Attr, Operand, Place};
+use crate::module::{Attr, Operand, TextPlace};
 use crate::op::Op;
 use crate::text::Diagnostic;
-use crate::text::lex::{Kind, Token};
+use crate::text::lex::{Token, TokenKind};
 use crate::types::Type;
 
 /// What stands between an op with regions and its brace.
@@ -38,7 +38,7 @@ impl<'t> Body<'_, 't> {
     }
 
     fn call(&mut self) -> Parsed<(Attr, Vec<Operand>)> {
-        let token = self.p.read.expect_kind(Kind::Word, "a function")?;
+        let token = self.p.read.expect_kind(TokenKind::Word, "a function")?;
         let name = self.p.read.slice(token);
         let callee = match self.p.functions.get(name) {
             Some((Some(func), _)) => *func,
@@ -71,7 +71,7 @@ impl<'t> Body<'_, 't> {
 
     /// The loop or block that a jump names.
     fn target(&mut self) -> Parsed<Inst> {
-        let token = self.p.read.expect_kind(Kind::Label, "a label")?;
+        let token = self.p.read.expect_kind(TokenKind::Label, "a label")?;
         match self.labels.get(self.p.read.name(token)) {
             Some((known, _)) => {
                 if known.is_none() {
@@ -140,11 +140,11 @@ impl<'t> Body<'_, 't> {
                 head.args.push(self.operand()?);
                 return Ok(head);
             }
-            _ if self.p.read.token.kind == Kind::Label => head.label = Some(self.p.read.advance()),
+            _ if self.p.read.token.kind == TokenKind::Label => head.label = Some(self.p.read.advance()),
             _ => {}
         }
         if op == Op::Loop {
-            head.params.push(self.p.read.expect_kind(Kind::Value, "the loop's counter")?);
+            head.params.push(self.p.read.expect_kind(TokenKind::Value, "the loop's counter")?);
             self.p.read.expect(b'=')?;
             head.args.push(self.operand()?);
             self.p.read.expect_word("to")?;
@@ -163,7 +163,7 @@ impl<'t> Body<'_, 't> {
     /// `%acc = 0, %best = %x`
     fn carried(&mut self, head: &mut Head) -> Parsed<()> {
         loop {
-            let token = self.p.read.expect_kind(Kind::Value, "a carried value")?;
+            let token = self.p.read.expect_kind(TokenKind::Value, "a carried value")?;
             self.p.read.expect(b'=')?;
             let init = self.operand()?;
             head.params.push(token);
@@ -192,14 +192,14 @@ impl<'t> Body<'_, 't> {
     }
 
     /// `else {` or `do {` and the region after it. The place of its head begins with the brace before.
-    fn second(&mut self, inst: Inst, end: Place) -> Parsed<()> {
+    fn second(&mut self, inst: Inst, end: TextPlace) -> Parsed<()> {
         self.p.read.advance();
         self.arm(inst, end.start)?;
         Ok(())
     }
 
     /// A region and its brace, the rest of whose head has been read.
-    fn arm(&mut self, inst: Inst, start: u32) -> Parsed<Place> {
+    fn arm(&mut self, inst: Inst, start: u32) -> Parsed<TextPlace> {
         self.p.read.expect(b'{')?;
         self.writer.open(inst, &[]);
         let region = Region::new(self.writer.function().region_count() - 1);
@@ -208,7 +208,7 @@ impl<'t> Body<'_, 't> {
     }
 
     /// The regions of a switch, after its brace.
-    fn arms(&mut self, inst: Inst, open: Place) -> Parsed<()> {
+    fn arms(&mut self, inst: Inst, open: TextPlace) -> Parsed<()> {
         let mut cases = Vec::new();
         let mut values = 0;
         let mut complete = false;
@@ -254,7 +254,7 @@ impl<'t> Body<'_, 't> {
         self.p.read.advance();
         let mut list = Vec::new();
         loop {
-            let token = self.p.read.expect_kind(Kind::Number, "a number")?;
+            let token = self.p.read.expect_kind(TokenKind::Number, "a number")?;
             match literal::number(self.p.read.slice(token), Type::U32) {
                 Ok(c) if c.ty() == Type::U32 => list.push(c.bits() as u32),
                 Ok(c) => {

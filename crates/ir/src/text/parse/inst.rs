@@ -6,9 +6,9 @@ use super::read::{Parsed, Reported};
 use crate::arena::{Buffer, Handle, Value};
 use crate::limits::{MAX_ARGS, MAX_INSTS};
 use crate::module::{Attr, Operand};
-use crate::op::{Form, Op, TABLE};
+use crate::op::{Op, OpForm, TABLE};
 use crate::text::Diagnostic;
-use crate::text::lex::{Kind, Token, is_number};
+use crate::text::lex::{Token, TokenKind, is_number};
 use crate::types::{Const, Order, Scope, Type};
 use crate::write;
 
@@ -20,7 +20,7 @@ impl Body<'_, '_> {
         let token = self.p.read.token;
         let Some(name) = self.p.read.word() else {
             let mut error = self.p.read.expected("an instruction");
-            if !results.is_empty() && matches!(token.kind, Kind::Number | Kind::Value) {
+            if !results.is_empty() && matches!(token.kind, TokenKind::Number | TokenKind::Value) {
                 error = error.note("values and constants stand where they are used; nothing copies them");
             }
             return Err(self.p.read.error(error));
@@ -62,14 +62,14 @@ impl Body<'_, '_> {
     /// What stands before the `=`.
     fn results(&mut self) -> Parsed<Vec<Named>> {
         let mut results = Vec::new();
-        if self.p.read.token.kind != Kind::Value {
+        if self.p.read.token.kind != TokenKind::Value {
             return Ok(results);
         }
         if !self.p.read.token.fresh && !self.assigns() {
             return Err(self.p.read.wrong("`,` or an instruction"));
         }
         loop {
-            let token = self.p.read.expect_kind(Kind::Value, "a result")?;
+            let token = self.p.read.expect_kind(TokenKind::Value, "a result")?;
             let ty = if self.p.read.take(b':') { Some(self.p.ty()?) } else { None };
             results.push((token, ty));
             self.p.few(results.len(), "results", token)?;
@@ -114,24 +114,24 @@ impl Body<'_, '_> {
         let row = op.row();
         let mut args = Vec::with_capacity(row.args.len());
         let attr = match row.form {
-            Form::Plain => Attr::None,
-            Form::Typed => Attr::Type(self.p.ty()?),
-            Form::Buffer => Attr::Buffer(self.buffer()?),
-            Form::Place => Attr::Buffer(self.element(&mut args)?),
-            Form::Wide | Form::Atomic => {
+            OpForm::Plain => Attr::None,
+            OpForm::Typed => Attr::Type(self.p.ty()?),
+            OpForm::Buffer => Attr::Buffer(self.buffer()?),
+            OpForm::Place => Attr::Buffer(self.element(&mut args)?),
+            OpForm::Wide | OpForm::Atomic => {
                 let (order, scope) = self.ordering()?;
                 Attr::Atomic(self.element(&mut args)?, order, scope)
             }
-            Form::Fence => {
+            OpForm::Fence => {
                 let (order, scope) = self.ordering()?;
                 Attr::Fence(order, scope)
             }
-            Form::Copy => {
+            OpForm::Copy => {
                 let to = self.element(&mut args)?;
                 self.p.read.expect(b',')?;
                 Attr::Copy { to, from: self.element(&mut args)? }
             }
-            Form::Control => return self.jump(op),
+            OpForm::Control => return self.jump(op),
         };
         if args.is_empty() {
             self.operands(&mut args, row.args.is_empty())?;
@@ -148,7 +148,7 @@ impl Body<'_, '_> {
     }
 
     fn buffer(&mut self) -> Parsed<Buffer> {
-        let token = self.p.read.expect_kind(Kind::Buffer, "a buffer")?;
+        let token = self.p.read.expect_kind(TokenKind::Buffer, "a buffer")?;
         match self.p.buffers.get(self.p.read.name(token)) {
             Some((known, _)) => {
                 if known.is_none() {
@@ -177,9 +177,9 @@ impl Body<'_, '_> {
     pub fn operands(&mut self, args: &mut Vec<Operand>, optional: bool) -> Parsed<()> {
         let Token { kind, fresh, .. } = self.p.read.token;
         let begins = match kind {
-            Kind::Number => true,
-            Kind::Word => self.p.read.word().and_then(literal::word).is_some(),
-            Kind::Value => !(optional || fresh) || !self.assigns(),
+            TokenKind::Number => true,
+            TokenKind::Word => self.p.read.word().and_then(literal::word).is_some(),
+            TokenKind::Value => !(optional || fresh) || !self.assigns(),
             _ => false,
         };
         // Where there are none at all, the validator says how many there should be.
@@ -202,17 +202,17 @@ impl Body<'_, '_> {
         let (mut lexer, mut token) = self.start();
         // Longer lists than these are errors either way.
         for _ in 0..=MAX_ARGS {
-            if token.kind != Kind::Value {
+            if token.kind != TokenKind::Value {
                 return false;
             }
             token = lexer.token();
-            if token.kind == Kind::Mark(b':') {
+            if token.kind == TokenKind::Mark(b':') {
                 lexer.token();
                 token = lexer.token();
             }
             match token.kind {
-                Kind::Mark(b',') => token = lexer.token(),
-                kind => return kind == Kind::Mark(b'='),
+                TokenKind::Mark(b',') => token = lexer.token(),
+                kind => return kind == TokenKind::Mark(b'='),
             }
         }
         false
@@ -221,8 +221,8 @@ impl Body<'_, '_> {
     pub fn operand(&mut self) -> Parsed<Operand> {
         let token = self.p.read.token;
         match token.kind {
-            Kind::Value => Ok(self.value(token)),
-            Kind::Number => match literal::number(self.p.read.slice(token), Type::U32) {
+            TokenKind::Value => Ok(self.value(token)),
+            TokenKind::Number => match literal::number(self.p.read.slice(token), Type::U32) {
                 Ok(c) => {
                     self.p.read.advance();
                     Ok(c.into())

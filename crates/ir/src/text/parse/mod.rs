@@ -1,6 +1,6 @@
 //! Text to modules.
 //!
-//! One pass over the tokens, writing through [`Writer`] as the builder does. An error does not end the pass: the rest
+//! One pass over the tokens, writing through [`FunctionWriter`] as the builder does. An error does not end the pass: the rest
 //! of its line is passed over, what the line would have defined counts as defined, and reading goes on, so several
 //! mistakes are reported at once and none because of another. Types are not checked here; the validator does that, also of
 //! a text with mistakes, in which it passes over what depends on them: [`Partial`].
@@ -18,13 +18,13 @@ use std::collections::{HashMap, HashSet};
 
 use self::body::Body;
 use self::read::{Parsed, Reader};
-use super::lex::{Kind, Token};
+use super::lex::{Token, TokenKind};
 use super::{Diagnostic, Line};
 use crate::arena::{Buffer, Func, Handle, Inst};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_TEXT};
-use crate::module::{self, BufferDecl, ImportFlow, Module, Place};
+use crate::module::{self, BufferDecl, ImportFlow, Module, TextPlace};
 use crate::types::{Access, Const, Len, Need, Space, Type};
-use crate::write::Writer;
+use crate::write::FunctionWriter;
 
 /// Reads a module. All that is wrong with the text is reported, each mistake with its place.
 pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
@@ -36,10 +36,10 @@ pub fn constant(word: &str, plain: Type) -> Result<Const, String> {
     literal::word(word).map_or_else(|| literal::number(word, plain), Ok)
 }
 
-/// A module and where its text has what [`Debug`](module::Debug) does not keep.
+/// A module and where its text has what [`Debug`](module::DebugInfo) does not keep.
 pub(super) struct Source {
     pub module: Module,
-    pub marks: HashMap<Line, Place>,
+    pub marks: HashMap<Line, TextPlace>,
 }
 
 /// Reads a module with the places that formatting needs.
@@ -79,7 +79,7 @@ pub(crate) fn partial(text: &str) -> Partial {
 fn read(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
     if text.len() > MAX_TEXT {
         let message = format!("a text of {} bytes; {MAX_TEXT} are allowed", text.len());
-        return Err(vec![Diagnostic::new("limit", Place::default(), message)]);
+        return Err(vec![Diagnostic::new("limit", TextPlace::default(), message)]);
     }
     let mut parser = Parser::new(text);
     parser.items();
@@ -97,7 +97,7 @@ type FunctionHead<'t> = (&'t str, Vec<(Token, Type)>, Vec<Type>);
 struct Parser<'t> {
     read: Reader<'t>,
     module: Module,
-    marks: HashMap<Line, Place>,
+    marks: HashMap<Line, TextPlace>,
     buffers: Names<'t, Buffer>,
     functions: Names<'t, Func>,
     /// Instructions of the functions so far.
@@ -123,7 +123,7 @@ impl<'t> Parser<'t> {
     }
 
     fn items(&mut self) {
-        while self.read.token.kind != Kind::End {
+        while self.read.token.kind != TokenKind::End {
             let start = self.read.token.place.start;
             if !self.read.word().is_some_and(|word| ITEMS.contains(&word)) {
                 // A brace too many has ended the function before, which is more than was read of it.
@@ -140,8 +140,8 @@ impl<'t> Parser<'t> {
             Some("need") => self.need(),
             Some("import") => self.import(),
             Some("buffer") => self.buffer(),
-            Some("fn") => self.function(module::Kind::Function),
-            Some("kernel") => self.function(module::Kind::Kernel),
+            Some("fn") => self.function(module::FunctionKind::Function),
+            Some("kernel") => self.function(module::FunctionKind::Kernel),
             _ => Err(self.read.wrong("`need`, `import`, `buffer`, `fn` or `kernel`")),
         }
     }
@@ -158,10 +158,10 @@ impl<'t> Parser<'t> {
             let token = self.read.token;
             let passed = token.fresh && token.place.start != start;
             match token.kind {
-                Kind::End => return,
+                TokenKind::End => return,
                 _ if passed && (open == 0 || self.at_item()) => return,
-                Kind::Mark(b'{') => open += 1,
-                Kind::Mark(b'}') => open = open.saturating_sub(1),
+                TokenKind::Mark(b'{') => open += 1,
+                TokenKind::Mark(b'}') => open = open.saturating_sub(1),
                 _ => {}
             }
             self.read.advance();
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
         let late = self.module.functions.iter().any(|(_, function)| !function.is_import());
         self.order(late, "buffers stand before functions");
         let start = self.read.advance().place.start;
-        let token = self.read.expect_kind(Kind::Word, "the buffer's name")?;
+        let token = self.read.expect_kind(TokenKind::Word, "the buffer's name")?;
         let name = self.read.slice(token);
         self.read.check_name(token, name)?;
         if let Some((_, first)) = self.buffers.get(name) {
@@ -228,7 +228,7 @@ impl<'t> Parser<'t> {
         if self.read.take(b'?') {
             return Ok(Len::Launch);
         }
-        let token = self.read.expect_kind(Kind::Number, "a number of elements or `?`")?;
+        let token = self.read.expect_kind(TokenKind::Number, "a number of elements or `?`")?;
         let text = self.read.slice(token);
         match literal::number(text, Type::U64) {
             Ok(c) if matches!(c.ty(), Type::U32 | Type::U64) => Ok(Len::Fixed(c.bits())),
@@ -261,7 +261,8 @@ impl<'t> Parser<'t> {
         }
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
         let head = self.read.since(start);
-        let mut body = Body::new(self, Writer::new(name, module::Kind::Import(flow), &types, &results));
+        let mut body =
+            Body::new(self, FunctionWriter::new(name, module::FunctionKind::Import(flow), &types, &results));
         body.writer.debug().head = head;
         body.define_params(&params);
         let (function, doubts) = (body.writer.declare(), body.doubts);
@@ -269,7 +270,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn function(&mut self, kind: module::Kind) -> Parsed<()> {
+    fn function(&mut self, kind: module::FunctionKind) -> Parsed<()> {
         let errors = self.read.errors.len();
         let start = self.read.advance().place.start;
         let (name, params, results) = self.head()?;
@@ -278,7 +279,7 @@ impl<'t> Parser<'t> {
         let sound = self.read.errors.len() == errors;
 
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
-        let mut body = Body::new(self, Writer::new(name, kind, &types, &results));
+        let mut body = Body::new(self, FunctionWriter::new(name, kind, &types, &results));
         body.writer.debug().head = head;
         body.define_params(&params);
         let (function, doubts) = body.finish()?;
@@ -296,7 +297,7 @@ impl<'t> Parser<'t> {
 
     /// Reads the name, the parameters and the results of a function.
     fn head(&mut self) -> Parsed<FunctionHead<'t>> {
-        let token = self.read.expect_kind(Kind::Word, "the function's name")?;
+        let token = self.read.expect_kind(TokenKind::Word, "the function's name")?;
         let name = self.read.slice(token);
         self.read.check_name(token, name)?;
         if self.module.functions.len() == MAX_FUNCTIONS {
@@ -323,7 +324,7 @@ impl<'t> Parser<'t> {
             if !params.is_empty() {
                 self.read.expect(b',')?;
             }
-            let token = self.read.expect_kind(Kind::Value, "a parameter")?;
+            let token = self.read.expect_kind(TokenKind::Value, "a parameter")?;
             self.read.expect(b':')?;
             params.push((token, self.ty()?));
             self.few(params.len(), "parameters", token)?;
@@ -332,7 +333,7 @@ impl<'t> Parser<'t> {
     }
 
     fn results(&mut self) -> Parsed<Vec<Type>> {
-        if self.read.token.kind != Kind::Arrow {
+        if self.read.token.kind != TokenKind::Arrow {
             return Ok(Vec::new());
         }
         let token = self.read.advance();

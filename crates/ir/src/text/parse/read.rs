@@ -2,9 +2,9 @@
 
 use super::near;
 use crate::limits::MAX_NAME;
-use crate::module::Place;
+use crate::module::TextPlace;
 use crate::text::Diagnostic;
-use crate::text::lex::{Kind, Lexer, Token, is_name, is_number};
+use crate::text::lex::{Lexer, Token, TokenKind, is_name, is_number};
 
 /// Errors after which the rest of a text is not read.
 const MAX_ERRORS: usize = 20;
@@ -61,12 +61,12 @@ impl<'t> Reader<'t> {
 
     /// The next token's text, if it is a word.
     pub fn word(&self) -> Option<&'t str> {
-        (self.token.kind == Kind::Word).then(|| self.slice(self.token))
+        (self.token.kind == TokenKind::Word).then(|| self.slice(self.token))
     }
 
     /// Whether the next token is this mark.
     pub fn at(&self, mark: u8) -> bool {
-        self.token.kind == Kind::Mark(mark)
+        self.token.kind == TokenKind::Mark(mark)
     }
 
     /// Whether the next token is this word.
@@ -94,7 +94,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Goes past a token of a kind that must come next.
-    pub fn expect_kind(&mut self, kind: Kind, what: &str) -> Parsed<Token> {
+    pub fn expect_kind(&mut self, kind: TokenKind, what: &str) -> Parsed<Token> {
         if self.token.kind == kind { Ok(self.advance()) } else { Err(self.missing(what)) }
     }
 
@@ -115,8 +115,8 @@ impl<'t> Reader<'t> {
     }
 
     /// Where the text stands from a byte to the last token.
-    pub fn since(&self, start: u32) -> Place {
-        Place { start, end: self.last.max(start) }
+    pub fn since(&self, start: u32) -> TextPlace {
+        TextPlace { start, end: self.last.max(start) }
     }
 
     /// Reports an error. The last that is kept says that there are more.
@@ -141,24 +141,24 @@ impl<'t> Reader<'t> {
 
     /// Reports that something is not what it should be in the middle of a line. If the line has ended, that is where.
     pub fn missing(&mut self, wanted: &str) -> Reported {
-        if !self.token.fresh || self.token.kind == Kind::End {
+        if !self.token.fresh || self.token.kind == TokenKind::End {
             return self.wrong(wanted);
         }
-        let end = Place { start: self.last, end: self.last };
+        let end = TextPlace { start: self.last, end: self.last };
         self.error(expected(wanted, "the end of the line", end))
     }
 
     /// That the next token is not what it should be.
     pub fn expected(&self, wanted: &str) -> Diagnostic {
         let found = match self.token.kind {
-            Kind::End => "the end of the text".into(),
+            TokenKind::End => "the end of the text".into(),
             _ => quote(self.slice(self.token)),
         };
         expected(wanted, &found, self.token.place)
     }
 
     /// Reports that something is larger than it may be. Nothing after it is read.
-    pub fn limit(&mut self, place: Place, message: String) -> Reported {
+    pub fn limit(&mut self, place: TextPlace, message: String) -> Reported {
         self.error(Diagnostic::new("limit", place, message));
         self.stop();
         Reported
@@ -194,7 +194,7 @@ impl<'t> Reader<'t> {
             let message = format!("a name of {} bytes; {MAX_NAME} are allowed", name.len());
             return Err(self.error(Diagnostic::new("limit", token.place, message)));
         }
-        if is_name(name) || (is_number(name) && token.kind != Kind::Word) {
+        if is_name(name) || (is_number(name) && token.kind != TokenKind::Word) {
             return Ok(());
         }
         let message = format!("{} is no name", quote(self.slice(token)));
@@ -214,13 +214,13 @@ impl<'t> Reader<'t> {
 
     fn stop(&mut self) {
         let end = self.text.len() as u32;
-        self.token = Token { kind: Kind::End, place: Place { start: end, end }, fresh: true };
+        self.token = Token { kind: TokenKind::End, place: TextPlace { start: end, end }, fresh: true };
         self.done = true;
     }
 }
 
 /// That something is not what it should be; the label leaves out what may follow a colon.
-fn expected(wanted: &str, found: &str, place: Place) -> Diagnostic {
+fn expected(wanted: &str, found: &str, place: TextPlace) -> Diagnostic {
     let short = wanted.split(": ").next().unwrap_or(wanted);
     let message = format!("expected {wanted}, found {found}");
     Diagnostic::new("syntax", place, message).label(format!("expected {short}"))

@@ -4,11 +4,11 @@ use super::program;
 use super::random::Random;
 use crate::arena::{Handle, Inst};
 use crate::limits::MAX_DEPTH;
-use crate::module::{Attr, BufferDecl, Function, ImportFlow, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, Function, FunctionKind, ImportFlow, Module, Operand, TextPlace};
 use crate::op::{Op, TABLE};
 use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 use crate::valid::{Rule, validate};
-use crate::write::Writer;
+use crate::write::FunctionWriter;
 
 /// A handle that may be one of a few things, and may be of none.
 fn handle<H: Handle>(random: &mut Random) -> H {
@@ -43,9 +43,10 @@ fn types(random: &mut Random) -> Vec<Type> {
 }
 
 fn function(random: &mut Random) -> Function {
-    let kind = random.of(&[Kind::Kernel, Kind::Function, Kind::Import(ImportFlow::Uniform)]);
+    let kind =
+        random.of(&[FunctionKind::Kernel, FunctionKind::Function, FunctionKind::Import(ImportFlow::Uniform)]);
     let name = random.of(&["a", "b", "", "7", "é", "x.y"]);
-    let mut writer = Writer::new(name, kind, &types(random), &types(random));
+    let mut writer = FunctionWriter::new(name, kind, &types(random), &types(random));
     for _ in 0..random.below(40) {
         let insts = writer.function().insts.len();
         match random.below(8) {
@@ -72,7 +73,7 @@ fn buffer(random: &mut Random) -> BufferDecl {
         len: random.of(&[Len::Launch, Len::Fixed(0), Len::Fixed(5), Len::Fixed(u64::MAX)]),
         space: random.of(Space::ALL),
         access: random.of(Access::ALL),
-        place: Place::default(),
+        place: TextPlace::default(),
     }
 }
 
@@ -137,7 +138,7 @@ fn any_change_gets_an_answer() {
 /// Nesting beyond every stack.
 #[test]
 fn depth_is_refused_at_once() {
-    let mut writer = Writer::new("deep", Kind::Kernel, &[], &[]);
+    let mut writer = FunctionWriter::new("deep", FunctionKind::Kernel, &[], &[]);
     for _ in 0..200_000 {
         let (inst, _) = writer.push(Op::Block, Attr::None, Vec::new(), &[]);
         writer.open(inst, &[]);
@@ -152,7 +153,7 @@ fn depth_is_refused_at_once() {
 #[test]
 fn depth_is_exact() {
     for (blocks, right) in [(MAX_DEPTH - 1, true), (MAX_DEPTH, false)] {
-        let mut writer = Writer::new("deep", Kind::Kernel, &[], &[]);
+        let mut writer = FunctionWriter::new("deep", FunctionKind::Kernel, &[], &[]);
         for _ in 0..blocks {
             let (inst, _) = writer.push(Op::Block, Attr::None, Vec::new(), &[]);
             writer.open(inst, &[]);

@@ -10,7 +10,7 @@ use crate::arena::{Func, Handle, Inst, Region, Value, Values};
 use crate::eval::eval;
 use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::Op;
-use crate::valid::{Level, Valid, validate};
+use crate::valid::{UniformLevel, Valid, validate};
 
 const LANES: u32 = 7;
 const SUBGROUP: u32 = 4;
@@ -168,11 +168,11 @@ impl Lane<'_> {
 }
 
 /// Whether what lanes did agrees with a level.
-fn holds(level: Level, value: bool, met: &[(u32, u64)]) -> bool {
+fn holds(level: UniformLevel, value: bool, met: &[(u32, u64)]) -> bool {
     let unit = |lane: u32| match level {
-        Level::Lane => lane,
-        Level::Subgroup => lane / SUBGROUP,
-        Level::Group => 0,
+        UniformLevel::Lane => lane,
+        UniformLevel::Subgroup => lane / SUBGROUP,
+        UniformLevel::Group => 0,
     };
     let together = |(a, x): &(u32, u64)| {
         let mates = met.iter().filter(|(b, _)| unit(*a) == unit(*b));
@@ -212,7 +212,7 @@ fn what_is_called_uniform_is() {
                 "seed {seed}: {what} {index} of {func} is not {level} in {path:?}: {lanes:?}"
             );
             total += 1;
-            uniform += usize::from(level > Level::Lane);
+            uniform += usize::from(level > UniformLevel::Lane);
         }
     }
     // The law says nothing if nothing runs or nothing is uniform.

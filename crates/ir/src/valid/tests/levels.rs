@@ -2,7 +2,7 @@
 
 use crate::arena::{Func, Handle, Value};
 use crate::text;
-use crate::valid::{Level, Rule, Valid, validate};
+use crate::valid::{Rule, UniformLevel, Valid, validate};
 
 fn check(source: &str) -> Result<Valid, Vec<Rule>> {
     let module = text::parse(source).unwrap_or_else(|e| panic!("{source}: {}", e[0]));
@@ -10,7 +10,7 @@ fn check(source: &str) -> Result<Valid, Vec<Rule>> {
 }
 
 /// The levels of the named values of the last function.
-fn levels(source: &str, names: &[&str]) -> Vec<Level> {
+fn levels(source: &str, names: &[&str]) -> Vec<UniformLevel> {
     let valid = check(source).unwrap_or_else(|rules| panic!("{source}: {rules:?}"));
     let func = Func::new(valid.functions.len() - 1);
     let named = |name: &str| {
@@ -76,7 +76,7 @@ fn barriers_do_not_stand_elsewhere() {
 
 #[test]
 fn values_are_as_uniform_as_they_come() {
-    use Level::{Group, Lane, Subgroup};
+    use UniformLevel::{Group, Lane, Subgroup};
     let body = "%a = load @t[%g] %b = load @t[%s] %e = load @h[%g] %f = load @g[%g] %n = len @g
         %bal = ballot %c %el = elect %sh = shuffle %g, 0 %gb = group_broadcast %i, 0 %clock = clock
         %sum: u32 = loop %k = 0 to %n step 1 with %acc = 0 { %next = add %acc, %k yield %next }
@@ -115,7 +115,7 @@ fn a_call_is_judged_by_its_own_operands() {
     let kernel = "kernel k { %i = lane %s = subgroup
         %a, %b = call f(1, 2) %c, %d = call f(%i, 2) %e, %f = call f(1, %s) %h = call g(%s)
         %z = eq %a, 0 if %z { barrier } }";
-    use Level::{Group, Lane, Subgroup};
+    use UniformLevel::{Group, Lane, Subgroup};
     let found = levels(&format!("{callee} {kernel}"), &["a", "b", "c", "d", "e", "f", "h"]);
     assert_eq!(found, [Group, Group, Lane, Group, Subgroup, Subgroup, Subgroup]);
 }
@@ -145,7 +145,7 @@ fn an_error_says_where_lanes_part() {
     let invalid = validate(module).expect_err("the barrier is not");
     let found = invalid.diagnostics();
     assert_eq!(found.len(), 1, "what parts lanes is told once");
-    let at = |place: crate::module::Place| &source[place.range()];
+    let at = |place: crate::module::TextPlace| &source[place.range()];
     let also: Vec<&str> = found[0].also.iter().map(|(place, _)| at(*place)).collect();
     assert_eq!((at(found[0].place), also), ("barrier", vec!["return", "if %c {", "%i = lane"]));
     assert!(source[..found[0].also[0].0.start as usize].ends_with("if %c { "));

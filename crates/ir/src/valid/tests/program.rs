@@ -2,10 +2,10 @@
 
 use super::random::Random;
 use crate::arena::{Func, Handle, Inst, Value, Values};
-use crate::module::{Attr, BufferDecl, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, FunctionKind, Module, Operand, TextPlace};
 use crate::op::Op;
 use crate::types::{Access, Len, Space, Type};
-use crate::write::Writer;
+use crate::write::FunctionWriter;
 
 fn num(n: u32) -> Operand {
     n.into()
@@ -14,7 +14,7 @@ fn num(n: u32) -> Operand {
 /// A function in the making: every value is a `u32`, every condition is made where it is used.
 struct Gen<'r> {
     random: &'r mut Random,
-    writer: Writer,
+    writer: FunctionWriter,
     /// The values that are seen.
     seen: Vec<Value>,
     /// Loops and blocks around: how many results, how many carried values, the one that counts.
@@ -239,14 +239,15 @@ pub fn module(seed: u64) -> Module {
         len: Len::Launch,
         space: Space::Global,
         access: Access::Read,
-        place: Place::default(),
+        place: TextPlace::default(),
     });
     let mut functions = Vec::new();
     for k in 0..3 {
-        let kind = if k == 2 { Kind::Kernel } else { Kind::Function };
+        let kind = if k == 2 { FunctionKind::Kernel } else { FunctionKind::Function };
         let called = k < 2;
         let (params, results) = if called { (random.below(3), random.below(3)) } else { (0, 0) };
-        let writer = Writer::new(format!("f{k}"), kind, &vec![Type::U32; params], &vec![Type::U32; results]);
+        let writer =
+            FunctionWriter::new(format!("f{k}"), kind, &vec![Type::U32; params], &vec![Type::U32; results]);
         let seen = writer.function().params.iter().collect();
         let known = functions.clone();
         let random = &mut random;

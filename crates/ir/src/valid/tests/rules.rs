@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::arena::{Func, Handle};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_CASES};
-use crate::module::{Attr, BufferDecl, Function, ImportFlow, Kind, Module, Operand, Place};
+use crate::module::{Attr, BufferDecl, Function, FunctionKind, ImportFlow, Module, Operand, TextPlace};
 use crate::op::Op;
 use crate::text;
 use crate::types::{Access, Len, Need, Space, Type};
 use crate::valid::{Invalid, Reach, Rule, validate};
-use crate::write::Writer;
+use crate::write::FunctionWriter;
 
 /// Texts that break one rule, and what the error says.
 const TEXTS: &[(Rule, &str, &str)] = &[
@@ -171,8 +171,8 @@ fn one_mistake_is_one_error() {
 }
 
 /// A module with one kernel.
-fn kernel(write: impl FnOnce(&mut Writer)) -> Module {
-    let mut writer = Writer::new("k", Kind::Kernel, &[], &[]);
+fn kernel(write: impl FnOnce(&mut FunctionWriter)) -> Module {
+    let mut writer = FunctionWriter::new("k", FunctionKind::Kernel, &[], &[]);
     write(&mut writer);
     let mut module = Module::default();
     module.functions.push(writer.finish());
@@ -188,7 +188,7 @@ fn buffers(names: &[&str]) -> Module {
             len: Len::Fixed(1),
             space: Space::Global,
             access: Access::Read,
-            place: Place::default(),
+            place: TextPlace::default(),
         });
     }
     module
@@ -204,8 +204,8 @@ fn functions(list: impl IntoIterator<Item = Function>) -> Module {
 }
 
 /// An import in the making.
-fn import(params: &[Type]) -> Writer {
-    Writer::new("f", Kind::Import(ImportFlow::Any), params, &[])
+fn import(params: &[Type]) -> FunctionWriter {
+    FunctionWriter::new("f", FunctionKind::Import(ImportFlow::Any), params, &[])
 }
 
 fn push(op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> Module {
@@ -249,7 +249,10 @@ fn modules() -> Vec<(Rule, Module)> {
         (Rule::Duplicate, functions([import(&[]).declare(), import(&[Type::U32]).declare()])),
         (
             Rule::Duplicate,
-            functions([import(&[]).declare(), Writer::new("f", Kind::Function, &[], &[]).finish()]),
+            functions([
+                import(&[]).declare(),
+                FunctionWriter::new("f", FunctionKind::Function, &[], &[]).finish(),
+            ]),
         ),
         (Rule::ImportBody, functions([import(&[Type::U32]).finish()])),
         (Rule::Values, functions([import(&[Type::U32; MAX_ARGS + 1]).declare()])),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pelton_ir::module::{Module, Place};
+use pelton_ir::module::{Module, TextPlace};
 use pelton_ir::text::{self, Diagnostic};
 use pelton_ir::types::Access;
 use pelton_ir::valid::validate;
@@ -189,7 +189,7 @@ fn parse_valid(source: &str) -> Result<Module, Vec<Diagnostic>> {
 
 /// Returns the diagnostic with all of its places moved by a number of bytes.
 fn shift_places(mut diagnostic: Diagnostic, by: usize) -> Diagnostic {
-    let shift = |p: Place| place_from_range(p.start as usize + by..p.end as usize + by);
+    let shift = |p: TextPlace| place_from_range(p.start as usize + by..p.end as usize + by);
     diagnostic.place = shift(diagnostic.place);
     for (also, _) in &mut diagnostic.also {
         *also = shift(*also);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use pelton_ir::module::Place;
+use pelton_ir::module::TextPlace;
 use pelton_ir::text::{Diagnostic, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -30,9 +30,9 @@ pub(super) struct TomlTable<'a> {
 }
 
 /// Converts a range of bytes to a place in the text.
-pub(super) fn place_from_range(range: Range<usize>) -> Place {
+pub(super) fn place_from_range(range: Range<usize>) -> TextPlace {
     let at = |byte: usize| u32::try_from(byte).unwrap_or(u32::MAX);
-    Place { start: at(range.start), end: at(range.end) }
+    TextPlace { start: at(range.start), end: at(range.end) }
 }
 
 impl<'a> TomlTable<'a> {
