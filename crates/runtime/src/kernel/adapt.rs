@@ -25,8 +25,8 @@ use pelton_ir::op::{Op, OpEffect, OpForm};
 use pelton_ir::types::{Const, Len, Order, Scalar, Scope, Space, Type};
 use pelton_ir::valid::{UniformLevel, Uniformity, Valid};
 
+use super::context::{KernelContext, U32};
 use super::handler::{ARG, ARGS, OBSERVABLE, Width};
-use super::kit::{Kit, U32};
 use crate::protocol::{FaultCode, Opcode, fault, slot};
 
 /// A handler as the kernel calls it: place in the window, where its words are, tenant.
@@ -88,19 +88,19 @@ impl Checked {
     pub fn adapt(
         &self,
         m: &mut Builder,
-        kit: &Kit<'_>,
+        kernel: &KernelContext<'_>,
         (name, named): (&str, &KernelBuffers),
         args: Args,
     ) -> Adapted {
         let function = &self.module.functions[self.func];
         m.function::<(u32, u32, u32), u32>(name, |f, (index, at, tenant)| {
             let (index, at, tenant) = (index.named("task"), at.named("at"), tenant.named("tenant"));
-            let task = Task { f, kit, index, at, tenant, args, width: self.width, agreed: None };
+            let task = Task { f, kernel, index, at, tenant, args, width: self.width, agreed: None };
             self.clear(&task, named);
             let agreed = self.agreed.then(|| std::array::from_fn(|k| self.agreed(&task, k as u32)));
             let task = Task { agreed: agreed.as_ref(), ..task };
             let levels = self.module.uniformity(self.func);
-            let past = kit.layout.remote && self.width == Width::Lane && self.light();
+            let past = kernel.layout.remote && self.width == Width::Lane && self.light();
             let mut rule = Rule { task, named, function, levels, fueled: self.fueled, past };
             let results = f.graft(function, &[], &mut rule);
             f.value(results[0])
@@ -116,7 +116,7 @@ impl Checked {
         });
         let own = own.collect::<Vec<_>>();
         for (buffer, elem, len) in &own {
-            task.kit.each_by_lane(f, f.lit(*len), *len, |at| {
+            task.kernel.each_by_lane(f, f.lit(*len), *len, |at| {
                 let zero = Operand::Const(Const::zero(*elem));
                 f.emit(Op::Store, Attr::Buffer(*buffer), vec![builder::Arg::operand(at), zero]);
             });
@@ -141,8 +141,8 @@ impl Checked {
 
     /// What its buffers are in the kernel, where shared ones are declared. Their names have the handler's opcode in them, so that no other
     /// buffer can have the same.
-    pub fn buffers(&self, m: &mut Builder, kit: &Kit<'_>, op: Opcode) -> KernelBuffers {
-        let columns = kit.layout.areas.len() as u32;
+    pub fn buffers(&self, m: &mut Builder, kernel: &KernelContext<'_>, op: Opcode) -> KernelBuffers {
+        let columns = kernel.layout.areas.len() as u32;
         let named = |decl: &BufferDecl, m: &mut Builder| match (&*decl.name, decl.space) {
             (ARG, _) => Named::Arg,
             (_, Space::Shared) => {
@@ -150,11 +150,12 @@ impl Checked {
                 Named::Own(m.declare(BufferDecl { name: own, ..decl.clone() }))
             }
             (OBSERVABLE, _) => {
-                Named::Piece { buffer: kit.global.observables.handle(), column: columns, elem: decl.elem }
+                Named::Piece { buffer: kernel.global.observables.handle(), column: columns, elem: decl.elem }
             }
             (region, _) => {
-                let column = kit.layout.areas.iter().position(|area| area.region.name == region).unwrap_or(0);
-                Named::Piece { buffer: kit.areas[column], column: column as u32, elem: decl.elem }
+                let column =
+                    kernel.layout.areas.iter().position(|area| area.region.name == region).unwrap_or(0);
+                Named::Piece { buffer: kernel.areas[column], column: column as u32, elem: decl.elem }
             }
         };
         self.module.buffers.iter().map(|(at, decl)| (at, named(decl, m))).collect()
@@ -165,7 +166,7 @@ impl Checked {
 #[derive(Clone, Copy)]
 struct Task<'b, 'k> {
     f: &'b FunctionBuilder<'b>,
-    kit: &'k Kit<'k>,
+    kernel: &'k KernelContext<'k>,
     index: U32<'b>,
     at: U32<'b>,
     tenant: U32<'b>,
@@ -178,7 +179,7 @@ struct Task<'b, 'k> {
 impl<'b> Task<'b, '_> {
     /// Records a fault, unless one is recorded.
     fn fault(self, code: U32<'b>) {
-        let (f, at) = (self.f, self.kit.shared.faults.at(self.index));
+        let (f, at) = (self.f, self.kernel.shared.faults.at(self.index));
         match self.width {
             Width::Lane => f.when(f.load(at).eq(0), || f.store(at, code)),
             Width::Group => drop(f.atomic_cas(Order::Relaxed, Scope::Group, at, 0, code)),
@@ -194,7 +195,7 @@ impl<'b> Task<'b, '_> {
 
     /// An argument; 0 beyond the last.
     fn arg(self, index: U32<'b>) -> U32<'b> {
-        let (f, source) = (self.f, self.kit.source);
+        let (f, source) = (self.f, self.kernel.source);
         let known = index.constant().map(|c| c.bits() as u32);
         if let Some(agreed) = self.agreed {
             let at = |k: usize| index.eq(k as u32);
@@ -224,21 +225,23 @@ impl<'b> Task<'b, '_> {
 
     /// A word of the table of pieces.
     fn piece(self, column: u32, word: u32) -> U32<'b> {
-        let columns = self.kit.layout.areas.len() as u32 + 1;
-        match self.kit.pieces {
+        let columns = self.kernel.layout.areas.len() as u32 + 1;
+        match self.kernel.pieces {
             Some(pieces) if self.width == Width::Lane => {
                 self.f.load([pieces.firsts, pieces.lens][word as usize].at(self.tenant * columns + column))
             }
             // Here all lanes know that all read the same.
-            _ => self.f.load(self.kit.global.regions.at(self.tenant * (columns * 2) + (column * 2 + word))),
+            _ => {
+                self.f.load(self.kernel.global.regions.at(self.tenant * (columns * 2) + (column * 2 + word)))
+            }
         }
     }
 
     /// Where the piece of every tenant that has tasks lies, if that is one place. A drained slot says whose it is, and whoever has no
     /// piece must not get the others' one; so there the table decides.
     fn known_piece(self, column: u32) -> Option<(u32, u32)> {
-        let layout = &self.kit.layout;
-        let area = layout.areas.get(column as usize).filter(|_| !self.kit.mode.drains())?;
+        let layout = &self.kernel.layout;
+        let area = layout.areas.get(column as usize).filter(|_| !self.kernel.mode.drains())?;
         let mut pieces = layout.rings.iter().map(|ring| area.pieces[ring.tenant as usize]);
         let first = pieces.next()?;
         pieces.all(|piece| piece == first).then_some(first)
@@ -338,7 +341,7 @@ impl Rule<'_, '_, '_> {
     fn scope(&self, op: Op, scope: Scope) -> Scope {
         match scope {
             Scope::Group if self.past && op == Op::LoadWide => Scope::Device,
-            Scope::Device if self.task.kit.layout.groups == 1 && !(self.past && op == Op::LoadWide) => {
+            Scope::Device if self.task.kernel.layout.groups == 1 && !(self.past && op == Op::LoadWide) => {
                 Scope::Group
             }
             scope => scope,
@@ -449,7 +452,7 @@ impl builder::GraftRule for Rule<'_, '_, '_> {
             return;
         }
         let (f, task) = (self.task.f, self.task);
-        let fuel = task.kit.shared.fuel.at(task.index);
+        let fuel = task.kernel.shared.fuel.at(task.index);
         // The test of a `while` is run in every turn too.
         let turn =
             node.regions.iter().map(|region| weight(self.function, *region)).fold(0, u64::saturating_add);

@@ -16,11 +16,11 @@ use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
 use super::adapt::Checked;
+use super::context::KernelContext;
 use super::dispatch::{self, CheckedHandler};
 use super::error::AssembleError;
 use super::fence::Fences;
 use super::handler::{ARG, ARGS, NamedHandler, OBSERVABLE, Width};
-use super::kit::Kit;
 use super::layout::Layout;
 use super::mode::Mode;
 use super::spec::{Body, Io, Lifetime, Spec};
@@ -53,17 +53,17 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     let layout = Layout::new(spec, caps)?;
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.checked.burns());
-    let kit = Kit::new(&mut m, spec, layout, fueled);
-    let table = dispatch::write_dispatch(&mut m, &kit, &handlers);
-    match &kit.mode {
+    let kernel = KernelContext::new(&mut m, spec, layout, fueled);
+    let table = dispatch::write_dispatch(&mut m, &kernel, &handlers);
+    match &kernel.mode {
         Mode::Drain(mode) => {
-            let fences = Fences::write(&mut m, &kit, &mode.slots, Some(&mode.frontier));
-            let run = WindowRunner { kit: &kit, slots: &mode.slots, table: &table, fences: &fences };
+            let fences = Fences::write(&mut m, &kernel, &mode.slots, Some(&mode.frontier));
+            let run = WindowRunner { kernel: &kernel, slots: &mode.slots, table: &table, fences: &fences };
             drain::write_drain(&mut m, run, mode);
         }
-        Mode::Live(rings) => live::write_live(&mut m, &kit, rings, &table, caps),
+        Mode::Live(rings) => live::write_live(&mut m, &kernel, rings, &table, caps),
     }
-    let layout = kit.layout.clone();
+    let layout = kernel.layout.clone();
     let module = m.finish();
     fits_shared_memory(caps, &handlers, &module)?;
     let module = valid(module)?;

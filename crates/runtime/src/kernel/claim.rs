@@ -10,7 +10,7 @@ use std::time::Duration;
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{Kit, U32, U64, state};
+use super::context::{KernelContext, U32, U64, state};
 use super::placement::Placement;
 use super::slots::BankSlots;
 use super::spec::Claim;
@@ -31,13 +31,13 @@ pub const fn idle(wakes: bool) -> Option<Duration> {
 /// Writes the choice: the ring to turn to, or [`NO_RING`]. `ready` says whether a ring has something for this group.
 pub(super) fn write_choice(
     m: &mut Builder,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     slots: &BankSlots,
     ready: Callee<u32, bool>,
 ) -> Callee<(), u32> {
-    let (levels, producers) = (kit.layout.levels, kit.layout.producers);
+    let (levels, producers) = (kernel.layout.levels, kernel.layout.producers);
     let look = m.function::<u32, u32>(slots.function_name("look"), |f, level| {
-        let first = f.load(kit.shared.cursor.at(level));
+        let first = f.load(kernel.shared.cursor.at(level));
         f.count((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
             let at = first + k;
             let ring = level * producers + f.select(at.ge(producers), at - producers, at);
@@ -46,76 +46,84 @@ pub(super) fn write_choice(
         })
     });
     m.function(slots.function_name("pick"), |f, ()| {
-        let Claim::Priority { every } = kit.spec.claim else {
+        let Claim::Priority { every } = kernel.spec.claim else {
             return f.call(look, f.lit(0));
         };
-        let turn = f.load(kit.shared.state.at(state::TURN));
+        let turn = f.load(kernel.shared.state.at(state::TURN));
         let guard = (turn % every).eq(every - 1);
         let (best, _) =
             f.count((0u32, levels, 1u32), (f.lit(NO_RING), f.lit(0)), |all, level, (best, age)| {
                 let found = f.call(look, level);
                 let some = found.ne(NO_RING);
                 f.when(some & !guard, || all.leave((found, age)));
-                let waited = turn - f.load(kit.shared.served.at(level));
+                let waited = turn - f.load(kernel.shared.served.at(level));
                 let better = some & (best.eq(NO_RING) | waited.gt(age));
                 (f.select(better, found, best), f.select(better, waited, age))
             });
-        if kit.counts_tasks() {
-            f.when(guard & best.ne(NO_RING), || kit.bump_own(f, f.lit(control::STARVATION), f.lit(1)));
+        if kernel.counts_tasks() {
+            f.when(guard & best.ne(NO_RING), || kernel.bump_own(f, f.lit(control::STARVATION), f.lit(1)));
         }
         best
     })
 }
 
 /// Whether a group starts with a producer of its own: there are several groups for each.
-fn has_own_producer(kit: &Kit<'_>, slots: &BankSlots) -> bool {
-    slots.bank.placement == Placement::Far && slots.bank.groups > 2 * kit.layout.producers
+fn has_own_producer(kernel: &KernelContext<'_>, slots: &BankSlots) -> bool {
+    slots.bank.placement == Placement::Far && slots.bank.groups > 2 * kernel.layout.producers
 }
 
 /// Notes that a ring has been served.
 pub(super) fn note_served<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     slots: &BankSlots,
     ring: U32<'b>,
     level: U32<'b>,
 ) {
-    let producers = kit.layout.producers;
-    let turn = f.load(kit.shared.state.at(state::TURN));
-    f.store(kit.shared.served.at(level), turn);
-    f.store(kit.shared.state.at(state::TURN), turn + 1);
-    if !has_own_producer(kit, slots) {
+    let producers = kernel.layout.producers;
+    let turn = f.load(kernel.shared.state.at(state::TURN));
+    f.store(kernel.shared.served.at(level), turn);
+    f.store(kernel.shared.state.at(state::TURN), turn + 1);
+    if !has_own_producer(kernel, slots) {
         let next = ring - level * producers + 1;
-        f.store(kit.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
+        f.store(kernel.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
     }
 }
 
 /// Lets a group that polls know where each ring stands, by its stripe, and whose it is.
 pub(super) fn load_heads<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     stripe: impl FnOnce(U32<'b>) -> U32<'b>,
 ) {
-    let rings = kit.layout.rings.len() as u32;
+    let rings = kernel.layout.rings.len() as u32;
     f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
-        f.store(kit.shared.heads.at(ring), f.load(kit.global.start.at(stripe(ring))));
-        f.store(kit.shared.owners.at(ring), f.load(kit.global.rings.at(ring)));
+        f.store(kernel.shared.heads.at(ring), f.load(kernel.global.start.at(stripe(ring))));
+        f.store(kernel.shared.owners.at(ring), f.load(kernel.global.rings.at(ring)));
     });
     f.barrier();
 }
 
 /// Lets a group look first at the producer that is its own, where there are many more groups than producers.
-pub(super) fn prefer_own_producer<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, slots: &BankSlots) {
-    if has_own_producer(kit, slots) {
-        for level in 0..kit.layout.levels {
-            f.store(kit.shared.cursor.at(level), f.group() % kit.layout.producers);
+pub(super) fn prefer_own_producer<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    slots: &BankSlots,
+) {
+    if has_own_producer(kernel, slots) {
+        for level in 0..kernel.layout.levels {
+            f.store(kernel.shared.cursor.at(level), f.group() % kernel.layout.producers);
         }
     }
 }
 
 /// The level of a ring.
-pub(super) fn ring_level<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, ring: U32<'b>) -> U32<'b> {
-    if kit.layout.levels == 1 { f.lit(0) } else { ring / kit.layout.producers }
+pub(super) fn ring_level<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    ring: U32<'b>,
+) -> U32<'b> {
+    if kernel.layout.levels == 1 { f.lit(0) } else { ring / kernel.layout.producers }
 }
 
 /// A tenant's credit, read once: it may change between taking and giving back.
@@ -126,46 +134,50 @@ pub(super) struct Credit<'b> {
 }
 
 impl<'b> Credit<'b> {
-    pub fn new(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Self {
-        Credit { tenant, quota: kit.host_word(f, tenant + control::QUOTAS) }
+    pub fn new(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, tenant: U32<'b>) -> Self {
+        Credit { tenant, quota: kernel.host_word(f, tenant + control::QUOTAS) }
     }
 
     /// Whether the tenant's quota is still the one that was read.
-    pub fn holds(self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
-        kit.host_word(f, self.tenant + control::QUOTAS).eq(self.quota)
+    pub fn holds(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) -> Val<'b, bool> {
+        kernel.host_word(f, self.tenant + control::QUOTAS).eq(self.quota)
     }
 
     /// Takes credit for so many tasks; what is left of it if there is not enough.
-    pub fn take(self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, count: U32<'b>) -> U32<'b> {
+    pub fn take(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) -> U32<'b> {
         f.choose(
             self.quota.eq(0),
             || count,
             || {
-                let claims = kit.global.control.at(self.tenant + control::CLAIMS);
+                let claims = kernel.global.control.at(self.tenant + control::CLAIMS);
                 let before = f.atomic_add(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
                 let room = f.cast::<u32>(f.max(credit_left(f, self.quota, before), 0i32)) >> 1;
                 let taken = f.min(room, count);
-                self.give(f, kit, count - taken);
+                self.give(f, kernel, count - taken);
                 taken
             },
         )
     }
 
     /// Gives credit back.
-    pub fn give(self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, count: U32<'b>) {
+    pub fn give(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) {
         f.when(self.quota.ne(0) & count.ne(0), || {
-            let claims = kit.global.control.at(self.tenant + control::CLAIMS);
+            let claims = kernel.global.control.at(self.tenant + control::CLAIMS);
             f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));
         });
     }
 }
 
 /// Whether a tenant may run anything now.
-pub(super) fn may_run<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, tenant: U32<'b>) -> Val<'b, bool> {
-    let mask = kit.host_word(f, tenant + control::MASKS);
-    let quota = kit.host_word(f, tenant + control::QUOTAS);
+pub(super) fn may_run<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    tenant: U32<'b>,
+) -> Val<'b, bool> {
+    let mask = kernel.host_word(f, tenant + control::MASKS);
+    let quota = kernel.host_word(f, tenant + control::QUOTAS);
     let claims =
-        f.atomic_load(Order::Relaxed, Scope::Device, kit.global.control.at(tenant + control::CLAIMS));
+        f.atomic_load(Order::Relaxed, Scope::Device, kernel.global.control.at(tenant + control::CLAIMS));
     mask.ne(0) & (quota.eq(0) | credit_left(f, quota, claims).gt(0i32))
 }
 
@@ -179,8 +191,8 @@ fn credit_left<'b>(f: &'b FunctionBuilder<'b>, quota: U32<'b>, claims: U64<'b>) 
 pub(super) const LOOKS_BEFORE_REST: u32 = 1 << 13;
 
 /// Backs off, for longer the longer there has been nothing to do.
-pub(super) fn back_off<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, idle: U32<'b>) {
-    let ns = if kit.layout.wakes {
+pub(super) fn back_off<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, idle: U32<'b>) {
+    let ns = if kernel.layout.wakes {
         // Spins, gives its core away, sleeps until it is woken.
         let over = f.min(idle - 2047, 1000u32);
         let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);

@@ -8,8 +8,8 @@ use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::adapt::{Adapted, Args, Checked};
+use super::context::{KernelContext, U32, state};
 use super::handler::{Visible, Width};
-use super::kit::{Kit, U32, state};
 use super::{builtin, packed, print, spec};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, slot};
 
@@ -49,56 +49,65 @@ pub(super) struct CheckedHandler<'s> {
 }
 
 /// Writes all handlers and the function that chooses among them.
-pub(super) fn write_dispatch(m: &mut Builder, kit: &Kit<'_>, ready: &[CheckedHandler<'_>]) -> HandlerTable {
-    let fused = kit.spec.body == spec::Body::Fused;
+pub(super) fn write_dispatch(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    ready: &[CheckedHandler<'_>],
+) -> HandlerTable {
+    let fused = kernel.spec.body == spec::Body::Fused;
     let mut entries = Vec::new();
     if !fused {
         for (op, name, visible, checked) in builtin::builtin_functions() {
             let arity = op.builtin_arity().unwrap_or(0);
-            entries.push(entry(m, kit, (op, name, visible, arity), &checked, true));
+            entries.push(entry(m, kernel, (op, name, visible, arity), &checked, true));
         }
     }
     for CheckedHandler { handler, checked, arity } in ready {
         let facts = (handler.op, &*handler.name, handler.visible, *arity);
-        entries.push(entry(m, kit, facts, checked, !fused));
+        entries.push(entry(m, kernel, facts, checked, !fused));
     }
-    let call = if fused { alone(m, kit, &entries[0]) } else { choose(m, kit, &entries) };
+    let call = if fused { alone(m, kernel, &entries[0]) } else { choose(m, kernel, &entries) };
     HandlerTable { entries, call }
 }
 
 fn entry(
     m: &mut Builder,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     (op, name, visible, arity): (Opcode, &str, Visible, u32),
     checked: &Checked,
     packs: bool,
 ) -> HandlerEntry {
     let packs = packs && op.code() <= u8::MAX.into() && checked.width == Width::Lane;
-    let counter = kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
-    let buffers = checked.buffers(m, kit, op);
-    let whole = checked.adapt(m, kit, (name, &buffers), Args::Slot);
-    let inner = packs.then(|| checked.adapt(m, kit, (&format!("{name}.packed"), &buffers), Args::Word));
+    let counter = kernel.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
+    let buffers = checked.buffers(m, kernel, op);
+    let whole = checked.adapt(m, kernel, (name, &buffers), Args::Slot);
+    let inner = packs.then(|| checked.adapt(m, kernel, (&format!("{name}.packed"), &buffers), Args::Word));
     HandlerEntry { op, width: checked.width, visible, arity, counter, light: checked.light(), whole, inner }
 }
 
 /// Counts a task, and says whether others may look at what it wrote.
-pub(super) fn note<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, counter: u32, visible: Visible) {
-    if kit.counts_tasks() {
-        f.atomic_add(Order::Relaxed, Scope::Group, kit.tally(counter), 1);
+pub(super) fn note<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    counter: u32,
+    visible: Visible,
+) {
+    if kernel.counts_tasks() {
+        f.atomic_add(Order::Relaxed, Scope::Group, kernel.tally(counter), 1);
     }
     if visible == Visible::Memory {
-        f.store(kit.shared.state.at(state::DIRTY), 1);
+        f.store(kernel.shared.state.at(state::DIRTY), 1);
     }
 }
 
 /// How a task ends whose handler gave this result: with its first fault, if there was one.
 pub(super) fn end<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     task: U32<'b>,
     result: U32<'b>,
 ) -> (U32<'b>, U32<'b>) {
-    let fault = f.load(kit.shared.faults.at(task));
+    let fault = f.load(kernel.shared.faults.at(task));
     let well = fault.eq(0);
     let status = f.select(well, Status::Done.code(), Status::Fault.code());
     (status, f.select(well, result, fault))
@@ -112,30 +121,30 @@ fn ends<'b>(f: &'b FunctionBuilder<'b>, status: Status, value: u32) -> (U32<'b>,
 /// Runs a handler, or puts its task aside until the whole group is there.
 fn run<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     entry: &HandlerEntry,
     (task, at, tenant): (U32<'b>, U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    note(f, kit, entry.counter, entry.visible);
+    note(f, kernel, entry.counter, entry.visible);
     match entry.width {
         Width::Lane => {
             let result = f.call(entry.whole, (task, at, tenant));
-            end(f, kit, task, result)
+            end(f, kernel, task, result)
         }
         Width::Group => {
-            let wides = kit.shared.state.at(state::WIDES);
+            let wides = kernel.shared.state.at(state::WIDES);
             let place = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
-            f.store(kit.shared.wide.at(place), task);
+            f.store(kernel.shared.wide.at(place), task);
             (f.lit(WindowState::Wide.code()), f.lit(0))
         }
     }
 }
 
 /// Starts a task: no fault yet, all its fuel.
-fn start<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, task: U32<'b>) {
-    f.store(kit.shared.faults.at(task), 0);
-    if kit.fueled {
-        f.store(kit.shared.fuel.at(task), kit.spec.fuel);
+fn start<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, task: U32<'b>) {
+    f.store(kernel.shared.faults.at(task), 0);
+    if kernel.fueled {
+        f.store(kernel.shared.fuel.at(task), kernel.spec.fuel);
     }
 }
 
@@ -149,13 +158,13 @@ pub(super) fn allows<'b>(
 }
 
 /// The one handler there is.
-fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &HandlerEntry) -> Call {
+fn alone(m: &mut Builder, kernel: &KernelContext<'_>, entry: &HandlerEntry) -> Call {
     m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, _slot, op, tenant, mask)| {
-        start(f, kit, task);
+        start(f, kernel, task);
         let known = op.eq(entry.op.code());
         f.choose(
             known & allows(f, mask, op),
-            || run(f, kit, entry, (task, at, tenant)),
+            || run(f, kernel, entry, (task, at, tenant)),
             || {
                 let cancelled = op.eq(Opcode::CANCEL.code());
                 let code = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
@@ -167,23 +176,23 @@ fn alone(m: &mut Builder, kit: &Kit<'_>, entry: &HandlerEntry) -> Call {
 }
 
 /// The handler of the opcode.
-fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
-    let print = print::write_printf(m, kit);
-    let packed = packed::write_packed(m, kit, entries);
-    let counter = |op| kit.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
+fn choose(m: &mut Builder, kernel: &KernelContext<'_>, entries: &[HandlerEntry]) -> Call {
+    let print = print::write_printf(m, kernel);
+    let packed = packed::write_packed(m, kernel, entries);
+    let counter = |op| kernel.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
     m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, number, op, tenant, mask)| {
-        start(f, kit, task);
+        start(f, kernel, task);
         let cancel = op.eq(Opcode::CANCEL.code());
         let may = cancel | allows(f, mask, op);
         let dispatch = || {
             let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
             for entry in entries {
-                switch = switch.case([entry.op.code()], || run(f, kit, entry, (task, at, tenant)));
+                switch = switch.case([entry.op.code()], || run(f, kernel, entry, (task, at, tenant)));
             }
             switch
                 .case([Opcode::PRINTF.code()], || {
-                    note(f, kit, counter(Opcode::PRINTF), Visible::Memory);
-                    let format = f.cast::<u32>(kit.source.load(f, at + slot::ARG / 2));
+                    note(f, kernel, counter(Opcode::PRINTF), Visible::Memory);
+                    let format = f.cast::<u32>(kernel.source.load(f, at + slot::ARG / 2));
                     f.choose(
                         (format - 1).lt(u32::from(u16::MAX)),
                         || (f.lit(Status::Done.code()), f.call(print, (at, number))),
@@ -191,19 +200,23 @@ fn choose(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Call {
                     )
                 })
                 .case([Opcode::PACKED_SLOT.code()], || {
-                    note(f, kit, counter(Opcode::PACKED_SLOT), Visible::Memory);
+                    note(f, kernel, counter(Opcode::PACKED_SLOT), Visible::Memory);
                     let result = f.call(packed, (task, at, tenant, mask));
-                    end(f, kit, task, result)
+                    end(f, kernel, task, result)
                 })
                 .case([Opcode::BATCH_FENCE.code()], || {
-                    note(f, kit, counter(Opcode::BATCH_FENCE), Visible::Memory);
-                    let count = f.cast::<u32>(kit.source.load(f, at + slot::ARG / 2));
+                    note(f, kernel, counter(Opcode::BATCH_FENCE), Visible::Memory);
+                    let count = f.cast::<u32>(kernel.source.load(f, at + slot::ARG / 2));
                     f.choose(
                         // What a long batch had before this pass has ended.
-                        if kit.mode.drains() { f.lit(false) } else { count.gt(kit.fence_reach(f, number)) },
+                        if kernel.mode.drains() {
+                            f.lit(false)
+                        } else {
+                            count.gt(kernel.fence_reach(f, number))
+                        },
                         || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
                         || {
-                            f.store(kit.shared.state.at(state::FENCED), 1);
+                            f.store(kernel.shared.state.at(state::FENCED), 1);
                             (f.lit(WindowState::Fence.code()), f.lit(0))
                         },
                     )

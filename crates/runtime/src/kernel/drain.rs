@@ -15,9 +15,9 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::FrontierBuffers;
 use super::claim::Credit;
+use super::context::{KernelContext, LINE, U32, U64, state};
 use super::dispatch::allows;
 use super::far::fetch_slots;
-use super::kit::{Kit, LINE, U32, U64, state};
 use super::layout::Layout;
 use super::mode::{DrainMode, Mode};
 use super::tenant::Tenant;
@@ -87,7 +87,7 @@ impl PassReport {
 /// Writes the kernel.
 pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMode) {
     let DrainMode { frontier, pass, .. } = mode;
-    let kit = run.kit;
+    let kernel = run.kernel;
     m.kernel("main", |f| {
         let (start, shape) = f.choose(
             f.lane().eq(0),
@@ -99,13 +99,13 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
             || (f.lit(0u64), f.lit(0u64)),
         );
         // What the host says is on its way meanwhile.
-        kit.copy_piece_table(f);
+        kernel.copy_piece_table(f);
         let shape = f.group_broadcast(shape, 0);
         let all = f.cast::<u32>(shape).named("all");
         let most = f.cast::<u32>(shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
         f.when(f.lane().eq(0), || {
             // What is wanted between windows alone waits here, not in registers.
-            f.store(kit.shared.heads.at(0), start);
+            f.store(kernel.shared.heads.at(0), start);
             let flag = |bit: u32| f.cast::<u32>(shape >> bit & 1u64);
             for (at, word) in [
                 (state::FENCES, flag(FENCES)),
@@ -113,18 +113,18 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
                 (state::ALL, all),
                 (state::MOST, most),
             ] {
-                f.store(kit.shared.state.at(at), word);
+                f.store(kernel.shared.state.at(at), word);
             }
         });
         f.barrier();
         let from = f.group() * most;
-        f.forever::<_, ()>((from, window_size(f, kit, from, (all, most))), |claims, (from, count)| {
+        f.forever::<_, ()>((from, window_size(f, kernel, from, (all, most))), |claims, (from, count)| {
             f.when(count.eq(0), || claims.leave(()));
             // Positions of batches have few bits.
-            let start = f.cast::<u32>(f.load(kit.shared.heads.at(0)));
+            let start = f.cast::<u32>(f.load(kernel.shared.heads.at(0)));
             let first = f.cast::<u64>(start + from).named("first");
             let base = f.lit(0);
-            if kit.source.words.handle() != run.slots.words.handle() {
+            if kernel.source.words.handle() != run.slots.words.handle() {
                 fetch_slots(f, run, base, first, count);
             }
             run.run_window(f, TaskWindow { base, first, count, owner: WindowOwner::EachSlot });
@@ -132,19 +132,19 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
             let (from, count) = f.choose(f.lane().eq(0), || claim_window(f, run, frontier), none);
             (f.group_broadcast(from, 0).named("from"), f.group_broadcast(count, 0).named("count"))
         });
-        leave_pass(f, kit, mode);
+        leave_pass(f, kernel, mode);
     });
 }
 
 /// How many slots of a window there are, from its first on.
 fn window_size<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     from: U32<'b>,
     (all, most): (U32<'b>, U32<'b>),
 ) -> U32<'b> {
     let left = f.max(all, from) - from;
-    f.min(f.min(left, most), kit.layout.window)
+    f.min(f.min(left, most), kernel.layout.window)
 }
 
 /// Claims one more window beyond one a group, and makes ready for it: its first slot, and how many there are.
@@ -153,9 +153,9 @@ fn claim_window<'b>(
     run: WindowRunner<'_>,
     frontier: &FrontierBuffers,
 ) -> (U32<'b>, U32<'b>) {
-    let kit = run.kit;
+    let kernel = run.kernel;
     run.clear_state(f);
-    let word = |at: u32| f.load(kit.shared.state.at(at));
+    let word = |at: u32| f.load(kernel.shared.state.at(at));
     let (all, most) = (word(state::ALL), word(state::MOST));
     // A window a group needs no claim, and often there are no more.
     let claim = || {
@@ -163,19 +163,23 @@ fn claim_window<'b>(
         // It is beyond all slots where the pass was ended.
         let from = (next + f.cast::<u64>(f.groups())) * f.cast::<u64>(most);
         let from = f.cast::<u32>(f.min(from, f.cast::<u64>(all)));
-        (from, window_size(f, kit, from, (all, most)))
+        (from, window_size(f, kernel, from, (all, most)))
     };
     f.choose((f.groups() * most).lt(all), claim, || (f.lit(0), f.lit(0)))
 }
 
 /// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
-fn leave_pass<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, DrainMode { frontier, pass, .. }: &DrainMode) {
-    let report = PassReport::new(&kit.layout);
-    if kit.counts_tasks() {
-        kit.each_by_lane(f, f.lit(report.control), report.control, |at| {
-            let tally = f.load(kit.shared.tally.at(at));
+fn leave_pass<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    DrainMode { frontier, pass, .. }: &DrainMode,
+) {
+    let report = PassReport::new(&kernel.layout);
+    if kernel.counts_tasks() {
+        kernel.each_by_lane(f, f.lit(report.control), report.control, |at| {
+            let tally = f.load(kernel.shared.tally.at(at));
             f.when(tally.ne(0), || {
-                f.atomic_add(Order::Relaxed, Scope::Device, kit.global.rows.at(at), f.cast::<u64>(tally));
+                f.atomic_add(Order::Relaxed, Scope::Device, kernel.global.rows.at(at), f.cast::<u64>(tally));
             });
         });
     }
@@ -188,22 +192,22 @@ fn leave_pass<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, DrainMode { frontie
     );
     let before = f.group_broadcast(before, 0);
     f.when(before.eq(f.cast::<u64>(f.groups()) - 1u64), || {
-        let last = f.load(kit.shared.state.at(state::MORE)).eq(0);
+        let last = f.load(kernel.shared.state.at(state::MORE)).eq(0);
         let tell = |from: pelton_ir::builder::Buf<u64>, first: u32, count: u32| {
-            kit.each_by_lane(f, f.lit(count), count, |at| {
+            kernel.each_by_lane(f, f.lit(count), count, |at| {
                 let word = f.atomic_load(Order::Relaxed, Scope::Device, from.at(at));
                 f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(at + first), word);
                 f.when(last & word.ne(0), || f.store(from.at(at), 0u64));
             });
         };
-        tell(kit.global.rows, 0, report.control);
-        tell(kit.global.control, report.control, control::OBSERVABLES);
+        tell(kernel.global.rows, 0, report.control);
+        tell(kernel.global.control, report.control, control::OBSERVABLES);
         f.when(f.lane().eq(0), || {
             let front = |at: u32| frontier.front.at(at);
             let next = f.atomic_load(Order::Relaxed, Scope::Device, front(pass_word::NEXT));
             f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END);
-            let start = f.load(kit.shared.heads.at(0));
-            f.store(front(0), start + u64::from(kit.layout.largest_stripe()));
+            let start = f.load(kernel.shared.heads.at(0));
+            f.store(front(0), start + u64::from(kernel.layout.largest_stripe()));
             for at in [1, pass_word::NEXT, pass_word::LEFT] {
                 f.store(front(at), 0u64);
             }
@@ -212,9 +216,9 @@ fn leave_pass<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, DrainMode { frontie
 }
 
 /// Counts a task that ended with a fault.
-pub(super) fn count_fault<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, status: U32<'b>) {
-    if kit.counts_tasks() {
-        let faults = kit.shared.tally.at(PassReport::new(&kit.layout).faults);
+pub(super) fn count_fault<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, status: U32<'b>) {
+    if kernel.counts_tasks() {
+        let faults = kernel.shared.tally.at(PassReport::new(&kernel.layout).faults);
         f.when(status.eq(Status::Fault.code()), || {
             f.atomic_add(Order::Relaxed, Scope::Group, faults, 1);
         });
@@ -224,11 +228,11 @@ pub(super) fn count_fault<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, status:
 /// Decides whether a slot is to be run, and by `call` with its tenant and mask if so.
 pub(super) fn run_if_permitted<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     (word, at): (U64<'b>, U32<'b>),
     call: impl FnOnce(U32<'b>, U32<'b>) -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    let owner = kit.source.head(f, at + slot::TENANT / 2);
+    let owner = kernel.source.head(f, at + slot::TENANT / 2);
     let tenant = f.cast::<u32>(owner);
     let left = || (f.lit(WindowState::Left.code()), f.lit(0));
     let wrong = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
@@ -241,11 +245,11 @@ pub(super) fn run_if_permitted<'b>(
                 || {
                     // Both words are on their way at once.
                     let (mask, credit) =
-                        (kit.host_word(f, tenant + control::MASKS), Credit::new(f, kit, tenant));
-                    let may = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(1)), || f.lit(0));
+                        (kernel.host_word(f, tenant + control::MASKS), Credit::new(f, kernel, tenant));
+                    let may = f.choose(mask.ne(0), || credit.take(f, kernel, f.lit(1)), || f.lit(0));
                     f.choose(
                         may.ne(0),
-                        || run_admitted(f, kit, (word, owner), (tenant, mask), || call(tenant, mask)),
+                        || run_admitted(f, kernel, (word, owner), (tenant, mask), || call(tenant, mask)),
                         left,
                     )
                 },
@@ -259,18 +263,18 @@ pub(super) fn run_if_permitted<'b>(
 /// Counts a slot that is run, and runs it unless it ends the pass.
 fn run_admitted<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     (word, owner): (U64<'b>, U64<'b>),
     (tenant, mask): (U32<'b>, U32<'b>),
     call: impl FnOnce() -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    if kit.counts_tasks() {
+    if kernel.counts_tasks() {
         let priority = f.min(f.cast::<u32>(owner >> 32), 4);
         for counter in [f.lit(control::DONE_COUNT), tenant + control::CLAIMS, priority + control::LEVELS] {
-            f.atomic_add(Order::Relaxed, Scope::Group, kit.shared.tally.at(counter), 1);
+            f.atomic_add(Order::Relaxed, Scope::Group, kernel.shared.tally.at(counter), 1);
         }
     }
-    let Mode::Drain(DrainMode { frontier, .. }) = &kit.mode else { return call() };
+    let Mode::Drain(DrainMode { frontier, .. }) = &kernel.mode else { return call() };
     let op = f.cast::<u32>(word >> 32);
     // A tenant that may not use it does not end the pass of the others.
     let ends = op.eq(Opcode::SHUTDOWN.code()) & allows(f, mask, op);

@@ -11,7 +11,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
 use super::claim::{self, Credit, NO_RING};
-use super::kit::{Kit, LINE, STRIDE, U32, U64};
+use super::context::{KernelContext, LINE, STRIDE, U32, U64};
 use super::light::LightTasks;
 use super::mode::FarRings;
 use super::route;
@@ -51,10 +51,11 @@ impl<'k> FarServer<'k> {
         light: LightTasks,
         caps: &Caps,
     ) -> Self {
-        let kit = run.kit;
-        let route = route::write_router(m, run, far, light, route::polling_subgroups(caps, kit.layout.lanes));
-        let ready = write_ready(m, kit, far);
-        let pick = claim::write_choice(m, kit, run.slots, ready);
+        let kernel = run.kernel;
+        let route =
+            route::write_router(m, run, far, light, route::polling_subgroups(caps, kernel.layout.lanes));
+        let ready = write_ready(m, kernel, far);
+        let pick = claim::write_choice(m, kernel, run.slots, ready);
         FarServer { run, far, route, pick }
     }
 
@@ -73,12 +74,16 @@ impl<'k> FarServer<'k> {
 }
 
 /// Whether a ring has something that nobody has claimed.
-fn write_ready(m: &mut Builder, kit: &Kit<'_>, far: &FarRings) -> Callee<u32, bool> {
+fn write_ready(m: &mut Builder, kernel: &KernelContext<'_>, far: &FarRings) -> Callee<u32, bool> {
     m.function(far.slots.function_name("ready"), |f, ring| {
         let end = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(tail_word(ring)));
         let from = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(claim_word(ring)));
         // The claim may be newer than the tail.
-        f.choose(end.gt(from), || claim::may_run(f, kit, f.load(kit.global.rings.at(ring))), || f.lit(false))
+        f.choose(
+            end.gt(from),
+            || claim::may_run(f, kernel, f.load(kernel.global.rings.at(ring))),
+            || f.lit(false),
+        )
     })
 }
 
@@ -89,8 +94,8 @@ fn serve_windows<'b>(
     far: &FarRings,
     pick: Callee<(), u32>,
 ) {
-    let kit = run.kit;
-    f.when(f.lane().eq(0), || claim::prefer_own_producer(f, kit, run.slots));
+    let kernel = run.kernel;
+    f.when(f.lane().eq(0), || claim::prefer_own_producer(f, kernel, run.slots));
     f.forever::<_, ()>(f.lit(0), |serve, idle| {
         let (ring, first, count, halt, mask) = f.choose(
             f.lane().eq(0),
@@ -120,18 +125,18 @@ fn serve_windows<'b>(
         f.choose(
             count.eq(0),
             || {
-                claim::back_off(f, kit, idle);
+                claim::back_off(f, kernel, idle);
                 idle + 1
             },
             || {
-                let tenant = f.load(kit.global.rings.at(ring));
-                let level = claim::ring_level(f, kit, ring);
+                let tenant = f.load(kernel.global.rings.at(ring));
+                let level = claim::ring_level(f, kernel, ring);
                 let base = run.slots.first_slot(ring);
                 fetch_slots(f, run, base, first, count);
                 let mask = f.group_broadcast(mask, 0);
                 let owner = RingOwner { ring, level, tenant, mask };
                 run.run_window(f, TaskWindow { base, first, count, owner: WindowOwner::Ring(owner) });
-                f.when(f.lane().eq(0), || claim::note_served(f, kit, run.slots, ring, level));
+                f.when(f.lane().eq(0), || claim::note_served(f, kernel, run.slots, ring, level));
                 f.lit(0)
             },
         )
@@ -145,22 +150,22 @@ fn claim_window<'b>(
     far: &FarRings,
     ring: U32<'b>,
 ) -> (U32<'b>, U64<'b>, U32<'b>, U32<'b>) {
-    let kit = run.kit;
+    let kernel = run.kernel;
     let workers = u64::from((run.slots.bank.groups / IDLE_SHARE).max(1));
-    let tenant = f.load(kit.global.rings.at(ring));
+    let tenant = f.load(kernel.global.rings.at(ring));
     let claims = far.router.route.at(claim_word(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
     // Pairs with the router's release: what lies between the claim and this tail is seen.
     let end = f.atomic_load(Order::Acquire, Scope::Device, far.router.route.at(tail_word(ring)));
     // After the tail: tasks that were submitted after a change of the mask meet it. One that comes later holds from the next window on.
-    let (mask, credit) = (kit.host_word(f, tenant + control::MASKS), Credit::new(f, kit, tenant));
+    let (mask, credit) = (kernel.host_word(f, tenant + control::MASKS), Credit::new(f, kernel, tenant));
     // The claim may be of somebody who has seen a newer tail.
     let left = f.max(f.min(end, claim_limit(f, run, ring, end)), from) - from;
     // A few tasks are spread, many are taken at once.
-    let fair = f.max(f.min(left / workers, u64::from(kit.layout.window)), 1u64);
+    let fair = f.max(f.min(left / workers, u64::from(kernel.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
     let wanted = f.select(mask.eq(0), 0, wanted);
-    let count = credit.take(f, kit, wanted);
+    let count = credit.take(f, kernel, wanted);
     let to = from + f.cast::<u64>(count);
     let found = f.choose(
         count.eq(0),
@@ -168,7 +173,7 @@ fn claim_window<'b>(
         || f.atomic_cas(Order::Relaxed, Scope::Device, claims, from, to),
     );
     let won = found.eq(from);
-    f.when(!won, || credit.give(f, kit, count));
+    f.when(!won, || credit.give(f, kernel, count));
     (ring, from, f.select(won, count, 0), mask)
 }
 
@@ -182,7 +187,7 @@ fn claim_limit<'b>(
 ) -> U64<'b> {
     let Some(frontier) = run.fences.frontier() else { return end };
     let slots = u64::from(run.slots.bank.stripe_slots());
-    let seen = run.kit.shared.heads.at(ring);
+    let seen = run.kernel.shared.heads.at(ring);
     let known = f.load(seen) + slots;
     f.choose(
         end.le(known),
@@ -209,7 +214,7 @@ pub(super) fn fetch_slots<'b>(
         let position = first + f.cast::<u64>(piece / PIECES);
         let from = (base + run.slots.slot_in_stripe(f, position)) * LINE + (piece % PIECES) * 2;
         let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, run.slots.words.at(from));
-        f.store_wide(Order::Relaxed, Scope::Group, run.kit.source.words.at(piece * 2), pair);
+        f.store_wide(Order::Relaxed, Scope::Group, run.kernel.source.words.at(piece * 2), pair);
     });
     f.barrier();
 }

@@ -15,7 +15,7 @@ use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::FrontierBuffers;
-use super::kit::{Kit, LINE, STRIDE, U32, U64, state};
+use super::context::{KernelContext, LINE, STRIDE, U32, U64, state};
 use super::mode::Mode;
 use super::slots::BankSlots;
 use super::window::{TaskWindow, has_ended, post_record, task_state};
@@ -39,13 +39,13 @@ impl<'k> Fences<'k> {
     /// Writes the functions. `frontier` is there where windows may end in any order.
     pub fn write(
         m: &mut Builder,
-        kit: &Kit<'_>,
+        kernel: &KernelContext<'_>,
         slots: &'k BankSlots,
         frontier: Option<&'k FrontierBuffers>,
     ) -> Self {
-        let retire = write_retire(m, kit, slots);
+        let retire = write_retire(m, kernel, slots);
         let follow = frontier.map(|frontier| write_follow(m, slots, frontier, retire));
-        let frontier = frontier.filter(|_| kit.spec.body != super::spec::Body::Fused);
+        let frontier = frontier.filter(|_| kernel.spec.body != super::spec::Body::Fused);
         Fences { slots, frontier, retire, follow }
     }
 
@@ -55,23 +55,28 @@ impl<'k> Fences<'k> {
     }
 
     /// What comes after the records of a window.
-    pub fn retire_after<'b>(&self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
+    pub fn retire_after<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        kernel: &KernelContext<'_>,
+        window: TaskWindow<'b>,
+    ) {
         // Every lane's records are posted, and it has looked at what is cleared for the next window.
         f.barrier();
-        if kit.spec.body == super::spec::Body::Fused {
+        if kernel.spec.body == super::spec::Body::Fused {
             return;
         }
         f.when(f.lane().eq(0), || match self.frontier {
             // Whoever follows marks goes from one to the next, so none are made if the host has put no fences in.
-            Some(_) if kit.mode.drains() => {
-                f.when(f.load(kit.shared.state.at(state::FENCES)).ne(0), || {
-                    self.note_window_end(f, kit, window)
+            Some(_) if kernel.mode.drains() => {
+                f.when(f.load(kernel.shared.state.at(state::FENCES)).ne(0), || {
+                    self.note_window_end(f, kernel, window)
                 });
             }
-            Some(_) => self.note_window_end(f, kit, window),
-            None => f.when(f.load(kit.shared.state.at(state::FENCED)).ne(0), || {
+            Some(_) => self.note_window_end(f, kernel, window),
+            None => f.when(f.load(kernel.shared.state.at(state::FENCED)).ne(0), || {
                 let (_, tenant) = window.ring_and_tenant(f);
-                self.each_fence(f, kit, window, |position, number| {
+                self.each_fence(f, kernel, window, |position, number| {
                     f.call(self.retire, (position, number, tenant))
                 });
             }),
@@ -79,9 +84,14 @@ impl<'k> Fences<'k> {
     }
 
     /// Notes that a window has ended, where windows may end in any order.
-    fn note_window_end<'b>(&self, f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, window: TaskWindow<'b>) {
+    fn note_window_end<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        kernel: &KernelContext<'_>,
+        window: TaskWindow<'b>,
+    ) {
         let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
-        write_marks(f, kit, self.slots, frontier, window);
+        write_marks(f, kernel, self.slots, frontier, window);
         let (ring, tenant) = window.ring_and_tenant(f);
         let news = frontier.front.at(ring * STRIDE + 1);
         let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
@@ -113,12 +123,12 @@ impl<'k> Fences<'k> {
     fn each_fence<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
-        kit: &Kit<'_>,
+        kernel: &KernelContext<'_>,
         window: TaskWindow<'b>,
         body: impl FnOnce(U64<'b>, U32<'b>),
     ) {
         f.count((f.lit(0), window.count, f.lit(1)), (), |tasks, task, ()| {
-            let state = task_state(f, f.load(kit.shared.records.at(task)));
+            let state = task_state(f, f.load(kernel.shared.records.at(task)));
             f.when(!has_ended(state), || {
                 f.when(state.ne(WindowState::Fence.code()), || tasks.leave(()));
                 let position = window.first + f.cast::<u64>(task);
@@ -131,7 +141,7 @@ impl<'k> Fences<'k> {
 /// Notes where a window ends, and its fences.
 fn write_marks<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     slots: &BankSlots,
     frontier: &FrontierBuffers,
     window: TaskWindow<'b>,
@@ -142,12 +152,12 @@ fn write_marks<'b>(
         f.atomic_store(Order::Release, Scope::Device, frontier.marks.at(at), mark);
     };
     let last = window.first + f.cast::<u64>(window.count);
-    let fenced = f.load(kit.shared.state.at(state::FENCED)).ne(0);
+    let fenced = f.load(kernel.shared.state.at(state::FENCED)).ne(0);
     let from = f.choose(
         fenced,
         || {
             f.count((f.lit(0), window.count, f.lit(1)), window.first, |tasks, task, from| {
-                let state = task_state(f, f.load(kit.shared.records.at(task)));
+                let state = task_state(f, f.load(kernel.shared.records.at(task)));
                 let position = window.first + f.cast::<u64>(task);
                 f.choose(
                     !has_ended(state),
@@ -169,10 +179,14 @@ fn write_marks<'b>(
 }
 
 /// Retires a fence: the epoch rises, the tenant's first observable has its tag, and it has ended.
-fn write_retire(m: &mut Builder, kit: &Kit<'_>, slots: &BankSlots) -> Callee<(u64, u32, u32), ()> {
+fn write_retire(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    slots: &BankSlots,
+) -> Callee<(u64, u32, u32), ()> {
     m.function(slots.function_name("retire"), |f, (position, number, tenant)| {
         let word = |k: u32| slots.words.at(number * LINE + k);
-        let (tenant, tag) = match kit.mode {
+        let (tenant, tag) = match kernel.mode {
             Mode::Live(_) => (tenant, f.atomic_load(Order::Relaxed, Scope::System, word(slot::ARG / 2))),
             // Nobody writes the slots of a batch, and each names its tenant.
             Mode::Drain(_) => (f.cast(f.load(word(slot::TENANT / 2))), f.load(word(slot::ARG / 2))),
@@ -180,12 +194,14 @@ fn write_retire(m: &mut Builder, kit: &Kit<'_>, slots: &BankSlots) -> Callee<(u6
         let tag = f.cast::<u32>(tag >> 32);
         // What ended before is seen by whoever sees the epoch.
         f.fence(Order::AcqRel, Scope::System);
-        let before = f.atomic_add(Order::Relaxed, Scope::Device, kit.global.control.at(control::EPOCH), 1u64);
-        let column = kit.layout.areas.len() as u32;
+        let before =
+            f.atomic_add(Order::Relaxed, Scope::Device, kernel.global.control.at(control::EPOCH), 1u64);
+        let column = kernel.layout.areas.len() as u32;
         let piece = tenant * ((column + 1) * 2) + column * 2;
-        let (first, len) = (f.load(kit.global.regions.at(piece)), f.load(kit.global.regions.at(piece + 1)));
+        let (first, len) =
+            (f.load(kernel.global.regions.at(piece)), f.load(kernel.global.regions.at(piece + 1)));
         f.when(len.ne(0), || {
-            f.atomic_store(Order::Relaxed, Scope::System, kit.global.observables.at(first), tag)
+            f.atomic_store(Order::Relaxed, Scope::System, kernel.global.observables.at(first), tag)
         });
         f.fence(Order::AcqRel, Scope::System);
         let low = f.cast::<u64>(slots.generation_bits(f, position) | Status::Done.code());
@@ -251,25 +267,25 @@ mod tests {
         let device = open("reference").expect("it is always there");
         let layout = Layout::new(&spec, device.caps()).expect("it fits");
         let mut m = Builder::new();
-        let kit = Kit::new(&mut m, &spec, layout, false);
-        let (slots, frontier, done) = match &kit.mode {
+        let kernel = KernelContext::new(&mut m, &spec, layout, false);
+        let (slots, frontier, done) = match &kernel.mode {
             Mode::Live(LiveRings::Near { near, .. }) => (near, None, BufferId::NearDone),
             Mode::Live(LiveRings::Far(far)) => (&far.slots, Some(&far.frontier), BufferId::FarDone),
             _ => panic!("it has rings of one placement"),
         };
-        let fences = Fences::write(&mut m, &kit, slots, frontier);
+        let fences = Fences::write(&mut m, &kernel, slots, frontier);
         m.kernel("main", |f| {
             for (task, state) in states.iter().enumerate() {
-                f.store(kit.shared.records.at(task as u32), u64::from(*state));
+                f.store(kernel.shared.records.at(task as u32), u64::from(*state));
             }
-            f.store(kit.shared.state.at(state::FENCED), 1);
+            f.store(kernel.shared.state.at(state::FENCED), 1);
             let zero = f.lit(0);
             let owner = RingOwner { ring: zero, level: zero, tenant: zero, mask: zero };
             let count = f.lit(states.len() as u32);
             let owner = WindowOwner::Ring(owner);
-            fences.retire_after(f, &kit, TaskWindow { base: zero, first: f.lit(0u64), count, owner });
+            fences.retire_after(f, &kernel, TaskWindow { base: zero, first: f.lit(0u64), count, owner });
         });
-        let name = done.row().name(&kit.layout);
+        let name = done.row().name(&kernel.layout);
         let module = validate(m.finish()).expect("it is valid");
         let memory: Vec<(Vec<AtomicU32>, Vec<AtomicU64>)> = module
             .buffers

@@ -6,9 +6,9 @@
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
+use super::context::{KernelContext, LINE, Rights, U32, U64};
 use super::dispatch::{HandlerEntry, allows, end};
 use super::handler::{Visible, Width};
-use super::kit::{Kit, LINE, Rights, U32, U64};
 use super::line;
 use super::window::WindowRunner;
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, control, slot};
@@ -67,9 +67,9 @@ pub(super) struct FoundLine<'b> {
 
 impl LightTasks {
     /// Writes the function that runs light tasks.
-    pub fn write(m: &mut Builder, kit: &Kit<'_>, entries: &[HandlerEntry]) -> Self {
+    pub fn write(m: &mut Builder, kernel: &KernelContext<'_>, entries: &[HandlerEntry]) -> Self {
         let call = m.function::<Params, (u32, u32, u32)>("light", |f, (task, at, op, tenant, mask)| {
-            f.store(kit.shared.faults.at(task), 0);
+            f.store(kernel.shared.faults.at(task), 0);
             let ends = |state: u32, value: u32| (f.lit(state), f.lit(value), f.lit(NO_COUNTER));
             let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
             let run = || {
@@ -78,7 +78,7 @@ impl LightTasks {
                     switch = switch.case([entry.op.code()], || {
                         let counter = f.lit(control::OBSERVABLES + entry.counter);
                         let result = f.call(entry.whole, (task, at, tenant));
-                        let (status, value) = end(f, kit, task, result);
+                        let (status, value) = end(f, kernel, task, result);
                         match entry.visible {
                             Visible::Memory => (status | VISIBLE_BIT, value, counter),
                             Visible::Result => (status, value, counter),
@@ -101,16 +101,16 @@ impl LightTasks {
         run: WindowRunner<'_>,
         found: FoundLine<'b>,
     ) -> U32<'b> {
-        let (kit, slots) = (run.kit, run.slots);
+        let (kernel, slots) = (run.kernel, run.slots);
         let fresh = f.cast::<u32>(found.words[0]).eq(slots.ready_word(f, found.position));
         let whole = f.choose(fresh, || line::is_whole(f, &found.words), || f.lit(false));
         let attempt = || {
-            kit.acquire_host_writes(f);
+            kernel.acquire_host_writes(f);
             let permitted = |mask| {
                 let task = f.lane();
                 let at = task * LINE;
                 for (k, word) in found.words.iter().enumerate() {
-                    f.store(kit.source.words.at(at + k as u32), *word);
+                    f.store(kernel.source.words.at(at + k as u32), *word);
                 }
                 let op = f.cast::<u32>(found.words[0] >> 32);
                 let end = f.call(self.call, (task, at, op, found.tenant, mask));
@@ -127,7 +127,7 @@ impl LightTasks {
             match found.permit {
                 TaskPermit::Mask(mask) => permitted(mask),
                 TaskPermit::Rights(rights) => tested(rights),
-                TaskPermit::Unread => tested(kit.rights(f, found.tenant)),
+                TaskPermit::Unread => tested(kernel.rights(f, found.tenant)),
             }
         };
         f.choose(whole, attempt, || f.lit(attempt::NOT_READY))
@@ -141,28 +141,28 @@ fn finish_light<'b>(
     found: FoundLine<'b>,
     (status, value, counter): (U32<'b>, U32<'b>, U32<'b>),
 ) -> U32<'b> {
-    let (kit, slots) = (run.kit, run.slots);
+    let (kernel, slots) = (run.kernel, run.slots);
     let low = f.cast::<u64>((status & (VISIBLE_BIT - 1)) | slots.generation_bits(f, found.position));
     let record = low | f.cast::<u64>(value) << 32;
     // Others may look at what this lane wrote, and at nothing else.
     let post = |order| f.atomic_store(order, Scope::System, slots.done.at(found.number), record);
     f.choose((status & VISIBLE_BIT).ne(0), || post(Order::Release), || post(Order::Relaxed));
     // Counted afterwards: the record is what somebody waits for.
-    if kit.counts_tasks() {
-        f.when(counter.ne(NO_COUNTER), || kit.bump_shared(f, counter));
+    if kernel.counts_tasks() {
+        f.when(counter.ne(NO_COUNTER), || kernel.bump_shared(f, counter));
         for counter in
             [f.lit(control::DONE_COUNT), found.tenant + control::CLAIMS, found.level + control::LEVELS]
         {
-            kit.bump_shared(f, counter);
+            kernel.bump_shared(f, counter);
         }
     }
     f.lit(attempt::RAN)
 }
 
 /// A line that should be there and is not whole may have been read too early; one that is not whole the next time either is counted.
-pub(super) fn note_failed_check<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, ring: U32<'b>) {
-    let suspect = kit.shared.suspect.at(ring);
+pub(super) fn note_failed_check<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, ring: U32<'b>) {
+    let suspect = kernel.shared.suspect.at(ring);
     let before = f.load(suspect);
-    f.when(before.eq(1), || kit.bump_shared(f, f.lit(control::CHECKS)));
+    f.when(before.eq(1), || kernel.bump_shared(f, f.lit(control::CHECKS)));
     f.store(suspect, f.min(before + 1, 2));
 }

@@ -3,7 +3,7 @@
 use pelton_ir::builder::{Buf, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{LINE, U32, U64};
+use super::context::{LINE, U32, U64};
 use crate::protocol::slot;
 
 /// Reads the line that begins at a word: four accesses of 16 bytes, all under way at once.

@@ -8,10 +8,10 @@ use pelton_device::Caps;
 use pelton_ir::builder::{Builder, FunctionBuilder};
 use pelton_ir::types::Need;
 
+use super::context::KernelContext;
 use super::dispatch::HandlerTable;
 use super::far::FarServer;
 use super::fence::Fences;
-use super::kit::Kit;
 use super::light::LightTasks;
 use super::mode::LiveRings;
 use super::near::NearServer;
@@ -20,7 +20,7 @@ use super::window::WindowRunner;
 /// Writes the kernel.
 pub(super) fn write_live(
     m: &mut Builder,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     rings: &LiveRings,
     table: &HandlerTable,
     caps: &Caps,
@@ -29,31 +29,32 @@ pub(super) fn write_live(
         if caps.independent_subgroups {
             m.need(Need::Subgroups);
         }
-        LightTasks::write(m, kit, &table.entries)
+        LightTasks::write(m, kernel, &table.entries)
     };
     match rings {
         LiveRings::Near { near: slots, copy } => {
-            let light = kit.groups_watch().then(|| light(m));
-            let fences = Fences::write(m, kit, slots, None);
-            let near = NearServer::write(m, WindowRunner { kit, slots, table, fences: &fences }, light, caps);
-            main(m, kit, |f| near.serve_or_keep(f, copy.as_ref()));
+            let light = kernel.groups_watch().then(|| light(m));
+            let fences = Fences::write(m, kernel, slots, None);
+            let near =
+                NearServer::write(m, WindowRunner { kernel, slots, table, fences: &fences }, light, caps);
+            main(m, kernel, |f| near.serve_or_keep(f, copy.as_ref()));
         }
         LiveRings::Far(far) => {
             let light = light(m);
-            let fences = Fences::write(m, kit, &far.slots, Some(&far.frontier));
-            let run = WindowRunner { kit, slots: &far.slots, table, fences: &fences };
+            let fences = Fences::write(m, kernel, &far.slots, Some(&far.frontier));
+            let run = WindowRunner { kernel, slots: &far.slots, table, fences: &fences };
             let far = FarServer::write(m, run, far, light, caps);
-            main(m, kit, |f| far.serve(f));
+            main(m, kernel, |f| far.serve(f));
         }
         LiveRings::Both { near: slots, far } => {
             let light = light(m);
-            let near_fences = Fences::write(m, kit, slots, None);
-            let far_fences = Fences::write(m, kit, &far.slots, Some(&far.frontier));
-            let near = WindowRunner { kit, slots, table, fences: &near_fences };
-            let near = NearServer::write(m, near, Some(light).filter(|_| kit.groups_watch()), caps);
-            let run = WindowRunner { kit, slots: &far.slots, table, fences: &far_fences };
+            let near_fences = Fences::write(m, kernel, slots, None);
+            let far_fences = Fences::write(m, kernel, &far.slots, Some(&far.frontier));
+            let near = WindowRunner { kernel, slots, table, fences: &near_fences };
+            let near = NearServer::write(m, near, Some(light).filter(|_| kernel.groups_watch()), caps);
+            let run = WindowRunner { kernel, slots: &far.slots, table, fences: &far_fences };
             let far = FarServer::write(m, run, far, light, caps);
-            main(m, kit, |f| {
+            main(m, kernel, |f| {
                 let is_near = f.group().lt(near.groups());
                 f.choose(is_near, || near.serve(f), || far.serve(f));
             });
@@ -62,9 +63,9 @@ pub(super) fn write_live(
 }
 
 /// Writes the kernel's one entry point: what every group does first, then what it serves.
-fn main(m: &mut Builder, kit: &Kit<'_>, serve: impl for<'b> FnOnce(&'b FunctionBuilder<'b>)) {
+fn main(m: &mut Builder, kernel: &KernelContext<'_>, serve: impl for<'b> FnOnce(&'b FunctionBuilder<'b>)) {
     m.kernel("main", |f| {
-        kit.copy_piece_table(f);
+        kernel.copy_piece_table(f);
         serve(f);
     });
 }

@@ -13,7 +13,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
 use super::claim::{self, Credit, NO_RING};
-use super::kit::{Kit, LINE, U32, U64, state};
+use super::context::{KernelContext, LINE, U32, U64, state};
 use super::light::LightTasks;
 use super::mode::KeptControl;
 use super::slots::BankSlots;
@@ -53,11 +53,11 @@ pub(super) struct NearServer<'k> {
 impl<'k> NearServer<'k> {
     /// Writes the functions. `light` runs light tasks, if the groups watch their rings.
     pub fn write(m: &mut Builder, run: WindowRunner<'k>, light: Option<LightTasks>, caps: &Caps) -> Self {
-        let (kit, slots) = (run.kit, run.slots);
-        let acquired = kit.source.live && !kit.layout.remote;
+        let (kernel, slots) = (run.kernel, run.slots);
+        let acquired = kernel.source.live && !kernel.layout.remote;
         let check = (!acquired).then(|| write_check(m, slots));
         let ready = write_ready(m, run, check);
-        let pick = claim::write_choice(m, kit, slots, ready);
+        let pick = claim::write_choice(m, kernel, slots, ready);
         let watch = light.map(|light| watch::write_watch(m, run, light, caps.independent_subgroups));
         NearServer { run, check, pick, watch }
     }
@@ -69,11 +69,11 @@ impl<'k> NearServer<'k> {
 
     /// Serves a group's stripes. Where there is a copy of the control words, the last group keeps it for the others instead.
     pub fn serve_or_keep<'b>(self, f: &'b FunctionBuilder<'b>, copy: Option<&KeptControl>) {
-        let kit = self.run.kit;
+        let kernel = self.run.kernel;
         match copy {
             Some(copy) => f.choose(
                 f.group().eq(self.groups()),
-                || f.when(f.subgroup().eq(0), || route::keep_control_words(f, kit, copy)),
+                || f.when(f.subgroup().eq(0), || route::keep_control_words(f, kernel, copy)),
                 || self.serve(f),
             ),
             None => self.serve(f),
@@ -83,13 +83,13 @@ impl<'k> NearServer<'k> {
     /// Serves a group's stripes until the stop.
     pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let NearServer { run, check, .. } = self;
-        let kit = run.kit;
-        claim::load_heads(f, kit, |ring| own_stripe(f, run.slots, ring));
+        let kernel = run.kernel;
+        claim::load_heads(f, kernel, |ring| own_stripe(f, run.slots, ring));
         f.forever::<_, ()>(f.lit(0), |serve, idle| {
             let nothing = || f.lit(look::NOTHING);
             let news = match self.watch {
                 Some(watch) => f.choose(f.subgroup().eq(0), || f.call(watch, ()), nothing),
-                None => f.select(halt_word(f, kit, Order::Relaxed).ne(0), look::HALT, look::FOUND),
+                None => f.select(halt_word(f, kernel, Order::Relaxed).ne(0), look::HALT, look::FOUND),
             };
             let ring = f.choose(f.lane().eq(0), || self.next_ring(f, news), || f.lit(NO_RING));
             let ring = f.group_broadcast(ring, 0).named("ring");
@@ -98,12 +98,12 @@ impl<'k> NearServer<'k> {
                 ring.ge(BUSY_RING),
                 || {
                     let idle = f.select(ring.eq(BUSY_RING), 0, idle + 1);
-                    f.when(idle.ne(0), || claim::back_off(f, kit, idle));
+                    f.when(idle.ne(0), || claim::back_off(f, kernel, idle));
                     idle
                 },
                 || {
                     // The lanes have met since the watch wrote it.
-                    let head = f.load(kit.shared.heads.at(ring)).named("head");
+                    let head = f.load(kernel.shared.heads.at(ring)).named("head");
                     let count = take_window(f, run, check, ring, head);
                     f.select(count.eq(0), idle + 1, 0)
                 },
@@ -113,15 +113,15 @@ impl<'k> NearServer<'k> {
 
     /// The next ring, chosen by one lane for its group. The watch may have run the task that is found waiting there.
     fn next_ring<'b>(self, f: &'b FunctionBuilder<'b>, news: U32<'b>) -> U32<'b> {
-        let kit = self.run.kit;
+        let kernel = self.run.kernel;
         // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
-        let halt = f.choose(news.eq(look::HALT), || halt_word(f, kit, Order::Acquire), || f.lit(0));
+        let halt = f.choose(news.eq(look::HALT), || halt_word(f, kernel, Order::Acquire), || f.lit(0));
         f.choose(
             halt.ne(0),
             || f.lit(STOP_RING),
             || {
                 let none = || f.select(news.eq(look::RAN), BUSY_RING, NO_RING);
-                f.store(kit.shared.state.at(state::LIMIT), most_tasks(self.run));
+                f.store(kernel.shared.state.at(state::LIMIT), most_tasks(self.run));
                 f.choose(news.eq(look::FOUND), || f.call(self.pick, ()), none)
             },
         )
@@ -129,16 +129,16 @@ impl<'k> NearServer<'k> {
 }
 
 /// Whether the host has asked for the stop, or who keeps its words has said so.
-pub(super) fn halt_word<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, order: Order) -> U32<'b> {
-    match kit.mode.control_copy() {
+pub(super) fn halt_word<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, order: Order) -> U32<'b> {
+    match kernel.mode.control_copy() {
         Some(copy) => f.atomic_load(order, Scope::Device, copy.buffers.flags.at(flag::HALT)),
-        None => f.atomic_load(order, Scope::System, kit.global.host.at(control::SHUTDOWN)),
+        None => f.atomic_load(order, Scope::System, kernel.global.host.at(control::SHUTDOWN)),
     }
 }
 
 /// The most tasks that a group takes at once.
 fn most_tasks(run: WindowRunner<'_>) -> u32 {
-    run.kit.layout.window.min(run.slots.bank.stripe_slots())
+    run.kernel.layout.window.min(run.slots.bank.stripe_slots())
 }
 
 /// A group's stripe of a ring.
@@ -154,15 +154,15 @@ fn take_window<'b>(
     ring: U32<'b>,
     first: U64<'b>,
 ) -> U32<'b> {
-    let (kit, slots) = (run.kit, run.slots);
+    let (kernel, slots) = (run.kernel, run.slots);
     let base = slots.first_slot(own_stripe(f, slots, ring));
-    let tenant = f.load(kit.global.rings.at(ring));
+    let tenant = f.load(kernel.global.rings.at(ring));
     let none = f.lit(0);
-    let level = claim::ring_level(f, kit, ring);
+    let level = claim::ring_level(f, kernel, ring);
     let owner = RingOwner { ring, level, tenant, mask: none };
     let window = TaskWindow { base, first, count: none, owner: WindowOwner::Ring(owner) };
     // One lane's reading for all: a change of the mask that comes meanwhile holds from the next window on.
-    let (count, mask) = match kit.source.live {
+    let (count, mask) = match kernel.source.live {
         true => run_in_place(f, run, check, (window, owner)),
         false => copy_window(f, run, (window, owner)),
     };
@@ -171,16 +171,16 @@ fn take_window<'b>(
     f.when(count.ne(0), || {
         let owner = WindowOwner::Ring(RingOwner { mask, ..owner });
         let window = TaskWindow { count, owner, ..window };
-        if kit.pollers_are_told() {
-            f.when(is_last_lane(f, kit), || notice::say_away(f, kit, f.group()));
+        if kernel.pollers_are_told() {
+            f.when(is_last_lane(f, kernel), || notice::say_away(f, kernel, f.group()));
         }
         // Before the lanes meet for the last time: the watch is to see it.
         f.when(f.lane().eq(0), || {
-            f.store(kit.shared.heads.at(ring), first + f.cast::<u64>(count));
-            f.store(kit.shared.suspect.at(ring), 0);
-            claim::note_served(f, kit, slots, ring, level);
+            f.store(kernel.shared.heads.at(ring), first + f.cast::<u64>(count));
+            f.store(kernel.shared.suspect.at(ring), 0);
+            claim::note_served(f, kernel, slots, ring, level);
         });
-        match kit.source.live {
+        match kernel.source.live {
             true => run.finish_window(f, window),
             false => run.run_window(f, window),
         }
@@ -195,12 +195,12 @@ fn run_in_place<'b>(
     check: Option<Callee<u32, bool>>,
     (window, owner): (TaskWindow<'b>, RingOwner<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    let (kit, slots) = (run.kit, run.slots);
+    let (kernel, slots) = (run.kernel, run.slots);
     run.clear_state(f);
-    let mask = kit.host_word(f, owner.tenant + control::MASKS);
+    let mask = kernel.host_word(f, owner.tenant + control::MASKS);
     let window = TaskWindow { owner: WindowOwner::Ring(RingOwner { mask, ..owner }), ..window };
-    let credit = Credit::new(f, kit, owner.tenant);
-    let most = f.choose(mask.ne(0), || credit.take(f, kit, f.lit(most_tasks(run))), || f.lit(0));
+    let credit = Credit::new(f, kernel, owner.tenant);
+    let most = f.choose(mask.ne(0), || credit.take(f, kernel, f.lit(most_tasks(run))), || f.lit(0));
     let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
@@ -210,14 +210,14 @@ fn run_in_place<'b>(
         let whole = check.map_or(fresh, |check| f.choose(fresh, || f.call(check, at), || f.lit(false)));
         f.when(!whole, || look.leave(count));
         // A task that was submitted after a change of these words does not begin under the old ones.
-        let same = kit.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kit);
+        let same = kernel.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kernel);
         f.when(!same, || look.leave(count));
         run.run_task(f, window, task);
         task + 1
     });
-    credit.give(f, kit, most - count);
+    credit.give(f, kernel, most - count);
     if check.is_some() {
-        suspect_head(f, kit, owner.ring, count, most);
+        suspect_head(f, kernel, owner.ring, count, most);
     }
     (count, mask)
 }
@@ -228,11 +228,11 @@ fn copy_window<'b>(
     run: WindowRunner<'_>,
     (window, owner): (TaskWindow<'b>, RingOwner<'b>),
 ) -> (U32<'b>, U32<'b>) {
-    let (kit, slots) = (run.kit, run.slots);
-    let limit = kit.shared.state.at(state::LIMIT);
-    let mask = || kit.host_word(f, owner.tenant + control::MASKS);
+    let (kernel, slots) = (run.kernel, run.slots);
+    let limit = kernel.shared.state.at(state::LIMIT);
+    let mask = || kernel.host_word(f, owner.tenant + control::MASKS);
     // A group that is told of changes may read the mask while the lines are on their way; any other must have the lines first.
-    let early = kit.pollers_are_told().then(mask);
+    let early = kernel.pollers_are_told().then(mask);
     f.count((f.lane(), f.lit(most_tasks(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
@@ -243,8 +243,8 @@ fn copy_window<'b>(
     });
     f.barrier();
     // While lane 0 sees to what may be run.
-    if kit.layout.remote {
-        f.when(is_last_lane(f, kit), || kit.refresh_after_lines(f));
+    if kernel.layout.remote {
+        f.when(is_last_lane(f, kernel), || kernel.refresh_after_lines(f));
     }
     f.choose(
         f.lane().eq(0),
@@ -253,21 +253,27 @@ fn copy_window<'b>(
             let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
             let wanted = f.select(mask.eq(0), 0, ready);
-            suspect_head(f, kit, owner.ring, ready, f.lit(1));
-            (Credit::new(f, kit, owner.tenant).take(f, kit, wanted), mask)
+            suspect_head(f, kernel, owner.ring, ready, f.lit(1));
+            (Credit::new(f, kernel, owner.tenant).take(f, kernel, wanted), mask)
         },
         || (f.lit(0), f.lit(0)),
     )
 }
 
 /// Whether this is the last lane of its group, which makes the fence after the lines of a window.
-fn is_last_lane<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>) -> Val<'b, bool> {
-    f.lane().eq(kit.layout.lanes - 1)
+fn is_last_lane<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) -> Val<'b, bool> {
+    f.lane().eq(kernel.layout.lanes - 1)
 }
 
 /// Nothing was taken though something might have been: the head was fresh a moment ago, so its check has failed.
-fn suspect_head<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, ring: U32<'b>, taken: U32<'b>, most: U32<'b>) {
-    let suspect = kit.shared.suspect.at(ring);
+fn suspect_head<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    ring: U32<'b>,
+    taken: U32<'b>,
+    most: U32<'b>,
+) {
+    let suspect = kernel.shared.suspect.at(ring);
     f.when(taken.eq(0) & most.ne(0), || f.store(suspect, f.max(f.load(suspect), 1)));
 }
 
@@ -277,18 +283,18 @@ fn write_ready(
     run: WindowRunner<'_>,
     check: Option<Callee<u32, bool>>,
 ) -> Callee<u32, bool> {
-    let (kit, slots) = (run.kit, run.slots);
+    let (kernel, slots) = (run.kernel, run.slots);
     m.function(slots.function_name("ready"), |f, ring| {
-        let head = f.load(kit.shared.heads.at(ring));
+        let head = f.load(kernel.shared.heads.at(ring));
         let at = (slots.first_slot(own_stripe(f, slots, ring)) + slots.slot_in_stripe(f, head)) * LINE;
         let word = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
         let fresh = f.cast::<u32>(word).eq(slots.ready_word(f, head));
         let believed = |check| {
-            let suspect = kit.shared.suspect.at(ring);
+            let suspect = kernel.shared.suspect.at(ring);
             let before = f.load(suspect);
             let whole = f.choose(before.eq(0), || f.lit(true), || f.call(check, at));
             f.when(before.eq(1) & !whole, || {
-                kit.bump_own(f, f.lit(control::CHECKS), f.lit(1));
+                kernel.bump_own(f, f.lit(control::CHECKS), f.lit(1));
                 f.store(suspect, 2);
             });
             whole
@@ -296,7 +302,7 @@ fn write_ready(
         f.choose(
             fresh,
             || {
-                let open = claim::may_run(f, kit, f.load(kit.global.rings.at(ring)));
+                let open = claim::may_run(f, kernel, f.load(kernel.global.rings.at(ring)));
                 check.map_or(open, |check| believed(check) & open)
             },
             || f.lit(false),
@@ -310,15 +316,15 @@ fn copy_line<'b>(
     run: WindowRunner<'_>,
     (task, position, at): (U32<'b>, U64<'b>, U32<'b>),
 ) -> Val<'b, bool> {
-    let (kit, slots) = (run.kit, run.slots);
+    let (kernel, slots) = (run.kernel, run.slots);
     let words = line::read_line(f, slots.words, at);
     let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
     let whole = f.choose(fresh, || line::is_whole(f, &words), || f.lit(false));
     f.when(whole, || {
         for (k, word) in words.iter().enumerate() {
-            f.store(kit.source.words.at(task * LINE + k as u32), *word);
+            f.store(kernel.source.words.at(task * LINE + k as u32), *word);
         }
-        kit.acquire_host_writes(f);
+        kernel.acquire_host_writes(f);
     });
     whole
 }

@@ -23,7 +23,7 @@
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{Kit, STRIDE, U32};
+use super::context::{KernelContext, STRIDE, U32};
 use super::mode::KeptControl;
 use crate::protocol::control;
 
@@ -41,20 +41,20 @@ pub(super) type KeeperLanes<'b> = (U32<'b>, u32);
 /// Takes a change over, if there is one since `last`; what CHANGED says now. Every lane of the keeper calls it.
 pub(super) fn take_change_over<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     copy: &KeptControl,
     (lane, lanes): KeeperLanes<'b>,
     last: U32<'b>,
 ) -> U32<'b> {
     // Pairs with the host's release: the word that it names is seen.
-    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.global.host.at(control::CHANGED));
+    let asked = f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::CHANGED));
     f.when(asked.ne(last), || {
         let word = asked & WORD;
-        let value = f.atomic_load(Order::Relaxed, Scope::System, kit.global.host.at(word));
+        let value = f.atomic_load(Order::Relaxed, Scope::System, kernel.global.host.at(word));
         // All lanes of the keeper write the same: each tells pollers of its own.
         f.atomic_store(Order::Relaxed, Scope::Device, copy.buffers.words.at(word), value);
         if let Some(notices) = copy.notices {
-            let all = f.lit(kit.layout.pollers);
+            let all = f.lit(kernel.layout.pollers);
             f.count((lane, all, f.lit(lanes)), (), |_, poller, ()| {
                 // Pairs with the poller's acquire: it sees the copy.
                 f.atomic_or(Order::Release, Scope::Device, notices.at(poller * STRIDE), CHANGED);
@@ -74,8 +74,12 @@ pub(super) fn take_change_over<'b>(
 }
 
 /// The word of a poller, if it is told of changes.
-pub(super) fn notice_word<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, poller: U32<'b>) -> Option<U32<'b>> {
-    let notices = kit.notices()?;
+pub(super) fn notice_word<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    poller: U32<'b>,
+) -> Option<U32<'b>> {
+    let notices = kernel.notices()?;
     Some(f.atomic_load(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE)))
 }
 
@@ -87,11 +91,11 @@ pub(super) fn was_told<'b>(f: &'b FunctionBuilder<'b>, word: U32<'b>) -> Val<'b,
 /// Tells the keeper at the end of a round that the poller knows of a change, if there was one.
 pub(super) fn acknowledge_change<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     poller: U32<'b>,
     word: Option<U32<'b>>,
 ) {
-    let notices = kit.notices();
+    let notices = kernel.notices();
     let Some((notices, word)) = notices.zip(word) else { return };
     f.when(was_told(f, word), || {
         // Pairs with the keeper's release: the next round reads the copy as it is now.
@@ -104,16 +108,16 @@ pub(super) fn acknowledge_change<'b>(
 }
 
 /// The group of a poller has copied its lines and runs them. The lane that made the fence after them says so.
-pub(super) fn say_away<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, poller: U32<'b>) {
-    if let Some(notices) = kit.notices() {
+pub(super) fn say_away<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, poller: U32<'b>) {
+    if let Some(notices) = kernel.notices() {
         // The fence after the lines pairs with the keeper's acquire: they were read before.
         f.atomic_or(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), AWAY);
     }
 }
 
 /// The group of a poller is about to look at its rings again. One lane says so, before it looks at its word.
-pub(super) fn say_back<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, poller: U32<'b>) {
-    if let Some(notices) = kit.notices() {
+pub(super) fn say_back<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, poller: U32<'b>) {
+    if let Some(notices) = kernel.notices() {
         f.atomic_and(Order::Relaxed, Scope::Device, notices.at(poller * STRIDE), !AWAY);
     }
 }

@@ -6,20 +6,20 @@
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 
+use super::context::{KernelContext, U32};
 use super::dispatch::{HandlerEntry, allows, note};
-use super::kit::{Kit, U32};
 use crate::protocol::{FaultCode, fault, packed, slot};
 
 /// Writes the function that runs a packed slot. It takes the task, the place of its words, the tenant and the tenant's
 /// mask, and returns the last result. A failure is stored as the fault of the task.
 pub(super) fn write_packed(
     m: &mut Builder,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     entries: &[HandlerEntry],
 ) -> Callee<(u32, u32, u32, u32), u32> {
     let arity = write_arity(m, entries);
     m.function("packed", |f, (task, at, tenant, mask)| {
-        let byte = |k| argument_byte(f, kit, at, k);
+        let byte = |k| argument_byte(f, kernel, at, k);
         let (count, area) = (byte(f.lit(0)), byte(f.lit(1)));
         // The arguments start at the first whole word after the pairs.
         let first = (count * 2 + 5) >> 2;
@@ -43,17 +43,18 @@ pub(super) fn write_packed(
                 f.count((f.lit(0), count, f.lit(1)), f.lit(0), |run, k, _| {
                     let op = byte(k * 2 + 2);
                     let args = (at << 1) + slot::ARG + first + byte(k * 2 + 3);
-                    let result = run_inner_task(f, kit, entries, &InnerTask { task, op, args, tenant, mask });
-                    let code = f.load(kit.shared.faults.at(task));
+                    let result =
+                        run_inner_task(f, kernel, entries, &InnerTask { task, op, args, tenant, mask });
+                    let code = f.load(kernel.shared.faults.at(task));
                     f.when(code.ne(0), || {
-                        f.store(kit.shared.faults.at(task), code | k << fault::INNER_SHIFT);
+                        f.store(kernel.shared.faults.at(task), code | k << fault::INNER_SHIFT);
                         run.leave(result);
                     });
                     result
                 })
             },
             || {
-                f.store(kit.shared.faults.at(task), FaultCode::MALFORMED.code());
+                f.store(kernel.shared.faults.at(task), FaultCode::MALFORMED.code());
                 f.lit(0)
             },
         )
@@ -89,7 +90,7 @@ struct InnerTask<'b> {
 /// Writes the code that runs one task of a packed slot, and returns its result.
 fn run_inner_task<'b>(
     f: &'b FunctionBuilder<'b>,
-    kit: &Kit<'_>,
+    kernel: &KernelContext<'_>,
     entries: &[HandlerEntry],
     inner_task: &InnerTask<'b>,
 ) -> U32<'b> {
@@ -102,21 +103,26 @@ fn run_inner_task<'b>(
             for entry in entries {
                 let Some(inner) = entry.inner else { continue };
                 switch = switch.case([entry.op.code()], || {
-                    note(f, kit, entry.counter, entry.visible);
+                    note(f, kernel, entry.counter, entry.visible);
                     f.call(inner, (task, args, tenant))
                 });
             }
             switch.default(|| f.lit(0))
         },
         || {
-            f.store(kit.shared.faults.at(task), FaultCode::DENIED.code());
+            f.store(kernel.shared.faults.at(task), FaultCode::DENIED.code());
             f.lit(0)
         },
     )
 }
 
 /// Writes the code that loads one byte of the argument words of a slot.
-fn argument_byte<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, at: U32<'b>, k: U32<'b>) -> U32<'b> {
-    let word = kit.source.load(f, at + slot::ARG / 2 + (k >> 3));
+fn argument_byte<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    at: U32<'b>,
+    k: U32<'b>,
+) -> U32<'b> {
+    let word = kernel.source.load(f, at + slot::ARG / 2 + (k >> 3));
     f.cast::<u32>(word >> ((k & 7) << 3)) & 0xff
 }

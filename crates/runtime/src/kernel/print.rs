@@ -7,7 +7,7 @@
 use pelton_ir::builder::{Builder, Callee};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{Kit, U32};
+use super::context::{KernelContext, U32};
 use crate::protocol::{control, log, slot};
 
 /// How often a lane tries to move the cursor before it counts its record as lost.
@@ -15,25 +15,25 @@ const TRIES: u32 = 64;
 
 /// Writes the function that prints. It takes the place of the task's words and the number of the slot, and returns 1
 /// if the record was written and 0 if it was lost.
-pub(super) fn write_printf(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32), u32> {
+pub(super) fn write_printf(m: &mut Builder, kernel: &KernelContext<'_>) -> Callee<(u32, u32), u32> {
     m.function("printf", |f, (at, number)| {
-        let first = kit.source.load(f, at + slot::ARG / 2);
-        let second = kit.source.load(f, at + slot::ARG / 2 + 1);
-        let read = kit.host_word(f, f.lit(control::LOG_READ));
+        let first = kernel.source.load(f, at + slot::ARG / 2);
+        let second = kernel.source.load(f, at + slot::ARG / 2 + 1);
+        let read = kernel.host_word(f, f.lit(control::LOG_READ));
         let written = f.count((0u32, TRIES, 1u32), f.lit(0), |tries, _, none| {
-            let cursor = f.atomic_load(Order::Relaxed, Scope::Device, kit.global.log.at(log::CURSOR));
+            let cursor = f.atomic_load(Order::Relaxed, Scope::Device, kernel.global.log.at(log::CURSOR));
             f.when((cursor - read).ge(log::CAPACITY), || tries.leave(none));
             let old = f.atomic_cas(
                 Order::Relaxed,
                 Scope::Device,
-                kit.global.log.at(log::CURSOR),
+                kernel.global.log.at(log::CURSOR),
                 cursor,
                 cursor + 1,
             );
             f.when(old.eq(cursor), || {
                 let record = (cursor & (log::CAPACITY - 1)) * log::RECORD_WORDS + log::RECORDS;
                 let word = |k: u32, value: U32<'_>| {
-                    f.atomic_store(Order::Relaxed, Scope::System, kit.global.log.at(record + k), value);
+                    f.atomic_store(Order::Relaxed, Scope::System, kernel.global.log.at(record + k), value);
                 };
                 word(log::A1, f.cast(first >> 32));
                 word(log::A2, f.cast(second));
@@ -41,13 +41,13 @@ pub(super) fn write_printf(m: &mut Builder, kit: &Kit<'_>) -> Callee<(u32, u32),
                 let lap = (cursor / log::CAPACITY) << log::LAP_SHIFT;
                 let head = lap | f.cast::<u32>(first);
                 // Whoever sees the lap also sees the rest of the record.
-                f.atomic_store(Order::Release, Scope::System, kit.global.log.at(record), head);
+                f.atomic_store(Order::Release, Scope::System, kernel.global.log.at(record), head);
                 tries.leave(f.lit(1));
             });
             none
         });
         f.when(written.eq(0), || {
-            f.atomic_add(Order::Relaxed, Scope::Device, kit.global.control.at(control::LOG_LOST), 1u64);
+            f.atomic_add(Order::Relaxed, Scope::Device, kernel.global.control.at(control::LOG_LOST), 1u64);
         });
         written
     })

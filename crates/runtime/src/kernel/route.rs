@@ -14,8 +14,8 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
 use super::claim;
+use super::context::{KernelContext, LINE, Rights, STRIDE, U32, U64};
 use super::far::{claim_word, tail_word};
-use super::kit::{Kit, LINE, Rights, STRIDE, U32, U64};
 use super::light::{FEW_TASKS, FoundLine, LightTasks, TaskPermit, attempt, note_failed_check};
 use super::mode::{FarRings, KeptControl};
 use super::window::WindowRunner;
@@ -42,16 +42,16 @@ pub(super) fn write_router(
     light: LightTasks,
     pollers: Option<u32>,
 ) -> Callee<(), ()> {
-    let kit = run.kit;
+    let kernel = run.kernel;
     let visit = RouterRounds { run, far, light };
     m.function("route", |f, ()| {
-        claim::load_heads(f, kit, |ring| run.slots.session_stripe(ring));
+        claim::load_heads(f, kernel, |ring| run.slots.session_stripe(ring));
         match pollers {
             Some(pollers) => {
-                let teams = kit.layout.subgroup / TEAM_LANES;
+                let teams = kernel.layout.subgroup / TEAM_LANES;
                 f.choose(
                     f.subgroup().eq(pollers),
-                    || keep_control_words(f, kit, &far.copy),
+                    || keep_control_words(f, kernel, &far.copy),
                     || {
                         let first = f.subgroup() + (f.sublane() / TEAM_LANES) * pollers;
                         visit.rounds(f, (first, pollers * teams), true);
@@ -64,13 +64,17 @@ pub(super) fn write_router(
 }
 
 /// Keeps the control words, and watches for the stop.
-pub(super) fn keep_control_words<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, copy: &KeptControl) {
-    let lanes = kit.layout.keepers;
+pub(super) fn keep_control_words<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    copy: &KeptControl,
+) {
+    let lanes = kernel.layout.keepers;
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
-        let keep = || notice::take_change_over(f, kit, copy, (f.sublane(), lanes), last);
+        let keep = || notice::take_change_over(f, kernel, copy, (f.sublane(), lanes), last);
         let last = f.choose(f.sublane().lt(lanes), keep, || last);
         // The lanes meet here, so that all go on wherever they run.
-        let over = f.any(pass_stop_on(f, kit, copy));
+        let over = f.any(pass_stop_on(f, kernel, copy));
         f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
         last
@@ -78,9 +82,13 @@ pub(super) fn keep_control_words<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, 
 }
 
 /// Whether the host has asked for the stop; tells the groups.
-fn pass_stop_on<'b>(f: &'b FunctionBuilder<'b>, kit: &Kit<'_>, copy: &KeptControl) -> Val<'b, bool> {
+fn pass_stop_on<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    copy: &KeptControl,
+) -> Val<'b, bool> {
     // Pairs with the host's release.
-    let asked = f.atomic_load(Order::Acquire, Scope::System, kit.global.host.at(control::SHUTDOWN)).ne(0);
+    let asked = f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::SHUTDOWN)).ne(0);
     f.when(asked, || f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1));
     asked
 }
@@ -96,29 +104,29 @@ struct RouterRounds<'k> {
 impl RouterRounds<'_> {
     /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
     fn rounds<'b>(self, f: &'b FunctionBuilder<'b>, (first, step): (U32<'b>, u32), team: bool) {
-        let (kit, copy) = (self.run.kit, &self.far.copy);
-        let rings = kit.layout.rings.len() as u32;
+        let (kernel, copy) = (self.run.kernel, &self.far.copy);
+        let rings = kernel.layout.rings.len() as u32;
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (last, idle)| {
             // On its way while the rings are looked at.
             let halt = f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.flags.at(flag::HALT));
             let last = match team {
                 true => last,
                 false => {
-                    let last = notice::take_change_over(f, kit, copy, (f.lit(0), 1), last);
-                    f.when(pass_stop_on(f, kit, copy), || rounds.leave(()));
+                    let last = notice::take_change_over(f, kernel, copy, (f.lit(0), 1), last);
+                    f.when(pass_stop_on(f, kernel, copy), || rounds.leave(()));
                     last
                 }
             };
             let moved = match team {
                 true => {
                     let poller = self.poller_number(f);
-                    let notice = notice::notice_word(f, kit, poller);
+                    let notice = notice::notice_word(f, kernel, poller);
                     // All teams of a subgroup go through as many turns: they read lines together.
                     let turns = rings.div_ceil(step);
                     let moved = f.count((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
                         moved | self.look_as_team(f, first + turn * step)
                     });
-                    notice::acknowledge_change(f, kit, poller, notice);
+                    notice::acknowledge_change(f, kernel, poller, notice);
                     moved
                 }
                 false => f.count((first, f.lit(rings), f.lit(step)), f.lit(false), |_, ring, moved| {
@@ -128,20 +136,20 @@ impl RouterRounds<'_> {
             let over = if team { f.any(halt.ne(0)) } else { halt.ne(0) };
             f.when(over, || rounds.leave(()));
             let idle = f.select(moved, 0, idle + 1);
-            f.when(!moved, || claim::back_off(f, kit, idle));
+            f.when(!moved, || claim::back_off(f, kernel, idle));
             (last, idle)
         });
     }
 
     /// The number of this subgroup among those that are told of changed control words: near groups come first.
     fn poller_number<'b>(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
-        let near = self.run.kit.mode.near().map_or(0, |slots| slots.bank.groups);
+        let near = self.run.kernel.mode.near().map_or(0, |slots| slots.bank.groups);
         f.subgroup() + near
     }
 
     /// One lane looks at a ring.
     fn look_as_lane<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
-        let at = self.read_ring(f, ring, f.load(self.run.kit.shared.heads.at(ring)));
+        let at = self.read_ring(f, ring, f.load(self.run.kernel.shared.heads.at(ring)));
         let words = line::read_line(f, self.run.slots.words, at.number * LINE);
         let end = self.tail(f, ring);
         let moved = end.ne(at.head);
@@ -151,12 +159,12 @@ impl RouterRounds<'_> {
 
     /// A team looks at a ring; it may be one that is not there. Says whether any team's tail had moved.
     fn look_as_team<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
-        let kit = self.run.kit;
+        let kernel = self.run.kernel;
         let member = f.sublane() % TEAM_LANES;
-        let there = ring.lt(kit.layout.rings.len() as u32);
+        let there = ring.lt(kernel.layout.rings.len() as u32);
         let first = f.sublane() - member;
         // The first of a team alone moves the head on.
-        let head = f.choose(member.eq(0), || f.load(kit.shared.heads.at(ring)), || f.lit(0u64));
+        let head = f.choose(member.eq(0), || f.load(kernel.shared.heads.at(ring)), || f.lit(0u64));
         let at = self.read_ring(f, ring, f.shuffle(head, first));
         let none = || [f.lit(0u64); 2];
         let pair = f.choose(
@@ -179,15 +187,15 @@ impl RouterRounds<'_> {
 
     /// What is known of a ring without asking the host: all on its way at once.
     fn read_ring<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, head: U64<'b>) -> RouterRing<'b> {
-        let (kit, slots) = (self.run.kit, self.run.slots);
-        let tenant = f.load(kit.shared.owners.at(ring));
+        let (kernel, slots) = (self.run.kernel, self.run.slots);
+        let tenant = f.load(kernel.shared.owners.at(ring));
         let claims = f.atomic_load(Order::Relaxed, Scope::Device, self.far.router.route.at(claim_word(ring)));
         RouterRing {
             ring,
             head,
             number: slots.first_slot(ring) + slots.slot_in_stripe(f, head),
             tenant,
-            rights: kit.pollers_are_told().then(|| kit.rights(f, tenant)),
+            rights: kernel.pollers_are_told().then(|| kernel.rights(f, tenant)),
             quiet: claims.eq(head) & self.run.fences.is_quiet(f, ring, head),
         }
     }
@@ -205,15 +213,15 @@ impl RouterRounds<'_> {
         words: [U64<'b>; LINE as usize],
         end: U64<'b>,
     ) {
-        let (kit, far) = (self.run.kit, self.far);
+        let (kernel, far) = (self.run.kernel, self.far);
         let RouterRing { ring, head, number, tenant, rights, quiet } = at;
-        let few = (end - head).le(FEW_TASKS) & f.lane().lt(kit.layout.window);
+        let few = (end - head).le(FEW_TASKS) & f.lane().lt(kernel.layout.window);
         let mask = rights.map(|rights| rights.light_mask(f));
         let permit = mask.map_or(TaskPermit::Unread, TaskPermit::Mask);
         let took = f.choose(
             mask.map_or(few & quiet, |mask| few & quiet & mask.ne(0)),
             || {
-                let level = claim::ring_level(f, kit, ring);
+                let level = claim::ring_level(f, kernel, ring);
                 self.light.attempt(
                     f,
                     self.run,
@@ -224,18 +232,18 @@ impl RouterRounds<'_> {
         );
         f.when(took.eq(attempt::RAN), || {
             let next = head + 1u64;
-            f.store(kit.shared.heads.at(ring), next);
-            f.store(kit.shared.suspect.at(ring), 0);
+            f.store(kernel.shared.heads.at(ring), next);
+            f.store(kernel.shared.suspect.at(ring), 0);
             // The claim goes first: nobody may find the task between the two.
             f.atomic_store(Order::Relaxed, Scope::Device, far.router.route.at(claim_word(ring)), next);
             self.run.fences.move_frontier(f, ring, next);
             f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail_word(ring)), next);
         });
         f.when(took.eq(attempt::NEEDS_WINDOW), || {
-            f.store(kit.shared.heads.at(ring), end);
+            f.store(kernel.shared.heads.at(ring), end);
             f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail_word(ring)), end);
         });
-        f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kit, ring));
+        f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kernel, ring));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pelton_ir::builder::{Buf, FunctionBuilder};
 
-use super::kit::{U32, U64};
+use super::context::{U32, U64};
 use super::layout::SlotBank;
 use crate::protocol::{Status, slot};
 

@@ -9,7 +9,7 @@
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
-use super::kit::{LINE, Rights, U32, U64};
+use super::context::{LINE, Rights, U32, U64};
 use super::light::{FEW_TASKS, FoundLine, LightTasks, TaskPermit, attempt, note_failed_check};
 use super::near::{halt_word, look, own_stripe};
 use super::window::WindowRunner;
@@ -23,13 +23,13 @@ pub(super) fn write_watch(
     independent: bool,
 ) -> Callee<(), u32> {
     m.function("watch", |f, ()| {
-        f.when(f.sublane().eq(0), || notice::say_back(f, run.kit, f.group()));
+        f.when(f.sublane().eq(0), || notice::say_back(f, run.kernel, f.group()));
         match independent {
             true => f.forever(f.lit(0), |rounds, idle| {
                 let found = look_at_rings(f, run, light);
                 f.when(found.ge(look::FOUND), || rounds.leave(found));
                 let idle = f.select(found.eq(look::RAN), 0, idle + 1);
-                f.when(idle.gt(claim::LOOKS_BEFORE_REST), || claim::back_off(f, run.kit, idle));
+                f.when(idle.gt(claim::LOOKS_BEFORE_REST), || claim::back_off(f, run.kernel, idle));
                 idle
             }),
             false => look_at_rings(f, run, light),
@@ -39,11 +39,11 @@ pub(super) fn write_watch(
 
 /// Looks at every ring once: one of [`look`].
 fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
-    let kit = run.kit;
-    let (rings, subgroup) = (kit.layout.rings.len() as u32, kit.layout.subgroup);
+    let kernel = run.kernel;
+    let (rings, subgroup) = (kernel.layout.rings.len() as u32, kernel.layout.subgroup);
     // On their way while the rings are looked at.
-    let halt = halt_word(f, kit, Order::Relaxed);
-    let notice = notice::notice_word(f, kit, f.group());
+    let halt = halt_word(f, kernel, Order::Relaxed);
+    let notice = notice::notice_word(f, kernel, f.group());
     let turns = rings.div_ceil(subgroup);
     let found = f.count((0u32, turns, 1u32), f.lit(look::NOTHING), |_, turn, found| {
         let ring = f.sublane() + turn * subgroup;
@@ -62,7 +62,7 @@ fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: L
         let ran = f.select(f.any(took.eq(attempt::RAN)), look::RAN, look::NOTHING);
         f.max(found, f.max(some, ran))
     });
-    notice::acknowledge_change(f, kit, f.group(), notice);
+    notice::acknowledge_change(f, kernel, f.group(), notice);
     f.select(f.any(halt.ne(0)), look::HALT, found)
 }
 
@@ -84,13 +84,13 @@ struct RingHead<'b> {
 impl<'b> RingHead<'b> {
     /// Reads it: all on its way at once.
     fn read(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, ring: U32<'b>) -> Self {
-        let (kit, slots) = (run.kit, run.slots);
-        let position = f.load(kit.shared.heads.at(ring));
-        let tenant = f.load(kit.shared.owners.at(ring));
+        let (kernel, slots) = (run.kernel, run.slots);
+        let position = f.load(kernel.shared.heads.at(ring));
+        let tenant = f.load(kernel.shared.owners.at(ring));
         let base = slots.first_slot(own_stripe(f, slots, ring));
         let number = base + slots.slot_in_stripe(f, position);
         let further = position + (FEW_TASKS - 1).min(u64::from(slots.bank.stripe_slots()) - 1);
-        let rights = kit.pollers_are_told().then(|| kit.rights(f, tenant));
+        let rights = kernel.pollers_are_told().then(|| kernel.rights(f, tenant));
         let at = (base + slots.slot_in_stripe(f, further)) * LINE;
         let later = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
         let words = line::read_line(f, slots.words, number * LINE);
@@ -99,25 +99,25 @@ impl<'b> RingHead<'b> {
 
     /// Runs its task if that waits alone and is light: one of [`attempt`].
     fn take(self, f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
-        let (kit, slots) = (run.kit, run.slots);
+        let (kernel, slots) = (run.kernel, run.slots);
         let RingHead { ring, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
-        let alone = f.cast::<u32>(later).ne(slots.ready_word(f, further)) & f.lane().lt(kit.layout.window);
+        let alone = f.cast::<u32>(later).ne(slots.ready_word(f, further)) & f.lane().lt(kernel.layout.window);
         let taken = || {
             let permit = rights.map_or(TaskPermit::Unread, TaskPermit::Rights);
             let took = f.choose(
                 alone,
                 || {
-                    let level = claim::ring_level(f, kit, ring);
+                    let level = claim::ring_level(f, kernel, ring);
                     light.attempt(f, run, FoundLine { words, position, number, tenant, permit, level })
                 },
                 || f.lit(attempt::NEEDS_WINDOW),
             );
             f.when(took.eq(attempt::RAN), || {
-                f.store(kit.shared.heads.at(ring), position + 1u64);
-                f.store(kit.shared.suspect.at(ring), 0);
+                f.store(kernel.shared.heads.at(ring), position + 1u64);
+                f.store(kernel.shared.suspect.at(ring), 0);
             });
-            f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kit, ring));
+            f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kernel, ring));
             took
         };
         f.choose(fresh, taken, || f.lit(attempt::NOT_READY))

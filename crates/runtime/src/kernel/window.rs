@@ -7,10 +7,10 @@
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
+use super::context::{KernelContext, LINE, U32, U64, state};
 use super::dispatch::{HandlerTable, end};
 use super::fence::Fences;
 use super::handler::Width;
-use super::kit::{Kit, LINE, U32, U64, state};
 use super::slots::BankSlots;
 use crate::protocol::{Status, WindowState, control, slot};
 
@@ -60,7 +60,7 @@ impl<'b> TaskWindow<'b> {
 /// What windows of a kernel are run with.
 #[derive(Clone, Copy)]
 pub(super) struct WindowRunner<'k> {
-    pub kit: &'k Kit<'k>,
+    pub kernel: &'k KernelContext<'k>,
     /// The slots that its windows are of.
     pub slots: &'k BankSlots,
     pub table: &'k HandlerTable,
@@ -80,7 +80,7 @@ impl<'k> WindowRunner<'k> {
     /// Makes ready for a window. One lane does; a barrier follows before [`run`](WindowRunner::run).
     pub fn clear_state<'b>(self, f: &'b FunctionBuilder<'b>) {
         for word in [state::WIDES, state::FENCED, state::DIRTY] {
-            f.store(self.kit.shared.state.at(word), 0);
+            f.store(self.kernel.shared.state.at(word), 0);
         }
     }
 
@@ -92,9 +92,9 @@ impl<'k> WindowRunner<'k> {
 
     /// Runs a task of a window in this lane, or puts it aside until the whole group is there.
     pub fn run_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
-        let kit = self.kit;
+        let kernel = self.kernel;
         let place = self.task_place(f, window, task);
-        let word = kit.source.head(f, place.at);
+        let word = kernel.source.head(f, place.at);
         let op = f.cast::<u32>(word >> 32);
         let number = self.slots.session_slot(place.number);
         let call = |tenant, mask| f.call(self.table.call, (task, place.at, number, op, tenant, mask));
@@ -104,7 +104,7 @@ impl<'k> WindowRunner<'k> {
             }
             // A pass over a batch is one lap.
             WindowOwner::EachSlot => {
-                let end = super::drain::run_if_permitted(f, kit, (word, place.at), call);
+                let end = super::drain::run_if_permitted(f, kernel, (word, place.at), call);
                 self.keep_record(f, task, window.first, end);
             }
         }
@@ -112,28 +112,28 @@ impl<'k> WindowRunner<'k> {
 
     /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
     pub fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
-        let kit = self.kit;
+        let kernel = self.kernel;
         if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
             self.run_group_wide(f, window);
         }
         f.barrier();
         // A group of a drained batch tells what it has counted when it leaves, and nobody looks at the batch before it has ended.
         if let WindowOwner::Ring(owner) = window.owner {
-            if kit.counts_tasks() {
+            if kernel.counts_tasks() {
                 self.count_window(f, window, owner);
                 f.barrier();
             }
-            f.when(f.load(kit.shared.state.at(state::DIRTY)).ne(0), || {
+            f.when(f.load(kernel.shared.state.at(state::DIRTY)).ne(0), || {
                 f.fence(Order::AcqRel, Scope::System);
             });
         }
         self.each_task(f, window, |task| self.post_task(f, window, task));
-        self.fences.retire_after(f, kit, window);
+        self.fences.retire_after(f, kernel, window);
     }
 
     /// Deals the tasks of a window out to the lanes.
     fn each_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, body: impl FnOnce(U32<'b>)) {
-        self.kit.each_by_lane(f, window.count, self.kit.layout.window, |task| body(task.named("task")));
+        self.kernel.each_by_lane(f, window.count, self.kernel.layout.window, |task| body(task.named("task")));
     }
 
     fn task_place<'b>(
@@ -148,7 +148,7 @@ impl<'k> WindowRunner<'k> {
             WindowOwner::EachSlot => f.cast::<u64>(f.cast::<u32>(window.first) + task),
         };
         let number = window.base + self.slots.slot_in_stripe(f, position);
-        let copied = self.kit.source.words.handle() != self.slots.words.handle();
+        let copied = self.kernel.source.words.handle() != self.slots.words.handle();
         let at = if copied { task } else { number } * LINE;
         TaskPlace { position, number, at }
     }
@@ -162,22 +162,22 @@ impl<'k> WindowRunner<'k> {
         (status, value): (U32<'b>, U32<'b>),
     ) {
         let low = f.cast::<u64>(status | self.slots.generation_bits(f, position));
-        f.store(self.kit.shared.records.at(task), low | f.cast::<u64>(value) << 32);
+        f.store(self.kernel.shared.records.at(task), low | f.cast::<u64>(value) << 32);
     }
 
     /// Runs the group-wide tasks, one by one.
     fn run_group_wide<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
-        let kit = self.kit;
+        let kernel = self.kernel;
         f.barrier();
-        let wides = f.group_broadcast(f.load(kit.shared.state.at(state::WIDES)), 0);
+        let wides = f.group_broadcast(f.load(kernel.shared.state.at(state::WIDES)), 0);
         f.count((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
-            let task = f.group_broadcast(f.load(kit.shared.wide.at(k)), 0);
+            let task = f.group_broadcast(f.load(kernel.shared.wide.at(k)), 0);
             let place = self.task_place(f, window, task);
-            let op = f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at) >> 32), 0);
+            let op = f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at) >> 32), 0);
             let tenant = match window.owner {
                 WindowOwner::Ring(owner) => owner.tenant,
                 WindowOwner::EachSlot => {
-                    f.group_broadcast(f.cast::<u32>(kit.source.head(f, place.at + slot::TENANT / 2)), 0)
+                    f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at + slot::TENANT / 2)), 0)
                 }
             };
             let mut switch = f.switch::<(Val<'b, bool>, U32<'b>)>(op);
@@ -189,7 +189,7 @@ impl<'k> WindowRunner<'k> {
             let (ran, result) = switch.default(|| (f.lit(false), f.lit(0)));
             f.barrier();
             f.when(f.lane().eq(0), || {
-                let (status, value) = end(f, kit, task, result);
+                let (status, value) = end(f, kernel, task, result);
                 let status = f.select(ran, status, Status::Cancelled.code());
                 self.keep_record(f, task, place.position, (status, value));
             });
@@ -198,30 +198,30 @@ impl<'k> WindowRunner<'k> {
 
     /// Counts a window: by opcode, and by tenant and level where one window has one of each.
     fn count_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, owner: RingOwner<'b>) {
-        let kit = self.kit;
-        let ops = kit.layout.ops.len() as u32;
+        let kernel = self.kernel;
+        let ops = kernel.layout.ops.len() as u32;
         f.count((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
-            let tally = f.load(kit.shared.tally.at(op));
+            let tally = f.load(kernel.shared.tally.at(op));
             f.when(tally.ne(0), || {
-                kit.bump_own(f, op + control::OBSERVABLES, tally);
-                f.store(kit.shared.tally.at(op), 0);
+                kernel.bump_own(f, op + control::OBSERVABLES, tally);
+                f.store(kernel.shared.tally.at(op), 0);
             });
         });
         f.when(f.lane().eq(0), || {
-            kit.bump_own(f, f.lit(control::DONE_COUNT), window.count);
-            kit.bump_own(f, owner.tenant + control::CLAIMS, window.count);
-            kit.bump_own(f, owner.level + control::LEVELS, window.count);
+            kernel.bump_own(f, f.lit(control::DONE_COUNT), window.count);
+            kernel.bump_own(f, owner.tenant + control::CLAIMS, window.count);
+            kernel.bump_own(f, owner.level + control::LEVELS, window.count);
         });
     }
 
     /// Posts the record of a task that has ended.
     fn post_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
-        let kit = self.kit;
-        let record = f.load(kit.shared.records.at(task));
+        let kernel = self.kernel;
+        let record = f.load(kernel.shared.records.at(task));
         let number = self.task_place(f, window, task).number;
         let state = task_state(f, record);
         if let WindowOwner::EachSlot = window.owner {
-            super::drain::count_fault(f, kit, state);
+            super::drain::count_fault(f, kernel, state);
         }
         f.when(has_ended(state), || post_record(f, self.slots, number, record));
     }

@@ -56,7 +56,7 @@ impl<'b> Rights<'b> {
 }
 
 /// A kernel in the making: what it is made from, and its buffers.
-pub(super) struct Kit<'s> {
+pub(super) struct KernelContext<'s> {
     pub spec: &'s Spec,
     pub layout: Layout,
     /// What the kernel serves.
@@ -73,7 +73,7 @@ pub(super) struct Kit<'s> {
     pub fueled: bool,
 }
 
-impl<'s> Kit<'s> {
+impl<'s> KernelContext<'s> {
     /// Declares the buffers that a kernel needs. `fueled` says whether some handler has loops that burn fuel.
     pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout, fueled: bool) -> Self {
         let plan = KernelPlan { spec, layout: &layout };
@@ -90,7 +90,7 @@ impl<'s> Kit<'s> {
         let areas = layout.areas.iter().enumerate();
         let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;
-        Kit { spec, layout, mode, source, global, shared, pieces, areas, fueled }
+        KernelContext { spec, layout, mode, source, global, shared, pieces, areas, fueled }
     }
 
     /// Deals so many numbers, known to be `most` or fewer, out to the lanes.
