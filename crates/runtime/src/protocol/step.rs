@@ -153,7 +153,9 @@ steps! {
     "change"   Host   AtomicStore "host" [control::CHANGED] Release System (LIVE) "Stores CHANGED, after the word that it names.";
     "heard"    Host   AtomicLoad  "acks"    Acquire System (LIVE) "Loads the keeper's answer. Every task that is submitted from here on meets the change.";
     "stop"     Host   AtomicStore "host" [control::SHUTDOWN] Release System (LIVE) "Stores SHUTDOWN, after everything that the host did before.";
-    "end"      Host   AtomicCas   "state"   Release System (LIVE) "Marks the session as ended, after the kernel's last record.";
+    "succeed"  Host   AtomicAdd   "state"   Relaxed System (LIVE) "";
+    "serving"  Host   AtomicLoad  "state"   Relaxed System (LIVE) "";
+    "end"      Host   AtomicOr    "state"   Release System (LIVE) "Marks the session as ended, after the kernel's last record.";
     "ended"    Host   AtomicLoad  "state"   Acquire System (LIVE) "Sees that the session has ended, so that a task without a record will never have one.";
 
     "arrive"   Group  AtomicAdd   "flags"   Relaxed Device (LIVE) "";

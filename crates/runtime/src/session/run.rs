@@ -1,8 +1,13 @@
 //! Runs: kernels on a device over the rings of a session, one after another.
 //!
 //! Producers wake the run after every submit, so reaching it must cost nothing. Each producer therefore keeps a [`RunHandle`] of its own. The
-//! handle is right as long as the number of the run has not changed, which is a look at a word that the producer reads anyway. Everybody
-//! else asks [`ServedRings`], behind a lock that is written only when a run is replaced.
+//! handle is right as long as the number of the run has not changed, and that number is part of a word that the producer reads anyway. All
+//! others ask [`ServedRings`], behind a lock that is written only when a run is replaced.
+//!
+//! **Why no wake is lost when a run is replaced.** The number of the new run is stored before that run is launched, and a producer looks
+//! at the number after it has published and woken the run that it knows. [`SessionState::next_run`](super::state::SessionState::next_run)
+//! says which fences stand in between. One of them belongs to the wake of the run that is replaced, so a device whose wake does nothing,
+//! because its groups never park, can be followed only by a device of the same kind.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;

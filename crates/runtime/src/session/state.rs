@@ -1,7 +1,7 @@
 //! The word that says how a session stands: which run serves its rings, or how the session ended.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError};
 
@@ -33,20 +33,21 @@ impl SessionState {
         self.word.load(Ordering::Acquire) as u8 == 0
     }
 
-    /// Returns the number of the run that serves the rings, or served them last. What the caller stored before is seen by every later run if
-    /// a sequentially consistent fence stands between the two.
+    /// Returns the number of the run that serves the rings, or that served them last.
     #[inline]
     pub fn run_number(&self) -> u64 {
+        // Relaxed: see `next_run`.
         self.word.load(Ordering::Relaxed) >> END_BITS
     }
 
-    /// Begins the next run and returns its number. Whoever launches calls this first. Only one thread at a time may.
+    /// Counts the next run and returns its number. The caller launches that run afterwards, and only one thread at a time may do so.
+    ///
+    /// A producer publishes, wakes the run that it knows, and then loads the number. Waking issues a sequentially consistent fence, and so does a
+    /// group of the new run before it looks at the rings for the last time and parks. If the producer's fence comes first, the group
+    /// sees what was published. If the group's fence comes first, the producer sees the new number, because the number was stored before the
+    /// launch, and wakes the new run as well.
     pub fn next_run(&self) -> u64 {
-        let word = self.word.fetch_add(1 << END_BITS, Ordering::Relaxed);
-        // Pairs with the fence in `Run::wake`: either a producer sees the new number and wakes the new run, or the new run sees what the
-        // producer has published.
-        fence(Ordering::SeqCst);
-        (word >> END_BITS) + 1
+        (self.word.fetch_add(1 << END_BITS, Ordering::Relaxed) >> END_BITS) + 1
     }
 
     /// Returns in short how the session ended, or `None` while it runs.

@@ -11,6 +11,7 @@ mod future;
 mod near;
 mod plan;
 mod rights;
+mod run;
 mod stop;
 
 use pelton::protocol::step::TABLE;
