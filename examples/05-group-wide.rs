@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (total, samples) = (group.shared::<u32>("total", 1), group.region::<u32>("samples"));
         let (from, to) = (group.arg(0), group.arg(1));
         let own =
-            f.count((from + f.lane(), to, f.lanes()), f.lit(0u32), |_, at, own| own + f.load(samples.at(at)));
+            f.range((from + f.lane(), to, f.lanes()), f.lit(0u32), |_, at, own| own + f.load(samples.at(at)));
         f.atomic_add(Order::Relaxed, Scope::Group, total.at(0), own);
         f.barrier();
         group.finish(f.load(total.at(0)));

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use pelton::ir::text;
+use pelton::ir::text::{self, ColorMode};
 use pelton::{Error as SessionError, Handler, Session, Spec, Task, device};
 
 /// Functions that any handler may import. They work on regions that the handler declares in the same words.
@@ -40,7 +40,8 @@ fn insert() -> u32 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = device::open("auto")?;
-    let library = text::parse(HASHES).map_err(|list| text::render("hashes", HASHES, &list, false))?;
+    let library = text::parse(HASHES)
+        .map_err(|list| text::render_diagnostics("hashes", HASHES, &list, ColorMode::Plain))?;
     let spec = Spec::default().handler("insert", Handler::from_text(INSERT));
     // Without the library nothing starts, and the refusal names what is missing.
     let Err(SessionError::Refused(why)) = Session::launch(&device, &spec) else { panic!("it has imports") };

@@ -73,7 +73,7 @@ pub(crate) fn run_emit(args: &EmitArgs, term: &Term) -> Result<CliStatus, CliErr
         }
         EmitLanguage::Ptx => {
             let config = ptx::PtxConfig { target: args.target, lanes: args.lanes };
-            ptx::emit(&module, args.kernel.as_deref(), &config)?.text
+            ptx::emit_ptx(&module, args.kernel.as_deref(), &config)?.text
         }
     };
     term.text(&text)?;

@@ -13,7 +13,7 @@ use pelton_filetest::init::Init;
 use pelton_filetest::line::LaunchGeometry;
 use pelton_ir::interp::{End, LoadError};
 use pelton_ir::module::{BufferDecl, Module, Site, TextPlace};
-use pelton_ir::text::{self, Diagnostic};
+use pelton_ir::text::{self, ColorMode, Diagnostic};
 use pelton_ir::types::Type;
 use pelton_ir::valid::Valid;
 use serde_json::{Map, Value, json};
@@ -285,8 +285,13 @@ fn draw_site(
     match site_place(module, site) {
         Some(place) => source.render(&[shown(place)], term),
         None => {
-            let listing = text::listing(module);
-            text::render("linked module", &listing.text, &[shown(listing.inst(site))], term.err_color)
+            let listing = text::print_listing(module);
+            text::render_diagnostics(
+                "linked module",
+                &listing.text,
+                &[shown(listing.inst(site))],
+                ColorMode::from_flag(term.err_color),
+            )
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pelton_ir::link::{LinkError, MissingImport, check_bound, link};
-use pelton_ir::text::Diagnostic;
+use pelton_ir::text::{ColorMode, Diagnostic};
 use pelton_ir::valid::Valid;
 
 use crate::error::CliError;
@@ -39,7 +39,7 @@ impl Libraries {
                 CliError::Report(source.render(&shown, term))
             }
             LinkError::Invalid(invalid) => {
-                CliError::Report(invalid.report("linked module", None, term.err_color))
+                CliError::Report(invalid.report("linked module", None, ColorMode::from_flag(term.err_color)))
             }
             error => CliError::Wrong(error.to_string()),
         })

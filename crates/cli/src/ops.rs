@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pelton_filetest::hint::name_hint;
-use pelton_ir::manual::{self, chapters, effect, example, signature};
+use pelton_ir::manual::{self, chapters, effect_name, row_example, row_signature};
 use pelton_ir::op::{Op, OpRow, TABLE};
 
 use crate::CliStatus;
@@ -29,13 +29,13 @@ pub(crate) struct OpsArgs {
 pub(crate) fn run_ops(args: &OpsArgs, term: &Term) -> Result<CliStatus, CliError> {
     match &args.name {
         Some(name) => {
-            let op = Op::named(name).ok_or_else(|| {
+            let op = Op::from_name(name).ok_or_else(|| {
                 let names: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
                 CliError::Unknown { kind: "operation", name: name.clone(), hint: name_hint(name, &names) }
             })?;
             term.text(&describe_op(op.row(), term))?;
         }
-        None if args.markdown => term.text(&manual::ops())?,
+        None if args.markdown => term.text(&manual::op_tables())?,
         None => term.text(&list_ops(term))?,
     }
     Ok(CliStatus::Fine)
@@ -47,7 +47,7 @@ fn list_ops(term: &Term) -> String {
         let _ = writeln!(text, "{}\n", term.paint(TextRole::Strong, chapter));
         for row in rows {
             let name = term.paint(TextRole::Good, row.name);
-            let _ = writeln!(text, "  {name} {}\n      {}", signature(row), row.doc);
+            let _ = writeln!(text, "  {name} {}\n      {}", row_signature(row), row.doc);
         }
         text.push('\n');
     }
@@ -55,8 +55,8 @@ fn list_ops(term: &Term) -> String {
 }
 
 fn describe_op(row: &OpRow, term: &Term) -> String {
-    let mut text = format!("{} {}\n\n", term.paint(TextRole::Good, row.name), signature(row));
-    for line in example(row).lines() {
+    let mut text = format!("{} {}\n\n", term.paint(TextRole::Good, row.name), row_signature(row));
+    for line in row_example(row).lines() {
         let _ = writeln!(text, "    {line}");
     }
     let _ = write!(text, "\n{}\n\n", row.doc);
@@ -64,6 +64,6 @@ fn describe_op(row: &OpRow, term: &Term) -> String {
         let types: Vec<&str> = class.types().iter().map(|ty| ty.word()).collect();
         let _ = writeln!(text, "T is {}.", types.join(", "));
     }
-    let _ = writeln!(text, "Effect: {}. Chapter: {}.", effect(row), row.chapter);
+    let _ = writeln!(text, "Effect: {}. Chapter: {}.", effect_name(row), row.chapter);
     text
 }

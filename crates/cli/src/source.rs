@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pelton_filetest::file;
-use pelton_ir::text::{self, Diagnostic};
+use pelton_ir::text::{self, ColorMode, Diagnostic};
 use pelton_ir::valid::{Valid, validate_text};
 
 use crate::error::CliError;
@@ -46,6 +46,6 @@ impl ModuleSource {
 
     /// Draws diagrams of what is wrong.
     pub(crate) fn render(&self, list: &[Diagnostic], term: &Term) -> String {
-        text::render(&self.name, &self.text, list, term.err_color)
+        text::render_diagnostics(&self.name, &self.text, list, ColorMode::from_flag(term.err_color))
     }
 }

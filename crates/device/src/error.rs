@@ -92,7 +92,7 @@ fn bound(found: u64, most: u64) -> String {
 impl DeviceError {
     /// The error of a launch in which an instruction of a module trapped.
     pub(crate) fn fault(module: &Valid, (code, site): (u32, Site), recorded: Option<Fault>) -> Self {
-        let listing = text::listing(module);
+        let listing = text::print_listing(module);
         let printed = listing.inst(site);
         let instruction = listing.text.get(printed.range()).unwrap_or_default().to_string();
         let function = &module.functions[site.func];

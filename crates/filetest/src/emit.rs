@@ -31,7 +31,7 @@ impl TestCommand for EmitCommand {
 /// Emits every kernel of a module as PTX.
 pub fn emit_kernels(module: &pelton_ir::valid::Valid, config: PtxConfig) -> Result<Vec<Ptx>, Failure> {
     let names = module.kernels().map(|kernel| &*module.functions[kernel].name);
-    names.map(|name| ptx::emit(module, Some(name), &config).map_err(Failure::Emit)).collect()
+    names.map(|name| ptx::emit_ptx(module, Some(name), &config).map_err(Failure::Emit)).collect()
 }
 
 /// Parses the arguments of a `test emit` line.

@@ -1,6 +1,6 @@
 //! Hints for error messages about unknown names.
 
-use pelton_ir::text::nearest;
+use pelton_ir::text::nearest_name;
 
 /// The end of an error message about an unknown name: the name that was probably meant, and the names that exist.
 pub fn name_hint(word: &str, names: &[&str]) -> String {
@@ -8,7 +8,7 @@ pub fn name_hint(word: &str, names: &[&str]) -> String {
         return "there is none".into();
     }
     let there = format!("there is {}", names.join(", "));
-    match nearest(word, names.iter().copied()) {
+    match nearest_name(word, names.iter().copied()) {
         Some(name) => format!("did you mean {name}? {there}"),
         None => there,
     }

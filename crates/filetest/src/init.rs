@@ -196,7 +196,7 @@ fn parse_list(inner: &str) -> Result<Init, InitError> {
 
 /// Parses a count or a seed, which is an integer as the language spells it.
 fn parse_number(text: &str) -> Result<u64, InitError> {
-    let constant = text::constant(text, Type::U64).ok().filter(|_| is_plain_integer(text));
+    let constant = text::parse_constant(text, Type::U64).ok().filter(|_| is_plain_integer(text));
     constant.map(Const::bits).ok_or_else(|| InitError::Number(text.into()))
 }
 
@@ -211,8 +211,8 @@ fn is_plain_integer(word: &str) -> bool {
 fn parse_element(word: &str, elem: Type) -> Result<Const, InitError> {
     let refuse = |why: String| InitError::Element { word: word.into(), why };
     let constant = match elem {
-        Type::F32 if is_plain_integer(word) => text::constant(&format!("{word}.0"), elem),
-        _ => text::constant(word, elem),
+        Type::F32 if is_plain_integer(word) => text::parse_constant(&format!("{word}.0"), elem),
+        _ => text::parse_constant(word, elem),
     };
     let constant = constant.map_err(refuse)?;
     if constant.ty() != elem {

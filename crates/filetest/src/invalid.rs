@@ -1,7 +1,7 @@
 //! `test invalid`: prints diagrams of what is wrong with the text or the module, or says why it does not link.
 
 use pelton_ir::link::{LinkError, link};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::valid::{self, validate, validate_text};
 
 use crate::command::{CommandContext, Coverage, Printed, TestCommand};
@@ -24,10 +24,14 @@ impl TestCommand for InvalidCommand {
     fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let file = context.file;
         match validate_text(&file.source) {
-            Err(list) => Ok(Some(text::render(file.title(), &file.source, &list, false))),
+            Err(list) => {
+                Ok(Some(text::render_diagnostics(file.title(), &file.source, &list, ColorMode::Plain)))
+            }
             Ok(_) if file.libraries.is_empty() => Err(Failure::Valid),
             Ok(module) => match link(&module, &library_modules(file)?) {
-                Err(LinkError::Invalid(invalid)) => Ok(Some(invalid.report("linked module", None, false))),
+                Err(LinkError::Invalid(invalid)) => {
+                    Ok(Some(invalid.report("linked module", None, ColorMode::Plain)))
+                }
                 Err(error) => Ok(Some(format!("error: {error}\n"))),
                 Ok(_) => Err(Failure::Valid),
             },

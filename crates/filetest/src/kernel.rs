@@ -16,7 +16,7 @@ use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
 use pelton_ir::module::{Attr, Function, Module, Node};
 use pelton_ir::op::Op;
-use pelton_ir::pass::inline::inline;
+use pelton_ir::pass::inline::inline_calls;
 use pelton_ir::types::{Order, Scope};
 
 use crate::command::{CommandContext, Printed, TestCommand};
@@ -235,7 +235,7 @@ fn with_lone_handler(spec: Spec) -> Spec {
 /// The atomic accesses of the kernel itself, in the order of the text.
 fn kernel_accesses(spec: &Spec, caps: &Caps) -> Result<Vec<KernelAccess>, Failure> {
     let made = assemble(spec, caps).map_err(|error| Failure::Assemble(error.to_string()))?;
-    let module = inline(&made.module, MAX_INSTS).module;
+    let module = inline_calls(&made.module, MAX_INSTS).module;
     let mut found = Vec::new();
     for kernel in module.kernels() {
         let function = &module.functions[kernel];

@@ -58,5 +58,5 @@ pub fn apply_passes(module: &Valid, passes: &[Pass]) -> Valid {
 /// The module's text, in which each access that is proved to be in range has its proof as a comment.
 pub fn annotated_text(module: &Valid) -> String {
     let bounds = Bounds::new(module, KnownGeometry::default());
-    text::annotated(module, |site| bounds.proof(site).map(|proof| proof.to_string()))
+    text::print_annotated(module, |site| bounds.proof(site).map(|proof| proof.to_string()))
 }

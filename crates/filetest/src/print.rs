@@ -1,6 +1,6 @@
 //! `test print`: prints the canonical text of the module, and checks the laws of the text form.
 
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 
 use crate::command::{CommandContext, Printed, TestCommand};
 use crate::diff::diff_lines;
@@ -43,11 +43,15 @@ impl TestCommand for PrintCommand {
 
 /// Parses a text of a file.
 pub(crate) fn parse_module(file: &TestFile, source: &str) -> Result<Module, Failure> {
-    text::parse(source).map_err(|list| Failure::Parse(text::render(file.title(), source, &list, false)))
+    text::parse(source).map_err(|list| {
+        Failure::Parse(text::render_diagnostics(file.title(), source, &list, ColorMode::Plain))
+    })
 }
 
 fn format_text(file: &TestFile, source: &str) -> Result<String, Failure> {
-    text::format(source).map_err(|list| Failure::Parse(text::render(file.title(), source, &list, false)))
+    text::format(source).map_err(|list| {
+        Failure::Parse(text::render_diagnostics(file.title(), source, &list, ColorMode::Plain))
+    })
 }
 
 fn check_same_module(law: &'static str, left: &Module, right: &Module) -> Result<(), Failure> {

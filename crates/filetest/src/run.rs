@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pelton_ir::link::link;
 use pelton_ir::module::Module;
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::valid::{Valid, validate, validate_text};
 
 use crate::bind::{bind_buffers, find_buffer};
@@ -63,8 +63,9 @@ impl TestCommand for RunCommand {
 /// Parses and validates the module of a file, and links it with the libraries of the file if there are any.
 pub fn valid_module(file: &TestFile) -> Result<Valid, Failure> {
     let module = parse_module(file, &file.source)?;
-    let module = validate(module)
-        .map_err(|invalid| Failure::Invalid(invalid.report(file.title(), Some(&file.source), false)))?;
+    let module = validate(module).map_err(|invalid| {
+        Failure::Invalid(invalid.report(file.title(), Some(&file.source), ColorMode::Plain))
+    })?;
     if file.libraries.is_empty() {
         return Ok(module);
     }
@@ -74,7 +75,9 @@ pub fn valid_module(file: &TestFile) -> Result<Valid, Failure> {
 /// Parses and validates the libraries of a file.
 pub(crate) fn library_modules(file: &TestFile) -> Result<Vec<Valid>, Failure> {
     let check = |source: &String| {
-        validate_text(source).map_err(|list| Failure::Invalid(text::render("library", source, &list, false)))
+        validate_text(source).map_err(|list| {
+            Failure::Invalid(text::render_diagnostics("library", source, &list, ColorMode::Plain))
+        })
     };
     file.libraries.iter().map(check).collect()
 }

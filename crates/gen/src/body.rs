@@ -157,7 +157,7 @@ impl<'m, 'c> BodyWriter<'m, 'c> {
     pub(crate) fn push_inst(&mut self, op: Op, attr: Attr, args: &[LeveledOperand]) -> Vec<LeveledOperand> {
         let operands: Vec<Operand> = args.iter().map(|arg| arg.operand).collect();
         let tys: Vec<Type> = operands.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
-        let results = write::results(&self.maker.module, op, &attr, &tys);
+        let results = write::result_types(&self.maker.module, op, &attr, &tys);
         let least = args.iter().map(|arg| arg.level).min().unwrap_or(UniformLevel::Group);
         let level = self.result_level(op, &attr, least);
         let (_, values) = self.write_inst(op, attr, operands, &results);

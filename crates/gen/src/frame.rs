@@ -55,7 +55,7 @@ impl RegionFrame {
 
     /// Whether the frame is a loop.
     pub(crate) fn loops(&self) -> bool {
-        self.nest.is_some_and(|(_, op)| op.loops())
+        self.nest.is_some_and(|(_, op)| op.is_loop())
     }
 
     /// Whether the frame's regions run unconditionally.
@@ -83,10 +83,10 @@ pub(crate) fn possible_jumps(frames: &[RegionFrame], floor: usize) -> Vec<Jump> 
         let whole = !frame.loops() || control >= frame.start;
         match frame.nest {
             Some((_, op)) => {
-                if (op == Op::Block || op.loops()) && whole {
+                if (op == Op::Block || op.is_loop()) && whole {
                     found.push(Jump { op: Op::Break, to });
                 }
-                if op.loops() && !frame.test && keeps(&frame.carried) {
+                if op.is_loop() && !frame.test && keeps(&frame.carried) {
                     found.push(Jump { op: Op::Continue, to });
                 }
             }

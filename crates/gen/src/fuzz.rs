@@ -5,7 +5,7 @@ use std::time::Duration;
 use pelton_ir::interp::Schedule;
 use pelton_ir::module::Module;
 use pelton_ir::pass;
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::Len;
 use pelton_ir::valid::{Valid, validate, validate_text};
 
@@ -29,7 +29,7 @@ pub fn parse(bytes: &[u8]) -> Result<(), BrokenLaw> {
         Ok(module) => module,
         Err(list) => {
             // The diagrams cannot be judged here, only that there are some.
-            let drawn = text::render("input", source, &list, false);
+            let drawn = text::render_diagnostics("input", source, &list, ColorMode::Plain);
             if list.is_empty() || drawn.is_empty() {
                 return Err(BrokenLaw::new("text", "the text is refused without an explanation"));
             }
@@ -52,7 +52,7 @@ pub fn parse(bytes: &[u8]) -> Result<(), BrokenLaw> {
     law::reads_back(&module)?;
     match validate(module) {
         Ok(module) => check_running(&module),
-        Err(invalid) if invalid.report("input", Some(source), false).is_empty() => {
+        Err(invalid) if invalid.report("input", Some(source), ColorMode::Plain).is_empty() => {
             Err(BrokenLaw::new("valid", "the text is refused without an explanation"))
         }
         Err(_) => Ok(()),

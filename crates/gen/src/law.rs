@@ -9,7 +9,7 @@ use pelton_ir::interp::{MAX_EXPLORED, Schedule};
 use pelton_ir::link::link;
 use pelton_ir::module::Module;
 use pelton_ir::pass::{self, Pass};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
@@ -154,7 +154,8 @@ fn explored_words(case: &GeneratedCase) -> u64 {
 
 /// Validates a module; a refusal breaks the law `valid`.
 pub fn proof(module: &Module) -> Result<Valid, BrokenLaw> {
-    validate(module.clone()).map_err(|invalid| BrokenLaw::new("valid", invalid.report("module", None, false)))
+    validate(module.clone())
+        .map_err(|invalid| BrokenLaw::new("valid", invalid.report("module", None, ColorMode::Plain)))
 }
 
 /// Checks that parsing undoes printing for a module, and that the formatter leaves the printed text alone.
@@ -163,7 +164,7 @@ pub fn reads_back(module: &Module) -> Result<(), BrokenLaw> {
     let printed = text::print(module);
     let back = match text::parse(&printed) {
         Ok(back) => back,
-        Err(list) => return fail(text::render("printed", &printed, &list, false)),
+        Err(list) => return fail(text::render_diagnostics("printed", &printed, &list, ColorMode::Plain)),
     };
     if back != *module {
         return fail(format!(
@@ -178,7 +179,7 @@ pub fn reads_back(module: &Module) -> Result<(), BrokenLaw> {
     match text::format(&printed) {
         Ok(formatted) if formatted == printed => Ok(()),
         Ok(formatted) => fail(format!("the formatter changes the printed text to\n{formatted}")),
-        Err(list) => fail(text::render("printed", &printed, &list, false)),
+        Err(list) => fail(text::render_diagnostics("printed", &printed, &list, ColorMode::Plain)),
     }
 }
 

@@ -66,7 +66,7 @@ impl BodyWriter<'_, '_> {
         self.write_inside();
         self.end_while_test(params[0], start);
         let control = self.control_level();
-        self.writer.close();
+        self.writer.close_region();
         self.innermost_frame().test = false;
         self.write_while_body(inst, params[0], control);
         self.scope.close();

@@ -203,7 +203,8 @@ fn name_values(function: &mut Function, way: usize) {
         _ => ["a", "b", "c", "_", "add"][k % 5].into(),
     };
     let values = (0..function.values().len()).map(|k| name(k, "v").into()).collect();
-    let nests = function.insts().enumerate().filter(|(_, (_, node))| node.op.loops() || node.op == Op::Block);
+    let nests =
+        function.insts().enumerate().filter(|(_, (_, node))| node.op.is_loop() || node.op == Op::Block);
     let labels = nests.map(|(k, (inst, _))| (inst, name(k, "l").into())).collect::<Vec<(_, Box<str>)>>();
     function.debug.values = values;
     function.debug.labels = labels.into_iter().filter(|(_, name)| !name.is_empty()).collect();

@@ -1,6 +1,6 @@
 //! Statements that access memory, and sections, in which lanes read each other's shared memory.
 
-use pelton_ir::module::{Attr, wide};
+use pelton_ir::module::{Attr, elements_per_wide};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Access, Len, Order, Scope, Space, Type, TypeClass};
 use pelton_ir::valid::UniformLevel;
@@ -49,7 +49,7 @@ impl BodyWriter<'_, '_> {
             BufferRole::Part if self.section.is_none() => Some(self.own_slot(role_buffer)),
             BufferRole::Part if !self.maker.choose.one_in(3) => Some(self.neighbour_slot()),
             _ => {
-                let width = if op == Op::LoadWide { wide(role_buffer.elem) as u64 } else { 1 };
+                let width = if op == Op::LoadWide { elements_per_wide(role_buffer.elem) as u64 } else { 1 };
                 self.any_index(role_buffer, width)
             }
         };
@@ -157,7 +157,7 @@ impl BodyWriter<'_, '_> {
         }
         let Some(role_buffer) = self.own_buffer(TypeClass::Num) else { return false };
         let mut args = vec![self.own_slot(role_buffer)];
-        args.extend((0..wide(role_buffer.elem)).map(|_| self.any_operand(role_buffer.elem)));
+        args.extend((0..elements_per_wide(role_buffer.elem)).map(|_| self.any_operand(role_buffer.elem)));
         let attr = self.access_attr(Op::StoreWide, role_buffer);
         self.push_inst(Op::StoreWide, attr, &args);
         true

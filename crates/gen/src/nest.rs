@@ -89,7 +89,7 @@ impl BodyWriter<'_, '_> {
         let start = self.innermost_frame().start;
         self.innermost_frame().control = start;
         self.scope.open();
-        let values = self.writer.open(inst, &types(params));
+        let values = self.writer.open_region(inst, &types(params));
         self.define_values(values, params)
     }
 
@@ -103,7 +103,7 @@ impl BodyWriter<'_, '_> {
 
     /// Closes a region whose end has been written.
     pub(crate) fn close_region(&mut self) {
-        self.writer.close();
+        self.writer.close_region();
         self.scope.close();
     }
 

@@ -32,8 +32,8 @@ fn split_at(module: &Module, count: usize) -> Option<SplitModule> {
     let import = |module: &mut Module, func: Func| {
         let function = &module.functions[func];
         let kind = FunctionKind::Import(flows[func.index()]);
-        let import =
-            FunctionWriter::new(&*function.name, kind, &function.param_types(), &function.results).declare();
+        let import = FunctionWriter::new(&*function.name, kind, &function.param_types(), &function.results)
+            .finish_import();
         module.functions[func] = import;
     };
     let mut main = module.clone();

@@ -1,6 +1,6 @@
 //! Statements that are valid but promise nothing else, for modules that may race.
 
-use pelton_ir::module::{Attr, wide};
+use pelton_ir::module::{Attr, elements_per_wide};
 use pelton_ir::op::{Op, OpEffect, OpForm, TABLE};
 use pelton_ir::types::{Space, TypeClass};
 
@@ -34,16 +34,20 @@ impl BodyWriter<'_, '_> {
         let decl = &self.maker.module.buffers[role_buffer.buffer];
         let reads = row.results.is_empty() || decl.access.reads();
         let writes = row.args.len() == 1 || row.effect == OpEffect::Read || decl.access.writes();
-        if !reads || !writes || (row.op.modifies() && decl.space == Space::Host) {
+        if !reads || !writes || (row.op.is_read_modify_write() && decl.space == Space::Host) {
             return false;
         }
-        let width = if row.form == OpForm::Wide { wide(role_buffer.elem) as u64 } else { 1 };
+        let width = if row.form == OpForm::Wide { elements_per_wide(role_buffer.elem) as u64 } else { 1 };
         let Some(at) = self.any_index(role_buffer, width) else { return false };
         let mut args = vec![at];
         if row.op == Op::LoadByte {
             args.push(self.byte_number(role_buffer));
         } else {
-            let values = if row.op == Op::StoreWide { wide(role_buffer.elem) } else { row.args.len() - 1 };
+            let values = if row.op == Op::StoreWide {
+                elements_per_wide(role_buffer.elem)
+            } else {
+                row.args.len() - 1
+            };
             args.extend((0..values).map(|_| self.any_operand(role_buffer.elem)));
         }
         let attr = self.access_attr(row.op, role_buffer);

@@ -16,7 +16,7 @@ fn main() {
     let mut m = Builder::new();
     let out = m.buffer::<u32>("out", Len::Launch, Space::Global, Access::ReadWrite);
     m.kernel("xorshift", |f| {
-        let sum = f.count((0, ROUNDS, 1), (f.lit(1), f.lit(0)), |_, _, (x, sum)| {
+        let sum = f.range((0, ROUNDS, 1), (f.lit(1), f.lit(0)), |_, _, (x, sum)| {
             let x = x ^ (x << 13);
             let x = x ^ (x >> 17);
             let x = x ^ (x << 5);
@@ -25,7 +25,7 @@ fn main() {
         f.store(out.at(0), sum.1);
     });
     m.kernel("collatz", |f| {
-        let steps = f.count((1, ROUNDS / 100, 1), f.lit(0), |_, n, total| {
+        let steps = f.range((1, ROUNDS / 100, 1), f.lit(0), |_, n, total| {
             let (_, steps) = f.repeat(
                 (n, total),
                 |(n, _)| n.ne(1),
@@ -39,7 +39,7 @@ fn main() {
         f.store(out.at(0), steps);
     });
     m.kernel("memory", |f| {
-        f.count((0, ROUNDS, 1), (), |_, k, ()| {
+        f.range((0, ROUNDS, 1), (), |_, k, ()| {
             let at = k >> 31;
             let x = f.load(out.at(at));
             f.store(out.at(at), x + k);

@@ -1,6 +1,6 @@
 //! What every pure op computes: the one place where the language's arithmetic is written down.
 //!
-//! A value is 64 bits: `u32`, `i32` and `f32` in the low half with the rest zero, `bool` as 0 or 1. [`function`]
+//! A value is 64 bits: `u32`, `i32` and `f32` in the low half with the rest zero, `bool` as 0 or 1. [`pure_function`]
 //! gives, once and for all types, the Rust function of an op; the interpreter calls it in its loop and the folding
 //! pass calls it on constants, so the two cannot disagree.
 
@@ -132,7 +132,7 @@ pub fn byte_of(elem: Type) -> PureFunction {
 
 /// The function of a pure op whose `T` is `ty` and whose named type, if it has one, is `to`. None for ops that are
 /// not pure, that read the geometry or a buffer, or whose row does not take the type.
-pub fn function(op: Op, ty: Type, to: Type) -> Option<PureFunction> {
+pub fn pure_function(op: Op, ty: Type, to: Type) -> Option<PureFunction> {
     match op {
         Op::Select => return Some(|c, a, b| if c == 1 { a } else { b }),
         Op::Cast => return cast(ty, to),
@@ -150,10 +150,10 @@ pub fn function(op: Op, ty: Type, to: Type) -> Option<PureFunction> {
     }
 }
 
-/// The value of a pure op on bits, if [`function`] has it.
+/// The value of a pure op on bits, if [`pure_function`] has it.
 pub fn eval(op: Op, ty: Type, to: Type, args: &[u64]) -> Option<u64> {
     let arg = |k: usize| args.get(k).copied().unwrap_or(0);
-    Some(function(op, ty, to)?(arg(0), arg(1), arg(2)))
+    Some(pure_function(op, ty, to)?(arg(0), arg(1), arg(2)))
 }
 
 fn float(op: Op) -> Option<PureFunction> {

@@ -22,7 +22,7 @@ pub fn chapters() -> Vec<(&'static str, Vec<&'static OpRow>)> {
 }
 
 /// What a row's op does besides giving values, in a word.
-pub fn effect(row: &OpRow) -> String {
+pub fn effect_name(row: &OpRow) -> String {
     format!("{:?}", row.effect).to_lowercase()
 }
 
@@ -35,7 +35,7 @@ fn pat(pat: &TypePattern) -> &'static str {
 }
 
 /// Operands and results of a row with their types.
-pub fn signature(row: &OpRow) -> String {
+pub fn row_signature(row: &OpRow) -> String {
     let args: Vec<String> = row.args.iter().map(|(name, ty)| format!("{name}: {}", pat(ty))).collect();
     let results: Vec<&str> = row.results.iter().map(pat).collect();
     let dots = if row.form == OpForm::Wide { "…" } else { "" };
@@ -48,7 +48,7 @@ pub fn signature(row: &OpRow) -> String {
 
 /// An instruction of a row's op as the text spells it, in canonical form. Its operands have the names that the row gives them,
 /// and each buffer is one of `u32`.
-pub fn example(row: &OpRow) -> String {
+pub fn row_example(row: &OpRow) -> String {
     const WIDE: &str = "%w0, %w1, %w2, %w3";
     let name = row.name;
     let operand = |(name, _): &(&str, TypePattern)| format!("%{name}");
@@ -111,7 +111,7 @@ fn cell(text: &str) -> String {
 }
 
 /// The ops, one table a chapter.
-pub fn ops() -> String {
+pub fn op_tables() -> String {
     let mut text = String::new();
     for (k, (chapter, rows)) in chapters().into_iter().enumerate() {
         let gap = if k == 0 { "" } else { "\n" };
@@ -121,7 +121,7 @@ pub fn ops() -> String {
             let types = row.class.map_or_else(String::new, |class| {
                 class.types().iter().map(|ty| ty.word()).collect::<Vec<_>>().join(" ")
             });
-            let (signature, effect, doc) = (signature(row), effect(row), cell(row.doc));
+            let (signature, effect, doc) = (row_signature(row), effect_name(row), cell(row.doc));
             let _ = writeln!(text, "| `{}` | `{signature}` | {types} | {effect} | {doc} |", row.name);
         }
     }
@@ -129,7 +129,7 @@ pub fn ops() -> String {
 }
 
 /// The validator's rules.
-pub fn rules() -> String {
+pub fn rule_table() -> String {
     let mut text = String::from("| code | a valid module |\n|---|---|\n");
     for rule in Rule::ALL {
         let _ = writeln!(text, "| `{}` | {} |", rule.code(), cell(rule.doc()));
@@ -138,7 +138,7 @@ pub fn rules() -> String {
 }
 
 /// The passes.
-pub fn passes() -> String {
+pub fn pass_table() -> String {
     let mut text = String::from("| pass | does |\n|---|---|\n");
     for pass in Pass::ALL {
         let _ = writeln!(text, "| `{}` | {} |", pass.name(), cell(pass.doc()));
@@ -147,7 +147,7 @@ pub fn passes() -> String {
 }
 
 /// The limits.
-pub fn limits() -> String {
+pub fn limit_table() -> String {
     let rows: [(&str, u64); 10] = [
         ("regions within regions, the function's body included", limits::MAX_DEPTH as u64),
         ("instructions of a module", limits::MAX_INSTS as u64),

@@ -237,7 +237,7 @@ impl Node {
 
     /// The initial values that a loop carries; none for other ops.
     pub fn carried(&self) -> &[Operand] {
-        if self.op.loops() { &self.args[self.op.row().args.len()..] } else { &[] }
+        if self.op.is_loop() { &self.args[self.op.row().args.len()..] } else { &[] }
     }
 }
 
@@ -396,14 +396,14 @@ impl Hash for DebugInfo {
 }
 
 /// How many elements of a type 16 bytes hold: what a wide access moves.
-pub fn wide(elem: Type) -> usize {
+pub fn elements_per_wide(elem: Type) -> usize {
     if elem.bits() == 64 { 2 } else { 4 }
 }
 
 impl Module {
     /// What `T` stands for in an instruction: the element type of its buffer, or else the type of the first operand
     /// that the row gives type `T`.
-    pub fn bound(&self, node: &Node, function: &Function) -> Option<Type> {
+    pub fn type_argument(&self, node: &Node, function: &Function) -> Option<Type> {
         let row = node.op.row();
         match row.form {
             OpForm::Place | OpForm::Wide | OpForm::Atomic => {

@@ -313,7 +313,7 @@ impl Op {
     }
 
     /// The op that the text calls so.
-    pub fn named(name: &str) -> Option<Op> {
+    pub fn from_name(name: &str) -> Option<Op> {
         static NAMES: LazyLock<HashMap<&str, Op>> =
             LazyLock::new(|| TABLE.iter().map(|row| (row.name, row.op)).collect());
         NAMES.get(name).copied()
@@ -325,22 +325,22 @@ impl Op {
     }
 
     /// Whether it must be the last of its region, and only that.
-    pub fn ends(self) -> bool {
+    pub fn is_terminator(self) -> bool {
         matches!(self, Op::Yield | Op::Break | Op::Continue | Op::Return)
     }
 
     /// Whether `continue` may name it.
-    pub fn loops(self) -> bool {
+    pub fn is_loop(self) -> bool {
         matches!(self, Op::Loop | Op::While | Op::Forever)
     }
 
     /// Whether it has regions.
-    pub fn nests(self) -> bool {
-        self.loops() || matches!(self, Op::If | Op::Switch | Op::Block)
+    pub fn has_regions(self) -> bool {
+        self.is_loop() || matches!(self, Op::If | Op::Switch | Op::Block)
     }
 
     /// Whether it reads and writes one word in one step.
-    pub fn modifies(self) -> bool {
+    pub fn is_read_modify_write(self) -> bool {
         self.row().form == OpForm::Atomic && !matches!(self, Op::AtomicLoad | Op::AtomicStore)
     }
 }

@@ -5,7 +5,9 @@
 //! wrong in any way but its numbering, and the validator says so.
 
 use crate::arena::{Arena, Func, Inst, Region, Value, Values};
-use crate::module::{Attr, Function, FunctionKind, Module, Node, Operand, RegionData, TextPlace, wide};
+use crate::module::{
+    Attr, Function, FunctionKind, Module, Node, Operand, RegionData, TextPlace, elements_per_wide,
+};
 use crate::op::{Op, OpForm, TypePattern};
 use crate::types::Type;
 
@@ -43,7 +45,7 @@ impl FunctionWriter {
     }
 
     /// Names and places, to be filled in by whoever knows them.
-    pub fn debug(&mut self) -> &mut crate::module::DebugInfo {
+    pub fn debug_mut(&mut self) -> &mut crate::module::DebugInfo {
         &mut self.function.debug
     }
 
@@ -62,7 +64,7 @@ impl FunctionWriter {
     }
 
     /// Opens the next region of an instruction, with parameters of these types.
-    pub fn open(&mut self, inst: Inst, params: &[Type]) -> Values {
+    pub fn open_region(&mut self, inst: Inst, params: &[Type]) -> Values {
         let params = define(&mut self.function, params);
         let region = self.function.regions.push(RegionData { params, insts: Vec::new() });
         self.function.insts[inst].regions.push(region);
@@ -71,8 +73,8 @@ impl FunctionWriter {
     }
 
     /// Closes the innermost region. One that does not end in a jump gets the end that the text leaves out.
-    pub fn close(&mut self) -> Region {
-        if !self.ended() {
+    pub fn close_region(&mut self) -> Region {
+        if !self.region_ended() {
             let op = if self.open.len() == 1 { Op::Return } else { Op::Yield };
             self.push(op, Attr::None, Vec::new(), &[]);
         }
@@ -80,19 +82,19 @@ impl FunctionWriter {
     }
 
     /// Whether the innermost region has its end.
-    pub fn ended(&self) -> bool {
+    pub fn region_ended(&self) -> bool {
         let region = *self.open.last().expect("a region is open");
         let last = self.function.regions[region].insts.last();
-        last.is_some_and(|inst| self.function.insts[*inst].op.ends())
+        last.is_some_and(|inst| self.function.insts[*inst].op.is_terminator())
     }
 
     /// The attribute of an instruction written before: a switch learns its cases as they come.
-    pub fn attr(&mut self, inst: Inst) -> &mut Attr {
+    pub fn attr_mut(&mut self, inst: Inst) -> &mut Attr {
         &mut self.function.insts[inst].attr
     }
 
     /// Sets where an instruction stands in the text.
-    pub fn place(&mut self, inst: Inst, place: TextPlace) {
+    pub fn set_place(&mut self, inst: Inst, place: TextPlace) {
         let places = &mut self.function.debug.places;
         let at = crate::arena::Handle::index(inst);
         if places.len() <= at {
@@ -102,14 +104,14 @@ impl FunctionWriter {
     }
 
     /// Gives the function without a body: an import.
-    pub fn declare(self) -> Function {
+    pub fn finish_import(self) -> Function {
         self.function
     }
 
     /// Closes the body and gives the function.
     pub fn finish(mut self) -> Function {
         while !self.open.is_empty() {
-            self.close();
+            self.close_region();
         }
         self.function
     }
@@ -126,7 +128,7 @@ fn define(function: &mut Function, types: &[Type]) -> Values {
 
 /// The result types of an op whose row gives them. Right when the operands are; otherwise a good guess, so that one
 /// mistake is one error. Control ops other than `call` have none here.
-pub fn results(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<Type> {
+pub fn result_types(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<Type> {
     let row = op.row();
     let elem = match attr {
         Attr::Buffer(b) | Attr::Atomic(b, ..) => module.buffers.get(*b).map(|b| b.elem),
@@ -137,7 +139,7 @@ pub fn results(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<Type>
     let fallback = || row.class.map_or(Type::U32, |class| class.types()[0]);
     let bound = elem.or_else(first).unwrap_or_else(fallback);
     match (row.form, attr) {
-        (OpForm::Wide, _) if !row.results.is_empty() => vec![bound; wide(bound)],
+        (OpForm::Wide, _) if !row.results.is_empty() => vec![bound; elements_per_wide(bound)],
         (OpForm::Control, Attr::Call(callee)) => callee_results(module, *callee),
         _ => row
             .results

@@ -86,7 +86,7 @@ fn regions_jumps_and_calls() {
             f.when(s.eq(3), || out.leave(f.lit(4)));
             s
         });
-        let (sum, last) = f.count((0, t, 1), (f.lit(0u32), t), |turn, k, (sum, last)| {
+        let (sum, last) = f.range((0, t, 1), (f.lit(0u32), t), |turn, k, (sum, last)| {
             f.when(k.eq(2), || turn.next((sum, k)));
             f.when(k.eq(5), || turn.leave((k, k)));
             (sum + k, last)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pelton_ir::manual;
 use pelton_ir::op::{Op, OpRow, TABLE, TypePattern};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::Type;
 use pelton_ir::valid::validate;
 
@@ -22,10 +22,10 @@ fn the_manual_is_made_from_the_tables() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ir.md");
     let text = fs::read_to_string(&path).expect("docs/ir.md can be read");
     let parts = [
-        ("ops", manual::ops()),
-        ("rules", manual::rules()),
-        ("passes", manual::passes()),
-        ("limits", manual::limits()),
+        ("ops", manual::op_tables()),
+        ("rules", manual::rule_table()),
+        ("passes", manual::pass_table()),
+        ("limits", manual::limit_table()),
     ];
     let made = parts.iter().fold(text.clone(), |text, (name, part)| filled(&text, name, part));
     if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
@@ -51,7 +51,7 @@ fn value(ty: Type) -> &'static str {
 
 /// A module in which the example of a row stands, with what it takes to be valid.
 fn around(row: &OpRow) -> String {
-    let example = manual::example(row);
+    let example = manual::row_example(row);
     let first = row.class.map(|class| class.types()[0]).unwrap_or(Type::U32);
     let ty = |name: &str| match row.args.iter().find(|(arg, _)| *arg == name) {
         Some((_, TypePattern::Is(ty))) => *ty,
@@ -88,7 +88,8 @@ fn around(row: &OpRow) -> String {
 fn every_example_is_a_program_in_canonical_form() {
     for row in TABLE {
         let source = around(row);
-        let report = |list: &[text::Diagnostic]| text::render(row.name, &source, list, false);
+        let report =
+            |list: &[text::Diagnostic]| text::render_diagnostics(row.name, &source, list, ColorMode::Plain);
         let module = text::parse(&source).unwrap_or_else(|list| panic!("{}", report(&list)));
         let valid = validate(module).unwrap_or_else(|invalid| panic!("{}", report(&invalid.diagnostics())));
         assert!(
@@ -107,7 +108,9 @@ fn programs_of_the_manual_are_valid() {
     let programs: Vec<&str> =
         manual.split("```text\n").skip(1).filter_map(|part| part.split("```").next()).collect();
     for source in &programs {
-        let report = |list: &[text::Diagnostic]| text::render("docs/ir.md", source, list, false);
+        let report = |list: &[text::Diagnostic]| {
+            text::render_diagnostics("docs/ir.md", source, list, ColorMode::Plain)
+        };
         let module = text::parse(source).unwrap_or_else(|list| panic!("{}", report(&list)));
         validate(module).unwrap_or_else(|invalid| panic!("{}", report(&invalid.diagnostics())));
     }

@@ -6,13 +6,15 @@ use pelton_ir::emit::EmitError;
 use pelton_ir::emit::ptx::{self, PtxConfig, PtxTarget};
 use pelton_ir::interp::{BoundWords, InterpKernel, InterpLaunch, LoadError, Schedule};
 use pelton_ir::limits::MAX_NAME;
-use pelton_ir::link::{LinkError, UnboundImports, bind, check_bound, link};
+use pelton_ir::link::{LinkError, UnboundImports, bind_imports, check_bound, link};
 use pelton_ir::module::{FunctionKind, ImportFlow};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::valid::{Valid, validate_text};
 
 fn valid(source: &str) -> Valid {
-    validate_text(source).unwrap_or_else(|list| panic!("{}", text::render("text", source, &list, false)))
+    validate_text(source).unwrap_or_else(|list| {
+        panic!("{}", text::render_diagnostics("text", source, &list, ColorMode::Plain))
+    })
 }
 
 fn linked(module: &str, libraries: &[&str]) -> Result<Valid, LinkError> {
@@ -195,19 +197,19 @@ fn lanes_meet_only_in_uniform_imports() {
 fn bind_leaves_what_no_library_has() {
     let module = valid("import fn a() import fn b(%x: u32) kernel k { call a() call b(1) }");
     let library = valid("import fn b(%x: u32) import uniform fn c() fn a() { call b(2) }");
-    let bound = bind(&module, &[library]).expect("a is bound");
+    let bound = bind_imports(&module, &[library]).expect("a is bound");
     let left: Vec<&str> = bound.imports().map(|func| &*bound.functions[func].name).collect();
     assert_eq!(left, ["b"], "the library's `b` is the module's, and nobody calls `c`");
     // What one of them says is uniform is so for both.
     let module = valid("import uniform fn a() import fn c() kernel k { call a() }");
     let library = valid("import uniform fn c() fn a() { call c() }");
-    let bound = bind(&module, &[library]).expect("a is bound");
+    let bound = bind_imports(&module, &[library]).expect("a is bound");
     let c = bound.function("c").expect("it stays");
     assert_eq!(bound.functions[c].kind, FunctionKind::Import(ImportFlow::Uniform));
     // Two that stay and differ are refused.
     let module = valid("import fn a() import fn b(%x: u32) kernel k { call a() }");
     let library = valid("import fn b() fn a() { call b() }");
-    assert!(matches!(bind(&module, &[library]), Err(LinkError::Signature { .. })));
+    assert!(matches!(bind_imports(&module, &[library]), Err(LinkError::Signature { .. })));
 }
 
 #[test]
@@ -230,6 +232,6 @@ fn nothing_loads_a_module_with_imports() {
     let refused = InterpKernel::new(&module, None).expect_err("the interpreter refuses it");
     assert_eq!((refused.to_string().as_str(), matches!(refused, LoadError::Unbound(_))), (why, true));
     let config = PtxConfig { target: PtxTarget::Sm90, lanes: 1 };
-    let refused = ptx::emit(&module, None, &config).expect_err("it is not emitted");
+    let refused = ptx::emit_ptx(&module, None, &config).expect_err("it is not emitted");
     assert_eq!((refused.to_string().as_str(), matches!(refused, EmitError::Unbound(_))), (why, true));
 }

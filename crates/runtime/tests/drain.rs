@@ -356,7 +356,7 @@ fn a_fence_comes_after_all_before_it() {
                     "op8",
                     Handler::lane_wide(|slot| {
                         let f = slot.body();
-                        f.count((f.lit(0), slot.arg(0), f.lit(1)), (), |_, at, ()| {
+                        f.range((f.lit(0), slot.arg(0), f.lit(1)), (), |_, at, ()| {
                             slot.store(at % 8 + 1, at)
                         });
                         slot.atomic_add(0, 1);

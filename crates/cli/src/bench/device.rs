@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pelton_device::cpu::{Cpu, CpuConfig};
 use pelton_device::{Device, Kernel, Launch, Memory, MemoryKind, WordWidth, open};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::valid::{Valid, validate};
 
 use super::BenchRow;
@@ -102,9 +102,9 @@ fn sum(input: &[u32], output: &mut [u32]) {
 
 /// Parses and validates the text of a built-in kernel.
 pub(crate) fn parse_kernel(name: &str, source: &str) -> Result<Valid, CliError> {
-    let module =
-        text::parse(source).map_err(|list| CliError::Report(text::render(name, source, &list, false)))?;
-    validate(module).map_err(|invalid| CliError::Report(invalid.report(name, Some(source), false)))
+    let module = text::parse(source)
+        .map_err(|list| CliError::Report(text::render_diagnostics(name, source, &list, ColorMode::Plain)))?;
+    validate(module).map_err(|invalid| CliError::Report(invalid.report(name, Some(source), ColorMode::Plain)))
 }
 
 /// A kernel with its memory, ready to be launched repeatedly.

@@ -53,7 +53,7 @@ pub(super) fn play_region(
             Handler::lane_wide(|slot| {
                 let (f, table) = (slot.body(), slot.region::<u32>("table"));
                 let read = |_, _, _| f.load(table.at(slot.arg(0)));
-                slot.finish(f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), read));
+                slot.finish(f.range((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), read));
             }),
         );
     let session = Session::launch(device, &spec)?;

@@ -128,7 +128,7 @@ impl KernelSplitter<'_> {
                 continue;
             }
             let scoped = meets(self.function, inst) >= Some(scope) || self.jumps(inst, inst, scope);
-            if !node.op.ends() && !scoped {
+            if !node.op.is_terminator() && !scoped {
                 pending.push(inst);
                 held.extend(node.results.iter());
                 continue;
@@ -136,8 +136,8 @@ impl KernelSplitter<'_> {
             self.flush(&mut plan, &mut pending);
             held.clear();
             plan.steps.push(match node.op {
-                op if op.ends() => PlanStep::End(inst),
-                op if op.nests() => PlanStep::Nest(
+                op if op.is_terminator() => PlanStep::End(inst),
+                op if op.has_regions() => PlanStep::Nest(
                     inst,
                     node.regions.iter().map(|region| self.region(*region, scope)).collect(),
                 ),
@@ -156,7 +156,7 @@ impl KernelSplitter<'_> {
     fn once(&self, inst: Inst, scope: UniformLevel) -> bool {
         let node = self.function.inst(inst);
         let movable = matches!(node.op.effect(), OpEffect::Pure | OpEffect::Read);
-        movable && node.results.iter().all(|value| self.uniform.level(value) >= scope)
+        movable && node.results.iter().all(|value| self.uniform.value_level(value) >= scope)
     }
 
     /// Whether all lanes of the scope together jump out of `outer`, somewhere in `inst`.
@@ -169,7 +169,7 @@ impl KernelSplitter<'_> {
             _ => false,
         };
         let inner = node.regions.iter().flat_map(|region| &self.function.region(*region).insts);
-        (leaves && self.uniform.control(inst) >= scope)
+        (leaves && self.uniform.control_level(inst) >= scope)
             || inner.into_iter().any(|inst| self.jumps(outer, *inst, scope))
     }
 
@@ -255,7 +255,7 @@ impl HomeFinder<'_> {
         self.own(inst, at);
         self.exchange(inst, scope);
         for value in self.function.inst(inst).args.iter().filter_map(|arg| arg.value()) {
-            self.home[value.index()] |= self.uniform.level(value) < scope;
+            self.home[value.index()] |= self.uniform.value_level(value) < scope;
         }
     }
 
@@ -264,7 +264,7 @@ impl HomeFinder<'_> {
         let node = self.function.inst(inst);
         let params = node.regions.iter().flat_map(|region| self.function.region(*region).params.iter());
         for value in params.chain(node.results.iter()) {
-            self.home[value.index()] |= self.uniform.level(value) < scope;
+            self.home[value.index()] |= self.uniform.value_level(value) < scope;
         }
     }
 }

@@ -160,10 +160,12 @@ fn emit(info: &GpuInfo, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx,
     let config = ptx::PtxConfig { target: info.target, lanes };
     let device = || info.open.clone();
     let ptx =
-        ptx::emit(module, Some(&module.functions[kernel].name), &config).map_err(|error| match error {
-            EmitError::Op { op, site } => DeviceError::Op { device: device(), op: op.row().name, site },
-            error => DeviceError::Codegen(error.to_string()),
-        })?;
+        ptx::emit_ptx(module, Some(&module.functions[kernel].name), &config).map_err(
+            |error| match error {
+                EmitError::Op { op, site } => DeviceError::Op { device: device(), op: op.row().name, site },
+                error => DeviceError::Codegen(error.to_string()),
+            },
+        )?;
     if ptx.shared > info.shared {
         let (found, most) = (ptx.shared.into(), info.shared.into());
         let what = "the shared memory of a group, in bytes,";

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Trial;
 use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth, open};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::{Len, Space};
 use pelton_ir::valid::{Valid, validate};
 
@@ -35,9 +35,11 @@ pub(crate) fn trial((name, test): Test, device: &'static str) -> Trial {
 
 /// A valid module.
 pub(crate) fn module(source: &str) -> Valid {
-    let module =
-        text::parse(source).unwrap_or_else(|list| panic!("{}", text::render("test", source, &list, false)));
-    validate(module).unwrap_or_else(|invalid| panic!("{}", invalid.report("test", Some(source), false)))
+    let module = text::parse(source).unwrap_or_else(|list| {
+        panic!("{}", text::render_diagnostics("test", source, &list, ColorMode::Plain))
+    });
+    validate(module)
+        .unwrap_or_else(|invalid| panic!("{}", invalid.report("test", Some(source), ColorMode::Plain)))
 }
 
 /// Memory for every buffer of a module: as declared, or of `len` words.

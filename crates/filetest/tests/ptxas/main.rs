@@ -23,7 +23,7 @@ use pelton_gen::case::GeneratedCase;
 use pelton_gen::config::GeneratorConfig;
 use pelton_gen::hold::hold_law;
 use pelton_gen::law::BrokenLaw;
-use pelton_ir::emit::ptx::{PtxConfig, PtxTarget, emit};
+use pelton_ir::emit::ptx::{PtxConfig, PtxTarget, emit_ptx};
 use pelton_ir::valid::validate;
 
 use spec::MadeKernel;
@@ -130,7 +130,7 @@ fn assembles(case: &GeneratedCase) -> Result<(), BrokenLaw> {
     let broken = |why: String| BrokenLaw::new("assembles", why);
     let module = validate(case.module.clone()).map_err(|invalid| broken(invalid.to_string()))?;
     let config = PtxConfig { target: PtxTarget::Sm90, lanes: case.geometry.lanes };
-    let kernel = emit(&module, None, &config).map_err(|error| broken(error.to_string()))?;
+    let kernel = emit_ptx(&module, None, &config).map_err(|error| broken(error.to_string()))?;
     assemble_ptx(&kernel.text, config.target).map(drop).map_err(broken)
 }
 

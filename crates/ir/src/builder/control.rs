@@ -25,7 +25,7 @@ impl<'b> FunctionBuilder<'b> {
         let (inst, results) = self.nest(Op::If, Attr::None, vec![c.operand()], R::types());
         self.region(inst, &[], |_| then());
         self.region(inst, &[], |_| other());
-        R::of(self, results)
+        R::from_values(self, results)
     }
 
     /// Chooses among regions by number; [`SwitchBuilder::default`] completes it.
@@ -38,11 +38,11 @@ impl<'b> FunctionBuilder<'b> {
     pub fn block<R: Vals<'b>>(&'b self, build: impl FnOnce(Label<'b, (), R>) -> R) -> R {
         let (inst, results) = self.nest(Op::Block, Attr::None, Vec::new(), R::types());
         self.region(inst, &[], |_| build(Label::new(self, inst)));
-        R::of(self, results)
+        R::from_values(self, results)
     }
 
     /// Counts from `from` up to but not including `to` by `step`, carrying values from one iteration to the next.
-    pub fn count<T: Count, C: Vals<'b>>(
+    pub fn range<T: Count, C: Vals<'b>>(
         &'b self,
         (from, to, step): (impl Arg<'b, T>, impl Arg<'b, T>, impl Arg<'b, T>),
         init: C,
@@ -53,10 +53,10 @@ impl<'b> FunctionBuilder<'b> {
         let (inst, results) = self.nest(Op::Loop, Attr::None, args, C::types());
         let params: Vec<Type> = std::iter::once(T::TYPE).chain(C::types().iter().copied()).collect();
         self.region(inst, &params, |params| {
-            let carried = C::at(self, params, 1);
+            let carried = C::from_values_at(self, params, 1);
             build(Label::new(self, inst), self.val(params, 0), carried)
         });
-        C::of(self, results)
+        C::from_values(self, results)
     }
 
     /// Repeats `build` while `test` gives true of the carried values.
@@ -70,11 +70,11 @@ impl<'b> FunctionBuilder<'b> {
         let mut carried = None;
         self.region(inst, C::types(), |params| {
             carried = Some(params);
-            test(C::of(self, params))
+            test(C::from_values(self, params))
         });
         let carried = carried.expect("the test was built");
-        self.region(inst, &[], |_| build(Label::new(self, inst), C::of(self, carried)));
-        C::of(self, results)
+        self.region(inst, &[], |_| build(Label::new(self, inst), C::from_values(self, carried)));
+        C::from_values(self, results)
     }
 
     /// Repeats until the label is left; what it is left with is the result.
@@ -84,8 +84,8 @@ impl<'b> FunctionBuilder<'b> {
         build: impl FnOnce(Label<'b, C, R>, C) -> C,
     ) -> R {
         let (inst, results) = self.nest(Op::Forever, Attr::None, init.operands(), R::types());
-        self.region(inst, C::types(), |params| build(Label::new(self, inst), C::of(self, params)));
-        R::of(self, results)
+        self.region(inst, C::types(), |params| build(Label::new(self, inst), C::from_values(self, params)));
+        R::from_values(self, results)
     }
 
     /// Leaves the function.
@@ -96,7 +96,7 @@ impl<'b> FunctionBuilder<'b> {
     /// Calls a function written before.
     pub fn call<P: Types, R: Types>(&'b self, callee: Callee<P, R>, args: P::Vals<'b>) -> R::Vals<'b> {
         let results = self.push(Op::Call, Attr::Call(callee.func), args.operands());
-        R::Vals::of(self, results)
+        R::Vals::from_values(self, results)
     }
 }
 
@@ -111,7 +111,7 @@ pub struct SwitchBuilder<'b, R> {
 impl<'b, R: Vals<'b>> SwitchBuilder<'b, R> {
     /// The region for these numbers.
     pub fn case<const N: usize>(self, on: [u32; N], build: impl FnOnce() -> R) -> Self {
-        if let Attr::Cases(cases) = self.body.writer.borrow_mut().attr(self.inst) {
+        if let Attr::Cases(cases) = self.body.writer.borrow_mut().attr_mut(self.inst) {
             cases.push(on.to_vec());
         }
         self.body.region(self.inst, &[], |_| build());
@@ -121,7 +121,7 @@ impl<'b, R: Vals<'b>> SwitchBuilder<'b, R> {
     /// The region for every other number.
     pub fn default(self, build: impl FnOnce() -> R) -> R {
         self.body.region(self.inst, &[], |_| build());
-        R::of(self.body, self.results)
+        R::from_values(self.body, self.results)
     }
 }
 

@@ -22,7 +22,7 @@ pub trait GraftRule {
 /// Writing by op, for code that copies code.
 impl<'b> FunctionBuilder<'b> {
     /// Adds an instruction without regions; its result types come from the op table.
-    pub fn emit(&'b self, op: Op, attr: Attr, args: Vec<Operand>) -> Vec<Operand> {
+    pub fn push_op(&'b self, op: Op, attr: Attr, args: Vec<Operand>) -> Vec<Operand> {
         self.push(op, attr, args).iter().map(Operand::from).collect()
     }
 
@@ -55,9 +55,9 @@ impl<'b> FunctionBuilder<'b> {
         }
         let (block, results) = self.nest(Op::Block, Attr::None, Vec::new(), &from.results);
         copy.out = Some(block);
-        self.writer.borrow_mut().open(block, &[]);
+        self.writer.borrow_mut().open_region(block, &[]);
         copy.region(from.body, rule);
-        self.writer.borrow_mut().close();
+        self.writer.borrow_mut().close_region();
         results.iter().map(Operand::from).collect()
     }
 }
@@ -97,7 +97,7 @@ impl Graft<'_, '_> {
     fn region(&mut self, region: Region, rule: &mut impl GraftRule) {
         for inst in &self.from.region(region).insts {
             self.inst(*inst, rule);
-            if self.body.writer.borrow().ended() {
+            if self.body.writer.borrow().region_ended() {
                 break;
             }
         }
@@ -107,7 +107,7 @@ impl Graft<'_, '_> {
         let from = self.from;
         let node = from.inst(inst);
         let args = self.operands(&node.args);
-        if node.op.nests() {
+        if node.op.has_regions() {
             return self.nest(inst, args, rule);
         }
         if let Some(results) = rule.inst(inst, node, &args) {
@@ -120,7 +120,7 @@ impl Graft<'_, '_> {
             }
             (op, attr, _) => (op, attr.clone()),
         };
-        let results = self.body.emit(op, attr, args);
+        let results = self.body.push_op(op, attr, args);
         self.bind(node.results, &results);
     }
 
@@ -131,15 +131,15 @@ impl Graft<'_, '_> {
         let (new, results) = self.body.nest(node.op, node.attr.clone(), args, &types(node.results));
         self.labels[inst.index()] = Some(new);
         if let Some(name) = from.debug.label(inst) {
-            self.body.writer.borrow_mut().debug().labels.push((new, name.into()));
+            self.body.writer.borrow_mut().debug_mut().labels.push((new, name.into()));
         }
         for (at, region) in node.regions.iter().enumerate() {
             let params = from.region(*region).params;
-            let opened = self.body.writer.borrow_mut().open(new, &types(params));
+            let opened = self.body.writer.borrow_mut().open_region(new, &types(params));
             self.bind(params, &opened.iter().map(Operand::from).collect::<Vec<_>>());
             rule.enter(inst, at, new);
             self.region(*region, rule);
-            self.body.writer.borrow_mut().close();
+            self.body.writer.borrow_mut().close_region();
         }
         self.bind(node.results, &results.iter().map(Operand::from).collect::<Vec<_>>());
     }

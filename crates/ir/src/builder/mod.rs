@@ -53,7 +53,7 @@ impl Builder {
     }
 
     /// Adds to a module that exists.
-    pub fn from(module: Module) -> Self {
+    pub fn from_module(module: Module) -> Self {
         Builder { module: RefCell::new(module) }
     }
 
@@ -75,7 +75,7 @@ impl Builder {
     ) -> Buf<T> {
         let decl =
             BufferDecl { name: name.into(), elem: T::TYPE, len, space, access, place: TextPlace::default() };
-        Buf::of(self.declare(decl))
+        Buf::from_handle(self.declare(decl))
     }
 
     /// Declares a buffer of any type. A module with two buffers of one name is not valid.
@@ -107,7 +107,7 @@ impl Builder {
             FunctionWriter::new(name, FunctionKind::Function, P::types(), R::types()),
         );
         let params = body.writer.borrow().function().params;
-        let results = build(&body, P::Vals::of(&body, params));
+        let results = build(&body, P::Vals::from_values(&body, params));
         body.end(Op::Return, results);
         let function = body.writer.into_inner().finish();
         Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
@@ -130,7 +130,7 @@ impl Builder {
     /// ```
     pub fn import<P: Types, R: Types>(&mut self, name: impl Into<String>, flow: ImportFlow) -> Callee<P, R> {
         let function =
-            FunctionWriter::new(name, FunctionKind::Import(flow), P::types(), R::types()).declare();
+            FunctionWriter::new(name, FunctionKind::Import(flow), P::types(), R::types()).finish_import();
         Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
     }
 
@@ -155,7 +155,7 @@ impl<T> Copy for Buf<T> {}
 
 impl<T: Num> Buf<T> {
     /// A buffer of the module by its handle, which its maker says holds `T`.
-    pub fn of(buffer: Buffer) -> Self {
+    pub fn from_handle(buffer: Buffer) -> Self {
         Buf { buffer, ty: PhantomData }
     }
 
@@ -261,7 +261,7 @@ impl<'b> FunctionBuilder<'b> {
     pub fn buffer<T: Num>(&self, name: &str) -> Option<Buf<T>> {
         let module = self.module.borrow();
         let found = module.buffers.iter().find(|(_, decl)| decl.name == name && decl.elem == T::TYPE);
-        found.map(|(buffer, _)| Buf::of(buffer))
+        found.map(|(buffer, _)| Buf::from_handle(buffer))
     }
 
     /// Declares a buffer while the function is being written. A module with two buffers of one name is not valid.
@@ -276,7 +276,7 @@ impl<'b> FunctionBuilder<'b> {
     /// Names a value that has no name.
     fn name(&self, value: Value, name: &str) {
         let mut writer = self.writer.borrow_mut();
-        let names = &mut writer.debug().values;
+        let names = &mut writer.debug_mut().values;
         names.resize(names.len().max(value.index() + 1), "".into());
         if names[value.index()].is_empty() {
             names[value.index()] = name.into();
@@ -287,7 +287,7 @@ impl<'b> FunctionBuilder<'b> {
     fn push(&self, op: Op, attr: Attr, args: Vec<Operand>) -> Values {
         let mut writer = self.writer.borrow_mut();
         let types: Vec<Type> = args.iter().map(|arg| writer.function().operand_ty(*arg)).collect();
-        let results = write::results(&self.module.borrow(), op, &attr, &types);
+        let results = write::result_types(&self.module.borrow(), op, &attr, &types);
         writer.push(op, attr, args, &results).1
     }
 
@@ -298,15 +298,15 @@ impl<'b> FunctionBuilder<'b> {
 
     /// Writes one region of an instruction, ended by what the closure gives unless it has ended itself.
     fn region<R: Vals<'b>>(&'b self, inst: Inst, params: &[Type], build: impl FnOnce(Values) -> R) {
-        let params = self.writer.borrow_mut().open(inst, params);
+        let params = self.writer.borrow_mut().open_region(inst, params);
         let results = build(params);
         self.end(Op::Yield, results);
-        self.writer.borrow_mut().close();
+        self.writer.borrow_mut().close_region();
     }
 
     /// Ends the open region, unless it has ended.
     fn end(&self, op: Op, results: impl Vals<'b>) {
-        if !self.writer.borrow().ended() {
+        if !self.writer.borrow().region_ended() {
             self.push(op, Attr::None, results.operands());
         }
     }

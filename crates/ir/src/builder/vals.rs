@@ -12,10 +12,10 @@ pub trait Vals<'b>: Copy {
     /// As operands.
     fn operands(self) -> Vec<Operand>;
     /// From consecutive values, from the `first`-th on.
-    fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self;
+    fn from_values_at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self;
     /// From consecutive values.
-    fn of(body: &'b FunctionBuilder<'b>, values: Values) -> Self {
-        Self::at(body, values, 0)
+    fn from_values(body: &'b FunctionBuilder<'b>, values: Values) -> Self {
+        Self::from_values_at(body, values, 0)
     }
 }
 
@@ -34,7 +34,7 @@ impl<'b> Vals<'b> for () {
     fn operands(self) -> Vec<Operand> {
         Vec::new()
     }
-    fn at(_: &'b FunctionBuilder<'b>, _: Values, _: usize) {}
+    fn from_values_at(_: &'b FunctionBuilder<'b>, _: Values, _: usize) {}
 }
 
 impl Types for () {
@@ -51,7 +51,7 @@ impl<'b, T: Scalar> Vals<'b> for Val<'b, T> {
     fn operands(self) -> Vec<Operand> {
         vec![self.operand]
     }
-    fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
+    fn from_values_at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
         body.val(values, first)
     }
 }
@@ -63,7 +63,7 @@ impl<'b, T: Scalar, const N: usize> Vals<'b> for [Val<'b, T>; N] {
     fn operands(self) -> Vec<Operand> {
         self.map(|val| val.operand).to_vec()
     }
-    fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
+    fn from_values_at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
         std::array::from_fn(|k| body.val(values, first + k))
     }
 }
@@ -96,7 +96,7 @@ macro_rules! tuples {
             fn operands(self) -> Vec<Operand> {
                 vec![$(self.$k.operand),*]
             }
-            fn at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
+            fn from_values_at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
                 ($(body.val::<$t>(values, first + $k),)*)
             }
         }

@@ -58,7 +58,7 @@ impl FlatKernel {
         let marked = validate(marked).expect("places take no part in any rule");
         // The pipeline inlines a little by itself; only what it would leave needs more.
         let calls = marked.functions[kernel].insts().any(|(_, node)| node.op == Op::Call);
-        let flat = if calls { pass::inline::inline(&marked, MAX_INSTS).module } else { marked };
+        let flat = if calls { pass::inline::inline_calls(&marked, MAX_INSTS).module } else { marked };
         let module = pass::optimize(&flat);
         let places = &module.functions[kernel].debug.places;
         let site = |place: &TextPlace| Site {

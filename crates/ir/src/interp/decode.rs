@@ -211,9 +211,9 @@ impl<'m> Body<'_, 'm> {
             return self.name(node.results.iter(), reg);
         }
         let first = node.args.first().map_or(Type::U32, |arg| self.function.operand_ty(*arg));
-        let ty = self.module.bound(node, self.function).unwrap_or(first);
+        let ty = self.module.type_argument(node, self.function).unwrap_or(first);
         let to = if let Attr::Type(to) = node.attr { to } else { ty };
-        let f = eval::function(node.op, ty, to).expect("the validator has checked the types");
+        let f = eval::pure_function(node.op, ty, to).expect("the validator has checked the types");
         let args: Vec<Reg> = node.args.iter().map(|arg| self.reg(*arg)).collect();
         if let ([a, b], true) = (&args[..], self.decides(node.results.get(0), next, exit)) {
             self.held = Some((node.results.get(0), f, *a, *b));

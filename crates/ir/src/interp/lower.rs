@@ -78,13 +78,13 @@ pub(super) fn step(body: &mut Body<'_, '_>, node: &Node) {
         Op::Backoff => Step::Backoff { ns: a },
         Op::Trap => Step::Trap { code: a },
         Op::Fault => Step::Fault { code: a },
-        op if op.modifies() => {
+        op if op.is_read_modify_write() => {
             let (how, elem) = how(body);
             Step::Modify(Box::new(Modify { f: combine(op, elem), dst, at: a, value: b, how }))
         }
         op => {
             let ty = node.args.first().map(|arg| body.function.operand_ty(*arg));
-            let f = ty.and_then(|ty| eval::function(arithmetic(op)?, ty, ty));
+            let f = ty.and_then(|ty| eval::pure_function(arithmetic(op)?, ty, ty));
             Step::Sync(Box::new(Sync { op, dst, a, from: b, f }))
         }
     };
@@ -104,7 +104,7 @@ fn how(body: &Body<'_, '_>, node: &Node) -> (How, Type) {
 /// What an atomic stores, of the old value and its operand.
 fn combine(op: Op, elem: Type) -> PureFunction {
     match arithmetic(op) {
-        Some(op) => eval::function(op, elem, elem).expect("the validator has checked the types"),
+        Some(op) => eval::pure_function(op, elem, elem).expect("the validator has checked the types"),
         None => |_, value, _| value,
     }
 }

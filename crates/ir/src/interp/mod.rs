@@ -5,7 +5,7 @@
 //!
 //! **Lanes.** Each lane runs by itself, a turn at a time, until it comes to an op that lanes do together. When all
 //! lanes of the subgroup, or of the group, wait at that op, it is done for all of them. Subgroups of a group progress
-//! independently of each other, and so do groups, as long as they are under way together ([`InterpKernel::resident`]).
+//! independently of each other, and so do groups, as long as they are under way together ([`InterpKernel::resident_groups`]).
 //!
 //! **Schedules.** [`Schedule::Threads`] is for speed: groups on threads, lanes of a group in turn. The others run on
 //! one thread and repeat themselves exactly: the same seed gives the same results in the same number of steps, unless
@@ -201,7 +201,7 @@ impl InterpKernel {
 
     /// How many groups of so many lanes are under way at once. A launch of more runs the later ones as earlier ones
     /// end, so these must not wait for those.
-    pub fn resident(&self, lanes: u32) -> u32 {
+    pub fn resident_groups(&self, lanes: u32) -> u32 {
         (ROOM / self.room(lanes).max(1)).min(u32::MAX.into()) as u32
     }
 
@@ -232,7 +232,7 @@ impl InterpKernel {
             buffers: &self.buffers,
             launch,
             board: &board,
-            resident: self.resident(launch.lanes) as usize,
+            resident: self.resident_groups(launch.lanes) as usize,
         };
         let outcome = match launch.schedule {
             Schedule::Threads(count) => run::threads(&job, count),

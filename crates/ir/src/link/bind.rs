@@ -10,7 +10,7 @@ use crate::arena::{Buffer, Func, Handle};
 use crate::limits::MAX_NAME;
 use crate::module::{Attr, BufferDecl, DebugInfo, Function, FunctionKind, ImportFlow, Module};
 use crate::op::{Op, OpEffect};
-use crate::text::nearest;
+use crate::text::nearest_name;
 use crate::valid::Valid;
 
 /// Binds what libraries have a function for.
@@ -27,7 +27,7 @@ pub(super) fn bind(module: &Module, libraries: &[Valid]) -> Result<Module, LinkE
 pub(super) fn with_nearest(imports: Vec<Signature>, libraries: &[Valid]) -> Vec<MissingImport> {
     let names = || libraries.iter().flat_map(|library| exports(library)).map(|(_, f)| &*f.name);
     let find = |import: Signature| MissingImport {
-        nearest: nearest(&import.name, names()).map(String::from),
+        nearest: nearest_name(&import.name, names()).map(String::from),
         import,
     };
     imports.into_iter().map(find).collect()
@@ -122,7 +122,8 @@ impl<'a> Linker<'a> {
                 self.keep_import(asked)?
             }
         };
-        let (import, found_as) = (Signature::of(import), Signature::of(self.function(found)));
+        let (import, found_as) =
+            (Signature::from_function(import), Signature::from_function(self.function(found)));
         if import != found_as {
             return Err(LinkError::Signature { import: Box::new(import), found: Box::new(found_as) });
         }
@@ -137,7 +138,7 @@ impl<'a> Linker<'a> {
         let import = self.function(asked);
         let own = self.sources[0].function(&import.name).map(|func| Definition { source: 0, func });
         if own.is_some_and(|own| !self.function(own).is_import()) {
-            return Err(LinkError::CallsBack { import: Signature::of(import) });
+            return Err(LinkError::CallsBack { import: Signature::from_function(import) });
         }
         Ok(*self.unbound.entry(&import.name).or_insert(own.unwrap_or(asked)))
     }

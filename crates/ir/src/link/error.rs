@@ -19,7 +19,7 @@ pub struct Signature {
 
 impl Signature {
     /// The signature of a function.
-    pub fn of(function: &Function) -> Self {
+    pub fn from_function(function: &Function) -> Self {
         let (name, results) = (function.name.clone(), function.results.clone());
         Signature { name, params: function.param_types(), results }
     }

@@ -48,7 +48,7 @@ use crate::valid::{Valid, validate};
 
 /// Binds every import of a module to a function of a library. A module without imports comes back as it is.
 pub fn link(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
-    let linked = bind(module, libraries)?;
+    let linked = bind_imports(module, libraries)?;
     match check_bound(&linked) {
         Ok(()) => Ok(linked),
         Err(UnboundImports { imports }) => Err(LinkError::Unbound(bind::with_nearest(imports, libraries))),
@@ -57,7 +57,7 @@ pub fn link(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
 
 /// Binds those imports of a module that a library has a function for. The others stay, those of the libraries included:
 /// for whoever defines some functions by other means than a library.
-pub fn bind(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
+pub fn bind_imports(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
     if module.imports().next().is_none() {
         return Ok(module.clone());
     }
@@ -68,6 +68,6 @@ pub fn bind(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
 /// Refuses a module with imports, and says which: what everything that runs or emits a module asks first.
 pub fn check_bound(module: &Module) -> Result<(), UnboundImports> {
     let imports: Vec<Signature> =
-        module.imports().map(|func| Signature::of(&module.functions[func])).collect();
+        module.imports().map(|func| Signature::from_function(&module.functions[func])).collect();
     if imports.is_empty() { Ok(()) } else { Err(UnboundImports { imports }) }
 }

@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
     /// What an instruction may touch, all that it holds included.
     fn touch(&self, inst: Inst) -> Touch {
         let node = self.function.inst(inst);
-        if node.op.nests() { self.touches[&inst] } else { Touch::of(self.module, node, self.quiet) }
+        if node.op.has_regions() { self.touches[&inst] } else { Touch::of(self.module, node, self.quiet) }
     }
 }
 

@@ -93,7 +93,7 @@ impl<'a> Cse<'a> {
 impl Rule for Cse<'_> {
     fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
         let (module, node) = (copy.module, copy.from.inst(inst));
-        if node.op.nests() {
+        if node.op.has_regions() {
             match node.op {
                 Op::While | Op::Forever => self.advance(module, Touch::UNKNOWN),
                 Op::Loop => self.advance(module, self.touches[&inst]),

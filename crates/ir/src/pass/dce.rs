@@ -125,7 +125,7 @@ impl<'a> Live<'a> {
             self.inst(target);
             return;
         }
-        let fixed = if node.op.nests() { node.op.row().args.len() } else { node.args.len() };
+        let fixed = if node.op.has_regions() { node.op.row().args.len() } else { node.args.len() };
         for arg in &node.args[..fixed] {
             self.operand(*arg);
         }
@@ -190,7 +190,7 @@ impl<'a> Live<'a> {
             node.results.iter().chain(params.skip(skip)).all(|value| self.values[value.index()])
         };
         self.function.insts().all(|(inst, node)| {
-            node.op == Op::Yield || self.insts[inst.index()] && (!node.op.nests() || slots(node))
+            node.op == Op::Yield || self.insts[inst.index()] && (!node.op.has_regions() || slots(node))
         })
     }
 
@@ -226,7 +226,7 @@ impl Rule for Dce<'_> {
             Op::Yield => {
                 let parent = self.live.shape.parent[inst.index()];
                 let test = parent.is_some_and(|parent| self.tests(parent, inst));
-                let looped = parent.is_some_and(|parent| copy.from.inst(parent).op.loops());
+                let looped = parent.is_some_and(|parent| copy.from.inst(parent).op.is_loop());
                 self.jump(copy, inst, parent.filter(|_| !test), looped);
             }
             _ if !self.live.insts[inst.index()] => {}
@@ -234,7 +234,7 @@ impl Rule for Dce<'_> {
                 let Attr::Target(target) = node.attr else { return false };
                 self.jump(copy, inst, Some(target), node.op == Op::Continue);
             }
-            op if op.nests() => self.nest(copy, inst, node),
+            op if op.has_regions() => self.nest(copy, inst, node),
             _ => return false,
         }
         true

@@ -140,7 +140,7 @@ pub(super) fn nested(
     // What an instruction holds comes after it, so the last are whole first.
     for (inst, node) in function.insts().rev() {
         let mut touch = Touch::of(module, node, quiet);
-        if node.op.nests() {
+        if node.op.has_regions() {
             let held = touches.entry(inst).or_default();
             *held = *held | touch;
             touch = *held;

@@ -133,7 +133,7 @@ impl Fold {
 
     /// Results on which all ways out agree, and carried values that never change.
     fn agree(&self, copy: &mut Copier<'_>, inst: Inst, node: &Node) {
-        if node.op.loops() {
+        if node.op.is_loop() {
             self.invariant(copy, inst, node);
         }
         if matches!(node.op, Op::Loop | Op::While) || node.results.is_empty() {
@@ -226,7 +226,7 @@ fn simpler(copy: &Copier<'_>, node: &Node, args: &[Operand]) -> Option<Same> {
         let Len::Fixed(len) = copy.module.buffers.get(b)?.len else { return None };
         return Some(Same::As(u32::try_from(len).ok()?.into()));
     }
-    let ty = copy.module.bound(node, copy.from).unwrap_or(Type::F32);
+    let ty = copy.module.type_argument(node, copy.from).unwrap_or(Type::F32);
     if let Some(same) = algebra::simplify(copy, node.op, ty, &node.attr, args) {
         return Some(same);
     }

@@ -32,7 +32,7 @@ pub struct Inlined {
 
 /// Inlines calls until the module has grown by `limit` instructions. A device that cannot call asks for
 /// [`MAX_INSTS`] and refuses a module of which something is left.
-pub fn inline(module: &Valid, limit: usize) -> Inlined {
+pub fn inline_calls(module: &Valid, limit: usize) -> Inlined {
     let mut work = Module::clone(module);
     apply(&mut work, limit);
     let module = super::validated(work, module);
@@ -113,9 +113,9 @@ impl Rule for Inline<'_> {
         let end = last(function, function.body);
         if callee.early {
             let block = copy.write(inst, Op::Block, Attr::None, Vec::new());
-            copy.to.open(block, &[]);
+            copy.to.open_region(block, &[]);
             copy.within(function, &args, |copy| copy.insts(&mut Body { block, end }, function.body));
-            copy.to.close();
+            copy.to.close_region();
         } else {
             let results = copy.within(function, &args, |copy| copy.splice(&mut Whole, function.body, end));
             copy.bind(node.results, &results);

@@ -79,7 +79,7 @@ impl Licm {
 
 /// The depth of what stands in an op's regions.
 fn inside(depth: Depth, op: Op) -> Depth {
-    let loops = depth.loops + u16::from(op.loops());
+    let loops = depth.loops + u16::from(op.is_loop());
     match op {
         Op::Forever => Depth { loops, forever: loops, ..depth },
         Op::If | Op::Switch => Depth { pure: depth.pure.max(depth.forever), read: depth.loops, ..depth },
@@ -103,7 +103,7 @@ fn home(function: &Function, shape: &Shape, depths: &[Depth], inst: Inst, level:
     let mut at = inst;
     while let Some(parent) = shape.parent[at.index()] {
         at = parent;
-        if depths[at.index()].loops == level && function.inst(at).op.loops() {
+        if depths[at.index()].loops == level && function.inst(at).op.is_loop() {
             break;
         }
     }
@@ -112,7 +112,7 @@ fn home(function: &Function, shape: &Shape, depths: &[Depth], inst: Inst, level:
 
 impl Rule for Licm {
     fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
-        if copy.from.inst(inst).op.loops() {
+        if copy.from.inst(inst).op.is_loop() {
             for moved in self.before.remove(&inst).into_iter().flatten() {
                 copy.plain(moved);
             }

@@ -33,6 +33,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::module::{Function, Module};
+use crate::text::ColorMode;
 use crate::valid::{Valid, validate};
 
 /// How often the pipeline runs at most; it ends earlier when nothing changes.
@@ -126,7 +127,7 @@ fn validated(module: Module, from: &Valid) -> Valid {
             debug_assert!(
                 false,
                 "a pass made this of a valid module:\n{}",
-                invalid.report("pass", None, false)
+                invalid.report("pass", None, ColorMode::Plain)
             );
             from.clone()
         }

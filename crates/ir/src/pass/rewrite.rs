@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use crate::arena::{Buffer, Handle, Inst, Region, Value, Values};
-use crate::module::{Attr, Function, Module, Node, Operand, TextPlace, wide};
+use crate::module::{Attr, Function, Module, Node, Operand, TextPlace, elements_per_wide};
 use crate::op::{Op, OpForm};
 use crate::types::{Const, Len, Type};
 use crate::write::FunctionWriter;
@@ -59,7 +59,7 @@ pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl Rule) ->
         taken: Default::default(),
         types: Vec::new(),
     };
-    copy.to.debug().head = from.debug.head;
+    copy.to.debug_mut().head = from.debug.head;
     let params = copy.to.function().params;
     copy.stand(from.params, params, |_| true);
     copy.insts(rule, from.body);
@@ -107,7 +107,7 @@ impl<'a> Copier<'a> {
     pub fn insts(&mut self, rule: &mut impl Rule, region: Region) {
         for inst in &self.from.region(region).insts {
             self.inst(rule, *inst);
-            if self.to.ended() {
+            if self.to.region_ended() {
                 break;
             }
         }
@@ -121,7 +121,7 @@ impl<'a> Copier<'a> {
                 return self.operands(&self.from.inst(*inst).args);
             }
             self.inst(rule, *inst);
-            if self.to.ended() {
+            if self.to.region_ended() {
                 break;
             }
         }
@@ -133,7 +133,7 @@ impl<'a> Copier<'a> {
         if rule.inst(self, inst) {
             return;
         }
-        if self.from.inst(inst).op.nests() {
+        if self.from.inst(inst).op.has_regions() {
             self.nest(rule, inst);
         } else {
             self.plain(inst);
@@ -195,7 +195,7 @@ impl<'a> Copier<'a> {
         self.stand(old, results, keep);
         self.labels[like.index()] = Some(inst);
         if let Some(name) = self.from.debug.label(like) {
-            self.to.debug().labels.push((inst, name.into()));
+            self.to.debug_mut().labels.push((inst, name.into()));
         }
         inst
     }
@@ -215,7 +215,7 @@ impl<'a> Copier<'a> {
             self.defs.push(Some(inst));
         }
         if let Some(place) = self.from.debug.place(like) {
-            self.to.place(inst, place);
+            self.to.set_place(inst, place);
         }
         (inst, results)
     }
@@ -224,14 +224,14 @@ impl<'a> Copier<'a> {
     pub fn open(&mut self, inst: Inst, region: Region, keep: impl Fn(usize) -> bool) {
         let old = self.from.region(region).params;
         let types = self.types(old, &keep);
-        let params = self.to.open(inst, &types);
+        let params = self.to.open_region(inst, &types);
         self.types = types;
         self.stand(old, params, keep);
     }
 
     /// Closes a copy of a region.
     pub fn close(&mut self, region: Region) {
-        let closed = self.to.close();
+        let closed = self.to.close_region();
         self.end(region, closed);
     }
 
@@ -277,7 +277,7 @@ impl<'a> Copier<'a> {
     pub fn name(&mut self, old: Value, new: Value) {
         let Some(name) = self.from.debug.value(old) else { return };
         if !self.taken.1 || self.taken.0.insert(name) {
-            let names = &mut self.to.debug().values;
+            let names = &mut self.to.debug_mut().values;
             names.resize(names.len().max(new.index() + 1), "".into());
             names[new.index()] = name.into();
         }
@@ -286,7 +286,7 @@ impl<'a> Copier<'a> {
     /// Lets a region end where another did.
     fn end(&mut self, old: Region, new: Region) {
         if let Some(place) = self.from.debug.ends.get(old.index()) {
-            let ends = &mut self.to.debug().ends;
+            let ends = &mut self.to.debug_mut().ends;
             ends.resize(ends.len().max(new.index() + 1), TextPlace::default());
             ends[new.index()] = *place;
         }
@@ -308,7 +308,7 @@ fn misses(module: &Module, node: &Node, args: &[Operand]) -> bool {
         (OpForm::Place | OpForm::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => beyond(*b, 0, 0),
         (OpForm::Wide, Attr::Atomic(b, ..)) => {
             let elem = module.buffers.get(*b).map_or(Type::U32, |b| b.elem);
-            beyond(*b, 0, wide(elem) as u64 - 1)
+            beyond(*b, 0, elements_per_wide(elem) as u64 - 1)
         }
         (OpForm::Copy, Attr::Copy { to, from }) => beyond(*to, 0, 0) || beyond(*from, 1, 0),
         _ => false,

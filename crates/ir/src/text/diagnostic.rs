@@ -49,10 +49,30 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// Whether rendered diagnostics have colors.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ColorMode {
+    /// Text alone, for files and for programs that read the output.
+    #[default]
+    Plain,
+    /// ANSI escape sequences, for terminals.
+    Ansi,
+}
+
+impl ColorMode {
+    /// Returns `Ansi` if colors are wanted and `Plain` if they are not.
+    pub fn from_flag(colors: bool) -> Self {
+        if colors { ColorMode::Ansi } else { ColorMode::Plain }
+    }
+}
+
 /// Draws each of a list beside the line of the text that it is about; `name` is the file's. Any place will do: one
 /// that is not in the text is moved to where it is nearest.
-pub fn render(name: &str, text: &str, list: &[Diagnostic], color: bool) -> String {
-    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+pub fn render_diagnostics(name: &str, text: &str, list: &[Diagnostic], color: ColorMode) -> String {
+    let renderer = match color {
+        ColorMode::Ansi => Renderer::styled(),
+        ColorMode::Plain => Renderer::plain(),
+    };
     let breaks: Vec<usize> =
         text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at).collect();
     let mut out = String::new();

@@ -38,7 +38,7 @@ impl Listing {
 }
 
 /// Prints a module and keeps the places.
-pub fn listing(module: &Module) -> Listing {
+pub fn print_listing(module: &Module) -> Listing {
     let room = |(_, function): (Func, &crate::module::Function)| DebugInfo {
         places: vec![TextPlace::default(); function.insts.len()],
         ends: vec![TextPlace::default(); function.regions.len()],
@@ -67,7 +67,7 @@ impl Hook for Listing {
 
 /// Prints a module with a comment after each instruction that has something to say. What is said of an instruction
 /// that is not written is lost.
-pub fn annotated(module: &Module, note: impl Fn(Site) -> Option<String>) -> String {
+pub fn print_annotated(module: &Module, note: impl Fn(Site) -> Option<String>) -> String {
     Printer::new(module, Notes(note)).module().0
 }
 

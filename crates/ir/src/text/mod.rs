@@ -34,12 +34,12 @@ mod parse;
 mod print;
 mod spell;
 
-pub use diagnostic::{Diagnostic, render};
+pub use diagnostic::{ColorMode, Diagnostic, render_diagnostics};
 pub use format::format;
 pub(crate) use lex::is_name;
-pub use listing::{Listing, annotated, listing};
+pub use listing::{Listing, print_annotated, print_listing};
 pub(crate) use parse::{Doubts, Partial, partial};
-pub use parse::{constant, nearest, parse};
+pub use parse::{nearest_name, parse, parse_constant};
 pub use print::print;
 
 use crate::arena::{Buffer, Func, Inst, Region};

@@ -215,7 +215,7 @@ impl<'m, H: Hook> Printer<'m, H> {
                     self.arm(scope, inst, 0, &mut stack);
                 }
                 Some(region) => self.enter(*region, Some((inst, 0)), &mut stack),
-                None if node.op.nests() => self.brace(scope, Line::Close(scope.func, inst), &[]),
+                None if node.op.has_regions() => self.brace(scope, Line::Close(scope.func, inst), &[]),
                 None => {}
             }
         }
@@ -320,6 +320,6 @@ fn implied(function: &Function, insts: &[Inst], body: bool) -> bool {
     let [before @ .., last] = insts else { return false };
     let node = function.inst(*last);
     let end = if body { Op::Return } else { Op::Yield };
-    let ended = before.last().is_some_and(|inst| function.inst(*inst).op.ends());
+    let ended = before.last().is_some_and(|inst| function.inst(*inst).op.is_terminator());
     node.op == end && node.args.is_empty() && !ended
 }

@@ -12,7 +12,7 @@ impl<H: Hook> Printer<'_, H> {
     pub fn inst(&mut self, scope: Scope<'_>, inst: Inst) {
         let node = scope.function.inst(inst);
         if !node.results.is_empty() {
-            let typed = node.op.nests() || !self.usual(scope, node);
+            let typed = node.op.has_regions() || !self.usual(scope, node);
             self.list(node.results.iter(), |p, value| {
                 push(&mut p.out, format_args!("{}", scope.names.value(value)));
                 if typed {
@@ -22,7 +22,7 @@ impl<H: Hook> Printer<'_, H> {
             self.out.push_str(" = ");
         }
         self.out.push_str(node.op.row().name);
-        if node.op.nests() { self.nest(scope, inst, node) } else { self.rest(scope, node) }
+        if node.op.has_regions() { self.nest(scope, inst, node) } else { self.rest(scope, node) }
     }
 
     /// Whether an instruction's results are of the types that its row gives.
@@ -32,7 +32,7 @@ impl<H: Hook> Printer<'_, H> {
             Operand::Const(c) => c.ty(),
         };
         let args: Vec<Type> = node.args.iter().map(ty).collect();
-        let types = write::results(self.module, node.op, &node.attr, &args);
+        let types = write::result_types(self.module, node.op, &node.attr, &args);
         node.results.iter().map(|value| scope.function.ty(value)).eq(types)
     }
 

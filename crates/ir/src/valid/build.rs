@@ -79,7 +79,7 @@ impl Build<'_> {
                 Op::Yield => {}
                 Op::Break | Op::Continue | Op::Return => self.jump(*inst, node, control),
                 Op::Call => self.call(*inst, node),
-                op if op.nests() => control = self.nest(*inst, node, control),
+                op if op.has_regions() => control = self.nest(*inst, node, control),
                 _ => self.plain(*inst, node),
             }
         }
@@ -149,7 +149,7 @@ impl Build<'_> {
         let after = self.point();
         for (target, from) in frame.escapes {
             self.edge(after, from, inst);
-            if node.op.loops() {
+            if node.op.is_loop() {
                 self.edge(start, from, inst);
             }
             self.escape(target, from, inst);
@@ -256,7 +256,7 @@ impl Build<'_> {
                 self.edge(to, control, inst);
             }
         }
-        if node.op == Op::Break && target.is_some_and(|target| function.insts[target].op.loops()) {
+        if node.op == Op::Break && target.is_some_and(|target| function.insts[target].op.is_loop()) {
             self.edge(self.frames[depth].start, control, inst);
         }
         if !last {

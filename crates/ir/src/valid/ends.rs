@@ -43,7 +43,7 @@ impl Walk<'_> {
                 None => fail(Rule::Yield, "a function's body does not yield: write `return`"),
                 Some(frame) => Ok(match self.function.insts[frame.inst].op {
                     Op::While if frame.region == 0 => Goal::Test(frame.inst),
-                    op if op.loops() => Goal::Carried(frame.inst),
+                    op if op.is_loop() => Goal::Carried(frame.inst),
                     _ => Goal::Results(frame.inst),
                 }),
             },
@@ -65,7 +65,7 @@ impl Walk<'_> {
         };
         let aim = self.function.insts[target].op;
         match (op, aim) {
-            (_, aim) if !aim.loops() && aim != Op::Block => fail(
+            (_, aim) if !aim.is_loop() && aim != Op::Block => fail(
                 Rule::Target,
                 format!("`{name}` names an `{}`: only loops and blocks are left", aim.row().name),
             ),
@@ -157,7 +157,7 @@ impl Walk<'_> {
         let params: &[Operand] = &node.args[node.op.row().args.len() - counter..];
         for (k, region) in node.regions.iter().enumerate() {
             let values = self.function.regions.get(*region).map_or(node.results, |block| block.params);
-            let wanted = if node.op.loops() && k == 0 { params } else { &[] };
+            let wanted = if node.op.is_loop() && k == 0 { params } else { &[] };
             let fits = values.len() == wanted.len() && self.alike(values, wanted).is_none();
             if !fits {
                 let text = format!("the parameters of region {k} of `{name}` are not what it carries");

@@ -5,7 +5,7 @@ use super::error::{Check, fail};
 use super::types::either;
 use super::walk::Walk;
 use crate::arena::Buffer;
-use crate::module::{Attr, BufferDecl, Node, Operand, wide};
+use crate::module::{Attr, BufferDecl, Node, Operand, elements_per_wide};
 use crate::op::{Op, OpEffect, OpForm};
 use crate::types::{Len, Order, Scope, Space, Type};
 
@@ -87,7 +87,7 @@ impl Walk<'_> {
 /// Whether a buffer takes an atomic op, with that order and scope.
 fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> Check {
     let name = op.row().name;
-    if op.modifies() && decl.space == Space::Host {
+    if op.is_read_modify_write() && decl.space == Space::Host {
         let buffer = &decl.name;
         let hint = "each word there has one writer, who needs only `atomic_load` and `atomic_store`";
         return fail(Rule::HostAtomic, format!("`{name}` on `@{buffer}`, a host buffer: {hint}"));
@@ -124,7 +124,7 @@ fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> C
             format!("`@{name}` has {len} elements, so the index {c} is out of range: the last is {last}");
         return fail(Rule::Index, text);
     }
-    let many = wide(decl.elem) as u64;
+    let many = elements_per_wide(decl.elem) as u64;
     if whole && c.bits() / many * many + many > len {
         let op = node.op.row().name;
         let text =

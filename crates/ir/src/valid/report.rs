@@ -2,7 +2,7 @@
 
 use super::error::{ErrorSite, Invalid};
 use crate::module::{Module, TextPlace};
-use crate::text::{self, Diagnostic};
+use crate::text::{self, ColorMode, Diagnostic};
 
 impl Invalid {
     /// The errors with their places in the text that the module came from.
@@ -12,18 +12,18 @@ impl Invalid {
 
     /// Draws the errors over the text that the module came from; without one, over its listing. `name` is the
     /// file's.
-    pub fn report(&self, name: &str, source: Option<&str>, color: bool) -> String {
+    pub fn report(&self, name: &str, source: Option<&str>, color: ColorMode) -> String {
         if let Some(source) = source {
-            return text::render(name, source, &self.diagnostics(), color);
+            return text::render_diagnostics(name, source, &self.diagnostics(), color);
         }
-        let listing = text::listing(&self.module);
+        let listing = text::print_listing(&self.module);
         let list = self.place(|site| match site {
             ErrorSite::Module => TextPlace::default(),
             ErrorSite::Buffer(buffer) => listing.buffer(buffer),
             ErrorSite::Function(func) => listing.head(func),
             ErrorSite::Inst(site) => listing.inst(site),
         });
-        text::render(name, &listing.text, &list, color)
+        text::render_diagnostics(name, &listing.text, &list, color)
     }
 
     fn place(&self, place: impl Fn(ErrorSite) -> TextPlace) -> Vec<Diagnostic> {

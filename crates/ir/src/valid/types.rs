@@ -3,7 +3,7 @@
 use super::Rule;
 use super::error::{Check, fail};
 use super::walk::{Walk, spell};
-use crate::module::{Attr, Function, Node, Operand, wide};
+use crate::module::{Attr, Function, Node, Operand, elements_per_wide};
 use crate::op::{Op, OpForm, TypePattern};
 use crate::types::{Const, Type, TypeClass};
 
@@ -14,7 +14,7 @@ impl Walk<'_> {
         let elem = self.elem(node);
         // A wide access to a buffer whose elements are unsure could be either; its count is not judged.
         let many = match row.form {
-            OpForm::Wide => elem.map(wide),
+            OpForm::Wide => elem.map(elements_per_wide),
             _ => Some(1),
         };
         let Some(many) = many else { return Ok(()) };
@@ -39,7 +39,7 @@ impl Walk<'_> {
     pub fn fixed(&self, node: &Node) -> Check {
         let wanted = node.op.row().args.len();
         let found = node.args.len();
-        if found < wanted || found > wanted && !node.op.loops() {
+        if found < wanted || found > wanted && !node.op.is_loop() {
             return count(node, wanted);
         }
         self.operands(node, self.bind(node))
@@ -104,7 +104,7 @@ impl Walk<'_> {
 
     /// Whether the `k`-th operand is one of the row's: what a loop carries is not.
     fn judged(&self, node: &Node, k: usize) -> bool {
-        !node.op.nests() || k < node.op.row().args.len()
+        !node.op.has_regions() || k < node.op.row().args.len()
     }
 
     /// Whether a conversion goes to a type that it can give.

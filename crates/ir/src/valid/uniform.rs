@@ -57,17 +57,17 @@ pub struct Uniformity {
 
 impl Uniformity {
     /// How far a value is the same among the lanes that compute it.
-    pub fn level(&self, value: Value) -> UniformLevel {
+    pub fn value_level(&self, value: Value) -> UniformLevel {
         self.values[value.index()]
     }
 
     /// How far an operand is the same.
-    pub fn operand(&self, operand: Operand) -> UniformLevel {
-        operand.value().map_or(UniformLevel::Group, |value| self.level(value))
+    pub fn operand_level(&self, operand: Operand) -> UniformLevel {
+        operand.value().map_or(UniformLevel::Group, |value| self.value_level(value))
     }
 
     /// Whose lanes meet an instruction together or not at all.
-    pub fn control(&self, inst: Inst) -> UniformLevel {
+    pub fn control_level(&self, inst: Inst) -> UniformLevel {
         self.control[inst.index()]
     }
 }
@@ -162,9 +162,9 @@ fn enter(func: Func, function: &Function, uniformity: &Uniformity, contexts: &mu
         let Attr::Call(callee) = node.attr else { continue };
         let site = Site { func, inst };
         let context = &mut contexts[callee.index()];
-        context.control.lower(uniformity.control(inst), site);
+        context.control.lower(uniformity.control_level(inst), site);
         for (entry, arg) in context.params.iter_mut().zip(&node.args) {
-            entry.lower(uniformity.operand(*arg), site);
+            entry.lower(uniformity.operand_level(*arg), site);
         }
     }
 }
@@ -191,7 +191,7 @@ impl<'m> Meeting<'m> {
                 _ if import.is_some() => (Rule::UniformImport, UniformLevel::Group),
                 _ => continue,
             };
-            if self.uniformity.control(inst) < need {
+            if self.uniformity.control_level(inst) < need {
                 let (flow, why) = self.why(need);
                 let point = flow.control[inst.index()];
                 // What parts lanes before one op does so before all that follow: it is told once.
@@ -226,7 +226,7 @@ impl<'m> Meeting<'m> {
             Op::GroupBroadcast | Op::Broadcast => node.args[1].value()?,
             _ => return None,
         };
-        (self.uniformity.level(from) < need).then_some(from)
+        (self.uniformity.value_level(from) < need).then_some(from)
     }
 
     fn why(&mut self, need: UniformLevel) -> &(Flow, Why<'_>) {

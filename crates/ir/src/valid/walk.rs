@@ -163,7 +163,7 @@ impl<'m> Walk<'m> {
                 self.muted = true;
             }
             self.inst(*inst, node, region)?;
-            ended = ended.or(node.op.ends().then_some(node.op));
+            ended = ended.or(node.op.is_terminator().then_some(node.op));
         }
         self.muted = muted;
         if ended.is_none() {
@@ -187,7 +187,7 @@ impl<'m> Walk<'m> {
             self.nested(inst, node, refused)?;
         }
         // A nesting op says the types of its results itself.
-        let sure = node.op.nests() || !refused && !self.guessed(node);
+        let sure = node.op.has_regions() || !refused && !self.guessed(node);
         self.define(node.results, home, sure);
         Ok(())
     }
@@ -239,13 +239,13 @@ impl<'m> Walk<'m> {
                 self.seen(*value)?;
             }
         }
-        if !node.op.nests() && !node.regions.is_empty() {
+        if !node.op.has_regions() && !node.regions.is_empty() {
             return fail(Rule::Regions, format!("`{}` has no regions", node.op.row().name));
         }
         match node.op {
-            op if op.ends() => self.end(node),
+            op if op.is_terminator() => self.end(node),
             Op::Call => self.call(node),
-            op if op.nests() => self.shape(node),
+            op if op.has_regions() => self.shape(node),
             _ => {
                 self.buffers(node)?;
                 self.row(node)?;

@@ -78,7 +78,7 @@ impl<'m> Why<'m> {
             (true, _) => Way { origin: on.origin, ..Way::default() },
             (false, true) => Way { condition: Some(edge), jump: None, origin: on.origin },
             (false, false) => {
-                let jump = Some(edge).filter(|edge| self.function.insts[edge.why].op.ends());
+                let jump = Some(edge).filter(|edge| self.function.insts[edge.why].op.is_terminator());
                 Way { jump: on.jump.or(jump), ..on }
             }
         }

@@ -8,12 +8,12 @@ use crate::{kernel, outcome, program};
 #[test]
 fn carried_values_swap() {
     let p = kernel(|f, out| {
-        let (a, b) = f.count((0, 5, 1), (f.lit(1), f.lit(2)), |_, _, (a, b)| (b, a));
+        let (a, b) = f.range((0, 5, 1), (f.lit(1), f.lit(2)), |_, _, (a, b)| (b, a));
         f.store(out.at(0), a);
         f.store(out.at(1), b);
-        let [a, b, c] = f.count((0, 4, 1), [f.lit(1), f.lit(2), f.lit(3)], |_, _, [a, b, c]| [c, a, b]);
+        let [a, b, c] = f.range((0, 4, 1), [f.lit(1), f.lit(2), f.lit(3)], |_, _, [a, b, c]| [c, a, b]);
         f.store(out.at(2), a * 100 + b * 10 + c);
-        let (a, b) = f.count((0, 10, 1), (f.lit(0), f.lit(1)), |_, _, (a, b)| (b, a + b));
+        let (a, b) = f.range((0, 10, 1), (f.lit(0), f.lit(1)), |_, _, (a, b)| (b, a + b));
         f.store(out.at(3), a);
         f.store(out.at(4), b);
     });
@@ -40,7 +40,7 @@ fn carried_values_move_all_at_once() {
         }
         let p = kernel(|f, out| {
             let init = std::array::from_fn(|k| f.lit(k as u32 * 10));
-            let end = f.count((0, 3, 1), init, |_, _, old| map.map(|to| step(f, old, to)));
+            let end = f.range((0, 3, 1), init, |_, _, old| map.map(|to| step(f, old, to)));
             end.into_iter().zip(0..).for_each(|(x, at)| f.store(out.at(at), x));
         });
         assert_eq!(outcome(&p, 6), expected, "{map:?}");
@@ -67,9 +67,9 @@ fn a_value_for_the_next_iteration_does_not_touch_this_one() {
 fn jumps_leave_the_loop_they_name() {
     let p = kernel(|f, out| {
         // The first i, j with i × j = 42 and i > 3, found from two loops deep.
-        let [i, j] = f.count((1, 100, 1), [f.lit(0), f.lit(0)], |outer, i, none| {
+        let [i, j] = f.range((1, 100, 1), [f.lit(0), f.lit(0)], |outer, i, none| {
             f.when(i.le(3), || outer.next(none));
-            f.count((1, 100, 1), (), |inner, j, ()| {
+            f.range((1, 100, 1), (), |inner, j, ()| {
                 f.when((i * j).gt(42), || inner.leave(()));
                 f.when((i * j).eq(42), || outer.leave([i, j]));
             });
@@ -77,13 +77,13 @@ fn jumps_leave_the_loop_they_name() {
         });
         f.store(out.at(0), i * 100 + j);
         let found = f.block(|b| {
-            f.count((0, 10, 1), (), |_, k, ()| {
+            f.range((0, 10, 1), (), |_, k, ()| {
                 f.when(k.eq(7), || b.leave(k * k));
             });
             f.lit(1)
         });
         f.store(out.at(1), found);
-        let odd = f.count((0, 10, 1), f.lit(0), |l, k, sum| {
+        let odd = f.range((0, 10, 1), f.lit(0), |l, k, sum| {
             f.when((k & 1).eq(0), || l.next(sum));
             sum + k
         });
@@ -118,7 +118,7 @@ fn a_body_sees_what_its_test_computed() {
 #[test]
 fn a_switch_runs_one_region() {
     let p = kernel(|f, out| {
-        f.count((0, 9, 1), (), |_, k, ()| {
+        f.range((0, 9, 1), (), |_, k, ()| {
             let x = f
                 .switch::<Val<'_, u32>>(k)
                 .case([3], || f.lit(30))
@@ -149,7 +149,7 @@ fn loops_run_as_often_as_the_table_says() {
     {
         let p = kernel(|f, out| {
             let (count, total) =
-                f.count((f.lit(from), to, step), (f.lit(0), f.lit(0)), |_, i, (n, sum)| (n + 1, sum + i));
+                f.range((f.lit(from), to, step), (f.lit(0), f.lit(0)), |_, i, (n, sum)| (n + 1, sum + i));
             f.store(out.at(0), count);
             f.store(out.at(1), total);
         });
@@ -163,7 +163,7 @@ fn loops_run_as_often_as_the_table_says() {
         (i32::MAX - 1, i32::MAX, 2, 1),
     ] {
         let p = kernel(|f, out| {
-            let count = f.count((f.lit(from), to, step), f.lit(0), |_, _, n| n + 1);
+            let count = f.range((f.lit(from), to, step), f.lit(0), |_, _, n| n + 1);
             f.store(out.at(0), count);
         });
         assert_eq!(outcome(&p, 1), [times], "{from} to {to} step {step}");
@@ -182,7 +182,7 @@ fn calls_give_several_values() {
     });
     let sign = m.function::<i32, i32>("sign", |f, x| {
         f.when(x.lt(0), || f.ret(f.lit(-1)));
-        f.count((0, 3, 1), (), |_, k, ()| {
+        f.range((0, 3, 1), (), |_, k, ()| {
             f.when(x.eq(f.lit(0)), || f.ret(f.lit(0)));
             f.when(k.gt(1), || f.ret(f.lit(1)));
         });
@@ -210,7 +210,7 @@ fn a_comparison_decides_as_it_computes() {
     // Each comparison once as the condition that follows it, and once as a value.
     let p = kernel(|f, out| {
         let pairs = [(1_u32, 2_u32), (2, 2), (3, 2), (u32::MAX, 0)];
-        f.count((0, 1, 1), (), |_, zero, ()| {
+        f.range((0, 1, 1), (), |_, zero, ()| {
             let mut at = 0;
             for (a, b) in pairs {
                 let (a, b) = (zero + a, zero + b);

@@ -26,7 +26,7 @@ fn every_kind_of_step_waits_for_what_it_reads() {
         put(f.select(get(1).eq(1), get(2), get(4)));
         put(f.choose(get(5).gt(get(4)), || get(6), || get(0)));
         put(f.switch(get(2)).case([2], || get(5)).default(|| get(0)));
-        put(f.count((get(1), get(7), get(2)), get(3), |_, k, sum| sum + k));
+        put(f.range((get(1), get(7), get(2)), get(3), |_, k, sum| sum + k));
         put(f.repeat(get(1), |x| x.lt(get(6)), |_, x| x * get(3)));
         put(f.call(twice, get(4)));
         put(f.load(input.at(get(6))));
@@ -83,7 +83,7 @@ fn a_register_that_is_used_again_is_not_filled_late() {
             f.store(out.at(k), wide[0] + wide[2]);
         });
         after(&|k| f.store(out.at(k), f.cast::<u32>(f.clock()) >> 31));
-        after(&|k| f.count((0, 2, 1), (), |_, i, ()| f.store(out.at(k), i)));
+        after(&|k| f.range((0, 2, 1), (), |_, i, ()| f.store(out.at(k), i)));
     });
     for seed in 0..300 {
         let mut expected: Vec<u32> = (0..20).collect();

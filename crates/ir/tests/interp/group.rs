@@ -17,7 +17,7 @@ fn barriers_in_a_loop_keep_all_lanes_together() {
     let ring = m.buffer::<u32>("ring", Len::Fixed(u64::from(LANES)), Space::Shared, Access::ReadWrite);
     m.kernel("main", |f| {
         let lane = f.lane();
-        let last = f.count((0, 40, 1), lane * 100, |_, _, mine| {
+        let last = f.range((0, 40, 1), lane * 100, |_, _, mine| {
             f.store(ring.at(lane), mine);
             f.barrier();
             let next = f.load(ring.at((lane + 1) % f.lanes()));
@@ -111,7 +111,7 @@ fn subgroups_progress_without_each_other() {
         f.choose(
             f.subgroup().eq(0),
             || {
-                let sum = f.count((0, 50, 1), f.lane(), |_, _, x| f.reduce_add(x) & 0xff);
+                let sum = f.range((0, 50, 1), f.lane(), |_, _, x| f.reduce_add(x) & 0xff);
                 f.when(f.elect(), || {
                     f.store(out.at(0), sum);
                     f.atomic_store(Release, Group, flag.at(0), 1);

@@ -125,7 +125,7 @@ fn faulty(op: Op) -> (Valid, Site) {
         });
     });
     m.kernel("main", |f| {
-        f.count((0, 3, 1), (), |_, k, ()| f.when(f.lane().eq(3), || f.call(fail, k + 99)));
+        f.range((0, 3, 1), (), |_, k, ()| f.when(f.lane().eq(3), || f.call(fail, k + 99)));
     });
     let module = validate(m.finish()).expect("the module is valid");
     let found = module.functions[fail.handle()].insts().find(|(_, node)| node.op == op);
@@ -160,7 +160,7 @@ fn faults_are_counted_and_the_first_is_kept() {
 fn a_seed_decides_everything() {
     // A race: every lane adds to one word in two steps, and notes the clock.
     let p = kernel(|f, out| {
-        f.count((0, 10, 1), (), |_, _, ()| {
+        f.range((0, 10, 1), (), |_, _, ()| {
             let old = f.atomic_load(Relaxed, Device, out.at(0));
             f.atomic_store(Relaxed, Device, out.at(0), old + 1);
         });
@@ -219,7 +219,7 @@ fn every_group_runs_once() {
 fn the_clock_never_goes_back() {
     let p = kernel(|f, out| {
         let start = f.clock();
-        f.count((0, 1000, 1), start, |_, _, last| {
+        f.range((0, 1000, 1), start, |_, _, last| {
             let now = f.clock();
             f.when(now.lt(last), || f.store(out.at(0), 1));
             now

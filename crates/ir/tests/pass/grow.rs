@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use pelton_ir::limits::{MAX_DEPTH, MAX_INSTS};
 use pelton_ir::op::Op;
-use pelton_ir::pass::inline::{LIMIT, inline};
+use pelton_ir::pass::inline::{LIMIT, inline_calls};
 use pelton_ir::pass::optimize;
 
 use super::{module, size};
@@ -27,7 +27,7 @@ fn doubling(count: usize) -> String {
 fn doubling_stops_at_the_limit() {
     let before = module(&doubling(64));
     for limit in [0, 100, LIMIT, MAX_INSTS] {
-        let after = inline(&before, limit);
+        let after = inline_calls(&before, limit);
         assert!(size(&after.module) <= size(&before) + limit);
         assert!(size(&after.module) <= MAX_INSTS);
         assert!(!after.left.is_empty(), "2^64 instructions do not fit");
@@ -38,10 +38,10 @@ fn doubling_stops_at_the_limit() {
 #[test]
 fn what_is_left_are_calls_of_kernels() {
     let before = module(&doubling(8));
-    let all = inline(&before, MAX_INSTS);
+    let all = inline_calls(&before, MAX_INSTS);
     assert_eq!(all.left, []);
     assert!(all.module.functions.iter().all(|(_, f)| f.insts().all(|(_, node)| node.op != Op::Call)));
-    let none = inline(&before, 0);
+    let none = inline_calls(&before, 0);
     assert_eq!(none.module, before);
     let [site] = none.left[..] else { panic!("the kernel has one call") };
     assert_eq!(none.module.functions[site.func].inst(site.inst).op, Op::Call);
@@ -73,7 +73,7 @@ fn inlining_nests_no_deeper_than_allowed() {
             "buffer a: [u32; 1] global read_write\nfn f(%c: bool) {{\n{callee}\n}}\n\
              kernel main {{\n%x = load @a[0]\n%c = eq %x, 0\n{kernel}\n}}"
         );
-        let after = inline(&module(&text), MAX_INSTS);
+        let after = inline_calls(&module(&text), MAX_INSTS);
         assert_eq!(after.left.is_empty(), fits, "{inner} in {outer}, early: {early}");
     }
 }

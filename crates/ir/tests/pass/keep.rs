@@ -82,6 +82,7 @@ kernel main {
     let main = module.function("main").expect("it is there");
     let bounds = Bounds::new(&module, KnownGeometry { lanes: Some(1), ..KnownGeometry::default() });
     let loops = module.functions[main].insts().filter(|(_, node)| node.op == Op::Loop);
-    let turns: Vec<Option<u64>> = loops.map(|(inst, _)| bounds.turns(Site { func: main, inst })).collect();
+    let turns: Vec<Option<u64>> =
+        loops.map(|(inst, _)| bounds.max_turns(Site { func: main, inst })).collect();
     assert_eq!(turns, [Some(100), Some(0), Some(8)]);
 }

@@ -1,7 +1,7 @@
 //! Texts that are wrong.
 
 use pelton_ir::module::TextPlace;
-use pelton_ir::text::{self, Diagnostic};
+use pelton_ir::text::{self, ColorMode, Diagnostic};
 
 use crate::SAMPLE;
 
@@ -108,7 +108,7 @@ fn a_text_cut_or_changed_anywhere_is_an_error_or_a_module() {
     let check = |text: &str| {
         if let Err(errors) = text::parse(text) {
             assert!(!errors.is_empty());
-            assert!(text::render("text", text, &errors, false).contains("error["));
+            assert!(text::render_diagnostics("text", text, &errors, ColorMode::Plain).contains("error["));
         }
     };
     for at in 0..=SAMPLE.len() {
@@ -128,7 +128,7 @@ fn a_huge_literal_is_an_error_with_a_short_diagram() {
         let text = format!("kernel main {{\n  trap {word}\n}}\n");
         let errors = errors(&text);
         assert_eq!(errors.len(), 1);
-        let shown = text::render("huge", &text, &errors, false);
+        let shown = text::render_diagnostics("huge", &text, &errors, ColorMode::Plain);
         assert!(shown.len() < 2000, "{} bytes", shown.len());
         assert!(shown.contains("huge:2:8"), "{shown}");
     }
@@ -149,7 +149,7 @@ fn deep_regions_are_one_error() {
 #[test]
 fn diagrams_point_at_the_place() {
     let text = "kernel main {\r\n\t\ttrap %y  ; é\r\n}\r\n";
-    let shown = text::render("a.pel", text, &errors(text), false);
+    let shown = text::render_diagnostics("a.pel", text, &errors(text), ColorMode::Plain);
     let expected = "\
 error[unknown]: unknown value `%y`
  --> a.pel:2:8
@@ -168,7 +168,10 @@ error[syntax]: expected `}`, found the end of the text
   |
   = note: it closes the `{` of line 1
 ";
-    assert_eq!(text::render("a.pel", "kernel main {\n  barrier\n\n", &list, false), expected);
+    assert_eq!(
+        text::render_diagnostics("a.pel", "kernel main {\n  barrier\n\n", &list, ColorMode::Plain),
+        expected
+    );
 }
 
 #[test]
@@ -185,7 +188,8 @@ fn diagrams_can_be_drawn_of_any_place() {
         for (start, end) in ends.iter().flat_map(|start| ends.map(|end| (*start, end))) {
             let diagnostic =
                 Diagnostic::new("odd", TextPlace { start, end }, "it is odd".into()).label("here").note("so");
-            let shown = text::render("a.pel", text, &[diagnostic.clone(), diagnostic], true);
+            let shown =
+                text::render_diagnostics("a.pel", text, &[diagnostic.clone(), diagnostic], ColorMode::Ansi);
             assert_eq!(shown.matches("it is odd").count(), 2);
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::valid::validate_text;
 
 /// The valid modules among the filetests.
@@ -64,7 +64,7 @@ fn a_line_that_is_not_read_breaks_no_rule() {
                 lines[at] = &broken;
                 let source = lines.join("\n");
                 let list = validate_text(&source).expect_err("there is a mistake");
-                let report = || text::render(name, &source, &list, false);
+                let report = || text::render_diagnostics(name, &source, &list, ColorMode::Plain);
                 assert!(list.len() == 1 && list[0].code == "unknown", "{}", report());
                 tried += 1;
             }

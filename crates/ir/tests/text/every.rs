@@ -1,7 +1,7 @@
 //! A module that has every row of the op table in every form.
 
 use pelton_ir::arena::{Buffer, Inst};
-use pelton_ir::module::{Attr, BufferDecl, FunctionKind, Module, Operand, TextPlace, wide};
+use pelton_ir::module::{Attr, BufferDecl, FunctionKind, Module, Operand, TextPlace, elements_per_wide};
 use pelton_ir::op::{Op, OpForm, OpRow, TABLE, TypePattern};
 use pelton_ir::types::{Access, Const, Len, Need, Order, Scope, Space, Type};
 use pelton_ir::write::{self, FunctionWriter};
@@ -23,7 +23,7 @@ pub fn every() -> Module {
                 let arg = every.value(Type::U32, 0);
                 every.push(Op::Call, Attr::Call(pair), vec![arg]);
             }
-            op if op.nests() => {
+            op if op.has_regions() => {
                 every.nest(op, &[]);
                 every.nest(op, &[Type::U32, Type::F32]);
             }
@@ -65,7 +65,7 @@ impl Every {
     /// Adds an instruction whose results the table gives.
     fn push(&mut self, op: Op, attr: Attr, args: Vec<Operand>) -> Inst {
         let types: Vec<Type> = args.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
-        let results = write::results(&self.module, op, &attr, &types);
+        let results = write::result_types(&self.module, op, &attr, &types);
         self.writer.push(op, attr, args, &results).0
     }
 
@@ -91,7 +91,7 @@ impl Every {
             let of = |pat: &TypePattern| if let TypePattern::Is(ty) = pat { *ty } else { ty };
             let mut types: Vec<Type> = row.args.iter().map(|(_, pat)| of(pat)).collect();
             if row.op == Op::StoreWide {
-                types.extend(vec![ty; wide(ty) - 1]);
+                types.extend(vec![ty; elements_per_wide(ty) - 1]);
             }
             for attr in self.attrs(row, ty) {
                 let values = types.iter().enumerate().map(|(k, ty)| self.value(*ty, k)).collect();
@@ -113,7 +113,7 @@ impl Every {
             _ => vec![],
         };
         let mut params = vec![];
-        if op.loops() {
+        if op.is_loop() {
             args.extend(&results);
             params.extend((op == Op::Loop).then_some(Type::U32));
             params.extend(types);
@@ -126,8 +126,8 @@ impl Every {
             _ => 1,
         };
         for k in 0..regions {
-            self.writer.open(inst, if k == 0 { &params } else { &[] });
-            if k == 0 && (op.loops() || op == Op::Block) {
+            self.writer.open_region(inst, if k == 0 { &params } else { &[] });
+            if k == 0 && (op.is_loop() || op == Op::Block) {
                 self.jumps(op, inst, &results);
             }
             let test = [true.into()];
@@ -135,7 +135,7 @@ impl Every {
             if !given.is_empty() {
                 self.writer.push(Op::Yield, Attr::None, given.to_vec(), &[]);
             }
-            self.writer.close();
+            self.writer.close_region();
         }
     }
 
@@ -143,16 +143,16 @@ impl Every {
     fn jumps(&mut self, op: Op, target: Inst, results: &[Operand]) {
         let (inst, _) =
             self.writer.push(Op::Switch, Attr::Cases(vec![vec![3], vec![4]]), vec![3u32.into()], &[]);
-        self.writer.open(inst, &[]);
+        self.writer.open_region(inst, &[]);
         self.writer.push(Op::Break, Attr::Target(target), results.to_vec(), &[]);
-        self.writer.close();
-        self.writer.open(inst, &[]);
+        self.writer.close_region();
+        self.writer.open_region(inst, &[]);
         self.writer.push(Op::Return, Attr::None, results.to_vec(), &[]);
-        self.writer.close();
-        self.writer.open(inst, &[]);
-        if op.loops() {
+        self.writer.close_region();
+        self.writer.open_region(inst, &[]);
+        if op.is_loop() {
             self.writer.push(Op::Continue, Attr::Target(target), results.to_vec(), &[]);
         }
-        self.writer.close();
+        self.writer.close_region();
     }
 }

@@ -1,11 +1,13 @@
 //! Formatting keeps what people wrote for people.
 
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 
 use crate::{SAMPLE, read};
 
 fn format(text: &str) -> String {
-    text::format(text).unwrap_or_else(|errors| panic!("{}", text::render("text", text, &errors, false)))
+    text::format(text).unwrap_or_else(|errors| {
+        panic!("{}", text::render_diagnostics("text", text, &errors, ColorMode::Plain))
+    })
 }
 
 #[test]

@@ -9,7 +9,7 @@ use every::every;
 use pelton_ir::arena::Handle;
 use pelton_ir::module::{Attr, FunctionKind, Module, Operand, Site};
 use pelton_ir::op::{Op, TABLE};
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::{Const, Type};
 use pelton_ir::write::FunctionWriter;
 
@@ -17,7 +17,9 @@ use pelton_ir::write::FunctionWriter;
 const SAMPLE: &str = include_str!("sample.pel");
 
 fn read(text: &str) -> Module {
-    text::parse(text).unwrap_or_else(|errors| panic!("{}", text::render("text", text, &errors, false)))
+    text::parse(text).unwrap_or_else(|errors| {
+        panic!("{}", text::render_diagnostics("text", text, &errors, ColorMode::Plain))
+    })
 }
 
 /// A module of one function.
@@ -52,16 +54,16 @@ fn the_sample_reads_back_with_its_names() {
 fn names_that_collide_or_are_no_names_give_way_to_handles() {
     let mut writer = FunctionWriter::new("f", FunctionKind::Function, &[Type::U32; 5], &[Type::U32]);
     let params = writer.function().params;
-    writer.debug().values = ["x", "x", "2", "a b", "y"].map(Into::into).to_vec();
+    writer.debug_mut().values = ["x", "x", "2", "a b", "y"].map(Into::into).to_vec();
     let (block, _) = writer.push(Op::Block, Attr::None, vec![], &[]);
-    writer.open(block, &[]);
+    writer.open_region(block, &[]);
     let (inner, _) = writer.push(Op::Block, Attr::None, vec![], &[]);
-    writer.debug().labels = vec![(block, "out".into()), (inner, "out".into())];
-    writer.open(inner, &[]);
+    writer.debug_mut().labels = vec![(block, "out".into()), (inner, "out".into())];
+    writer.open_region(inner, &[]);
     writer.push(Op::Break, Attr::Target(inner), vec![], &[]);
-    writer.close();
+    writer.close_region();
     writer.push(Op::Break, Attr::Target(block), vec![], &[]);
-    writer.close();
+    writer.close_region();
     for value in params.iter() {
         writer.push(Op::Trap, Attr::None, vec![value.into()], &[]);
     }
@@ -155,7 +157,7 @@ fn literals_mean_what_they_say_or_are_refused() {
 #[test]
 fn places_span_heads() {
     let module = read(SAMPLE);
-    let listing = text::listing(&module);
+    let listing = text::print_listing(&module);
     for (func, function) in module.functions.iter() {
         assert!(SAMPLE[function.debug.head.range()].ends_with('{'));
         assert!(listing.text[listing.head(func).range()].ends_with('{'));
@@ -163,9 +165,9 @@ fn places_span_heads() {
             let place = function.debug.place(inst).expect("it came from text");
             let listed = listing.inst(Site { func, inst });
             for shown in [&SAMPLE[place.range()], &listing.text[listed.range()]] {
-                let implied = shown == "}" && node.op.ends();
+                let implied = shown == "}" && node.op.is_terminator();
                 assert!(implied || shown.contains(node.op.row().name), "{shown:?} shows {:?}", node.op);
-                assert!(implied || shown.ends_with('{') == node.op.nests(), "{shown:?}");
+                assert!(implied || shown.ends_with('{') == node.op.has_regions(), "{shown:?}");
                 assert!(!shown.contains('\n'), "{shown:?}");
             }
             for region in &node.regions {
@@ -184,7 +186,7 @@ fn places_span_heads() {
 fn notes_are_comments() {
     let module = read(SAMPLE);
     let first = |site: Site| site.inst.index() == 0;
-    let noted = text::annotated(&module, |site| first(site).then(|| "first\nof all".into()));
+    let noted = text::print_annotated(&module, |site| first(site).then(|| "first\nof all".into()));
     assert_eq!(noted.matches("  ; first of all").count(), module.functions.len());
     assert_eq!(read(&noted), module);
 }
@@ -194,7 +196,7 @@ fn deep_modules_print() {
     let mut writer = FunctionWriter::new("main", FunctionKind::Kernel, &[], &[]);
     for _ in 0..50_000 {
         let (inst, _) = writer.push(Op::Block, Attr::None, vec![], &[]);
-        writer.open(inst, &[]);
+        writer.open_region(inst, &[]);
     }
     assert_eq!(text::print(&module(writer)).matches("block {").count(), 50_000);
 }

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use pelton_ir::arena::{Buffer, Func, Inst, Region};
 use pelton_ir::builder::{self, Builder, Callee, FunctionBuilder, Val, Vals};
-use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand, wide};
+use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand, elements_per_wide};
 use pelton_ir::op::{Op, OpEffect, OpForm};
 use pelton_ir::types::{Const, Len, Order, Scalar, Scope, Space, Type};
 use pelton_ir::valid::{UniformLevel, Uniformity, Valid};
@@ -75,13 +75,13 @@ const INSTS_PER_UNIT: u64 = 256;
 impl Checked {
     /// Whether it has no loop.
     pub fn light(&self) -> bool {
-        !self.module.functions[self.func].insts().any(|(_, node)| node.op.loops())
+        !self.module.functions[self.func].insts().any(|(_, node)| node.op.is_loop())
     }
 
     /// Whether it has loops that burn fuel.
     pub fn burns(&self) -> bool {
         let function = &self.module.functions[self.func];
-        self.fueled && function.insts().any(|(_, node)| node.op.loops() && !brief(function, node))
+        self.fueled && function.insts().any(|(_, node)| node.op.is_loop() && !brief(function, node))
     }
 
     /// Writes it into a kernel.
@@ -118,7 +118,7 @@ impl Checked {
         for (buffer, elem, len) in &own {
             task.kernel.each_by_lane(f, f.lit(*len), *len, |at| {
                 let zero = Operand::Const(Const::zero(*elem));
-                f.emit(Op::Store, Attr::Buffer(*buffer), vec![builder::Arg::operand(at), zero]);
+                f.push_op(Op::Store, Attr::Buffer(*buffer), vec![builder::Arg::operand(at), zero]);
             });
         }
         if !own.is_empty() {
@@ -278,7 +278,7 @@ impl<'b> Task<'b, '_> {
                 let read = emit(place(f.min(last, len / many * many - 1)));
                 let shown = |(value, ty): (&Operand, &Type)| {
                     let zero = Operand::Const(Const::zero(*ty));
-                    f.emit(Op::Select, Attr::None, vec![builder::Arg::operand(inside), *value, zero])[0]
+                    f.push_op(Op::Select, Attr::None, vec![builder::Arg::operand(inside), *value, zero])[0]
                 };
                 read.iter().zip(types).map(shown).collect()
             }
@@ -364,18 +364,18 @@ impl Rule<'_, '_, '_> {
         };
         let emit = |place: U32<'_>| match node.attr {
             Attr::Atomic(_, order, scope) => {
-                f.emit(op, Attr::Atomic(buffer, order, self.scope(op, scope)), at(place))
+                f.push_op(op, Attr::Atomic(buffer, order, self.scope(op, scope)), at(place))
             }
             _ if self.past && op.effect() == OpEffect::Read => self.load_past(op, (buffer, elem), &at(place)),
-            _ => f.emit(op, Attr::Buffer(buffer), at(place)),
+            _ => f.push_op(op, Attr::Buffer(buffer), at(place)),
         };
         let types: Vec<Type> = node.results.iter().map(|value| self.function.ty(value)).collect();
         let shape = match types.is_empty() {
             true => Access::Store,
-            false if op.modifies() => Access::Modify(elem),
+            false if op.is_read_modify_write() => Access::Modify(elem),
             false => Access::Load(&types),
         };
-        let many = if op.row().form == OpForm::Wide { wide(elem) as u32 } else { 1 };
+        let many = if op.row().form == OpForm::Wide { elements_per_wide(elem) as u32 } else { 1 };
         let found = self.task.access((column, f.value(args[0])), many, shape, emit);
         if op.effect() == OpEffect::Read { self.agree(inst, node, found) } else { found }
     }
@@ -384,7 +384,7 @@ impl Rule<'_, '_, '_> {
     fn load_past(&self, op: Op, (buffer, elem): (Buffer, Type), args: &[Operand]) -> Vec<Operand> {
         let f = self.task.f;
         let attr = Attr::Atomic(buffer, Order::Relaxed, Scope::Device);
-        let read = f.emit(Op::AtomicLoad, attr, vec![args[0]]);
+        let read = f.push_op(Op::AtomicLoad, attr, vec![args[0]]);
         if op != Op::LoadByte {
             return read;
         }
@@ -405,11 +405,11 @@ impl Rule<'_, '_, '_> {
     fn agree(&self, inst: Inst, node: &Node, read: Vec<Operand>) -> Vec<Operand> {
         let f = self.task.f;
         // The handler's own module says that nobody writes what it only reads, so what is loaded may decide where lanes meet.
-        let level = self.levels.level(node.results.get(0)).min(self.levels.control(inst));
+        let level = self.levels.value_level(node.results.get(0)).min(self.levels.control_level(inst));
         match level {
             _ if self.task.agreed.is_none() => read,
-            UniformLevel::Group => f.emit(Op::GroupBroadcast, Attr::None, vec![read[0], 0u32.into()]),
-            UniformLevel::Subgroup => f.emit(Op::Broadcast, Attr::None, vec![read[0], 0u32.into()]),
+            UniformLevel::Group => f.push_op(Op::GroupBroadcast, Attr::None, vec![read[0], 0u32.into()]),
+            UniformLevel::Subgroup => f.push_op(Op::Broadcast, Attr::None, vec![read[0], 0u32.into()]),
             UniformLevel::Lane => read,
         }
     }
@@ -440,7 +440,7 @@ impl builder::GraftRule for Rule<'_, '_, '_> {
                     Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, scope),
                     _ => Attr::Buffer(*buffer),
                 };
-                Some(f.emit(op, attr, args.to_vec()))
+                Some(f.push_op(op, attr, args.to_vec()))
             }
         }
     }
@@ -448,7 +448,7 @@ impl builder::GraftRule for Rule<'_, '_, '_> {
     fn enter(&mut self, inst: Inst, at: usize, copy: Inst) {
         let node = self.function.inst(inst);
         let body = usize::from(node.op == Op::While);
-        if !self.fueled || !node.op.loops() || at != body || brief(self.function, node) {
+        if !self.fueled || !node.op.is_loop() || at != body || brief(self.function, node) {
             return;
         }
         let (f, task) = (self.task.f, self.task);
@@ -459,11 +459,11 @@ impl builder::GraftRule for Rule<'_, '_, '_> {
         let cost = 1 + (turn / INSTS_PER_UNIT).min(u64::from(u32::MAX / 2)) as u32;
         let first = self.function.region(node.regions[at]).insts[0];
         // Lanes that go through the loop together leave it together: lane 0 keeps the account.
-        let together = task.width == Width::Group && self.levels.control(first) == UniformLevel::Group;
+        let together = task.width == Width::Group && self.levels.control_level(first) == UniformLevel::Group;
         // Lanes that go their own ways share one account: turns of several lanes may be counted as one, so it lasts for that many at most.
         let shared = task.width == Width::Group && !together;
         let left = if shared { f.atomic_load(Order::Relaxed, Scope::Group, fuel) } else { f.load(fuel) };
-        let left = match self.levels.control(first) {
+        let left = match self.levels.control_level(first) {
             _ if together => f.group_broadcast(left, 0),
             // Lanes of a subgroup that go through the loop together must leave it together too.
             UniformLevel::Subgroup if shared => f.broadcast(left, 0),
@@ -478,7 +478,7 @@ impl builder::GraftRule for Rule<'_, '_, '_> {
             task.fault(f.lit(FaultCode::FUEL.code()));
             let zeros =
                 node.results.iter().map(|v| Operand::Const(Const::zero(self.function.ty(v)))).collect();
-            f.emit(Op::Break, Attr::Target(copy), zeros);
+            f.push_op(Op::Break, Attr::Target(copy), zeros);
         });
         match (together, shared) {
             (true, _) => f.when(f.lane().eq(0), || f.store(fuel, left - cost)),
@@ -498,7 +498,7 @@ fn byte_of<'b>(f: &'b FunctionBuilder<'b>, word: U32<'b>, byte: U32<'b>) -> U32<
 fn weight(function: &Function, region: Region) -> u64 {
     let of = |node: &Node| {
         let regions = node.regions.iter().map(|region| weight(function, *region));
-        match node.op.loops() {
+        match node.op.is_loop() {
             // It takes fuel for its body itself, but a test that fails at once is run for nothing.
             true if !brief(function, node) => match node.op {
                 Op::While => weight(function, node.regions[0]),
@@ -539,6 +539,6 @@ fn brief(function: &Function, node: &Node) -> bool {
 fn loops(function: &Function, region: Region) -> bool {
     function.region(region).insts.iter().any(|inst| {
         let node = function.inst(*inst);
-        node.op.loops() || node.regions.iter().any(|region| loops(function, *region))
+        node.op.is_loop() || node.regions.iter().any(|region| loops(function, *region))
     })
 }

@@ -9,9 +9,9 @@ use pelton_ir::module::{Attr, BufferDecl, Function, Module, Node};
 use pelton_ir::op::{Op, OpEffect};
 use pelton_ir::pass::{
     self,
-    inline::{Inlined, inline},
+    inline::{Inlined, inline_calls},
 };
-use pelton_ir::text::nearest;
+use pelton_ir::text::{ColorMode, nearest_name};
 use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
@@ -67,12 +67,12 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     let module = m.finish();
     fits_shared_memory(caps, &handlers, &module)?;
     let module = valid(module)?;
-    let module = valid(alone(inline(&module, MAX_INSTS)))?;
+    let module = valid(alone(inline_calls(&module, MAX_INSTS)))?;
     Ok(Assembled { module: pass::optimize(&module), layout })
 }
 
 fn valid(module: Module) -> Result<Valid, AssembleError> {
-    validate(module).map_err(|e| AssembleError::Kernel(e.report("kernel", None, false)))
+    validate(module).map_err(|e| AssembleError::Kernel(e.report("kernel", None, ColorMode::Plain)))
 }
 
 /// The kernel without the functions that it no longer calls.
@@ -220,7 +220,10 @@ fn ready<'s>(
     let valid = match validate(handler.module.clone()) {
         Ok(valid) => valid,
         Err(invalid) => {
-            return wrong(format!("it is not valid\n{}", invalid.report(&handler.name, None, false)));
+            return wrong(format!(
+                "it is not valid\n{}",
+                invalid.report(&handler.name, None, ColorMode::Plain)
+            ));
         }
     };
     let valid = import::bind(handler, &valid, libraries)?;
@@ -238,7 +241,7 @@ fn ready<'s>(
     }
     let loose = if handler.width == Width::Group { loose(&valid) } else { None };
     let agreed = handler.width == Width::Group && loose.is_none();
-    let module = inline(&loose.unwrap_or(valid), usize::MAX).module;
+    let module = inline_calls(&loose.unwrap_or(valid), usize::MAX).module;
     let Some(func) = named(&module) else { return wrong("it has no function of that name".into()) };
     if module.functions[func].insts().any(|(_, node)| node.op == Op::Call) {
         return wrong(
@@ -380,8 +383,8 @@ fn buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
         None if decl.name == OBSERVABLE => (Type::U32, Access::ReadWrite),
         None => {
             let known = spec.regions.iter().map(|r| &*r.name).chain([OBSERVABLE]);
-            let hint =
-                nearest(&decl.name, known).map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+            let hint = nearest_name(&decl.name, known)
+                .map_or(String::new(), |near| format!("; did you mean {near:?}?"));
             return Err(format!("is no region of the workspace{hint}"));
         }
     };

@@ -37,7 +37,8 @@ pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::DFA_STEP, Opcode::LOAD_MISS];
 pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Checked)> {
     let module = text::parse(include_str!("builtin.pel")).expect("the built-in handlers parse");
     let module: Valid =
-        pass::inline::inline(&validate(module).expect("the built-in handlers are valid"), usize::MAX).module;
+        pass::inline::inline_calls(&validate(module).expect("the built-in handlers are valid"), usize::MAX)
+            .module;
     let checked = |name: &str| {
         let func = module
             .functions

@@ -38,7 +38,7 @@ pub(super) fn write_choice(
     let (levels, producers) = (kernel.layout.levels, kernel.layout.producers);
     let look = m.function::<u32, u32>(slots.function_name("look"), |f, level| {
         let first = f.load(kernel.shared.cursor.at(level));
-        f.count((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
+        f.range((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
             let at = first + k;
             let ring = level * producers + f.select(at.ge(producers), at - producers, at);
             f.when(f.call(ready, ring), || rings.leave(ring));
@@ -52,7 +52,7 @@ pub(super) fn write_choice(
         let turn = f.load(kernel.shared.state.at(state::TURN));
         let guard = (turn % every).eq(every - 1);
         let (best, _) =
-            f.count((0u32, levels, 1u32), (f.lit(NO_RING), f.lit(0)), |all, level, (best, age)| {
+            f.range((0u32, levels, 1u32), (f.lit(NO_RING), f.lit(0)), |all, level, (best, age)| {
                 let found = f.call(look, level);
                 let some = found.ne(NO_RING);
                 f.when(some & !guard, || all.leave((found, age)));
@@ -97,7 +97,7 @@ pub(super) fn load_heads<'b>(
     stripe: impl FnOnce(U32<'b>) -> U32<'b>,
 ) {
     let rings = kernel.layout.rings.len() as u32;
-    f.count((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
+    f.range((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
         f.store(kernel.shared.heads.at(ring), f.load(kernel.global.start.at(stripe(ring))));
         f.store(kernel.shared.owners.at(ring), f.load(kernel.global.rings.at(ring)));
     });

@@ -105,7 +105,7 @@ impl<'s> KernelContext<'s> {
             // One each, so there is no loop.
             return f.when(f.lane().lt(count), || body(f.lane()));
         }
-        f.count((f.lane(), count, f.lanes()), (), |_, at, ()| body(at));
+        f.range((f.lane(), count, f.lanes()), (), |_, at, ()| body(at));
     }
 
     /// Makes a group ready for its first task.

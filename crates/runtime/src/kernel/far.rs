@@ -210,7 +210,7 @@ pub(super) fn fetch_slots<'b>(
     count: U32<'b>,
 ) {
     const PIECES: u32 = LINE / 2;
-    f.count((f.lane(), count * PIECES, f.lanes()), (), |_, piece, ()| {
+    f.range((f.lane(), count * PIECES, f.lanes()), (), |_, piece, ()| {
         let position = first + f.cast::<u64>(piece / PIECES);
         let from = (base + run.slots.slot_in_stripe(f, position)) * LINE + (piece % PIECES) * 2;
         let pair = f.load_wide::<u64, 2>(Order::Relaxed, Scope::System, run.slots.words.at(from));

@@ -127,7 +127,7 @@ impl<'k> Fences<'k> {
         window: TaskWindow<'b>,
         body: impl FnOnce(U64<'b>, U32<'b>),
     ) {
-        f.count((f.lit(0), window.count, f.lit(1)), (), |tasks, task, ()| {
+        f.range((f.lit(0), window.count, f.lit(1)), (), |tasks, task, ()| {
             let state = task_state(f, f.load(kernel.shared.records.at(task)));
             f.when(!has_ended(state), || {
                 f.when(state.ne(WindowState::Fence.code()), || tasks.leave(()));
@@ -156,7 +156,7 @@ fn write_marks<'b>(
     let from = f.choose(
         fenced,
         || {
-            f.count((f.lit(0), window.count, f.lit(1)), window.first, |tasks, task, from| {
+            f.range((f.lit(0), window.count, f.lit(1)), window.first, |tasks, task, from| {
                 let state = task_state(f, f.load(kernel.shared.records.at(task)));
                 let position = window.first + f.cast::<u64>(task);
                 f.choose(

@@ -28,7 +28,7 @@ use std::rc::Rc;
 use pelton_ir::builder::{Arg, Buf, Builder, FunctionBuilder, Val};
 use pelton_ir::module::{BufferDecl, Module, TextPlace};
 use pelton_ir::op::Op;
-use pelton_ir::text;
+use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
 use crate::protocol::{Opcode, slot};
@@ -129,8 +129,10 @@ impl Handler {
         match text::parse(source) {
             Ok(module) => Handler::from_module(module),
             Err(list) => {
-                let error =
-                    Some(format!("its text is wrong\n{}", text::render("text", source, &list, false)));
+                let error = Some(format!(
+                    "its text is wrong\n{}",
+                    text::render_diagnostics("text", source, &list, ColorMode::Plain)
+                ));
                 Handler { error, ..Handler::from_module(Module::default()) }
             }
         }
@@ -263,7 +265,7 @@ impl<'b> HandlerBody<'b> {
             self.error.borrow_mut().get_or_insert(what);
         }
         let (elem, access, place) = (T::TYPE, Access::ReadWrite, TextPlace::default());
-        Buf::of(self.f.declare(BufferDecl { name: name.into(), elem, len, space, access, place }))
+        Buf::from_handle(self.f.declare(BufferDecl { name: name.into(), elem, len, space, access, place }))
     }
 
     /// The tenant's `data`.

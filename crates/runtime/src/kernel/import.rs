@@ -6,7 +6,7 @@
 
 use pelton_ir::link::{self, LinkError, MissingImport, Signature};
 use pelton_ir::module::{FunctionKind, ImportFlow};
-use pelton_ir::text::nearest;
+use pelton_ir::text::{ColorMode, nearest_name};
 use pelton_ir::types::Type;
 use pelton_ir::valid::{Valid, validate};
 
@@ -39,7 +39,7 @@ pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
             let name = format!("library {}", index + 1);
             AssembleError::Library {
                 index,
-                why: format!("it is not valid\n{}", invalid.report(&name, None, false)),
+                why: format!("it is not valid\n{}", invalid.report(&name, None, ColorMode::Plain)),
             }
         })
     };
@@ -61,11 +61,11 @@ pub(super) fn bind(
 
 /// Binds what libraries have, and holds what is left against the verbs.
 fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
-    let bound = link::bind(module, libraries)?;
+    let bound = link::bind_imports(module, libraries)?;
     let mut unknown = Vec::new();
     for func in bound.imports() {
         let function = &bound.functions[func];
-        let import = Signature::of(function);
+        let import = Signature::from_function(function);
         let suits = |verb: &&Verb| verb.name == import.name && verb.widths.contains(&width);
         let Some(verb) = verbs.iter().find(suits) else {
             unknown.push(unbound(import, verbs, libraries));
@@ -91,7 +91,7 @@ fn unbound(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> MissingImp
     let functions = libraries.iter().flat_map(|library| library.functions.iter()).map(|(_, f)| f);
     let functions = functions.filter(|f| f.kind == FunctionKind::Function).map(|f| &*f.name);
     let known = verbs.iter().map(|verb| verb.name).chain(functions);
-    let nearest = nearest(&import.name, known.filter(|name| *name != import.name)).map(String::from);
+    let nearest = nearest_name(&import.name, known.filter(|name| *name != import.name)).map(String::from);
     MissingImport { import, nearest }
 }
 

@@ -201,7 +201,7 @@ fn run_in_place<'b>(
     let window = TaskWindow { owner: WindowOwner::Ring(RingOwner { mask, ..owner }), ..window };
     let credit = Credit::new(f, kernel, owner.tenant);
     let most = f.choose(mask.ne(0), || credit.take(f, kernel, f.lit(most_tasks(run))), || f.lit(0));
-    let count = f.count((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
+    let count = f.range((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
         // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
@@ -233,7 +233,7 @@ fn copy_window<'b>(
     let mask = || kernel.host_word(f, owner.tenant + control::MASKS);
     // A group that is told of changes may read the mask while the lines are on their way; any other must have the lines first.
     let early = kernel.pollers_are_told().then(mask);
-    f.count((f.lane(), f.lit(most_tasks(run)), f.lanes()), (), |look, task, ()| {
+    f.range((f.lane(), f.lit(most_tasks(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
         f.when(!copy_line(f, run, (task, position, at)), || {

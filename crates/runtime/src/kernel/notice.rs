@@ -55,11 +55,11 @@ pub(super) fn take_change_over<'b>(
         f.atomic_store(Order::Relaxed, Scope::Device, copy.buffers.words.at(word), value);
         if let Some(notices) = copy.notices {
             let all = f.lit(kernel.layout.pollers);
-            f.count((lane, all, f.lit(lanes)), (), |_, poller, ()| {
+            f.range((lane, all, f.lit(lanes)), (), |_, poller, ()| {
                 // Pairs with the poller's acquire: it sees the copy.
                 f.atomic_or(Order::Release, Scope::Device, notices.at(poller * STRIDE), CHANGED);
             });
-            f.count((lane, all, f.lit(lanes)), (), |_, poller, ()| {
+            f.range((lane, all, f.lit(lanes)), (), |_, poller, ()| {
                 f.forever::<(), ()>((), |wait, ()| {
                     // Pairs with the poller's release: it is done with what it had read.
                     let word = f.atomic_load(Order::Acquire, Scope::Device, notices.at(poller * STRIDE));

@@ -27,7 +27,7 @@ pub(super) fn write_packed(
         let whole = f.choose(
             shape,
             || {
-                f.count((f.lit(0), count, f.lit(1)), f.lit(true), |check, k, well| {
+                f.range((f.lit(0), count, f.lit(1)), f.lit(true), |check, k, well| {
                     let offset = byte(k * 2 + 3);
                     let needs = f.call(arity, byte(k * 2 + 2));
                     let fits = needs.ne(u32::MAX) & (offset + needs).le(area);
@@ -40,7 +40,7 @@ pub(super) fn write_packed(
         f.choose(
             whole,
             || {
-                f.count((f.lit(0), count, f.lit(1)), f.lit(0), |run, k, _| {
+                f.range((f.lit(0), count, f.lit(1)), f.lit(0), |run, k, _| {
                     let op = byte(k * 2 + 2);
                     let args = (at << 1) + slot::ARG + first + byte(k * 2 + 3);
                     let result =

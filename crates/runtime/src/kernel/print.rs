@@ -20,7 +20,7 @@ pub(super) fn write_printf(m: &mut Builder, kernel: &KernelContext<'_>) -> Calle
         let first = kernel.source.load(f, at + slot::ARG / 2);
         let second = kernel.source.load(f, at + slot::ARG / 2 + 1);
         let read = kernel.host_word(f, f.lit(control::LOG_READ));
-        let written = f.count((0u32, TRIES, 1u32), f.lit(0), |tries, _, none| {
+        let written = f.range((0u32, TRIES, 1u32), f.lit(0), |tries, _, none| {
             let cursor = f.atomic_load(Order::Relaxed, Scope::Device, kernel.global.log.at(log::CURSOR));
             f.when((cursor - read).ge(log::CAPACITY), || tries.leave(none));
             let old = f.atomic_cas(

@@ -123,13 +123,13 @@ impl RouterRounds<'_> {
                     let notice = notice::notice_word(f, kernel, poller);
                     // All teams of a subgroup go through as many turns: they read lines together.
                     let turns = rings.div_ceil(step);
-                    let moved = f.count((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
+                    let moved = f.range((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
                         moved | self.look_as_team(f, first + turn * step)
                     });
                     notice::acknowledge_change(f, kernel, poller, notice);
                     moved
                 }
-                false => f.count((first, f.lit(rings), f.lit(step)), f.lit(false), |_, ring, moved| {
+                false => f.range((first, f.lit(rings), f.lit(step)), f.lit(false), |_, ring, moved| {
                     moved | self.look_as_lane(f, ring)
                 }),
             };

@@ -336,7 +336,8 @@ impl Spec {
         let own = self.handlers.iter().find(|known| known.name == name).map(|known| known.op);
         own.or_else(|| Opcode::from_name(name)).ok_or_else(|| {
             let own = self.handlers.iter().map(|known| known.name.as_str());
-            let nearest = pelton_ir::text::nearest(name, own.chain(opcode::TABLE.iter().map(|row| row.name)));
+            let nearest =
+                pelton_ir::text::nearest_name(name, own.chain(opcode::TABLE.iter().map(|row| row.name)));
             UnknownOpcode { name: name.into(), nearest: nearest.map(String::from) }
         })
     }

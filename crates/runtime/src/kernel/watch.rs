@@ -45,7 +45,7 @@ fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: L
     let halt = halt_word(f, kernel, Order::Relaxed);
     let notice = notice::notice_word(f, kernel, f.group());
     let turns = rings.div_ceil(subgroup);
-    let found = f.count((0u32, turns, 1u32), f.lit(look::NOTHING), |_, turn, found| {
+    let found = f.range((0u32, turns, 1u32), f.lit(look::NOTHING), |_, turn, found| {
         let ring = f.sublane() + turn * subgroup;
         let there = ring.lt(rings);
         let nothing = || f.lit(attempt::NOT_READY);

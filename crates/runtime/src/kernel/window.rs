@@ -170,7 +170,7 @@ impl<'k> WindowRunner<'k> {
         let kernel = self.kernel;
         f.barrier();
         let wides = f.group_broadcast(f.load(kernel.shared.state.at(state::WIDES)), 0);
-        f.count((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
+        f.range((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
             let task = f.group_broadcast(f.load(kernel.shared.wide.at(k)), 0);
             let place = self.task_place(f, window, task);
             let op = f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at) >> 32), 0);
@@ -200,7 +200,7 @@ impl<'k> WindowRunner<'k> {
     fn count_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, owner: RingOwner<'b>) {
         let kernel = self.kernel;
         let ops = kernel.layout.ops.len() as u32;
-        f.count((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
+        f.range((f.lane(), f.lit(ops), f.lanes()), (), |_, op, ()| {
             let tally = f.load(kernel.shared.tally.at(op));
             f.when(tally.ne(0), || {
                 kernel.bump_own(f, op + control::OBSERVABLES, tally);

@@ -40,7 +40,7 @@ fn spec(shape: Shape) -> Spec {
             Handler::lane_wide(|slot| {
                 let f = slot.body();
                 let place = slot.atomic_add(0, 1);
-                let x = f.count((f.lit(0), f.lit(300), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+                let x = f.range((f.lit(0), f.lit(300), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
                 slot.store(1, x);
                 slot.finish(place);
             }),

@@ -24,7 +24,7 @@ fn spec(shape: Shape) -> Spec {
         "spin",
         Handler::lane_wide(|slot| {
             let f = slot.body();
-            let spun = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+            let spun = f.range((f.lit(0), slot.arg(0), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
             f.when(spun.eq(0) | slot.arg(2).ne(0), || slot.fault(0x123));
             f.atomic_store(Order::Relaxed, Scope::Device, slot.data().at(slot.arg(1)), 1);
         }),

@@ -116,11 +116,11 @@ fn leaves_words() -> Handler {
         let f = slot.body();
         let (words, wide) = (slot.shared::<u32>("words", WORDS), slot.shared::<u64>("wide", 3));
         let found =
-            f.count((f.lit(0), f.lit(WORDS), f.lit(1)), f.lit(0), |_, k, found| found | f.load(words.at(k)));
+            f.range((f.lit(0), f.lit(WORDS), f.lit(1)), f.lit(0), |_, k, found| found | f.load(words.at(k)));
         let more =
-            f.count((f.lit(0), f.lit(3), f.lit(1)), f.lit(0u64), |_, k, more| more | f.load(wide.at(k)));
+            f.range((f.lit(0), f.lit(3), f.lit(1)), f.lit(0u64), |_, k, more| more | f.load(wide.at(k)));
         f.barrier();
-        f.count((f.lane(), f.lit(WORDS), f.lanes()), (), |_, k, ()| f.store(words.at(k), slot.arg(0)));
+        f.range((f.lane(), f.lit(WORDS), f.lanes()), (), |_, k, ()| f.store(words.at(k), slot.arg(0)));
         f.when(f.lane().eq(0), || f.store(wide.at(2), 7u64));
         f.barrier();
         slot.finish(found | f.cast::<u32>(more));
@@ -166,7 +166,7 @@ fn a_region_that_is_rewritten_is_read_as_it_is(on: &On) {
             "tried_1",
             Handler::lane_wide(|slot| {
                 let (f, table) = (slot.body(), slot.region::<u32>("table"));
-                let last = f.count((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), |_, _, _| {
+                let last = f.range((f.lit(0), slot.arg(1), f.lit(1)), f.lit(0), |_, _, _| {
                     f.load(table.at(slot.arg(0)))
                 });
                 slot.finish(last);
@@ -228,10 +228,10 @@ fn fuel_bounds_work_and_not_only_turns(on: &On) {
             "tried",
             Handler::lane_wide(|slot| {
                 let f = slot.body();
-                let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
+                let turns = f.range((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
                     // Four brief loops of 256 turns each: more than 2,048 instructions.
                     for _ in 0..4 {
-                        f.count((0u32, 256u32, 1u32), (), |_, k, ()| slot.store(1, k));
+                        f.range((0u32, 256u32, 1u32), (), |_, k, ()| slot.store(1, k));
                     }
                     turns + 1
                 });
@@ -276,11 +276,11 @@ fn helpers() -> Handler {
     let mut m = Builder::new();
     let arg = m.buffer::<u32>("arg", Len::Fixed(12), Space::Global, Access::Read);
     let inner =
-        m.function::<u32, u32>("inner", |f, n| f.count((0u32, 8u32, 1u32), f.lit(0), |_, _, sum| sum + n));
+        m.function::<u32, u32>("inner", |f, n| f.range((0u32, 8u32, 1u32), f.lit(0), |_, _, sum| sum + n));
     let middle = m.function::<u32, u32>("middle", |f, n| f.call(inner, n));
     m.function::<(), u32>("tried", |f, ()| {
         let n = f.load(arg.at(0));
-        f.count((0u32, 10u32, 1u32), f.lit(0), |_, _, sum| sum + f.call(middle, n))
+        f.range((0u32, 10u32, 1u32), f.lit(0), |_, _, sum| sum + f.call(middle, n))
     });
     Handler::from_text(&pelton::ir::text::print(&m.finish()))
 }
@@ -468,7 +468,7 @@ fn loops_from_below_zero_burn_fuel(on: &On) {
                 Handler::lane_wide(|slot| {
                     let f = slot.body();
                     let turns =
-                        f.count((f.lit(from), f.lit(to), f.lit(1i32)), f.lit(0), |_, _, turns| turns + 1);
+                        f.range((f.lit(from), f.lit(to), f.lit(1i32)), f.lit(0), |_, _, turns| turns + 1);
                     slot.finish(turns);
                 }),
             );
@@ -491,7 +491,7 @@ fn the_test_of_a_loop_takes_fuel_too(on: &On) {
                     f.lit(0),
                     |k| {
                         for _ in 0..4 {
-                            f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
+                            f.range((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
                         }
                         k.lt(slot.arg(0))
                     },
@@ -506,10 +506,10 @@ fn the_test_of_a_loop_takes_fuel_too(on: &On) {
             "tried_1",
             Handler::lane_wide(|slot| {
                 let f = slot.body();
-                let turns = f.count((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
+                let turns = f.range((f.lit(0), slot.arg(0), f.lit(1)), f.lit(0), |_, _, turns| {
                     let test = |_| {
                         for _ in 0..4 {
-                            f.count((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
+                            f.range((0u32, 256u32, 1u32), (), |_, j, ()| slot.store(1, j));
                         }
                         f.lit(false)
                     };
@@ -538,7 +538,7 @@ fn subgroups_leave_their_loops_together(on: &On) {
         let sums = Handler::group_wide(|slot| {
             let f = slot.body();
             let all = f
-                .count((f.subgroup(), slot.arg(0), f.lit(1)), f.lit(0), |_, _, all| all + f.reduce_add(1u32));
+                .range((f.subgroup(), slot.arg(0), f.lit(1)), f.lit(0), |_, _, all| all + f.reduce_add(1u32));
             f.barrier();
             slot.finish(all);
         });

@@ -1,7 +1,7 @@
 //! Imports of handlers: what is bound is held to what the handler is held to, and what cannot be bound is refused by name.
 
 use pelton::ir::module::Module;
-use pelton::ir::text;
+use pelton::ir::text::{self, ColorMode};
 use pelton::kernel::{AssembleError, Width, assemble};
 use pelton::protocol::FaultCode;
 use pelton::{Error, Handler, Session, Spec, Task, Tenant};
@@ -22,7 +22,9 @@ pub const TESTS: &[Test] = named![
 const TRIED: u32 = 9;
 
 fn library(source: &str) -> Module {
-    text::parse(source).unwrap_or_else(|list| panic!("{}", text::render("library", source, &list, false)))
+    text::parse(source).unwrap_or_else(|list| {
+        panic!("{}", text::render_diagnostics("library", source, &list, ColorMode::Plain))
+    })
 }
 
 /// A handler from text, with the buffers that all have.

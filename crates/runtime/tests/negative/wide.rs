@@ -43,7 +43,7 @@ fn sum() -> Handler {
             f.atomic_add(Order::Relaxed, Scope::Group, total.at(0), part);
         });
         f.barrier();
-        let alone = f.count((f.lit(0), f.lanes(), f.lit(1)), f.lit(0), |_, k, sum| sum + f.load(cells.at(k)));
+        let alone = f.range((f.lit(0), f.lanes(), f.lit(1)), f.lit(0), |_, k, sum| sum + f.load(cells.at(k)));
         let all = f.load(total.at(0));
         // Whoever is slow still reads the total before the next task clears it.
         f.barrier();
@@ -75,7 +75,7 @@ fn spec(shape: Shape) -> Spec {
         let most = slot.shared::<u32>("most", 1);
         f.when(f.lane().eq(0), || f.store(most.at(0), 0));
         f.barrier();
-        let turns = f.count((f.lit(0), slot.arg(0) * (f.lane() + 1), f.lit(1)), f.lit(0), |_, _, n| n + 1);
+        let turns = f.range((f.lit(0), slot.arg(0) * (f.lane() + 1), f.lit(1)), f.lit(0), |_, _, n| n + 1);
         f.atomic_max(Order::Relaxed, Scope::Group, most.at(0), turns);
         f.barrier();
         let all = f.load(most.at(0));

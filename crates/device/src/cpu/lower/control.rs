@@ -50,7 +50,7 @@ impl KernelLowering<'_> {
         let node = self.function.inst(inst);
         let leave = self.builder.create_block();
         let carried = match node.op {
-            op if op.loops() => {
+            op if op.is_loop() => {
                 let params = self.function.region(node.regions[0]).params;
                 params.iter().skip(usize::from(op == Op::Loop)).collect()
             }
@@ -143,14 +143,14 @@ impl KernelLowering<'_> {
     /// Whether a counted loop is known to have so few turns that nobody needs to stop it. Such loops within each other
     /// can still take long, so it must hold no other loop.
     pub(super) fn brief(&self, inst: Inst) -> bool {
-        let turns = self.bounds.turns(Site { func: self.kernel, inst });
+        let turns = self.bounds.max_turns(Site { func: self.kernel, inst });
         turns.is_some_and(|most| most <= BRIEF) && !self.loops_in(inst)
     }
 
     /// Whether an instruction holds a loop.
     fn loops_in(&self, inst: Inst) -> bool {
         let within = self.function.inst(inst).regions.iter().flat_map(|r| &self.function.region(*r).insts);
-        within.into_iter().any(|inst| self.function.inst(*inst).op.loops() || self.loops_in(*inst))
+        within.into_iter().any(|inst| self.function.inst(*inst).op.is_loop() || self.loops_in(*inst))
     }
 
     /// Leaves the function if the launch was told to end.
@@ -253,7 +253,7 @@ impl KernelLowering<'_> {
 
     /// Whether a value made in the scope is passed by block parameter.
     fn is_scope_value(&self, value: Value) -> bool {
-        self.uniform.level(value) >= self.scope.level()
+        self.uniform.value_level(value) >= self.scope.level()
     }
 
     /// Continues at a block, with parameters for those values that are the scope's own.
@@ -320,7 +320,7 @@ impl KernelLowering<'_> {
             Attr::Target(target) => target != owner,
             _ => true,
         });
-        within && self.scope.lane.is_none() && self.uniform.control(inst) < self.scope.level()
+        within && self.scope.lane.is_none() && self.uniform.control_level(inst) < self.scope.level()
     }
 
     /// Such a jump: the lanes that are left go, and the scope goes on behind the innermost instruction, where it finds
@@ -363,7 +363,7 @@ impl KernelLowering<'_> {
                 let more = self.get(node.args[0]);
                 self.builder.ins().brif(more, body, &[], out, &[]);
             }
-            (op, _) if op.loops() => self.jump(owner, JumpKind::Again, &node.args),
+            (op, _) if op.is_loop() => self.jump(owner, JumpKind::Again, &node.args),
             _ => self.jump(owner, JumpKind::Leave, &node.args),
         }
     }

@@ -9,7 +9,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstBuilder, MemFlagsData, types};
 use pelton_ir::arena::{Buffer, Handle, Inst};
-use pelton_ir::module::{Attr, Operand, Site, wide};
+use pelton_ir::module::{Attr, Operand, Site, elements_per_wide};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Order, Scope, Type};
 
@@ -95,7 +95,7 @@ impl KernelLowering<'_> {
         let mut index = self.get(base);
         let mut last = index;
         if matches!(node.op, Op::LoadWide | Op::StoreWide) {
-            let rest = wide(elem) as i64 - 1;
+            let rest = elements_per_wide(elem) as i64 - 1;
             index = self.builder.ins().band_imm_s(index, !rest);
             ahead &= !(rest as u32);
             last = self.builder.ins().bor_imm_u(index, rest);

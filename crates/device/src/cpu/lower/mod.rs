@@ -220,7 +220,7 @@ impl<'a> KernelLowering<'a> {
         self.scope.mask = mask;
         for (value, ty) in self.function.values() {
             let kept = self.split.is_some_and(|split| split.home[value.index()]) && !self.rebuilt(value);
-            let count = match self.uniform.level(value) {
+            let count = match self.uniform.value_level(value) {
                 UniformLevel::Group => 1,
                 UniformLevel::Subgroup => self.lanes.div_ceil(self.subgroup),
                 UniformLevel::Lane => self.lanes,
@@ -299,8 +299,8 @@ impl<'a> KernelLowering<'a> {
         let node = self.function.inst(inst);
         let row = node.op.row();
         match (node.op, row.form, row.effect) {
-            (op, ..) if op.nests() => self.nest(inst, None),
-            (op, ..) if op.ends() => self.end(inst),
+            (op, ..) if op.has_regions() => self.nest(inst, None),
+            (op, ..) if op.is_terminator() => self.end(inst),
             (_, _, OpEffect::Sync) => self.alone(inst),
             (_, OpForm::Place | OpForm::Wide | OpForm::Atomic | OpForm::Fence, _) => self.access(inst),
             (Op::Backoff | Op::Clock | Op::Trap | Op::Fault, ..) => self.call(inst),

@@ -194,7 +194,7 @@ impl KernelLowering<'_> {
             (Some(Op::Subgroup), Some(subgroup)) => subgroup,
             _ if self.reaches(value) => self.made(value),
             (_, subgroup) => {
-                let at = if self.uniform.level(value) == UniformLevel::Group { None } else { subgroup };
+                let at = if self.uniform.value_level(value) == UniformLevel::Group { None } else { subgroup };
                 let at = at.unwrap_or_else(|| self.int(types::I32, 0));
                 self.load_home(value, at)
             }
@@ -209,7 +209,7 @@ impl KernelLowering<'_> {
         if self.reaches(value) {
             return self.made(value);
         }
-        let at = match self.uniform.level(value) {
+        let at = match self.uniform.value_level(value) {
             UniformLevel::Lane => lane,
             UniformLevel::Subgroup => self.rebuild(Op::Subgroup, lane),
             UniformLevel::Group => self.int(types::I32, 0),
@@ -237,7 +237,7 @@ impl KernelLowering<'_> {
 
     /// Stores a value of the scope's lane or subgroup in its home.
     pub(super) fn keep(&mut self, value: Value, made: ir::Value) {
-        let at = match (self.uniform.level(value), self.scope.lane, self.scope.subgroup) {
+        let at = match (self.uniform.value_level(value), self.scope.lane, self.scope.subgroup) {
             (UniformLevel::Lane, Some(lane), _) => lane,
             (UniformLevel::Subgroup, Some(lane), _) => self.rebuild(Op::Subgroup, lane),
             (UniformLevel::Subgroup, None, Some(subgroup)) => subgroup,

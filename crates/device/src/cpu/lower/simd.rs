@@ -58,7 +58,7 @@ impl KernelLowering<'_> {
 
     /// Whether a value is the same in all lanes of the scope around the loop.
     fn same(&self, operand: Operand) -> bool {
-        operand.value().is_none_or(|value| self.uniform.level(value) >= self.around())
+        operand.value().is_none_or(|value| self.uniform.value_level(value) >= self.around())
     }
 
     /// Whether the code around the loop over lanes runs once per group or per subgroup.
@@ -73,7 +73,7 @@ impl KernelLowering<'_> {
     fn single(&self, node: &Node) -> bool {
         node.op.effect() == OpEffect::Pure
             && !node.results.is_empty()
-            && node.results.iter().all(|value| self.uniform.level(value) >= self.around())
+            && node.results.iter().all(|value| self.uniform.value_level(value) >= self.around())
     }
 
     /// Whether an instruction can be done for sixteen lanes at once.
@@ -102,7 +102,7 @@ impl KernelLowering<'_> {
     }
 
     fn fits_op(&self, op: Op, node: &Node) -> bool {
-        let ty = self.module.bound(node, self.function).unwrap_or(Type::F32);
+        let ty = self.module.type_argument(node, self.function).unwrap_or(Type::F32);
         match op {
             Op::Add | Op::Sub | Op::Mul | Op::Min | Op::Max | Op::Neg | Op::Abs => true,
             Op::And | Op::Or | Op::Xor | Op::Not | Op::Select => true,
@@ -133,7 +133,7 @@ impl KernelLowering<'_> {
     /// Whether the results of an instruction can be stored in their homes as vectors.
     fn keeps(&self, value: Value) -> bool {
         let by_lane =
-            self.uniform.level(value) == UniformLevel::Lane && self.function.ty(value) != Type::Bool;
+            self.uniform.value_level(value) == UniformLevel::Lane && self.function.ty(value) != Type::Bool;
         self.homes[value.index()].is_none() || by_lane
     }
 
@@ -295,7 +295,7 @@ impl KernelLowering<'_> {
     }
 
     fn vector_op(&mut self, node: &Node, made: &Made) -> Vector {
-        let ty = self.module.bound(node, self.function).unwrap_or(Type::F32);
+        let ty = self.module.type_argument(node, self.function).unwrap_or(Type::F32);
         match (node.op, &node.attr) {
             (Op::Lane, _) => return self.lane_numbers(),
             (Op::Shl | Op::Shr | Op::Rotl | Op::Rotr, _) => {
@@ -416,7 +416,7 @@ impl KernelLowering<'_> {
         let ty = self.function.ty(value);
         let home = self.homes[value.index()]?;
         let whole = self.lanes.is_multiple_of(4) && self.subgroup.is_multiple_of(4);
-        let by_lane = self.uniform.level(value) == UniformLevel::Lane && !self.rebuilt(value);
+        let by_lane = self.uniform.value_level(value) == UniformLevel::Lane && !self.rebuilt(value);
         if !(self.simd && whole && by_lane && ty.bits() == 32 && ty != Type::F32) {
             return None;
         }

@@ -57,7 +57,7 @@ impl Lower<'_> {
 
     /// Whether a whole warp takes the same way at an instruction that chooses by an operand.
     fn together(&self, inst: Inst, on: Operand) -> bool {
-        self.uniform.control(inst).min(self.uniform.operand(on)) >= UniformLevel::Subgroup
+        self.uniform.control_level(inst).min(self.uniform.operand_level(on)) >= UniformLevel::Subgroup
     }
 
     /// An instruction with regions.
@@ -67,8 +67,8 @@ impl Lower<'_> {
             return;
         }
         let leave = self.out.label("end");
-        let again = node.op.loops().then(|| self.out.label("again"));
-        let carried = if node.op.loops() { carried(self.function, inst).collect() } else { Vec::new() };
+        let again = node.op.is_loop().then(|| self.out.label("again"));
+        let carried = if node.op.is_loop() { carried(self.function, inst).collect() } else { Vec::new() };
         let results = node.results.iter().collect();
         self.frames[inst.index()] = Some(Frame { leave, again, carried, results });
         match node.op {
@@ -123,7 +123,8 @@ impl Lower<'_> {
             let quick =
                 node.op.effect() == OpEffect::Pure && !matches!(node.op, Op::Div | Op::Rem | Op::Sqrt);
             let relaxed = !matches!(node.attr, Attr::Atomic(_, order, _) if order != Order::Relaxed);
-            let writes = matches!(node.op, Op::Store | Op::AtomicStore | Op::StoreWide) || node.op.modifies();
+            let writes = matches!(node.op, Op::Store | Op::AtomicStore | Op::StoreWide)
+                || node.op.is_read_modify_write();
             quick || writes && relaxed
         };
         if !others.iter().all(cheap) || (others.is_empty() && !jumps) {
@@ -191,7 +192,7 @@ impl Lower<'_> {
         let frame = self.frames[owner.index()].clone();
         match (self.function.inst(owner).op, frame) {
             (Op::While, _) if at == 0 => self.test(node.args[0]),
-            (op, Some(frame)) if op.loops() => self.moves(When::Always, &frame.carried, &node.args),
+            (op, Some(frame)) if op.is_loop() => self.moves(When::Always, &frame.carried, &node.args),
             (_, Some(frame)) => self.moves(When::Always, &frame.results, &node.args),
             _ => {}
         }

@@ -55,15 +55,15 @@ impl Leave {
                 inside[at] = inside[at].or(inside[other.index()]);
                 long[at] |= long[other.index()];
             }
-            if node.op.loops() && !brief(function, inst) {
+            if node.op.is_loop() && !brief(function, inst) {
                 turns[at] = Some(if long[at] { TURNS.1 } else { TURNS.0 });
                 let alone = level(function, uniform, inst) == UniformLevel::Lane;
                 inside[at] = inside[at].or(Left { any: true, alone });
             }
             if node.op == Op::Trap {
-                inside[at] = Left { any: true, alone: uniform.control(inst) == UniformLevel::Lane };
+                inside[at] = Left { any: true, alone: uniform.control_level(inst) == UniformLevel::Lane };
             }
-            long[at] |= node.op.loops() || waits(node);
+            long[at] |= node.op.is_loop() || waits(node);
         }
         let warps = function.insts().any(|(_, node)| warp(node.op));
         let mut walk = Walk { function, inside: &inside, left: vec![Left::default(); count] };
@@ -99,7 +99,7 @@ pub(super) fn warp(op: Op) -> bool {
 /// Whose lanes turn a loop together.
 pub(super) fn level(function: &Function, uniform: &Uniformity, inst: Inst) -> UniformLevel {
     let body = function.region(function.inst(inst).regions[0]);
-    body.insts.first().map_or(UniformLevel::Lane, |first| uniform.control(*first))
+    body.insts.first().map_or(UniformLevel::Lane, |first| uniform.control_level(*first))
 }
 
 /// Whether a counted loop has few turns by its constants and holds nothing that could make them long.
@@ -125,7 +125,7 @@ impl Walk<'_> {
         for inst in &function.region(region).insts {
             let (node, inside) = (function.inst(*inst), self.inside[inst.index()]);
             self.left[inst.index()] = before;
-            let within = if node.op.loops() { before.or(inside) } else { before };
+            let within = if node.op.is_loop() { before.or(inside) } else { before };
             node.regions.iter().for_each(|region| self.region(*region, within));
             before = before.or(inside);
         }

@@ -42,10 +42,10 @@ impl Graph<'_> {
                     self.flow(function.inst(*target).results.iter(), &node.args);
                 }
                 (Op::Continue, Attr::Target(target)) => self.flow(carried(function, *target), &node.args),
-                (op, _) if op.nests() => {
+                (op, _) if op.has_regions() => {
                     let fixed = op.row().args.len();
                     self.roots.extend(node.args[..fixed].iter().filter_map(|arg| arg.value()));
-                    if op.loops() {
+                    if op.is_loop() {
                         self.flow(carried(function, *inst), node.carried());
                     }
                     if matches!(op, Op::Loop | Op::While) {
@@ -76,7 +76,7 @@ impl Graph<'_> {
         let node = self.function.inst(owner);
         match node.op {
             Op::While if at == 0 => self.roots.extend(args.iter().filter_map(|arg| arg.value())),
-            op if op.loops() => self.flow(carried(self.function, owner), args),
+            op if op.is_loop() => self.flow(carried(self.function, owner), args),
             _ => self.flow(node.results.iter(), args),
         }
     }

@@ -127,8 +127,8 @@ impl Lower<'_> {
         let function = self.function;
         let node = function.inst(inst);
         match (node.op, node.op.effect()) {
-            (op, _) if op.ends() => self.end(inst),
-            (op, _) if op.nests() => self.nest(inst),
+            (op, _) if op.is_terminator() => self.end(inst),
+            (op, _) if op.has_regions() => self.nest(inst),
             (Op::Len | Op::Lane | Op::Group | Op::Lanes | Op::Groups, _)
             | (Op::Subgroup | Op::Sublane | Op::SubgroupSize, _) => self.geometry(node),
             (_, OpEffect::Pure) => self.pure(node),

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::arena::{Buffer, Handle, Inst};
-use crate::module::{Attr, Node, Operand, Site, wide};
+use crate::module::{Attr, Node, Operand, Site, elements_per_wide};
 use crate::op::{Op, OpForm};
 use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 
@@ -40,7 +40,7 @@ impl Lower<'_> {
         };
         let decl = &self.flat.module.buffers[buffer];
         let (elem, space) = (decl.elem, decl.space);
-        let log = if node.op.row().form == OpForm::Wide { wide(elem).ilog2() } else { 0 };
+        let log = if node.op.row().form == OpForm::Wide { elements_per_wide(elem).ilog2() } else { 0 };
         let at = self.piece(node, log);
         let mut guard = self.guard(inst, buffer, at, log);
         let mut address = self.address(buffer, at, elem.bytes() << log);
@@ -222,7 +222,7 @@ impl Lower<'_> {
 
     /// A load or store of 16 bytes.
     fn move_wide(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &Address) {
-        let shape = format!("v{}.{}", wide(elem), number(elem));
+        let shape = format!("v{}.{}", elements_per_wide(elem), number(elem));
         if node.op == Op::LoadWide {
             let to: Vec<String> = node.results.iter().map(|value| self.reg(value).to_string()).collect();
             self.out.line(format_args!("{when}ld{how}.{shape} {{{}}}, [{address}]", to.join(", ")));

@@ -151,7 +151,7 @@ pub struct PtxParam {
 
 impl Ptx {
     /// Bytes of the launch record.
-    pub fn record(&self) -> usize {
+    pub fn launch_bytes(&self) -> usize {
         size(self.params.len())
     }
 }
@@ -161,7 +161,7 @@ fn size(params: usize) -> usize {
 }
 
 /// Emits a kernel: the one of that name, or the only one.
-pub fn emit(module: &Valid, kernel: Option<&str>, config: &PtxConfig) -> Result<Ptx, EmitError> {
+pub fn emit_ptx(module: &Valid, kernel: Option<&str>, config: &PtxConfig) -> Result<Ptx, EmitError> {
     if !(1..=MAX_LANES).contains(&config.lanes) {
         return Err(EmitError::Lanes { lanes: config.lanes, most: MAX_LANES });
     }

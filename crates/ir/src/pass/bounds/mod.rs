@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::arena::{Buffer, Func, Inst, Region};
-use crate::module::{Attr, Function, Module, Node, Operand, Site, wide};
+use crate::module::{Attr, Function, Module, Node, Operand, Site, elements_per_wide};
 use crate::op::{Op, OpEffect, OpForm};
 use crate::types::{Len, Type};
 use crate::valid::Valid;
@@ -96,13 +96,13 @@ impl Bounds {
     }
 
     /// The most turns that a counted loop takes each time.
-    pub fn turns(&self, site: Site) -> Option<u64> {
+    pub fn max_turns(&self, site: Site) -> Option<u64> {
         self.turns.get(&(site.func, site.inst)).copied()
     }
 }
 
 /// What can be proved of each access whatever the geometry, in words: notes for a printed module.
-pub fn proofs(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
+pub fn proof_notes(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
     let bounds = Bounds::new(module, KnownGeometry::default());
     move |site| bounds.proof(site).map(|proof| proof.to_string())
 }
@@ -175,7 +175,7 @@ impl Walk<'_> {
             }
         }
         // What a loop carries is not looked into, so only its breaks are not enough.
-        if node.op.nests() && !matches!(node.op, Op::Loop | Op::While) {
+        if node.op.has_regions() && !matches!(node.op, Op::Loop | Op::While) {
             for (value, fact) in node.results.iter().zip(self.exits.remove(&inst).unwrap_or_default()) {
                 self.facts.define(value, fact);
             }
@@ -265,7 +265,7 @@ impl Walk<'_> {
             Op::Len => return self.facts.length(node),
             _ => {
                 let args: Vec<Range> = node.args.iter().map(|arg| self.facts.get(*arg).range).collect();
-                let ty = self.module.bound(node, self.function).unwrap_or(Type::F32);
+                let ty = self.module.type_argument(node, self.function).unwrap_or(Type::F32);
                 range::of(node.op, ty, self.function.ty(node.results.get(0)), &args)
             }
         })
@@ -281,7 +281,7 @@ impl Walk<'_> {
                 self.fits(*to, fact(0)?.range.hi + count - 1)
             }
             (OpForm::Wide, Attr::Atomic(b, ..)) => {
-                let ahead = wide(self.module.buffers.get(*b)?.elem) as i128 - 1;
+                let ahead = elements_per_wide(self.module.buffers.get(*b)?.elem) as i128 - 1;
                 self.fits(*b, fact(0)?.range.hi | ahead)
             }
             (OpForm::Place | OpForm::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {

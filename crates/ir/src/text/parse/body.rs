@@ -112,7 +112,7 @@ impl<'p, 't> Body<'p, 't> {
     /// Writes a region that the text leaves out.
     pub fn omitted(&mut self, inst: Inst, end: TextPlace) {
         let outer = std::mem::take(&mut self.gap);
-        self.writer.open(inst, &[]);
+        self.writer.open_region(inst, &[]);
         self.close(end);
         self.gap = outer;
     }
@@ -120,14 +120,14 @@ impl<'p, 't> Body<'p, 't> {
     /// Closes the region that the writer has open; the text ends it at a place.
     pub fn close(&mut self, end: TextPlace) {
         let before = self.writer.function().insts().len();
-        let region = self.writer.close();
+        let region = self.writer.close_region();
         if self.writer.function().insts().len() > before {
-            self.writer.place(Inst::new(before), end);
+            self.writer.set_place(Inst::new(before), end);
             if self.gap {
                 self.doubt(Inst::new(before));
             }
         }
-        let ends = &mut self.writer.debug().ends;
+        let ends = &mut self.writer.debug_mut().ends;
         ends.resize(ends.len().max(region.index() + 1), TextPlace::default());
         ends[region.index()] = end;
     }

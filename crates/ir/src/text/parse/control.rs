@@ -97,7 +97,7 @@ impl<'t> Body<'_, 't> {
         let open = self.p.read.expect(b'{')?.place;
         let attr = if op == Op::Switch { Attr::Cases(Vec::new()) } else { Attr::None };
         let (inst, values) = self.writer.push(op, attr, head.args, &types);
-        self.writer.place(inst, self.p.read.since(start));
+        self.writer.set_place(inst, self.p.read.since(start));
         if self.blank != Blank::None {
             self.doubt(inst);
         }
@@ -110,7 +110,7 @@ impl<'t> Body<'_, 't> {
         if op == Op::Switch {
             return self.arms(inst, open);
         }
-        let params = self.writer.open(inst, &head.types);
+        let params = self.writer.open_region(inst, &head.types);
         for (token, value) in head.params.into_iter().zip(params.iter()) {
             self.define(token, value);
         }
@@ -153,7 +153,7 @@ impl<'t> Body<'_, 't> {
             head.args.push(self.operand()?);
             head.types.push(self.writer.function().operand_ty(head.args[0]));
         }
-        if op.loops() && self.p.read.at_word("with") {
+        if op.is_loop() && self.p.read.at_word("with") {
             self.p.read.advance();
             self.carried(&mut head)?;
         }
@@ -187,7 +187,7 @@ impl<'t> Body<'_, 't> {
                 self.p.read.duplicate("label", token, first);
             }
         } else if !crate::text::lex::is_number(name) {
-            self.writer.debug().labels.push((inst, name.into()));
+            self.writer.debug_mut().labels.push((inst, name.into()));
         }
     }
 
@@ -201,7 +201,7 @@ impl<'t> Body<'_, 't> {
     /// A region and its brace, the rest of whose head has been read.
     fn arm(&mut self, inst: Inst, start: u32) -> Parsed<TextPlace> {
         self.p.read.expect(b'{')?;
-        self.writer.open(inst, &[]);
+        self.writer.open_region(inst, &[]);
         let region = Region::new(self.writer.function().region_count() - 1);
         self.p.marks.insert(Line::Arm(self.p.func(), region), self.p.read.since(start));
         self.fill()
@@ -238,7 +238,7 @@ impl<'t> Body<'_, 't> {
             }
         }
         let end = self.brace(open)?;
-        *self.writer.attr(inst) = Attr::Cases(cases);
+        *self.writer.attr_mut(inst) = Attr::Cases(cases);
         if !complete {
             self.omitted(inst, end);
         }

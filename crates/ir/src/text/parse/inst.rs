@@ -25,7 +25,7 @@ impl Body<'_, '_> {
             }
             return Err(self.p.read.error(error));
         };
-        let Some(op) = Op::named(name) else {
+        let Some(op) = Op::from_name(name) else {
             if self.orphans > 0 && ["case", "default", "else", "do"].contains(&name) {
                 // It belongs to the head that was not understood.
                 return Err(Reported);
@@ -37,7 +37,7 @@ impl Body<'_, '_> {
             return Err(self.p.read.limit(token.place, format!("more than {MAX_INSTS} instructions")));
         }
         self.p.read.advance();
-        if op.nests() {
+        if op.has_regions() {
             let nested = self.nest(op, start, results);
             if nested.is_err() {
                 self.doubts = None;
@@ -46,10 +46,10 @@ impl Body<'_, '_> {
         }
         let (attr, args) = self.rest(op)?;
         let types: Vec<Type> = args.iter().map(|arg| self.writer.function().operand_ty(*arg)).collect();
-        let types = write::results(&self.p.module, op, &attr, &types);
+        let types = write::result_types(&self.p.module, op, &attr, &types);
         let types = self.agree(op, token, &results, types)?;
         let (inst, values) = self.writer.push(op, attr, args, &types);
-        self.writer.place(inst, self.p.read.since(start));
+        self.writer.set_place(inst, self.p.read.since(start));
         if self.blank != Blank::None {
             self.doubt(inst);
         }
@@ -276,7 +276,7 @@ impl Body<'_, '_> {
                 self.p.read.duplicate("value", token, first);
             }
         } else if !is_number(name) {
-            let names = &mut self.writer.debug().values;
+            let names = &mut self.writer.debug_mut().values;
             names.resize(names.len().max(value.index() + 1), Box::default());
             names[value.index()] = name.into();
         }

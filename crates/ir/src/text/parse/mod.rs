@@ -12,7 +12,7 @@ pub(super) mod literal;
 mod near;
 mod read;
 
-pub use self::near::nearest;
+pub use self::near::nearest_name;
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
 }
 
 /// The constant that a word spells, or what is wrong with it. An integer without a type is of the type `plain`.
-pub fn constant(word: &str, plain: Type) -> Result<Const, String> {
+pub fn parse_constant(word: &str, plain: Type) -> Result<Const, String> {
     literal::word(word).map_or_else(|| literal::number(word, plain), Ok)
 }
 
@@ -263,9 +263,9 @@ impl<'t> Parser<'t> {
         let head = self.read.since(start);
         let mut body =
             Body::new(self, FunctionWriter::new(name, module::FunctionKind::Import(flow), &types, &results));
-        body.writer.debug().head = head;
+        body.writer.debug_mut().head = head;
         body.define_params(&params);
-        let (function, doubts) = (body.writer.declare(), body.doubts);
+        let (function, doubts) = (body.writer.finish_import(), body.doubts);
         self.keep(name, function, doubts.filter(|_| sound));
         Ok(())
     }
@@ -280,7 +280,7 @@ impl<'t> Parser<'t> {
 
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
         let mut body = Body::new(self, FunctionWriter::new(name, kind, &types, &results));
-        body.writer.debug().head = head;
+        body.writer.debug_mut().head = head;
         body.define_params(&params);
         let (function, doubts) = body.finish()?;
         self.keep(name, function, doubts.filter(|_| sound));

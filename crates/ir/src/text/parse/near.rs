@@ -1,7 +1,7 @@
 //! What someone may have meant by a name that is not known.
 
 /// The candidate nearest to a name, if it is near enough to be a slip. Of equally near ones the first.
-pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub fn nearest_name<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     // Every single letter is near every other.
     if name.len() < 2 {
         return None;
@@ -48,18 +48,18 @@ fn distance(a: &[u8], b: &[u8], limit: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::nearest_name;
 
     #[test]
     fn slips_are_found_and_strangers_are_not() {
         let names = ["add", "and", "atomic_add", "atomic_and", "load"];
-        assert_eq!(nearest("atomic_ad", names), Some("atomic_add"));
-        assert_eq!(nearest("atomic_dad", names), Some("atomic_add"));
-        assert_eq!(nearest("laod", names), Some("load"));
-        assert_eq!(nearest("ad", names), Some("add"));
-        assert_eq!(nearest("store", names), None);
-        assert_eq!(nearest("", names), None);
-        assert_eq!(nearest("x", ["y"]), None);
-        assert_eq!(nearest(&"x".repeat(5000), names), None);
+        assert_eq!(nearest_name("atomic_ad", names), Some("atomic_add"));
+        assert_eq!(nearest_name("atomic_dad", names), Some("atomic_add"));
+        assert_eq!(nearest_name("laod", names), Some("load"));
+        assert_eq!(nearest_name("ad", names), Some("add"));
+        assert_eq!(nearest_name("store", names), None);
+        assert_eq!(nearest_name("", names), None);
+        assert_eq!(nearest_name("x", ["y"]), None);
+        assert_eq!(nearest_name(&"x".repeat(5000), names), None);
     }
 }

@@ -173,8 +173,11 @@ impl<'t> Reader<'t> {
     ) -> Diagnostic {
         let spelt = self.slice(token);
         let (sigil, name) = spelt.split_at(usize::from(matches!(spelt.as_bytes(), [b'%' | b'@' | b'^', ..])));
-        let near =
-            if is_number(name) { None } else { near::nearest(name, candidates.into_iter().take(MAX_NEAR)) };
+        let near = if is_number(name) {
+            None
+        } else {
+            near::nearest_name(name, candidates.into_iter().take(MAX_NEAR))
+        };
         let mut error = Diagnostic::new("unknown", token.place, format!("unknown {what} {}", quote(spelt)));
         error.label = "not known here".into();
         error.notes.extend(near.map(|near| format!("did you mean `{sigil}{near}`?")));

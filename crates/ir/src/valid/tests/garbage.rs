@@ -6,6 +6,7 @@ use crate::arena::{Handle, Inst};
 use crate::limits::MAX_DEPTH;
 use crate::module::{Attr, BufferDecl, Function, FunctionKind, ImportFlow, Module, Operand, TextPlace};
 use crate::op::{Op, TABLE};
+use crate::text::ColorMode;
 use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 use crate::valid::{Rule, validate};
 use crate::write::FunctionWriter;
@@ -51,10 +52,10 @@ fn function(random: &mut Random) -> Function {
         let insts = writer.function().insts.len();
         match random.below(8) {
             0 if insts > 0 => {
-                writer.open(Inst::new(random.below(insts)), &types(random));
+                writer.open_region(Inst::new(random.below(insts)), &types(random));
             }
             1 if writer.depth() > 1 => {
-                writer.close();
+                writer.close_region();
             }
             _ => {
                 let args = (0..random.below(5)).map(|_| operand(random)).collect();
@@ -91,7 +92,9 @@ fn any_module_gets_an_answer() {
             module.functions.push(function(&mut random));
         }
         if let Err(invalid) = validate(module) {
-            assert!(invalid.report("garbage", None, false).contains(invalid.errors[0].rule.code()));
+            assert!(
+                invalid.report("garbage", None, ColorMode::Plain).contains(invalid.errors[0].rule.code())
+            );
             seen.extend(invalid.errors.iter().map(|error| error.rule));
         }
     }
@@ -141,7 +144,7 @@ fn depth_is_refused_at_once() {
     let mut writer = FunctionWriter::new("deep", FunctionKind::Kernel, &[], &[]);
     for _ in 0..200_000 {
         let (inst, _) = writer.push(Op::Block, Attr::None, Vec::new(), &[]);
-        writer.open(inst, &[]);
+        writer.open_region(inst, &[]);
     }
     let mut module = Module::default();
     module.functions.push(writer.finish());
@@ -156,7 +159,7 @@ fn depth_is_exact() {
         let mut writer = FunctionWriter::new("deep", FunctionKind::Kernel, &[], &[]);
         for _ in 0..blocks {
             let (inst, _) = writer.push(Op::Block, Attr::None, Vec::new(), &[]);
-            writer.open(inst, &[]);
+            writer.open_region(inst, &[]);
         }
         let mut module = Module::default();
         module.functions.push(writer.finish());

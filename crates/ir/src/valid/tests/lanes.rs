@@ -84,7 +84,7 @@ impl Lane<'_> {
                     self.path.truncate(self.path.len() - 2);
                     results
                 }
-                (op, _) if op.nests() => match self.nest(func, function, env, *inst, &args) {
+                (op, _) if op.has_regions() => match self.nest(func, function, env, *inst, &args) {
                     Ok(results) => results,
                     Err(exit) => return exit,
                 },
@@ -204,8 +204,11 @@ fn what_is_called_uniform_is() {
         steps += ran;
         for ((path, func, value, index), lanes) in met {
             let levels = valid.uniformity(func);
-            let level =
-                if value { levels.level(Value::new(index)) } else { levels.control(Inst::new(index)) };
+            let level = if value {
+                levels.value_level(Value::new(index))
+            } else {
+                levels.control_level(Inst::new(index))
+            };
             let what = if value { "value" } else { "control" };
             assert!(
                 holds(level, value, &lanes),

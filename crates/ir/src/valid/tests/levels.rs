@@ -17,7 +17,7 @@ fn levels(source: &str, names: &[&str]) -> Vec<UniformLevel> {
         let values = &valid.functions[func].debug.values;
         Value::new(values.iter().position(|known| **known == *name).expect("the text names it"))
     };
-    names.iter().map(|name| valid.uniformity(func).level(named(name))).collect()
+    names.iter().map(|name| valid.uniformity(func).value_level(named(name))).collect()
 }
 
 const HEAD: &str =

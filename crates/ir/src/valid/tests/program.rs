@@ -57,11 +57,11 @@ impl Gen<'_> {
     /// Writes a region; `first` sees its parameters, and the end has as many values as asked for.
     fn region(&mut self, inst: Inst, params: usize, first: impl FnOnce(&mut Self, Values), end: usize) {
         let seen = self.seen.len();
-        let params = self.writer.open(inst, &vec![Type::U32; params]);
+        let params = self.writer.open_region(inst, &vec![Type::U32; params]);
         self.seen.extend(params.iter());
         first(self, params);
         self.statements();
-        if !self.writer.ended() {
+        if !self.writer.region_ended() {
             let mut args = self.operands(end);
             if let Some((loops, .., Some(counter))) = self.around.last()
                 && *loops == inst
@@ -70,13 +70,13 @@ impl Gen<'_> {
             }
             self.writer.push(Op::Yield, Attr::None, args, &[]);
         }
-        self.writer.close();
+        self.writer.close_region();
         self.seen.truncate(seen);
     }
 
     fn statements(&mut self) {
         for _ in 0..self.random.below(5) {
-            if self.fuel == 0 || self.writer.ended() {
+            if self.fuel == 0 || self.writer.region_ended() {
                 return;
             }
             self.fuel -= 1;
@@ -125,7 +125,7 @@ impl Gen<'_> {
             let c = self.condition();
             self.nest(Op::If, Attr::None, vec![c], results)
         };
-        let regions = if matches!(self.writer.attr(inst), Attr::Cases(_)) { 3 } else { 2 };
+        let regions = if matches!(self.writer.attr_mut(inst), Attr::Cases(_)) { 3 } else { 2 };
         for _ in 0..regions {
             self.region(inst, 0, |_, _| (), results);
         }
@@ -162,7 +162,7 @@ impl Gen<'_> {
         let mut args = vec![num(0)];
         args.extend(self.operands(carried - 1));
         let (inst, values) = self.nest(Op::While, Attr::None, args, carried);
-        let params = self.writer.open(inst, &vec![Type::U32; carried]);
+        let params = self.writer.open_region(inst, &vec![Type::U32; carried]);
         let seen = self.seen.len();
         self.seen.extend(params.iter());
         let counter = self.plain(Op::Add, vec![params.get(0).into(), num(1)]);
@@ -170,7 +170,7 @@ impl Gen<'_> {
         let bound = self.plain(Op::And, vec![bound, num(3)]);
         let c = self.plain(Op::Lt, vec![params.get(0).into(), bound.into()]);
         self.writer.push(Op::Yield, Attr::None, vec![c.into()], &[]);
-        self.writer.close();
+        self.writer.close_region();
         self.around.push((inst, carried, carried, Some(counter)));
         self.region(inst, 0, |_, _| (), carried);
         self.around.pop();
@@ -188,12 +188,12 @@ impl Gen<'_> {
             g.around.push((inst, results, carried, Some(counter)));
             let done = g.plain(Op::Lt, vec![num(2), counter.into()]);
             let (out, _) = g.nest(Op::If, Attr::None, vec![done.into()], 0);
-            g.writer.open(out, &[]);
+            g.writer.open_region(out, &[]);
             let args = g.operands(results);
             g.writer.push(Op::Break, Attr::Target(inst), args, &[]);
-            g.writer.close();
-            g.writer.open(out, &[]);
-            g.writer.close();
+            g.writer.close_region();
+            g.writer.open_region(out, &[]);
+            g.writer.close_region();
         };
         self.region(inst, carried, first, carried);
         self.around.pop();
@@ -215,7 +215,7 @@ impl Gen<'_> {
             return;
         }
         let (inst, results, carried, counter) = self.random.of(&self.around);
-        let loops = self.writer.function().inst(inst).op.loops();
+        let loops = self.writer.function().inst(inst).op.is_loop();
         if loops && self.random.once(2) {
             let mut args = self.operands(carried);
             if let Some(counter) = counter {
@@ -252,7 +252,7 @@ pub fn module(seed: u64) -> Module {
         let known = functions.clone();
         let random = &mut random;
         let mut g = Gen { random, writer, seen, around: vec![], functions: known, results, fuel: 30 };
-        while g.fuel > 0 && !g.writer.ended() {
+        while g.fuel > 0 && !g.writer.region_ended() {
             g.fuel -= 1;
             g.statement();
         }

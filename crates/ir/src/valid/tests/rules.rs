@@ -6,7 +6,7 @@ use crate::arena::{Func, Handle};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_CASES};
 use crate::module::{Attr, BufferDecl, Function, FunctionKind, ImportFlow, Module, Operand, TextPlace};
 use crate::op::Op;
-use crate::text;
+use crate::text::{self, ColorMode};
 use crate::types::{Access, Len, Need, Space, Type};
 use crate::valid::{Invalid, Reach, Rule, validate};
 use crate::write::FunctionWriter;
@@ -162,7 +162,7 @@ fn one_mistake_is_one_error() {
     for (rule, source, part) in TEXTS {
         let module = text::parse(source).unwrap_or_else(|e| panic!("{source}: {}", e[0]));
         let invalid = refuse(module);
-        let report = invalid.report("text", Some(source), false);
+        let report = invalid.report("text", Some(source), ColorMode::Plain);
         let found: Vec<Rule> = invalid.errors.iter().map(|error| error.rule).collect();
         assert_eq!(found, [*rule], "{report}");
         assert!(report.contains(part), "no {part:?} in {report}");
@@ -223,11 +223,11 @@ fn modules() -> Vec<(Rule, Module)> {
     let cases = (0..MAX_CASES as u32).map(|k| vec![k]).collect();
     let lost = kernel(|w| {
         let (inst, _) = w.push(Op::If, Attr::None, vec![true.into()], &[]);
-        w.open(inst, &[]);
-        w.close();
+        w.open_region(inst, &[]);
+        w.close_region();
         w.push(Op::Barrier, Attr::None, none(), &[]);
-        w.open(inst, &[]);
-        w.close();
+        w.open_region(inst, &[]);
+        w.close_region();
     });
     vec![
         (Rule::Size, buffers(&many)),
@@ -237,8 +237,8 @@ fn modules() -> Vec<(Rule, Module)> {
             kernel(|w| {
                 let (inst, _) = w.push(Op::Switch, Attr::Cases(cases), vec![1u32.into()], &[]);
                 for _ in 0..=MAX_CASES {
-                    w.open(inst, &[]);
-                    w.close();
+                    w.open_region(inst, &[]);
+                    w.close_region();
                 }
             }),
         ),
@@ -246,16 +246,16 @@ fn modules() -> Vec<(Rule, Module)> {
         (Rule::Name, buffers(&["a b"])),
         (Rule::Name, buffers(&["x".repeat(65).as_str()])),
         (Rule::Duplicate, buffers(&["a", "a"])),
-        (Rule::Duplicate, functions([import(&[]).declare(), import(&[Type::U32]).declare()])),
+        (Rule::Duplicate, functions([import(&[]).finish_import(), import(&[Type::U32]).finish_import()])),
         (
             Rule::Duplicate,
             functions([
-                import(&[]).declare(),
+                import(&[]).finish_import(),
                 FunctionWriter::new("f", FunctionKind::Function, &[], &[]).finish(),
             ]),
         ),
         (Rule::ImportBody, functions([import(&[Type::U32]).finish()])),
-        (Rule::Values, functions([import(&[Type::U32; MAX_ARGS + 1]).declare()])),
+        (Rule::Values, functions([import(&[Type::U32; MAX_ARGS + 1]).finish_import()])),
         (Rule::Order, lost),
         (Rule::Attribute, push(Op::Load, Attr::Type(Type::U32), vec![0u32.into()], &[Type::U32])),
         (Rule::Regions, push(Op::Block, Attr::None, none(), &[])),
@@ -263,8 +263,8 @@ fn modules() -> Vec<(Rule, Module)> {
             Rule::Regions,
             kernel(|w| {
                 let (inst, _) = w.push(Op::Barrier, Attr::None, none(), &[]);
-                w.open(inst, &[]);
-                w.close();
+                w.open_region(inst, &[]);
+                w.close_region();
             }),
         ),
         (Rule::Callee, call(0)),
@@ -277,7 +277,7 @@ fn modules() -> Vec<(Rule, Module)> {
 fn programs_are_held_to_the_same_rules() {
     for (rule, module) in modules() {
         let invalid = refuse(module);
-        let report = invalid.report("module", None, false);
+        let report = invalid.report("module", None, ColorMode::Plain);
         let found: Vec<Rule> = invalid.errors.iter().map(|error| error.rule).collect();
         assert_eq!(found, [rule], "{report}");
         assert!(report.contains(rule.code()), "{report}");

@@ -61,7 +61,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use pelton_ir::limits::MAX_TEXT;
-use pelton_ir::text::{self, Diagnostic};
+use pelton_ir::text::{self, ColorMode, Diagnostic};
 
 use super::spec::Spec;
 
@@ -96,7 +96,9 @@ impl TextError {
         match self {
             TextError::Read { .. } => self.to_string(),
             TextError::Wrong(all) => {
-                let drawn = all.iter().map(|m| text::render(&m.name, &m.text, &m.list, color));
+                let drawn = all.iter().map(|m| {
+                    text::render_diagnostics(&m.name, &m.text, &m.list, ColorMode::from_flag(color))
+                });
                 drawn.collect::<Vec<_>>().join("\n")
             }
         }

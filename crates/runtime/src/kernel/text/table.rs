@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use pelton_ir::module::TextPlace;
-use pelton_ir::text::{Diagnostic, nearest};
+use pelton_ir::text::{Diagnostic, nearest_name};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -161,7 +161,7 @@ impl<'a> TomlTable<'a> {
 /// Returns the name that was probably meant, and the names that exist.
 pub(super) fn suggest(word: &str, names: &[&str]) -> String {
     let there = format!("there is {}", names.join(", "));
-    match nearest(word, names.iter().copied()) {
+    match nearest_name(word, names.iter().copied()) {
         Some(name) => format!("did you mean {name}? {there}"),
         None => there,
     }
