@@ -11,12 +11,12 @@ use crate::types::{NAN, Type};
 pub type PureFunction = fn(u64, u64, u64) -> u64;
 
 /// The bits of a Rust scalar and back.
-trait Word: Copy {
+trait ScalarBits: Copy {
     fn get(bits: u64) -> Self;
     fn put(self) -> u64;
 }
 
-impl Word for u32 {
+impl ScalarBits for u32 {
     fn get(bits: u64) -> u32 {
         bits as u32
     }
@@ -25,7 +25,7 @@ impl Word for u32 {
     }
 }
 
-impl Word for i32 {
+impl ScalarBits for i32 {
     fn get(bits: u64) -> i32 {
         bits as u32 as i32
     }
@@ -34,7 +34,7 @@ impl Word for i32 {
     }
 }
 
-impl Word for u64 {
+impl ScalarBits for u64 {
     fn get(bits: u64) -> u64 {
         bits
     }
@@ -43,7 +43,7 @@ impl Word for u64 {
     }
 }
 
-impl Word for f32 {
+impl ScalarBits for f32 {
     fn get(bits: u64) -> f32 {
         f32::from_bits(bits as u32)
     }
@@ -52,7 +52,7 @@ impl Word for f32 {
     }
 }
 
-impl Word for bool {
+impl ScalarBits for bool {
     fn get(bits: u64) -> bool {
         bits & 1 == 1
     }

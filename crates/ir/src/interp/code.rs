@@ -42,7 +42,7 @@ pub(super) struct Code {
 
 /// Which memory an access goes to, and how it is ordered. A plain access is a relaxed one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct AccessMode {
     pub buffer: Buffer,
     pub order: Order,
     pub scope: Scope,
@@ -77,7 +77,7 @@ pub(super) enum Step {
         b: Reg,
         or: Pc,
     },
-    Switch(Box<Switch>),
+    Switch(Box<SwitchTable>),
     Enter(Box<Enter>),
     /// The back-edge of a counted loop: falls through when no iteration is left.
     Next {
@@ -97,12 +97,12 @@ pub(super) enum Step {
     Load {
         dst: Reg,
         at: Reg,
-        how: How,
+        how: AccessMode,
     },
     Store {
         at: Reg,
         value: Reg,
-        how: How,
+        how: AccessMode,
     },
     LoadWide(Box<LoadWide>),
     StoreWide(Box<StoreWide>),
@@ -112,7 +112,7 @@ pub(super) enum Step {
         order: Order,
         scope: Scope,
     },
-    Sync(Box<Sync>),
+    Sync(Box<LaneSync>),
     Clock {
         dst: Reg,
     },
@@ -140,14 +140,14 @@ pub(super) struct Pure3 {
 
 /// A choice by number.
 #[derive(Debug)]
-pub(super) struct Switch {
+pub(super) struct SwitchTable {
     pub on: Reg,
     /// Sorted by number.
     pub cases: Vec<(u32, Pc)>,
     pub default: Pc,
 }
 
-impl Switch {
+impl SwitchTable {
     /// Where a number leads.
     pub fn find(&self, number: u32) -> Pc {
         let found = self.cases.binary_search_by_key(&number, |(on, _)| *on);
@@ -173,7 +173,7 @@ pub(super) struct LoadWide {
     pub dst: Reg,
     pub count: u32,
     pub at: Reg,
-    pub how: How,
+    pub how: AccessMode,
 }
 
 /// A store of several elements.
@@ -181,7 +181,7 @@ pub(super) struct LoadWide {
 pub(super) struct StoreWide {
     pub at: Reg,
     pub values: Vec<Reg>,
-    pub how: How,
+    pub how: AccessMode,
 }
 
 /// An atomic that stores a function of the old value and its operand.
@@ -191,7 +191,7 @@ pub(super) struct Modify {
     pub dst: Reg,
     pub at: Reg,
     pub value: Reg,
-    pub how: How,
+    pub how: AccessMode,
 }
 
 /// An atomic that stores if the old value is the expected one.
@@ -201,12 +201,12 @@ pub(super) struct Cas {
     pub at: Reg,
     pub expected: Reg,
     pub desired: Reg,
-    pub how: How,
+    pub how: AccessMode,
 }
 
 /// An op that lanes do together. `a` is the value, `from` the lane asked for.
 #[derive(Debug)]
-pub(super) struct Sync {
+pub(super) struct LaneSync {
     pub op: Op,
     pub dst: Reg,
     pub a: Reg,
@@ -215,7 +215,7 @@ pub(super) struct Sync {
     pub f: Option<PureFunction>,
 }
 
-impl Sync {
+impl LaneSync {
     /// Whether the whole group does it, and not a subgroup.
     pub fn group(&self) -> bool {
         matches!(self.op, Op::Barrier | Op::GroupBroadcast)

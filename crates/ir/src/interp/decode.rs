@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::LoadError;
-use super::code::{Code, Pc, Reg, Step, Switch, fixed};
-use super::emit::{Emit, Move};
+use super::code::{Code, Pc, Reg, Step, SwitchTable, fixed};
+use super::emit::{CodeEmitter, Move};
 use super::lower;
 use crate::arena::{Func, Handle, Inst, Region, Value, Values};
 use crate::eval::{self, PureFunction};
@@ -18,7 +18,7 @@ use crate::types::Type;
 
 /// A kernel, decoded.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedKernel {
     pub code: Code,
     pub entry: Pc,
     /// What a lane's registers hold before anything about the launch is known.
@@ -27,7 +27,7 @@ pub(super) struct Decoded {
 
 /// Where a decoded function is, and where it keeps what passes between it and its callers.
 #[derive(Clone, Copy)]
-struct Frame {
+struct CallFrame {
     entry: Pc,
     link: Reg,
     params: Reg,
@@ -37,7 +37,7 @@ struct Frame {
 }
 
 /// Decodes a kernel.
-pub(super) fn decode(module: &Module, kernel: Func) -> Result<Decoded, LoadError> {
+pub(super) fn decode(module: &Module, kernel: Func) -> Result<DecodedKernel, LoadError> {
     let reached = reach(module, kernel)?;
     let mut registers = vec![0; fixed::LENGTHS as usize + module.buffers.len()];
     let mut consts = HashMap::new();
@@ -58,7 +58,7 @@ pub(super) fn decode(module: &Module, kernel: Func) -> Result<Decoded, LoadError
         registers.resize(registers.len().max(frame.end as usize), 0);
         frames.insert(func, frame);
     }
-    Ok(Decoded { code, entry: frames[&kernel].entry, registers })
+    Ok(DecodedKernel { code, entry: frames[&kernel].entry, registers })
 }
 
 /// The kernel and all that it may call, callees first. Refuses the ops that do not run here.
@@ -91,9 +91,9 @@ fn function(
     func: Func,
     floor: Reg,
     consts: &HashMap<u64, Reg>,
-    frames: &HashMap<Func, Frame>,
+    frames: &HashMap<Func, CallFrame>,
     code: &mut Code,
-) -> Frame {
+) -> CallFrame {
     let function = &module.functions[func];
     let mut uses = vec![0; function.values().len()];
     let mut base = floor;
@@ -104,16 +104,17 @@ fn function(
         }
     }
     let entry = code.steps.len() as Pc;
-    let emit = Emit::new(code, func, Inst::new(0), base);
+    let emit = CodeEmitter::new(code, func, Inst::new(0), base);
     let regs = vec![0; uses.len()];
     let targets = Vec::new();
-    let frame = Frame { entry, link: 0, params: 0, results: 0, end: 0 };
-    let mut body = Body { module, function, frames, consts, frame, emit, regs, uses, targets, held: None };
+    let frame = CallFrame { entry, link: 0, params: 0, results: 0, end: 0 };
+    let mut body =
+        FunctionDecoder { module, function, frames, consts, frame, emit, regs, uses, targets, held: None };
     body.frame.link = body.emit.take(1);
     body.frame.params = body.define(function.params);
     body.frame.results = body.emit.take(function.results.len());
     body.region(function.body, &Exit::Leave);
-    Frame { end: body.emit.finish(), ..body.frame }
+    CallFrame { end: body.emit.finish(), ..body.frame }
 }
 
 /// What the `yield` of a region does.
@@ -127,7 +128,7 @@ enum Exit {
 }
 
 /// A loop or block seen from inside.
-struct Target {
+struct OpenTarget {
     inst: Inst,
     /// The first register of its results, and where it ends.
     leave: (Reg, Pc),
@@ -136,23 +137,23 @@ struct Target {
 }
 
 /// A function being decoded.
-pub(super) struct Body<'c, 'm> {
+pub(super) struct FunctionDecoder<'c, 'm> {
     pub module: &'m Module,
     pub function: &'m Function,
-    pub emit: Emit<'c>,
-    frames: &'m HashMap<Func, Frame>,
+    pub emit: CodeEmitter<'c>,
+    frames: &'m HashMap<Func, CallFrame>,
     consts: &'m HashMap<u64, Reg>,
     /// The register of each value that has been defined.
     regs: Vec<Reg>,
     /// How many operands each value is.
     uses: Vec<u32>,
-    targets: Vec<Target>,
+    targets: Vec<OpenTarget>,
     /// A comparison that the branch after it will make itself.
     held: Option<(Value, PureFunction, Reg, Reg)>,
-    frame: Frame,
+    frame: CallFrame,
 }
 
-impl<'m> Body<'_, 'm> {
+impl<'m> FunctionDecoder<'_, 'm> {
     /// Gives values their registers, in a row.
     pub fn define(&mut self, values: Values) -> Reg {
         let first = self.emit.take(values.len());
@@ -298,7 +299,7 @@ impl<'m> Body<'_, 'm> {
             numbers.iter().zip(&labels).flat_map(|(on, label)| on.iter().map(|n| (*n, *label))).collect();
         cases.sort_unstable();
         let default = labels[labels.len() - 1];
-        self.emit.push(Step::Switch(Box::new(Switch { on: self.reg(node.args[0]), cases, default })));
+        self.emit.push(Step::Switch(Box::new(SwitchTable { on: self.reg(node.args[0]), cases, default })));
         for (region, label) in node.regions.iter().zip(labels) {
             self.emit.bind(label);
             self.region(*region, &Exit::Give(results, end));
@@ -309,14 +310,14 @@ impl<'m> Body<'_, 'm> {
     fn block(&mut self, inst: Inst, node: &Node) {
         let results = self.define(node.results);
         let end = self.emit.label();
-        self.inside(Target { inst, leave: (results, end), next: (results, end) }, |body| {
+        self.inside(OpenTarget { inst, leave: (results, end), next: (results, end) }, |body| {
             body.region(node.regions[0], &Exit::Give(results, end));
         });
         self.emit.bind(end);
     }
 
     /// Does something with a loop or block open.
-    fn inside(&mut self, target: Target, build: impl FnOnce(&mut Self)) {
+    fn inside(&mut self, target: OpenTarget, build: impl FnOnce(&mut Self)) {
         self.targets.push(target);
         build(self);
         self.targets.pop();
@@ -335,7 +336,7 @@ impl<'m> Body<'_, 'm> {
         let step = enter.step;
         self.emit.push(Step::Enter(Box::new(enter)));
         self.emit.bind(body);
-        self.inside(Target { inst, leave: (carried, end), next: (carried, next) }, |this| {
+        self.inside(OpenTarget { inst, leave: (carried, end), next: (carried, next) }, |this| {
             this.region(node.regions[0], &Exit::Give(carried, next));
         });
         self.emit.bind(next);
@@ -352,7 +353,7 @@ impl<'m> Body<'_, 'm> {
         let (next, end) = (self.emit.label(), self.emit.label());
         self.name(self.function.region(node.regions[0]).params.iter(), carried);
         self.emit.bind(next);
-        self.inside(Target { inst, leave: (carried, end), next: (carried, next) }, |this| {
+        self.inside(OpenTarget { inst, leave: (carried, end), next: (carried, next) }, |this| {
             this.open(node.regions[0], &Exit::Test(end));
             this.region(node.regions[1], &Exit::Give(carried, next));
         });
@@ -367,7 +368,7 @@ impl<'m> Body<'_, 'm> {
         self.assign(carried, node.carried());
         let (next, end) = (self.emit.label(), self.emit.label());
         self.emit.bind(next);
-        self.inside(Target { inst, leave: (results, end), next: (carried, next) }, |this| {
+        self.inside(OpenTarget { inst, leave: (results, end), next: (carried, next) }, |this| {
             this.region(node.regions[0], &Exit::Give(carried, next));
         });
         self.emit.bind(end);

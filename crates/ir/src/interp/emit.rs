@@ -20,7 +20,7 @@ pub(super) struct Move {
 }
 
 /// Where code goes.
-pub(super) struct Emit<'c> {
+pub(super) struct CodeEmitter<'c> {
     code: &'c mut Code,
     func: Func,
     inst: Inst,
@@ -34,11 +34,11 @@ pub(super) struct Emit<'c> {
     high: Reg,
 }
 
-impl<'c> Emit<'c> {
+impl<'c> CodeEmitter<'c> {
     /// Starts a function whose registers begin at `base`.
     pub fn new(code: &'c mut Code, func: Func, inst: Inst, base: Reg) -> Self {
         let start = code.steps.len();
-        Emit { code, func, inst, start, labels: Vec::new(), bound: start, top: base, high: base }
+        CodeEmitter { code, func, inst, start, labels: Vec::new(), bound: start, top: base, high: base }
     }
 
     /// Says which instruction the following steps come from.

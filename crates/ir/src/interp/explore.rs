@@ -8,11 +8,11 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use super::code::{How, Reg, Step};
-use super::machine::Machine;
-use super::memory::Memory;
+use super::code::{AccessMode, Reg, Step};
+use super::machine::ViewMachine;
+use super::memory::LaneMemory;
 use super::random::Random;
-use super::run::Job;
+use super::run::InterpJob;
 use super::view::{Location, Time};
 use super::{BoundWords, own};
 use crate::arena::{Buffer, Handle};
@@ -26,17 +26,17 @@ const DEFERRED: usize = 2;
 const CHANCE: usize = 16;
 
 /// The memory of a launch as it starts: bound words as they are, and then each group's own, zero.
-pub(super) fn start(job: &Job<'_>, seed: u64) -> Machine {
+pub(super) fn start(job: &InterpJob<'_>, seed: u64) -> ViewMachine {
     let buffers = job.launch.buffers.iter();
     let bound = buffers.flat_map(|words| (0..words.len()).map(|at| words.load(at, Ordering::Relaxed)));
     let shared: u64 = job.buffers.iter().map(own).sum();
     let values = bound.chain(std::iter::repeat_n(0, shared as usize * job.launch.groups as usize));
     // The schedule has dice of its own.
-    Machine::new(values, job.launch.groups, job.launch.lanes, Random::new(!seed))
+    ViewMachine::new(values, job.launch.groups, job.launch.lanes, Random::new(!seed))
 }
 
 /// Writes the newest values back to the bound words.
-pub(super) fn finish(job: &Job<'_>, machine: &Machine) {
+pub(super) fn finish(job: &InterpJob<'_>, machine: &ViewMachine) {
     let all = job.launch.buffers.iter().flat_map(|words| (0..words.len()).map(move |at| (words, at)));
     for ((words, at), location) in all.zip(0..) {
         if let Some(value) = machine.newest(location) {
@@ -56,7 +56,7 @@ struct Deferred {
 
 /// The memory of one group.
 pub(super) struct Explorer<'a> {
-    machine: &'a RefCell<Machine>,
+    machine: &'a RefCell<ViewMachine>,
     /// The first location of each buffer, and its length.
     places: Vec<(Location, u32)>,
     /// What the machine calls the group's first lane.
@@ -68,7 +68,7 @@ pub(super) struct Explorer<'a> {
 
 impl<'a> Explorer<'a> {
     /// The memory of the `index`-th group.
-    pub fn new(job: &Job<'_>, machine: &'a RefCell<Machine>, index: u32) -> Self {
+    pub fn new(job: &InterpJob<'_>, machine: &'a RefCell<ViewMachine>, index: u32) -> Self {
         let bound: u32 = job.launch.buffers.iter().map(|words| words.len() as u32).sum();
         let each: u32 = job.buffers.iter().map(|decl| own(decl) as u32).sum();
         let (mut global, mut local) = (0, bound + each * index);
@@ -107,12 +107,12 @@ impl<'a> Explorer<'a> {
     }
 
     /// Does what must come before an access: loads of the same word, and all if it releases.
-    fn access(&mut self, regs: &mut [u64], how: How, location: Location) {
+    fn access(&mut self, regs: &mut [u64], how: AccessMode, location: Location) {
         self.settle(regs, |load| load.location == location || how.order.releases());
     }
 }
 
-impl Memory for Explorer<'_> {
+impl LaneMemory for Explorer<'_> {
     const WATCHES: bool = true;
 
     fn enter(&mut self, lane: u32) {
@@ -138,7 +138,7 @@ impl Memory for Explorer<'_> {
         self.places[buffer.index()].1
     }
 
-    fn load(&mut self, regs: &mut [u64], dst: Reg, how: How, at: u32) {
+    fn load(&mut self, regs: &mut [u64], dst: Reg, how: AccessMode, at: u32) {
         let Some(location) = self.locate(how.buffer, at) else {
             regs[dst as usize] = 0;
             return;
@@ -154,14 +154,14 @@ impl Memory for Explorer<'_> {
         }
     }
 
-    fn store(&mut self, regs: &mut [u64], how: How, at: u32, value: u64) {
+    fn store(&mut self, regs: &mut [u64], how: AccessMode, at: u32, value: u64) {
         if let Some(location) = self.locate(how.buffer, at) {
             self.access(regs, how, location);
             self.machine.borrow_mut().write(self.id(), location, value, how.order, how.scope);
         }
     }
 
-    fn modify(&mut self, regs: &mut [u64], how: How, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64 {
+    fn modify(&mut self, regs: &mut [u64], how: AccessMode, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64 {
         let Some(location) = self.locate(how.buffer, at) else { return 0 };
         self.access(regs, how, location);
         self.machine.borrow_mut().modify(self.id(), location, how.order, how.scope, f)

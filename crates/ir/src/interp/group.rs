@@ -3,10 +3,10 @@
 //! Each lane runs by itself until it comes to such an op, and waits there. Once all lanes of the subgroup, or of the
 //! group, wait at it, it is done for all of them at once. Subgroups wait only for their own lanes.
 
-use super::code::{Pc, Step, Sync, fixed};
-use super::lane::{self, Clock, Pause};
-use super::memory::Memory;
-use super::run::Job;
+use super::code::{LaneSync, Pc, Step, fixed};
+use super::lane::{self, Clock, LanePause};
+use super::memory::LaneMemory;
+use super::run::InterpJob;
 use crate::eval::PureFunction;
 use crate::op::Op;
 
@@ -16,7 +16,7 @@ pub(super) const SUBGROUP: usize = 32;
 /// A group that has started.
 pub(super) struct Group<M> {
     memory: M,
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneState>,
     /// The registers of all lanes, one lane after the other.
     regs: Vec<u64>,
     /// How many registers a lane has.
@@ -30,7 +30,7 @@ pub(super) struct Group<M> {
     apart: Vec<usize>,
 }
 
-struct Lane {
+struct LaneState {
     pc: Pc,
     state: State,
 }
@@ -52,9 +52,9 @@ pub(super) struct Round {
     pub rest_ns: Option<u32>,
 }
 
-impl<M: Memory> Group<M> {
+impl<M: LaneMemory> Group<M> {
     /// The `index`-th group of a launch, with all lanes at the kernel's start.
-    pub fn new(job: &Job<'_>, index: u32, memory: M) -> Self {
+    pub fn new(job: &InterpJob<'_>, index: u32, memory: M) -> Self {
         let (count, size) = (job.launch.lanes as usize, job.launch.subgroup as usize);
         let width = job.registers.len();
         let mut regs = job.registers.repeat(count);
@@ -65,7 +65,7 @@ impl<M: Memory> Group<M> {
             regs[fixed::SUBLANE as usize] = (lane % size) as u64;
             regs[fixed::ELECTED as usize] = (lane % size == 0).into();
         }
-        let lanes = (0..count).map(|_| Lane { pc: job.entry, state: State::Runs }).collect();
+        let lanes = (0..count).map(|_| LaneState { pc: job.entry, state: State::Runs }).collect();
         let apart = vec![0; count.div_ceil(size)];
         Group { memory, lanes, regs, width, size, running: count, ended: 0, waiting: 0, apart }
     }
@@ -82,7 +82,7 @@ impl<M: Memory> Group<M> {
     }
 
     /// Gives every lane that can run one turn.
-    pub fn round(&mut self, job: &Job<'_>, clock: Clock, turn: u64) -> Round {
+    pub fn round(&mut self, job: &InterpJob<'_>, clock: Clock, turn: u64) -> Round {
         let mut round = Round::default();
         for lane in 0..self.lanes.len() {
             if self.lanes[lane].state != State::Runs {
@@ -91,8 +91,10 @@ impl<M: Memory> Group<M> {
             let (pause, steps) = self.turn(job, lane, clock, turn);
             round.steps += steps;
             match pause {
-                Pause::Backoff { ns } => round.rest_ns = Some(round.rest_ns.map_or(ns, |rest| rest.min(ns))),
-                Pause::Trap { .. } => break,
+                LanePause::Backoff { ns } => {
+                    round.rest_ns = Some(round.rest_ns.map_or(ns, |rest| rest.min(ns)))
+                }
+                LanePause::Trap { .. } => break,
                 _ => round.busy = true,
             }
         }
@@ -100,21 +102,21 @@ impl<M: Memory> Group<M> {
     }
 
     /// Runs one lane for a turn, and the op that it comes to if it is the last that was waited for.
-    pub fn turn(&mut self, job: &Job<'_>, lane: usize, clock: Clock, turn: u64) -> (Pause, u64) {
+    pub fn turn(&mut self, job: &InterpJob<'_>, lane: usize, clock: Clock, turn: u64) -> (LanePause, u64) {
         let this = &mut self.lanes[lane];
         let regs = &mut self.regs[lane * self.width..][..self.width];
         self.memory.enter(lane as u32);
         let (pause, steps) =
             lane::run(job.code, &mut this.pc, regs, &mut self.memory, job.board, (clock, turn));
         match pause {
-            Pause::Turn | Pause::Backoff { .. } => {}
-            Pause::Trap { code } => job.board.trap(code, job.code.sites[this.pc as usize - 1]),
-            Pause::End => {
+            LanePause::Turn | LanePause::Backoff { .. } => {}
+            LanePause::Trap { code } => job.board.trap(code, job.code.sites[this.pc as usize - 1]),
+            LanePause::End => {
                 this.state = State::Ended;
                 self.running -= 1;
                 self.ended += 1;
             }
-            Pause::Wait => {
+            LanePause::Wait => {
                 this.state = State::Waits;
                 self.running -= 1;
                 self.wait(job, lane);
@@ -130,7 +132,7 @@ impl<M: Memory> Group<M> {
     }
 
     /// Counts a lane that has come to an op that lanes do together, and does it if none is missing.
-    fn wait(&mut self, job: &Job<'_>, lane: usize) {
+    fn wait(&mut self, job: &InterpJob<'_>, lane: usize) {
         let pc = self.lanes[lane].pc;
         let Step::Sync(sync) = &job.code.steps[pc as usize] else { return };
         let (first, count) = if sync.group() {
@@ -166,7 +168,7 @@ impl<M: Memory> Group<M> {
     }
 
     /// An op of the whole group.
-    fn gather(&mut self, sync: &Sync) {
+    fn gather(&mut self, sync: &LaneSync) {
         self.memory.meet();
         if sync.op == Op::GroupBroadcast {
             let from = self.get(0, sync.from) as usize;
@@ -176,7 +178,7 @@ impl<M: Memory> Group<M> {
     }
 
     /// An op of the subgroup of these lanes.
-    fn exchange(&mut self, sync: &Sync, first: usize, count: usize) {
+    fn exchange(&mut self, sync: &LaneSync, first: usize, count: usize) {
         let mut values = [0; SUBGROUP];
         for (k, value) in values[..count].iter_mut().enumerate() {
             *value = self.get(first + k, sync.a);

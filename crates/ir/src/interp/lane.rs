@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use super::code::{Code, Enter, Pc, Reg, Step};
-use super::memory::Memory;
-use super::run::Board;
+use super::memory::LaneMemory;
+use super::run::LaunchBoard;
 
 /// Why a lane stopped running.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pause {
+pub(super) enum LanePause {
     /// It has had its turn.
     Turn,
     /// It is at an op that lanes do together.
@@ -40,18 +40,18 @@ impl Clock {
 }
 
 /// Runs a lane from `pc` for at most `turn` steps. Gives why it stopped and how many steps it did.
-pub(super) fn run<M: Memory>(
+pub(super) fn run<M: LaneMemory>(
     code: &Code,
     pc: &mut Pc,
     regs: &mut [u64],
     memory: &mut M,
-    board: &Board<'_>,
+    board: &LaunchBoard<'_>,
     (clock, turn): (Clock, u64),
-) -> (Pause, u64) {
+) -> (LanePause, u64) {
     let mut at = *pc as usize;
     let mut left = turn;
     let pause = loop {
-        let Some(rest) = left.checked_sub(1) else { break Pause::Turn };
+        let Some(rest) = left.checked_sub(1) else { break LanePause::Turn };
         left = rest;
         let step = &code.steps[at];
         if M::WATCHES {
@@ -99,11 +99,11 @@ pub(super) fn run<M: Memory>(
             Step::Switch(ref switch) => at = switch.find(word(regs, switch.on)) as usize,
             Step::Sync(_) => {
                 at -= 1;
-                break Pause::Wait;
+                break LanePause::Wait;
             }
-            Step::Backoff { ns } => break Pause::Backoff { ns: word(regs, ns) },
-            Step::Trap { code } => break Pause::Trap { code: word(regs, code) },
-            Step::End => break Pause::End,
+            Step::Backoff { ns } => break LanePause::Backoff { ns: word(regs, ns) },
+            Step::Trap { code } => break LanePause::Trap { code: word(regs, code) },
+            Step::End => break LanePause::End,
             ref rare => access(rare, regs, memory),
         }
     };
@@ -117,7 +117,7 @@ fn word(regs: &[u64], reg: Reg) -> u32 {
 }
 
 /// The larger steps on memory, and the pure ones of three operands.
-fn access<M: Memory>(step: &Step, regs: &mut [u64], memory: &mut M) {
+fn access<M: LaneMemory>(step: &Step, regs: &mut [u64], memory: &mut M) {
     match step {
         Step::Pure3(pure) => {
             let [a, b, c] = pure.args.map(|reg| regs[reg as usize]);

@@ -1,7 +1,9 @@
 //! The micro-op of each op that decides nothing: arithmetic, memory, group, time and faults.
 
-use super::code::{Cas, Enter, How, LoadWide, Modify, Pc, Pure3, Reg, Step, StoreWide, Sync, fixed};
-use super::decode::Body;
+use super::code::{
+    AccessMode, Cas, Enter, LaneSync, LoadWide, Modify, Pc, Pure3, Reg, Step, StoreWide, fixed,
+};
+use super::decode::FunctionDecoder;
 use crate::arena::Handle;
 use crate::eval::{self, PureFunction};
 use crate::module::{Attr, Node};
@@ -34,20 +36,20 @@ pub(super) fn pure(f: PureFunction, dst: Reg, args: &[Reg]) -> Step {
 }
 
 /// The start of a counted loop.
-pub(super) fn enter(body: &Body<'_, '_>, node: &Node, left: Reg, i: Reg, or: Pc) -> Enter {
+pub(super) fn enter(body: &FunctionDecoder<'_, '_>, node: &Node, left: Reg, i: Reg, or: Pc) -> Enter {
     let [from, to, step] = [0, 1, 2].map(|k| body.reg(node.args[k]));
     let signed = body.function.operand_ty(node.args[0]) == Type::I32;
     Enter { left, i, from, to, step, signed, or }
 }
 
 /// Adds the step of an op with an effect.
-pub(super) fn step(body: &mut Body<'_, '_>, node: &Node) {
+pub(super) fn step(body: &mut FunctionDecoder<'_, '_>, node: &Node) {
     if let Some(reg) = known(node) {
         return body.name(node.results.iter(), reg);
     }
     let arg = |k: usize| node.args.get(k).map(|arg| body.reg(*arg)).unwrap_or(fixed::SCRATCH);
     let (a, b, c) = (arg(0), arg(1), arg(2));
-    let how = |body: &Body<'_, '_>| how(body, node);
+    let how = |body: &FunctionDecoder<'_, '_>| how(body, node);
     let dst = if node.results.is_empty() { fixed::SCRATCH } else { body.define(node.results) };
     let step = match node.op {
         Op::Load | Op::AtomicLoad => Step::Load { dst, at: a, how: how(body).0 },
@@ -85,20 +87,20 @@ pub(super) fn step(body: &mut Body<'_, '_>, node: &Node) {
         op => {
             let ty = node.args.first().map(|arg| body.function.operand_ty(*arg));
             let f = ty.and_then(|ty| eval::pure_function(arithmetic(op)?, ty, ty));
-            Step::Sync(Box::new(Sync { op, dst, a, from: b, f }))
+            Step::Sync(Box::new(LaneSync { op, dst, a, from: b, f }))
         }
     };
     body.emit.push(step);
 }
 
 /// The memory that an op accesses, how, and the type of its elements.
-fn how(body: &Body<'_, '_>, node: &Node) -> (How, Type) {
+fn how(body: &FunctionDecoder<'_, '_>, node: &Node) -> (AccessMode, Type) {
     let (buffer, order, scope) = match node.attr {
         Attr::Atomic(buffer, order, scope) => (buffer, order, scope),
         Attr::Buffer(buffer) => (buffer, Order::Relaxed, Scope::Group),
         _ => unreachable!("the validator has checked the attributes"),
     };
-    (How { buffer, order, scope }, body.module.buffers[buffer].elem)
+    (AccessMode { buffer, order, scope }, body.module.buffers[buffer].elem)
 }
 
 /// What an atomic stores, of the old value and its operand.

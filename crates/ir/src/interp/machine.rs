@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::random::Random;
-use super::view::{Gift, Location, Scoped, Time, View};
+use super::view::{Location, MemoryView, ReleasedViews, ScopedViews, Time};
 use crate::types::{Order, Scope};
 
 /// The most writes that are remembered, over all words; older ones can no longer be read.
@@ -22,47 +22,47 @@ const GAP: Time = 1 << 20;
 struct Message {
     time: Time,
     value: u64,
-    gift: Gift,
+    gift: ReleasedViews,
 }
 
 /// What a lane knows.
 #[derive(Clone, Default)]
-struct Lane {
+struct LaneViews {
     group: u32,
-    view: View,
+    view: MemoryView,
     /// What an acquire fence would take in.
-    seen: Scoped,
+    seen: ScopedViews,
     /// What a relaxed write hands out: the view at the last release fence.
-    fenced: Scoped,
+    fenced: ScopedViews,
 }
 
 /// The memory of a whole launch.
-pub(super) struct Machine {
+pub(super) struct ViewMachine {
     pub random: Random,
     /// The writes of each word, oldest first; never none.
     words: Vec<Vec<Message>>,
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneViews>,
     /// How many writes each word keeps.
     depth: usize,
     /// What the `seq_cst` fences of each group share, and those of all groups.
-    near: Vec<View>,
-    wide: View,
+    near: Vec<MemoryView>,
+    wide: MemoryView,
 }
 
-impl Machine {
+impl ViewMachine {
     /// Words with these values, and lanes that know nothing else.
     pub fn new(values: impl Iterator<Item = u64>, groups: u32, lanes: u32, random: Random) -> Self {
-        let first = |value| vec![Message { time: 0, value, gift: Gift::default() }];
+        let first = |value| vec![Message { time: 0, value, gift: ReleasedViews::default() }];
         let words: Vec<_> = values.map(first).collect();
-        let lane = |group| Lane { group, ..Lane::default() };
+        let lane = |group| LaneViews { group, ..LaneViews::default() };
         let depth = (WRITES / words.len().max(1)).clamp(8, 64);
-        Machine {
+        ViewMachine {
             random,
             words,
             lanes: (0..groups).flat_map(|group| vec![lane(group); lanes as usize]).collect(),
             depth,
-            near: vec![View::default(); groups as usize],
-            wide: View::default(),
+            near: vec![MemoryView::default(); groups as usize],
+            wide: MemoryView::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Machine {
             Some(next) => before + (next.time - before) / 2,
             None => before + GAP,
         };
-        self.publish(lane, location, Message { time, value, gift: Gift::default() }, order, scope);
+        self.publish(lane, location, Message { time, value, gift: ReleasedViews::default() }, order, scope);
     }
 
     /// Replaces the newest value of a word by a function of it, or not; gives the old one.
@@ -139,7 +139,7 @@ impl Machine {
         if order.releases() {
             out.release(&lane.view, scope);
         }
-        message.gift.join(&Gift::new(lane.group, out));
+        message.gift.join(&ReleasedViews::new(lane.group, out));
         let writes = &mut self.words[location as usize];
         let at = writes.partition_point(|write| write.time < message.time);
         writes.insert(at, message);
@@ -170,7 +170,7 @@ impl Machine {
 
     /// A barrier: each of these lanes comes to know what any of them knew.
     pub fn meet(&mut self, lanes: Range<usize>) {
-        let mut view = View::default();
+        let mut view = MemoryView::default();
         self.lanes[lanes.clone()].iter().for_each(|lane| view.join(&lane.view));
         self.lanes[lanes].iter_mut().for_each(|lane| lane.view = view.clone());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use super::code::{How, Reg, Step};
+use super::code::{AccessMode, Reg, Step};
 use super::{BoundWords, own};
 use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
@@ -11,7 +11,7 @@ use crate::types::{Order, Scope};
 /// What a group's lanes load from and store to. A load out of range gives 0, anything else there does nothing.
 ///
 /// Every access is handed the lane's registers, because one that the lane did before may still be under way.
-pub(super) trait Memory {
+pub(super) trait LaneMemory {
     /// Whether each step is announced before it runs.
     const WATCHES: bool = false;
 
@@ -25,13 +25,13 @@ pub(super) trait Memory {
     fn len(&self, buffer: Buffer) -> u32;
 
     /// Loads an element into a register.
-    fn load(&mut self, regs: &mut [u64], dst: Reg, how: How, at: u32);
+    fn load(&mut self, regs: &mut [u64], dst: Reg, how: AccessMode, at: u32);
 
     /// Stores an element.
-    fn store(&mut self, regs: &mut [u64], how: How, at: u32, value: u64);
+    fn store(&mut self, regs: &mut [u64], how: AccessMode, at: u32, value: u64);
 
     /// Replaces an element by a function of it, or not, in one step. Gives the old value.
-    fn modify(&mut self, regs: &mut [u64], how: How, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64;
+    fn modify(&mut self, regs: &mut [u64], how: AccessMode, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64;
 
     /// Orders the accesses around it.
     fn fence(&mut self, regs: &mut [u64], order: Order, scope: Scope);
@@ -41,7 +41,7 @@ pub(super) trait Memory {
 }
 
 /// The words of a launch's buffers, and a group's own.
-pub(super) struct Real<'a> {
+pub(super) struct RealMemory<'a> {
     bound: &'a [BoundWords<'a>],
     /// By buffer; those that are bound have none here.
     shared: Vec<Own>,
@@ -53,10 +53,10 @@ enum Own {
     W64(Box<[AtomicU64]>),
 }
 
-impl<'a> Real<'a> {
+impl<'a> RealMemory<'a> {
     /// The memory of one group; what is shared in it is zero.
     pub fn new(bound: &'a [BoundWords<'a>], buffers: &[BufferDecl]) -> Self {
-        Real { bound, shared: buffers.iter().map(Own::new).collect() }
+        RealMemory { bound, shared: buffers.iter().map(Own::new).collect() }
     }
 
     fn words(&self, buffer: Buffer) -> BoundWords<'_> {
@@ -109,21 +109,21 @@ impl BoundWords<'_> {
     }
 }
 
-impl Memory for Real<'_> {
+impl LaneMemory for RealMemory<'_> {
     fn len(&self, buffer: Buffer) -> u32 {
         self.words(buffer).len() as u32
     }
 
-    fn load(&mut self, regs: &mut [u64], dst: Reg, how: How, at: u32) {
+    fn load(&mut self, regs: &mut [u64], dst: Reg, how: AccessMode, at: u32) {
         regs[dst as usize] = self.words(how.buffer).load(at as usize, acquire(how.order));
     }
 
-    fn store(&mut self, _regs: &mut [u64], how: How, at: u32, value: u64) {
+    fn store(&mut self, _regs: &mut [u64], how: AccessMode, at: u32, value: u64) {
         let order = if how.order.releases() { Ordering::Release } else { Ordering::Relaxed };
         self.words(how.buffer).store(at as usize, value, order);
     }
 
-    fn modify(&mut self, _regs: &mut [u64], how: How, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64 {
+    fn modify(&mut self, _regs: &mut [u64], how: AccessMode, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64 {
         let both = match how.order {
             Order::Relaxed => Ordering::Relaxed,
             Order::Acquire => Ordering::Acquire,

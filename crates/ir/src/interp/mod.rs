@@ -58,7 +58,7 @@ const ROOM: u64 = 1 << 27;
 /// A kernel, ready to run.
 #[derive(Debug)]
 pub struct InterpKernel {
-    decoded: decode::Decoded,
+    decoded: decode::DecodedKernel,
     buffers: Vec<BufferDecl>,
 }
 
@@ -224,8 +224,8 @@ impl InterpKernel {
             self.buffers.iter().zip(&launch.buffers).map(|(decl, words)| own(decl) + words.len() as u64);
         fixed.iter().for_each(|(reg, value)| registers[*reg as usize] = (*value).into());
         registers[code::fixed::LENGTHS as usize..].iter_mut().zip(lengths).for_each(|(reg, len)| *reg = len);
-        let board = run::Board::new(launch);
-        let job = run::Job {
+        let board = run::LaunchBoard::new(launch);
+        let job = run::InterpJob {
             code: &self.decoded.code,
             entry: self.decoded.entry,
             registers: &registers,
@@ -237,7 +237,7 @@ impl InterpKernel {
         let outcome = match launch.schedule {
             Schedule::Threads(count) => run::threads(&job, count),
             Schedule::Seeded(seed) => {
-                run::seeded(&job, seed, |_| memory::Real::new(&launch.buffers, &self.buffers))
+                run::seeded(&job, seed, |_| memory::RealMemory::new(&launch.buffers, &self.buffers))
             }
             Schedule::Explore(seed) => {
                 let machine = RefCell::new(explore::start(&job, seed));

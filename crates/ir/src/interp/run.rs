@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::code::{Code, Pc};
 use super::group::Group;
 use super::lane::Clock;
-use super::memory::{Memory, Real};
+use super::memory::{LaneMemory, RealMemory};
 use super::random::Random;
 use super::{End, Fault, InterpLaunch, InterpReport, LaunchError};
 use crate::module::{BufferDecl, Site};
@@ -26,20 +26,20 @@ const NAP: Duration = Duration::from_micros(50);
 const LOOK: u64 = 64;
 
 /// All that the parts of a launch need to know.
-pub(super) struct Job<'a> {
+pub(super) struct InterpJob<'a> {
     pub code: &'a Code,
     pub entry: Pc,
     /// What a lane's registers hold at its start, but for its own numbers.
     pub registers: &'a [u64],
     pub buffers: &'a [BufferDecl],
     pub launch: &'a InterpLaunch<'a>,
-    pub board: &'a Board<'a>,
+    pub board: &'a LaunchBoard<'a>,
     /// How many groups are under way at once.
     pub resident: usize,
 }
 
 /// What the threads of a launch tell each other.
-pub(super) struct Board<'a> {
+pub(super) struct LaunchBoard<'a> {
     stop: Option<&'a AtomicU32>,
     until: Option<Instant>,
     over: AtomicBool,
@@ -54,9 +54,9 @@ enum Verdict {
     Diverged { site: Site },
 }
 
-impl<'a> Board<'a> {
+impl<'a> LaunchBoard<'a> {
     pub fn new(launch: &InterpLaunch<'a>) -> Self {
-        Board {
+        LaunchBoard {
             stop: launch.stop,
             until: launch.deadline.and_then(|deadline| Instant::now().checked_add(deadline)),
             over: AtomicBool::new(false),
@@ -118,7 +118,7 @@ pub(super) struct Outcome {
 }
 
 /// Runs the groups of a launch on `count` threads, of which the caller's is one.
-pub(super) fn threads(job: &Job<'_>, count: usize) -> Outcome {
+pub(super) fn threads(job: &InterpJob<'_>, count: usize) -> Outcome {
     let next = AtomicU32::new(0);
     let count = count.min(job.launch.groups as usize);
     let each = (job.resident / count).max(1);
@@ -141,15 +141,15 @@ pub(super) fn threads(job: &Job<'_>, count: usize) -> Outcome {
 
 /// Runs groups in rounds, a turn a lane, and starts one more each round. So a group that ends at once is gone before
 /// the next is there, and one that waits for a later group gets it.
-fn worker(job: &Job<'_>, next: &AtomicU32, most: usize, start: Instant) -> Outcome {
-    let mut groups: Vec<Group<Real<'_>>> = Vec::new();
+fn worker(job: &InterpJob<'_>, next: &AtomicU32, most: usize, start: Instant) -> Outcome {
+    let mut groups: Vec<Group<RealMemory<'_>>> = Vec::new();
     let (mut steps, mut idle) = (0, 0);
     loop {
         if groups.len() < most
             && let Some(index) = claim(next, job.launch.groups)
         {
             idle = 0;
-            groups.push(Group::new(job, index, Real::new(&job.launch.buffers, job.buffers)));
+            groups.push(Group::new(job, index, RealMemory::new(&job.launch.buffers, job.buffers)));
         }
         if groups.is_empty() {
             return Outcome { steps, whole: true };
@@ -180,7 +180,7 @@ fn claim(next: &AtomicU32, groups: u32) -> Option<u32> {
 }
 
 /// Runs a launch on this thread: each time a lane drawn by lot does a number of steps drawn by lot, often one.
-pub(super) fn seeded<M: Memory>(job: &Job<'_>, seed: u64, memory: impl Fn(u32) -> M) -> Outcome {
+pub(super) fn seeded<M: LaneMemory>(job: &InterpJob<'_>, seed: u64, memory: impl Fn(u32) -> M) -> Outcome {
     let mut random = Random::new(seed);
     let mut groups: Vec<Group<M>> = Vec::new();
     let mut next = 0;

@@ -15,12 +15,12 @@ pub(super) type Time = u64;
 
 /// A bound for each location, 0 where it says nothing. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct View {
+pub(super) struct MemoryView {
     /// In order of location.
     bounds: Rc<Vec<(Location, Time)>>,
 }
 
-impl View {
+impl MemoryView {
     /// The bound of a location.
     pub fn get(&self, location: Location) -> Time {
         self.bounds.binary_search_by_key(&location, |(l, _)| *l).map_or(0, |k| self.bounds[k].1)
@@ -36,7 +36,7 @@ impl View {
     }
 
     /// Learns all that the other knows.
-    pub fn join(&mut self, other: &View) {
+    pub fn join(&mut self, other: &MemoryView) {
         if Rc::ptr_eq(&self.bounds, &other.bounds) || other.bounds.iter().all(|(l, t)| self.get(*l) >= *t) {
             return;
         }
@@ -54,14 +54,14 @@ impl View {
 
 /// Two views: what holds within the group, and what holds beyond it.
 #[derive(Clone, Default)]
-pub(super) struct Scoped {
-    pub near: View,
-    pub wide: View,
+pub(super) struct ScopedViews {
+    pub near: MemoryView,
+    pub wide: MemoryView,
 }
 
-impl Scoped {
+impl ScopedViews {
     /// The one that a scope means.
-    pub fn of(&self, scope: Scope) -> &View {
+    pub fn of(&self, scope: Scope) -> &MemoryView {
         match scope {
             Scope::Group => &self.near,
             Scope::Device | Scope::System => &self.wide,
@@ -69,7 +69,7 @@ impl Scoped {
     }
 
     /// Sets what a release at a scope hands out.
-    pub fn release(&mut self, view: &View, scope: Scope) {
+    pub fn release(&mut self, view: &MemoryView, scope: Scope) {
         self.near = view.clone();
         if scope != Scope::Group {
             self.wide = view.clone();
@@ -77,7 +77,7 @@ impl Scoped {
     }
 
     /// Learns all that the other knows.
-    pub fn join(&mut self, other: &Scoped) {
+    pub fn join(&mut self, other: &ScopedViews) {
         self.near.join(&other.near);
         self.wide.join(&other.wide);
     }
@@ -85,30 +85,30 @@ impl Scoped {
 
 /// What a write hands to those who acquire it.
 #[derive(Clone, Default)]
-pub(super) struct Gift {
+pub(super) struct ReleasedViews {
     /// To everyone.
-    wide: View,
+    wide: MemoryView,
     /// To lanes of a group only.
-    near: Vec<(u32, View)>,
+    near: Vec<(u32, MemoryView)>,
 }
 
-impl Gift {
+impl ReleasedViews {
     /// What a lane of that group released.
-    pub fn new(group: u32, Scoped { near, wide }: Scoped) -> Self {
-        Gift { wide, near: vec![(group, near)] }
+    pub fn new(group: u32, ScopedViews { near, wide }: ScopedViews) -> Self {
+        ReleasedViews { wide, near: vec![(group, near)] }
     }
 
     /// What a lane of that group may take at each scope. An edge needs both scopes to include the other lane.
-    pub fn take(&self, group: u32) -> Scoped {
+    pub fn take(&self, group: u32) -> ScopedViews {
         let near =
             self.near.iter().find(|(g, _)| *g == group).map(|(_, view)| view.clone()).unwrap_or_default();
         let mut wide = self.wide.clone();
         wide.join(&near);
-        Scoped { near, wide }
+        ScopedViews { near, wide }
     }
 
     /// Hands on what another write hands out: a release sequence goes on through atomics that modify.
-    pub fn join(&mut self, other: &Gift) {
+    pub fn join(&mut self, other: &ReleasedViews) {
         self.wide.join(&other.wide);
         for (group, view) in &other.near {
             match self.near.iter_mut().find(|(g, _)| g == group) {

@@ -15,7 +15,7 @@ use crate::valid::Valid;
 
 /// Binds what libraries have a function for.
 pub(super) fn bind(module: &Module, libraries: &[Valid]) -> Result<Module, LinkError> {
-    let mut linker = Linker::new(module, libraries);
+    let mut linker = ModuleLinker::new(module, libraries);
     for func in module.functions.handles() {
         let target = linker.resolve(Definition { source: 0, func })?;
         linker.place(target)?;
@@ -52,7 +52,7 @@ struct Visit {
     next: usize,
 }
 
-struct Linker<'a> {
+struct ModuleLinker<'a> {
     /// The module, and the libraries after it.
     sources: Vec<&'a Module>,
     /// What the libraries offer by name; none if several do.
@@ -70,7 +70,7 @@ struct Linker<'a> {
     names: HashSet<String>,
 }
 
-impl<'a> Linker<'a> {
+impl<'a> ModuleLinker<'a> {
     fn new(module: &'a Module, libraries: &'a [Valid]) -> Self {
         let sources: Vec<&Module> =
             std::iter::once(module).chain(libraries.iter().map(|library| &**library)).collect();
@@ -87,7 +87,7 @@ impl<'a> Linker<'a> {
             of.functions.iter().filter(move |(_, f)| source == 0 || stays(f)).map(|(_, f)| f.name.clone())
         });
         let names = names.collect();
-        Linker {
+        ModuleLinker {
             meets: sources.iter().map(|source| meets(source)).collect(),
             exports: named,
             linked: Module {
@@ -240,7 +240,7 @@ impl<'a> Linker<'a> {
 
     /// The linked module, in which an import is uniform if any module says so.
     fn finish(self) -> Module {
-        let Linker { mut linked, uniform, .. } = self;
+        let ModuleLinker { mut linked, uniform, .. } = self;
         for (_, function) in linked.functions.iter_mut() {
             if function.is_import() && uniform.contains(&*function.name) {
                 function.kind = FunctionKind::Import(ImportFlow::Uniform);

@@ -12,26 +12,32 @@ use crate::module::{Attr, Node, Operand};
 use crate::op::Op;
 use crate::types::{Const, Type};
 
-use super::rewrite::Copier;
+use super::rewrite::FunctionCopier;
 
 /// What an op is equal to.
-pub(super) enum Same {
+pub(super) enum Simplified {
     /// An operand.
     As(Operand),
     /// Another op, with no attribute.
     Op(Op, Vec<Operand>),
 }
 
-use Same::As;
+use Simplified::As;
 
 /// Something simpler that is equal to an op whose `T` is `ty`.
-pub(super) fn simplify(copy: &Copier<'_>, op: Op, ty: Type, attr: &Attr, args: &[Operand]) -> Option<Same> {
+pub(super) fn simplify(
+    copy: &FunctionCopier<'_>,
+    op: Op,
+    ty: Type,
+    attr: &Attr,
+    args: &[Operand],
+) -> Option<Simplified> {
     match (op, args) {
         (Op::Select, &[c, a, b]) => select(copy, c, a, b),
         (Op::Cast | Op::Bitcast, &[a]) => convert(copy, op, ty, attr, a),
         (_, &[a]) => unary(copy, op, ty, a),
         (_, &[Operand::Const(a), b @ Operand::Value(_)]) => match mirror(op) {
-            Some(op) => right(copy, op, ty, b, a).or(Some(Same::Op(op, vec![b, Operand::Const(a)]))),
+            Some(op) => right(copy, op, ty, b, a).or(Some(Simplified::Op(op, vec![b, Operand::Const(a)]))),
             None => left(op, ty, a),
         },
         (_, &[a, b]) if a == b && a.value().is_some() => equal(op, ty, a),
@@ -53,7 +59,7 @@ pub(super) fn mirror(op: Op) -> Option<Op> {
     })
 }
 
-fn select(copy: &Copier<'_>, c: Operand, a: Operand, b: Operand) -> Option<Same> {
+fn select(copy: &FunctionCopier<'_>, c: Operand, a: Operand, b: Operand) -> Option<Simplified> {
     let [yes, no] = [true, false].map(Operand::from);
     if let Operand::Const(c) = c {
         return Some(As(if c.bits() == 1 { a } else { b }));
@@ -63,14 +69,14 @@ fn select(copy: &Copier<'_>, c: Operand, a: Operand, b: Operand) -> Option<Same>
     }
     match (a, b) {
         _ if a == yes && b == no => return Some(As(c)),
-        _ if a == no && b == yes => return Some(Same::Op(Op::Not, vec![c])),
+        _ if a == no && b == yes => return Some(Simplified::Op(Op::Not, vec![c])),
         _ => {}
     }
     let negated = copy.def(c).filter(|node| node.op == Op::Not)?;
-    Some(Same::Op(Op::Select, vec![negated.args[0], b, a]))
+    Some(Simplified::Op(Op::Select, vec![negated.args[0], b, a]))
 }
 
-fn convert(copy: &Copier<'_>, op: Op, from: Type, attr: &Attr, a: Operand) -> Option<Same> {
+fn convert(copy: &FunctionCopier<'_>, op: Op, from: Type, attr: &Attr, a: Operand) -> Option<Simplified> {
     let Attr::Type(to) = *attr else { return None };
     // A bitcast to `f32` of an `f32` makes a NaN canonical, so it is not nothing.
     if from == to && (op == Op::Cast || to != Type::F32) {
@@ -83,13 +89,13 @@ fn convert(copy: &Copier<'_>, op: Op, from: Type, attr: &Attr, a: Operand) -> Op
     (first == to && (words || widened)).then_some(As(node.args[0]))
 }
 
-fn unary(copy: &Copier<'_>, op: Op, ty: Type, a: Operand) -> Option<Same> {
+fn unary(copy: &FunctionCopier<'_>, op: Op, ty: Type, a: Operand) -> Option<Simplified> {
     let node = copy.def(a)?;
     let inner = |node: &Node| node.args[0];
     match (op, node.op) {
         (Op::Not, Op::Not) | (Op::Neg, Op::Neg) => Some(As(inner(node))),
         (Op::Abs, Op::Abs) => Some(As(a)),
-        (Op::Abs, Op::Neg) => Some(Same::Op(Op::Abs, vec![inner(node)])),
+        (Op::Abs, Op::Neg) => Some(Simplified::Op(Op::Abs, vec![inner(node)])),
         (Op::Not, _) if ty == Type::Bool => {
             let exact = copy.to.function().operand_ty(*node.args.first()?) != Type::F32;
             let op = match node.op {
@@ -102,14 +108,14 @@ fn unary(copy: &Copier<'_>, op: Op, ty: Type, a: Operand) -> Option<Same> {
                 Op::Le if exact => Op::Gt,
                 _ => return None,
             };
-            Some(Same::Op(op, node.args.clone()))
+            Some(Simplified::Op(op, node.args.clone()))
         }
         _ => None,
     }
 }
 
 /// An op of a constant and something, where the two do not commute.
-fn left(op: Op, ty: Type, a: Const) -> Option<Same> {
+fn left(op: Op, ty: Type, a: Const) -> Option<Simplified> {
     let zero = a == Const::zero(ty) && ty != Type::F32;
     match op {
         Op::Div | Op::Rem | Op::Shl | Op::Shr | Op::Rotl | Op::Rotr if zero => Some(As(Operand::Const(a))),
@@ -119,7 +125,7 @@ fn left(op: Op, ty: Type, a: Const) -> Option<Same> {
 }
 
 /// An op of the same value twice.
-fn equal(op: Op, ty: Type, a: Operand) -> Option<Same> {
+fn equal(op: Op, ty: Type, a: Operand) -> Option<Simplified> {
     let float = ty == Type::F32;
     let zero = Operand::Const(Const::zero(ty));
     match op {
@@ -133,7 +139,7 @@ fn equal(op: Op, ty: Type, a: Operand) -> Option<Same> {
 }
 
 /// An op of something and a constant.
-fn right(copy: &Copier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Same> {
+fn right(copy: &FunctionCopier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Simplified> {
     match ty {
         Type::F32 => float(op, a, b),
         Type::Bool => truth(op, a, b.bits() == 1),
@@ -141,27 +147,27 @@ fn right(copy: &Copier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Sa
     }
 }
 
-fn float(op: Op, a: Operand, b: Const) -> Option<Same> {
+fn float(op: Op, a: Operand, b: Const) -> Option<Simplified> {
     let is = |x: f32| b == x.into();
     match op {
         Op::Mul | Op::Div if is(1.0) => Some(As(a)),
-        Op::Mul | Op::Div if is(-1.0) => Some(Same::Op(Op::Neg, vec![a])),
+        Op::Mul | Op::Div if is(-1.0) => Some(Simplified::Op(Op::Neg, vec![a])),
         Op::Sub if is(0.0) => Some(As(a)),
         Op::Add if is(-0.0) => Some(As(a)),
         _ => None,
     }
 }
 
-fn truth(op: Op, a: Operand, b: bool) -> Option<Same> {
+fn truth(op: Op, a: Operand, b: bool) -> Option<Simplified> {
     match (op, b) {
         (Op::And | Op::Eq, true) | (Op::Or | Op::Xor | Op::Ne, false) => Some(As(a)),
         (Op::And, false) | (Op::Or, true) => Some(As(b.into())),
-        (Op::Xor | Op::Ne, true) | (Op::Eq, false) => Some(Same::Op(Op::Not, vec![a])),
+        (Op::Xor | Op::Ne, true) | (Op::Eq, false) => Some(Simplified::Op(Op::Not, vec![a])),
         _ => None,
     }
 }
 
-fn integer(op: Op, ty: Type, a: Operand, b: Const) -> Option<Same> {
+fn integer(op: Op, ty: Type, a: Operand, b: Const) -> Option<Simplified> {
     let (zero, one, ones) = (Const::zero(ty), Const::new(ty, 1), ones(ty));
     let constant = |c: Const| Some(As(Operand::Const(c)));
     match op {
@@ -172,7 +178,7 @@ fn integer(op: Op, ty: Type, a: Operand, b: Const) -> Option<Same> {
         Op::MulHi if b == one && ty != Type::I32 => constant(zero),
         Op::And if b == ones => Some(As(a)),
         Op::Or if b == ones => constant(ones),
-        Op::Xor if b == ones => Some(Same::Op(Op::Not, vec![a])),
+        Op::Xor if b == ones => Some(Simplified::Op(Op::Not, vec![a])),
         // The count of a shift is always a u32; what counts is its place within the width.
         Op::Shl | Op::Shr | Op::Rotl | Op::Rotr if b.bits().is_multiple_of(ty.bits().into()) => Some(As(a)),
         Op::Min | Op::Le if b == most(ty) => Some(As(if op == Op::Min { a } else { true.into() })),
@@ -182,15 +188,15 @@ fn integer(op: Op, ty: Type, a: Operand, b: Const) -> Option<Same> {
         Op::Lt if b == least(ty) => Some(As(false.into())),
         Op::Gt if b == most(ty) => Some(As(false.into())),
         Op::Div | Op::Rem if ty != Type::I32 && b.bits().is_power_of_two() => Some(match op {
-            Op::Div => Same::Op(Op::Shr, vec![a, b.bits().trailing_zeros().into()]),
-            _ => Same::Op(Op::And, vec![a, Operand::Const(Const::new(ty, b.bits() - 1))]),
+            Op::Div => Simplified::Op(Op::Shr, vec![a, b.bits().trailing_zeros().into()]),
+            _ => Simplified::Op(Op::And, vec![a, Operand::Const(Const::new(ty, b.bits() - 1))]),
         }),
         _ => None,
     }
 }
 
 /// (x op c) op d is x op (c op d) for wrapping sums and products and for bits.
-fn chain(copy: &Copier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Same> {
+fn chain(copy: &FunctionCopier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Simplified> {
     let node = copy.def(a).filter(|node| node.op == op)?;
     let (x, c) = (node.args[0], node.args.get(1)?.constant()?.bits());
     let joined = match op {
@@ -201,7 +207,7 @@ fn chain(copy: &Copier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Sa
         Op::Xor => c ^ b.bits(),
         _ => return None,
     };
-    Some(Same::Op(op, vec![x, Operand::Const(Const::new(ty, joined))]))
+    Some(Simplified::Op(op, vec![x, Operand::Const(Const::new(ty, joined))]))
 }
 
 /// The constant whose bits are all one.

@@ -24,9 +24,9 @@ use crate::arena::{Inst, Region};
 use crate::module::{Attr, Function, FunctionKind, Module};
 use crate::op::Op;
 
-use super::effect::{self, Touch};
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::Shape;
+use super::effect::{self, EffectSet};
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::RegionTree;
 
 /// Removes needless barriers from every function.
 pub(super) fn apply(module: &mut Module) -> bool {
@@ -35,11 +35,14 @@ pub(super) fn apply(module: &mut Module) -> bool {
         if !function.insts().any(|(_, node)| node.op == Op::Barrier) {
             return None;
         }
-        let edge = if function.kind == FunctionKind::Kernel { Touch::default() } else { Touch::UNKNOWN };
-        let mut after = After { walk: Walk::new(module, function, &quiet, edge), barriers: HashMap::new() };
+        let edge =
+            if function.kind == FunctionKind::Kernel { EffectSet::default() } else { EffectSet::UNKNOWN };
+        let mut after =
+            After { walk: BarrierWalk::new(module, function, &quiet, edge), barriers: HashMap::new() };
         after.region(function.body, edge);
         let After { walk, barriers } = after;
-        let mut before = Before { walk: Walk { at: HashMap::new(), ..walk }, barriers, gone: HashSet::new() };
+        let mut before =
+            Before { walk: BarrierWalk { at: HashMap::new(), ..walk }, barriers, gone: HashSet::new() };
         before.region(function.body, edge);
         let mut gone = before.gone;
         (!gone.is_empty()).then(|| rewrite(module, function, &mut gone))
@@ -47,50 +50,50 @@ pub(super) fn apply(module: &mut Module) -> bool {
 }
 
 /// What both directions need.
-struct Walk<'a> {
+struct BarrierWalk<'a> {
     function: &'a Function,
     /// What each instruction that holds others may touch.
-    touches: HashMap<Inst, Touch>,
+    touches: HashMap<Inst, EffectSet>,
     module: &'a Module,
     quiet: &'a [bool],
     /// What lies beyond the function.
-    edge: Touch,
+    edge: EffectSet,
     /// What may run after each open loop or block, or what may have run before it was left.
-    at: HashMap<Inst, Touch>,
+    at: HashMap<Inst, EffectSet>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(module: &'a Module, function: &'a Function, quiet: &'a [bool], edge: Touch) -> Self {
-        let shape = Shape::new(function);
+impl<'a> BarrierWalk<'a> {
+    fn new(module: &'a Module, function: &'a Function, quiet: &'a [bool], edge: EffectSet) -> Self {
+        let shape = RegionTree::new(function);
         let touches = effect::nested(module, function, &shape.parent, quiet);
-        Walk { function, touches, module, quiet, edge, at: HashMap::new() }
+        BarrierWalk { function, touches, module, quiet, edge, at: HashMap::new() }
     }
 
     /// What an instruction may touch, all that it holds included.
-    fn touch(&self, inst: Inst) -> Touch {
+    fn touch(&self, inst: Inst) -> EffectSet {
         let node = self.function.inst(inst);
-        if node.op.has_regions() { self.touches[&inst] } else { Touch::of(self.module, node, self.quiet) }
+        if node.op.has_regions() { self.touches[&inst] } else { EffectSet::of(self.module, node, self.quiet) }
     }
 }
 
 /// The walk against the order of the text: what may run after each barrier, up to the next.
 struct After<'a> {
-    walk: Walk<'a>,
-    barriers: HashMap<Inst, Touch>,
+    walk: BarrierWalk<'a>,
+    barriers: HashMap<Inst, EffectSet>,
 }
 
 impl After<'_> {
     /// What may run from the start of a region on, if `next` may run after its `yield`.
-    fn region(&mut self, region: Region, next: Touch) -> Touch {
+    fn region(&mut self, region: Region, next: EffectSet) -> EffectSet {
         let function = self.walk.function;
         function.region(region).insts.iter().rev().fold(next, |next, inst| self.inst(*inst, next))
     }
 
     /// What may run from an instruction on, if `next` may run after it.
-    fn inst(&mut self, inst: Inst, next: Touch) -> Touch {
+    fn inst(&mut self, inst: Inst, next: EffectSet) -> EffectSet {
         let node = self.walk.function.inst(inst);
         let whole = self.walk.touch(inst);
-        let none = Touch::default();
+        let none = EffectSet::default();
         match node.op {
             Op::Barrier => {
                 self.barriers.insert(inst, next);
@@ -99,8 +102,8 @@ impl After<'_> {
             Op::GroupBroadcast => none,
             Op::Return => self.walk.edge,
             Op::Break | Op::Continue => {
-                let Attr::Target(target) = node.attr else { return Touch::UNKNOWN };
-                let after = self.walk.at.get(&target).copied().unwrap_or(Touch::UNKNOWN);
+                let Attr::Target(target) = node.attr else { return EffectSet::UNKNOWN };
+                let after = self.walk.at.get(&target).copied().unwrap_or(EffectSet::UNKNOWN);
                 if node.op == Op::Break { after } else { after | self.walk.touch(target) }
             }
             Op::If | Op::Switch => node.regions.iter().fold(none, |sum, r| sum | self.region(*r, next)),
@@ -123,27 +126,27 @@ impl After<'_> {
 
 /// The walk along the text: what may have run since the last barrier that stays.
 struct Before<'a> {
-    walk: Walk<'a>,
-    barriers: HashMap<Inst, Touch>,
+    walk: BarrierWalk<'a>,
+    barriers: HashMap<Inst, EffectSet>,
     gone: HashSet<Inst>,
 }
 
 impl Before<'_> {
     /// What may have run when a region yields, if `past` may have run when it starts. Nothing if it does not
     /// yield.
-    fn region(&mut self, region: Region, past: Touch) -> Touch {
+    fn region(&mut self, region: Region, past: EffectSet) -> EffectSet {
         let function = self.walk.function;
         function.region(region).insts.iter().fold(past, |past, inst| self.inst(*inst, past))
     }
 
     /// What may have run when an instruction has ended, if `past` may have run before.
-    fn inst(&mut self, inst: Inst, past: Touch) -> Touch {
+    fn inst(&mut self, inst: Inst, past: EffectSet) -> EffectSet {
         let node = self.walk.function.inst(inst);
         let whole = self.walk.touch(inst);
-        let none = Touch::default();
+        let none = EffectSet::default();
         match node.op {
             Op::Barrier => {
-                let next = self.barriers.get(&inst).copied().unwrap_or(Touch::UNKNOWN);
+                let next = self.barriers.get(&inst).copied().unwrap_or(EffectSet::UNKNOWN);
                 if past.conflicts(next) {
                     return none;
                 }
@@ -182,8 +185,8 @@ impl Before<'_> {
     }
 }
 
-impl Rule for HashSet<Inst> {
-    fn inst(&mut self, _copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for HashSet<Inst> {
+    fn inst(&mut self, _copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         self.contains(&inst)
     }
 }

@@ -17,9 +17,9 @@ use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::{Op, OpEffect};
 
 use super::algebra::mirror;
-use super::effect::{self, Set, Touch, frozen};
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::Shape;
+use super::effect::{self, BufferSet, EffectSet, frozen};
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::RegionTree;
 
 /// Merges equal ops in every function.
 pub(super) fn apply(module: &mut Module) -> bool {
@@ -49,7 +49,7 @@ struct Cse<'a> {
     /// How often anything moved on.
     now: u64,
     /// What each loop may touch.
-    touches: HashMap<Inst, Touch>,
+    touches: HashMap<Inst, EffectSet>,
     quiet: &'a [bool],
 }
 
@@ -62,17 +62,17 @@ impl<'a> Cse<'a> {
             own: vec![0; module.buffers.len()],
             all: 0,
             now: 0,
-            touches: effect::nested(module, function, &Shape::new(function).parent, quiet),
+            touches: effect::nested(module, function, &RegionTree::new(function).parent, quiet),
             quiet,
         }
     }
 
     /// Moves on whatever something may write.
-    fn advance(&mut self, module: &Module, touch: Touch) {
+    fn advance(&mut self, module: &Module, touch: EffectSet) {
         self.now += 1;
         if touch.ordered || touch.waits {
             self.all = self.now;
-        } else if touch.writes != Set::NONE {
+        } else if touch.writes != BufferSet::NONE {
             for buffer in module.buffers.handles().filter(|b| touch.writes.has(*b)) {
                 self.own[buffer.index()] = self.now;
             }
@@ -90,12 +90,12 @@ impl<'a> Cse<'a> {
     }
 }
 
-impl Rule for Cse<'_> {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for Cse<'_> {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         let (module, node) = (copy.module, copy.from.inst(inst));
         if node.op.has_regions() {
             match node.op {
-                Op::While | Op::Forever => self.advance(module, Touch::UNKNOWN),
+                Op::While | Op::Forever => self.advance(module, EffectSet::UNKNOWN),
                 Op::Loop => self.advance(module, self.touches[&inst]),
                 _ => {}
             }
@@ -109,7 +109,7 @@ impl Rule for Cse<'_> {
                 return false;
             }
             _ => {
-                self.advance(module, Touch::of(module, node, self.quiet));
+                self.advance(module, EffectSet::of(module, node, self.quiet));
                 return false;
             }
         }
@@ -130,13 +130,13 @@ impl Rule for Cse<'_> {
         true
     }
 
-    fn enter(&mut self, copy: &mut Copier<'_>, inst: Inst, at: usize) {
+    fn enter(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, at: usize) {
         if at == 0 || copy.from.inst(inst).op != Op::While {
             self.marks.push(self.undo.len());
         }
     }
 
-    fn leave(&mut self, copy: &mut Copier<'_>, inst: Inst, at: usize) {
+    fn leave(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, at: usize) {
         if at == 0 && copy.from.inst(inst).op == Op::While {
             return;
         }
@@ -151,7 +151,7 @@ impl Rule for Cse<'_> {
 }
 
 /// The key of an op; of two operands that may be exchanged, the same comes first in all equal ops.
-fn key(copy: &Copier<'_>, node: &Node) -> Key {
+fn key(copy: &FunctionCopier<'_>, node: &Node) -> Key {
     let mut args = [0, 1, 2].map(|k| node.args.get(k).map_or((0, 0), |arg| rank(copy.operand(*arg))));
     let mut op = node.op;
     if let Some(mirrored) = mirror(op).filter(|_| args[1] < args[0]) {

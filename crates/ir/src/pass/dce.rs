@@ -12,8 +12,8 @@ use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::Op;
 
 use super::effect;
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::{Shape, yielded};
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::{RegionTree, yielded};
 
 /// Removes what is dead from every function.
 pub(super) fn apply(module: &mut Module) -> bool {
@@ -35,7 +35,7 @@ pub(super) fn apply(module: &mut Module) -> bool {
 
 /// What gives a value.
 #[derive(Clone, Copy)]
-enum Origin {
+enum ValueOrigin {
     /// The function's caller.
     Caller,
     /// An instruction, as the `k`-th result.
@@ -47,35 +47,35 @@ enum Origin {
 /// What is needed so far.
 struct Live<'a> {
     function: &'a Function,
-    shape: Shape,
-    origins: Vec<Origin>,
+    shape: RegionTree,
+    origins: Vec<ValueOrigin>,
     insts: Vec<bool>,
     values: Vec<bool>,
     /// What has been marked and not yet followed.
-    work: Vec<Item>,
+    work: Vec<LiveItem>,
 }
 
-enum Item {
+enum LiveItem {
     Inst(Inst),
     Value(Value),
 }
 
 impl<'a> Live<'a> {
     fn new(function: &'a Function) -> Self {
-        let mut origins = vec![Origin::Caller; function.values().len()];
+        let mut origins = vec![ValueOrigin::Caller; function.values().len()];
         for (inst, node) in function.insts() {
             for (k, value) in node.results.iter().enumerate() {
-                origins[value.index()] = Origin::Result(inst, k);
+                origins[value.index()] = ValueOrigin::Result(inst, k);
             }
             for region in &node.regions {
                 for (k, value) in function.region(*region).params.iter().enumerate() {
-                    origins[value.index()] = Origin::Param(inst, k);
+                    origins[value.index()] = ValueOrigin::Param(inst, k);
                 }
             }
         }
         Live {
             function,
-            shape: Shape::new(function),
+            shape: RegionTree::new(function),
             insts: vec![false; function.insts().len()],
             values: vec![false; origins.len()],
             origins,
@@ -85,13 +85,13 @@ impl<'a> Live<'a> {
 
     fn inst(&mut self, inst: Inst) {
         if !std::mem::replace(&mut self.insts[inst.index()], true) {
-            self.work.push(Item::Inst(inst));
+            self.work.push(LiveItem::Inst(inst));
         }
     }
 
     fn value(&mut self, value: Value) {
         if !std::mem::replace(&mut self.values[value.index()], true) {
-            self.work.push(Item::Value(value));
+            self.work.push(LiveItem::Value(value));
         }
     }
 
@@ -105,11 +105,11 @@ impl<'a> Live<'a> {
     fn close(&mut self) {
         while let Some(item) = self.work.pop() {
             match item {
-                Item::Inst(inst) => self.follow(inst),
-                Item::Value(value) => match self.origins[value.index()] {
-                    Origin::Caller => {}
-                    Origin::Result(inst, k) => self.result(inst, k),
-                    Origin::Param(inst, k) => self.param(inst, k),
+                LiveItem::Inst(inst) => self.follow(inst),
+                LiveItem::Value(value) => match self.origins[value.index()] {
+                    ValueOrigin::Caller => {}
+                    ValueOrigin::Result(inst, k) => self.result(inst, k),
+                    ValueOrigin::Param(inst, k) => self.param(inst, k),
                 },
             }
         }
@@ -219,8 +219,8 @@ struct Dce<'a> {
     live: Live<'a>,
 }
 
-impl Rule for Dce<'_> {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for Dce<'_> {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         let node = copy.from.inst(inst);
         match node.op {
             Op::Yield => {
@@ -249,7 +249,7 @@ impl Dce<'_> {
     }
 
     /// Copies a way out with the operands that its target keeps: carried values or results.
-    fn jump(&self, copy: &mut Copier<'_>, inst: Inst, target: Option<Inst>, carries: bool) {
+    fn jump(&self, copy: &mut FunctionCopier<'_>, inst: Inst, target: Option<Inst>, carries: bool) {
         let node = copy.from.inst(inst);
         let stays = |k: usize| match target {
             Some(target) if carries => self.live.carries(target, k),
@@ -261,7 +261,7 @@ impl Dce<'_> {
         copy.write(inst, node.op, copy.attr(node), args);
     }
 
-    fn nest(&mut self, copy: &mut Copier<'_>, inst: Inst, node: &Node) {
+    fn nest(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) {
         let fixed = node.args.len() - node.carried().len();
         let skip = counters(node);
         let stays =

@@ -1,6 +1,6 @@
 //! What instructions may touch: the reads, the writes, and whatever keeps its order against both.
 //!
-//! A [`Touch`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
+//! A [`EffectSet`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
 //! fences, time, faults, loops that might not end and calls of imports and of functions that have effects are
 //! *ordered*: no pass looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what that means to an
 //! access, each pass says.
@@ -16,11 +16,11 @@ use crate::types::{Access, Space};
 
 /// A set of buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Set([u64; MAX_BUFFERS / 64]);
+pub(super) struct BufferSet([u64; MAX_BUFFERS / 64]);
 
-impl Set {
+impl BufferSet {
     /// No buffer.
-    pub const NONE: Set = Set([0; MAX_BUFFERS / 64]);
+    pub const NONE: BufferSet = BufferSet([0; MAX_BUFFERS / 64]);
 
     fn insert(&mut self, buffer: Buffer) {
         self.0[buffer.index() / 64] |= 1 << (buffer.index() % 64);
@@ -32,38 +32,39 @@ impl Set {
     }
 
     /// Whether some buffer is in both.
-    pub fn meets(self, other: Set) -> bool {
+    pub fn meets(self, other: BufferSet) -> bool {
         self.0.iter().zip(other.0).any(|(a, b)| a & b != 0)
     }
 }
 
-impl BitOr for Set {
-    type Output = Set;
-    fn bitor(self, other: Set) -> Set {
-        Set(std::array::from_fn(|k| self.0[k] | other.0[k]))
+impl BitOr for BufferSet {
+    type Output = BufferSet;
+    fn bitor(self, other: BufferSet) -> BufferSet {
+        BufferSet(std::array::from_fn(|k| self.0[k] | other.0[k]))
     }
 }
 
 /// What an instruction, or a stretch of them, may touch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Touch {
+pub(super) struct EffectSet {
     /// Buffers with a plain load.
-    pub reads: Set,
+    pub reads: BufferSet,
     /// Buffers with a plain store.
-    pub writes: Set,
+    pub writes: BufferSet,
     /// Whether there is anything that keeps its order against every access.
     pub ordered: bool,
     /// Whether there is anything that waits for other lanes.
     pub waits: bool,
 }
 
-impl Touch {
+impl EffectSet {
     /// What cannot be known.
-    pub const UNKNOWN: Touch = Touch { reads: Set::NONE, writes: Set::NONE, ordered: true, waits: true };
+    pub const UNKNOWN: EffectSet =
+        EffectSet { reads: BufferSet::NONE, writes: BufferSet::NONE, ordered: true, waits: true };
 
     /// What an instruction itself may touch; `quiet` tells of the functions it may call.
-    pub fn of(module: &Module, node: &Node, quiet: &[bool]) -> Touch {
-        let mut touch = Touch::default();
+    pub fn of(module: &Module, node: &Node, quiet: &[bool]) -> EffectSet {
+        let mut touch = EffectSet::default();
         match (node.op.effect(), &node.attr) {
             (OpEffect::Read, Attr::Buffer(b)) if !frozen(module, *b) => touch.reads.insert(*b),
             (OpEffect::Write, Attr::Buffer(b)) => touch.writes.insert(*b),
@@ -81,20 +82,20 @@ impl Touch {
 
     /// Whether it touches nothing; it may wait.
     pub fn is_empty(self) -> bool {
-        self.reads == Set::NONE && self.writes == Set::NONE && !self.ordered
+        self.reads == BufferSet::NONE && self.writes == BufferSet::NONE && !self.ordered
     }
 
     /// Whether the order of the two can be told from outside.
-    pub fn conflicts(self, other: Touch) -> bool {
+    pub fn conflicts(self, other: EffectSet) -> bool {
         let either = self.ordered && !other.is_empty() || other.ordered && !self.is_empty();
         either || self.writes.meets(other.reads | other.writes) || self.reads.meets(other.writes)
     }
 }
 
-impl BitOr for Touch {
-    type Output = Touch;
-    fn bitor(self, other: Touch) -> Touch {
-        Touch {
+impl BitOr for EffectSet {
+    type Output = EffectSet;
+    fn bitor(self, other: EffectSet) -> EffectSet {
+        EffectSet {
             reads: self.reads | other.reads,
             writes: self.writes | other.writes,
             ordered: self.ordered || other.ordered,
@@ -135,17 +136,17 @@ pub(super) fn nested(
     function: &Function,
     parent: &[Option<Inst>],
     quiet: &[bool],
-) -> HashMap<Inst, Touch> {
-    let mut touches: HashMap<Inst, Touch> = HashMap::new();
+) -> HashMap<Inst, EffectSet> {
+    let mut touches: HashMap<Inst, EffectSet> = HashMap::new();
     // What an instruction holds comes after it, so the last are whole first.
     for (inst, node) in function.insts().rev() {
-        let mut touch = Touch::of(module, node, quiet);
+        let mut touch = EffectSet::of(module, node, quiet);
         if node.op.has_regions() {
             let held = touches.entry(inst).or_default();
             *held = *held | touch;
             touch = *held;
         }
-        if let Some(parent) = parent[inst.index()].filter(|_| touch != Touch::default()) {
+        if let Some(parent) = parent[inst.index()].filter(|_| touch != EffectSet::default()) {
             let sum = touches.entry(parent).or_default();
             *sum = *sum | touch;
         }

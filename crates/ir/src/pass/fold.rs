@@ -16,26 +16,26 @@ use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::{Op, OpEffect};
 use crate::types::{Const, Len, NAN, Type};
 
-use super::algebra::{self, Same};
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::{Shape, last, yielded};
+use super::algebra::{self, Simplified};
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::{RegionTree, last, yielded};
 
 /// Folds every function.
 pub(super) fn apply(module: &mut Module) -> bool {
     super::each(module, |module, function| {
-        let mut fold = Fold { shape: Shape::new(function), learned: Vec::new() };
+        let mut fold = Fold { shape: RegionTree::new(function), learned: Vec::new() };
         Some(rewrite(module, function, &mut fold))
     })
 }
 
 struct Fold {
-    shape: Shape,
+    shape: RegionTree,
     /// What stood for the condition of each open region before it was entered.
     learned: Vec<Option<(Value, Operand)>>,
 }
 
-impl Rule for Fold {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for Fold {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         let node = copy.from.inst(inst);
         match node.op {
             Op::If | Op::Switch => self.choice(copy, node),
@@ -47,7 +47,7 @@ impl Rule for Fold {
         }
     }
 
-    fn enter(&mut self, copy: &mut Copier<'_>, inst: Inst, at: usize) {
+    fn enter(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, at: usize) {
         let node = copy.from.inst(inst);
         if at == 0 {
             self.agree(copy, inst, node);
@@ -60,7 +60,7 @@ impl Rule for Fold {
         }
     }
 
-    fn leave(&mut self, copy: &mut Copier<'_>, _inst: Inst, _at: usize) {
+    fn leave(&mut self, copy: &mut FunctionCopier<'_>, _inst: Inst, _at: usize) {
         if let Some((value, operand)) = self.learned.pop().flatten() {
             copy.set(value, operand);
         }
@@ -69,7 +69,7 @@ impl Rule for Fold {
 
 impl Fold {
     /// An `if` or `switch` whose region is known.
-    fn choice(&mut self, copy: &mut Copier<'_>, node: &Node) -> bool {
+    fn choice(&mut self, copy: &mut FunctionCopier<'_>, node: &Node) -> bool {
         let Operand::Const(on) = copy.operand(node.args[0]) else { return false };
         let at = match &node.attr {
             Attr::Cases(cases) => {
@@ -86,7 +86,7 @@ impl Fold {
     }
 
     /// A block that is left at its end alone.
-    fn block(&mut self, copy: &mut Copier<'_>, inst: Inst, node: &Node) -> bool {
+    fn block(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) -> bool {
         let region = node.regions[0];
         let end = match *self.shape.jumps(inst) {
             [] => yielded(copy.from, region),
@@ -99,7 +99,7 @@ impl Fold {
     }
 
     /// A counted loop that runs no time, or once with nothing jumping to it.
-    fn counted(&mut self, copy: &mut Copier<'_>, inst: Inst, node: &Node) -> bool {
+    fn counted(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) -> bool {
         let args = copy.operands(&node.args);
         let (from, init) = (args[0], &args[3..]);
         match trips(&args) {
@@ -117,7 +117,7 @@ impl Fold {
     }
 
     /// A `while` whose test is false: the test still runs once.
-    fn tested(&mut self, copy: &mut Copier<'_>, inst: Inst, node: &Node) -> bool {
+    fn tested(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) -> bool {
         let test = node.regions[0];
         let Some(end) = yielded(copy.from, test) else { return false };
         let never = copy.from.inst(end).args[..] == [false.into()];
@@ -132,7 +132,7 @@ impl Fold {
     }
 
     /// Results on which all ways out agree, and carried values that never change.
-    fn agree(&self, copy: &mut Copier<'_>, inst: Inst, node: &Node) {
+    fn agree(&self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) {
         if node.op.is_loop() {
             self.invariant(copy, inst, node);
         }
@@ -154,7 +154,7 @@ impl Fold {
     }
 
     /// A carried value is its initial value if every next one is either.
-    fn invariant(&self, copy: &mut Copier<'_>, inst: Inst, node: &Node) {
+    fn invariant(&self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) {
         let from = copy.from;
         let args = |exit: Inst| &from.inst(exit).args[..];
         let ends = node.regions.last().and_then(|body| yielded(from, *body));
@@ -209,11 +209,11 @@ fn trips(args: &[Operand]) -> Option<u32> {
 }
 
 /// A pure op: constants are computed, identities applied.
-fn pure(copy: &mut Copier<'_>, inst: Inst, node: &Node) -> bool {
+fn pure(copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) -> bool {
     let args = copy.operands(&node.args);
     match simpler(copy, node, &args) {
-        Some(Same::As(operand)) => copy.bind(node.results, &[operand]),
-        Some(Same::Op(op, args)) => {
+        Some(Simplified::As(operand)) => copy.bind(node.results, &[operand]),
+        Some(Simplified::Op(op, args)) => {
             copy.write(inst, op, Attr::None, args);
         }
         None => return false,
@@ -221,10 +221,10 @@ fn pure(copy: &mut Copier<'_>, inst: Inst, node: &Node) -> bool {
     true
 }
 
-fn simpler(copy: &Copier<'_>, node: &Node, args: &[Operand]) -> Option<Same> {
+fn simpler(copy: &FunctionCopier<'_>, node: &Node, args: &[Operand]) -> Option<Simplified> {
     if let (Op::Len, Some(b)) = (node.op, node.buffer()) {
         let Len::Fixed(len) = copy.module.buffers.get(b)?.len else { return None };
-        return Some(Same::As(u32::try_from(len).ok()?.into()));
+        return Some(Simplified::As(u32::try_from(len).ok()?.into()));
     }
     let ty = copy.module.type_argument(node, copy.from).unwrap_or(Type::F32);
     if let Some(same) = algebra::simplify(copy, node.op, ty, &node.attr, args) {
@@ -235,5 +235,5 @@ fn simpler(copy: &Copier<'_>, node: &Node, args: &[Operand]) -> Option<Same> {
     let value = eval(node.op, ty, to, &bits.filter(|bits| !bits.is_empty())?)?;
     let result = copy.from.ty(node.results.get(0));
     let nan = result == Type::F32 && f32::from_bits(value as u32).is_nan();
-    Some(Same::As(Operand::Const(Const::new(result, if nan { NAN.into() } else { value }))))
+    Some(Simplified::As(Operand::Const(Const::new(result, if nan { NAN.into() } else { value }))))
 }

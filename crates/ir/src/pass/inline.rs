@@ -15,8 +15,8 @@ use crate::module::{Attr, Function, Module, Node, Site};
 use crate::op::Op;
 use crate::valid::Valid;
 
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::{Shape, last};
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::{RegionTree, last};
 
 /// How many instructions the pipeline lets inlining add to a module.
 pub const LIMIT: usize = 1 << 15;
@@ -48,7 +48,7 @@ pub fn inline_calls(module: &Valid, limit: usize) -> Inlined {
 pub(super) fn apply(module: &mut Module, limit: usize) -> bool {
     let size: usize = module.functions.iter().map(|(_, f)| f.insts().len()).sum();
     let mut budget = limit.min(MAX_INSTS.saturating_sub(size));
-    let mut callees: Vec<Option<Callee>> = Vec::new();
+    let mut callees: Vec<Option<InlineCallee>> = Vec::new();
     let mut changed = false;
     for func in module.functions.handles() {
         let function = &module.functions[func];
@@ -62,13 +62,13 @@ pub(super) fn apply(module: &mut Module, limit: usize) -> bool {
             }
         }
         let function = &module.functions[func];
-        callees.push((!function.is_import()).then(|| Callee::new(function)));
+        callees.push((!function.is_import()).then(|| InlineCallee::new(function)));
     }
     changed
 }
 
 /// What a call must know of a function.
-struct Callee {
+struct InlineCallee {
     size: usize,
     /// Its regions within regions, the body included.
     depth: usize,
@@ -76,16 +76,16 @@ struct Callee {
     early: bool,
 }
 
-impl Callee {
-    fn new(function: &Function) -> Callee {
-        let shape = Shape::new(function);
+impl InlineCallee {
+    fn new(function: &Function) -> InlineCallee {
+        let shape = RegionTree::new(function);
         let mut depths = vec![1; shape.parent.len()];
         for (at, parent) in shape.parent.iter().enumerate() {
             depths[at] = parent.map_or(1, |parent| depths[parent.index()] + 1);
         }
         let nested =
             |(inst, node): (Inst, &Node)| node.op == Op::Return && shape.parent[inst.index()].is_some();
-        Callee {
+        InlineCallee {
             size: function.insts().len(),
             depth: depths.into_iter().max().unwrap_or(1),
             early: function.insts().any(nested),
@@ -95,12 +95,12 @@ impl Callee {
 
 struct Inline<'c> {
     /// The functions so far; none for an import, which has no body to put anywhere.
-    callees: &'c [Option<Callee>],
+    callees: &'c [Option<InlineCallee>],
     budget: usize,
 }
 
-impl Rule for Inline<'_> {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for Inline<'_> {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         let node = copy.from.inst(inst);
         let Attr::Call(func) = node.attr else { return false };
         let Some(callee) = &self.callees[func.index()] else { return false };
@@ -114,7 +114,7 @@ impl Rule for Inline<'_> {
         if callee.early {
             let block = copy.write(inst, Op::Block, Attr::None, Vec::new());
             copy.to.open_region(block, &[]);
-            copy.within(function, &args, |copy| copy.insts(&mut Body { block, end }, function.body));
+            copy.within(function, &args, |copy| copy.insts(&mut InlinedBody { block, end }, function.body));
             copy.to.close_region();
         } else {
             let results = copy.within(function, &args, |copy| copy.splice(&mut Whole, function.body, end));
@@ -127,21 +127,21 @@ impl Rule for Inline<'_> {
 /// How a body that returns at its end alone is copied: as it is.
 struct Whole;
 
-impl Rule for Whole {
-    fn inst(&mut self, _copy: &mut Copier<'_>, _inst: Inst) -> bool {
+impl RewriteRule for Whole {
+    fn inst(&mut self, _copy: &mut FunctionCopier<'_>, _inst: Inst) -> bool {
         false
     }
 }
 
 /// How a body that returns early is copied: its returns leave a block.
-struct Body {
+struct InlinedBody {
     block: Inst,
     /// The end of the body, which is the end of the block too.
     end: Option<Inst>,
 }
 
-impl Rule for Body {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for InlinedBody {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         let node = copy.from.inst(inst);
         if node.op != Op::Return {
             return false;

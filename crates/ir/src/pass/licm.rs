@@ -16,8 +16,8 @@ use crate::module::{Function, Module, Node};
 use crate::op::{Op, OpEffect};
 
 use super::effect::frozen;
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::Shape;
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::RegionTree;
 
 /// Moves invariants out of the loops of every function.
 pub(super) fn apply(module: &mut Module) -> bool {
@@ -51,7 +51,7 @@ impl Licm {
     fn new(module: &Module, function: &Function) -> Licm {
         let count = function.insts().len();
         let mut licm = Licm { before: HashMap::new(), moved: vec![false; count] };
-        let shape = Shape::new(function);
+        let shape = RegionTree::new(function);
         let mut depths = vec![Depth::default(); count];
         let mut levels = vec![0u16; function.values().len()];
         for (inst, node) in function.insts() {
@@ -99,7 +99,7 @@ fn level(module: &Module, node: &Node, depth: Depth, levels: &[u16]) -> Option<u
 }
 
 /// The loop before which something of that level goes.
-fn home(function: &Function, shape: &Shape, depths: &[Depth], inst: Inst, level: u16) -> Inst {
+fn home(function: &Function, shape: &RegionTree, depths: &[Depth], inst: Inst, level: u16) -> Inst {
     let mut at = inst;
     while let Some(parent) = shape.parent[at.index()] {
         at = parent;
@@ -110,8 +110,8 @@ fn home(function: &Function, shape: &Shape, depths: &[Depth], inst: Inst, level:
     at
 }
 
-impl Rule for Licm {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for Licm {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         if copy.from.inst(inst).op.is_loop() {
             for moved in self.before.remove(&inst).into_iter().flatten() {
                 copy.plain(moved);

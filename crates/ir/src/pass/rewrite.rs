@@ -15,19 +15,19 @@ use crate::types::{Const, Len, Type};
 use crate::write::FunctionWriter;
 
 /// What a pass does differently from copying.
-pub(super) trait Rule: Sized {
+pub(super) trait RewriteRule: Sized {
     /// Puts something in the place of an instruction and says so, or leaves it to be copied.
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool;
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool;
 
     /// The `at`-th region of an instruction has been opened.
-    fn enter(&mut self, _copy: &mut Copier<'_>, _inst: Inst, _at: usize) {}
+    fn enter(&mut self, _copy: &mut FunctionCopier<'_>, _inst: Inst, _at: usize) {}
 
     /// It is about to be closed.
-    fn leave(&mut self, _copy: &mut Copier<'_>, _inst: Inst, _at: usize) {}
+    fn leave(&mut self, _copy: &mut FunctionCopier<'_>, _inst: Inst, _at: usize) {}
 }
 
 /// A function being copied.
-pub(super) struct Copier<'a> {
+pub(super) struct FunctionCopier<'a> {
     /// The module it belongs to.
     pub module: &'a Module,
     /// What is copied.
@@ -47,9 +47,9 @@ pub(super) struct Copier<'a> {
 }
 
 /// Copies a function under a rule.
-pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl Rule) -> Function {
+pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl RewriteRule) -> Function {
     let params: Vec<Type> = from.params.iter().map(|param| from.ty(param)).collect();
-    let mut copy = Copier {
+    let mut copy = FunctionCopier {
         module,
         from,
         to: FunctionWriter::new(from.name.clone(), from.kind, &params, &from.results),
@@ -68,7 +68,7 @@ pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl Rule) ->
     copy.to.finish()
 }
 
-impl<'a> Copier<'a> {
+impl<'a> FunctionCopier<'a> {
     /// What stands for an operand.
     pub fn operand(&self, operand: Operand) -> Operand {
         match operand {
@@ -104,7 +104,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies the instructions of a region, up to the first jump.
-    pub fn insts(&mut self, rule: &mut impl Rule, region: Region) {
+    pub fn insts(&mut self, rule: &mut impl RewriteRule, region: Region) {
         for inst in &self.from.region(region).insts {
             self.inst(rule, *inst);
             if self.to.region_ended() {
@@ -115,7 +115,7 @@ impl<'a> Copier<'a> {
 
     /// Copies the instructions of a region into the one that is open, up to but without its `end`, and gives what
     /// that ends with. Without an `end` the region jumps elsewhere and gives nothing.
-    pub fn splice(&mut self, rule: &mut impl Rule, region: Region, end: Option<Inst>) -> Vec<Operand> {
+    pub fn splice(&mut self, rule: &mut impl RewriteRule, region: Region, end: Option<Inst>) -> Vec<Operand> {
         for inst in &self.from.region(region).insts {
             if Some(*inst) == end {
                 return self.operands(&self.from.inst(*inst).args);
@@ -129,7 +129,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies an instruction as the rule has it.
-    pub fn inst(&mut self, rule: &mut impl Rule, inst: Inst) {
+    pub fn inst(&mut self, rule: &mut impl RewriteRule, inst: Inst) {
         if rule.inst(self, inst) {
             return;
         }
@@ -154,7 +154,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies an instruction with its regions.
-    fn nest(&mut self, rule: &mut impl Rule, inst: Inst) {
+    fn nest(&mut self, rule: &mut impl RewriteRule, inst: Inst) {
         let node = self.from.inst(inst);
         let new = self.write(inst, node.op, node.attr.clone(), self.operands(&node.args));
         for at in 0..node.regions.len() {

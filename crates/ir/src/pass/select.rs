@@ -10,8 +10,8 @@ use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::{Op, OpEffect};
 use crate::types::Type;
 
-use super::rewrite::{Copier, Rule, rewrite};
-use super::shape::{Shape, yielded};
+use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
+use super::shape::{RegionTree, yielded};
 
 /// The most ops that one `if` may turn into, the selects included.
 const IF: u32 = 6;
@@ -54,7 +54,7 @@ fn limit(op: Op) -> u32 {
 
 /// How many ops each instruction is once its choices are selects; `NEVER` if they cannot all be.
 fn costs(function: &Function) -> Vec<u32> {
-    let shape = Shape::new(function);
+    let shape = RegionTree::new(function);
     let nodes: Vec<&Node> = function.insts().map(|(_, node)| node).collect();
     let mut costs: Vec<u32> = nodes.iter().map(|node| cost(function, node)).collect();
     // What an instruction holds comes after it, so the last are whole first.
@@ -89,8 +89,8 @@ fn cost(function: &Function, node: &Node) -> u32 {
     }
 }
 
-impl Rule for Select {
-    fn inst(&mut self, copy: &mut Copier<'_>, inst: Inst) -> bool {
+impl RewriteRule for Select {
+    fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool {
         let node = copy.from.inst(inst);
         if !self.takes(node, inst) {
             return false;
@@ -130,7 +130,7 @@ impl Rule for Select {
 }
 
 /// Whether a number is one of a case's.
-fn among(copy: &mut Copier<'_>, inst: Inst, on: Operand, case: &[u32]) -> Operand {
+fn among(copy: &mut FunctionCopier<'_>, inst: Inst, on: Operand, case: &[u32]) -> Operand {
     let mut any = None;
     for number in case {
         let args = vec![on, Operand::from(*number)];

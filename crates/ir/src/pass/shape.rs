@@ -7,18 +7,18 @@ use crate::module::{Attr, Function};
 use crate::op::Op;
 
 /// The tree of a function's instructions.
-pub(super) struct Shape {
+pub(super) struct RegionTree {
     /// The instruction in whose region each stands, by index; none in the body.
     pub parent: Vec<Option<Inst>>,
     /// The `break`s and `continue`s that name each loop and block that they name.
     jumps: HashMap<Inst, Vec<Inst>>,
 }
 
-impl Shape {
+impl RegionTree {
     /// Looks at every instruction once.
-    pub fn new(function: &Function) -> Shape {
+    pub fn new(function: &Function) -> RegionTree {
         let count = function.insts().len();
-        let mut shape = Shape { parent: vec![None; count], jumps: HashMap::new() };
+        let mut shape = RegionTree { parent: vec![None; count], jumps: HashMap::new() };
         for (inst, node) in function.insts() {
             for region in &node.regions {
                 for held in &function.region(*region).insts {

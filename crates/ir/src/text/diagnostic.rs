@@ -78,7 +78,7 @@ pub fn render_diagnostics(name: &str, text: &str, list: &[Diagnostic], color: Co
     let mut out = String::new();
     for diagnostic in list {
         let draw = |title, place, label| {
-            let view = View::new(text, &breaks, place);
+            let view = SourceView::new(text, &breaks, place);
             let annotation = AnnotationKind::Primary.span(view.span).label(label);
             let mut group = Group::with_title(title);
             let mut snippet = Snippet::source(view.shown).line_start(view.line).annotation(annotation);
@@ -107,7 +107,7 @@ pub fn render_diagnostics(name: &str, text: &str, list: &[Diagnostic], color: Co
 }
 
 /// The part of a text that a diagram shows.
-struct View {
+struct SourceView {
     /// The line that the place begins in, or the part of it around the place.
     shown: String,
     /// What of it is the place; what goes beyond the line is left out.
@@ -120,7 +120,7 @@ struct View {
     clipped: bool,
 }
 
-impl View {
+impl SourceView {
     fn new(text: &str, breaks: &[usize], place: TextPlace) -> Self {
         let start = text.floor_char_boundary(place.start as usize);
         let end = text.ceil_char_boundary(place.end as usize).max(start);
@@ -131,7 +131,7 @@ impl View {
         let (start, end) = ((start - first).min(line.len()), (end - first).min(line.len()));
         let column = 1 + line[..start].chars().count();
         let (shown, span) = clip(line, start..end);
-        View { clipped: shown != line, shown, span, line: before + 1, column }
+        SourceView { clipped: shown != line, shown, span, line: before + 1, column }
     }
 }
 

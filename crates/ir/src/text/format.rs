@@ -6,8 +6,8 @@
 
 use super::lex::{Lexer, TokenKind};
 use super::parse::{Source, literal, source};
-use super::print::{Hook, Printer, indent, push};
-use super::{Diagnostic, Line};
+use super::print::{Hook, ModulePrinter, indent, push};
+use super::{Diagnostic, PrintedLine};
 use crate::arena::{Func, Handle, Region};
 use crate::module::{Module, TextPlace};
 use crate::types::{Const, Len, Type};
@@ -15,16 +15,18 @@ use crate::types::{Const, Len, Type};
 /// Prints a text's module with the comments of the text.
 pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     let Source { module, marks } = source(text)?;
-    let place = |line: Line| match line {
-        Line::Buffer(buffer) => module.buffers[buffer].place,
-        Line::Head(func) => module.functions[func].debug.head,
-        Line::Inst(func, inst) => module.functions[func].debug.places[inst.index()],
-        Line::End(func, region) => end(&module, func, region),
-        Line::Need(_) | Line::Arm(..) | Line::Close(..) => marks.get(&line).copied().unwrap_or_default(),
+    let place = |line: PrintedLine| match line {
+        PrintedLine::Buffer(buffer) => module.buffers[buffer].place,
+        PrintedLine::Head(func) => module.functions[func].debug.head,
+        PrintedLine::Inst(func, inst) => module.functions[func].debug.places[inst.index()],
+        PrintedLine::End(func, region) => end(&module, func, region),
+        PrintedLine::Need(_) | PrintedLine::Arm(..) | PrintedLine::Close(..) => {
+            marks.get(&line).copied().unwrap_or_default()
+        }
     };
     let keeper =
         Keeper { text, place, comments: comments(text), next: 0, numbers: Lexer::new(""), first: true };
-    let (mut out, mut keeper) = Printer::new(&module, keeper).module();
+    let (mut out, mut keeper) = ModulePrinter::new(&module, keeper).module();
     keeper.flush(text.len(), false, 0, &mut out);
     debug_assert!(super::parse(&out).ok().as_ref() == Some(&module), "formatting changed the module");
     Ok(out)
@@ -74,7 +76,7 @@ struct Keeper<'t, P> {
     first: bool,
 }
 
-impl<'t, P: Fn(Line) -> TextPlace> Keeper<'t, P> {
+impl<'t, P: Fn(PrintedLine) -> TextPlace> Keeper<'t, P> {
     /// Prints the comments that begin before a byte on lines of their own, the first `apart` from what precedes.
     fn flush(&mut self, end: usize, mut apart: bool, depth: usize, out: &mut String) -> bool {
         while let Some(comment) = self.comments.get(self.next).filter(|c| (c.place.start as usize) < end) {
@@ -109,21 +111,21 @@ impl<'t, P: Fn(Line) -> TextPlace> Keeper<'t, P> {
     }
 }
 
-impl<P: Fn(Line) -> TextPlace> Hook for Keeper<'_, P> {
-    fn before(&mut self, line: Line, apart: bool, depth: usize, out: &mut String) {
+impl<P: Fn(PrintedLine) -> TextPlace> Hook for Keeper<'_, P> {
+    fn before(&mut self, line: PrintedLine, apart: bool, depth: usize, out: &mut String) {
         let place = (self.place)(line);
         self.numbers = Lexer::within(self.text, place);
         let apart = self.flush(place.end as usize, apart, depth, out);
         // A brace follows directly on what it ends.
-        let ends =
-            matches!(line, Line::End(..) | Line::Close(..)) || self.text[place.range()].starts_with('}');
+        let ends = matches!(line, PrintedLine::End(..) | PrintedLine::Close(..))
+            || self.text[place.range()].starts_with('}');
         if !self.first && (apart || (!ends && self.spaced(place.start))) {
             out.push('\n');
         }
         self.first = false;
     }
 
-    fn after(&mut self, line: Line, out: &mut String) {
+    fn after(&mut self, line: PrintedLine, out: &mut String) {
         let place = (self.place)(line);
         self.first = self.text[place.range()].ends_with('{');
         let trailing = self.comments.get(self.next).filter(|comment| comment.after == Some(place.end));
@@ -151,12 +153,13 @@ impl<P: Fn(Line) -> TextPlace> Hook for Keeper<'_, P> {
         }
     }
 
-    fn leads(&self, import: Line, buffer: Line) -> bool {
+    fn leads(&self, import: PrintedLine, buffer: PrintedLine) -> bool {
         (self.place)(import).start < (self.place)(buffer).start
     }
 
     fn keeps(&self, func: Func, region: Region) -> bool {
-        let (head, end) = ((self.place)(Line::Arm(func, region)), (self.place)(Line::End(func, region)));
+        let (head, end) =
+            ((self.place)(PrintedLine::Arm(func, region)), (self.place)(PrintedLine::End(func, region)));
         // One that the text does not have has no head.
         let inside = head.end..end.start;
         let from = self.comments.partition_point(|comment| comment.place.start < inside.start);

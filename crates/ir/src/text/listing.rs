@@ -1,7 +1,7 @@
 //! A printed module with the places of everything in it, and with notes.
 
-use super::Line;
-use super::print::{Hook, Printer, push};
+use super::PrintedLine;
+use super::print::{Hook, ModulePrinter, push};
 use crate::arena::{Buffer, Func, Handle, Region};
 use crate::module::{DebugInfo, Module, Site, TextPlace};
 
@@ -49,18 +49,18 @@ pub fn print_listing(module: &Module) -> Listing {
         buffers: vec![TextPlace::default(); module.buffers.len()],
         functions: module.functions.iter().map(room).collect(),
     };
-    let (text, listing) = Printer::new(module, hook).module();
+    let (text, listing) = ModulePrinter::new(module, hook).module();
     Listing { text, ..listing }
 }
 
 impl Hook for Listing {
-    fn mark(&mut self, line: Line, place: TextPlace) {
+    fn mark(&mut self, line: PrintedLine, place: TextPlace) {
         match line {
-            Line::Buffer(buffer) => self.buffers[buffer.index()] = place,
-            Line::Head(func) => self.functions[func.index()].head = place,
-            Line::Inst(func, inst) => self.functions[func.index()].places[inst.index()] = place,
-            Line::End(func, region) => self.functions[func.index()].ends[region.index()] = place,
-            Line::Need(_) | Line::Arm(..) | Line::Close(..) => {}
+            PrintedLine::Buffer(buffer) => self.buffers[buffer.index()] = place,
+            PrintedLine::Head(func) => self.functions[func.index()].head = place,
+            PrintedLine::Inst(func, inst) => self.functions[func.index()].places[inst.index()] = place,
+            PrintedLine::End(func, region) => self.functions[func.index()].ends[region.index()] = place,
+            PrintedLine::Need(_) | PrintedLine::Arm(..) | PrintedLine::Close(..) => {}
         }
     }
 }
@@ -68,15 +68,15 @@ impl Hook for Listing {
 /// Prints a module with a comment after each instruction that has something to say. What is said of an instruction
 /// that is not written is lost.
 pub fn print_annotated(module: &Module, note: impl Fn(Site) -> Option<String>) -> String {
-    Printer::new(module, Notes(note)).module().0
+    ModulePrinter::new(module, InstNotes(note)).module().0
 }
 
 /// Adds notes.
-struct Notes<F>(F);
+struct InstNotes<F>(F);
 
-impl<F: Fn(Site) -> Option<String>> Hook for Notes<F> {
-    fn after(&mut self, line: Line, out: &mut String) {
-        let Line::Inst(func, inst) = line else { return };
+impl<F: Fn(Site) -> Option<String>> Hook for InstNotes<F> {
+    fn after(&mut self, line: PrintedLine, out: &mut String) {
+        let PrintedLine::Inst(func, inst) = line else { return };
         if let Some(note) = (self.0)(Site { func, inst }) {
             // A comment ends with its line.
             push(out, format_args!("  ; {}", note.replace(['\n', '\r'], " ")));

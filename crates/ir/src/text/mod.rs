@@ -38,7 +38,7 @@ pub use diagnostic::{ColorMode, Diagnostic, render_diagnostics};
 pub use format::format;
 pub(crate) use lex::is_name;
 pub use listing::{Listing, print_annotated, print_listing};
-pub(crate) use parse::{Doubts, Partial, partial};
+pub(crate) use parse::{PartialModule, UnsureInsts, partial};
 pub use parse::{nearest_name, parse, parse_constant};
 pub use print::print;
 
@@ -46,7 +46,7 @@ use crate::arena::{Buffer, Func, Inst, Region};
 
 /// What a line of the text shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Line {
+enum PrintedLine {
     /// The k-th need.
     Need(usize),
     /// A buffer's declaration.

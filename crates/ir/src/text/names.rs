@@ -9,21 +9,21 @@ use crate::limits::MAX_NAME;
 use crate::module::{Attr, Function};
 
 /// The names of a function that can be told apart. All else is written as its handle, which no name looks like.
-pub(super) struct Names<'f> {
+pub(super) struct ValueNames<'f> {
     values: Vec<&'f str>,
-    labels: Vec<Label<'f>>,
+    labels: Vec<PrintedLabel<'f>>,
 }
 
 /// What stands for a label.
 #[derive(Clone, Copy)]
-enum Label<'f> {
+enum PrintedLabel<'f> {
     /// Nothing: no jump needs it.
     None,
     Handle,
     Name(&'f str),
 }
 
-impl<'f> Names<'f> {
+impl<'f> ValueNames<'f> {
     pub fn new(function: &'f Function) -> Self {
         let usable = |name: &str| is_name(name) && name.len() <= MAX_NAME;
         let mut taken = HashSet::new();
@@ -32,12 +32,12 @@ impl<'f> Names<'f> {
             let name: &str = name;
             values.push(if usable(name) && taken.insert(name) { name } else { "" });
         }
-        let mut labels = vec![Label::None; function.insts.len()];
+        let mut labels = vec![PrintedLabel::None; function.insts.len()];
         for (_, node) in function.insts() {
             if let Attr::Target(inst) = node.attr
                 && let Some(label) = labels.get_mut(inst.index())
             {
-                *label = Label::Handle;
+                *label = PrintedLabel::Handle;
             }
         }
         taken.clear();
@@ -46,10 +46,10 @@ impl<'f> Names<'f> {
                 && taken.insert(name)
                 && let Some(label) = labels.get_mut(inst.index())
             {
-                *label = Label::Name(name);
+                *label = PrintedLabel::Name(name);
             }
         }
-        Names { values, labels }
+        ValueNames { values, labels }
     }
 
     /// A value as the text writes it.
@@ -60,15 +60,15 @@ impl<'f> Names<'f> {
 
     /// A label as a jump writes it.
     pub fn target(&self, inst: Inst) -> impl fmt::Display {
-        let label = self.labels.get(inst.index()).copied().unwrap_or(Label::Handle);
+        let label = self.labels.get(inst.index()).copied().unwrap_or(PrintedLabel::Handle);
         fmt::from_fn(move |f| match label {
-            Label::Name(name) => write!(f, "^{name}"),
+            PrintedLabel::Name(name) => write!(f, "^{name}"),
             _ => write!(f, "{inst}"),
         })
     }
 
     /// Whether a loop or block must or may say its label.
     pub fn labelled(&self, inst: Inst) -> bool {
-        !matches!(self.labels.get(inst.index()), None | Some(Label::None))
+        !matches!(self.labels.get(inst.index()), None | Some(PrintedLabel::None))
     }
 }

@@ -5,8 +5,8 @@
 
 use std::fmt::{self, Write};
 
-use super::Line;
-use super::names::Names;
+use super::PrintedLine;
+use super::names::ValueNames;
 use crate::arena::{Func, Inst, Region};
 use crate::limits::MAX_DEPTH;
 use crate::module::{Attr, Function, FunctionKind, ImportFlow, Module, TextPlace};
@@ -15,7 +15,7 @@ use crate::types::{Const, Len};
 
 /// Prints a module.
 pub fn print(module: &Module) -> String {
-    Printer::new(module, Plain).module().0
+    ModulePrinter::new(module, Plain).module().0
 }
 
 /// As [`print()`] has it.
@@ -28,17 +28,17 @@ impl fmt::Display for Module {
 /// What happens around the lines of a text.
 pub(super) trait Hook {
     /// Before a line. `apart` asks for an empty line before it; `depth` is the indent of what stands above it.
-    fn before(&mut self, _line: Line, apart: bool, _depth: usize, out: &mut String) {
+    fn before(&mut self, _line: PrintedLine, apart: bool, _depth: usize, out: &mut String) {
         if apart && !out.is_empty() {
             out.push('\n');
         }
     }
 
     /// After a line, before its end.
-    fn after(&mut self, _line: Line, _out: &mut String) {}
+    fn after(&mut self, _line: PrintedLine, _out: &mut String) {}
 
     /// Where something was printed. What is not printed is where the brace is that it would stand before.
-    fn mark(&mut self, _line: Line, _place: TextPlace) {}
+    fn mark(&mut self, _line: PrintedLine, _place: TextPlace) {}
 
     /// Prints a constant.
     fn literal(&mut self, value: Const, out: &mut String) {
@@ -51,7 +51,7 @@ pub(super) trait Hook {
     }
 
     /// Whether an import stands before a buffer, where both stand before all functions.
-    fn leads(&self, _import: Line, _buffer: Line) -> bool {
+    fn leads(&self, _import: PrintedLine, _buffer: PrintedLine) -> bool {
         true
     }
 
@@ -80,7 +80,7 @@ pub(super) fn indent(out: &mut String, depth: usize) {
 }
 
 /// A text that is being printed.
-pub(super) struct Printer<'m, H> {
+pub(super) struct ModulePrinter<'m, H> {
     pub module: &'m Module,
     pub out: String,
     pub hook: H,
@@ -92,7 +92,7 @@ pub(super) struct Printer<'m, H> {
 pub(super) struct Scope<'s> {
     pub func: Func,
     pub function: &'s Function,
-    pub names: &'s Names<'s>,
+    pub names: &'s ValueNames<'s>,
 }
 
 /// A region, and its end if that is not written.
@@ -103,7 +103,7 @@ struct Closed {
 }
 
 /// A region that is being printed.
-struct Frame {
+struct PrintedRegion {
     closed: Closed,
     /// The next instruction in it.
     at: usize,
@@ -111,21 +111,21 @@ struct Frame {
     of: Option<(Inst, usize)>,
 }
 
-impl<'m, H: Hook> Printer<'m, H> {
+impl<'m, H: Hook> ModulePrinter<'m, H> {
     pub fn new(module: &'m Module, hook: H) -> Self {
-        Printer { module, out: String::new(), depth: 0, hook }
+        ModulePrinter { module, out: String::new(), depth: 0, hook }
     }
 
     pub fn module(mut self) -> (String, H) {
         let module = self.module;
         for (k, need) in module.needs.iter().enumerate() {
-            self.line(Line::Need(k), false, 0, |p| push(&mut p.out, format_args!("need {need}")));
+            self.line(PrintedLine::Need(k), false, 0, |p| push(&mut p.out, format_args!("need {need}")));
         }
         let mut functions = module.functions.iter().peekable();
         for (buffer, decl) in module.buffers.iter() {
-            let line = Line::Buffer(buffer);
-            while let Some((func, function)) =
-                functions.next_if(|(func, f)| f.is_import() && self.hook.leads(Line::Head(*func), line))
+            let line = PrintedLine::Buffer(buffer);
+            while let Some((func, function)) = functions
+                .next_if(|(func, f)| f.is_import() && self.hook.leads(PrintedLine::Head(*func), line))
             {
                 self.function(func, function, false);
             }
@@ -145,16 +145,16 @@ impl<'m, H: Hook> Printer<'m, H> {
 
     /// Prints a function, or the one line of an import.
     fn function(&mut self, func: Func, function: &Function, apart: bool) {
-        let names = Names::new(function);
+        let names = ValueNames::new(function);
         let scope = Scope { func, function, names: &names };
-        self.line(Line::Head(func), apart, 0, |p| p.head(scope));
+        self.line(PrintedLine::Head(func), apart, 0, |p| p.head(scope));
         if !function.is_import() {
             self.body(scope);
         }
     }
 
     /// Prints one line; `inner` is how much deeper things stand above it.
-    fn line(&mut self, line: Line, apart: bool, inner: usize, write: impl FnOnce(&mut Self)) {
+    fn line(&mut self, line: PrintedLine, apart: bool, inner: usize, write: impl FnOnce(&mut Self)) {
         self.hook.before(line, apart, self.depth + inner, &mut self.out);
         indent(&mut self.out, self.depth);
         let start = self.out.len() as u32;
@@ -208,29 +208,29 @@ impl<'m, H: Hook> Printer<'m, H> {
                 continue;
             }
             let node = scope.function.inst(inst);
-            self.line(Line::Inst(scope.func, inst), false, 0, |p| p.inst(scope, inst));
+            self.line(PrintedLine::Inst(scope.func, inst), false, 0, |p| p.inst(scope, inst));
             match node.regions.first() {
                 Some(_) if node.op == Op::Switch => {
                     self.depth += 1;
                     self.arm(scope, inst, 0, &mut stack);
                 }
                 Some(region) => self.enter(*region, Some((inst, 0)), &mut stack),
-                None if node.op.has_regions() => self.brace(scope, Line::Close(scope.func, inst), &[]),
+                None if node.op.has_regions() => self.brace(scope, PrintedLine::Close(scope.func, inst), &[]),
                 None => {}
             }
         }
     }
 
-    fn enter(&mut self, region: Region, of: Option<(Inst, usize)>, stack: &mut Vec<Frame>) {
+    fn enter(&mut self, region: Region, of: Option<(Inst, usize)>, stack: &mut Vec<PrintedRegion>) {
         self.depth += 1;
-        stack.push(Frame { closed: Closed { region, implied: None }, at: 0, of });
+        stack.push(PrintedRegion { closed: Closed { region, implied: None }, at: 0, of });
     }
 
     /// Prints what follows a region: its brace, and the head of the next.
-    fn leave(&mut self, scope: Scope<'_>, stack: &mut Vec<Frame>) {
-        let Some(Frame { closed, of, .. }) = stack.pop() else { return };
+    fn leave(&mut self, scope: Scope<'_>, stack: &mut Vec<PrintedRegion>) {
+        let Some(PrintedRegion { closed, of, .. }) = stack.pop() else { return };
         self.depth -= 1;
-        let line = Line::End(scope.func, closed.region);
+        let line = PrintedLine::End(scope.func, closed.region);
         let Some((inst, k)) = of else {
             return self.brace(scope, line, &[closed]);
         };
@@ -245,7 +245,7 @@ impl<'m, H: Hook> Printer<'m, H> {
         if let (Op::If, Some(absent)) = (node.op, self.absent(scope, inst, next)) {
             return self.brace(scope, line, &[closed, absent]);
         }
-        self.line(Line::Arm(scope.func, next), false, 1, |p| {
+        self.line(PrintedLine::Arm(scope.func, next), false, 1, |p| {
             p.close(scope, closed);
             p.out.push_str(if node.op == Op::While { "} do {" } else { "} else {" });
         });
@@ -253,16 +253,16 @@ impl<'m, H: Hook> Printer<'m, H> {
     }
 
     /// Prints the head of a switch's k-th region, or the brace after the last.
-    fn arm(&mut self, scope: Scope<'_>, inst: Inst, k: usize, stack: &mut Vec<Frame>) {
+    fn arm(&mut self, scope: Scope<'_>, inst: Inst, k: usize, stack: &mut Vec<PrintedRegion>) {
         let node = scope.function.inst(inst);
         let last = k + 1 >= node.regions.len();
         let region = node.regions.get(k).copied();
         let absent = region.filter(|_| last).and_then(|region| self.absent(scope, inst, region));
         let Some(region) = region.filter(|_| absent.is_none()) else {
             self.depth -= 1;
-            return self.brace(scope, Line::Close(scope.func, inst), absent.as_slice());
+            return self.brace(scope, PrintedLine::Close(scope.func, inst), absent.as_slice());
         };
-        self.line(Line::Arm(scope.func, region), false, 0, |p| match &node.attr {
+        self.line(PrintedLine::Arm(scope.func, region), false, 0, |p| match &node.attr {
             Attr::Cases(cases) if !last => {
                 p.out.push_str("case ");
                 let values = cases.get(k).map_or(&[][..], |values| values);
@@ -285,7 +285,7 @@ impl<'m, H: Hook> Printer<'m, H> {
     }
 
     /// Prints a line that is a brace, which ends these regions.
-    fn brace(&mut self, scope: Scope<'_>, line: Line, closed: &[Closed]) {
+    fn brace(&mut self, scope: Scope<'_>, line: PrintedLine, closed: &[Closed]) {
         self.line(line, false, 1, |p| {
             for closed in closed {
                 p.close(scope, *closed);
@@ -298,9 +298,9 @@ impl<'m, H: Hook> Printer<'m, H> {
     fn close(&mut self, scope: Scope<'_>, closed: Closed) {
         let start = self.out.len() as u32;
         let place = TextPlace { start, end: start + 1 };
-        self.hook.mark(Line::End(scope.func, closed.region), place);
+        self.hook.mark(PrintedLine::End(scope.func, closed.region), place);
         if let Some(inst) = closed.implied {
-            self.hook.mark(Line::Inst(scope.func, inst), place);
+            self.hook.mark(PrintedLine::Inst(scope.func, inst), place);
         }
     }
 

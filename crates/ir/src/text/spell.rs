@@ -1,13 +1,13 @@
 //! One instruction as the text writes it.
 
-use super::print::{Hook, Printer, Scope, push};
+use super::print::{Hook, ModulePrinter, Scope, push};
 use crate::arena::{Buffer, Inst};
 use crate::module::{Attr, Node, Operand};
 use crate::op::{Op, OpForm};
 use crate::types::Type;
 use crate::write;
 
-impl<H: Hook> Printer<'_, H> {
+impl<H: Hook> ModulePrinter<'_, H> {
     /// Prints an instruction, of one with regions the head.
     pub fn inst(&mut self, scope: Scope<'_>, inst: Inst) {
         let node = scope.function.inst(inst);

@@ -5,26 +5,26 @@
 //! run without them too: then the whole body does. Where they meet the others again, values come from different
 //! ways: results and carried values depend on the control of the jump.
 
-use super::flow::{Edge, Flow, LANE, Point, SUBGROUP, Summary, param};
+use super::flow::{DependencyGraph, Edge, LANE, Point, SUBGROUP, Summary, param};
 use crate::arena::{Handle, Inst, Region, Value, Values};
 use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::{Op, OpEffect};
 use crate::types::{Access, Space};
 
 /// The graph of a function, given the summaries of those before it.
-pub(super) fn flow(module: &Module, function: &Function, earlier: &[Summary]) -> Flow {
+pub(super) fn flow(module: &Module, function: &Function, earlier: &[Summary]) -> DependencyGraph {
     let values = function.values.len() as Point;
     let count = function.results.len() as Point;
-    let flow = Flow {
+    let flow = DependencyGraph {
         edges: Vec::with_capacity(function.insts.len() * 2),
         sources: Vec::new(),
         control: vec![0; function.insts.len()],
         results: (values..values + count).collect(),
         points: values + count,
     };
-    let mut build = Build { module, function, earlier, flow, frames: Vec::new() };
+    let mut build = FlowBuilder { module, function, earlier, flow, frames: Vec::new() };
     let start = build.point();
-    build.frames.push(Frame { inst: None, start, escapes: Vec::new() });
+    build.frames.push(EscapeFrame { inst: None, start, escapes: Vec::new() });
     build.region(function.body, start);
     build.flow
 }
@@ -34,7 +34,7 @@ fn point(value: Value) -> Point {
 }
 
 /// Something that jumps can leave, and what jumps inside it leave more than it.
-struct Frame {
+struct EscapeFrame {
     /// Its instruction; none for the function.
     inst: Option<Inst>,
     /// The control that its first region starts with.
@@ -43,16 +43,16 @@ struct Frame {
     escapes: Vec<(usize, Point)>,
 }
 
-struct Build<'m> {
+struct FlowBuilder<'m> {
     module: &'m Module,
     function: &'m Function,
     earlier: &'m [Summary],
-    flow: Flow,
+    flow: DependencyGraph,
     /// What is around the current instruction, the function first.
-    frames: Vec<Frame>,
+    frames: Vec<EscapeFrame>,
 }
 
-impl Build<'_> {
+impl FlowBuilder<'_> {
     fn point(&mut self) -> Point {
         self.flow.points += 1;
         self.flow.points - 1
@@ -134,7 +134,7 @@ impl Build<'_> {
     fn nest(&mut self, inst: Inst, node: &Node, control: Point) -> Point {
         let start = self.point();
         self.edge(start, control, inst);
-        self.frames.push(Frame { inst: Some(inst), start, escapes: Vec::new() });
+        self.frames.push(EscapeFrame { inst: Some(inst), start, escapes: Vec::new() });
         match node.op {
             Op::If | Op::Switch => self.choice(inst, node, start),
             Op::Block => self.flows(node.regions[0], start, node.results),

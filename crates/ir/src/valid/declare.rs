@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Rule;
-use super::error::{Check, ErrorSite, Errors, fail};
+use super::error::{CheckResult, ErrorSite, Errors, fail};
 use crate::arena::Func;
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_INSTS, MAX_LEN, MAX_NAME, MAX_SHARED};
 use crate::module::{BufferDecl, FunctionKind, Module};
@@ -29,7 +29,7 @@ pub(super) fn module(module: &Module, errors: &mut Errors) -> bool {
     true
 }
 
-fn size(module: &Module) -> Check {
+fn size(module: &Module) -> CheckResult {
     let insts: usize = module.functions.iter().map(|(_, f)| f.insts.len()).sum();
     for (found, most, what) in [
         (module.buffers.len(), MAX_BUFFERS, "buffers"),
@@ -56,7 +56,7 @@ fn buffers(module: &Module, errors: &mut Errors) {
 }
 
 /// Whether a name is not taken; it is now.
-fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> Check {
+fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> CheckResult {
     if names.insert(name) {
         Ok(())
     } else {
@@ -65,7 +65,7 @@ fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> Check {
 }
 
 /// Adds what a shared buffer takes. The one that takes too much is told, not those after it.
-fn share(decl: &BufferDecl, bytes: &mut u64) -> Check {
+fn share(decl: &BufferDecl, bytes: &mut u64) -> CheckResult {
     let (Space::Shared, Len::Fixed(len)) = (decl.space, decl.len) else { return Ok(()) };
     let before = *bytes;
     *bytes += len * u64::from(decl.elem.bits() / 8);
@@ -77,7 +77,7 @@ fn share(decl: &BufferDecl, bytes: &mut u64) -> Check {
 }
 
 /// What a declaration says of elements, length and access.
-fn shape(decl: &BufferDecl) -> Check {
+fn shape(decl: &BufferDecl) -> CheckResult {
     let name = &decl.name;
     if decl.elem == Type::Bool {
         return fail(Rule::Element, format!("`@{name}` has elements of bool: use u32 with 0 and 1"));
@@ -131,7 +131,7 @@ pub(super) fn function<'m>(
 }
 
 /// Whether the text could spell a name.
-fn name(name: &str) -> Check {
+fn name(name: &str) -> CheckResult {
     if name.len() > MAX_NAME {
         let (start, _) = name.split_at(name.floor_char_boundary(MAX_NAME / 2));
         let found = name.len();

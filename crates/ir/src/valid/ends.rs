@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::Rule;
-use super::error::{Check, Fail, fail};
+use super::error::{CheckResult, Fail, fail};
 use super::types::{hint, plural};
-use super::walk::{Frame, Walk};
+use super::walk::{FunctionCheck, OpenInst};
 use crate::arena::{Handle, Inst, Values};
 use crate::module::{Attr, FunctionKind, Node, Operand};
 use crate::op::Op;
@@ -24,9 +24,9 @@ pub(super) enum Goal {
     Function,
 }
 
-impl Walk<'_> {
+impl FunctionCheck<'_> {
     /// Whether an end may stand here and gives what its goal takes.
-    pub fn end(&mut self, node: &Node) -> Check {
+    pub fn end(&mut self, node: &Node) -> CheckResult {
         self.results(node, 0, |_| None)?;
         let goal = self.goal(node)?;
         let (Goal::Results(inst) | Goal::Carried(inst) | Goal::Test(inst)) = goal else {
@@ -57,7 +57,7 @@ impl Walk<'_> {
     }
 
     /// The frame that a jump names.
-    fn target(&self, op: Op, target: Inst) -> Result<&Frame, Fail> {
+    fn target(&self, op: Op, target: Inst) -> Result<&OpenInst, Fail> {
         let name = op.row().name;
         let Some(frame) = self.frames.iter().rev().find(|frame| frame.inst == target) else {
             let label = self.function.debug.label(target).map_or(target.to_string(), |l| format!("^{l}"));
@@ -98,7 +98,7 @@ impl Walk<'_> {
     }
 
     /// Whether an end gives as many values, of such types, as its goal takes.
-    fn gives(&mut self, node: &Node, goal: Goal) -> Check {
+    fn gives(&mut self, node: &Node, goal: Goal) -> CheckResult {
         let wanted = self.wanted(goal);
         let rule = if matches!(goal, Goal::Test(_)) { Rule::Test } else { Rule::Ends };
         let name = node.op.row().name;
@@ -137,7 +137,7 @@ impl Walk<'_> {
     }
 
     /// Whether a nesting op has the operands, regions, parameters and results of its kind.
-    pub fn shape(&self, node: &Node) -> Check {
+    pub fn shape(&self, node: &Node) -> CheckResult {
         let name = node.op.row().name;
         self.fixed(node)?;
         let wanted = match (node.op, &node.attr) {
@@ -194,7 +194,7 @@ impl Walk<'_> {
     }
 
     /// Whether a call names a function that may be called, with its arguments.
-    pub fn call(&self, node: &Node) -> Check {
+    pub fn call(&self, node: &Node) -> CheckResult {
         let Attr::Call(callee) = node.attr else { return Ok(()) };
         let Some(function) = self.module.functions.get(callee) else {
             return fail(Rule::Callee, "`call` names a function that does not exist");
@@ -233,7 +233,7 @@ impl Walk<'_> {
 }
 
 /// Whether the cases of a switch exclude each other.
-fn distinct(cases: &[Vec<u32>]) -> Check {
+fn distinct(cases: &[Vec<u32>]) -> CheckResult {
     let mut seen = HashSet::new();
     for case in cases {
         if case.is_empty() {

@@ -81,7 +81,7 @@ pub(super) struct Fail {
 }
 
 /// A check that may refuse.
-pub(super) type Check = Result<(), Fail>;
+pub(super) type CheckResult = Result<(), Fail>;
 
 /// Refuses.
 pub(super) fn fail<T>(rule: Rule, message: impl Into<String>) -> Result<T, Fail> {
@@ -114,7 +114,7 @@ impl Errors {
     }
 
     /// Keeps why a check refused.
-    pub fn keep(&mut self, site: ErrorSite, check: Check) {
+    pub fn keep(&mut self, site: ErrorSite, check: CheckResult) {
         if let Err(Fail { rule, message }) = check {
             self.push(ValidationError { rule, message, site, notes: Vec::new() });
         }

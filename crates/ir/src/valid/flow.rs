@@ -37,7 +37,7 @@ pub(super) struct Edge {
 }
 
 /// The graph of a function.
-pub(super) struct Flow {
+pub(super) struct DependencyGraph {
     pub edges: Vec<Edge>,
     /// What does not depend on other nodes, with its mask and its instruction.
     pub sources: Vec<(Point, Mask, Inst)>,
@@ -58,7 +58,7 @@ pub(super) struct Summary {
     pub results: Vec<Mask>,
 }
 
-impl Flow {
+impl DependencyGraph {
     /// The stretch of control that the body starts with.
     pub fn entry(&self, function: &Function) -> Point {
         (function.values.len() + self.results.len()) as Point

@@ -1,17 +1,17 @@
 //! What may be done to which buffer: access, space, order, scope, index.
 
 use super::Rule;
-use super::error::{Check, fail};
+use super::error::{CheckResult, fail};
 use super::types::either;
-use super::walk::Walk;
+use super::walk::FunctionCheck;
 use crate::arena::Buffer;
 use crate::module::{Attr, BufferDecl, Node, Operand, elements_per_wide};
 use crate::op::{Op, OpEffect, OpForm};
 use crate::types::{Len, Order, Scope, Space, Type};
 
-impl Walk<'_> {
+impl FunctionCheck<'_> {
     /// Whether the buffers that an instruction names are declared.
-    pub fn buffers(&self, node: &Node) -> Check {
+    pub fn buffers(&self, node: &Node) -> CheckResult {
         let (first, second) = match node.attr {
             Attr::Buffer(b) | Attr::Atomic(b, ..) => (b, b),
             Attr::Copy { to, from } => (to, from),
@@ -24,7 +24,7 @@ impl Walk<'_> {
     }
 
     /// Whether an instruction, whose types are right, may do this to its buffers.
-    pub fn memory(&self, node: &Node) -> Check {
+    pub fn memory(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         match (row.form, &node.attr) {
             (OpForm::Fence, Attr::Fence(Order::Relaxed, _)) => {
@@ -61,7 +61,7 @@ impl Walk<'_> {
         }
     }
 
-    fn access(&self, node: &Node, buffer: Buffer, reads: bool, writes: bool) -> Check {
+    fn access(&self, node: &Node, buffer: Buffer, reads: bool, writes: bool) -> CheckResult {
         let BufferDecl { name, access, space, .. } = &self.module.buffers[buffer];
         // A shared buffer with another access was refused where it is declared.
         if *space == Space::Shared {
@@ -85,7 +85,7 @@ impl Walk<'_> {
 }
 
 /// Whether a buffer takes an atomic op, with that order and scope.
-fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> Check {
+fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> CheckResult {
     let name = op.row().name;
     if op.is_read_modify_write() && decl.space == Space::Host {
         let buffer = &decl.name;
@@ -114,7 +114,7 @@ fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> Check {
 }
 
 /// Whether an index, if it is a constant, is one of a buffer whose length is known.
-fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> Check {
+fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> CheckResult {
     let (Len::Fixed(len), Some(Operand::Const(c))) = (decl.len, at) else { return Ok(()) };
     // A buffer without elements was refused where it is declared.
     let Some(last) = len.checked_sub(1) else { return Ok(()) };
@@ -135,7 +135,7 @@ fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> C
 }
 
 /// Whether the byte that a `load_byte` names, if it is a constant, is one of an element.
-fn byte(node: &Node, decl: &BufferDecl) -> Check {
+fn byte(node: &Node, decl: &BufferDecl) -> CheckResult {
     let (Op::LoadByte, Some(Operand::Const(byte))) = (node.op, node.args.get(1)) else { return Ok(()) };
     let bytes = decl.elem.bytes();
     if byte.bits() < bytes.into() {

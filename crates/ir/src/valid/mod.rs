@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use crate::arena::{Func, Handle};
 use crate::module::Module;
-use crate::text::{self, Diagnostic, Doubts, Partial};
+use crate::text::{self, Diagnostic, PartialModule, UnsureInsts};
 
 pub use error::{ErrorNote, ErrorSite, Invalid, ValidationError};
 pub use rule::{Reach, Rule};
@@ -46,10 +46,10 @@ pub use uniform::{UniformLevel, Uniformity};
 
 /// A module that the validator has accepted: the only thing that later layers take. A clone is the same one.
 #[derive(Clone, Debug)]
-pub struct Valid(Arc<Accepted>);
+pub struct Valid(Arc<CheckedModule>);
 
 #[derive(Clone, Debug)]
-struct Accepted {
+struct CheckedModule {
     module: Module,
     uniformity: Vec<Uniformity>,
 }
@@ -93,7 +93,7 @@ impl Hash for Valid {
 pub fn validate(module: Module) -> Result<Valid, Invalid> {
     let mut errors = error::Errors::default();
     if declare::module(&module, &mut errors) {
-        let (mut names, none) = (HashSet::new(), Doubts::new());
+        let (mut names, none) = (HashSet::new(), UnsureInsts::new());
         for func in module.functions.handles() {
             declare::function(&module, func, &mut names, &mut errors);
             walk::function(&module, func, &none, &mut errors);
@@ -101,7 +101,7 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
     }
     let uniformity = if errors.is_empty() { uniform::check(&module, &mut errors) } else { Vec::new() };
     if errors.is_empty() {
-        Ok(Valid(Arc::new(Accepted { module, uniformity })))
+        Ok(Valid(Arc::new(CheckedModule { module, uniformity })))
     } else {
         Err(errors.of(module))
     }
@@ -118,7 +118,7 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
 /// assert_eq!(errors.iter().map(|error| error.code).collect::<Vec<_>>(), ["operand-type", "unknown"]);
 /// ```
 pub fn validate_text(source: &str) -> Result<Valid, Vec<Diagnostic>> {
-    let Partial { module, errors: mut list, doubts } = text::partial(source);
+    let PartialModule { module, errors: mut list, doubts } = text::partial(source);
     if list.is_empty() {
         return validate(module).map_err(|invalid| invalid.diagnostics());
     }

@@ -1,15 +1,15 @@
 //! Types against the op table.
 
 use super::Rule;
-use super::error::{Check, fail};
-use super::walk::{Walk, spell};
+use super::error::{CheckResult, fail};
+use super::walk::{FunctionCheck, spell};
 use crate::module::{Attr, Function, Node, Operand, elements_per_wide};
 use crate::op::{Op, OpForm, TypePattern};
 use crate::types::{Const, Type, TypeClass};
 
-impl Walk<'_> {
+impl FunctionCheck<'_> {
     /// Whether an instruction has the operands and results that its row gives it.
-    pub fn row(&self, node: &Node) -> Check {
+    pub fn row(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let elem = self.elem(node);
         // A wide access to a buffer whose elements are unsure could be either; its count is not judged.
@@ -36,7 +36,7 @@ impl Walk<'_> {
     }
 
     /// Whether a nesting op has the operands that its row gives it, and others only if it carries them.
-    pub fn fixed(&self, node: &Node) -> Check {
+    pub fn fixed(&self, node: &Node) -> CheckResult {
         let wanted = node.op.row().args.len();
         let found = node.args.len();
         if found < wanted || found > wanted && !node.op.is_loop() {
@@ -67,7 +67,7 @@ impl Walk<'_> {
     }
 
     /// Whether each operand has the type of its pattern, and `T` is of the row's class.
-    fn operands(&self, node: &Node, bound: Option<Type>) -> Check {
+    fn operands(&self, node: &Node, bound: Option<Type>) -> CheckResult {
         let row = node.op.row();
         let name = row.name;
         let class = row.class.unwrap_or(TypeClass::Any);
@@ -108,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// Whether a conversion goes to a type that it can give.
-    fn converts(&self, node: &Node) -> Check {
+    fn converts(&self, node: &Node) -> CheckResult {
         match (node.op, &node.attr) {
             (op @ (Op::Cast | Op::Bitcast), Attr::Type(Type::Bool)) => {
                 let from = node.args.first().copied().and_then(|arg| Some((arg, self.ty(arg)?)));
@@ -124,7 +124,7 @@ impl Walk<'_> {
     }
 
     /// Whether the results are `wanted` in number and of these types, where they are known.
-    pub fn results(&self, node: &Node, wanted: usize, ty: impl Fn(usize) -> Option<Type>) -> Check {
+    pub fn results(&self, node: &Node, wanted: usize, ty: impl Fn(usize) -> Option<Type>) -> CheckResult {
         let name = node.op.row().name;
         if node.results.len() != wanted {
             let (found, wanted) = (plural(node.results.len(), "name"), plural(wanted, "result"));
@@ -141,7 +141,7 @@ impl Walk<'_> {
     }
 }
 
-fn count(node: &Node, wanted: usize) -> Check {
+fn count(node: &Node, wanted: usize) -> CheckResult {
     let row = node.op.row();
     let found = plural(node.args.len(), "operand");
     // The last of a wide store's row stands for all its values.

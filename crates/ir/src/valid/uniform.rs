@@ -19,9 +19,9 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::error::{ErrorSite, Errors, ValidationError};
-use super::flow::{CONTROL, Flow, LANE, Mask, Point, SUBGROUP, Summary, param};
+use super::flow::{CONTROL, DependencyGraph, LANE, Mask, Point, SUBGROUP, Summary, param};
 use super::walk::spell;
-use super::why::Why;
+use super::why::Explanation;
 use super::{Rule, build};
 use crate::arena::{Func, Handle, Inst, Value};
 use crate::module::{Attr, Function, FunctionKind, ImportFlow, Module, Node, Operand, Site};
@@ -177,7 +177,7 @@ struct Meeting<'m> {
     context: &'m Context,
     earlier: &'m [Summary],
     /// Why something is not uniform in a subgroup or a group. Made when it is asked for; most functions never ask.
-    ways: [Option<(Flow, Why<'m>)>; 2],
+    ways: [Option<(DependencyGraph, Explanation<'m>)>; 2],
 }
 
 impl<'m> Meeting<'m> {
@@ -229,11 +229,11 @@ impl<'m> Meeting<'m> {
         (self.uniformity.value_level(from) < need).then_some(from)
     }
 
-    fn why(&mut self, need: UniformLevel) -> &(Flow, Why<'_>) {
+    fn why(&mut self, need: UniformLevel) -> &(DependencyGraph, Explanation<'_>) {
         let function = &self.module.functions[self.func];
         self.ways[usize::from(need == UniformLevel::Group)].get_or_insert_with(|| {
             let flow = build::flow(self.module, function, self.earlier);
-            let why = Why::new(self.func, function, &flow, self.context, need);
+            let why = Explanation::new(self.func, function, &flow, self.context, need);
             (flow, why)
         })
     }

@@ -7,22 +7,22 @@ use std::collections::HashSet;
 
 use super::Rule;
 use super::ends::Goal;
-use super::error::{Check, ErrorSite, Errors, fail};
+use super::error::{CheckResult, ErrorSite, Errors, fail};
 use crate::arena::{Func, Handle, Inst, Region, Value, Values};
 use crate::limits::{MAX_ARGS, MAX_CASES, MAX_DEPTH};
 use crate::module::{Attr, Function, Module, Node, Operand, Site};
 use crate::op::{Op, OpForm, TypePattern};
-use crate::text::Doubts;
+use crate::text::UnsureInsts;
 use crate::types::Type;
 
 /// Checks the body of a function. What is in doubt counts as refused, and was told before.
-pub(super) fn function(module: &Module, func: Func, doubts: &Doubts, errors: &mut Errors) {
+pub(super) fn function(module: &Module, func: Func, doubts: &UnsureInsts, errors: &mut Errors) {
     let function = &module.functions[func];
-    let mut walk = Walk {
+    let mut walk = FunctionCheck {
         module,
         func,
         function,
-        defs: vec![Def { home: None, sure: true }; function.values.len()],
+        defs: vec![ValueDef { home: None, sure: true }; function.values.len()],
         open: vec![false; function.regions.len()],
         frames: Vec::new(),
         next: Next::default(),
@@ -51,7 +51,7 @@ enum Stop {
 
 /// What is known of a value.
 #[derive(Clone, Copy)]
-struct Def {
+struct ValueDef {
     /// The region it was defined in, once it was.
     home: Option<Region>,
     /// Whether its type is what its definition was meant to give.
@@ -67,7 +67,7 @@ struct Next {
 }
 
 /// An instruction whose region is being walked.
-pub(super) struct Frame {
+pub(super) struct OpenInst {
     pub inst: Inst,
     /// Which of its regions.
     pub region: usize,
@@ -76,25 +76,25 @@ pub(super) struct Frame {
 }
 
 /// A function on its way through the checks.
-pub(super) struct Walk<'m> {
+pub(super) struct FunctionCheck<'m> {
     pub module: &'m Module,
     pub func: Func,
     pub function: &'m Function,
-    defs: Vec<Def>,
+    defs: Vec<ValueDef>,
     /// Which regions' values are seen.
     open: Vec<bool>,
     /// The instructions around the current one, outermost first.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<OpenInst>,
     next: Next,
     /// Whether errors are not to be told.
     muted: bool,
     /// What wrong types jumps gave to where; told once.
     pub told: HashSet<(Goal, Vec<Option<Type>>)>,
-    doubts: &'m Doubts,
+    doubts: &'m UnsureInsts,
     errors: &'m mut Errors,
 }
 
-impl<'m> Walk<'m> {
+impl<'m> FunctionCheck<'m> {
     fn body(&mut self) -> Result<(), Stop> {
         let function = self.function;
         self.count(function.params)?;
@@ -106,7 +106,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether an import is nothing but its head.
-    fn bodiless(&self) -> Check {
+    fn bodiless(&self) -> CheckResult {
         let function = self.function;
         let bare = function.params == Values::new(0, function.values.len())
             && function.insts.is_empty()
@@ -136,7 +136,7 @@ impl<'m> Walk<'m> {
 
     fn define(&mut self, values: Values, home: Region, sure: bool) {
         for value in values.iter() {
-            self.defs[value.index()] = Def { home: Some(home), sure };
+            self.defs[value.index()] = ValueDef { home: Some(home), sure };
         }
     }
 
@@ -198,7 +198,7 @@ impl<'m> Walk<'m> {
             self.tell(inst, fail(Rule::Depth, deep));
             return Err(Stop::Deep);
         }
-        self.frames.push(Frame { inst, region: 0, unsure: refused });
+        self.frames.push(OpenInst { inst, region: 0, unsure: refused });
         for (k, region) in node.regions.iter().enumerate() {
             let params = self.function.regions.get(*region).ok_or(Stop::Lost)?.params;
             self.count(params)?;
@@ -224,14 +224,14 @@ impl<'m> Walk<'m> {
     }
 
     /// Keeps an error, unless nobody wants to hear it.
-    fn tell(&mut self, inst: Inst, check: Check) {
+    fn tell(&mut self, inst: Inst, check: CheckResult) {
         if !self.muted {
             self.errors.keep(ErrorSite::Inst(Site { func: self.func, inst }), check);
         }
     }
 
     /// Everything about one instruction but its regions' contents.
-    fn check(&mut self, node: &Node) -> Check {
+    fn check(&mut self, node: &Node) -> CheckResult {
         self.attribute(node)?;
         self.counts(node)?;
         for arg in &node.args {
@@ -255,7 +255,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether the instruction names what its form asks for.
-    fn attribute(&self, node: &Node) -> Check {
+    fn attribute(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let right = match (row.form, &node.attr) {
             (OpForm::Plain, Attr::None)
@@ -280,7 +280,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether there are no more operands, results and cases than there may be.
-    fn counts(&self, node: &Node) -> Check {
+    fn counts(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let free = node.args.len().saturating_sub(row.args.len());
         let params = node.regions.iter().filter_map(|region| self.function.regions.get(*region));
@@ -301,11 +301,11 @@ impl<'m> Walk<'m> {
     }
 
     /// Whether a value is defined and seen here.
-    fn seen(&self, value: Value) -> Check {
+    fn seen(&self, value: Value) -> CheckResult {
         let (rule, problem) = match self.defs.get(value.index()) {
             None => (Rule::Undefined, "does not exist in this function"),
-            Some(Def { home: None, .. }) => (Rule::Undefined, "is used before it is defined"),
-            Some(Def { home: Some(home), .. }) if !self.open[home.index()] => {
+            Some(ValueDef { home: None, .. }) => (Rule::Undefined, "is used before it is defined"),
+            Some(ValueDef { home: Some(home), .. }) if !self.open[home.index()] => {
                 (Rule::Scope, "is not seen here, since its region has ended: give it out with `yield`")
             }
             _ => return Ok(()),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::error::{ErrorNote, ErrorSite};
-use super::flow::{CONTROL, Edge, Flow, Grouped, Mask, Point, param};
+use super::flow::{CONTROL, DependencyGraph, Edge, Grouped, Mask, Point, param};
 use super::uniform::{Context, UniformLevel};
 use super::walk::spell;
 use crate::arena::{Func, Handle};
@@ -12,50 +12,50 @@ use crate::op::Op;
 
 /// Where a way back ends.
 #[derive(Clone, Copy)]
-enum Origin {
+enum DivergenceOrigin {
     /// At an instruction that gives each lane its own.
     Inside(Site),
     /// At a call: which parameter it passes, or else that not all lanes make it.
     Call(Site, Option<usize>),
 }
 
-impl Origin {
+impl DivergenceOrigin {
     fn site(self) -> Site {
-        let (Origin::Inside(site) | Origin::Call(site, _)) = self;
+        let (DivergenceOrigin::Inside(site) | DivergenceOrigin::Call(site, _)) = self;
         site
     }
 }
 
 /// What is to be said of the way back from a node.
 #[derive(Clone, Copy, Default)]
-struct Way {
+struct WayBack {
     /// The condition at which lanes part, if the node is control.
     condition: Option<Edge>,
     /// The jump under that condition that takes some of them away.
     jump: Option<Edge>,
     /// What differs in the first place; none if the node is uniform enough.
-    origin: Option<Origin>,
+    origin: Option<DivergenceOrigin>,
 }
 
 /// The ways back from all nodes of a function that are less uniform than a level.
-pub(super) struct Why<'m> {
+pub(super) struct Explanation<'m> {
     func: Func,
     function: &'m Function,
     need: UniformLevel,
-    ways: Vec<Way>,
+    ways: Vec<WayBack>,
 }
 
-impl<'m> Why<'m> {
+impl<'m> Explanation<'m> {
     /// Finds all ways at once, from the origins.
     pub fn new(
         func: Func,
         function: &'m Function,
-        flow: &Flow,
+        flow: &DependencyGraph,
         context: &Context,
         need: UniformLevel,
     ) -> Self {
         let ways = origins(func, function, flow, context, need);
-        let mut why = Why { func, function, need, ways };
+        let mut why = Explanation { func, function, need, ways };
         let next = Grouped::new(flow.points, &flow.edges, |edge| edge.from);
         let known = |point: &Point| why.ways[*point as usize].origin.is_some();
         let mut queue: VecDeque<Point> = (0..flow.points).filter(known).collect();
@@ -72,14 +72,14 @@ impl<'m> Why<'m> {
     }
 
     /// The way over an edge and on from where it comes.
-    fn step(&self, edge: Edge) -> Way {
+    fn step(&self, edge: Edge) -> WayBack {
         let on = self.ways[edge.from as usize];
         match (self.is_value(edge.to), self.is_value(edge.from)) {
-            (true, _) => Way { origin: on.origin, ..Way::default() },
-            (false, true) => Way { condition: Some(edge), jump: None, origin: on.origin },
+            (true, _) => WayBack { origin: on.origin, ..WayBack::default() },
+            (false, true) => WayBack { condition: Some(edge), jump: None, origin: on.origin },
             (false, false) => {
                 let jump = Some(edge).filter(|edge| self.function.insts[edge.why].op.is_terminator());
-                Way { jump: on.jump.or(jump), ..on }
+                WayBack { jump: on.jump.or(jump), ..on }
             }
         }
     }
@@ -88,7 +88,7 @@ impl<'m> Why<'m> {
     pub fn parting(&self, point: Point) -> Option<ErrorSite> {
         let way = self.ways[point as usize];
         let condition = way.condition.map(|edge| Site { func: self.func, inst: edge.why });
-        condition.or(way.origin.map(Origin::site)).map(ErrorSite::Inst)
+        condition.or(way.origin.map(DivergenceOrigin::site)).map(ErrorSite::Inst)
     }
 
     /// What lanes parted at on the way to a node, and what differed first.
@@ -119,18 +119,18 @@ impl<'m> Why<'m> {
         self.note(edge, format!("`{value}` decides {decides}, and differs among lanes of a {}", self.need))
     }
 
-    fn origin(&self, origin: Origin) -> ErrorNote {
+    fn origin(&self, origin: DivergenceOrigin) -> ErrorNote {
         let need = self.need;
         let (message, site) = match origin {
-            Origin::Inside(site) => {
+            DivergenceOrigin::Inside(site) => {
                 let name = self.function.insts[site.inst].op.row().name;
                 (format!("`{name}` does not give all lanes of a {need} the same"), site)
             }
-            Origin::Call(site, Some(k)) => {
+            DivergenceOrigin::Call(site, Some(k)) => {
                 let name = spell(self.function, self.function.params.get(k));
                 (format!("this call passes a `{name}` that differs among lanes of a {need}"), site)
             }
-            Origin::Call(site, None) => {
+            DivergenceOrigin::Call(site, None) => {
                 (format!("this call is not made by all lanes of a {need} at once"), site)
             }
         };
@@ -139,22 +139,28 @@ impl<'m> Why<'m> {
 }
 
 /// The ways of nodes that are less uniform than a level by themselves.
-fn origins(func: Func, function: &Function, flow: &Flow, context: &Context, need: UniformLevel) -> Vec<Way> {
+fn origins(
+    func: Func,
+    function: &Function,
+    flow: &DependencyGraph,
+    context: &Context,
+    need: UniformLevel,
+) -> Vec<WayBack> {
     let low = [UniformLevel::Lane, UniformLevel::Subgroup].into_iter().filter(|level| *level < need);
     let low: Mask = low.fold(0, |mask, level| mask | context.sources(level));
-    let mut ways = vec![Way::default(); flow.points as usize];
+    let mut ways = vec![WayBack::default(); flow.points as usize];
     for (point, mask, inst) in &flow.sources {
         if mask & low != 0 {
-            ways[*point as usize].origin = Some(Origin::Inside(Site { func, inst: *inst }));
+            ways[*point as usize].origin = Some(DivergenceOrigin::Inside(Site { func, inst: *inst }));
         }
     }
     let params = function.params.iter().zip(&context.params).enumerate();
     for (k, (value, entry)) in params.filter(|(k, _)| param(*k) & low != 0) {
-        ways[value.index()].origin = entry.call.map(|call| Origin::Call(call, Some(k)));
+        ways[value.index()].origin = entry.call.map(|call| DivergenceOrigin::Call(call, Some(k)));
     }
     if CONTROL & low != 0 {
         let call = context.control.call;
-        ways[flow.entry(function) as usize].origin = call.map(|call| Origin::Call(call, None));
+        ways[flow.entry(function) as usize].origin = call.map(|call| DivergenceOrigin::Call(call, None));
     }
     ways
 }

@@ -7,8 +7,8 @@ use crate::types::Order;
 use crate::valid::UniformLevel;
 
 use super::live::carried;
-use super::lower::Lower;
-use super::write::{Label, Reg, When};
+use super::lower::PtxLowering;
+use super::write::{Predicate, PtxLabel, PtxReg};
 use crate::arena::Handle;
 
 /// Instructions of an `if` that are rather run under a predicate than branched around.
@@ -19,16 +19,16 @@ const ROW: usize = 3;
 
 /// What jumps to an instruction need to know.
 #[derive(Clone)]
-pub(super) struct Frame {
+pub(super) struct JumpFrame {
     /// Where `break` goes, with the results.
-    pub leave: Label,
+    pub leave: PtxLabel,
     /// Where `continue` goes, with the carried values.
-    pub again: Option<Label>,
+    pub again: Option<PtxLabel>,
     pub carried: Vec<Value>,
     pub results: Vec<Value>,
 }
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// The instructions of a region.
     pub fn region(&mut self, region: Region) {
         let function = self.function;
@@ -70,7 +70,7 @@ impl Lower<'_> {
         let again = node.op.is_loop().then(|| self.out.label("again"));
         let carried = if node.op.is_loop() { carried(self.function, inst).collect() } else { Vec::new() };
         let results = node.results.iter().collect();
-        self.frames[inst.index()] = Some(Frame { leave, again, carried, results });
+        self.frames[inst.index()] = Some(JumpFrame { leave, again, carried, results });
         match node.op {
             Op::If => self.choice(inst, leave),
             Op::Switch => self.switch(inst, leave),
@@ -82,24 +82,24 @@ impl Lower<'_> {
         self.out.place(leave);
     }
 
-    fn choice(&mut self, inst: Inst, leave: Label) {
+    fn choice(&mut self, inst: Inst, leave: PtxLabel) {
         let on = self.function.inst(inst).args[0];
         let (c, uniform) = (self.held(on), self.together(inst, on));
         match (self.idle(inst, 0), self.idle(inst, 1)) {
             (true, _) => {
-                self.out.branch(When::If(c), leave, uniform);
+                self.out.branch(Predicate::If(c), leave, uniform);
                 self.within(inst, 1);
             }
             (_, true) => {
-                self.out.branch(When::Unless(c), leave, uniform);
+                self.out.branch(Predicate::Unless(c), leave, uniform);
                 self.within(inst, 0);
             }
             _ => {
                 let other = self.out.label("else");
-                self.out.branch(When::Unless(c), other, uniform);
+                self.out.branch(Predicate::Unless(c), other, uniform);
                 self.within(inst, 0);
                 if self.falls(inst, 0) {
-                    self.out.branch(When::Always, leave, true);
+                    self.out.branch(Predicate::Always, leave, true);
                 }
                 self.out.place(other);
                 self.within(inst, 1);
@@ -112,7 +112,11 @@ impl Lower<'_> {
         let function = self.function;
         let node = function.inst(inst);
         let block = &function.region(node.regions[0]).insts;
-        if !node.results.is_empty() || !self.idle(inst, 1) || block.len() > FEW || self.when != When::Always {
+        if !node.results.is_empty()
+            || !self.idle(inst, 1)
+            || block.len() > FEW
+            || self.when != Predicate::Always
+        {
             return false;
         }
         let (last, others) = block.split_last().expect("a region has an end");
@@ -132,22 +136,22 @@ impl Lower<'_> {
         }
         let on = node.args[0];
         let (c, uniform) = (self.held(on), self.together(inst, on));
-        self.when = When::If(c);
+        self.when = Predicate::If(c);
         others.iter().for_each(|inst| self.inst(*inst));
-        self.when = When::Always;
+        self.when = Predicate::Always;
         if jumps {
-            self.jump(*last, When::If(c), uniform);
+            self.jump(*last, Predicate::If(c), uniform);
         }
         true
     }
 
-    fn switch(&mut self, inst: Inst, leave: Label) {
+    fn switch(&mut self, inst: Inst, leave: PtxLabel) {
         let function = self.function;
         let node = function.inst(inst);
         let Attr::Cases(cases) = &node.attr else { return };
         let (on, uniform) = (self.held(node.args[0]), self.together(inst, node.args[0]));
-        let labels: Vec<Label> = node.regions.iter().map(|_| self.out.label("case")).collect();
-        let mut values: Vec<(u32, Label)> = Vec::new();
+        let labels: Vec<PtxLabel> = node.regions.iter().map(|_| self.out.label("case")).collect();
+        let mut values: Vec<(u32, PtxLabel)> = Vec::new();
         for (case, label) in cases.iter().zip(&labels) {
             values.extend(case.iter().map(|value| (*value, *label)));
         }
@@ -158,25 +162,25 @@ impl Lower<'_> {
             self.out.place(*label);
             self.within(inst, k);
             if k < last && self.falls(inst, k) {
-                self.out.branch(When::Always, leave, true);
+                self.out.branch(Predicate::Always, leave, true);
             }
         }
     }
 
     /// Branches by a value to its label.
-    fn search(&mut self, on: Reg, values: &[(u32, Label)], other: Label, uniform: bool) {
+    fn search(&mut self, on: PtxReg, values: &[(u32, PtxLabel)], other: PtxLabel, uniform: bool) {
         let p = self.truth();
         if values.len() <= ROW {
             for (value, label) in values {
                 self.out.line(format_args!("setp.eq.u32 {p}, {on}, {value}"));
-                self.out.branch(When::If(p), *label, uniform);
+                self.out.branch(Predicate::If(p), *label, uniform);
             }
-            return self.out.branch(When::Always, other, true);
+            return self.out.branch(Predicate::Always, other, true);
         }
         let (low, high) = values.split_at(values.len() / 2);
         let upper = self.out.label("from");
         self.out.line(format_args!("setp.ge.u32 {p}, {on}, {}", high[0].0));
-        self.out.branch(When::If(p), upper, uniform);
+        self.out.branch(Predicate::If(p), upper, uniform);
         self.search(on, low, other, uniform);
         self.out.place(upper);
         self.search(on, high, other, uniform);
@@ -186,22 +190,22 @@ impl Lower<'_> {
     pub fn end(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         if node.op != Op::Yield {
-            return self.jump(inst, When::Always, false);
+            return self.jump(inst, Predicate::Always, false);
         }
         let Some((owner, at)) = self.owners.last().copied() else { return };
         let frame = self.frames[owner.index()].clone();
         match (self.function.inst(owner).op, frame) {
             (Op::While, _) if at == 0 => self.test(node.args[0]),
-            (op, Some(frame)) if op.is_loop() => self.moves(When::Always, &frame.carried, &node.args),
-            (_, Some(frame)) => self.moves(When::Always, &frame.results, &node.args),
+            (op, Some(frame)) if op.is_loop() => self.moves(Predicate::Always, &frame.carried, &node.args),
+            (_, Some(frame)) => self.moves(Predicate::Always, &frame.results, &node.args),
             _ => {}
         }
     }
 
     /// `break`, `continue` and `return`.
-    fn jump(&mut self, inst: Inst, when: When, uniform: bool) {
+    fn jump(&mut self, inst: Inst, when: Predicate, uniform: bool) {
         let node = self.function.inst(inst);
-        let uniform = uniform || when == When::Always;
+        let uniform = uniform || when == Predicate::Always;
         let frame = match node.attr {
             Attr::Target(target) => self.frames[target.index()].clone(),
             _ => None,
@@ -211,7 +215,7 @@ impl Lower<'_> {
                 self.moves(when, &frame.results, &node.args);
                 self.out.branch(when, frame.leave, uniform);
             }
-            (Op::Continue, Some(Frame { again: Some(again), carried, .. })) => {
+            (Op::Continue, Some(JumpFrame { again: Some(again), carried, .. })) => {
                 self.moves(when, &carried, &node.args);
                 self.out.branch(when, again, uniform);
             }

@@ -1,13 +1,13 @@
 //! What is set at a kernel's start: who a lane is, where buffers lie, until when to run.
 //!
-//! The body asks for it and is given a register; [`Lower::start`], which is written last, sets what was asked for.
+//! The body asks for it and is given a register; [`PtxLowering::start`], which is written last, sets what was asked for.
 
 use crate::arena::{Buffer, Handle};
 
 use super::abi::launch;
-use super::lower::{Lower, WARP};
+use super::lower::{PtxLowering, WARP};
 use super::memory::plus;
-use super::write::{Reg, RegKind};
+use super::write::{PtxReg, RegKind};
 
 /// Looks between two readings of the clock.
 pub(super) const LOOKS: u32 = 16;
@@ -18,7 +18,7 @@ pub(super) fn given(word: usize) -> usize {
 }
 
 /// The place of a word of the end record.
-pub(super) fn noted(record: Reg, word: usize) -> String {
+pub(super) fn noted(record: PtxReg, word: usize) -> String {
     plus(record, 4 * word as u64)
 }
 
@@ -72,9 +72,9 @@ impl Fixed {
     }
 }
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// The register of something that is set at the start.
-    pub fn fixed(&mut self, what: Fixed) -> Reg {
+    pub fn fixed(&mut self, what: Fixed) -> PtxReg {
         if let Some(needs) = what.needs() {
             self.fixed(needs);
         }
@@ -116,7 +116,7 @@ impl Lower<'_> {
         }
     }
 
-    fn set(&mut self, what: Fixed, to: Reg) {
+    fn set(&mut self, what: Fixed, to: PtxReg) {
         let lanes = self.config.lanes;
         let (last, some) = (lanes & !(WARP - 1), lanes % WARP);
         match what {

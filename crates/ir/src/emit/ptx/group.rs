@@ -7,8 +7,8 @@ use crate::types::Type;
 
 use super::abi::{launch, record};
 use super::fixed::{Fixed, given, noted};
-use super::lower::{Lower, WARP};
-use super::write::{Reg, RegKind, When, number};
+use super::lower::{PtxLowering, WARP};
+use super::write::{Predicate, PtxReg, RegKind, number};
 
 /// Waits up to this long are not worth a sleep.
 const NAP_NS: u64 = 64;
@@ -16,7 +16,7 @@ const NAP_NS: u64 = 64;
 /// The longest sleep that PTX has.
 const SLEEP_NS: u64 = 1_000_000;
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// An op that lanes do together.
     pub fn sync(&mut self, inst: Inst, node: &Node) {
         match node.op {
@@ -91,7 +91,7 @@ impl Lower<'_> {
     }
 
     /// Makes a word zero if it came from a lane that is not there.
-    fn absent(&mut self, word: Reg, from: Operand, lanes: &str, least: Option<u32>) {
+    fn absent(&mut self, word: PtxReg, from: Operand, lanes: &str, least: Option<u32>) {
         let known = self.constant(from);
         if known.zip(least).is_some_and(|(from, least)| from < u64::from(least)) {
             return;
@@ -103,7 +103,7 @@ impl Lower<'_> {
     }
 
     /// A predicate as a word; others as they are.
-    fn as_word(&mut self, value: Reg) -> Reg {
+    fn as_word(&mut self, value: PtxReg) -> PtxReg {
         if value.kind != RegKind::Truth {
             return value;
         }
@@ -113,7 +113,7 @@ impl Lower<'_> {
     }
 
     /// The predicate that a word stands for; others are there already.
-    fn as_truth(&mut self, to: Reg, word: Reg) {
+    fn as_truth(&mut self, to: PtxReg, word: PtxReg) {
         if to.kind == RegKind::Truth {
             self.out.line(format_args!("setp.ne.u32 {to}, {word}, 0"));
         }
@@ -141,7 +141,7 @@ impl Lower<'_> {
     }
 
     /// Another lane's word.
-    fn exchange(&mut self, mode: &str, to: Reg, from: Reg, by: &str) {
+    fn exchange(&mut self, mode: &str, to: PtxReg, from: PtxReg, by: &str) {
         let mask = self.mask();
         if to.kind != RegKind::Long {
             return self.out.line(format_args!("shfl.sync.{mode}.b32 {to}, {from}, {by}, 31, {mask}"));
@@ -183,7 +183,7 @@ impl Lower<'_> {
     }
 
     /// A reduction by exchanging: all with all in a whole warp, else down to the first lane and from there to all.
-    fn fold(&mut self, to: Reg, value: Reg, op: &str) {
+    fn fold(&mut self, to: PtxReg, value: PtxReg, op: &str) {
         let ty = to.kind.words().1;
         let whole = self.whole();
         self.out.line(format_args!("mov.{ty} {to}, {value}"));
@@ -245,7 +245,7 @@ impl Lower<'_> {
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
         self.note(first, [record::TRAP_CODE, record::TRAP_SITE], &code, inst);
         self.out.line(format_args!("st.relaxed.gpu.global.u32 [{stop}], 1"));
-        self.notice(When::If(first));
+        self.notice(Predicate::If(first));
         self.out.line(format_args!("exit"));
     }
 
@@ -256,19 +256,19 @@ impl Lower<'_> {
         self.out.line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{faults}], 1"));
         self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
         self.note(first, [record::FAULT_CODE, record::FAULT_SITE], &code, inst);
-        self.notice(When::If(first));
+        self.notice(Predicate::If(first));
     }
 
     /// Tells the host to look at the end record.
-    pub(super) fn notice(&mut self, when: When) {
+    pub(super) fn notice(&mut self, when: Predicate) {
         let at = self.out.reg(RegKind::Long);
         self.out.line(format_args!("ld.param.u64 {at}, [launch+{}]", given(launch::NOTICE)));
         self.out.line(format_args!("{when}st.relaxed.sys.global.u32 [{at}], 1"));
     }
 
     /// Records the code and the site of a trap or a fault, each in its word of the end record.
-    fn note(&mut self, first: Reg, [code_word, site_word]: [usize; 2], code: &str, inst: Inst) {
-        let (at, site, when) = (self.fixed(Fixed::Record), inst.index(), When::If(first));
+    fn note(&mut self, first: PtxReg, [code_word, site_word]: [usize; 2], code: &str, inst: Inst) {
+        let (at, site, when) = (self.fixed(Fixed::Record), inst.index(), Predicate::If(first));
         self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {code}", noted(at, code_word)));
         self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {site}", noted(at, site_word)));
     }

@@ -19,33 +19,33 @@ const SHORT_NS: u64 = 2_000;
 
 /// Who may have left.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Left {
+pub(super) struct LeftLanes {
     /// A lane, or a whole warp.
     pub any: bool,
     /// A lane by itself, out of a warp that goes on.
     pub alone: bool,
 }
 
-impl Left {
-    fn or(self, other: Left) -> Left {
-        Left { any: self.any | other.any, alone: self.alone | other.alone }
+impl LeftLanes {
+    fn or(self, other: LeftLanes) -> LeftLanes {
+        LeftLanes { any: self.any | other.any, alone: self.alone | other.alone }
     }
 }
 
 /// What is known of leaving in a function.
-pub(super) struct Leave {
+pub(super) struct LeavePlan {
     /// By instruction: who may have left before it.
-    left: Vec<Left>,
+    left: Vec<LeftLanes>,
     /// By instruction: turns of this loop between two looks; none for brief loops and other ops.
     turns: Vec<Option<u32>>,
     /// Whether there is an op of warps.
     pub warps: bool,
 }
 
-impl Leave {
-    pub fn new(function: &Function, uniform: &Uniformity) -> Leave {
+impl LeavePlan {
+    pub fn new(function: &Function, uniform: &Uniformity) -> LeavePlan {
         let count = function.insts().len();
-        let mut inside = vec![Left::default(); count];
+        let mut inside = vec![LeftLanes::default(); count];
         let mut long = vec![false; count];
         let mut turns = vec![None; count];
         for (inst, node) in function.insts().rev() {
@@ -58,21 +58,22 @@ impl Leave {
             if node.op.is_loop() && !brief(function, inst) {
                 turns[at] = Some(if long[at] { TURNS.1 } else { TURNS.0 });
                 let alone = level(function, uniform, inst) == UniformLevel::Lane;
-                inside[at] = inside[at].or(Left { any: true, alone });
+                inside[at] = inside[at].or(LeftLanes { any: true, alone });
             }
             if node.op == Op::Trap {
-                inside[at] = Left { any: true, alone: uniform.control_level(inst) == UniformLevel::Lane };
+                inside[at] =
+                    LeftLanes { any: true, alone: uniform.control_level(inst) == UniformLevel::Lane };
             }
             long[at] |= node.op.is_loop() || waits(node);
         }
         let warps = function.insts().any(|(_, node)| warp(node.op));
-        let mut walk = Walk { function, inside: &inside, left: vec![Left::default(); count] };
-        walk.region(function.body, Left::default());
-        Leave { left: walk.left, turns, warps }
+        let mut walk = LeaveWalk { function, inside: &inside, left: vec![LeftLanes::default(); count] };
+        walk.region(function.body, LeftLanes::default());
+        LeavePlan { left: walk.left, turns, warps }
     }
 
     /// Who may have left before an instruction.
-    pub fn before(&self, inst: Inst) -> Left {
+    pub fn before(&self, inst: Inst) -> LeftLanes {
         self.left[inst.index()]
     }
 
@@ -112,15 +113,15 @@ fn brief(function: &Function, inst: Inst) -> bool {
         && function.region(node.regions[0]).insts.iter().all(|inst| function.inst(*inst).regions.is_empty())
 }
 
-struct Walk<'a> {
+struct LeaveWalk<'a> {
     function: &'a Function,
     /// By instruction: who may leave in it.
-    inside: &'a [Left],
-    left: Vec<Left>,
+    inside: &'a [LeftLanes],
+    left: Vec<LeftLanes>,
 }
 
-impl Walk<'_> {
-    fn region(&mut self, region: Region, mut before: Left) {
+impl LeaveWalk<'_> {
+    fn region(&mut self, region: Region, mut before: LeftLanes) {
         let function = self.function;
         for inst in &function.region(region).insts {
             let (node, inside) = (function.inst(*inst), self.inside[inst.index()]);

@@ -11,11 +11,11 @@ use crate::types::{Len, Space, Type};
 use crate::valid::Uniformity;
 
 use super::abi::record;
-use super::control::Frame;
+use super::control::JumpFrame;
 use super::fixed::{Fixed, noted};
-use super::leave::Leave;
+use super::leave::LeavePlan;
 use super::live::live;
-use super::write::{Label, Out, Reg, RegKind, When, literal};
+use super::write::{Predicate, PtxLabel, PtxOut, PtxReg, RegKind, literal};
 use super::{FlatKernel, PtxConfig, PtxParam, RESIDENT, STATIC, size};
 
 /// Lanes in a warp.
@@ -32,32 +32,32 @@ pub(super) struct Lowered {
 }
 
 /// A kernel being written.
-pub(super) struct Lower<'a> {
+pub(super) struct PtxLowering<'a> {
     pub flat: &'a FlatKernel,
     pub function: &'a Function,
     pub uniform: &'a Uniformity,
     pub config: PtxConfig,
     pub bounds: Bounds,
-    pub leave: Leave,
+    pub leave: LeavePlan,
     /// By value: whether it is needed.
     pub live: Vec<bool>,
-    pub out: Out,
+    pub out: PtxOut,
     /// What the current instructions run under, where an `if` became predicates.
-    pub when: When,
+    pub when: Predicate,
     /// By instruction: what jumps to it need to know, while it is open.
-    pub frames: Vec<Option<Frame>>,
+    pub frames: Vec<Option<JumpFrame>>,
     /// The instructions around the current one, with the region that it is in.
     pub owners: Vec<(Inst, usize)>,
     /// Where each open `while` goes when its test fails, and whether a warp goes as one.
-    pub tests: Vec<(Label, bool)>,
+    pub tests: Vec<(PtxLabel, bool)>,
     /// Where lanes that are told to leave go.
-    pub stopped: Label,
+    pub stopped: PtxLabel,
     /// What is set at the start.
-    pub start: BTreeMap<Fixed, Reg>,
+    pub start: BTreeMap<Fixed, PtxReg>,
     /// By buffer: the offset of its address in the launch record.
     pub words: Vec<u32>,
     /// By value: its register.
-    values: Vec<Option<Reg>>,
+    values: Vec<Option<PtxReg>>,
     /// By value: the number that it always is, here.
     numbers: Vec<Option<u32>>,
     /// By buffer: where it lies in shared memory.
@@ -74,18 +74,18 @@ pub(super) fn lower(flat: &FlatKernel, config: PtxConfig, params: &[PtxParam]) -
     let known = KnownGeometry { lanes: Some(config.lanes), groups: None, subgroup: Some(WARP) };
     let mut words = vec![0; flat.module.buffers.len()];
     params.iter().for_each(|param| words[param.buffer.index()] = 8 * param.word);
-    let mut out = Out::default();
+    let mut out = PtxOut::default();
     let stopped = out.label("stopped");
-    let mut lower = Lower {
+    let mut lower = PtxLowering {
         flat,
         function,
         uniform: flat.uniformity(),
         config,
         bounds: Bounds::new(&flat.module, known),
-        leave: Leave::new(function, flat.uniformity()),
+        leave: LeavePlan::new(function, flat.uniformity()),
         live: live(function),
         out,
-        when: When::Always,
+        when: Predicate::Always,
         frames: vec![None; function.insts().len()],
         owners: Vec::new(),
         tests: Vec::new(),
@@ -121,7 +121,7 @@ fn layout(flat: &FlatKernel, lanes: u32) -> (Vec<u32>, u32, u32) {
     (offsets.into_iter().map(|offset| offset.unwrap_or(0)).collect(), scratch, end)
 }
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// Writes an instruction.
     pub fn inst(&mut self, inst: Inst) {
         let function = self.function;
@@ -141,13 +141,13 @@ impl Lower<'_> {
     }
 
     /// The register of a value.
-    pub fn reg(&mut self, value: Value) -> Reg {
+    pub fn reg(&mut self, value: Value) -> PtxReg {
         let ty = self.function.ty(value);
         *self.values[value.index()].get_or_insert_with(|| self.out.reg(RegKind::of(ty)))
     }
 
     /// The register of the only result.
-    pub fn result(&mut self, node: &Node) -> Reg {
+    pub fn result(&mut self, node: &Node) -> PtxReg {
         self.reg(node.results.get(0))
     }
 
@@ -173,7 +173,7 @@ impl Lower<'_> {
     }
 
     /// An operand in a register.
-    pub fn held(&mut self, operand: Operand) -> Reg {
+    pub fn held(&mut self, operand: Operand) -> PtxReg {
         match self.known(operand) {
             Operand::Value(value) => self.reg(value),
             Operand::Const(c) => {
@@ -185,12 +185,12 @@ impl Lower<'_> {
     }
 
     /// A new predicate.
-    pub fn truth(&mut self) -> Reg {
+    pub fn truth(&mut self) -> PtxReg {
         self.out.reg(RegKind::Truth)
     }
 
     /// A new word.
-    pub fn word(&mut self) -> Reg {
+    pub fn word(&mut self) -> PtxReg {
         self.out.reg(RegKind::Word)
     }
 
@@ -260,7 +260,7 @@ impl Lower<'_> {
         self.out.line(format_args!("shl.b32 {at}, {lane}, 4"));
         if bytes < step {
             self.out.line(format_args!("setp.ge.u32 {left}, {at}, {bytes}"));
-            self.out.branch(When::If(left), done, false);
+            self.out.branch(Predicate::If(left), done, false);
         }
         if bytes > step {
             self.out.head(more);
@@ -270,7 +270,7 @@ impl Lower<'_> {
         if bytes > step {
             self.out.line(format_args!("add.u32 {at}, {at}, {step}"));
             self.out.line(format_args!("setp.lt.u32 {left}, {at}, {bytes}"));
-            self.out.branch(When::If(left), more, false);
+            self.out.branch(Predicate::If(left), more, false);
         }
         self.out.place(done);
         self.meet();

@@ -12,8 +12,8 @@ use crate::op::{Op, OpForm};
 use crate::types::{Access, Const, Len, Order, Scope, Space, Type};
 
 use super::fixed::Fixed;
-use super::lower::Lower;
-use super::write::{Reg, RegKind, When, bits, literal, number};
+use super::lower::PtxLowering;
+use super::write::{Predicate, PtxReg, RegKind, bits, literal, number};
 
 /// The largest offset that an address is written with.
 const OFFSET: u64 = 1 << 30;
@@ -21,7 +21,7 @@ const OFFSET: u64 = 1 << 30;
 /// An address: a register, and a number that is added to it.
 #[derive(Clone, Copy)]
 struct Address {
-    base: Reg,
+    base: PtxReg,
     offset: u64,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// An access to a buffer.
     pub fn access(&mut self, inst: Inst, node: &Node) {
         let (buffer, order, scope) = match node.attr {
@@ -51,7 +51,7 @@ impl Lower<'_> {
             }
             address = self.byte_address(node.args[1], address);
         }
-        let zero = guard != When::Always;
+        let zero = guard != Predicate::Always;
         if zero {
             for value in node.results.iter() {
                 let to = self.reg(value);
@@ -86,7 +86,7 @@ impl Lower<'_> {
     }
 
     /// Which piece of the buffer an access is to, in a register or known.
-    fn piece(&mut self, node: &Node, log: u32) -> Result<Reg, u64> {
+    fn piece(&mut self, node: &Node, log: u32) -> Result<PtxReg, u64> {
         match self.constant(node.args[0]) {
             Some(at) => Err(at >> log),
             None => {
@@ -97,7 +97,7 @@ impl Lower<'_> {
     }
 
     /// When the access runs: if it is in range, and if an `if` around it that became a predicate holds.
-    fn guard(&mut self, inst: Inst, buffer: Buffer, at: Result<Reg, u64>, log: u32) -> When {
+    fn guard(&mut self, inst: Inst, buffer: Buffer, at: Result<PtxReg, u64>, log: u32) -> Predicate {
         if self.bounds.in_bounds(Site { func: self.flat.kernel, inst }) {
             return self.when;
         }
@@ -117,14 +117,14 @@ impl Lower<'_> {
                 self.out.line(format_args!("setp.gt.u32 {p}, {pieces}, {at}"));
             }
         }
-        if let When::If(other) = self.when {
+        if let Predicate::If(other) = self.when {
             self.out.line(format_args!("and.pred {p}, {p}, {other}"));
         }
-        When::If(p)
+        Predicate::If(p)
     }
 
     /// A word shifted right.
-    fn shifted(&mut self, word: Reg, by: u32) -> Reg {
+    fn shifted(&mut self, word: PtxReg, by: u32) -> PtxReg {
         if by == 0 {
             return word;
         }
@@ -134,29 +134,29 @@ impl Lower<'_> {
     }
 
     /// When a load of a byte runs: if its element is in range, and the byte is one of the element.
-    fn byte_guard(&mut self, inst: Inst, byte: Operand, elem: Type, element: When) -> When {
+    fn byte_guard(&mut self, inst: Inst, byte: Operand, elem: Type, element: Predicate) -> Predicate {
         if self.bounds.byte_in_bounds(Site { func: self.flat.kernel, inst }) {
             return element;
         }
         let p = self.truth();
         let byte = self.held(byte);
         self.out.line(format_args!("setp.lt.u32 {p}, {byte}, {}", elem.bytes()));
-        if let When::If(other) = element {
+        if let Predicate::If(other) = element {
             self.out.line(format_args!("and.pred {p}, {p}, {other}"));
         }
-        When::If(p)
+        Predicate::If(p)
     }
 
     /// A byte of a float, whose bits are those that `bitcast` shows.
     fn byte_of_float(
         &mut self,
         node: &Node,
-        when: When,
+        when: Predicate,
         (space, access): (Space, Access),
         address: &Address,
     ) {
         let (float, to) = (self.out.reg(RegKind::Float), self.result(node));
-        if when != When::Always {
+        if when != Predicate::Always {
             self.out.line(format_args!("mov.f32 {float}, 0f00000000"));
         }
         self.out.line(format_args!("{when}ld{}.f32 {float}, [{address}]", plain(space, access)));
@@ -188,7 +188,7 @@ impl Lower<'_> {
     }
 
     /// The address of a piece of so many bytes.
-    fn address(&mut self, buffer: Buffer, at: Result<Reg, u64>, bytes: u32) -> Address {
+    fn address(&mut self, buffer: Buffer, at: Result<PtxReg, u64>, bytes: u32) -> Address {
         let shared = self.flat.module.buffers[buffer].space == Space::Shared;
         let first = if shared { u64::from(self.offsets[buffer.index()]) } else { 0 };
         let base = self.fixed(if shared { Fixed::Shared } else { Fixed::Base(buffer) });
@@ -206,7 +206,7 @@ impl Lower<'_> {
     }
 
     /// A load or store of one element.
-    fn move_word(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &Address) {
+    fn move_word(&mut self, node: &Node, when: Predicate, how: &str, elem: Type, address: &Address) {
         let ty = number(elem);
         match node.args.get(1) {
             None => {
@@ -221,7 +221,7 @@ impl Lower<'_> {
     }
 
     /// A load or store of 16 bytes.
-    fn move_wide(&mut self, node: &Node, when: When, how: &str, elem: Type, address: &Address) {
+    fn move_wide(&mut self, node: &Node, when: Predicate, how: &str, elem: Type, address: &Address) {
         let shape = format!("v{}.{}", elements_per_wide(elem), number(elem));
         if node.op == Op::LoadWide {
             let to: Vec<String> = node.results.iter().map(|value| self.reg(value).to_string()).collect();
@@ -236,7 +236,7 @@ impl Lower<'_> {
     fn modify(
         &mut self,
         node: &Node,
-        when: When,
+        when: Predicate,
         (order, scope, place): (Order, Scope, &str),
         elem: Type,
         address: &Address,
@@ -294,7 +294,7 @@ impl Lower<'_> {
 }
 
 /// An address with an offset.
-pub(super) fn plus(base: Reg, offset: u64) -> String {
+pub(super) fn plus(base: PtxReg, offset: u64) -> String {
     if offset == 0 { base.to_string() } else { format!("{base}+{offset}") }
 }
 

@@ -3,13 +3,13 @@
 use crate::arena::Value;
 use crate::module::Operand;
 
-use super::lower::Lower;
-use super::write::{Reg, When, literal};
+use super::lower::PtxLowering;
+use super::write::{Predicate, PtxReg, literal};
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// Sets values to operands as if all at once: a source that an earlier move overwrites is saved first.
-    pub fn moves(&mut self, when: When, to: &[Value], from: &[Operand]) {
-        let pairs: Vec<(Reg, Operand)> =
+    pub fn moves(&mut self, when: Predicate, to: &[Value], from: &[Operand]) {
+        let pairs: Vec<(PtxReg, Operand)> =
             to.iter().map(|value| self.reg(*value)).zip(from.iter().copied()).collect();
         let mut sources: Vec<String> = Vec::with_capacity(pairs.len());
         for (k, (_, from)) in pairs.iter().enumerate() {
@@ -31,7 +31,7 @@ impl Lower<'_> {
     }
 
     /// The same in another register.
-    fn copy(&mut self, reg: Reg) -> Reg {
+    fn copy(&mut self, reg: PtxReg) -> PtxReg {
         let copy = self.out.reg(reg.kind);
         self.out.line(format_args!("mov.{} {copy}, {reg}", reg.kind.words().1));
         copy

@@ -6,10 +6,10 @@ use crate::module::{Attr, Node};
 use crate::op::Op;
 use crate::types::{NAN, Type};
 
-use super::lower::Lower;
-use super::write::{Reg, RegKind, bits, number};
+use super::lower::PtxLowering;
+use super::write::{PtxReg, RegKind, bits, number};
 
-impl Lower<'_> {
+impl PtxLowering<'_> {
     /// An op that only computes.
     pub fn pure(&mut self, node: &Node) {
         let ty = self.function.operand_ty(node.args[0]);
@@ -155,7 +155,7 @@ impl Lower<'_> {
     }
 
     /// The bits of a float in a register of either kind, a NaN always with the same ones.
-    pub fn bits_of_float(&mut self, to: Reg, float: Reg) {
+    pub fn bits_of_float(&mut self, to: PtxReg, float: PtxReg) {
         self.out.line(format_args!("mov.b32 {to}, {float}"));
         let p = self.truth();
         self.out.line(format_args!("setp.num.f32 {p}, {float}, {float}"));

@@ -9,37 +9,37 @@ use crate::valid::UniformLevel;
 use super::abi::{launch, record};
 use super::fixed::{Fixed, LOOKS, given, noted};
 use super::leave::level;
-use super::lower::Lower;
-use super::write::{Label, Reg, RegKind, When, number};
+use super::lower::PtxLowering;
+use super::write::{Predicate, PtxLabel, PtxReg, RegKind, number};
 use crate::arena::Handle;
 
 /// A loop being written.
-struct Cycle {
+struct OpenLoop {
     inst: Inst,
-    head: Label,
-    again: Label,
+    head: PtxLabel,
+    again: PtxLabel,
     /// Where it goes when it ends by itself.
-    out: Label,
+    out: PtxLabel,
     /// Whether a warp turns it as one.
     uniform: bool,
 }
 
-impl Lower<'_> {
-    fn cycle(&mut self, inst: Inst) -> Cycle {
+impl PtxLowering<'_> {
+    fn cycle(&mut self, inst: Inst) -> OpenLoop {
         let frame = self.frames[inst.index()].clone().expect("the loop is open");
         let uniform = level(self.function, self.uniform, inst) >= UniformLevel::Subgroup;
         let again = frame.again.expect("it is a loop");
         let (head, out) = (self.out.label("loop"), self.out.label("out"));
-        self.moves(When::Always, &frame.carried, self.function.inst(inst).carried());
-        Cycle { inst, head, again, out, uniform }
+        self.moves(Predicate::Always, &frame.carried, self.function.inst(inst).carried());
+        OpenLoop { inst, head, again, out, uniform }
     }
 
     /// The end of a loop that ends by itself: what it carries is what it gives.
-    fn over(&mut self, cycle: &Cycle) {
+    fn over(&mut self, cycle: &OpenLoop) {
         let frame = self.frames[cycle.inst.index()].clone().expect("the loop is open");
         let carried: Vec<Operand> = frame.carried.iter().map(|value| Operand::Value(*value)).collect();
         self.out.place(cycle.out);
-        self.moves(When::Always, &frame.results, &carried);
+        self.moves(Predicate::Always, &frame.results, &carried);
     }
 
     /// A counted loop.
@@ -59,7 +59,7 @@ impl Lower<'_> {
             return self.over(&cycle);
         }
         self.enter(&cycle, some == Some(true), step.is_some());
-        self.moves(When::Always, &[counter], &node.args[..1]);
+        self.moves(Predicate::Always, &[counter], &node.args[..1]);
         if step == Some(1) {
             self.by_one(&cycle, counter, ty);
         } else {
@@ -69,23 +69,23 @@ impl Lower<'_> {
     }
 
     /// Passes a counted loop by that has no turns, as far as that is not known.
-    fn enter(&mut self, cycle: &Cycle, some: bool, forward: bool) {
+    fn enter(&mut self, cycle: &OpenLoop, some: bool, forward: bool) {
         let node = self.function.inst(cycle.inst);
         let ty = number(self.function.operand_ty(node.args[0]));
         if !some {
             let (p, from, to) = (self.truth(), self.held(node.args[0]), self.arg(node.args[1]));
             self.out.line(format_args!("setp.ge.{ty} {p}, {from}, {to}"));
-            self.out.branch(When::If(p), cycle.out, cycle.uniform);
+            self.out.branch(Predicate::If(p), cycle.out, cycle.uniform);
         }
         if !forward {
             let (p, step) = (self.truth(), self.held(node.args[2]));
             self.out.line(format_args!("setp.le.{ty} {p}, {step}, 0"));
-            self.out.branch(When::If(p), cycle.out, cycle.uniform);
+            self.out.branch(Predicate::If(p), cycle.out, cycle.uniform);
         }
     }
 
     /// The turns of a loop that counts by one, in stretches between looks.
-    fn by_one(&mut self, cycle: &Cycle, counter: Value, ty: Type) {
+    fn by_one(&mut self, cycle: &OpenLoop, counter: Value, ty: Type) {
         let node = self.function.inst(cycle.inst);
         let (i, to) = (self.reg(counter), self.arg(node.args[1]));
         let turns = self.leave.turns(cycle.inst);
@@ -107,17 +107,17 @@ impl Lower<'_> {
         self.out.line(format_args!("add.u32 {i}, {i}, 1"));
         let limit = bound.map_or(to.clone(), |(bound, _)| bound.to_string());
         self.out.line(format_args!("setp.ne.u32 {p}, {i}, {limit}"));
-        self.out.branch(When::If(p), cycle.head, cycle.uniform);
+        self.out.branch(Predicate::If(p), cycle.head, cycle.uniform);
         if bound.is_some() {
             let q = self.truth();
             self.out.line(format_args!("setp.ge.{} {q}, {i}, {to}", number(ty)));
-            self.out.branch(When::If(q), cycle.out, cycle.uniform);
+            self.out.branch(Predicate::If(q), cycle.out, cycle.uniform);
             self.look(cycle, stretch);
         }
     }
 
     /// The turns of any other counted loop, by the distance that is left: the counter itself could wrap.
-    fn by_step(&mut self, cycle: &Cycle, counter: Value) {
+    fn by_step(&mut self, cycle: &OpenLoop, counter: Value) {
         let node = self.function.inst(cycle.inst);
         let (i, left) = (self.reg(counter), self.word());
         let (to, step) = (self.arg(node.args[1]), self.arg(node.args[2]));
@@ -130,7 +130,7 @@ impl Lower<'_> {
         }
         let p = self.truth();
         self.out.line(format_args!("setp.le.u32 {p}, {left}, {step}"));
-        self.out.branch(When::If(p), cycle.out, cycle.uniform);
+        self.out.branch(Predicate::If(p), cycle.out, cycle.uniform);
         self.out.line(format_args!("sub.u32 {left}, {left}, {step}"));
         self.out.line(format_args!("add.u32 {i}, {i}, {step}"));
         self.back(cycle, tick);
@@ -162,18 +162,18 @@ impl Lower<'_> {
     pub fn test(&mut self, on: Operand) {
         let (out, uniform) = *self.tests.last().expect("the loop is open");
         let c = self.held(on);
-        self.out.branch(When::Unless(c), out, uniform);
+        self.out.branch(Predicate::Unless(c), out, uniform);
     }
 
     /// Whether a turn can be followed by another; if so, it ends here.
-    fn turns_back(&mut self, cycle: &Cycle) -> bool {
+    fn turns_back(&mut self, cycle: &OpenLoop) -> bool {
         let last = self.function.inst(cycle.inst).regions.len() - 1;
         self.out.place(cycle.again);
         self.out.reached(cycle.again) || self.falls(cycle.inst, last)
     }
 
     /// A count of turns until the next look, if the loop looks.
-    fn tick(&mut self, cycle: &Cycle) -> Option<(Reg, u32)> {
+    fn tick(&mut self, cycle: &OpenLoop) -> Option<(PtxReg, u32)> {
         let turns = self.leave.turns(cycle.inst)?;
         let tick = self.word();
         self.out.line(format_args!("mov.b32 {tick}, {turns}"));
@@ -181,19 +181,19 @@ impl Lower<'_> {
     }
 
     /// The back-edge.
-    fn back(&mut self, cycle: &Cycle, tick: Option<(Reg, u32)>) {
+    fn back(&mut self, cycle: &OpenLoop, tick: Option<(PtxReg, u32)>) {
         let Some((tick, turns)) = tick else {
-            return self.out.branch(When::Always, cycle.head, true);
+            return self.out.branch(Predicate::Always, cycle.head, true);
         };
         let p = self.truth();
         self.out.line(format_args!("add.s32 {tick}, {tick}, -1"));
         self.out.line(format_args!("setp.ne.s32 {p}, {tick}, 0"));
-        self.out.branch(When::If(p), cycle.head, cycle.uniform);
+        self.out.branch(Predicate::If(p), cycle.head, cycle.uniform);
         self.look(cycle, |lower| lower.out.line(format_args!("mov.b32 {tick}, {turns}")));
     }
 
     /// A look: leaves if the stop word is set, and now and then reads the clock.
-    fn look(&mut self, cycle: &Cycle, next: impl Fn(&mut Self)) {
+    fn look(&mut self, cycle: &OpenLoop, next: impl Fn(&mut Self)) {
         let (at, looks, limit) =
             (self.fixed(Fixed::Record), self.fixed(Fixed::Looks), self.fixed(Fixed::Limit));
         let (stop, told, more, lasts) = (self.word(), self.truth(), self.truth(), self.truth());
@@ -205,24 +205,24 @@ impl Lower<'_> {
             let mask = self.mask();
             self.out.line(format_args!("vote.sync.any.pred {told}, {told}, {mask}"));
         }
-        self.out.branch(When::If(told), self.stopped, votes);
+        self.out.branch(Predicate::If(told), self.stopped, votes);
         self.out.line(format_args!("add.s32 {looks}, {looks}, -1"));
         self.out.line(format_args!("setp.ne.s32 {more}, {looks}, 0"));
-        self.out.branch(When::If(more), cycle.head, false);
+        self.out.branch(Predicate::If(more), cycle.head, false);
         let now = self.out.reg(RegKind::Long);
         self.out.line(format_args!("mov.b32 {looks}, {LOOKS}"));
         self.out.line(format_args!("mov.u64 {now}, %globaltimer"));
         self.out.line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
-        self.out.branch(When::If(lasts), cycle.head, false);
+        self.out.branch(Predicate::If(lasts), cycle.head, false);
         self.lease(now, limit, lasts);
         // The next look finds it, and there lanes leave in the right company.
         self.out.line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{}], 1", noted(at, record::STOP)));
-        self.notice(When::Unless(lasts));
-        self.out.branch(When::Always, cycle.head, false);
+        self.notice(Predicate::Unless(lasts));
+        self.out.branch(Predicate::Always, cycle.head, false);
     }
 
     /// Reads the lease, if there is one, and says whether it lasts.
-    fn lease(&mut self, now: Reg, limit: Reg, lasts: Reg) {
+    fn lease(&mut self, now: PtxReg, limit: PtxReg, lasts: PtxReg) {
         let (lease, some, none) = (self.out.reg(RegKind::Long), self.truth(), self.truth());
         self.out.line(format_args!("ld.param.u64 {lease}, [launch+{}]", given(launch::LEASE)));
         self.out.line(format_args!("setp.ne.u64 {some}, {lease}, 0"));

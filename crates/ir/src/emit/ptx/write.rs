@@ -43,12 +43,12 @@ impl RegKind {
 
 /// A register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Reg {
+pub(super) struct PtxReg {
     pub kind: RegKind,
     at: u32,
 }
 
-impl fmt::Display for Reg {
+impl fmt::Display for PtxReg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.kind.words().0, self.at)
     }
@@ -56,12 +56,12 @@ impl fmt::Display for Reg {
 
 /// A place to branch to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Label {
+pub(super) struct PtxLabel {
     word: &'static str,
     at: u32,
 }
 
-impl fmt::Display for Label {
+impl fmt::Display for PtxLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "${}{}", self.word, self.at)
     }
@@ -69,43 +69,43 @@ impl fmt::Display for Label {
 
 /// When an instruction runs: always, or where a predicate holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum When {
+pub(super) enum Predicate {
     Always,
-    If(Reg),
-    Unless(Reg),
+    If(PtxReg),
+    Unless(PtxReg),
 }
 
-impl fmt::Display for When {
+impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            When::Always => Ok(()),
-            When::If(p) => write!(f, "@{p} "),
-            When::Unless(p) => write!(f, "@!{p} "),
+            Predicate::Always => Ok(()),
+            Predicate::If(p) => write!(f, "@{p} "),
+            Predicate::Unless(p) => write!(f, "@!{p} "),
         }
     }
 }
 
 /// What is written so far.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct PtxOut {
     pub text: String,
     regs: [u32; 4],
     /// By label: whether something branches there.
     labels: Vec<bool>,
 }
 
-impl Out {
+impl PtxOut {
     /// A register that nobody has.
-    pub fn reg(&mut self, kind: RegKind) -> Reg {
+    pub fn reg(&mut self, kind: RegKind) -> PtxReg {
         let count = &mut self.regs[kind as usize];
         *count += 1;
-        Reg { kind, at: *count - 1 }
+        PtxReg { kind, at: *count - 1 }
     }
 
     /// A label that stands nowhere yet.
-    pub fn label(&mut self, word: &'static str) -> Label {
+    pub fn label(&mut self, word: &'static str) -> PtxLabel {
         self.labels.push(false);
-        Label { word, at: self.labels.len() as u32 - 1 }
+        PtxLabel { word, at: self.labels.len() as u32 - 1 }
     }
 
     /// One instruction.
@@ -115,23 +115,23 @@ impl Out {
     }
 
     /// A branch, taken by all lanes of a warp or none if it is `uniform`.
-    pub fn branch(&mut self, when: When, to: Label, uniform: bool) {
+    pub fn branch(&mut self, when: Predicate, to: PtxLabel, uniform: bool) {
         self.labels[to.at as usize] = true;
         self.line(format_args!("{when}bra{} {to}", if uniform { ".uni" } else { "" }));
     }
 
     /// Whether something branches there.
-    pub fn reached(&self, label: Label) -> bool {
+    pub fn reached(&self, label: PtxLabel) -> bool {
         self.labels[label.at as usize]
     }
 
     /// Puts a label that is branched back to later here.
-    pub fn head(&mut self, label: Label) {
+    pub fn head(&mut self, label: PtxLabel) {
         self.text.push_str(&format!("{label}:\n"));
     }
 
     /// Puts a label here if something branched to it.
-    pub fn place(&mut self, label: Label) {
+    pub fn place(&mut self, label: PtxLabel) {
         if self.reached(label) {
             self.head(label);
         }

@@ -5,31 +5,31 @@ use crate::module::{Function, Module, Node, Operand};
 use crate::op::Op;
 use crate::types::{Len, Type};
 
-use super::range::Range;
+use super::range::IntRange;
 
 /// How many ops of a condition are looked into.
 const CONDITION: usize = 16;
 
 /// What is known of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Fact {
+pub(super) struct ValueFact {
     /// Where it lies.
-    pub range: Range,
+    pub range: IntRange,
     /// Buffers whose length it is below, a bit each.
     pub below: u64,
     /// Buffers whose length it is not above.
     pub upto: u64,
 }
 
-impl Fact {
+impl ValueFact {
     /// A range and no more.
-    pub fn of(range: Range) -> Fact {
-        Fact { range, below: 0, upto: 0 }
+    pub fn of(range: IntRange) -> ValueFact {
+        ValueFact { range, below: 0, upto: 0 }
     }
 
     /// What holds of either of two values.
-    pub fn join(self, other: Fact) -> Fact {
-        Fact {
+    pub fn join(self, other: ValueFact) -> ValueFact {
+        ValueFact {
             range: self.range.join(other.range),
             below: self.below & other.below,
             upto: self.upto & other.upto,
@@ -37,8 +37,8 @@ impl Fact {
     }
 
     /// What holds of a value of which both hold.
-    fn meet(self, other: Fact) -> Fact {
-        Fact {
+    fn meet(self, other: ValueFact) -> ValueFact {
+        ValueFact {
             range: self.range.meet(other.range),
             below: self.below | other.below,
             upto: self.upto | other.upto,
@@ -52,23 +52,23 @@ pub(super) fn bit(buffer: Buffer) -> u64 {
 }
 
 /// The facts that hold where the walk is.
-pub(super) struct Facts<'a> {
+pub(super) struct ValueFacts<'a> {
     module: &'a Module,
     function: &'a Function,
     /// By value, and behind the values the length of each buffer.
-    facts: Vec<Fact>,
+    facts: Vec<ValueFact>,
     /// The instruction that gives each value.
     defs: Vec<Option<Inst>>,
     /// What to put back.
-    undo: Vec<(usize, Fact)>,
+    undo: Vec<(usize, ValueFact)>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> ValueFacts<'a> {
     pub fn new(module: &'a Module, function: &'a Function) -> Self {
-        let values = function.values().map(|(_, ty)| Fact::of(Range::all(ty)));
+        let values = function.values().map(|(_, ty)| ValueFact::of(IntRange::all(ty)));
         let lengths = module.buffers.iter().map(|(_, b)| match b.len {
-            Len::Fixed(len) => Fact::of(Range::new(len.into(), len.into())),
-            Len::Launch => Fact::of(Range::all(Type::U32)),
+            Len::Fixed(len) => ValueFact::of(IntRange::new(len.into(), len.into())),
+            Len::Launch => ValueFact::of(IntRange::all(Type::U32)),
         });
         let mut defs = vec![None; function.values().len()];
         for (inst, node) in function.insts() {
@@ -76,23 +76,23 @@ impl<'a> Facts<'a> {
                 defs[value.index()] = Some(inst);
             }
         }
-        Facts { module, function, facts: values.chain(lengths).collect(), defs, undo: Vec::new() }
+        ValueFacts { module, function, facts: values.chain(lengths).collect(), defs, undo: Vec::new() }
     }
 
-    pub fn get(&self, operand: Operand) -> Fact {
+    pub fn get(&self, operand: Operand) -> ValueFact {
         match operand {
             Operand::Value(value) => self.facts[value.index()],
-            Operand::Const(c) => Fact::of(Range::one(c)),
+            Operand::Const(c) => ValueFact::of(IntRange::one(c)),
         }
     }
 
     /// The length of a buffer.
-    pub fn len(&self, buffer: Buffer) -> Fact {
+    pub fn len(&self, buffer: Buffer) -> ValueFact {
         self.facts[self.function.values().len() + buffer.index()]
     }
 
     /// What holds of a value wherever it is seen.
-    pub fn define(&mut self, value: Value, fact: Fact) {
+    pub fn define(&mut self, value: Value, fact: ValueFact) {
         self.facts[value.index()] = fact;
     }
 
@@ -109,16 +109,16 @@ impl<'a> Facts<'a> {
     }
 
     /// Learns something of an operand from here on.
-    pub fn learn(&mut self, operand: Operand, fact: Fact) {
+    pub fn learn(&mut self, operand: Operand, fact: ValueFact) {
         let Some(value) = operand.value() else { return };
         self.refine(value.index(), fact);
         let len = self.def(operand).filter(|node| node.op == Op::Len).and_then(Node::buffer);
         if let Some(b) = len {
-            self.refine(self.function.values().len() + b.index(), Fact::of(fact.range));
+            self.refine(self.function.values().len() + b.index(), ValueFact::of(fact.range));
         }
     }
 
-    fn refine(&mut self, at: usize, fact: Fact) {
+    fn refine(&mut self, at: usize, fact: ValueFact) {
         let old = self.facts[at];
         let new = old.meet(fact);
         if new != old {
@@ -172,10 +172,10 @@ impl<'a> Facts<'a> {
     /// a + gap ≤ b.
     fn less(&mut self, a: Operand, b: Operand, gap: i128) {
         let (fa, fb) = (self.get(a), self.get(b));
-        let range = Range::new(fa.range.lo.min(fb.range.hi - gap), fb.range.hi - gap);
+        let range = IntRange::new(fa.range.lo.min(fb.range.hi - gap), fb.range.hi - gap);
         let below = if gap > 0 { fb.below | fb.upto } else { fb.below };
-        self.learn(a, Fact { range, below, upto: fb.upto | below });
-        self.learn(b, Fact::of(Range::new(fa.range.lo + gap, fb.range.hi.max(fa.range.lo + gap))));
+        self.learn(a, ValueFact { range, below, upto: fb.upto | below });
+        self.learn(b, ValueFact::of(IntRange::new(fa.range.lo + gap, fb.range.hi.max(fa.range.lo + gap))));
     }
 
     /// a ≠ b: if b is one number at an end of a's range, that end goes.
@@ -184,7 +184,7 @@ impl<'a> Facts<'a> {
         if rb.lo == rb.hi && ra.lo < ra.hi {
             let lo = ra.lo + i128::from(ra.lo == rb.lo);
             let hi = ra.hi - i128::from(ra.hi == rb.hi);
-            self.learn(a, Fact::of(Range::new(lo.min(hi), hi)));
+            self.learn(a, ValueFact::of(IntRange::new(lo.min(hi), hi)));
         }
     }
 
@@ -220,7 +220,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The range of a buffer's length, as an op gives it.
-    pub fn length(&self, node: &Node) -> Option<Range> {
+    pub fn length(&self, node: &Node) -> Option<IntRange> {
         let b = node.buffer().filter(|b| self.module.buffers.get(*b).is_some())?;
         Some(self.len(b).range)
     }

@@ -22,8 +22,8 @@ use crate::types::{Len, Type};
 use crate::valid::Valid;
 
 use super::shape::yielded;
-use fact::{Fact, Facts, bit};
-use range::Range;
+use fact::{ValueFact, ValueFacts, bit};
+use range::IntRange;
 
 /// What is known of the geometry; nothing by default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -68,10 +68,10 @@ impl Bounds {
     pub fn new(module: &Valid, known: KnownGeometry) -> Bounds {
         let mut all = Bounds { proofs: HashMap::new(), bytes: HashSet::new(), turns: HashMap::new() };
         for (func, function) in module.functions.iter() {
-            let facts = Facts::new(module, function);
+            let facts = ValueFacts::new(module, function);
             let exits = HashMap::new();
             let (proofs, bytes, turns) = (Vec::new(), Vec::new(), Vec::new());
-            let mut walk = Walk { module, function, known, facts, exits, proofs, bytes, turns };
+            let mut walk = BoundsWalk { module, function, known, facts, exits, proofs, bytes, turns };
             walk.region(function.body);
             all.proofs.extend(walk.proofs.into_iter().map(|(inst, proof)| ((func, inst), proof)));
             all.bytes.extend(walk.bytes.into_iter().map(|inst| (func, inst)));
@@ -108,19 +108,19 @@ pub fn proof_notes(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
 }
 
 /// One function being looked at.
-struct Walk<'a> {
+struct BoundsWalk<'a> {
     module: &'a Module,
     function: &'a Function,
     known: KnownGeometry,
-    facts: Facts<'a>,
+    facts: ValueFacts<'a>,
     /// What is known of the results of each open instruction, by the ways out seen so far.
-    exits: HashMap<Inst, Vec<Fact>>,
+    exits: HashMap<Inst, Vec<ValueFact>>,
     proofs: Vec<(Inst, Proof)>,
     bytes: Vec<Inst>,
     turns: Vec<(Inst, u64)>,
 }
 
-impl Walk<'_> {
+impl BoundsWalk<'_> {
     fn region(&mut self, region: Region) {
         for inst in &self.function.region(region).insts {
             self.inst(*inst);
@@ -128,7 +128,7 @@ impl Walk<'_> {
     }
 
     /// A region in which a condition holds, and whether it yields; what it yields are results of `inst`.
-    fn branch(&mut self, inst: Inst, region: Region, assume: impl FnOnce(&mut Facts<'_>)) -> bool {
+    fn branch(&mut self, inst: Inst, region: Region, assume: impl FnOnce(&mut ValueFacts<'_>)) -> bool {
         let mark = self.facts.mark();
         assume(&mut self.facts);
         self.region(region);
@@ -142,7 +142,7 @@ impl Walk<'_> {
 
     /// A way out of an instruction with these results.
     fn exit(&mut self, inst: Inst, args: &[Operand]) {
-        let facts: Vec<Fact> = args.iter().map(|arg| self.facts.get(*arg)).collect();
+        let facts: Vec<ValueFact> = args.iter().map(|arg| self.facts.get(*arg)).collect();
         match self.exits.get_mut(&inst) {
             Some(known) => known.iter_mut().zip(facts).for_each(|(known, fact)| *known = known.join(fact)),
             None => drop(self.exits.insert(inst, facts)),
@@ -163,9 +163,9 @@ impl Walk<'_> {
             }
             op if op.effect() == OpEffect::Pure => {
                 let value = node.results.get(0);
-                let range = self.range(node).unwrap_or(Range::all(self.function.ty(value)));
+                let range = self.range(node).unwrap_or(IntRange::all(self.function.ty(value)));
                 let (below, upto) = self.facts.capped(node);
-                self.facts.define(value, Fact { range, below, upto });
+                self.facts.define(value, ValueFact { range, below, upto });
             }
             Op::LoadByte => self.byte(inst, node),
             _ => {
@@ -190,7 +190,7 @@ impl Walk<'_> {
             self.bytes.push(inst);
             self.proofs.extend(self.prove(node).map(|proof| (inst, proof)));
         }
-        self.facts.define(node.results.get(0), Fact::of(Range::new(0, u8::MAX.into())));
+        self.facts.define(node.results.get(0), ValueFact::of(IntRange::new(0, u8::MAX.into())));
     }
 
     fn choice(&mut self, inst: Inst, node: &Node) {
@@ -211,7 +211,7 @@ impl Walk<'_> {
             let ends = list.iter().min().zip(list.iter().max());
             self.branch(inst, *region, |facts| {
                 if let Some((lo, hi)) = ends {
-                    facts.learn(node.args[0], Fact::of(Range::new((*lo).into(), (*hi).into())));
+                    facts.learn(node.args[0], ValueFact::of(IntRange::new((*lo).into(), (*hi).into())));
                 }
             });
         }
@@ -229,7 +229,7 @@ impl Walk<'_> {
             }
             if lo <= hi {
                 let below = to.below | to.upto;
-                self.facts.define(counter, Fact { range: Range::new(lo, hi), below, upto: below });
+                self.facts.define(counter, ValueFact { range: IntRange::new(lo, hi), below, upto: below });
             }
         }
         self.region(node.regions[0]);
@@ -246,14 +246,14 @@ impl Walk<'_> {
     }
 
     /// The range of a pure op's result.
-    fn range(&self, node: &Node) -> Option<Range> {
+    fn range(&self, node: &Node) -> Option<IntRange> {
         let size = |known: Option<u32>, most: u32| match known {
-            Some(n) => Range::new(n.into(), n.into()),
-            None => Range::new(1, most.into()),
+            Some(n) => IntRange::new(n.into(), n.into()),
+            None => IntRange::new(1, most.into()),
         };
         let (lanes, groups) = (size(self.known.lanes, u32::MAX), size(self.known.groups, u32::MAX));
         let subgroup = size(self.known.subgroup, 32);
-        let under = |size: Range| Range::new(0, (size.hi - 1).max(0));
+        let under = |size: IntRange| IntRange::new(0, (size.hi - 1).max(0));
         Some(match node.op {
             Op::Lanes => lanes,
             Op::Groups => groups,
@@ -261,10 +261,10 @@ impl Walk<'_> {
             Op::Lane => under(lanes),
             Op::Group => under(groups),
             Op::Sublane => under(subgroup),
-            Op::Subgroup => Range::new(0, under(lanes).hi / subgroup.lo.max(1)),
+            Op::Subgroup => IntRange::new(0, under(lanes).hi / subgroup.lo.max(1)),
             Op::Len => return self.facts.length(node),
             _ => {
-                let args: Vec<Range> = node.args.iter().map(|arg| self.facts.get(*arg).range).collect();
+                let args: Vec<IntRange> = node.args.iter().map(|arg| self.facts.get(*arg).range).collect();
                 let ty = self.module.type_argument(node, self.function).unwrap_or(Type::F32);
                 range::of(node.op, ty, self.function.ty(node.results.get(0)), &args)
             }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::read::{Parsed, Reported};
-use super::{Doubts, Names, Parser};
+use super::{KnownNames, Parser, UnsureInsts};
 use crate::arena::{Handle, Inst, Value};
 use crate::limits::MAX_DEPTH;
 use crate::module::{Function, TextPlace};
@@ -12,11 +12,11 @@ use crate::types::Type;
 use crate::write::FunctionWriter;
 
 /// A function that is being read.
-pub struct Body<'p, 't> {
+pub struct BodyParser<'p, 't> {
     pub p: &'p mut Parser<'t>,
     pub writer: FunctionWriter,
-    pub values: Names<'t, Value>,
-    pub labels: Names<'t, Inst>,
+    pub values: KnownNames<'t, Value>,
+    pub labels: KnownNames<'t, Inst>,
     /// How many regions are open.
     depth: usize,
     /// Whether a brace is missing and reading goes on outside of the function.
@@ -24,9 +24,9 @@ pub struct Body<'p, 't> {
     /// How many of the open regions have a head that was not understood.
     pub orphans: usize,
     /// What cannot be judged; none if nothing can, because regions do not stand where the text has them.
-    pub doubts: Option<Doubts>,
+    pub doubts: Option<UnsureInsts>,
     /// Whether the instruction in hand has something in place of what was not read.
-    pub blank: Blank,
+    pub blank: UnreadPart,
     /// Whether a line of the region in hand was not read.
     gap: bool,
     /// Names that were given twice: which of both is meant, nobody knows.
@@ -35,7 +35,7 @@ pub struct Body<'p, 't> {
 
 /// What stands in place of something that was not read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Blank {
+pub enum UnreadPart {
     /// Nothing does.
     None,
     /// Operands do.
@@ -45,14 +45,14 @@ pub enum Blank {
 }
 
 /// A result as the text names it, and its type where the text says it.
-pub type Named = (Token, Option<Type>);
+pub type NamedResult = (Token, Option<Type>);
 
 /// The start of something that may have to be read again.
-pub type Start<'t> = (Lexer<'t>, Token);
+pub type StatementStart<'t> = (Lexer<'t>, Token);
 
-impl<'p, 't> Body<'p, 't> {
+impl<'p, 't> BodyParser<'p, 't> {
     pub fn new(p: &'p mut Parser<'t>, writer: FunctionWriter) -> Self {
-        Body {
+        BodyParser {
             p,
             writer,
             values: HashMap::new(),
@@ -60,8 +60,8 @@ impl<'p, 't> Body<'p, 't> {
             depth: 0,
             lost: false,
             orphans: 0,
-            doubts: Some(Doubts::new()),
-            blank: Blank::None,
+            doubts: Some(UnsureInsts::new()),
+            blank: UnreadPart::None,
             gap: false,
             twice: HashSet::new(),
         }
@@ -76,7 +76,7 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     /// Reads the body after its brace. Gives the function, and what of it cannot be judged.
-    pub fn finish(mut self) -> Parsed<(Function, Option<Doubts>)> {
+    pub fn finish(mut self) -> Parsed<(Function, Option<UnsureInsts>)> {
         self.fill()?;
         Ok((self.writer.finish(), self.doubts))
     }
@@ -147,7 +147,7 @@ impl<'p, 't> Body<'p, 't> {
         }
     }
 
-    pub fn start(&self) -> Start<'t> {
+    pub fn start(&self) -> StatementStart<'t> {
         (self.p.read.lexer, self.p.read.token)
     }
 
@@ -167,7 +167,7 @@ impl<'p, 't> Body<'p, 't> {
 
     /// Goes on after an error: passes over the rest of its line, and reads the regions that the line opens for their
     /// own errors.
-    pub fn recover(&mut self, start: Start<'t>) {
+    pub fn recover(&mut self, start: StatementStart<'t>) {
         let mut open = self.skip(start);
         if open > 0 {
             self.doubts = None;
@@ -185,7 +185,7 @@ impl<'p, 't> Body<'p, 't> {
 
     /// Goes from a start to the end of the line that comes next, and counts the regions that are open there. Names
     /// on the way count as defined.
-    fn skip(&mut self, (lexer, token): Start<'t>) -> usize {
+    fn skip(&mut self, (lexer, token): StatementStart<'t>) -> usize {
         let mut open = 0usize;
         let error = self.p.read.token;
         if self.lost || error.kind == TokenKind::End {

@@ -1,8 +1,8 @@
 //! Jumps, calls, and instructions with regions.
 
-use super::body::{Blank, Body, Named};
+use super::body::{BodyParser, NamedResult, UnreadPart};
 use super::read::{Parsed, Reported};
-use super::{Line, literal};
+use super::{PrintedLine, literal};
 use crate::arena::{Func, Handle, Inst, Region};
 use crate::limits::MAX_CASES;
 use crate::module::{Attr, Operand, TextPlace};
@@ -22,7 +22,7 @@ struct Head {
     types: Vec<Type>,
 }
 
-impl<'t> Body<'_, 't> {
+impl<'t> BodyParser<'_, 't> {
     /// What follows the name of a jump or a call.
     pub fn jump(&mut self, op: Op) -> Parsed<(Attr, Vec<Operand>)> {
         let mut args = Vec::new();
@@ -44,7 +44,7 @@ impl<'t> Body<'_, 't> {
             Some((Some(func), _)) => *func,
             // A function with an error in its head: this call is not a second one.
             Some((None, _)) if self.writer.function().name != name => {
-                self.blank = Blank::Shape;
+                self.blank = UnreadPart::Shape;
                 Func::new(0)
             }
             Some((None, _)) => {
@@ -75,7 +75,7 @@ impl<'t> Body<'_, 't> {
         match self.labels.get(self.p.read.name(token)) {
             Some((known, _)) => {
                 if known.is_none() {
-                    self.blank = self.blank.max(Blank::Operand);
+                    self.blank = self.blank.max(UnreadPart::Operand);
                 }
                 Ok(known.unwrap_or(Inst::new(0)))
             }
@@ -88,7 +88,7 @@ impl<'t> Body<'_, 't> {
     }
 
     /// What follows the name of an op that has regions.
-    pub fn nest(&mut self, op: Op, start: u32, results: Vec<Named>) -> Parsed<()> {
+    pub fn nest(&mut self, op: Op, start: u32, results: Vec<NamedResult>) -> Parsed<()> {
         let mut types = Vec::with_capacity(results.len());
         for (token, ty) in &results {
             types.push(ty.ok_or_else(|| self.untyped(op, *token))?);
@@ -98,7 +98,7 @@ impl<'t> Body<'_, 't> {
         let attr = if op == Op::Switch { Attr::Cases(Vec::new()) } else { Attr::None };
         let (inst, values) = self.writer.push(op, attr, head.args, &types);
         self.writer.set_place(inst, self.p.read.since(start));
-        if self.blank != Blank::None {
+        if self.blank != UnreadPart::None {
             self.doubt(inst);
         }
         for ((token, _), value) in results.into_iter().zip(values.iter()) {
@@ -203,7 +203,7 @@ impl<'t> Body<'_, 't> {
         self.p.read.expect(b'{')?;
         self.writer.open_region(inst, &[]);
         let region = Region::new(self.writer.function().region_count() - 1);
-        self.p.marks.insert(Line::Arm(self.p.func(), region), self.p.read.since(start));
+        self.p.marks.insert(PrintedLine::Arm(self.p.func(), region), self.p.read.since(start));
         self.fill()
     }
 
@@ -242,7 +242,7 @@ impl<'t> Body<'_, 't> {
         if !complete {
             self.omitted(inst, end);
         }
-        self.p.marks.insert(Line::Close(self.p.func(), inst), end);
+        self.p.marks.insert(PrintedLine::Close(self.p.func(), inst), end);
         Ok(())
     }
 

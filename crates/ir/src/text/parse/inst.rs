@@ -1,6 +1,6 @@
 //! One instruction: its results, its op, its operands, and the names it gives.
 
-use super::body::{Blank, Body, Named};
+use super::body::{BodyParser, NamedResult, UnreadPart};
 use super::literal;
 use super::read::{Parsed, Reported};
 use crate::arena::{Buffer, Handle, Value};
@@ -12,10 +12,10 @@ use crate::text::lex::{Token, TokenKind, is_number};
 use crate::types::{Const, Order, Scope, Type};
 use crate::write;
 
-impl Body<'_, '_> {
+impl BodyParser<'_, '_> {
     pub fn inst(&mut self) -> Parsed<()> {
         let start = self.p.read.token.place.start;
-        self.blank = Blank::None;
+        self.blank = UnreadPart::None;
         let results = self.results()?;
         let token = self.p.read.token;
         let Some(name) = self.p.read.word() else {
@@ -50,7 +50,7 @@ impl Body<'_, '_> {
         let types = self.agree(op, token, &results, types)?;
         let (inst, values) = self.writer.push(op, attr, args, &types);
         self.writer.set_place(inst, self.p.read.since(start));
-        if self.blank != Blank::None {
+        if self.blank != UnreadPart::None {
             self.doubt(inst);
         }
         for ((token, _), value) in results.into_iter().zip(values.iter()) {
@@ -60,7 +60,7 @@ impl Body<'_, '_> {
     }
 
     /// What stands before the `=`.
-    fn results(&mut self) -> Parsed<Vec<Named>> {
+    fn results(&mut self) -> Parsed<Vec<NamedResult>> {
         let mut results = Vec::new();
         if self.p.read.token.kind != TokenKind::Value {
             return Ok(results);
@@ -82,7 +82,7 @@ impl Body<'_, '_> {
     }
 
     /// The types of an instruction's results: those that its row gives, or those that the text insists on.
-    fn agree(&mut self, op: Op, token: Token, named: &[Named], types: Vec<Type>) -> Parsed<Vec<Type>> {
+    fn agree(&mut self, op: Op, token: Token, named: &[NamedResult], types: Vec<Type>) -> Parsed<Vec<Type>> {
         let said: Option<Vec<Type>> = named.iter().map(|(_, ty)| *ty).collect();
         if let Some(said) = said.filter(|said| !said.is_empty()) {
             return Ok(said);
@@ -90,7 +90,7 @@ impl Body<'_, '_> {
         if named.len() == types.len() {
             return Ok(types);
         }
-        if self.blank == Blank::Shape {
+        if self.blank == UnreadPart::Shape {
             return Ok(vec![Type::U32; named.len()]);
         }
         let count = |n: usize| if n == 1 { "1 result".to_string() } else { format!("{n} results") };
@@ -152,7 +152,7 @@ impl Body<'_, '_> {
         match self.p.buffers.get(self.p.read.name(token)) {
             Some((known, _)) => {
                 if known.is_none() {
-                    self.blank = Blank::Shape;
+                    self.blank = UnreadPart::Shape;
                 }
                 Ok(known.unwrap_or(Buffer::new(0)))
             }
@@ -246,7 +246,7 @@ impl Body<'_, '_> {
         let known = match self.values.get(name) {
             Some((known, _)) => {
                 if known.is_none() || self.twice.contains(name) {
-                    self.blank = self.blank.max(Blank::Operand);
+                    self.blank = self.blank.max(UnreadPart::Operand);
                 }
                 *known
             }
@@ -256,7 +256,7 @@ impl Body<'_, '_> {
                 let error = self.p.read.unknown("value", token, names);
                 self.p.read.error(error);
                 self.values.insert(name, (None, token.place.start));
-                self.blank = self.blank.max(Blank::Operand);
+                self.blank = self.blank.max(UnreadPart::Operand);
                 None
             }
         };

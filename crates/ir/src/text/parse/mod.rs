@@ -3,7 +3,7 @@
 //! One pass over the tokens, writing through [`FunctionWriter`] as the builder does. An error does not end the pass: the rest
 //! of its line is passed over, what the line would have defined counts as defined, and reading goes on, so several
 //! mistakes are reported at once and none because of another. Types are not checked here; the validator does that, also of
-//! a text with mistakes, in which it passes over what depends on them: [`Partial`].
+//! a text with mistakes, in which it passes over what depends on them: [`PartialModule`].
 
 mod body;
 mod control;
@@ -16,10 +16,10 @@ pub use self::near::nearest_name;
 
 use std::collections::{HashMap, HashSet};
 
-use self::body::Body;
-use self::read::{Parsed, Reader};
+use self::body::BodyParser;
+use self::read::{Parsed, TokenReader};
 use super::lex::{Token, TokenKind};
-use super::{Diagnostic, Line};
+use super::{Diagnostic, PrintedLine};
 use crate::arena::{Buffer, Func, Handle, Inst};
 use crate::limits::{MAX_ARGS, MAX_BUFFERS, MAX_FUNCTIONS, MAX_TEXT};
 use crate::module::{self, BufferDecl, ImportFlow, Module, TextPlace};
@@ -39,7 +39,7 @@ pub fn parse_constant(word: &str, plain: Type) -> Result<Const, String> {
 /// A module and where its text has what [`Debug`](module::DebugInfo) does not keep.
 pub(super) struct Source {
     pub module: Module,
-    pub marks: HashMap<Line, TextPlace>,
+    pub marks: HashMap<PrintedLine, TextPlace>,
 }
 
 /// Reads a module with the places that formatting needs.
@@ -53,26 +53,26 @@ pub(super) fn source(text: &str) -> Result<Source, Vec<Diagnostic>> {
 }
 
 /// A text with mistakes, as far as it could be read.
-pub(crate) struct Partial {
+pub(crate) struct PartialModule {
     /// What was read. Functions are there if their head was understood and their braces match.
     pub module: Module,
     /// What is wrong with the text.
     pub errors: Vec<Diagnostic>,
     /// By function, what cannot be judged; none if nothing of it can.
-    pub doubts: Vec<Option<Doubts>>,
+    pub doubts: Vec<Option<UnsureInsts>>,
 }
 
 /// Instructions of a function that say nothing about the program, because of a mistake in the text: those with an operand in
 /// place of one that was not read, and ends that nobody wrote of regions in which a line was not read.
-pub(crate) type Doubts = HashSet<Inst>;
+pub(crate) type UnsureInsts = HashSet<Inst>;
 
 /// Reads a module as far as possible. If there are so many errors that the rest is not read, they are all there is.
-pub(crate) fn partial(text: &str) -> Partial {
-    let nothing = |errors| Partial { module: Module::default(), errors, doubts: Vec::new() };
+pub(crate) fn partial(text: &str) -> PartialModule {
+    let nothing = |errors| PartialModule { module: Module::default(), errors, doubts: Vec::new() };
     match read(text) {
         Err(errors) => nothing(errors),
         Ok(Parser { read, .. }) if read.is_done() => nothing(read.errors),
-        Ok(Parser { read, module, doubts, .. }) => Partial { module, errors: read.errors, doubts },
+        Ok(Parser { read, module, doubts, .. }) => PartialModule { module, errors: read.errors, doubts },
     }
 }
 
@@ -88,22 +88,22 @@ fn read(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
 
 /// What names stand for and where they were first given. What had an error in its definition is `None`: a use of it
 /// is no second error.
-type Names<'t, T> = HashMap<&'t str, (Option<T>, u32)>;
+type KnownNames<'t, T> = HashMap<&'t str, (Option<T>, u32)>;
 
 /// The name of a function, its parameters and the types of its results.
 type FunctionHead<'t> = (&'t str, Vec<(Token, Type)>, Vec<Type>);
 
 /// A module that is being read.
 struct Parser<'t> {
-    read: Reader<'t>,
+    read: TokenReader<'t>,
     module: Module,
-    marks: HashMap<Line, TextPlace>,
-    buffers: Names<'t, Buffer>,
-    functions: Names<'t, Func>,
+    marks: HashMap<PrintedLine, TextPlace>,
+    buffers: KnownNames<'t, Buffer>,
+    functions: KnownNames<'t, Func>,
     /// Instructions of the functions so far.
     insts: usize,
     /// By function, what cannot be judged; none if nothing of it can.
-    doubts: Vec<Option<Doubts>>,
+    doubts: Vec<Option<UnsureInsts>>,
 }
 
 /// The words that begin what stands outside of functions.
@@ -112,7 +112,7 @@ const ITEMS: &[&str] = &["need", "import", "buffer", "fn", "kernel"];
 impl<'t> Parser<'t> {
     fn new(text: &'t str) -> Self {
         Parser {
-            read: Reader::new(text),
+            read: TokenReader::new(text),
             module: Module::default(),
             marks: HashMap::new(),
             buffers: HashMap::new(),
@@ -186,7 +186,7 @@ impl<'t> Parser<'t> {
             let error = Diagnostic::new("duplicate", token.place, format!("`{need}` is needed twice"));
             return Err(self.read.error(error.label("said again")));
         }
-        self.marks.insert(Line::Need(self.module.needs.len()), self.read.since(start));
+        self.marks.insert(PrintedLine::Need(self.module.needs.len()), self.read.since(start));
         self.module.needs.push(need);
         Ok(())
     }
@@ -261,8 +261,10 @@ impl<'t> Parser<'t> {
         }
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
         let head = self.read.since(start);
-        let mut body =
-            Body::new(self, FunctionWriter::new(name, module::FunctionKind::Import(flow), &types, &results));
+        let mut body = BodyParser::new(
+            self,
+            FunctionWriter::new(name, module::FunctionKind::Import(flow), &types, &results),
+        );
         body.writer.debug_mut().head = head;
         body.define_params(&params);
         let (function, doubts) = (body.writer.finish_import(), body.doubts);
@@ -279,7 +281,7 @@ impl<'t> Parser<'t> {
         let sound = self.read.errors.len() == errors;
 
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
-        let mut body = Body::new(self, FunctionWriter::new(name, kind, &types, &results));
+        let mut body = BodyParser::new(self, FunctionWriter::new(name, kind, &types, &results));
         body.writer.debug_mut().head = head;
         body.define_params(&params);
         let (function, doubts) = body.finish()?;
@@ -288,7 +290,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Adds a function that has been read.
-    fn keep(&mut self, name: &'t str, function: module::Function, doubts: Option<Doubts>) {
+    fn keep(&mut self, name: &'t str, function: module::Function, doubts: Option<UnsureInsts>) {
         self.insts += function.insts().len();
         let func = self.module.functions.push(function);
         self.doubts.push(doubts);

@@ -20,7 +20,7 @@ pub struct Reported;
 pub type Parsed<T> = Result<T, Reported>;
 
 /// A text that is being read. Copies of its lexer and token are places to come back to.
-pub struct Reader<'t> {
+pub struct TokenReader<'t> {
     pub text: &'t str,
     pub lexer: Lexer<'t>,
     /// The token that comes next.
@@ -32,11 +32,11 @@ pub struct Reader<'t> {
     done: bool,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> TokenReader<'t> {
     pub fn new(text: &'t str) -> Self {
         let mut lexer = Lexer::new(text);
         let token = lexer.token();
-        Reader { text, lexer, token, last: 0, errors: Vec::new(), done: false }
+        TokenReader { text, lexer, token, last: 0, errors: Vec::new(), done: false }
     }
 
     /// Goes to the next token.
