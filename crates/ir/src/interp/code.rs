@@ -19,17 +19,17 @@ pub(super) type Pc = u32;
 /// The registers that come first in every program; the buffers' lengths follow them, then the constants.
 pub(super) mod fixed {
     use super::Reg;
-    pub const LANE: Reg = 0;
-    pub const GROUP: Reg = 1;
-    pub const LANES: Reg = 2;
-    pub const GROUPS: Reg = 3;
-    pub const SUBGROUP: Reg = 4;
-    pub const SUBLANE: Reg = 5;
-    pub const SIZE: Reg = 6;
-    pub const ELECTED: Reg = 7;
+    pub(crate) const LANE: Reg = 0;
+    pub(crate) const GROUP: Reg = 1;
+    pub(crate) const LANES: Reg = 2;
+    pub(crate) const GROUPS: Reg = 3;
+    pub(crate) const SUBGROUP: Reg = 4;
+    pub(crate) const SUBLANE: Reg = 5;
+    pub(crate) const SIZE: Reg = 6;
+    pub(crate) const ELECTED: Reg = 7;
     /// Breaks the cycles of parallel moves.
-    pub const SCRATCH: Reg = 8;
-    pub const LENGTHS: Reg = 9;
+    pub(crate) const SCRATCH: Reg = 8;
+    pub(crate) const LENGTHS: Reg = 9;
 }
 
 /// The code of a kernel and of all it calls.
@@ -149,7 +149,7 @@ pub(super) struct SwitchTable {
 
 impl SwitchTable {
     /// Where a number leads.
-    pub fn find(&self, number: u32) -> Pc {
+    pub(crate) fn find(&self, number: u32) -> Pc {
         let found = self.cases.binary_search_by_key(&number, |(on, _)| *on);
         found.map_or(self.default, |k| self.cases[k].1)
     }
@@ -217,14 +217,14 @@ pub(super) struct LaneSync {
 
 impl LaneSync {
     /// Whether the whole group does it, and not a subgroup.
-    pub fn group(&self) -> bool {
+    pub(crate) fn group(&self) -> bool {
         matches!(self.op, Op::Barrier | Op::GroupBroadcast)
     }
 }
 
 impl Step {
     /// Visits the registers that it reads.
-    pub fn reads(&self, mut visit: impl FnMut(Reg)) {
+    pub(crate) fn reads(&self, mut visit: impl FnMut(Reg)) {
         let mut all = |regs: &[Reg]| regs.iter().copied().for_each(&mut visit);
         match self {
             Step::Move { src, .. } => all(&[*src]),
@@ -251,7 +251,7 @@ impl Step {
     }
 
     /// Visits the registers that it writes: the first of some in a row, and how many.
-    pub fn writes(&self, mut visit: impl FnMut(Reg, u32)) {
+    pub(crate) fn writes(&self, mut visit: impl FnMut(Reg, u32)) {
         match self {
             Step::Move { dst, .. }
             | Step::Pure { dst, .. }
@@ -276,7 +276,7 @@ impl Step {
     }
 
     /// Whether something else than the next step may run after it.
-    pub fn leaves(&self) -> bool {
+    pub(crate) fn leaves(&self) -> bool {
         matches!(
             self,
             Step::Jump { .. }
@@ -292,7 +292,7 @@ impl Step {
     }
 
     /// Visits the places it may jump to, a call's aside.
-    pub fn targets(&mut self, mut visit: impl FnMut(&mut Pc)) {
+    pub(crate) fn targets(&mut self, mut visit: impl FnMut(&mut Pc)) {
         match self {
             Step::Jump { to: pc } | Step::Branch { or: pc, .. } | Step::Compare { or: pc, .. } => visit(pc),
             Step::Next { body, .. } => visit(body),

@@ -155,21 +155,21 @@ pub(super) struct FunctionDecoder<'c, 'm> {
 
 impl<'m> FunctionDecoder<'_, 'm> {
     /// Gives values their registers, in a row.
-    pub fn define(&mut self, values: Values) -> Reg {
+    pub(crate) fn define(&mut self, values: Values) -> Reg {
         let first = self.emit.take(values.len());
         self.name(values.iter(), first);
         first
     }
 
     /// Lets values be registers that exist, in a row.
-    pub fn name(&mut self, values: impl Iterator<Item = Value>, first: Reg) {
+    pub(crate) fn name(&mut self, values: impl Iterator<Item = Value>, first: Reg) {
         for (value, reg) in values.zip(first..) {
             self.regs[value.index()] = reg;
         }
     }
 
     /// The register of an operand.
-    pub fn reg(&self, operand: Operand) -> Reg {
+    pub(crate) fn reg(&self, operand: Operand) -> Reg {
         match operand {
             Operand::Value(value) => self.regs[value.index()],
             Operand::Const(c) => self.consts[&c.bits()],

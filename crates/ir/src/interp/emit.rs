@@ -36,24 +36,24 @@ pub(super) struct CodeEmitter<'c> {
 
 impl<'c> CodeEmitter<'c> {
     /// Starts a function whose registers begin at `base`.
-    pub fn new(code: &'c mut Code, func: Func, inst: Inst, base: Reg) -> Self {
+    pub(crate) fn new(code: &'c mut Code, func: Func, inst: Inst, base: Reg) -> Self {
         let start = code.steps.len();
         CodeEmitter { code, func, inst, start, labels: Vec::new(), bound: start, top: base, high: base }
     }
 
     /// Says which instruction the following steps come from.
-    pub fn at(&mut self, inst: Inst) {
+    pub(crate) fn at(&mut self, inst: Inst) {
         self.inst = inst;
     }
 
     /// Adds a step.
-    pub fn push(&mut self, step: Step) {
+    pub(crate) fn push(&mut self, step: Step) {
         self.code.steps.push(step);
         self.code.sites.push(Site { func: self.func, inst: self.inst });
     }
 
     /// Takes consecutive registers, and gives the first.
-    pub fn take(&mut self, count: usize) -> Reg {
+    pub(crate) fn take(&mut self, count: usize) -> Reg {
         let first = self.top;
         self.top += count as Reg;
         self.high = self.high.max(self.top);
@@ -61,23 +61,23 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// The register that would be taken next.
-    pub fn top(&self) -> Reg {
+    pub(crate) fn top(&self) -> Reg {
         self.top
     }
 
     /// Gives back all registers from that one on.
-    pub fn release(&mut self, top: Reg) {
+    pub(crate) fn release(&mut self, top: Reg) {
         self.top = top;
     }
 
     /// A new label.
-    pub fn label(&mut self) -> Pc {
+    pub(crate) fn label(&mut self) -> Pc {
         self.labels.push(Pc::MAX);
         self.labels.len() as Pc - 1
     }
 
     /// Sets a label here. A jump to it that stands just before is not needed.
-    pub fn bind(&mut self, label: Pc) {
+    pub(crate) fn bind(&mut self, label: Pc) {
         while self.code.steps.len() > self.bound
             && matches!(self.code.steps.last(), Some(Step::Jump { to }) if *to == label)
         {
@@ -89,7 +89,7 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// Does the moves as if all at once: every source is read before a destination that is one is written.
-    pub fn assign(&mut self, mut moves: Vec<Move>) {
+    pub(crate) fn assign(&mut self, mut moves: Vec<Move>) {
         moves.retain(|m| m.dst != m.src);
         let mut k = 0;
         while k < moves.len() {
@@ -137,7 +137,7 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// Turns labels into places; gives the register after the last one used.
-    pub fn finish(self) -> Reg {
+    pub(crate) fn finish(self) -> Reg {
         for step in &mut self.code.steps[self.start..] {
             step.targets(|pc| *pc = self.labels[*pc as usize]);
         }

@@ -68,7 +68,7 @@ pub(super) struct Explorer<'a> {
 
 impl<'a> Explorer<'a> {
     /// The memory of the `index`-th group.
-    pub fn new(job: &InterpJob<'_>, machine: &'a RefCell<ViewMachine>, index: u32) -> Self {
+    pub(crate) fn new(job: &InterpJob<'_>, machine: &'a RefCell<ViewMachine>, index: u32) -> Self {
         let bound: u32 = job.launch.buffers.iter().map(|words| words.len() as u32).sum();
         let each: u32 = job.buffers.iter().map(|decl| own(decl) as u32).sum();
         let (mut global, mut local) = (0, bound + each * index);

@@ -54,7 +54,7 @@ pub(super) struct Round {
 
 impl<M: LaneMemory> Group<M> {
     /// The `index`-th group of a launch, with all lanes at the kernel's start.
-    pub fn new(job: &InterpJob<'_>, index: u32, memory: M) -> Self {
+    pub(crate) fn new(job: &InterpJob<'_>, index: u32, memory: M) -> Self {
         let (count, size) = (job.launch.lanes as usize, job.launch.subgroup as usize);
         let width = job.registers.len();
         let mut regs = job.registers.repeat(count);
@@ -71,18 +71,18 @@ impl<M: LaneMemory> Group<M> {
     }
 
     /// Whether all lanes have ended.
-    pub fn done(&self) -> bool {
+    pub(crate) fn done(&self) -> bool {
         self.ended == self.lanes.len()
     }
 
     /// A lane that can run: the first from `lane` on, counting round.
-    pub fn next(&self, lane: usize) -> Option<usize> {
+    pub(crate) fn next(&self, lane: usize) -> Option<usize> {
         let count = self.lanes.len();
         (lane..lane + count).map(|k| k % count).find(|k| self.lanes[*k].state == State::Runs)
     }
 
     /// Gives every lane that can run one turn.
-    pub fn round(&mut self, job: &InterpJob<'_>, clock: Clock, turn: u64) -> Round {
+    pub(crate) fn round(&mut self, job: &InterpJob<'_>, clock: Clock, turn: u64) -> Round {
         let mut round = Round::default();
         for lane in 0..self.lanes.len() {
             if self.lanes[lane].state != State::Runs {
@@ -102,7 +102,13 @@ impl<M: LaneMemory> Group<M> {
     }
 
     /// Runs one lane for a turn, and the op that it comes to if it is the last that was waited for.
-    pub fn turn(&mut self, job: &InterpJob<'_>, lane: usize, clock: Clock, turn: u64) -> (LanePause, u64) {
+    pub(crate) fn turn(
+        &mut self,
+        job: &InterpJob<'_>,
+        lane: usize,
+        clock: Clock,
+        turn: u64,
+    ) -> (LanePause, u64) {
         let this = &mut self.lanes[lane];
         let regs = &mut self.regs[lane * self.width..][..self.width];
         self.memory.enter(lane as u32);

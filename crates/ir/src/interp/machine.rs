@@ -51,7 +51,7 @@ pub(super) struct ViewMachine {
 
 impl ViewMachine {
     /// Words with these values, and lanes that know nothing else.
-    pub fn new(values: impl Iterator<Item = u64>, groups: u32, lanes: u32, random: Random) -> Self {
+    pub(crate) fn new(values: impl Iterator<Item = u64>, groups: u32, lanes: u32, random: Random) -> Self {
         let first = |value| vec![Message { time: 0, value, gift: ReleasedViews::default() }];
         let words: Vec<_> = values.map(first).collect();
         let lane = |group| LaneViews { group, ..LaneViews::default() };
@@ -67,12 +67,19 @@ impl ViewMachine {
     }
 
     /// The oldest write of a word that a lane may read.
-    pub fn floor(&self, lane: usize, location: Location) -> Time {
+    pub(crate) fn floor(&self, lane: usize, location: Location) -> Time {
         self.lanes[lane].view.get(location)
     }
 
     /// Reads a word: any write from `floor` on, half of the time the newest.
-    pub fn read(&mut self, lane: usize, location: Location, floor: Time, order: Order, scope: Scope) -> u64 {
+    pub(crate) fn read(
+        &mut self,
+        lane: usize,
+        location: Location,
+        floor: Time,
+        order: Order,
+        scope: Scope,
+    ) -> u64 {
         let writes = &self.words[location as usize];
         let first = writes.partition_point(|write| write.time < floor);
         let last = writes.len() - 1;
@@ -93,7 +100,7 @@ impl ViewMachine {
     }
 
     /// Writes a word: behind all that the lane has seen of it, most often behind everything.
-    pub fn write(&mut self, lane: usize, location: Location, value: u64, order: Order, scope: Scope) {
+    pub(crate) fn write(&mut self, lane: usize, location: Location, value: u64, order: Order, scope: Scope) {
         let floor = self.floor(lane, location);
         let writes = &self.words[location as usize];
         let last = writes.len() - 1;
@@ -113,7 +120,7 @@ impl ViewMachine {
     }
 
     /// Replaces the newest value of a word by a function of it, or not; gives the old one.
-    pub fn modify(
+    pub(crate) fn modify(
         &mut self,
         lane: usize,
         location: Location,
@@ -149,7 +156,7 @@ impl ViewMachine {
     }
 
     /// Orders a lane's accesses around it.
-    pub fn fence(&mut self, lane: usize, order: Order, scope: Scope) {
+    pub(crate) fn fence(&mut self, lane: usize, order: Order, scope: Scope) {
         let lane = &mut self.lanes[lane];
         if order.acquires() {
             lane.view.join(lane.seen.of(scope));
@@ -169,14 +176,14 @@ impl ViewMachine {
     }
 
     /// A barrier: each of these lanes comes to know what any of them knew.
-    pub fn meet(&mut self, lanes: Range<usize>) {
+    pub(crate) fn meet(&mut self, lanes: Range<usize>) {
         let mut view = MemoryView::default();
         self.lanes[lanes.clone()].iter().for_each(|lane| view.join(&lane.view));
         self.lanes[lanes].iter_mut().for_each(|lane| lane.view = view.clone());
     }
 
     /// The newest value of a word, if it was ever written.
-    pub fn newest(&self, location: Location) -> Option<u64> {
+    pub(crate) fn newest(&self, location: Location) -> Option<u64> {
         self.words[location as usize].last().filter(|write| write.time > 0).map(|write| write.value)
     }
 }

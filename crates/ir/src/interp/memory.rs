@@ -55,7 +55,7 @@ enum Own {
 
 impl<'a> RealMemory<'a> {
     /// The memory of one group; what is shared in it is zero.
-    pub fn new(bound: &'a [BoundWords<'a>], buffers: &[BufferDecl]) -> Self {
+    pub(crate) fn new(bound: &'a [BoundWords<'a>], buffers: &[BufferDecl]) -> Self {
         RealMemory { bound, shared: buffers.iter().map(Own::new).collect() }
     }
 

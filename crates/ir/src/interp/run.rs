@@ -55,7 +55,7 @@ enum Verdict {
 }
 
 impl<'a> LaunchBoard<'a> {
-    pub fn new(launch: &InterpLaunch<'a>) -> Self {
+    pub(crate) fn new(launch: &InterpLaunch<'a>) -> Self {
         LaunchBoard {
             stop: launch.stop,
             until: launch.deadline.and_then(|deadline| Instant::now().checked_add(deadline)),
@@ -77,17 +77,17 @@ impl<'a> LaunchBoard<'a> {
         true
     }
 
-    pub fn fault(&self, code: u32, site: Site) {
+    pub(crate) fn fault(&self, code: u32, site: Site) {
         self.fault.get_or_init(|| (code, site));
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn trap(&self, code: u32, site: Site) {
+    pub(crate) fn trap(&self, code: u32, site: Site) {
         self.end(Verdict::Trap { code, site });
     }
 
     /// Lanes that should have met cannot.
-    pub fn diverge(&self, site: Site) {
+    pub(crate) fn diverge(&self, site: Site) {
         self.end(Verdict::Diverged { site });
     }
 
@@ -97,7 +97,7 @@ impl<'a> LaunchBoard<'a> {
     }
 
     /// What became of the launch.
-    pub fn report(self, outcome: Outcome) -> Result<InterpReport, LaunchError> {
+    pub(crate) fn report(self, outcome: Outcome) -> Result<InterpReport, LaunchError> {
         let end = match self.verdict.into_inner() {
             Some(Verdict::Diverged { site }) => return Err(LaunchError::Diverged { site }),
             Some(Verdict::Trap { code, site }) => End::Trapped { code, site },

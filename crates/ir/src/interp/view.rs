@@ -22,12 +22,12 @@ pub(super) struct MemoryView {
 
 impl MemoryView {
     /// The bound of a location.
-    pub fn get(&self, location: Location) -> Time {
+    pub(crate) fn get(&self, location: Location) -> Time {
         self.bounds.binary_search_by_key(&location, |(l, _)| *l).map_or(0, |k| self.bounds[k].1)
     }
 
     /// Learns of a write.
-    pub fn raise(&mut self, location: Location, time: Time) {
+    pub(crate) fn raise(&mut self, location: Location, time: Time) {
         match self.bounds.binary_search_by_key(&location, |(l, _)| *l) {
             Ok(k) if self.bounds[k].1 >= time => {}
             Ok(k) => Rc::make_mut(&mut self.bounds)[k].1 = time,
@@ -36,7 +36,7 @@ impl MemoryView {
     }
 
     /// Learns all that the other knows.
-    pub fn join(&mut self, other: &MemoryView) {
+    pub(crate) fn join(&mut self, other: &MemoryView) {
         if Rc::ptr_eq(&self.bounds, &other.bounds) || other.bounds.iter().all(|(l, t)| self.get(*l) >= *t) {
             return;
         }
@@ -61,7 +61,7 @@ pub(super) struct ScopedViews {
 
 impl ScopedViews {
     /// The one that a scope means.
-    pub fn of(&self, scope: Scope) -> &MemoryView {
+    pub(crate) fn of(&self, scope: Scope) -> &MemoryView {
         match scope {
             Scope::Group => &self.near,
             Scope::Device | Scope::System => &self.wide,
@@ -69,7 +69,7 @@ impl ScopedViews {
     }
 
     /// Sets what a release at a scope hands out.
-    pub fn release(&mut self, view: &MemoryView, scope: Scope) {
+    pub(crate) fn release(&mut self, view: &MemoryView, scope: Scope) {
         self.near = view.clone();
         if scope != Scope::Group {
             self.wide = view.clone();
@@ -77,7 +77,7 @@ impl ScopedViews {
     }
 
     /// Learns all that the other knows.
-    pub fn join(&mut self, other: &ScopedViews) {
+    pub(crate) fn join(&mut self, other: &ScopedViews) {
         self.near.join(&other.near);
         self.wide.join(&other.wide);
     }
@@ -94,12 +94,12 @@ pub(super) struct ReleasedViews {
 
 impl ReleasedViews {
     /// What a lane of that group released.
-    pub fn new(group: u32, ScopedViews { near, wide }: ScopedViews) -> Self {
+    pub(crate) fn new(group: u32, ScopedViews { near, wide }: ScopedViews) -> Self {
         ReleasedViews { wide, near: vec![(group, near)] }
     }
 
     /// What a lane of that group may take at each scope. An edge needs both scopes to include the other lane.
-    pub fn take(&self, group: u32) -> ScopedViews {
+    pub(crate) fn take(&self, group: u32) -> ScopedViews {
         let near =
             self.near.iter().find(|(g, _)| *g == group).map(|(_, view)| view.clone()).unwrap_or_default();
         let mut wide = self.wide.clone();
@@ -108,7 +108,7 @@ impl ReleasedViews {
     }
 
     /// Hands on what another write hands out: a release sequence goes on through atomics that modify.
-    pub fn join(&mut self, other: &ReleasedViews) {
+    pub(crate) fn join(&mut self, other: &ReleasedViews) {
         self.wide.join(&other.wide);
         for (group, view) in &other.near {
             match self.near.iter_mut().find(|(g, _)| g == group) {

@@ -20,19 +20,19 @@ pub(super) struct BufferSet([u64; MAX_BUFFERS / 64]);
 
 impl BufferSet {
     /// No buffer.
-    pub const NONE: BufferSet = BufferSet([0; MAX_BUFFERS / 64]);
+    pub(crate) const NONE: BufferSet = BufferSet([0; MAX_BUFFERS / 64]);
 
     fn insert(&mut self, buffer: Buffer) {
         self.0[buffer.index() / 64] |= 1 << (buffer.index() % 64);
     }
 
     /// Whether the buffer is in it.
-    pub fn has(self, buffer: Buffer) -> bool {
+    pub(crate) fn has(self, buffer: Buffer) -> bool {
         self.0[buffer.index() / 64] >> (buffer.index() % 64) & 1 == 1
     }
 
     /// Whether some buffer is in both.
-    pub fn meets(self, other: BufferSet) -> bool {
+    pub(crate) fn meets(self, other: BufferSet) -> bool {
         self.0.iter().zip(other.0).any(|(a, b)| a & b != 0)
     }
 }
@@ -59,11 +59,11 @@ pub(super) struct EffectSet {
 
 impl EffectSet {
     /// What cannot be known.
-    pub const UNKNOWN: EffectSet =
+    pub(crate) const UNKNOWN: EffectSet =
         EffectSet { reads: BufferSet::NONE, writes: BufferSet::NONE, ordered: true, waits: true };
 
     /// What an instruction itself may touch; `quiet` tells of the functions it may call.
-    pub fn of(module: &Module, node: &Node, quiet: &[bool]) -> EffectSet {
+    pub(crate) fn of(module: &Module, node: &Node, quiet: &[bool]) -> EffectSet {
         let mut touch = EffectSet::default();
         match (node.op.effect(), &node.attr) {
             (OpEffect::Read, Attr::Buffer(b)) if !frozen(module, *b) => touch.reads.insert(*b),
@@ -81,12 +81,12 @@ impl EffectSet {
     }
 
     /// Whether it touches nothing; it may wait.
-    pub fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.reads == BufferSet::NONE && self.writes == BufferSet::NONE && !self.ordered
     }
 
     /// Whether the order of the two can be told from outside.
-    pub fn conflicts(self, other: EffectSet) -> bool {
+    pub(crate) fn conflicts(self, other: EffectSet) -> bool {
         let either = self.ordered && !other.is_empty() || other.ordered && !self.is_empty();
         either || self.writes.meets(other.reads | other.writes) || self.reads.meets(other.writes)
     }

@@ -70,7 +70,7 @@ pub(super) fn rewrite(module: &Module, from: &Function, rule: &mut impl RewriteR
 
 impl<'a> FunctionCopier<'a> {
     /// What stands for an operand.
-    pub fn operand(&self, operand: Operand) -> Operand {
+    pub(crate) fn operand(&self, operand: Operand) -> Operand {
         match operand {
             // Only what cannot be reached uses a value that nothing stands for.
             Operand::Value(value) => {
@@ -81,30 +81,30 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// What stands for each of some operands.
-    pub fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
+    pub(crate) fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
         operands.iter().map(|operand| self.operand(*operand)).collect()
     }
 
     /// Lets an operand stand for a value from here on.
-    pub fn set(&mut self, value: Value, operand: Operand) {
+    pub(crate) fn set(&mut self, value: Value, operand: Operand) {
         self.values[value.index()] = Some(operand);
     }
 
     /// Lets operands stand for values one by one.
-    pub fn bind(&mut self, values: Values, operands: &[Operand]) {
+    pub(crate) fn bind(&mut self, values: Values, operands: &[Operand]) {
         for (value, operand) in values.iter().zip(operands) {
             self.set(value, *operand);
         }
     }
 
     /// The instruction that gives what has been written, if one does.
-    pub fn def(&self, operand: Operand) -> Option<&Node> {
+    pub(crate) fn def(&self, operand: Operand) -> Option<&Node> {
         let inst = self.defs.get(operand.value()?.index()).copied().flatten()?;
         Some(self.to.function().inst(inst))
     }
 
     /// Copies the instructions of a region, up to the first jump.
-    pub fn insts(&mut self, rule: &mut impl RewriteRule, region: Region) {
+    pub(crate) fn insts(&mut self, rule: &mut impl RewriteRule, region: Region) {
         for inst in &self.from.region(region).insts {
             self.inst(rule, *inst);
             if self.to.region_ended() {
@@ -115,7 +115,12 @@ impl<'a> FunctionCopier<'a> {
 
     /// Copies the instructions of a region into the one that is open, up to but without its `end`, and gives what
     /// that ends with. Without an `end` the region jumps elsewhere and gives nothing.
-    pub fn splice(&mut self, rule: &mut impl RewriteRule, region: Region, end: Option<Inst>) -> Vec<Operand> {
+    pub(crate) fn splice(
+        &mut self,
+        rule: &mut impl RewriteRule,
+        region: Region,
+        end: Option<Inst>,
+    ) -> Vec<Operand> {
         for inst in &self.from.region(region).insts {
             if Some(*inst) == end {
                 return self.operands(&self.from.inst(*inst).args);
@@ -129,7 +134,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Copies an instruction as the rule has it.
-    pub fn inst(&mut self, rule: &mut impl RewriteRule, inst: Inst) {
+    pub(crate) fn inst(&mut self, rule: &mut impl RewriteRule, inst: Inst) {
         if rule.inst(self, inst) {
             return;
         }
@@ -141,7 +146,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Copies an instruction that has no regions, unless it turns out to do nothing.
-    pub fn plain(&mut self, inst: Inst) -> Option<Inst> {
+    pub(crate) fn plain(&mut self, inst: Inst) -> Option<Inst> {
         let node = self.from.inst(inst);
         let args = self.operands(&node.args);
         if misses(self.module, node, &args) {
@@ -167,7 +172,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// What an instruction names, as the copy has it.
-    pub fn attr(&self, node: &Node) -> Attr {
+    pub(crate) fn attr(&self, node: &Node) -> Attr {
         match node.attr {
             Attr::Target(target) => Attr::Target(self.labels[target.index()].unwrap_or(target)),
             ref attr => attr.clone(),
@@ -175,12 +180,12 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Writes an instruction in the place of another, with the same results.
-    pub fn write(&mut self, like: Inst, op: Op, attr: Attr, args: Vec<Operand>) -> Inst {
+    pub(crate) fn write(&mut self, like: Inst, op: Op, attr: Attr, args: Vec<Operand>) -> Inst {
         self.choose(like, op, attr, args, |_| true)
     }
 
     /// Writes an instruction in the place of another, with those of its results that are kept.
-    pub fn choose(
+    pub(crate) fn choose(
         &mut self,
         like: Inst,
         op: Op,
@@ -201,7 +206,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Writes an instruction where another stood.
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         like: Inst,
         op: Op,
@@ -221,7 +226,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Opens a copy of a region, with those of its parameters that are kept.
-    pub fn open(&mut self, inst: Inst, region: Region, keep: impl Fn(usize) -> bool) {
+    pub(crate) fn open(&mut self, inst: Inst, region: Region, keep: impl Fn(usize) -> bool) {
         let old = self.from.region(region).params;
         let types = self.types(old, &keep);
         let params = self.to.open_region(inst, &types);
@@ -230,13 +235,13 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Closes a copy of a region.
-    pub fn close(&mut self, region: Region) {
+    pub(crate) fn close(&mut self, region: Region) {
         let closed = self.to.close_region();
         self.end(region, closed);
     }
 
     /// Copies from another function of the module, with these operands for its parameters, while `body` runs.
-    pub fn within<R>(
+    pub(crate) fn within<R>(
         &mut self,
         callee: &'a Function,
         args: &[Operand],
@@ -274,7 +279,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Gives a value the name that another has, unless it is taken.
-    pub fn name(&mut self, old: Value, new: Value) {
+    pub(crate) fn name(&mut self, old: Value, new: Value) {
         let Some(name) = self.from.debug.value(old) else { return };
         if !self.taken.1 || self.taken.0.insert(name) {
             let names = &mut self.to.debug_mut().values;

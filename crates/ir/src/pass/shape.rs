@@ -16,7 +16,7 @@ pub(super) struct RegionTree {
 
 impl RegionTree {
     /// Looks at every instruction once.
-    pub fn new(function: &Function) -> RegionTree {
+    pub(crate) fn new(function: &Function) -> RegionTree {
         let count = function.insts().len();
         let mut shape = RegionTree { parent: vec![None; count], jumps: HashMap::new() };
         for (inst, node) in function.insts() {
@@ -33,12 +33,12 @@ impl RegionTree {
     }
 
     /// The jumps that name an instruction.
-    pub fn jumps(&self, target: Inst) -> &[Inst] {
+    pub(crate) fn jumps(&self, target: Inst) -> &[Inst] {
         self.jumps.get(&target).map_or(&[], |jumps| jumps)
     }
 
     /// Those of them that are of this op.
-    pub fn by(&self, target: Inst, op: Op, function: &Function) -> impl Iterator<Item = Inst> {
+    pub(crate) fn by(&self, target: Inst, op: Op, function: &Function) -> impl Iterator<Item = Inst> {
         self.jumps(target).iter().copied().filter(move |inst| function.inst(*inst).op == op)
     }
 }

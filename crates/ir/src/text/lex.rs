@@ -49,17 +49,17 @@ pub(super) struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    pub fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         Lexer { text, at: 0, typed: 0 }
     }
 
     /// A lexer of one stretch of a text.
-    pub fn within(text: &'t str, place: TextPlace) -> Self {
+    pub(crate) fn within(text: &'t str, place: TextPlace) -> Self {
         Lexer { text: &text[..place.end as usize], at: place.start as usize, typed: 0 }
     }
 
     /// The next token that is not a comment.
-    pub fn token(&mut self) -> Token {
+    pub(crate) fn token(&mut self) -> Token {
         let mut fresh = false;
         loop {
             let token = self.next();
@@ -71,7 +71,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token, comments included.
-    pub fn next(&mut self) -> Token {
+    pub(crate) fn next(&mut self) -> Token {
         let bytes = self.text.as_bytes();
         let mut fresh = self.at == 0;
         if fresh && self.text.starts_with('\u{feff}') {

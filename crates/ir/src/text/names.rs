@@ -24,7 +24,7 @@ enum PrintedLabel<'f> {
 }
 
 impl<'f> ValueNames<'f> {
-    pub fn new(function: &'f Function) -> Self {
+    pub(crate) fn new(function: &'f Function) -> Self {
         let usable = |name: &str| is_name(name) && name.len() <= MAX_NAME;
         let mut taken = HashSet::new();
         let mut values = Vec::with_capacity(function.debug.values.len());
@@ -53,13 +53,13 @@ impl<'f> ValueNames<'f> {
     }
 
     /// A value as the text writes it.
-    pub fn value(&self, value: Value) -> impl fmt::Display {
+    pub(crate) fn value(&self, value: Value) -> impl fmt::Display {
         let name = self.values.get(value.index()).copied().unwrap_or("");
         fmt::from_fn(move |f| if name.is_empty() { write!(f, "{value}") } else { write!(f, "%{name}") })
     }
 
     /// A label as a jump writes it.
-    pub fn target(&self, inst: Inst) -> impl fmt::Display {
+    pub(crate) fn target(&self, inst: Inst) -> impl fmt::Display {
         let label = self.labels.get(inst.index()).copied().unwrap_or(PrintedLabel::Handle);
         fmt::from_fn(move |f| match label {
             PrintedLabel::Name(name) => write!(f, "^{name}"),
@@ -68,7 +68,7 @@ impl<'f> ValueNames<'f> {
     }
 
     /// Whether a loop or block must or may say its label.
-    pub fn labelled(&self, inst: Inst) -> bool {
+    pub(crate) fn labelled(&self, inst: Inst) -> bool {
         !matches!(self.labels.get(inst.index()), None | Some(PrintedLabel::None))
     }
 }

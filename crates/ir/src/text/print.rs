@@ -112,11 +112,11 @@ struct PrintedRegion {
 }
 
 impl<'m, H: Hook> ModulePrinter<'m, H> {
-    pub fn new(module: &'m Module, hook: H) -> Self {
+    pub(crate) fn new(module: &'m Module, hook: H) -> Self {
         ModulePrinter { module, out: String::new(), depth: 0, hook }
     }
 
-    pub fn module(mut self) -> (String, H) {
+    pub(crate) fn module(mut self) -> (String, H) {
         let module = self.module;
         for (k, need) in module.needs.iter().enumerate() {
             self.line(PrintedLine::Need(k), false, 0, |p| push(&mut p.out, format_args!("need {need}")));
@@ -305,7 +305,7 @@ impl<'m, H: Hook> ModulePrinter<'m, H> {
     }
 
     /// Prints things with commas between.
-    pub fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
+    pub(crate) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
         for (k, item) in items.into_iter().enumerate() {
             if k > 0 {
                 self.out.push_str(", ");

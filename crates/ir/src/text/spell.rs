@@ -9,7 +9,7 @@ use crate::write;
 
 impl<H: Hook> ModulePrinter<'_, H> {
     /// Prints an instruction, of one with regions the head.
-    pub fn inst(&mut self, scope: Scope<'_>, inst: Inst) {
+    pub(crate) fn inst(&mut self, scope: Scope<'_>, inst: Inst) {
         let node = scope.function.inst(inst);
         if !node.results.is_empty() {
             let typed = node.op.has_regions() || !self.usual(scope, node);

@@ -26,7 +26,7 @@ pub(super) enum Goal {
 
 impl FunctionCheck<'_> {
     /// Whether an end may stand here and gives what its goal takes.
-    pub fn end(&mut self, node: &Node) -> CheckResult {
+    pub(crate) fn end(&mut self, node: &Node) -> CheckResult {
         self.results(node, 0, |_| None)?;
         let goal = self.goal(node)?;
         let (Goal::Results(inst) | Goal::Carried(inst) | Goal::Test(inst)) = goal else {
@@ -137,7 +137,7 @@ impl FunctionCheck<'_> {
     }
 
     /// Whether a nesting op has the operands, regions, parameters and results of its kind.
-    pub fn shape(&self, node: &Node) -> CheckResult {
+    pub(crate) fn shape(&self, node: &Node) -> CheckResult {
         let name = node.op.row().name;
         self.fixed(node)?;
         let wanted = match (node.op, &node.attr) {
@@ -194,7 +194,7 @@ impl FunctionCheck<'_> {
     }
 
     /// Whether a call names a function that may be called, with its arguments.
-    pub fn call(&self, node: &Node) -> CheckResult {
+    pub(crate) fn call(&self, node: &Node) -> CheckResult {
         let Attr::Call(callee) = node.attr else { return Ok(()) };
         let Some(function) = self.module.functions.get(callee) else {
             return fail(Rule::Callee, "`call` names a function that does not exist");

@@ -96,16 +96,16 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Whether the next one would only be counted.
-    pub fn full(&self) -> bool {
+    pub(crate) fn full(&self) -> bool {
         self.list.len() >= MOST
     }
 
-    pub fn push(&mut self, error: ValidationError) {
+    pub(crate) fn push(&mut self, error: ValidationError) {
         if self.full() {
             self.more += 1;
         } else {
@@ -114,14 +114,14 @@ impl Errors {
     }
 
     /// Keeps why a check refused.
-    pub fn keep(&mut self, site: ErrorSite, check: CheckResult) {
+    pub(crate) fn keep(&mut self, site: ErrorSite, check: CheckResult) {
         if let Err(Fail { rule, message }) = check {
             self.push(ValidationError { rule, message, site, notes: Vec::new() });
         }
     }
 
     /// The refusal of a module.
-    pub fn of(self, module: Module) -> Invalid {
+    pub(crate) fn of(self, module: Module) -> Invalid {
         Invalid { module, errors: self.list, more: self.more }
     }
 }

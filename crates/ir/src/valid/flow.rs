@@ -60,12 +60,12 @@ pub(super) struct Summary {
 
 impl DependencyGraph {
     /// The stretch of control that the body starts with.
-    pub fn entry(&self, function: &Function) -> Point {
+    pub(crate) fn entry(&self, function: &Function) -> Point {
         (function.values.len() + self.results.len()) as Point
     }
 
     /// Spreads the masks of the sources along the edges.
-    pub fn summary(self, function: &Function) -> Summary {
+    pub(crate) fn summary(self, function: &Function) -> Summary {
         let mut masks = vec![0; self.points as usize];
         masks[self.entry(function) as usize] = CONTROL;
         for (k, value) in function.params.iter().enumerate() {
@@ -98,7 +98,7 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
-    pub fn new(points: Point, edges: &[Edge], by: impl Fn(&Edge) -> Point) -> Self {
+    pub(crate) fn new(points: Point, edges: &[Edge], by: impl Fn(&Edge) -> Point) -> Self {
         let mut starts = vec![0; points as usize + 1];
         for edge in edges {
             starts[by(edge) as usize + 1] += 1;
@@ -117,7 +117,7 @@ impl Grouped {
     }
 
     /// The edges of a node, by their number.
-    pub fn of(&self, point: Point) -> &[u32] {
+    pub(crate) fn of(&self, point: Point) -> &[u32] {
         let at = point as usize;
         &self.edges[self.starts[at] as usize..self.starts[at + 1] as usize]
     }

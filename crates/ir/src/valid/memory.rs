@@ -11,7 +11,7 @@ use crate::types::{Len, Order, Scope, Space, Type};
 
 impl FunctionCheck<'_> {
     /// Whether the buffers that an instruction names are declared.
-    pub fn buffers(&self, node: &Node) -> CheckResult {
+    pub(crate) fn buffers(&self, node: &Node) -> CheckResult {
         let (first, second) = match node.attr {
             Attr::Buffer(b) | Attr::Atomic(b, ..) => (b, b),
             Attr::Copy { to, from } => (to, from),
@@ -24,7 +24,7 @@ impl FunctionCheck<'_> {
     }
 
     /// Whether an instruction, whose types are right, may do this to its buffers.
-    pub fn memory(&self, node: &Node) -> CheckResult {
+    pub(crate) fn memory(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         match (row.form, &node.attr) {
             (OpForm::Fence, Attr::Fence(Order::Relaxed, _)) => {

@@ -9,7 +9,7 @@ use crate::types::{Const, Type, TypeClass};
 
 impl FunctionCheck<'_> {
     /// Whether an instruction has the operands and results that its row gives it.
-    pub fn row(&self, node: &Node) -> CheckResult {
+    pub(crate) fn row(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let elem = self.elem(node);
         // A wide access to a buffer whose elements are unsure could be either; its count is not judged.
@@ -36,7 +36,7 @@ impl FunctionCheck<'_> {
     }
 
     /// Whether a nesting op has the operands that its row gives it, and others only if it carries them.
-    pub fn fixed(&self, node: &Node) -> CheckResult {
+    pub(crate) fn fixed(&self, node: &Node) -> CheckResult {
         let wanted = node.op.row().args.len();
         let found = node.args.len();
         if found < wanted || found > wanted && !node.op.is_loop() {
@@ -61,7 +61,7 @@ impl FunctionCheck<'_> {
     }
 
     /// The type of the elements of the buffer that is accessed; none if the buffer itself was refused.
-    pub fn elem(&self, node: &Node) -> Option<Type> {
+    pub(crate) fn elem(&self, node: &Node) -> Option<Type> {
         let elem = self.module.buffers.get(node.buffer()?)?.elem;
         (elem != Type::Bool).then_some(elem)
     }
@@ -124,7 +124,12 @@ impl FunctionCheck<'_> {
     }
 
     /// Whether the results are `wanted` in number and of these types, where they are known.
-    pub fn results(&self, node: &Node, wanted: usize, ty: impl Fn(usize) -> Option<Type>) -> CheckResult {
+    pub(crate) fn results(
+        &self,
+        node: &Node,
+        wanted: usize,
+        ty: impl Fn(usize) -> Option<Type>,
+    ) -> CheckResult {
         let name = node.op.row().name;
         if node.results.len() != wanted {
             let (found, wanted) = (plural(node.results.len(), "name"), plural(wanted, "result"));

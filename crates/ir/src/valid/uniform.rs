@@ -101,7 +101,7 @@ impl Context {
     }
 
     /// The sources that are of a level here.
-    pub fn sources(&self, level: UniformLevel) -> Mask {
+    pub(crate) fn sources(&self, level: UniformLevel) -> Mask {
         let inside = match level {
             UniformLevel::Lane => LANE,
             UniformLevel::Subgroup => SUBGROUP,

@@ -314,7 +314,7 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// Whether an instruction's result types were read off an operand or a buffer that is unsure.
-    pub fn guessed(&self, node: &Node) -> bool {
+    pub(crate) fn guessed(&self, node: &Node) -> bool {
         let row = node.op.row();
         row.results.contains(&TypePattern::T)
             && match row.form {
@@ -324,7 +324,7 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// The type of an operand that was seen; none if it is unsure.
-    pub fn ty(&self, operand: Operand) -> Option<Type> {
+    pub(crate) fn ty(&self, operand: Operand) -> Option<Type> {
         match operand {
             Operand::Const(c) => Some(c.ty()),
             Operand::Value(value) => {
@@ -335,7 +335,7 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// What the text calls a value.
-    pub fn name(&self, value: Value) -> String {
+    pub(crate) fn name(&self, value: Value) -> String {
         spell(self.function, value)
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Explanation<'m> {
 
 impl<'m> Explanation<'m> {
     /// Finds all ways at once, from the origins.
-    pub fn new(
+    pub(crate) fn new(
         func: Func,
         function: &'m Function,
         flow: &DependencyGraph,
@@ -85,14 +85,14 @@ impl<'m> Explanation<'m> {
     }
 
     /// Where the lanes part that do not all come to a stretch of control.
-    pub fn parting(&self, point: Point) -> Option<ErrorSite> {
+    pub(crate) fn parting(&self, point: Point) -> Option<ErrorSite> {
         let way = self.ways[point as usize];
         let condition = way.condition.map(|edge| Site { func: self.func, inst: edge.why });
         condition.or(way.origin.map(DivergenceOrigin::site)).map(ErrorSite::Inst)
     }
 
     /// What lanes parted at on the way to a node, and what differed first.
-    pub fn notes(&self, point: Point) -> Vec<ErrorNote> {
+    pub(crate) fn notes(&self, point: Point) -> Vec<ErrorNote> {
         let way = self.ways[point as usize];
         let jump = way.jump.filter(|_| way.condition.is_some()).map(|edge| self.jump(edge));
         let condition = way.condition.map(|edge| self.condition(edge));

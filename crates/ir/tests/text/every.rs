@@ -14,7 +14,7 @@ struct Every {
 }
 
 /// The module.
-pub fn every() -> Module {
+pub(crate) fn every() -> Module {
     let mut every = Every::new();
     for row in TABLE {
         match row.op {

@@ -30,20 +30,20 @@ pub(super) struct JumpFrame {
 
 impl PtxLowering<'_> {
     /// The instructions of a region.
-    pub fn region(&mut self, region: Region) {
+    pub(crate) fn region(&mut self, region: Region) {
         let function = self.function;
         function.region(region).insts.iter().for_each(|inst| self.inst(*inst));
     }
 
     /// A region of an instruction.
-    pub fn within(&mut self, inst: Inst, at: usize) {
+    pub(crate) fn within(&mut self, inst: Inst, at: usize) {
         self.owners.push((inst, at));
         self.region(self.function.inst(inst).regions[at]);
         self.owners.pop();
     }
 
     /// Whether a region comes to its end rather than jumping away.
-    pub fn falls(&self, inst: Inst, at: usize) -> bool {
+    pub(crate) fn falls(&self, inst: Inst, at: usize) -> bool {
         let block = self.function.region(self.function.inst(inst).regions[at]);
         block.insts.last().is_some_and(|last| self.function.inst(*last).op == Op::Yield)
     }
@@ -61,7 +61,7 @@ impl PtxLowering<'_> {
     }
 
     /// An instruction with regions.
-    pub fn nest(&mut self, inst: Inst) {
+    pub(crate) fn nest(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         if node.op == Op::If && self.predicated(inst) {
             return;
@@ -187,7 +187,7 @@ impl PtxLowering<'_> {
     }
 
     /// The end of a region.
-    pub fn end(&mut self, inst: Inst) {
+    pub(crate) fn end(&mut self, inst: Inst) {
         let node = self.function.inst(inst);
         if node.op != Op::Yield {
             return self.jump(inst, Predicate::Always, false);

@@ -74,7 +74,7 @@ impl Fixed {
 
 impl PtxLowering<'_> {
     /// The register of something that is set at the start.
-    pub fn fixed(&mut self, what: Fixed) -> PtxReg {
+    pub(crate) fn fixed(&mut self, what: Fixed) -> PtxReg {
         if let Some(needs) = what.needs() {
             self.fixed(needs);
         }
@@ -82,17 +82,17 @@ impl PtxLowering<'_> {
     }
 
     /// Whether every warp of the group is whole.
-    pub fn whole(&self) -> bool {
+    pub(crate) fn whole(&self) -> bool {
         self.config.lanes.is_multiple_of(WARP)
     }
 
     /// Whether a group is one warp.
-    pub fn single(&self) -> bool {
+    pub(crate) fn single(&self) -> bool {
         self.config.lanes <= WARP
     }
 
     /// The lanes of this warp, as bits.
-    pub fn mask(&mut self) -> String {
+    pub(crate) fn mask(&mut self) -> String {
         match self.config.lanes {
             lanes if lanes.is_multiple_of(WARP) => "0xffffffff".into(),
             lanes if lanes < WARP => format!("{:#x}", (1 << lanes) - 1),
@@ -101,7 +101,7 @@ impl PtxLowering<'_> {
     }
 
     /// How many lanes this warp has.
-    pub fn present(&mut self) -> String {
+    pub(crate) fn present(&mut self) -> String {
         match self.config.lanes {
             lanes if lanes.is_multiple_of(WARP) => WARP.to_string(),
             lanes if lanes < WARP => lanes.to_string(),
@@ -110,7 +110,7 @@ impl PtxLowering<'_> {
     }
 
     /// Sets all that was asked for.
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         for (what, to) in self.start.clone() {
             self.set(what, to);
         }

@@ -18,7 +18,7 @@ const SLEEP_NS: u64 = 1_000_000;
 
 impl PtxLowering<'_> {
     /// An op that lanes do together.
-    pub fn sync(&mut self, inst: Inst, node: &Node) {
+    pub(crate) fn sync(&mut self, inst: Inst, node: &Node) {
         match node.op {
             Op::Barrier => return self.barrier(inst),
             Op::GroupBroadcast => return self.group_broadcast(inst, node),
@@ -44,7 +44,7 @@ impl PtxLowering<'_> {
     }
 
     /// Waits for the group; a group of one warp waits as a warp.
-    pub fn meet(&mut self) {
+    pub(crate) fn meet(&mut self) {
         if !self.single() {
             return self.out.line(format_args!("bar.sync 0"));
         }
@@ -207,7 +207,7 @@ impl PtxLowering<'_> {
     }
 
     /// Time and faults.
-    pub fn world(&mut self, inst: Inst, node: &Node) {
+    pub(crate) fn world(&mut self, inst: Inst, node: &Node) {
         match node.op {
             Op::Clock => {
                 let to = self.result(node);

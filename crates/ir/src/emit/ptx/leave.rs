@@ -43,7 +43,7 @@ pub(super) struct LeavePlan {
 }
 
 impl LeavePlan {
-    pub fn new(function: &Function, uniform: &Uniformity) -> LeavePlan {
+    pub(crate) fn new(function: &Function, uniform: &Uniformity) -> LeavePlan {
         let count = function.insts().len();
         let mut inside = vec![LeftLanes::default(); count];
         let mut long = vec![false; count];
@@ -73,12 +73,12 @@ impl LeavePlan {
     }
 
     /// Who may have left before an instruction.
-    pub fn before(&self, inst: Inst) -> LeftLanes {
+    pub(crate) fn before(&self, inst: Inst) -> LeftLanes {
         self.left[inst.index()]
     }
 
     /// Turns of a loop between two looks, if it looks.
-    pub fn turns(&self, inst: Inst) -> Option<u32> {
+    pub(crate) fn turns(&self, inst: Inst) -> Option<u32> {
         self.turns[inst.index()]
     }
 }

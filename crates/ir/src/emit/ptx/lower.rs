@@ -123,7 +123,7 @@ fn layout(flat: &FlatKernel, lanes: u32) -> (Vec<u32>, u32, u32) {
 
 impl PtxLowering<'_> {
     /// Writes an instruction.
-    pub fn inst(&mut self, inst: Inst) {
+    pub(crate) fn inst(&mut self, inst: Inst) {
         let function = self.function;
         let node = function.inst(inst);
         match (node.op, node.op.effect()) {
@@ -141,18 +141,18 @@ impl PtxLowering<'_> {
     }
 
     /// The register of a value.
-    pub fn reg(&mut self, value: Value) -> PtxReg {
+    pub(crate) fn reg(&mut self, value: Value) -> PtxReg {
         let ty = self.function.ty(value);
         *self.values[value.index()].get_or_insert_with(|| self.out.reg(RegKind::of(ty)))
     }
 
     /// The register of the only result.
-    pub fn result(&mut self, node: &Node) -> PtxReg {
+    pub(crate) fn result(&mut self, node: &Node) -> PtxReg {
         self.reg(node.results.get(0))
     }
 
     /// The operand, or the number that it always is.
-    pub fn known(&self, operand: Operand) -> Operand {
+    pub(crate) fn known(&self, operand: Operand) -> Operand {
         match operand {
             Operand::Value(value) => self.numbers[value.index()].map_or(operand, Operand::from),
             Operand::Const(_) => operand,
@@ -160,12 +160,12 @@ impl PtxLowering<'_> {
     }
 
     /// The bits of an operand that is always the same.
-    pub fn constant(&self, operand: Operand) -> Option<u64> {
+    pub(crate) fn constant(&self, operand: Operand) -> Option<u64> {
         self.known(operand).constant().map(|c| c.bits())
     }
 
     /// An operand as it can stand in most instructions: a register, or a number.
-    pub fn arg(&mut self, operand: Operand) -> String {
+    pub(crate) fn arg(&mut self, operand: Operand) -> String {
         match self.known(operand) {
             Operand::Const(c) if c.ty() != Type::Bool => literal(c),
             operand => self.held(operand).to_string(),
@@ -173,7 +173,7 @@ impl PtxLowering<'_> {
     }
 
     /// An operand in a register.
-    pub fn held(&mut self, operand: Operand) -> PtxReg {
+    pub(crate) fn held(&mut self, operand: Operand) -> PtxReg {
         match self.known(operand) {
             Operand::Value(value) => self.reg(value),
             Operand::Const(c) => {
@@ -185,12 +185,12 @@ impl PtxLowering<'_> {
     }
 
     /// A new predicate.
-    pub fn truth(&mut self) -> PtxReg {
+    pub(crate) fn truth(&mut self) -> PtxReg {
         self.out.reg(RegKind::Truth)
     }
 
     /// A new word.
-    pub fn word(&mut self) -> PtxReg {
+    pub(crate) fn word(&mut self) -> PtxReg {
         self.out.reg(RegKind::Word)
     }
 

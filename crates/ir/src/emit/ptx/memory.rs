@@ -33,7 +33,7 @@ impl fmt::Display for Address {
 
 impl PtxLowering<'_> {
     /// An access to a buffer.
-    pub fn access(&mut self, inst: Inst, node: &Node) {
+    pub(crate) fn access(&mut self, inst: Inst, node: &Node) {
         let (buffer, order, scope) = match node.attr {
             Attr::Atomic(buffer, order, scope) => (buffer, order, scope),
             _ => (node.buffer().expect("an access names a buffer"), Order::Relaxed, Scope::Group),
@@ -286,7 +286,7 @@ impl PtxLowering<'_> {
     }
 
     /// A fence.
-    pub fn fence(&mut self, node: &Node) {
+    pub(crate) fn fence(&mut self, node: &Node) {
         let Attr::Fence(order, scope) = node.attr else { return };
         let order = if order == Order::SeqCst { "sc" } else { "acq_rel" };
         self.out.line(format_args!("fence.{order}{}", reach(scope)));

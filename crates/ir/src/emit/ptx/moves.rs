@@ -8,7 +8,7 @@ use super::write::{Predicate, PtxReg, literal};
 
 impl PtxLowering<'_> {
     /// Sets values to operands as if all at once: a source that an earlier move overwrites is saved first.
-    pub fn moves(&mut self, when: Predicate, to: &[Value], from: &[Operand]) {
+    pub(crate) fn moves(&mut self, when: Predicate, to: &[Value], from: &[Operand]) {
         let pairs: Vec<(PtxReg, Operand)> =
             to.iter().map(|value| self.reg(*value)).zip(from.iter().copied()).collect();
         let mut sources: Vec<String> = Vec::with_capacity(pairs.len());

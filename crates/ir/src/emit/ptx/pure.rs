@@ -11,7 +11,7 @@ use super::write::{PtxReg, RegKind, bits, number};
 
 impl PtxLowering<'_> {
     /// An op that only computes.
-    pub fn pure(&mut self, node: &Node) {
+    pub(crate) fn pure(&mut self, node: &Node) {
         let ty = self.function.operand_ty(node.args[0]);
         match node.op {
             Op::Div | Op::Rem if ty != Type::F32 => self.divide(node, ty),
@@ -155,7 +155,7 @@ impl PtxLowering<'_> {
     }
 
     /// The bits of a float in a register of either kind, a NaN always with the same ones.
-    pub fn bits_of_float(&mut self, to: PtxReg, float: PtxReg) {
+    pub(crate) fn bits_of_float(&mut self, to: PtxReg, float: PtxReg) {
         self.out.line(format_args!("mov.b32 {to}, {float}"));
         let p = self.truth();
         self.out.line(format_args!("setp.num.f32 {p}, {float}, {float}"));

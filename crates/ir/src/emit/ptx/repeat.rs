@@ -43,7 +43,7 @@ impl PtxLowering<'_> {
     }
 
     /// A counted loop.
-    pub fn count(&mut self, inst: Inst) {
+    pub(crate) fn count(&mut self, inst: Inst) {
         let function = self.function;
         let node = function.inst(inst);
         let cycle = self.cycle(inst);
@@ -137,7 +137,7 @@ impl PtxLowering<'_> {
     }
 
     /// `while` and `forever`.
-    pub fn repeat(&mut self, inst: Inst) {
+    pub(crate) fn repeat(&mut self, inst: Inst) {
         let op = self.function.inst(inst).op;
         let cycle = self.cycle(inst);
         let tick = self.tick(&cycle);
@@ -159,7 +159,7 @@ impl PtxLowering<'_> {
     }
 
     /// The end of a `while`'s test.
-    pub fn test(&mut self, on: Operand) {
+    pub(crate) fn test(&mut self, on: Operand) {
         let (out, uniform) = *self.tests.last().expect("the loop is open");
         let c = self.held(on);
         self.out.branch(Predicate::Unless(c), out, uniform);

@@ -21,7 +21,7 @@ impl RegKind {
     const ALL: [RegKind; 4] = [RegKind::Word, RegKind::Long, RegKind::Float, RegKind::Truth];
 
     /// What values of a type live in.
-    pub fn of(ty: Type) -> RegKind {
+    pub(crate) fn of(ty: Type) -> RegKind {
         match ty {
             Type::U32 | Type::I32 => RegKind::Word,
             Type::U64 => RegKind::Long,
@@ -31,7 +31,7 @@ impl RegKind {
     }
 
     /// How its registers begin, and the type that they and moves between them have.
-    pub fn words(self) -> (&'static str, &'static str) {
+    pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             RegKind::Word => ("%r", "b32"),
             RegKind::Long => ("%rd", "b64"),
@@ -96,49 +96,49 @@ pub(super) struct PtxOut {
 
 impl PtxOut {
     /// A register that nobody has.
-    pub fn reg(&mut self, kind: RegKind) -> PtxReg {
+    pub(crate) fn reg(&mut self, kind: RegKind) -> PtxReg {
         let count = &mut self.regs[kind as usize];
         *count += 1;
         PtxReg { kind, at: *count - 1 }
     }
 
     /// A label that stands nowhere yet.
-    pub fn label(&mut self, word: &'static str) -> PtxLabel {
+    pub(crate) fn label(&mut self, word: &'static str) -> PtxLabel {
         self.labels.push(false);
         PtxLabel { word, at: self.labels.len() as u32 - 1 }
     }
 
     /// One instruction.
-    pub fn line(&mut self, text: fmt::Arguments<'_>) {
+    pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) {
         use fmt::Write as _;
         writeln!(self.text, "    {text};").expect("a string takes all that is written");
     }
 
     /// A branch, taken by all lanes of a warp or none if it is `uniform`.
-    pub fn branch(&mut self, when: Predicate, to: PtxLabel, uniform: bool) {
+    pub(crate) fn branch(&mut self, when: Predicate, to: PtxLabel, uniform: bool) {
         self.labels[to.at as usize] = true;
         self.line(format_args!("{when}bra{} {to}", if uniform { ".uni" } else { "" }));
     }
 
     /// Whether something branches there.
-    pub fn reached(&self, label: PtxLabel) -> bool {
+    pub(crate) fn reached(&self, label: PtxLabel) -> bool {
         self.labels[label.at as usize]
     }
 
     /// Puts a label that is branched back to later here.
-    pub fn head(&mut self, label: PtxLabel) {
+    pub(crate) fn head(&mut self, label: PtxLabel) {
         self.text.push_str(&format!("{label}:\n"));
     }
 
     /// Puts a label here if something branched to it.
-    pub fn place(&mut self, label: PtxLabel) {
+    pub(crate) fn place(&mut self, label: PtxLabel) {
         if self.reached(label) {
             self.head(label);
         }
     }
 
     /// Declares every register.
-    pub fn declare(&self) -> String {
+    pub(crate) fn declare(&self) -> String {
         let declare = |kind: RegKind| match (kind.words(), self.regs[kind as usize]) {
             (_, 0) => String::new(),
             ((name, ty), count) => format!("    .reg .{ty} {name}<{count}>;\n"),

@@ -23,12 +23,12 @@ pub(super) struct ValueFact {
 
 impl ValueFact {
     /// A range and no more.
-    pub fn of(range: IntRange) -> ValueFact {
+    pub(crate) fn of(range: IntRange) -> ValueFact {
         ValueFact { range, below: 0, upto: 0 }
     }
 
     /// What holds of either of two values.
-    pub fn join(self, other: ValueFact) -> ValueFact {
+    pub(crate) fn join(self, other: ValueFact) -> ValueFact {
         ValueFact {
             range: self.range.join(other.range),
             below: self.below & other.below,
@@ -64,7 +64,7 @@ pub(super) struct ValueFacts<'a> {
 }
 
 impl<'a> ValueFacts<'a> {
-    pub fn new(module: &'a Module, function: &'a Function) -> Self {
+    pub(crate) fn new(module: &'a Module, function: &'a Function) -> Self {
         let values = function.values().map(|(_, ty)| ValueFact::of(IntRange::all(ty)));
         let lengths = module.buffers.iter().map(|(_, b)| match b.len {
             Len::Fixed(len) => ValueFact::of(IntRange::new(len.into(), len.into())),
@@ -79,7 +79,7 @@ impl<'a> ValueFacts<'a> {
         ValueFacts { module, function, facts: values.chain(lengths).collect(), defs, undo: Vec::new() }
     }
 
-    pub fn get(&self, operand: Operand) -> ValueFact {
+    pub(crate) fn get(&self, operand: Operand) -> ValueFact {
         match operand {
             Operand::Value(value) => self.facts[value.index()],
             Operand::Const(c) => ValueFact::of(IntRange::one(c)),
@@ -87,29 +87,29 @@ impl<'a> ValueFacts<'a> {
     }
 
     /// The length of a buffer.
-    pub fn len(&self, buffer: Buffer) -> ValueFact {
+    pub(crate) fn len(&self, buffer: Buffer) -> ValueFact {
         self.facts[self.function.values().len() + buffer.index()]
     }
 
     /// What holds of a value wherever it is seen.
-    pub fn define(&mut self, value: Value, fact: ValueFact) {
+    pub(crate) fn define(&mut self, value: Value, fact: ValueFact) {
         self.facts[value.index()] = fact;
     }
 
     /// A place to come back to.
-    pub fn mark(&self) -> usize {
+    pub(crate) fn mark(&self) -> usize {
         self.undo.len()
     }
 
     /// Forgets what was learned since.
-    pub fn back(&mut self, mark: usize) {
+    pub(crate) fn back(&mut self, mark: usize) {
         for (at, fact) in self.undo.drain(mark..).rev() {
             self.facts[at] = fact;
         }
     }
 
     /// Learns something of an operand from here on.
-    pub fn learn(&mut self, operand: Operand, fact: ValueFact) {
+    pub(crate) fn learn(&mut self, operand: Operand, fact: ValueFact) {
         let Some(value) = operand.value() else { return };
         self.refine(value.index(), fact);
         let len = self.def(operand).filter(|node| node.op == Op::Len).and_then(Node::buffer);
@@ -132,7 +132,7 @@ impl<'a> ValueFacts<'a> {
     }
 
     /// Learns what a condition says if it is `truth`.
-    pub fn assume(&mut self, condition: Operand, truth: bool) {
+    pub(crate) fn assume(&mut self, condition: Operand, truth: bool) {
         let mut work = vec![(condition, truth)];
         for _ in 0..CONDITION {
             let Some((operand, truth)) = work.pop() else { break };
@@ -189,7 +189,7 @@ impl<'a> ValueFacts<'a> {
     }
 
     /// Which buffers' lengths bound the result of an op from above, by what its operands are known to be.
-    pub fn capped(&self, node: &Node) -> (u64, u64) {
+    pub(crate) fn capped(&self, node: &Node) -> (u64, u64) {
         let fact = |k: usize| self.get(node.args[k]);
         let u32s = node.results.len() == 1 && self.function.ty(node.results.get(0)) == Type::U32;
         let same = node.args.first().is_some_and(|arg| self.function.operand_ty(*arg) == Type::U32);
@@ -220,7 +220,7 @@ impl<'a> ValueFacts<'a> {
     }
 
     /// The range of a buffer's length, as an op gives it.
-    pub fn length(&self, node: &Node) -> Option<IntRange> {
+    pub(crate) fn length(&self, node: &Node) -> Option<IntRange> {
         let b = node.buffer().filter(|b| self.module.buffers.get(*b).is_some())?;
         Some(self.len(b).range)
     }

@@ -15,12 +15,12 @@ pub(super) struct IntRange {
 
 impl IntRange {
     /// From one number to another.
-    pub const fn new(lo: i128, hi: i128) -> IntRange {
+    pub(crate) const fn new(lo: i128, hi: i128) -> IntRange {
         IntRange { lo, hi }
     }
 
     /// All values of a type. Floats have no order here; theirs is never asked for.
-    pub const fn all(ty: Type) -> IntRange {
+    pub(crate) const fn all(ty: Type) -> IntRange {
         match ty {
             Type::U32 => IntRange::new(0, u32::MAX as i128),
             Type::I32 => IntRange::new(i32::MIN as i128, i32::MAX as i128),
@@ -31,7 +31,7 @@ impl IntRange {
     }
 
     /// A constant alone.
-    pub fn one(c: Const) -> IntRange {
+    pub(crate) fn one(c: Const) -> IntRange {
         match c.ty() {
             Type::F32 => IntRange::all(Type::F32),
             Type::I32 => IntRange::new(c.bits() as u32 as i32 as i128, c.bits() as u32 as i32 as i128),
@@ -40,18 +40,18 @@ impl IntRange {
     }
 
     /// Itself if every number is one of the type, and otherwise all of the type.
-    pub fn fit(self, ty: Type) -> IntRange {
+    pub(crate) fn fit(self, ty: Type) -> IntRange {
         let all = IntRange::all(ty);
         if all.lo <= self.lo && self.hi <= all.hi { self } else { all }
     }
 
     /// What lies in either, and between.
-    pub fn join(self, other: IntRange) -> IntRange {
+    pub(crate) fn join(self, other: IntRange) -> IntRange {
         IntRange::new(self.lo.min(other.lo), self.hi.max(other.hi))
     }
 
     /// What lies in both; itself if nothing does, which only happens where nothing runs.
-    pub fn meet(self, other: IntRange) -> IntRange {
+    pub(crate) fn meet(self, other: IntRange) -> IntRange {
         let both = IntRange::new(self.lo.max(other.lo), self.hi.min(other.hi));
         if both.lo <= both.hi { both } else { self }
     }

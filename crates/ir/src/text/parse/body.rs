@@ -12,7 +12,7 @@ use crate::types::Type;
 use crate::write::FunctionWriter;
 
 /// A function that is being read.
-pub struct BodyParser<'p, 't> {
+pub(crate) struct BodyParser<'p, 't> {
     pub p: &'p mut Parser<'t>,
     pub writer: FunctionWriter,
     pub values: KnownNames<'t, Value>,
@@ -35,7 +35,7 @@ pub struct BodyParser<'p, 't> {
 
 /// What stands in place of something that was not read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum UnreadPart {
+pub(crate) enum UnreadPart {
     /// Nothing does.
     None,
     /// Operands do.
@@ -45,13 +45,13 @@ pub enum UnreadPart {
 }
 
 /// A result as the text names it, and its type where the text says it.
-pub type NamedResult = (Token, Option<Type>);
+pub(crate) type NamedResult = (Token, Option<Type>);
 
 /// The start of something that may have to be read again.
-pub type StatementStart<'t> = (Lexer<'t>, Token);
+pub(crate) type StatementStart<'t> = (Lexer<'t>, Token);
 
 impl<'p, 't> BodyParser<'p, 't> {
-    pub fn new(p: &'p mut Parser<'t>, writer: FunctionWriter) -> Self {
+    pub(crate) fn new(p: &'p mut Parser<'t>, writer: FunctionWriter) -> Self {
         BodyParser {
             p,
             writer,
@@ -68,7 +68,7 @@ impl<'p, 't> BodyParser<'p, 't> {
     }
 
     /// Names the function's parameters.
-    pub fn define_params(&mut self, params: &[(Token, Type)]) {
+    pub(crate) fn define_params(&mut self, params: &[(Token, Type)]) {
         let values = self.writer.function().params;
         for ((token, _), value) in params.iter().zip(values.iter()) {
             self.define(*token, value);
@@ -76,20 +76,20 @@ impl<'p, 't> BodyParser<'p, 't> {
     }
 
     /// Reads the body after its brace. Gives the function, and what of it cannot be judged.
-    pub fn finish(mut self) -> Parsed<(Function, Option<UnsureInsts>)> {
+    pub(crate) fn finish(mut self) -> Parsed<(Function, Option<UnsureInsts>)> {
         self.fill()?;
         Ok((self.writer.finish(), self.doubts))
     }
 
     /// Notes that an instruction cannot be judged.
-    pub fn doubt(&mut self, inst: Inst) {
+    pub(crate) fn doubt(&mut self, inst: Inst) {
         if let Some(doubts) = &mut self.doubts {
             doubts.insert(inst);
         }
     }
 
     /// Reads the region that the writer has opened, after its brace, and closes it.
-    pub fn fill(&mut self) -> Parsed<TextPlace> {
+    pub(crate) fn fill(&mut self) -> Parsed<TextPlace> {
         let outer = std::mem::take(&mut self.gap);
         let end = self.region()?;
         self.close(end);
@@ -110,7 +110,7 @@ impl<'p, 't> BodyParser<'p, 't> {
     }
 
     /// Writes a region that the text leaves out.
-    pub fn omitted(&mut self, inst: Inst, end: TextPlace) {
+    pub(crate) fn omitted(&mut self, inst: Inst, end: TextPlace) {
         let outer = std::mem::take(&mut self.gap);
         self.writer.open_region(inst, &[]);
         self.close(end);
@@ -118,7 +118,7 @@ impl<'p, 't> BodyParser<'p, 't> {
     }
 
     /// Closes the region that the writer has open; the text ends it at a place.
-    pub fn close(&mut self, end: TextPlace) {
+    pub(crate) fn close(&mut self, end: TextPlace) {
         let before = self.writer.function().insts().len();
         let region = self.writer.close_region();
         if self.writer.function().insts().len() > before {
@@ -133,7 +133,7 @@ impl<'p, 't> BodyParser<'p, 't> {
     }
 
     /// Whether what comes next ends a region, rightly or not.
-    pub fn at_end(&self) -> bool {
+    pub(crate) fn at_end(&self) -> bool {
         matches!(self.p.read.token.kind, TokenKind::End | TokenKind::Mark(b'}')) || self.p.at_item()
     }
 
@@ -147,12 +147,12 @@ impl<'p, 't> BodyParser<'p, 't> {
         }
     }
 
-    pub fn start(&self) -> StatementStart<'t> {
+    pub(crate) fn start(&self) -> StatementStart<'t> {
         (self.p.read.lexer, self.p.read.token)
     }
 
     /// Goes past the brace that ends what another opened, [`at_end`](Self::at_end).
-    pub fn brace(&mut self, open: TextPlace) -> Parsed<TextPlace> {
+    pub(crate) fn brace(&mut self, open: TextPlace) -> Parsed<TextPlace> {
         if self.p.read.at(b'}') {
             return Ok(self.p.read.advance().place);
         }
@@ -167,7 +167,7 @@ impl<'p, 't> BodyParser<'p, 't> {
 
     /// Goes on after an error: passes over the rest of its line, and reads the regions that the line opens for their
     /// own errors.
-    pub fn recover(&mut self, start: StatementStart<'t>) {
+    pub(crate) fn recover(&mut self, start: StatementStart<'t>) {
         let mut open = self.skip(start);
         if open > 0 {
             self.doubts = None;

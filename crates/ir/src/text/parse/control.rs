@@ -24,7 +24,7 @@ struct Head {
 
 impl<'t> BodyParser<'_, 't> {
     /// What follows the name of a jump or a call.
-    pub fn jump(&mut self, op: Op) -> Parsed<(Attr, Vec<Operand>)> {
+    pub(crate) fn jump(&mut self, op: Op) -> Parsed<(Attr, Vec<Operand>)> {
         let mut args = Vec::new();
         if op == Op::Call {
             return self.call();
@@ -88,7 +88,7 @@ impl<'t> BodyParser<'_, 't> {
     }
 
     /// What follows the name of an op that has regions.
-    pub fn nest(&mut self, op: Op, start: u32, results: Vec<NamedResult>) -> Parsed<()> {
+    pub(crate) fn nest(&mut self, op: Op, start: u32, results: Vec<NamedResult>) -> Parsed<()> {
         let mut types = Vec::with_capacity(results.len());
         for (token, ty) in &results {
             types.push(ty.ok_or_else(|| self.untyped(op, *token))?);

@@ -13,7 +13,7 @@ use crate::types::{Const, Order, Scope, Type};
 use crate::write;
 
 impl BodyParser<'_, '_> {
-    pub fn inst(&mut self) -> Parsed<()> {
+    pub(crate) fn inst(&mut self) -> Parsed<()> {
         let start = self.p.read.token.place.start;
         self.blank = UnreadPart::None;
         let results = self.results()?;
@@ -174,7 +174,7 @@ impl BodyParser<'_, '_> {
     }
 
     /// Operands, if there are any. Where there need be none, a value may also be the next instruction's result.
-    pub fn operands(&mut self, args: &mut Vec<Operand>, optional: bool) -> Parsed<()> {
+    pub(crate) fn operands(&mut self, args: &mut Vec<Operand>, optional: bool) -> Parsed<()> {
         let Token { kind, fresh, .. } = self.p.read.token;
         let begins = match kind {
             TokenKind::Number => true,
@@ -186,7 +186,7 @@ impl BodyParser<'_, '_> {
         if begins || !(optional || fresh || self.p.read.at(b'}')) { self.operand_list(args) } else { Ok(()) }
     }
 
-    pub fn operand_list(&mut self, args: &mut Vec<Operand>) -> Parsed<()> {
+    pub(crate) fn operand_list(&mut self, args: &mut Vec<Operand>) -> Parsed<()> {
         loop {
             let token = self.p.read.token;
             args.push(self.operand()?);
@@ -218,7 +218,7 @@ impl BodyParser<'_, '_> {
         false
     }
 
-    pub fn operand(&mut self) -> Parsed<Operand> {
+    pub(crate) fn operand(&mut self) -> Parsed<Operand> {
         let token = self.p.read.token;
         match token.kind {
             TokenKind::Value => Ok(self.value(token)),
@@ -264,7 +264,7 @@ impl BodyParser<'_, '_> {
     }
 
     /// Gives a value its name.
-    pub fn define(&mut self, token: Token, value: Value) {
+    pub(crate) fn define(&mut self, token: Token, value: Value) {
         let name = self.p.read.name(token);
         if self.p.read.check_name(token, name).is_err() {
             return;

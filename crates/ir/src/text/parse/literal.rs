@@ -6,7 +6,7 @@ use crate::limits::MAX_LITERAL;
 use crate::types::{Const, Type};
 
 /// The constant that a word spells, if it is one of the few that do.
-pub fn word(text: &str) -> Option<Const> {
+pub(crate) fn word(text: &str) -> Option<Const> {
     match text {
         "true" => Some(true.into()),
         "false" => Some(false.into()),
@@ -17,7 +17,7 @@ pub fn word(text: &str) -> Option<Const> {
 }
 
 /// The constant that a number spells, or what is wrong: a clause about it. An integer without a type is of type `plain`.
-pub fn number(text: &str, plain: Type) -> Result<Const, String> {
+pub(crate) fn number(text: &str, plain: Type) -> Result<Const, String> {
     if text.len() > MAX_LITERAL {
         return Err(format!("has {} bytes; {MAX_LITERAL} are allowed", text.len()));
     }

@@ -14,13 +14,13 @@ const MAX_NEAR: usize = 4096;
 
 /// Proof that an error was reported; whoever gets it reports none of their own.
 #[derive(Clone, Copy, Debug)]
-pub struct Reported;
+pub(crate) struct Reported;
 
 /// What a step of the parser gives.
-pub type Parsed<T> = Result<T, Reported>;
+pub(crate) type Parsed<T> = Result<T, Reported>;
 
 /// A text that is being read. Copies of its lexer and token are places to come back to.
-pub struct TokenReader<'t> {
+pub(crate) struct TokenReader<'t> {
     pub text: &'t str,
     pub lexer: Lexer<'t>,
     /// The token that comes next.
@@ -33,14 +33,14 @@ pub struct TokenReader<'t> {
 }
 
 impl<'t> TokenReader<'t> {
-    pub fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         let mut lexer = Lexer::new(text);
         let token = lexer.token();
         TokenReader { text, lexer, token, last: 0, errors: Vec::new(), done: false }
     }
 
     /// Goes to the next token.
-    pub fn advance(&mut self) -> Token {
+    pub(crate) fn advance(&mut self) -> Token {
         let token = self.token;
         self.last = token.place.end;
         if !self.done {
@@ -50,32 +50,32 @@ impl<'t> TokenReader<'t> {
     }
 
     /// The text of a token.
-    pub fn slice(&self, token: Token) -> &'t str {
+    pub(crate) fn slice(&self, token: Token) -> &'t str {
         &self.text[token.place.range()]
     }
 
     /// The name that a token with a sigil gives.
-    pub fn name(&self, token: Token) -> &'t str {
+    pub(crate) fn name(&self, token: Token) -> &'t str {
         &self.text[token.place.start as usize + 1..token.place.end as usize]
     }
 
     /// The next token's text, if it is a word.
-    pub fn word(&self) -> Option<&'t str> {
+    pub(crate) fn word(&self) -> Option<&'t str> {
         (self.token.kind == TokenKind::Word).then(|| self.slice(self.token))
     }
 
     /// Whether the next token is this mark.
-    pub fn at(&self, mark: u8) -> bool {
+    pub(crate) fn at(&self, mark: u8) -> bool {
         self.token.kind == TokenKind::Mark(mark)
     }
 
     /// Whether the next token is this word.
-    pub fn at_word(&self, word: &str) -> bool {
+    pub(crate) fn at_word(&self, word: &str) -> bool {
         self.word() == Some(word)
     }
 
     /// Goes past a mark, if it comes next.
-    pub fn take(&mut self, mark: u8) -> bool {
+    pub(crate) fn take(&mut self, mark: u8) -> bool {
         let found = self.at(mark);
         if found {
             self.advance();
@@ -84,22 +84,22 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Goes past a mark that must come next.
-    pub fn expect(&mut self, mark: u8) -> Parsed<Token> {
+    pub(crate) fn expect(&mut self, mark: u8) -> Parsed<Token> {
         if self.at(mark) { Ok(self.advance()) } else { Err(self.missing(&format!("`{}`", mark as char))) }
     }
 
     /// Goes past a word that must come next.
-    pub fn expect_word(&mut self, word: &str) -> Parsed<Token> {
+    pub(crate) fn expect_word(&mut self, word: &str) -> Parsed<Token> {
         if self.at_word(word) { Ok(self.advance()) } else { Err(self.missing(&format!("`{word}`"))) }
     }
 
     /// Goes past a token of a kind that must come next.
-    pub fn expect_kind(&mut self, kind: TokenKind, what: &str) -> Parsed<Token> {
+    pub(crate) fn expect_kind(&mut self, kind: TokenKind, what: &str) -> Parsed<Token> {
         if self.token.kind == kind { Ok(self.advance()) } else { Err(self.missing(what)) }
     }
 
     /// Goes past a word that is one of an enum's.
-    pub fn expect_one<T: Copy>(
+    pub(crate) fn expect_one<T: Copy>(
         &mut self,
         what: &str,
         all: &[T],
@@ -115,12 +115,12 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Where the text stands from a byte to the last token.
-    pub fn since(&self, start: u32) -> TextPlace {
+    pub(crate) fn since(&self, start: u32) -> TextPlace {
         TextPlace { start, end: self.last.max(start) }
     }
 
     /// Reports an error. The last that is kept says that there are more.
-    pub fn error(&mut self, error: Diagnostic) -> Reported {
+    pub(crate) fn error(&mut self, error: Diagnostic) -> Reported {
         if self.done {
             return Reported;
         }
@@ -135,12 +135,12 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Reports that the next token is not what it should be.
-    pub fn wrong(&mut self, wanted: &str) -> Reported {
+    pub(crate) fn wrong(&mut self, wanted: &str) -> Reported {
         self.error(self.expected(wanted))
     }
 
     /// Reports that something is not what it should be in the middle of a line. If the line has ended, that is where.
-    pub fn missing(&mut self, wanted: &str) -> Reported {
+    pub(crate) fn missing(&mut self, wanted: &str) -> Reported {
         if !self.token.fresh || self.token.kind == TokenKind::End {
             return self.wrong(wanted);
         }
@@ -149,7 +149,7 @@ impl<'t> TokenReader<'t> {
     }
 
     /// That the next token is not what it should be.
-    pub fn expected(&self, wanted: &str) -> Diagnostic {
+    pub(crate) fn expected(&self, wanted: &str) -> Diagnostic {
         let found = match self.token.kind {
             TokenKind::End => "the end of the text".into(),
             _ => quote(self.slice(self.token)),
@@ -158,14 +158,14 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Reports that something is larger than it may be. Nothing after it is read.
-    pub fn limit(&mut self, place: TextPlace, message: String) -> Reported {
+    pub(crate) fn limit(&mut self, place: TextPlace, message: String) -> Reported {
         self.error(Diagnostic::new("limit", place, message));
         self.stop();
         Reported
     }
 
     /// That a name stands for nothing, with the one that may have been meant.
-    pub fn unknown<'c>(
+    pub(crate) fn unknown<'c>(
         &self,
         what: &str,
         token: Token,
@@ -185,14 +185,14 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Reports a name that is taken.
-    pub fn duplicate(&mut self, what: &str, token: Token, first: u32) -> Reported {
+    pub(crate) fn duplicate(&mut self, what: &str, token: Token, first: u32) -> Reported {
         let message = format!("{what} {} is defined twice", quote(self.slice(token)));
         let note = format!("it is first defined on line {}", self.line(first));
         self.error(Diagnostic::new("duplicate", token.place, message).label("defined again").note(note))
     }
 
     /// Reports a name that no definition may give.
-    pub fn check_name(&mut self, token: Token, name: &str) -> Parsed<()> {
+    pub(crate) fn check_name(&mut self, token: Token, name: &str) -> Parsed<()> {
         if name.len() > MAX_NAME {
             let message = format!("a name of {} bytes; {MAX_NAME} are allowed", name.len());
             return Err(self.error(Diagnostic::new("limit", token.place, message)));
@@ -206,12 +206,12 @@ impl<'t> TokenReader<'t> {
     }
 
     /// The line of a byte, from 1.
-    pub fn line(&self, at: u32) -> usize {
+    pub(crate) fn line(&self, at: u32) -> usize {
         1 + self.text.as_bytes()[..at as usize].iter().filter(|byte| **byte == b'\n').count()
     }
 
     /// Whether the rest of the text was not read.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.done
     }
 

@@ -230,7 +230,7 @@ impl Gen<'_> {
 }
 
 /// A random valid module: two functions and a kernel.
-pub fn module(seed: u64) -> Module {
+pub(crate) fn module(seed: u64) -> Module {
     let mut random = Random::new(seed);
     let mut module = Module::default();
     module.buffers.push(BufferDecl {

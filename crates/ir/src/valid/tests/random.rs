@@ -1,15 +1,15 @@
 //! A small generator of numbers, the same in every run.
 
 /// A state of the generator.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// A number below `n`, which is not 0.
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -17,12 +17,12 @@ impl Random {
     }
 
     /// True once in `n`.
-    pub fn once(&mut self, n: usize) -> bool {
+    pub(crate) fn once(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
     /// One of a list.
-    pub fn of<T: Copy>(&mut self, list: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())]
     }
 }
