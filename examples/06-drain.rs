@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .collect::<Result<_, Box<dyn Error>>>()?;
     let readback = drain.run_all(&small)?;
-    assert_eq!(readback.batch(0).into_iter().flatten().count(), 1);
+    assert_eq!(readback.batch_outcomes(0).into_iter().flatten().count(), 1);
     println!("\n{}", readback.statistics());
     assert_eq!(drain.view::<u32>(0, "data")?.read(1, 1)?, [99 * 100 / 2]);
     Ok(())

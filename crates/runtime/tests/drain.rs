@@ -166,7 +166,7 @@ fn a_ring_is_that_of_the_wire() {
         entry(Status::Done, Opcode::CANCEL, 0, [0, 0]),
     ];
     let mut batch = Batch::new();
-    entries.iter().for_each(|entry| batch.place(entry).unwrap());
+    entries.iter().for_each(|entry| batch.push_entry(entry).unwrap());
     let words: Vec<u32> = batch.slots().flat_map(|slot| slot.0).collect();
     assert_eq!(words, drained::encode_ring(&entries));
     for name in devices() {
@@ -278,10 +278,10 @@ fn many_batches_in_one_call() {
         let readback = drain.run_all(&batches).unwrap();
         assert_eq!((readback.statistics().passes, readback.statistics().done), (1, 780));
         for b in 0..40u32 {
-            let found: Vec<_> = readback.batch(b as usize).unwrap().collect();
+            let found: Vec<_> = readback.batch_outcomes(b as usize).unwrap().collect();
             assert_eq!(found, (0..b).map(|k| Ok((b * 100 + k) * 3)).collect::<Vec<_>>());
         }
-        assert!(readback.batch(40).is_none());
+        assert!(readback.batch_outcomes(40).is_none());
         assert_eq!(drain.run_all(&[]).unwrap().outcomes().unwrap().len(), 0);
         assert_eq!(drain.run(&Batch::new()).unwrap().statistics().passes, 0);
     }
@@ -316,7 +316,7 @@ fn a_report_of_control_words_alone() {
         batch.push(0, Task::new(Opcode::BATCH_FENCE).args([100, 33])).unwrap();
         (0..9).for_each(|_| batch.push(5, Task::new(op(9)).args([1])).unwrap());
         let readback = drain.run(&batch).unwrap();
-        assert!(readback.outcomes().is_none() && readback.batch(0).is_none());
+        assert!(readback.outcomes().is_none() && readback.batch_outcomes(0).is_none());
         let s = readback.statistics();
         assert_eq!((s.tasks, s.done, s.faults, s.left, s.epoch), (110, 110, None, 0, 1));
         // The words of the wire, one by one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::HumanCount;
 use pelton::Snapshot;
 use pelton::kernel::Layout;
-use pelton::telemetry::{Count, Quantiles};
+use pelton::telemetry::{NamedCount, Quantiles};
 use pelton_device::Caps;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn load_average() -> Option<f64> {
 /// and of the feeders' tasks.
 pub(super) fn check_counts(snapshot: &Snapshot, tally: &mut Tally, (lines, sampled, tasks): (u64, u64, u64)) {
     tally.ran[0] += sampled;
-    let of = |counts: &[Count]| counts.iter().map(|count| count.count).sum::<u64>();
+    let of = |counts: &[NamedCount]| counts.iter().map(|count| count.count).sum::<u64>();
     for (at, (op, _)) in ROWS.iter().enumerate() {
         let (found, expect) = (kernel_count(snapshot, op), tally.ran[at]);
         if found != expect {

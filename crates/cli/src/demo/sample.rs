@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::telemetry::{Latency, Quantiles};
+use pelton::telemetry::{LatencyCounts, Quantiles};
 use pelton::{Deadline, Opcode, Priority, Producer, Task};
 
 use super::kernel::SAMPLER;
@@ -24,7 +24,7 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Submits a task, measures its latency, and checks its result.
-    fn sample_once(&mut self, latency: &Latency) -> Result<(), CliError> {
+    fn sample_once(&mut self, latency: &LatencyCounts) -> Result<(), CliError> {
         let task = Task::new(Opcode::ATOMIC_ADD).args([1, SAMPLER]).priority(Priority::Critical);
         let began = Instant::now();
         let found = self.producer.submit(task)?.wait(Deadline::after_ms(60_000))?;
@@ -41,7 +41,7 @@ impl Sampler {
 
     /// Measures a session without other work.
     pub(super) fn measure_idle(&mut self) -> Result<Quantiles, CliError> {
-        let latency = Latency::default();
+        let latency = LatencyCounts::default();
         let began = Instant::now();
         for _ in 0..IDLE {
             self.sample_once(&latency)?;
@@ -54,7 +54,7 @@ impl Sampler {
 
     /// Measures a session that others feed, until they are done.
     pub(super) fn measure_loaded(&mut self, over: &AtomicBool) -> Result<Quantiles, CliError> {
-        let latency = Latency::default();
+        let latency = LatencyCounts::default();
         while !over.load(Ordering::Relaxed) {
             self.sample_once(&latency)?;
             std::thread::sleep(REST);

@@ -14,7 +14,7 @@ use crate::protocol::{Opcode, Slot, Status};
 use crate::session::submittable;
 use crate::task::Task;
 
-use super::lines::Lines;
+use super::lines::BatchLines;
 
 /// Tasks that are run together, each as the slot that the kernel will find.
 ///
@@ -23,17 +23,17 @@ use super::lines::Lines;
 /// with every run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
-    lines: Lines,
+    lines: BatchLines,
     /// Who has published tasks, a bit each.
     tenants: u32,
     /// Slots by priority.
     levels: [usize; LEVELS],
-    uses: Uses,
+    uses: BatchUses,
 }
 
 /// What the tasks of a batch touch beyond their slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Uses {
+pub(super) struct BatchUses {
     /// Some are fences.
     pub fences: bool,
     /// Some print.
@@ -42,10 +42,10 @@ pub(super) struct Uses {
     pub ends: bool,
 }
 
-impl Uses {
+impl BatchUses {
     /// What either touches.
-    pub fn or(self, other: Uses) -> Uses {
-        Uses {
+    pub fn union(self, other: BatchUses) -> BatchUses {
+        BatchUses {
             fences: self.fences | other.fences,
             prints: self.prints | other.prints,
             ends: self.ends | other.ends,
@@ -61,24 +61,24 @@ impl Batch {
 
     /// No tasks yet, and room for so many.
     pub fn with_capacity(tasks: usize) -> Self {
-        Batch { lines: Lines::Own(Vec::with_capacity(tasks)), ..Batch::default() }
+        Batch { lines: BatchLines::Own(Vec::with_capacity(tasks)), ..Batch::default() }
     }
 
     /// No tasks yet, and memory of a drain's device for as many as its ring has slots.
-    pub(super) fn lent(memory: Memory, owner: &Arc<()>) -> Self {
-        Batch { lines: Lines::lent(memory, owner), ..Batch::default() }
+    pub(super) fn in_device_memory(memory: Memory, owner: &Arc<()>) -> Self {
+        Batch { lines: BatchLines::in_device_memory(memory, owner), ..Batch::default() }
     }
 
     /// Puts in a task of a tenant's.
     #[inline]
     pub fn push(&mut self, tenant: TenantId, task: Task) -> Result<(), SubmitError> {
         let Task { op, priority, args } = task;
-        self.place(&BatchEntry { status: Status::Published, opcode: op, tenant, priority, args })
+        self.push_entry(&BatchEntry { status: Status::Published, opcode: op, tenant, priority, args })
     }
 
     /// Puts in a slot as it is. The kernel runs those that are PUBLISHED, and leaves all others alone.
     #[inline]
-    pub fn place(&mut self, entry: &BatchEntry) -> Result<(), SubmitError> {
+    pub fn push_entry(&mut self, entry: &BatchEntry) -> Result<(), SubmitError> {
         if entry.tenant >= Tenant::MAX_TENANTS {
             return Err(SubmitError::Tenant(entry.tenant));
         }
@@ -87,7 +87,7 @@ impl Batch {
         }
         if entry.status == Status::Published {
             if entry.opcode.is_reserved() {
-                self.note(entry.opcode)?;
+                self.note_builtin(entry.opcode)?;
             }
             self.tenants |= 1 << entry.tenant;
         }
@@ -97,7 +97,7 @@ impl Batch {
     }
 
     /// Checks an opcode that is built in, and notes what it touches.
-    fn note(&mut self, op: Opcode) -> Result<(), SubmitError> {
+    fn note_builtin(&mut self, op: Opcode) -> Result<(), SubmitError> {
         match op {
             Opcode::SHUTDOWN => self.uses.ends = true,
             Opcode::BATCH_FENCE => self.uses.fences = true,
@@ -129,7 +129,7 @@ impl Batch {
         self.lines.iter().map(Slot::from)
     }
 
-    pub(super) fn lines(&self) -> &Lines {
+    pub(super) fn lines(&self) -> &BatchLines {
         &self.lines
     }
 
@@ -141,12 +141,12 @@ impl Batch {
         &self.levels
     }
 
-    pub(super) fn uses(&self) -> Uses {
+    pub(super) fn uses(&self) -> BatchUses {
         self.uses
     }
 }
 
 /// The level of a slot.
-pub(super) fn level(line: &Line) -> usize {
+pub(super) fn priority_level(line: &Line) -> usize {
     (line[PRIORITY as usize / 2] >> 32) as usize
 }

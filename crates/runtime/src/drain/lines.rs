@@ -6,20 +6,20 @@ use std::sync::atomic::Ordering;
 use pelton_device::memory::Line;
 use pelton_device::{Memory, View64};
 
-use super::LINE;
+use super::LINE_WORDS;
 
 /// Slots, one after the other.
 #[derive(Debug)]
-pub(super) enum Lines {
+pub(super) enum BatchLines {
     /// In memory of the host alone.
     Own(Vec<Line>),
     /// In memory that a device reads.
-    Lent(Lent),
+    Lent(LentLines),
 }
 
 /// Memory of a drain's device, as large as its ring.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct LentLines {
     /// The memory.
     pub memory: Memory,
     view: View64,
@@ -28,27 +28,27 @@ pub(super) struct Lent {
     owner: Arc<()>,
 }
 
-impl Lines {
+impl BatchLines {
     /// None yet, in memory of a drain's device; none of its own if the host does not reach it.
-    pub fn lent(memory: Memory, owner: &Arc<()>) -> Self {
+    pub fn in_device_memory(memory: Memory, owner: &Arc<()>) -> Self {
         match memory.view64() {
-            Some(view) => Lines::Lent(Lent { memory, view, len: 0, owner: owner.clone() }),
-            None => Lines::default(),
+            Some(view) => BatchLines::Lent(LentLines { memory, view, len: 0, owner: owner.clone() }),
+            None => BatchLines::default(),
         }
     }
 
     /// Where the device of a drain reads them, if that is where they are.
-    pub fn at(&self, owner: &Arc<()>) -> Option<&Memory> {
+    pub fn memory_for(&self, owner: &Arc<()>) -> Option<&Memory> {
         match self {
-            Lines::Lent(lent) if Arc::ptr_eq(&lent.owner, owner) => Some(&lent.memory),
+            BatchLines::Lent(lent) if Arc::ptr_eq(&lent.owner, owner) => Some(&lent.memory),
             _ => None,
         }
     }
 
     pub fn len(&self) -> usize {
         match self {
-            Lines::Own(lines) => lines.len(),
-            Lines::Lent(lent) => lent.len,
+            BatchLines::Own(lines) => lines.len(),
+            BatchLines::Lent(lent) => lent.len,
         }
     }
 
@@ -56,9 +56,9 @@ impl Lines {
     #[inline]
     pub fn get(&self, at: usize) -> Line {
         match self {
-            Lines::Own(lines) => lines[at],
-            Lines::Lent(lent) => {
-                let words = &lent.view[at * LINE..][..LINE];
+            BatchLines::Own(lines) => lines[at],
+            BatchLines::Lent(lent) => {
+                let words = &lent.view[at * LINE_WORDS..][..LINE_WORDS];
                 // Relaxed: whoever has the batch wrote them, or they are nobody's business.
                 std::array::from_fn(|k| words[k].load(Ordering::Relaxed))
             }
@@ -71,11 +71,11 @@ impl Lines {
     }
 
     /// Copies all of them to slots, from one of these on.
-    pub fn copy(&self, to: &View64, from: usize) {
-        let put = |(at, line): (usize, &Line)| to.write((from + at) * LINE, line);
+    pub fn copy_to(&self, to: &View64, from: usize) {
+        let put = |(at, line): (usize, &Line)| to.write((from + at) * LINE_WORDS, line);
         match self {
-            Lines::Own(lines) => lines.iter().enumerate().for_each(put),
-            Lines::Lent(_) => self.iter().enumerate().for_each(|(at, line)| put((at, &line))),
+            BatchLines::Own(lines) => lines.iter().enumerate().for_each(put),
+            BatchLines::Lent(_) => self.iter().enumerate().for_each(|(at, line)| put((at, &line))),
         }
     }
 
@@ -83,15 +83,15 @@ impl Lines {
     #[inline]
     pub fn push(&mut self, line: Line) {
         match self {
-            Lines::Own(lines) => lines.push(line),
-            Lines::Lent(lent) if lent.len * LINE < lent.view.len() => {
-                lent.view.write(lent.len * LINE, &line);
+            BatchLines::Own(lines) => lines.push(line),
+            BatchLines::Lent(lent) if lent.len * LINE_WORDS < lent.view.len() => {
+                lent.view.write(lent.len * LINE_WORDS, &line);
                 lent.len += 1;
             }
-            Lines::Lent(_) => {
+            BatchLines::Lent(_) => {
                 let mut lines = Vec::with_capacity(2 * self.len());
                 lines.extend(self.iter().chain([line]));
-                *self = Lines::Own(lines);
+                *self = BatchLines::Own(lines);
             }
         }
     }
@@ -99,30 +99,30 @@ impl Lines {
     /// Takes all out, and keeps the memory.
     pub fn clear(&mut self) {
         match self {
-            Lines::Own(lines) => lines.clear(),
-            Lines::Lent(lent) => lent.len = 0,
+            BatchLines::Own(lines) => lines.clear(),
+            BatchLines::Lent(lent) => lent.len = 0,
         }
     }
 }
 
-impl Default for Lines {
+impl Default for BatchLines {
     fn default() -> Self {
-        Lines::Own(Vec::new())
+        BatchLines::Own(Vec::new())
     }
 }
 
 /// A copy has memory of its own.
-impl Clone for Lines {
+impl Clone for BatchLines {
     fn clone(&self) -> Self {
-        Lines::Own(self.iter().collect())
+        BatchLines::Own(self.iter().collect())
     }
 }
 
 /// Wherever they are.
-impl PartialEq for Lines {
+impl PartialEq for BatchLines {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Lines {}
+impl Eq for BatchLines {}

@@ -9,19 +9,19 @@ use crate::session::Memories;
 
 /// Words of a device and the host's copy of them. What is already there is not copied again.
 #[derive(Debug)]
-pub(super) struct Mirror<T> {
+pub(super) struct BufferMirror<T> {
     memory: Memory,
     words: Vec<T>,
     /// Whether the copy is what is there.
     same: bool,
 }
 
-impl<T: Slice + Default + PartialEq> Mirror<T> {
+impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     /// The words of a buffer, as they are.
     pub fn new(memories: &Memories, id: BufferId) -> Result<Self, Error> {
         let memory = memories.need(id)?.clone();
-        let mut mirror = Mirror { words: vec![T::default(); memory.len()], memory, same: false };
-        mirror.pull()?;
+        let mut mirror = BufferMirror { words: vec![T::default(); memory.len()], memory, same: false };
+        mirror.download()?;
         Ok(mirror)
     }
 
@@ -31,7 +31,7 @@ impl<T: Slice + Default + PartialEq> Mirror<T> {
     }
 
     /// Sets a word of the copy.
-    pub fn set(&mut self, at: usize, value: T) {
+    pub fn set_word(&mut self, at: usize, value: T) {
         if self.words[at] != value {
             self.words[at] = value;
             self.same = false;
@@ -39,7 +39,7 @@ impl<T: Slice + Default + PartialEq> Mirror<T> {
     }
 
     /// Sets all words of the copy to zero.
-    pub fn clear(&mut self) {
+    pub fn fill_zero(&mut self) {
         if !self.same || self.words.iter().any(|word| *word != T::default()) {
             self.words.fill(T::default());
             self.same = false;
@@ -47,7 +47,7 @@ impl<T: Slice + Default + PartialEq> Mirror<T> {
     }
 
     /// Copies in what has changed.
-    pub fn push(&mut self) -> Result<(), Error> {
+    pub fn upload_changes(&mut self) -> Result<(), Error> {
         if !self.same {
             self.memory.upload(0, &self.words)?;
             self.same = true;
@@ -56,12 +56,12 @@ impl<T: Slice + Default + PartialEq> Mirror<T> {
     }
 
     /// Says that others write the words.
-    pub fn stale(&mut self) {
+    pub fn mark_stale(&mut self) {
         self.same = false;
     }
 
     /// Copies out.
-    pub fn pull(&mut self) -> Result<(), Error> {
+    pub fn download(&mut self) -> Result<(), Error> {
         self.memory.download(0, &mut self.words)?;
         self.same = true;
         Ok(())

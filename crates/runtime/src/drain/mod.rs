@@ -28,7 +28,7 @@ pub use readback::{Outcomes, Readback, Statistics};
 
 use crate::error::Error;
 use crate::kernel::BufferId;
-use crate::kernel::drain::{PassReport as Told, PassRequest as Wanted};
+use crate::kernel::drain::{PassReport, PassRequest};
 use crate::kernel::layout::Layout;
 use crate::kernel::{
     AssembleError, Assembled, Claim, Lifetime, Report, Spec, Telemetry, Tenant, TenantId, assemble,
@@ -36,17 +36,17 @@ use crate::kernel::{
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
 use crate::protocol::{CompletionRecord, Opcode, Slot, control, priority};
 use crate::session::{self, Memories};
-use crate::telemetry::{self, Printer};
+use crate::telemetry::{self, LogPrinter};
 use crate::workspace::{self, Element, Piece, View};
-use batch::{Uses, level};
-use mirror::Mirror;
-use readback::Words;
+use batch::{BatchUses, priority_level};
+use mirror::BufferMirror;
+use readback::RunWords;
 
 /// Words of 64 bits in a slot.
-const LINE: usize = WORDS / 2;
+const LINE_WORDS: usize = WORDS / 2;
 
 /// Positions stay below this, so that a kernel can count them in 32 bits.
-const FAR: u64 = 1 << 31;
+const POSITION_LIMIT: u64 = 1 << 31;
 
 /// A kernel that runs batches.
 #[derive(Debug)]
@@ -58,23 +58,23 @@ pub struct Drain {
     kernel: Arc<dyn Kernel>,
     launch: Launch,
     /// Where the launch has the slots.
-    bound: Option<usize>,
+    slots_buffer: Option<usize>,
     /// Slots of batches that lie elsewhere.
     slots: View64,
     /// What the host says of a pass, and the kernel when it has ended.
-    wanted: View64,
+    request: View64,
     report: View64,
-    told: Told,
+    report_layout: PassReport,
     /// The report of the last pass.
-    words: Vec<u64>,
-    host: Mirror<u32>,
-    observables: Mirror<u32>,
-    log: Mirror<u32>,
-    printer: Printer,
+    report_words: Vec<u64>,
+    host: BufferMirror<u32>,
+    observables: BufferMirror<u32>,
+    log: BufferMirror<u32>,
+    printer: LogPrinter,
     /// The first position of the next pass.
-    base: u64,
+    next_position: u64,
     /// Slots of the last pass.
-    last: usize,
+    last_count: usize,
     /// Whether the words that groups share are as the next pass wants them.
     clean: bool,
     /// Slots of a run that takes several passes, in their order.
@@ -98,25 +98,25 @@ impl Drain {
         session::fill(&spec, &layout, &memories, &[0])?;
         let view = |id: BufferId| memories.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]));
         let done = memories.need(BufferId::BatchDone)?.view64().filter(|_| spec.report == Report::Full);
-        let told = Told::new(&layout);
+        let report_layout = PassReport::new(&layout);
         Ok(Drain {
             device: device.clone(),
             launch: session::bind(&spec, &module, &layout, &memories),
-            bound: module
+            slots_buffer: module
                 .buffers
                 .iter()
                 .position(|(_, decl)| decl.name == BufferId::BatchSlots.row().name(&layout)),
             slots: view(BufferId::BatchSlots)?,
-            wanted: view(BufferId::PassWanted)?,
+            request: view(BufferId::PassWanted)?,
             report: view(BufferId::PassReport)?,
-            told,
-            words: vec![0; told.words as usize],
-            host: Mirror::new(&memories, BufferId::Host)?,
-            observables: Mirror::new(&memories, BufferId::Observables)?,
-            log: Mirror::new(&memories, BufferId::Log)?,
-            printer: Printer::new(&spec.formats),
-            base: 0,
-            last: 0,
+            report_layout,
+            report_words: vec![0; report_layout.words as usize],
+            host: BufferMirror::new(&memories, BufferId::Host)?,
+            observables: BufferMirror::new(&memories, BufferId::Observables)?,
+            log: BufferMirror::new(&memories, BufferId::Log)?,
+            printer: LogPrinter::new(&spec.formats),
+            next_position: 0,
+            last_count: 0,
             clean: true,
             staged: Vec::new(),
             readback: Readback::new(&spec, &layout, done)?,
@@ -131,8 +131,8 @@ impl Drain {
     /// No tasks yet, in memory that the device reads: a batch for this drain that no run copies. It has room for as many tasks as the
     /// ring has slots, and moves to ordinary memory if it gets more.
     pub fn batch(&self) -> Result<Batch, Error> {
-        let words = self.layout.largest_stripe() as usize * LINE;
-        Ok(Batch::lent(self.device.alloc(MemoryKind::Host, WordWidth::W64, words)?, &self.owner))
+        let words = self.layout.largest_stripe() as usize * LINE_WORDS;
+        Ok(Batch::in_device_memory(self.device.alloc(MemoryKind::Host, WordWidth::W64, words)?, &self.owner))
     }
 
     /// Runs a batch.
@@ -144,44 +144,44 @@ impl Drain {
     pub fn run_all(&mut self, batches: &[Batch]) -> Result<&Readback, Error> {
         let start = Instant::now();
         self.readback.clear();
-        self.words.fill(0);
-        self.check(batches)?;
-        let uses = batches.iter().map(Batch::uses).fold(Uses::default(), Uses::or);
-        self.reset(uses)?;
-        let total = self.stage(batches)?;
-        self.host.push()?;
+        self.report_words.fill(0);
+        self.check_tenants(batches)?;
+        let uses = batches.iter().map(Batch::uses).fold(BatchUses::default(), BatchUses::union);
+        self.reset_buffers(uses)?;
+        let total = self.stage_slots(batches)?;
+        self.host.upload_changes()?;
         let slots = self.layout.largest_stripe() as usize;
         let (mut from, mut passes) = (0, 0);
         while from < total {
             let to = total.min(from + slots);
             if total > slots {
                 let lines = &self.staged[from..to];
-                lines.iter().enumerate().for_each(|(at, line)| self.slots.write(at * LINE, line));
+                lines.iter().enumerate().for_each(|(at, line)| self.slots.write(at * LINE_WORDS, line));
             }
-            self.pass(to - from, uses, to < total)?;
+            self.run_pass(to - from, uses, to < total)?;
             passes += 1;
-            if self.words[self.told.ended as usize] != 0 {
+            if self.report_words[self.report_layout.ended as usize] != 0 {
                 break;
             }
             from = to;
         }
         if self.layout.observable_count() > 0 {
-            self.observables.pull()?;
+            self.observables.download()?;
         }
-        let (row, shared) = (self.layout.counters_per_group() as usize, self.told.control as usize);
-        let words = Words {
+        let (row, shared) = (self.layout.counters_per_group() as usize, self.report_layout.control as usize);
+        let words = RunWords {
             host: self.host.words(),
-            counters: &self.words[..row],
-            faults: self.words[self.told.faults as usize],
-            shared: &self.words[shared..],
+            counters: &self.report_words[..row],
+            faults: self.report_words[self.report_layout.faults as usize],
+            shared: &self.report_words[shared..],
             observables: &self.observables.words()[..self.layout.observable_count() as usize],
         };
-        self.readback.close(&self.spec, &self.layout, words, (passes, start.elapsed()));
+        self.readback.finish_run(&self.spec, &self.layout, words, (passes, start.elapsed()));
         Ok(&self.readback)
     }
 
     /// Whoever has tasks must be a tenant.
-    fn check(&self, batches: &[Batch]) -> Result<(), Error> {
+    fn check_tenants(&self, batches: &[Batch]) -> Result<(), Error> {
         let known = self.spec.tenants.iter().fold(0u32, |all, tenant| all | 1 << tenant.id);
         match batches.iter().map(|batch| batch.tenants() & !known).find(|unknown| *unknown != 0) {
             Some(unknown) => Err(Error::Tenant(unknown.trailing_zeros())),
@@ -191,32 +191,32 @@ impl Drain {
 
     /// Puts slots where the kernel reads them, in the order of the ring, and notes where each went. One batch in its own order that is
     /// there already needs nothing. What takes several passes waits aside.
-    fn stage(&mut self, batches: &[Batch]) -> Result<usize, Error> {
+    fn stage_slots(&mut self, batches: &[Batch]) -> Result<usize, Error> {
         let total = batches.iter().fold(0, |total, batch| {
             self.readback.ends.push(total + batch.len());
             total + batch.len()
         });
         let sorted = self.spec.claim != Claim::Owned;
         let fits = total <= self.layout.largest_stripe() as usize;
-        let there = match batches {
-            [batch] if fits && !sorted => batch.lines().at(&self.owner).cloned(),
+        let in_place = match batches {
+            [batch] if fits && !sorted => batch.lines().memory_for(&self.owner).cloned(),
             _ => None,
         };
-        let stays = there.is_some();
+        let stays = in_place.is_some();
         let own = || self.memories.need(BufferId::BatchSlots).cloned();
-        let lies = there.map_or_else(own, Ok)?;
-        if let Some(bound) = self.bound {
-            self.launch.buffers[bound] = Some(lies);
+        let memory = in_place.map_or_else(own, Ok)?;
+        if let Some(at) = self.slots_buffer {
+            self.launch.buffers[at] = Some(memory);
         }
         if stays {
             return Ok(total);
         }
         self.staged.clear();
         match (sorted, fits) {
-            (true, _) => self.sort(batches, fits, total),
+            (true, _) => self.sort_by_level(batches, fits, total),
             (false, true) => {
                 batches.iter().fold(0, |from, batch| {
-                    batch.lines().copy(&self.slots, from);
+                    batch.lines().copy_to(&self.slots, from);
                     from + batch.len()
                 });
             }
@@ -226,13 +226,13 @@ impl Drain {
     }
 
     /// Puts slots into the parts of their levels.
-    fn sort(&mut self, batches: &[Batch], fits: bool, total: usize) {
-        self.staged.resize(if fits { 0 } else { total }, [0; LINE]);
-        let mut next = self.cut(batches);
+    fn sort_by_level(&mut self, batches: &[Batch], fits: bool, total: usize) {
+        self.staged.resize(if fits { 0 } else { total }, [0; LINE_WORDS]);
+        let mut next = self.cut_levels(batches);
         for line in batches.iter().flat_map(|batch| batch.lines().iter()) {
-            let place = &mut next[level(&line)];
+            let place = &mut next[priority_level(&line)];
             match fits {
-                true => self.slots.write(*place * LINE, &line),
+                true => self.slots.write(*place * LINE_WORDS, &line),
                 false => self.staged[*place] = line,
             }
             self.readback.order.push(*place);
@@ -241,73 +241,73 @@ impl Drain {
     }
 
     /// Cuts the ring into a part a level; where each begins.
-    fn cut(&mut self, batches: &[Batch]) -> [usize; priority::LEVELS] {
+    fn cut_levels(&mut self, batches: &[Batch]) -> [usize; priority::LEVELS] {
         let mut parts = [0; priority::LEVELS];
         let mut first = 0;
         for (k, part) in parts.iter_mut().enumerate() {
             *part = first;
-            self.host.set(control::PARTITIONS as usize + k, first as u32);
+            self.host.set_word(control::PARTITIONS as usize + k, first as u32);
             first += batches.iter().map(|batch| batch.levels()[k]).sum::<usize>();
         }
-        self.host.set(control::PARTITIONS as usize + priority::LEVELS, first as u32);
+        self.host.set_word(control::PARTITIONS as usize + priority::LEVELS, first as u32);
         parts
     }
 
     /// Makes observables and log those of a new run. What the last run cannot have written is not written again.
-    fn reset(&mut self, uses: Uses) -> Result<(), Error> {
+    fn reset_buffers(&mut self, uses: BatchUses) -> Result<(), Error> {
         if !self.clean {
             // The last run failed or was ended, and what it counted is not this one's.
             for id in [BufferId::Rows, BufferId::Control] {
                 let memory = self.memories.need(id)?;
                 memory.upload(0, &vec![0u64; memory.len()])?;
             }
-            self.front()?;
+            self.upload_frontier()?;
         }
-        self.log.clear();
-        self.log.push()?;
+        self.log.fill_zero();
+        self.log.upload_changes()?;
         if self.layout.observable_count() > 0 {
             // The host may have written them through a view.
-            self.observables.stale();
-            self.observables.clear();
-            self.observables.push()?;
+            self.observables.mark_stale();
+            self.observables.fill_zero();
+            self.observables.upload_changes()?;
         }
         if uses.prints {
-            self.log.stale();
+            self.log.mark_stale();
         }
         Ok(())
     }
 
     /// Makes the words that groups claim windows by those of a pass from here on.
-    fn front(&self) -> Result<(), Error> {
+    fn upload_frontier(&self) -> Result<(), Error> {
         let mut front = [0; crate::kernel::STRIDE as usize];
-        front[0] = self.base;
+        front[0] = self.next_position;
         Ok(self.memories.need(BufferId::Front)?.upload(0, &front)?)
     }
 
     /// Runs what lies in the first slots, and takes in what was counted.
-    fn pass(&mut self, count: usize, uses: Uses, more: bool) -> Result<(), Error> {
-        self.readback.keep();
-        if self.base >= FAR || self.generation() == GENERATION_MASK {
-            self.rewind()?;
+    fn run_pass(&mut self, count: usize, uses: BatchUses, more: bool) -> Result<(), Error> {
+        self.readback.keep_records();
+        if self.next_position >= POSITION_LIMIT || self.next_generation() == GENERATION_MASK {
+            self.rewind_positions()?;
         }
-        let window = self.window(count);
+        let window = self.window_size(count);
         let fences = uses.fences;
-        let wanted = Wanted { start: self.base, count: count as u32, window, fences, more };
-        self.readback.begin(count, self.generation());
+        let request = PassRequest { start: self.next_position, count: count as u32, window, fences, more };
+        self.readback.begin_pass(count, self.next_generation());
         self.launch.groups = self.layout.groups.min((count as u32).div_ceil(window));
-        for line in self.wanted.chunks(LINE).take(self.launch.groups as usize) {
+        for line in self.request.chunks(LINE_WORDS).take(self.launch.groups as usize) {
             // Relaxed: the launch comes after.
-            line.iter().zip(wanted.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+            line.iter().zip(request.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         }
-        self.base += u64::from(self.layout.largest_stripe());
-        (self.last, self.clean) = (count, false);
+        self.next_position += u64::from(self.layout.largest_stripe());
+        (self.last_count, self.clean) = (count, false);
         let ended = self.kernel.run(&self.launch)?;
         if ended.outcome != LaunchOutcome::Done {
             return Err(Error::Cut(ended.outcome));
         }
-        for (word, told) in self.words.iter_mut().zip(self.report.iter()) {
+        for (word, reported) in self.report_words.iter_mut().zip(self.report.iter()) {
             // Relaxed: the launch has ended.
-            *word = told.load(Ordering::Relaxed);
+            *word = reported.load(Ordering::Relaxed);
         }
         self.clean = !more;
         Ok(())
@@ -315,7 +315,7 @@ impl Drain {
 
     /// How many tasks a group takes at once: few enough that all groups have some, where that costs nothing. Four lanes fetch a slot, and
     /// all of a group do so at once.
-    fn window(&self, count: usize) -> u32 {
+    fn window_size(&self, count: usize) -> u32 {
         let most = self.layout.window;
         if !self.layout.remote {
             return most;
@@ -325,17 +325,17 @@ impl Drain {
     }
 
     /// The generation of the next pass.
-    fn generation(&self) -> u32 {
-        (self.base / u64::from(self.layout.largest_stripe())) as u32
+    fn next_generation(&self) -> u32 {
+        (self.next_position / u64::from(self.layout.largest_stripe())) as u32
     }
 
     /// Counts positions from 0 again: what was left there by earlier passes must go.
-    fn rewind(&mut self) -> Result<(), Error> {
+    fn rewind_positions(&mut self) -> Result<(), Error> {
         let zeros = vec![0u64; self.layout.largest_stripe() as usize];
         self.memories.need(BufferId::Marks)?.upload(0, &zeros)?;
         self.memories.need(BufferId::BatchDone)?.upload(0, &zeros)?;
-        self.base = 0;
-        self.front()
+        self.next_position = 0;
+        self.upload_frontier()
     }
 
     /// What came back from the last run.
@@ -345,15 +345,15 @@ impl Drain {
 
     /// What tasks of the last run have printed, in order.
     pub fn log(&self) -> Result<Vec<String>, Error> {
-        Ok(telemetry::read(&self.printer, &self.memories, 0)?.0)
+        Ok(telemetry::read_log(&self.printer, &self.memories, 0)?.0)
     }
 
     /// The ring as the last pass left it: its slots, with the statuses that they came to. A batch that lies where the device reads it
     /// is read as it is now.
     pub fn ring(&self) -> Result<Vec<Slot>, Error> {
-        let slots = self.bound.and_then(|bound| self.launch.buffers[bound].clone());
+        let slots = self.slots_buffer.and_then(|at| self.launch.buffers[at].clone());
         let slots = slots.map_or_else(|| self.memories.need(BufferId::BatchSlots).cloned(), Ok)?;
-        let (mut lines, mut done) = (vec![[0u64; LINE]; self.last], vec![0u64; self.last]);
+        let (mut lines, mut done) = (vec![[0u64; LINE_WORDS]; self.last_count], vec![0u64; self.last_count]);
         slots.download(0, lines.as_flattened_mut())?;
         self.memories.need(BufferId::BatchDone)?.download(0, &mut done)?;
         for (line, record) in lines.iter_mut().zip(done) {
@@ -392,7 +392,7 @@ impl Drain {
 
     /// Sets what a tenant may do from the next run on: bit i allows opcode i, bit 31 all from 31 on; 0 disables it.
     pub fn set_mask(&mut self, tenant: TenantId, mask: u32) -> Result<(), Error> {
-        self.set(tenant, control::MASKS, mask)
+        self.set_control_word(tenant, control::MASKS, mask)
     }
 
     /// Allows a tenant these opcodes and no others from the next run on. All opcodes from 31 on are allowed or not together, and an empty
@@ -410,14 +410,14 @@ impl Drain {
         if quota > Tenant::MAX_QUOTA {
             return Err(Error::Credit { tenant, credit: quota.into() });
         }
-        self.set(tenant, control::QUOTAS, session::quota_word(session::quota_limit(quota)))
+        self.set_control_word(tenant, control::QUOTAS, session::quota_word(session::quota_limit(quota)))
     }
 
-    fn set(&mut self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {
+    fn set_control_word(&mut self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {
         if !self.spec.tenants.iter().any(|t| t.id == tenant) {
             return Err(Error::Tenant(tenant));
         }
-        self.host.set((table + tenant) as usize, value);
+        self.host.set_word((table + tenant) as usize, value);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::kernel::{Report, Spec, Telemetry};
 use crate::protocol::control::{self, Control};
 use crate::protocol::{CompletionRecord, Priority, Status};
 use crate::session::outcome;
-use crate::telemetry::{Count, opcodes, tenants};
+use crate::telemetry::{NamedCount, opcode_counts, tenant_counts};
 
 /// What a run did.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -28,11 +28,11 @@ pub struct Statistics {
     /// Slots that were left as they were.
     pub left: u64,
     /// Tasks run, by opcode; those in packed slots too.
-    pub opcodes: Vec<Count>,
+    pub opcodes: Vec<NamedCount>,
     /// Tasks taken, by tenant.
-    pub tenants: Vec<Count>,
+    pub tenants: Vec<NamedCount>,
     /// Tasks taken, by priority.
-    pub priorities: Vec<Count>,
+    pub priorities: Vec<NamedCount>,
     /// Fences passed.
     pub epoch: u64,
     /// Debug records that found no room.
@@ -48,7 +48,7 @@ pub struct Statistics {
 pub struct Readback {
     statistics: Statistics,
     control: Control<Vec<u32>>,
-    records: Records,
+    records: RunRecords,
     /// Places by task, where tasks do not stand in the order in which they were put in.
     pub(super) order: Vec<usize>,
     /// Where each batch ends among all tasks.
@@ -58,7 +58,7 @@ pub struct Readback {
 
 /// How tasks ended, by place in the ring.
 #[derive(Debug, Default)]
-struct Records {
+struct RunRecords {
     /// Of all passes but the last; 0 for what was left.
     kept: Vec<u64>,
     /// Of the last one, where the kernel wrote them: they are looked at when somebody asks. None if nobody can.
@@ -67,15 +67,15 @@ struct Records {
     count: usize,
 }
 
-impl Records {
+impl RunRecords {
     /// A record; 0 for what was left, or what the run did not get to.
     fn get(&self, place: usize) -> u64 {
         let last = place.checked_sub(self.kept.len());
-        last.map_or_else(|| self.kept[place], |at| self.last(at))
+        last.map_or_else(|| self.kept[place], |at| self.last_pass(at))
     }
 
     /// A record of the last pass.
-    fn last(&self, at: usize) -> u64 {
+    fn last_pass(&self, at: usize) -> u64 {
         let live = self.live.as_deref().filter(|_| at < self.count);
         // Relaxed: the launch that wrote it has ended.
         let record = live.map_or(0, |live| live[at].load(Ordering::Relaxed));
@@ -136,23 +136,23 @@ impl<'r> IntoIterator for &'r Readback {
     type IntoIter = Outcomes<'r>;
 
     fn into_iter(self) -> Outcomes<'r> {
-        self.outcomes().unwrap_or(self.range(0, 0))
+        self.outcomes().unwrap_or(self.outcome_range(0, 0))
     }
 }
 
 impl Readback {
     pub(super) fn new(spec: &Spec, layout: &Layout, live: Option<View64>) -> Result<Self, Error> {
         let zeros = vec![0; layout.counters_per_group() as usize];
-        let priority = |p: &Priority| Count { name: p.to_string(), count: 0 };
+        let priority = |p: &Priority| NamedCount { name: p.to_string(), count: 0 };
         Ok(Readback {
             statistics: Statistics {
-                opcodes: opcodes(spec, layout, &zeros),
-                tenants: tenants(spec, &zeros),
+                opcodes: opcode_counts(spec, layout, &zeros),
+                tenants: tenant_counts(spec, &zeros),
                 priorities: Priority::ALL.iter().map(priority).collect(),
                 ..Statistics::default()
             },
             control: Control::new(vec![0; (control::OBSERVABLES + layout.observable_count()) as usize])?,
-            records: Records { live, ..Records::default() },
+            records: RunRecords { live, ..RunRecords::default() },
             order: Vec::new(),
             ends: Vec::new(),
             full: spec.report == Report::Full,
@@ -161,17 +161,17 @@ impl Readback {
 
     /// How the tasks of all batches ended, in the order in which they were put in. None if the report is of control words alone.
     pub fn outcomes(&self) -> Option<Outcomes<'_>> {
-        self.full.then(|| self.range(0, self.ends.last().copied().unwrap_or(0)))
+        self.full.then(|| self.outcome_range(0, self.ends.last().copied().unwrap_or(0)))
     }
 
     /// How the tasks of one of the batches ended. None if there is no such batch, or if the report is of control words alone.
-    pub fn batch(&self, batch: usize) -> Option<Outcomes<'_>> {
+    pub fn batch_outcomes(&self, batch: usize) -> Option<Outcomes<'_>> {
         let end = *self.ends.get(batch)?;
         let first = batch.checked_sub(1).map_or(0, |last| self.ends[last]);
-        self.full.then(|| self.range(first, end))
+        self.full.then(|| self.outcome_range(first, end))
     }
 
-    fn range(&self, first: usize, end: usize) -> Outcomes<'_> {
+    fn outcome_range(&self, first: usize, end: usize) -> Outcomes<'_> {
         Outcomes { readback: self, tasks: first..end }
     }
 
@@ -203,17 +203,17 @@ impl Readback {
     }
 
     /// Keeps the records of the last pass, which are about to be written over.
-    pub(super) fn keep(&mut self) {
+    pub(super) fn keep_records(&mut self) {
         let records = &mut self.records;
         for at in 0..records.count {
-            let record = records.last(at);
+            let record = records.last_pass(at);
             records.kept.push(record);
         }
         records.count = 0;
     }
 
     /// Begins a pass over so many slots.
-    pub(super) fn begin(&mut self, count: usize, generation: u32) {
+    pub(super) fn begin_pass(&mut self, count: usize, generation: u32) {
         (self.records.count, self.records.generation) = (count, generation);
     }
 
@@ -223,19 +223,25 @@ impl Readback {
     }
 
     /// Works out what the run did.
-    pub(super) fn close(&mut self, spec: &Spec, layout: &Layout, words: Words<'_>, spent: (u64, Duration)) {
-        self.compose(spec, layout, &words);
-        let Words { counters, faults, shared, .. } = words;
+    pub(super) fn finish_run(
+        &mut self,
+        spec: &Spec,
+        layout: &Layout,
+        words: RunWords<'_>,
+        spent: (u64, Duration),
+    ) {
+        self.compose_control(spec, layout, &words);
+        let RunWords { counters, faults, shared, .. } = words;
         let tasks = self.ends.last().copied().unwrap_or(0);
         let counted = spec.telemetry != Telemetry::Off;
         let (done, faults) =
-            if counted { (counters[control::DONE_COUNT as usize], faults) } else { self.tally(tasks) };
+            if counted { (counters[control::DONE_COUNT as usize], faults) } else { self.count_ended(tasks) };
         let s = &mut self.statistics;
         s.tasks = tasks as u64;
         s.faults = self.full.then_some(faults);
         s.done = done;
         s.left = s.tasks.saturating_sub(s.done);
-        let by = |counts: &mut [Count], first: u32| {
+        let by = |counts: &mut [NamedCount], first: u32| {
             for (count, word) in counts.iter_mut().zip(&counters[first as usize..]) {
                 count.count = *word;
             }
@@ -251,7 +257,7 @@ impl Readback {
     }
 
     /// How many of so many tasks have ended, and how many of those with a fault, by their records.
-    fn tally(&self, tasks: usize) -> (u64, u64) {
+    fn count_ended(&self, tasks: usize) -> (u64, u64) {
         (0..tasks).map(|place| self.records.get(place)).fold((0, 0), |(done, faults), record| {
             let is = |status: Status| u64::from(record as u8 == status.code() as u8);
             (done + is(Status::Done) + is(Status::Fault), faults + is(Status::Fault))
@@ -259,7 +265,7 @@ impl Readback {
     }
 
     /// Composes the control words of the wire: what the host wrote, what was counted, what tasks show.
-    fn compose(&mut self, spec: &Spec, layout: &Layout, words: &Words<'_>) {
+    fn compose_control(&mut self, spec: &Spec, layout: &Layout, words: &RunWords<'_>) {
         let to = self.control.words_mut();
         for row in control::TABLE.iter().filter(|row| row.first < control::OBSERVABLES) {
             let all = row.first as usize..(row.first + row.count) as usize;
@@ -305,7 +311,7 @@ impl fmt::Display for Statistics {
 
 /// The words from which a readback is made.
 #[derive(Clone, Copy)]
-pub(super) struct Words<'w> {
+pub(super) struct RunWords<'w> {
     /// What the host wrote.
     pub host: &'w [u32],
     /// What groups counted in this run, summed.

@@ -2,7 +2,7 @@
 
 use pelton_device::open;
 
-use super::{Batch, Drain, FAR, GENERATION_MASK};
+use super::{Batch, Drain, GENERATION_MASK, POSITION_LIMIT};
 use crate::error::TaskError;
 use crate::kernel::{Geometry, Spec};
 use crate::protocol::Opcode;
@@ -24,7 +24,7 @@ fn around(slots: u32, base: u64) {
     let mut drain = Drain::new(&open("cpu").unwrap(), &spec).unwrap();
     assert_eq!(drain.run(&batch(4)).unwrap().statistics().done, 5);
     // As if so many passes had been: what groups share is not where it would be then.
-    (drain.base, drain.clean) = (base, false);
+    (drain.next_position, drain.clean) = (base, false);
     drain.set_quota(0, 3).unwrap();
     for run in 0..4 {
         let readback = drain.run(&batch(1)).unwrap();
@@ -33,12 +33,12 @@ fn around(slots: u32, base: u64) {
         assert_eq!(found, [Ok(0), Ok(1), Ok(0), left, left], "run {run}");
         assert_eq!(readback.statistics().epoch, 1, "run {run}");
     }
-    assert!(drain.base < base, "it has turned");
+    assert!(drain.next_position < base, "it has turned");
 }
 
 #[test]
 fn positions_turn() {
-    around(256, FAR);
+    around(256, POSITION_LIMIT);
 }
 
 #[test]

@@ -48,7 +48,7 @@ use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
-use crate::telemetry::{self, Printer, Snapshot};
+use crate::telemetry::{self, LogPrinter, Snapshot};
 use crate::workspace::{self, Element, Piece, View};
 
 pub use place::Aim;
@@ -84,7 +84,7 @@ pub struct Session {
     spec: Spec,
     layout: Arc<Layout>,
     changes: Mutex<Changes>,
-    printer: Printer,
+    printer: LogPrinter,
     reaper: Option<JoinHandle<()>>,
     /// What launches the same kernel again.
     #[cfg(feature = "inject")]
@@ -145,7 +145,7 @@ impl Session {
             memory,
             layout,
             changes: Changes::new(&spec.tenants),
-            printer: Printer::new(&spec.formats),
+            printer: LogPrinter::new(&spec.formats),
             spec: spec.clone(),
             reaper: Some(reaper),
             #[cfg(feature = "inject")]
@@ -181,7 +181,7 @@ impl Session {
 
     /// Takes a snapshot of how the session stands.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        telemetry::snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
+        telemetry::take_snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
     }
 
     /// Returns a view of a tenant's piece of a region of the workspace, or of the tenant's observables if the name is `observable`.
@@ -204,7 +204,7 @@ impl Session {
     /// Returns what tasks have printed since the last call, in order. It also works after the session has ended.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         let mut at = self.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (lines, end) = telemetry::read(&self.printer, &self.memory.blocks, *at)?;
+        let (lines, end) = telemetry::read_log(&self.printer, &self.memory.blocks, *at)?;
         *at = end;
         match self.log_read(end) {
             // A kernel that has ended prints nothing more, so nobody has to hear how far the host has read.

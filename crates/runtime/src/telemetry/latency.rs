@@ -17,7 +17,7 @@ const BITS: u32 = 4;
 const BUCKETS: usize = ((64 - BITS as usize) + 1) << BITS;
 
 /// The longest latency that is told apart: an hour.
-const MOST_NS: u64 = 3_600_000_000_000;
+const MAX_NS: u64 = 3_600_000_000_000;
 
 /// Latencies of tasks that were waited for, from publishing to being seen, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -36,15 +36,15 @@ pub struct Quantiles {
 
 /// How many tasks took how long, in nanoseconds.
 #[derive(Debug)]
-pub struct Latency(Box<[AtomicU64]>);
+pub struct LatencyCounts(Box<[AtomicU64]>);
 
-impl Default for Latency {
+impl Default for LatencyCounts {
     fn default() -> Self {
-        Latency((0..BUCKETS).map(|_| AtomicU64::new(0)).collect())
+        LatencyCounts((0..BUCKETS).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-fn bucket(ns: u64) -> usize {
+fn bucket_of(ns: u64) -> usize {
     if ns < 1 << BITS {
         return ns as usize;
     }
@@ -53,7 +53,7 @@ fn bucket(ns: u64) -> usize {
 }
 
 /// The middle of a bucket.
-fn middle(bucket: usize) -> u64 {
+fn bucket_middle(bucket: usize) -> u64 {
     let (row, at) = (bucket >> BITS, (bucket & ((1 << BITS) - 1)) as u64);
     if row == 0 {
         return at;
@@ -63,21 +63,21 @@ fn middle(bucket: usize) -> u64 {
     low + (1u64 << shift) / 2
 }
 
-impl Latency {
+impl LatencyCounts {
     /// Counts one.
     #[inline]
     pub fn record(&self, ns: u64) {
-        self.0[bucket(ns)].fetch_add(1, Ordering::Relaxed);
+        self.0[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// As a histogram.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut all =
-            Histogram::new_with_bounds(1, MOST_NS, 2).expect("the bounds and two digits are allowed");
+            Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds and two digits are allowed");
         for (at, count) in self.0.iter().enumerate() {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
-                all.saturating_record_n(middle(at).max(1), count);
+                all.saturating_record_n(bucket_middle(at).max(1), count);
             }
         }
         all
@@ -101,13 +101,13 @@ impl Latency {
 pub(crate) struct LatencyMeter {
     born: Instant,
     telemetry: Telemetry,
-    latency: Latency,
+    latency: LatencyCounts,
 }
 
 impl LatencyMeter {
     /// Starts a clock.
     pub fn new(telemetry: Telemetry) -> Self {
-        LatencyMeter { born: Instant::now(), telemetry, latency: Latency::default() }
+        LatencyMeter { born: Instant::now(), telemetry, latency: LatencyCounts::default() }
     }
 
     /// Returns how long the clock has run.
@@ -152,19 +152,19 @@ mod tests {
         for shift in 0..63 {
             for step in 0..8u64 {
                 let ns = (1u64 << shift) + ((u128::from(step) << shift) >> 3) as u64;
-                let at = bucket(ns);
+                let at = bucket_of(ns);
                 assert!(at >= last && at < BUCKETS, "{ns}");
                 last = at;
-                let middle = middle(at);
+                let middle = bucket_middle(at);
                 assert!(middle.abs_diff(ns) <= ns / 16 + 1, "{ns} counted as {middle}");
             }
         }
-        assert!(bucket(u64::MAX) < BUCKETS);
+        assert!(bucket_of(u64::MAX) < BUCKETS);
     }
 
     #[test]
     fn quantiles_are_what_was_counted() {
-        let latency = Latency::default();
+        let latency = LatencyCounts::default();
         for ns in 1..=1000 {
             latency.record(ns * 1000);
         }
@@ -174,6 +174,6 @@ mod tests {
         for (ns, expect) in [(found.p50_ns, 500_000), (found.p99_ns, 990_000), (found.p999_ns, 1_000_000)] {
             assert!(ns.abs_diff(expect) <= expect / 12, "{ns} instead of {expect}");
         }
-        assert!(found.max_ns >= MOST_NS / 100 * 99, "{}", found.max_ns);
+        assert!(found.max_ns >= MAX_NS / 100 * 99, "{}", found.max_ns);
     }
 }

@@ -5,7 +5,7 @@ mod print;
 mod snapshot;
 
 pub(crate) use latency::LatencyMeter;
-pub use latency::{Latency, Quantiles};
-pub(crate) use print::{Printer, read};
-pub use snapshot::{Count, Occupancy, Snapshot};
-pub(crate) use snapshot::{opcodes, snapshot, tenants};
+pub use latency::{LatencyCounts, Quantiles};
+pub(crate) use print::{LogPrinter, read_log};
+pub use snapshot::{NamedCount, Occupancy, Snapshot};
+pub(crate) use snapshot::{opcode_counts, take_snapshot, tenant_counts};

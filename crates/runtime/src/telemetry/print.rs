@@ -9,20 +9,20 @@ use crate::session::Memories;
 
 /// The formats of a session and how far its log was read.
 #[derive(Debug)]
-pub(crate) struct Printer {
+pub(crate) struct LogPrinter {
     formats: Vec<Format>,
     pub read: Mutex<u32>,
 }
 
-impl Printer {
+impl LogPrinter {
     /// Formats that `assemble` has accepted.
     pub fn new(formats: &[String]) -> Self {
         let formats = formats.iter().filter_map(|format| format.parse().ok()).collect();
-        Printer { formats, read: Mutex::new(0) }
+        LogPrinter { formats, read: Mutex::new(0) }
     }
 
     /// The text of a record. One whose format nobody registered is shown as it is.
-    fn render(&self, record: &log::LogRecord) -> String {
+    fn render_record(&self, record: &log::LogRecord) -> String {
         match usize::from(record.format).checked_sub(1).and_then(|at| self.formats.get(at)) {
             Some(format) => format.render(record),
             None => format!("format {}: {:#x} {:#x}", record.format, record.values[0], record.values[1]),
@@ -31,7 +31,11 @@ impl Printer {
 }
 
 /// The lines that were printed since `read`, and how far that was.
-pub(crate) fn read(printer: &Printer, memories: &Memories, read: u32) -> Result<(Vec<String>, u32), Error> {
+pub(crate) fn read_log(
+    printer: &LogPrinter,
+    memories: &Memories,
+    read: u32,
+) -> Result<(Vec<String>, u32), Error> {
     let memory = memories.need(BufferId::Log)?;
     let mut words = vec![0u32; log::WORDS];
     memory.download(0, &mut words)?;
@@ -39,6 +43,7 @@ pub(crate) fn read(printer: &Printer, memories: &Memories, read: u32) -> Result<
     // The first words were read with the rest, in any order; the rest is read again, after them.
     memory.download(0, &mut words)?;
     let end = read.wrapping_add(whole);
-    let lines = LogView::new(&words)?.records(read, end)?.map(|record| printer.render(&record)).collect();
+    let lines =
+        LogView::new(&words)?.records(read, end)?.map(|record| printer.render_record(&record)).collect();
     Ok((lines, end))
 }

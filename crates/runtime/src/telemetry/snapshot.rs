@@ -19,7 +19,7 @@ use crate::telemetry::Quantiles;
 
 /// Something counted, by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Count {
+pub struct NamedCount {
     /// Of what.
     pub name: String,
     /// How many.
@@ -51,11 +51,11 @@ pub struct Snapshot {
     /// Tasks that ended.
     pub done: u64,
     /// Tasks run, by opcode; those in packed slots too.
-    pub opcodes: Vec<Count>,
+    pub opcodes: Vec<NamedCount>,
     /// Tasks taken, by tenant.
-    pub tenants: Vec<Count>,
+    pub tenants: Vec<NamedCount>,
     /// Tasks taken, by priority.
-    pub priorities: Vec<Count>,
+    pub priorities: Vec<NamedCount>,
     /// Windows that went to the level that had waited longest.
     pub guarded: u64,
     /// Tasks published that have not ended, by ring.
@@ -73,7 +73,7 @@ pub struct Snapshot {
 }
 
 /// The counters of a kernel, summed over its groups.
-pub(crate) fn counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>, Error> {
+pub(crate) fn sum_counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>, Error> {
     let row = layout.counters_per_group() as usize;
     let mut sums = vec![0u64; row];
     let download = |id: BufferId, len: usize| -> Result<Vec<u64>, Error> {
@@ -95,33 +95,33 @@ pub(crate) fn counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>,
 }
 
 /// Names for the counters of opcodes.
-pub(crate) fn opcodes(spec: &Spec, layout: &Layout, counters: &[u64]) -> Vec<Count> {
+pub(crate) fn opcode_counts(spec: &Spec, layout: &Layout, counters: &[u64]) -> Vec<NamedCount> {
     let name = |op: &crate::protocol::Opcode| {
         let handler = spec.handlers.iter().find(|h| h.op == *op);
         handler.map_or_else(|| op.to_string(), |h| h.name.clone())
     };
     let counts = counters[control::OBSERVABLES as usize..].iter();
-    layout.ops.iter().zip(counts).map(|(op, count)| Count { name: name(op), count: *count }).collect()
+    layout.ops.iter().zip(counts).map(|(op, count)| NamedCount { name: name(op), count: *count }).collect()
 }
 
 /// Names for the counters of tenants.
-pub(crate) fn tenants(spec: &Spec, counters: &[u64]) -> Vec<Count> {
+pub(crate) fn tenant_counts(spec: &Spec, counters: &[u64]) -> Vec<NamedCount> {
     let count =
-        |t: &Tenant| Count { name: t.name.clone(), count: counters[(control::CLAIMS + t.id) as usize] };
+        |t: &Tenant| NamedCount { name: t.name.clone(), count: counters[(control::CLAIMS + t.id) as usize] };
     spec.tenants.iter().map(count).collect()
 }
 
 /// Names for the counters of priorities; a session without them counts all as ordinary.
-pub(crate) fn priorities(layout: &Layout, counters: &[u64]) -> Vec<Count> {
+pub(crate) fn priority_counts(layout: &Layout, counters: &[u64]) -> Vec<NamedCount> {
     let at = |level: usize| counters[control::LEVELS as usize + level];
     if layout.levels == 1 {
-        return vec![Count { name: Priority::Normal.to_string(), count: at(0) }];
+        return vec![NamedCount { name: Priority::Normal.to_string(), count: at(0) }];
     }
-    Priority::ALL.iter().enumerate().map(|(k, p)| Count { name: p.to_string(), count: at(k) }).collect()
+    Priority::ALL.iter().enumerate().map(|(k, p)| NamedCount { name: p.to_string(), count: at(k) }).collect()
 }
 
 /// Takes a snapshot of a session.
-pub(crate) fn snapshot(
+pub(crate) fn take_snapshot(
     spec: &Spec,
     layout: &Layout,
     rings: &Rings,
@@ -146,14 +146,14 @@ pub(crate) fn snapshot(
         }
         depth.push(occupancy.published - before);
     }
-    let counters = counters(layout, memories)?;
+    let counters = sum_counters(layout, memories)?;
     Ok(Snapshot {
         uptime: rings.meter.uptime(),
         occupancy,
         done: counters[control::DONE_COUNT as usize],
-        opcodes: opcodes(spec, layout, &counters),
-        tenants: tenants(spec, &counters),
-        priorities: priorities(layout, &counters),
+        opcodes: opcode_counts(spec, layout, &counters),
+        tenants: tenant_counts(spec, &counters),
+        priorities: priority_counts(layout, &counters),
         guarded: counters[control::STARVATION as usize],
         depth,
         epoch: counters[control::EPOCH as usize],
@@ -167,7 +167,7 @@ pub(crate) fn snapshot(
 /// For people.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |f: &mut fmt::Formatter<'_>, what: &str, counts: &[Count]| {
+        let list = |f: &mut fmt::Formatter<'_>, what: &str, counts: &[NamedCount]| {
             write!(f, "{what:<11}")?;
             let some = counts.iter().filter(|c| c.count > 0);
             let text: Vec<String> = some.map(|c| format!("{} {}", c.name, c.count)).collect();
