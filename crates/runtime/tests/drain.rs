@@ -431,7 +431,7 @@ fn one_handler_alone_and_nothing_counted() {
     let error = Drain::new(&device("cpu"), &spec.report(Report::Control)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "telemetry = off: the report is of counters alone, and there would be none"
+        "telemetry = off: the report contains only counters, and without telemetry there are none"
     );
 }
 

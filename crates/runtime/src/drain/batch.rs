@@ -1,4 +1,4 @@
-//! Tasks that are run together.
+//! Batches of tasks that are run together.
 
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ use crate::task::Task;
 
 use super::lines::BatchLines;
 
-/// Tasks that are run together, each as the slot that the kernel will find.
+/// Tasks that are run together, each stored as the slot that the kernel reads.
 ///
-/// A task is checked when it is put in, so a batch is right as a whole before anything of it is visible. The same batch can be run
-/// any number of times. One that [`Drain::batch`](super::Drain::batch) gives lies where the device reads it; any other is copied there
-/// with every run.
+/// Every task is checked when it is added, so the whole batch is correct before any part of it is visible. The same
+/// batch can be run any number of times. A batch from [`Drain::batch`](super::Drain::batch) lies in memory that the
+/// device reads; any other batch is copied there in every run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
     lines: BatchLines,
-    /// Who has published tasks, a bit each.
+    /// The tenants with published tasks, one bit per tenant.
     tenants: u32,
-    /// Slots by priority.
+    /// The number of slots per priority.
     levels: [usize; LEVELS],
     uses: BatchUses,
 }
 
-/// What the tasks of a batch touch beyond their slots.
+/// What the tasks of a batch use beyond their slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct BatchUses {
-    /// Some are fences.
+    /// Whether some of the tasks are fences.
     pub fences: bool,
-    /// Some print.
+    /// Whether some of the tasks print.
     pub prints: bool,
-    /// One ends the pass.
+    /// Whether one of the tasks ends the pass.
     pub ends: bool,
 }
 
 impl BatchUses {
-    /// What either touches.
+    /// Returns everything that one of the two batches uses.
     pub fn union(self, other: BatchUses) -> BatchUses {
         BatchUses {
             fences: self.fences | other.fences,
@@ -54,29 +54,30 @@ impl BatchUses {
 }
 
 impl Batch {
-    /// No tasks yet.
+    /// Returns a batch without tasks.
     pub fn new() -> Self {
         Batch::default()
     }
 
-    /// No tasks yet, and room for so many.
+    /// Returns a batch without tasks that has room for this many.
     pub fn with_capacity(tasks: usize) -> Self {
         Batch { lines: BatchLines::Own(Vec::with_capacity(tasks)), ..Batch::default() }
     }
 
-    /// No tasks yet, and memory of a drain's device for as many as its ring has slots.
+    /// Returns a batch without tasks in memory of a drain's device, with room for as many tasks as the ring has slots.
     pub(super) fn in_device_memory(memory: Memory, owner: &Arc<()>) -> Self {
         Batch { lines: BatchLines::in_device_memory(memory, owner), ..Batch::default() }
     }
 
-    /// Puts in a task of a tenant's.
+    /// Adds a task of a tenant, or returns an error if the task can never run.
     #[inline]
     pub fn push(&mut self, tenant: TenantId, task: Task) -> Result<(), SubmitError> {
         let Task { op, priority, args } = task;
         self.push_entry(&BatchEntry { status: Status::Published, opcode: op, tenant, priority, args })
     }
 
-    /// Puts in a slot as it is. The kernel runs those that are PUBLISHED, and leaves all others alone.
+    /// Adds a slot with exactly these fields. The kernel runs slots that are PUBLISHED and leaves all others
+    /// unchanged.
     #[inline]
     pub fn push_entry(&mut self, entry: &BatchEntry) -> Result<(), SubmitError> {
         if entry.tenant >= Tenant::MAX_TENANTS {
@@ -96,7 +97,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Checks an opcode that is built in, and notes what it touches.
+    /// Checks a built-in opcode and notes what it uses.
     fn note_builtin(&mut self, op: Opcode) -> Result<(), SubmitError> {
         match op {
             Opcode::SHUTDOWN => self.uses.ends = true,
@@ -107,24 +108,24 @@ impl Batch {
         Ok(())
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the batch has no slots.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes all tasks out, and keeps the memory.
+    /// Removes all tasks and keeps the memory.
     pub fn clear(&mut self) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         *self = Batch { lines, ..Batch::default() };
     }
 
-    /// The ring of the batch, in the order in which it was filled.
+    /// Returns the slots of the batch in the order in which they were added.
     pub fn slots(&self) -> impl ExactSizeIterator<Item = Slot> {
         self.lines.iter().map(Slot::from)
     }
@@ -146,7 +147,7 @@ impl Batch {
     }
 }
 
-/// The level of a slot.
+/// Returns the priority of a slot as an index.
 pub(super) fn priority_level(line: &Line) -> usize {
     (line[PRIORITY as usize / 2] >> 32) as usize
 }

@@ -1,4 +1,4 @@
-//! The slots of a batch: in memory of its own, or where a device reads them.
+//! The slots of a batch, in ordinary memory or where a device reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,28 +8,28 @@ use pelton_device::{Memory, View64};
 
 use super::LINE_WORDS;
 
-/// Slots, one after the other.
+/// The slots of a batch, one after another.
 #[derive(Debug)]
 pub(super) enum BatchLines {
-    /// In memory of the host alone.
+    /// The slots lie in memory of the host alone.
     Own(Vec<Line>),
-    /// In memory that a device reads.
+    /// The slots lie in memory that a device reads.
     Lent(LentLines),
 }
 
-/// Memory of a drain's device, as large as its ring.
+/// Memory of a drain's device that is as large as its ring.
 #[derive(Debug)]
 pub(super) struct LentLines {
-    /// The memory.
+    /// The memory that holds the slots.
     pub memory: Memory,
     view: View64,
     len: usize,
-    /// Which drain's.
+    /// The drain that the memory belongs to.
     owner: Arc<()>,
 }
 
 impl BatchLines {
-    /// None yet, in memory of a drain's device; none of its own if the host does not reach it.
+    /// Returns no slots in memory of a drain's device, or in ordinary memory if the host cannot access the device's.
     pub fn in_device_memory(memory: Memory, owner: &Arc<()>) -> Self {
         match memory.view64() {
             Some(view) => BatchLines::Lent(LentLines { memory, view, len: 0, owner: owner.clone() }),
@@ -37,7 +37,7 @@ impl BatchLines {
         }
     }
 
-    /// Where the device of a drain reads them, if that is where they are.
+    /// Returns the memory of the slots if the device of this drain can read them there.
     pub fn memory_for(&self, owner: &Arc<()>) -> Option<&Memory> {
         match self {
             BatchLines::Lent(lent) if Arc::ptr_eq(&lent.owner, owner) => Some(&lent.memory),
@@ -52,25 +52,25 @@ impl BatchLines {
         }
     }
 
-    /// One of them.
+    /// Returns the slot with this number.
     #[inline]
     pub fn get(&self, at: usize) -> Line {
         match self {
             BatchLines::Own(lines) => lines[at],
             BatchLines::Lent(lent) => {
                 let words = &lent.view[at * LINE_WORDS..][..LINE_WORDS];
-                // Relaxed: whoever has the batch wrote them, or they are nobody's business.
+                // Relaxed: the owner of the batch wrote these words, and nobody else writes them.
                 std::array::from_fn(|k| words[k].load(Ordering::Relaxed))
             }
         }
     }
 
-    /// All of them.
+    /// Returns all slots in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Line> {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Copies all of them to slots, from one of these on.
+    /// Copies all slots to a ring, starting at the slot `from` of that ring.
     pub fn copy_to(&self, to: &View64, from: usize) {
         let put = |(at, line): (usize, &Line)| to.write((from + at) * LINE_WORDS, line);
         match self {
@@ -79,7 +79,7 @@ impl BatchLines {
         }
     }
 
-    /// Puts one in. What does not fit where it was lent is kept in memory of its own.
+    /// Adds a slot. If lent memory is full, all slots move to ordinary memory.
     #[inline]
     pub fn push(&mut self, line: Line) {
         match self {
@@ -96,7 +96,7 @@ impl BatchLines {
         }
     }
 
-    /// Takes all out, and keeps the memory.
+    /// Removes all slots and keeps the memory.
     pub fn clear(&mut self) {
         match self {
             BatchLines::Own(lines) => lines.clear(),
@@ -111,14 +111,14 @@ impl Default for BatchLines {
     }
 }
 
-/// A copy has memory of its own.
+/// A copy always lies in ordinary memory.
 impl Clone for BatchLines {
     fn clone(&self) -> Self {
         BatchLines::Own(self.iter().collect())
     }
 }
 
-/// Wherever they are.
+/// Slots are compared by their content, wherever they lie.
 impl PartialEq for BatchLines {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())

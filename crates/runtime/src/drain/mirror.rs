@@ -1,4 +1,4 @@
-//! Words of a device and the host's copy of them.
+//! Buffers of a device, each with a copy that the host keeps.
 
 use pelton_device::Memory;
 use pelton_device::memory::Slice;
@@ -7,17 +7,17 @@ use crate::error::Error;
 use crate::kernel::BufferId;
 use crate::session::Memories;
 
-/// Words of a device and the host's copy of them. What is already there is not copied again.
+/// The words of a device's buffer and the host's copy of them. Words that did not change are not copied again.
 #[derive(Debug)]
 pub(super) struct BufferMirror<T> {
     memory: Memory,
     words: Vec<T>,
-    /// Whether the copy is what is there.
+    /// Whether the copy is equal to the words of the device.
     same: bool,
 }
 
 impl<T: Slice + Default + PartialEq> BufferMirror<T> {
-    /// The words of a buffer, as they are.
+    /// Returns the copy of a buffer with its present content.
     pub fn new(memories: &Memories, id: BufferId) -> Result<Self, Error> {
         let memory = memories.need(id)?.clone();
         let mut mirror = BufferMirror { words: vec![T::default(); memory.len()], memory, same: false };
@@ -25,12 +25,12 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
         Ok(mirror)
     }
 
-    /// The copy.
+    /// Returns the copy.
     pub fn words(&self) -> &[T] {
         &self.words
     }
 
-    /// Sets a word of the copy.
+    /// Sets one word of the copy.
     pub fn set_word(&mut self, at: usize, value: T) {
         if self.words[at] != value {
             self.words[at] = value;
@@ -46,7 +46,7 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
         }
     }
 
-    /// Copies in what has changed.
+    /// Copies the words to the device if they have changed.
     pub fn upload_changes(&mut self) -> Result<(), Error> {
         if !self.same {
             self.memory.upload(0, &self.words)?;
@@ -55,12 +55,12 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
         Ok(())
     }
 
-    /// Says that others write the words.
+    /// Notes that the device or another view writes the words, so that the copy is no longer current.
     pub fn mark_stale(&mut self) {
         self.same = false;
     }
 
-    /// Copies out.
+    /// Copies the words from the device.
     pub fn download(&mut self) -> Result<(), Error> {
         self.memory.download(0, &mut self.words)?;
         self.same = true;

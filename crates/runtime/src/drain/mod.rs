@@ -1,13 +1,15 @@
-//! Batches: tasks that are all there before the kernel starts, run in one pass and read back.
+//! Batches of tasks that are complete before the kernel starts, run in one pass, and are then read back.
 //!
-//! A [`Drain`] assembles the kernel of a [`Spec`], loads it and allocates its memory once; then it runs any number of batches with
-//! them. A run is one launch over all the batches it is given, or several if they have more tasks than the ring has slots. The kernel
-//! reads slots where the host wrote them and writes records where the host reads them, so that nothing else goes between the two.
-//! Regions of the workspace stay as they are from run to run. Control words are a run's own: credit, counters, epoch, observables
-//! and the debug log start anew, so a quota is what a tenant may run in each run.
+//! A [`Drain`] assembles the kernel of a [`Spec`], loads it and allocates its memory once. Then it can run any number
+//! of batches. A run is one launch over all batches that it is given, or several launches if they have more tasks than
+//! the ring has slots. The kernel reads the slots where the host wrote them and writes the records where the host
+//! reads them, so nothing is copied in between. The regions of the workspace keep their content from run to run.
+//! Control words belong to one run: credit, counters, epoch, observables and the debug log start anew, so a quota
+//! limits the tasks of each run.
 //!
-//! With [`Claim::Priority`] the ring is cut into a part a level, the most urgent first, in each the order in which tasks were put
-//! in. A task that ends the pass (SHUTDOWN) ends the run: what nobody has taken by then is left.
+//! With [`Claim::Priority`], the ring is divided into one part per priority, the most urgent first. Within a part,
+//! tasks keep the order in which they were added. A task that ends the pass (SHUTDOWN) ends the run, and tasks that no
+//! group has taken by then are left.
 
 mod batch;
 mod lines;
@@ -42,10 +44,10 @@ use batch::{BatchUses, priority_level};
 use mirror::BufferMirror;
 use readback::RunWords;
 
-/// Words of 64 bits in a slot.
+/// The number of 64-bit words in a slot.
 const LINE_WORDS: usize = WORDS / 2;
 
-/// Positions stay below this, so that a kernel can count them in 32 bits.
+/// Positions stay below this limit, so that a kernel can count them in 32 bits.
 const POSITION_LIMIT: u64 = 1 << 31;
 
 /// A kernel that runs batches.
@@ -57,11 +59,11 @@ pub struct Drain {
     memories: Memories,
     kernel: Arc<dyn Kernel>,
     launch: Launch,
-    /// Where the launch has the slots.
+    /// The index of the buffer of slots among the buffers of the launch.
     slots_buffer: Option<usize>,
-    /// Slots of batches that lie elsewhere.
+    /// The memory to which slots of other batches are copied.
     slots: View64,
-    /// What the host says of a pass, and the kernel when it has ended.
+    /// What the host asks of a pass, and what the kernel reports after it.
     request: View64,
     report: View64,
     report_layout: PassReport,
@@ -73,23 +75,23 @@ pub struct Drain {
     printer: LogPrinter,
     /// The first position of the next pass.
     next_position: u64,
-    /// Slots of the last pass.
+    /// The number of slots in the last pass.
     last_count: usize,
-    /// Whether the words that groups share are as the next pass wants them.
+    /// Whether the words that groups share are ready for the next pass.
     clean: bool,
-    /// Slots of a run that takes several passes, in their order.
+    /// The slots of a run that takes several passes, in the order of the ring.
     staged: Vec<Line>,
     readback: Readback,
-    /// Tells its batches from those of others.
+    /// A token that distinguishes the batches of this drain from those of others.
     owner: Arc<()>,
 }
 
 impl Drain {
-    /// Makes a kernel ready for batches. What the `Spec` says of its lifetime and of where rings lie does not matter.
+    /// Loads a kernel that runs batches. The lifetime and the placement of the `Spec` are ignored.
     pub fn new(device: &Arc<dyn Device>, spec: &Spec) -> Result<Drain, Error> {
         let spec = Spec { placement: None, ..spec.clone() }.lifetime(Lifetime::Drain);
         if spec.report == Report::Control && spec.telemetry == Telemetry::Off {
-            let why = "the report is of counters alone, and there would be none";
+            let why = "the report contains only counters, and without telemetry there are none";
             return Err(AssembleError::Axis { axis: "telemetry", value: "off", why }.into());
         }
         let Assembled { module, layout } = assemble(&spec, device.caps())?;
@@ -128,19 +130,19 @@ impl Drain {
         })
     }
 
-    /// No tasks yet, in memory that the device reads: a batch for this drain that no run copies. It has room for as many tasks as the
-    /// ring has slots, and moves to ordinary memory if it gets more.
+    /// Returns an empty batch in memory that the device reads, so that no run of this drain has to copy it. It has
+    /// room for as many tasks as the ring has slots, and moves to ordinary memory if it gets more.
     pub fn batch(&self) -> Result<Batch, Error> {
         let words = self.layout.largest_stripe() as usize * LINE_WORDS;
         Ok(Batch::in_device_memory(self.device.alloc(MemoryKind::Host, WordWidth::W64, words)?, &self.owner))
     }
 
-    /// Runs a batch.
+    /// Runs a batch, and returns what came back.
     pub fn run(&mut self, batch: &Batch) -> Result<&Readback, Error> {
         self.run_all(std::slice::from_ref(batch))
     }
 
-    /// Runs batches as if they were one, and keeps their results apart.
+    /// Runs several batches as if they were one, and keeps their results apart.
     pub fn run_all(&mut self, batches: &[Batch]) -> Result<&Readback, Error> {
         let start = Instant::now();
         self.readback.clear();
@@ -180,7 +182,7 @@ impl Drain {
         Ok(&self.readback)
     }
 
-    /// Whoever has tasks must be a tenant.
+    /// Returns an error if a batch has tasks of an unknown tenant.
     fn check_tenants(&self, batches: &[Batch]) -> Result<(), Error> {
         let known = self.spec.tenants.iter().fold(0u32, |all, tenant| all | 1 << tenant.id);
         match batches.iter().map(|batch| batch.tenants() & !known).find(|unknown| *unknown != 0) {
@@ -189,8 +191,9 @@ impl Drain {
         }
     }
 
-    /// Puts slots where the kernel reads them, in the order of the ring, and notes where each went. One batch in its own order that is
-    /// there already needs nothing. What takes several passes waits aside.
+    /// Places the slots where the kernel reads them, in the order of the ring, and remembers the place of each. A
+    /// single batch that already lies there in the right order is left alone. The slots of a run with several passes
+    /// are kept aside.
     fn stage_slots(&mut self, batches: &[Batch]) -> Result<usize, Error> {
         let total = batches.iter().fold(0, |total, batch| {
             self.readback.ends.push(total + batch.len());
@@ -225,7 +228,7 @@ impl Drain {
         Ok(total)
     }
 
-    /// Puts slots into the parts of their levels.
+    /// Places each slot into the part of the ring that belongs to its priority.
     fn sort_by_level(&mut self, batches: &[Batch], fits: bool, total: usize) {
         self.staged.resize(if fits { 0 } else { total }, [0; LINE_WORDS]);
         let mut next = self.cut_levels(batches);
@@ -240,7 +243,7 @@ impl Drain {
         }
     }
 
-    /// Cuts the ring into a part a level; where each begins.
+    /// Divides the ring into one part per priority, and returns where each part begins.
     fn cut_levels(&mut self, batches: &[Batch]) -> [usize; priority::LEVELS] {
         let mut parts = [0; priority::LEVELS];
         let mut first = 0;
@@ -253,10 +256,11 @@ impl Drain {
         parts
     }
 
-    /// Makes observables and log those of a new run. What the last run cannot have written is not written again.
+    /// Prepares the observables and the log for a new run. Buffers that the last run cannot have written are not
+    /// written again.
     fn reset_buffers(&mut self, uses: BatchUses) -> Result<(), Error> {
         if !self.clean {
-            // The last run failed or was ended, and what it counted is not this one's.
+            // The last run failed or was ended early, so its counts must not be added to those of this run.
             for id in [BufferId::Rows, BufferId::Control] {
                 let memory = self.memories.need(id)?;
                 memory.upload(0, &vec![0u64; memory.len()])?;
@@ -266,7 +270,7 @@ impl Drain {
         self.log.fill_zero();
         self.log.upload_changes()?;
         if self.layout.observable_count() > 0 {
-            // The host may have written them through a view.
+            // The host may have written the observables through a view.
             self.observables.mark_stale();
             self.observables.fill_zero();
             self.observables.upload_changes()?;
@@ -277,14 +281,15 @@ impl Drain {
         Ok(())
     }
 
-    /// Makes the words that groups claim windows by those of a pass from here on.
+    /// Sets the words by which groups claim windows to the first position of the next pass.
     fn upload_frontier(&self) -> Result<(), Error> {
         let mut front = [0; crate::kernel::STRIDE as usize];
         front[0] = self.next_position;
         Ok(self.memories.need(BufferId::Front)?.upload(0, &front)?)
     }
 
-    /// Runs what lies in the first slots, and takes in what was counted.
+    /// Runs one pass over the first `count` slots and reads the report. `more` says that the next pass belongs to the
+    /// same run.
     fn run_pass(&mut self, count: usize, uses: BatchUses, more: bool) -> Result<(), Error> {
         self.readback.keep_records();
         if self.next_position >= POSITION_LIMIT || self.next_generation() == GENERATION_MASK {
@@ -296,7 +301,7 @@ impl Drain {
         self.readback.begin_pass(count, self.next_generation());
         self.launch.groups = self.layout.groups.min((count as u32).div_ceil(window));
         for line in self.request.chunks(LINE_WORDS).take(self.launch.groups as usize) {
-            // Relaxed: the launch comes after.
+            // Relaxed: the launch comes after these stores.
             line.iter().zip(request.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         }
         self.next_position += u64::from(self.layout.largest_stripe());
@@ -313,8 +318,9 @@ impl Drain {
         Ok(())
     }
 
-    /// How many tasks a group takes at once: few enough that all groups have some, where that costs nothing. Four lanes fetch a slot, and
-    /// all of a group do so at once.
+    /// Returns how many tasks a group takes at once. On a device with memory of its own, windows are small enough that
+    /// every group gets some, but not smaller than the slots that the lanes of a group fetch at once, with four lanes
+    /// per slot.
     fn window_size(&self, count: usize) -> u32 {
         let most = self.layout.window;
         if !self.layout.remote {
@@ -324,12 +330,12 @@ impl Drain {
         (count as u32).div_ceil(self.layout.groups).next_multiple_of(least).min(most)
     }
 
-    /// The generation of the next pass.
+    /// Returns the generation of the next pass.
     fn next_generation(&self) -> u32 {
         (self.next_position / u64::from(self.layout.largest_stripe())) as u32
     }
 
-    /// Counts positions from 0 again: what was left there by earlier passes must go.
+    /// Starts counting positions from 0 again, and clears what earlier passes left behind.
     fn rewind_positions(&mut self) -> Result<(), Error> {
         let zeros = vec![0u64; self.layout.largest_stripe() as usize];
         self.memories.need(BufferId::Marks)?.upload(0, &zeros)?;
@@ -338,18 +344,18 @@ impl Drain {
         self.upload_frontier()
     }
 
-    /// What came back from the last run.
+    /// Returns what came back from the last run.
     pub fn readback(&self) -> &Readback {
         &self.readback
     }
 
-    /// What tasks of the last run have printed, in order.
+    /// Returns the lines that tasks of the last run printed, in order.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         Ok(telemetry::read_log(&self.printer, &self.memories, 0)?.0)
     }
 
-    /// The ring as the last pass left it: its slots, with the statuses that they came to. A batch that lies where the device reads it
-    /// is read as it is now.
+    /// Returns the slots of the last pass with their final statuses. The slots of a batch in memory that the device
+    /// reads are returned as they are now.
     pub fn ring(&self) -> Result<Vec<Slot>, Error> {
         let slots = self.slots_buffer.and_then(|at| self.launch.buffers[at].clone());
         let slots = slots.map_or_else(|| self.memories.need(BufferId::BatchSlots).cloned(), Ok)?;
@@ -364,7 +370,7 @@ impl Drain {
         Ok(lines.into_iter().map(Slot::from).collect())
     }
 
-    /// What it was made with.
+    /// Returns the `Spec` of the kernel.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -375,37 +381,38 @@ impl Drain {
         Ok(self.spec.opcode(name)?)
     }
 
-    /// Where everything of its kernel lies.
+    /// Returns the layout of the kernel's memory.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// A tenant's piece of a region of the workspace, or with the name `observable` its observables.
+    /// Returns a view of a tenant's piece of a region, or of its observables if the name is `observable`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, Error> {
         workspace::view(&self.memories, &self.layout, tenant, region)
     }
 
-    /// Where a tenant's piece of a region is, and what it holds.
+    /// Returns the place, the length and the type of a tenant's piece of a region.
     pub fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, Error> {
         workspace::piece(&self.layout, tenant, region)
     }
 
-    /// Sets what a tenant may do from the next run on: bit i allows opcode i, bit 31 all from 31 on; 0 disables it.
+    /// Sets which opcodes a tenant may use from the next run on: bit i allows opcode i, and bit 31 allows all opcodes
+    /// from 31 on. 0 disables the tenant.
     pub fn set_mask(&mut self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.set_control_word(tenant, control::MASKS, mask)
     }
 
-    /// Allows a tenant these opcodes and no others from the next run on. All opcodes from 31 on are allowed or not together, and an empty
-    /// list disables the tenant.
+    /// Allows a tenant only these opcodes from the next run on. All opcodes from 31 on share one bit, so allowing one
+    /// of them allows them all. An empty list disables the tenant.
     pub fn allow(&mut self, tenant: TenantId, ops: &[Opcode]) -> Result<(), Error> {
         self.set_mask(tenant, Opcode::mask_of(ops))
     }
 
-    /// Sets how many tasks a tenant may run in each run from the next on; 0 is no limit.
+    /// Sets how many tasks a tenant may run in each run, from the next run on. 0 means no limit.
     ///
     /// # Errors
     ///
-    /// [`Error::Credit`] if that is more than [`Tenant::MAX_QUOTA`](crate::Tenant::MAX_QUOTA).
+    /// Returns [`Error::Credit`] if the quota is greater than [`Tenant::MAX_QUOTA`](crate::Tenant::MAX_QUOTA).
     pub fn set_quota(&mut self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         if quota > Tenant::MAX_QUOTA {
             return Err(Error::Credit { tenant, credit: quota.into() });

@@ -1,4 +1,4 @@
-//! What came back from a drained batch.
+//! The results of a run of drained batches.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,75 +16,76 @@ use crate::protocol::{CompletionRecord, Priority, Status};
 use crate::session::outcome;
 use crate::telemetry::{NamedCount, opcode_counts, tenant_counts};
 
-/// What a run did.
+/// What happened in a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Statistics {
-    /// Slots of all batches.
+    /// The number of slots in all batches.
     pub tasks: u64,
-    /// Tasks that ended, well or with a fault.
+    /// The number of tasks that ended, well or with a fault.
     pub done: u64,
-    /// Those of them that ended with a fault, if that was read back.
+    /// The number of tasks that ended with a fault, or `None` if the report does not contain it.
     pub faults: Option<u64>,
-    /// Slots that were left as they were.
+    /// The number of slots that were left unchanged.
     pub left: u64,
-    /// Tasks run, by opcode; those in packed slots too.
+    /// The number of tasks run per opcode, including those in packed slots.
     pub opcodes: Vec<NamedCount>,
-    /// Tasks taken, by tenant.
+    /// The number of tasks taken per tenant.
     pub tenants: Vec<NamedCount>,
-    /// Tasks taken, by priority.
+    /// The number of tasks taken per priority.
     pub priorities: Vec<NamedCount>,
-    /// Fences passed.
+    /// The number of fences passed.
     pub epoch: u64,
-    /// Debug records that found no room.
+    /// The number of debug records that found no room.
     pub lost: u64,
-    /// Launches that it took.
+    /// The number of launches that the run took.
     pub passes: u64,
-    /// How long it took, from host to host.
+    /// The duration of the run as the host measured it.
     pub wall: Duration,
 }
 
-/// What came back from a run: how every task ended, unless the report is of control words alone, and what was counted.
+/// The results of a run: how every task ended, unless the report contains only control words, and what was counted.
 #[derive(Debug)]
 pub struct Readback {
     statistics: Statistics,
     control: Control<Vec<u32>>,
     records: RunRecords,
-    /// Places by task, where tasks do not stand in the order in which they were put in.
+    /// The place of each task in the ring. This is empty if tasks stand in the order in which they were added.
     pub(super) order: Vec<usize>,
-    /// Where each batch ends among all tasks.
+    /// The end of each batch among the tasks of all batches.
     pub(super) ends: Vec<usize>,
     full: bool,
 }
 
-/// How tasks ended, by place in the ring.
+/// The completion records of a run, by the place of the task in the ring.
 #[derive(Debug, Default)]
 struct RunRecords {
-    /// Of all passes but the last; 0 for what was left.
+    /// The records of all passes but the last, with 0 for slots that were left.
     kept: Vec<u64>,
-    /// Of the last one, where the kernel wrote them: they are looked at when somebody asks. None if nobody can.
+    /// The records of the last pass, where the kernel wrote them. They are read on demand. `None` if the report does
+    /// not contain them.
     live: Option<View64>,
     generation: u32,
     count: usize,
 }
 
 impl RunRecords {
-    /// A record; 0 for what was left, or what the run did not get to.
+    /// Returns a record, or 0 for a slot that was left or that the run did not reach.
     fn get(&self, place: usize) -> u64 {
         let last = place.checked_sub(self.kept.len());
         last.map_or_else(|| self.kept[place], |at| self.last_pass(at))
     }
 
-    /// A record of the last pass.
+    /// Returns a record of the last pass.
     fn last_pass(&self, at: usize) -> u64 {
         let live = self.live.as_deref().filter(|_| at < self.count);
-        // Relaxed: the launch that wrote it has ended.
+        // Relaxed: the launch that wrote the record has ended.
         let record = live.map_or(0, |live| live[at].load(Ordering::Relaxed));
-        // One of another generation is of another pass, and its slot was left.
+        // A record of another generation belongs to an earlier pass, so this slot was left.
         if CompletionRecord(record).has_generation(self.generation) { record } else { 0 }
     }
 }
 
-/// How tasks of a run ended, in the order in which they were put in.
+/// An iterator over how tasks of a run ended, in the order in which they were added.
 #[derive(Clone, Debug)]
 pub struct Outcomes<'r> {
     readback: &'r Readback,
@@ -116,8 +117,8 @@ impl DoubleEndedIterator for Outcomes<'_> {
 
 impl ExactSizeIterator for Outcomes<'_> {}
 
-/// How the tasks of all batches ended, in the order in which they were put in. A report of control words alone says nothing of single
-/// tasks, so there are none; [`Readback::outcomes`] tells this from a run of no tasks.
+/// Iterates over how the tasks of all batches ended, in the order in which they were added. If the report contains
+/// only control words, the iterator is empty. [`Readback::outcomes`] distinguishes this from a run without tasks.
 ///
 /// ```
 /// # use pelton::{Batch, Drain, Opcode, Spec, Task, device};
@@ -159,12 +160,14 @@ impl Readback {
         })
     }
 
-    /// How the tasks of all batches ended, in the order in which they were put in. None if the report is of control words alone.
+    /// Returns how the tasks of all batches ended, in the order in which they were added, or `None` if the report
+    /// contains only control words.
     pub fn outcomes(&self) -> Option<Outcomes<'_>> {
         self.full.then(|| self.outcome_range(0, self.ends.last().copied().unwrap_or(0)))
     }
 
-    /// How the tasks of one of the batches ended. None if there is no such batch, or if the report is of control words alone.
+    /// Returns how the tasks of one batch ended, or `None` if there is no such batch or the report contains only
+    /// control words.
     pub fn batch_outcomes(&self, batch: usize) -> Option<Outcomes<'_>> {
         let end = *self.ends.get(batch)?;
         let first = batch.checked_sub(1).map_or(0, |last| self.ends[last]);
@@ -175,7 +178,7 @@ impl Readback {
         Outcomes { readback: self, tasks: first..end }
     }
 
-    /// How a task ended.
+    /// Returns how a task ended.
     fn outcome(&self, task: usize) -> Result<u32, TaskError> {
         let place = self.order.get(task).copied().unwrap_or(task);
         match self.records.get(place) {
@@ -184,12 +187,12 @@ impl Readback {
         }
     }
 
-    /// What the run did.
+    /// Returns what happened in the run.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// The control words as they stand after the run. Counters and observables start from zero with every run.
+    /// Returns the control words after the run. Counters and observables start from zero in every run.
     pub fn control(&self) -> &Control<Vec<u32>> {
         &self.control
     }
@@ -202,7 +205,7 @@ impl Readback {
         self.ends.clear();
     }
 
-    /// Keeps the records of the last pass, which are about to be written over.
+    /// Keeps the records of the last pass, which the next pass will overwrite.
     pub(super) fn keep_records(&mut self) {
         let records = &mut self.records;
         for at in 0..records.count {
@@ -212,17 +215,18 @@ impl Readback {
         records.count = 0;
     }
 
-    /// Begins a pass over so many slots.
+    /// Begins a pass over `count` slots.
     pub(super) fn begin_pass(&mut self, count: usize, generation: u32) {
         (self.records.count, self.records.generation) = (count, generation);
     }
 
-    /// The generation of the last pass.
+    /// Returns the generation of the last pass.
     pub(super) fn generation(&self) -> u32 {
         self.records.generation
     }
 
-    /// Works out what the run did.
+    /// Computes the statistics and the control words of a run that has ended. `spent` is the number of passes and the
+    /// duration.
     pub(super) fn finish_run(
         &mut self,
         spec: &Spec,
@@ -256,7 +260,7 @@ impl Readback {
         (s.passes, s.wall) = spent;
     }
 
-    /// How many of so many tasks have ended, and how many of those with a fault, by their records.
+    /// Returns how many of the tasks have ended, and how many of those with a fault, according to their records.
     fn count_ended(&self, tasks: usize) -> (u64, u64) {
         (0..tasks).map(|place| self.records.get(place)).fold((0, 0), |(done, faults), record| {
             let is = |status: Status| u64::from(record as u8 == status.code() as u8);
@@ -264,7 +268,7 @@ impl Readback {
         })
     }
 
-    /// Composes the control words of the wire: what the host wrote, what was counted, what tasks show.
+    /// Composes the control words from what the host wrote, what was counted, and the observables.
     fn compose_control(&mut self, spec: &Spec, layout: &Layout, words: &RunWords<'_>) {
         let to = self.control.words_mut();
         for row in control::TABLE.iter().filter(|row| row.first < control::OBSERVABLES) {
@@ -280,7 +284,7 @@ impl Readback {
                 }
             }
         }
-        // With credit there are two counts of what a tenant took.
+        // With a quota, there are two counts of the tasks that a tenant took.
         for tenant in spec.tenants.iter().filter(|_| spec.telemetry != Telemetry::Off) {
             let at = (control::CLAIMS + tenant.id) as usize;
             to[at] = words.counters[at] as u32;
@@ -293,7 +297,7 @@ impl Readback {
     }
 }
 
-/// For people.
+/// Prints a summary of several lines for people.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, faults) = (self.wall.as_secs_f64(), self.faults.unwrap_or(0));
@@ -309,17 +313,17 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// The words from which a readback is made.
+/// The words from which the results of a run are made.
 #[derive(Clone, Copy)]
 pub(super) struct RunWords<'w> {
-    /// What the host wrote.
+    /// The control words that the host wrote.
     pub host: &'w [u32],
-    /// What groups counted in this run, summed.
+    /// The counters of this run, summed over all groups.
     pub counters: &'w [u64],
-    /// Tasks that ended with a fault, if they were counted.
+    /// The number of tasks that ended with a fault, if they were counted.
     pub faults: u64,
-    /// What groups counted together.
+    /// The words that all groups count together.
     pub shared: &'w [u64],
-    /// What tasks show.
+    /// The observables of all tenants.
     pub observables: &'w [u32],
 }

@@ -1,7 +1,7 @@
 //! Latencies, counted without a lock.
 //!
-//! A latency falls into one of 16 buckets between a power of two and the next, so it is known to about 6 %. Counting is one
-//! atomic add; percentiles are worked out by an HDR histogram when someone asks.
+//! There are 16 buckets between each power of two and the next, so a latency is known to about 6 %. Counting is one
+//! atomic addition. Percentiles are computed by an HDR histogram on demand.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,30 +11,31 @@ use serde::Serialize;
 
 use crate::kernel::Telemetry;
 
-/// Bits of a latency that count below its highest.
+/// The number of bits below the highest bit of a latency that select its bucket.
 const BITS: u32 = 4;
-/// Buckets for all latencies of 64 bits.
+/// The number of buckets for all latencies of 64 bits.
 const BUCKETS: usize = ((64 - BITS as usize) + 1) << BITS;
 
-/// The longest latency that is told apart: an hour.
+/// The longest latency that a histogram distinguishes, which is one hour.
 const MAX_NS: u64 = 3_600_000_000_000;
 
-/// Latencies of tasks that were waited for, from publishing to being seen, in nanoseconds.
+/// The latencies of tasks that were waited for, in nanoseconds. A latency is the time from publishing a task to seeing
+/// its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Quantiles {
-    /// How many were measured.
+    /// The number of latencies that were measured.
     pub samples: u64,
-    /// Half were faster.
+    /// The latency below which half of the tasks ended.
     pub p50_ns: u64,
-    /// 99 of 100 were faster.
+    /// The latency below which 99 % of the tasks ended.
     pub p99_ns: u64,
-    /// 999 of 1,000 were faster.
+    /// The latency below which 99.9 % of the tasks ended.
     pub p999_ns: u64,
-    /// The slowest.
+    /// The greatest latency.
     pub max_ns: u64,
 }
 
-/// How many tasks took how long, in nanoseconds.
+/// How many tasks had which latency, in nanoseconds.
 #[derive(Debug)]
 pub struct LatencyCounts(Box<[AtomicU64]>);
 
@@ -52,7 +53,7 @@ fn bucket_of(ns: u64) -> usize {
     (((shift as usize) + 1) << BITS) + ((ns >> shift) as usize & ((1 << BITS) - 1))
 }
 
-/// The middle of a bucket.
+/// Returns the latency in the middle of a bucket.
 fn bucket_middle(bucket: usize) -> u64 {
     let (row, at) = (bucket >> BITS, (bucket & ((1 << BITS) - 1)) as u64);
     if row == 0 {
@@ -64,13 +65,13 @@ fn bucket_middle(bucket: usize) -> u64 {
 }
 
 impl LatencyCounts {
-    /// Counts one.
+    /// Counts one latency.
     #[inline]
     pub fn record(&self, ns: u64) {
         self.0[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As a histogram.
+    /// Returns the counts as a histogram.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut all =
             Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds and two digits are allowed");
@@ -83,7 +84,7 @@ impl LatencyCounts {
         all
     }
 
-    /// What people ask of them.
+    /// Returns the quantiles of the latencies counted so far.
     pub fn quantiles(&self) -> Quantiles {
         let all = self.histogram();
         Quantiles {

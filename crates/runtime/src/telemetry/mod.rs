@@ -1,4 +1,4 @@
-//! What can be seen of a session from outside: counters, queues, latencies, and what it prints.
+//! The observable state of a session: counters, queues, latencies, and the lines that tasks print.
 
 mod latency;
 mod print;

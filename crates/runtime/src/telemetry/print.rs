@@ -1,4 +1,4 @@
-//! What tasks print, rendered on the host.
+//! The lines that tasks print, rendered by the host.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use crate::kernel::BufferId;
 use crate::protocol::log::{self, Format, LogView};
 use crate::session::Memories;
 
-/// The formats of a session and how far its log was read.
+/// The formats of a session, and how far its log has been read.
 #[derive(Debug)]
 pub(crate) struct LogPrinter {
     formats: Vec<Format>,
@@ -15,13 +15,13 @@ pub(crate) struct LogPrinter {
 }
 
 impl LogPrinter {
-    /// Formats that `assemble` has accepted.
+    /// Returns a printer for formats that `assemble` has accepted.
     pub fn new(formats: &[String]) -> Self {
         let formats = formats.iter().filter_map(|format| format.parse().ok()).collect();
         LogPrinter { formats, read: Mutex::new(0) }
     }
 
-    /// The text of a record. One whose format nobody registered is shown as it is.
+    /// Returns the text of a record. A record whose format is unknown is shown as numbers.
     fn render_record(&self, record: &log::LogRecord) -> String {
         match usize::from(record.format).checked_sub(1).and_then(|at| self.formats.get(at)) {
             Some(format) => format.render(record),
@@ -30,7 +30,7 @@ impl LogPrinter {
     }
 }
 
-/// The lines that were printed since `read`, and how far that was.
+/// Returns the lines that were printed since record `read`, and the number of the next record.
 pub(crate) fn read_log(
     printer: &LogPrinter,
     memories: &Memories,
@@ -40,7 +40,8 @@ pub(crate) fn read_log(
     let mut words = vec![0u32; log::WORDS];
     memory.download(0, &mut words)?;
     let whole = LogView::new(&words)?.records(read, words[log::CURSOR as usize])?.count() as u32;
-    // The first words were read with the rest, in any order; the rest is read again, after them.
+    // The first words of the records were read together with the rest in any order, so the rest is read again after
+    // them.
     memory.download(0, &mut words)?;
     let end = read.wrapping_add(whole);
     let lines =

@@ -1,8 +1,8 @@
-//! How a session stands, at one moment.
+//! The state of a session at one moment.
 //!
-//! The kernel counts once a window, each group in words of its own, before it posts the window's records: whoever has seen a
-//! task's record finds the task counted. A task that the router runs alone is counted right after its record instead. The rest
-//! is what the host knows of its rings.
+//! The kernel counts once per window, each group in its own words, before it posts the records of the window. So
+//! whoever has seen the record of a task finds the task counted. A task that the router runs alone is counted right
+//! after its record instead. Everything else is what the host knows about its rings.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -17,62 +17,62 @@ use crate::protocol::{Priority, control};
 use crate::session::{Memories, Rings};
 use crate::telemetry::Quantiles;
 
-/// Something counted, by name.
+/// A count and the name of what was counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NamedCount {
-    /// Of what.
+    /// The name of what was counted, such as an opcode or a tenant.
     pub name: String,
-    /// How many.
+    /// How many there were.
     pub count: u64,
 }
 
-/// How many slots of all rings stand how.
+/// How many slots of all rings are in which state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Occupancy {
-    /// Free.
+    /// Slots that are free.
     pub empty: u64,
-    /// Published, and not known to have ended: waiting or being run.
+    /// Slots whose task was published and has not been seen to end. It waits or is being run.
     pub published: u64,
-    /// Ended well, and held by a ticket.
+    /// Slots that a ticket holds and whose task ended well.
     pub done: u64,
-    /// Ended with a fault, and held.
+    /// Slots that a ticket holds and whose task ended with a fault.
     pub fault: u64,
-    /// Cancelled, and held.
+    /// Slots that a ticket holds and whose task was cancelled.
     pub cancelled: u64,
 }
 
-/// How a session stands.
+/// The state of a session at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Snapshot {
-    /// How long it has run.
+    /// How long the session has run.
     pub uptime: Duration,
-    /// Slots by status.
+    /// The number of slots in each state.
     pub occupancy: Occupancy,
-    /// Tasks that ended.
+    /// The number of tasks that have ended.
     pub done: u64,
-    /// Tasks run, by opcode; those in packed slots too.
+    /// The number of tasks run per opcode, including those in packed slots.
     pub opcodes: Vec<NamedCount>,
-    /// Tasks taken, by tenant.
+    /// The number of tasks taken per tenant.
     pub tenants: Vec<NamedCount>,
-    /// Tasks taken, by priority.
+    /// The number of tasks taken per priority.
     pub priorities: Vec<NamedCount>,
-    /// Windows that went to the level that had waited longest.
+    /// The number of windows that were given to the priority that had waited longest.
     pub guarded: u64,
-    /// Tasks published that have not ended, by ring.
+    /// The number of published tasks that have not ended, per ring.
     pub depth: Vec<u64>,
-    /// Fences passed.
+    /// The number of fences passed.
     pub epoch: u64,
-    /// Debug records that found no room.
+    /// The number of debug records that found no room.
     pub lost: u64,
-    /// Lines whose check failed.
+    /// The number of lines whose check failed.
     pub checks: u64,
-    /// Latencies.
+    /// The latencies measured so far.
     pub latency: Quantiles,
-    /// How long an idle kernel rests at most before it looks for tasks again; none where it is woken.
+    /// How long an idle kernel rests at most before it looks for tasks again, or `None` if the kernel is woken.
     pub idle_ns: Option<u64>,
 }
 
-/// The counters of a kernel, summed over its groups.
+/// Returns the counters of a kernel, summed over its groups.
 pub(crate) fn sum_counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>, Error> {
     let row = layout.counters_per_group() as usize;
     let mut sums = vec![0u64; row];
@@ -94,7 +94,7 @@ pub(crate) fn sum_counters(layout: &Layout, memories: &Memories) -> Result<Vec<u
     Ok(sums)
 }
 
-/// Names for the counters of opcodes.
+/// Returns the counters of opcodes with their names.
 pub(crate) fn opcode_counts(spec: &Spec, layout: &Layout, counters: &[u64]) -> Vec<NamedCount> {
     let name = |op: &crate::protocol::Opcode| {
         let handler = spec.handlers.iter().find(|h| h.op == *op);
@@ -104,14 +104,14 @@ pub(crate) fn opcode_counts(spec: &Spec, layout: &Layout, counters: &[u64]) -> V
     layout.ops.iter().zip(counts).map(|(op, count)| NamedCount { name: name(op), count: *count }).collect()
 }
 
-/// Names for the counters of tenants.
+/// Returns the counters of tenants with their names.
 pub(crate) fn tenant_counts(spec: &Spec, counters: &[u64]) -> Vec<NamedCount> {
     let count =
         |t: &Tenant| NamedCount { name: t.name.clone(), count: counters[(control::CLAIMS + t.id) as usize] };
     spec.tenants.iter().map(count).collect()
 }
 
-/// Names for the counters of priorities; a session without them counts all as ordinary.
+/// Returns the counters of priorities with their names. A session without priorities counts all tasks as NORMAL.
 pub(crate) fn priority_counts(layout: &Layout, counters: &[u64]) -> Vec<NamedCount> {
     let at = |level: usize| counters[control::LEVELS as usize + level];
     if layout.levels == 1 {
@@ -120,7 +120,7 @@ pub(crate) fn priority_counts(layout: &Layout, counters: &[u64]) -> Vec<NamedCou
     Priority::ALL.iter().enumerate().map(|(k, p)| NamedCount { name: p.to_string(), count: at(k) }).collect()
 }
 
-/// Takes a snapshot of a session.
+/// Returns the state of a session.
 pub(crate) fn take_snapshot(
     spec: &Spec,
     layout: &Layout,
@@ -164,7 +164,7 @@ pub(crate) fn take_snapshot(
     })
 }
 
-/// For people.
+/// Prints a summary of several lines for people.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, what: &str, counts: &[NamedCount]| {
