@@ -10,7 +10,7 @@ use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{generation_at, is_sealed, published_line, status_word};
 use pelton::protocol::step::{self, FAR, ProtocolStep, StepActor};
 use pelton::protocol::{CompletionRecord, Opcode, Status};
-use pelton::ring::{HostRing, RingWords, SlotLines, TaskStage};
+use pelton::ring::{EndsSeen, HostRing, RingWords, SlotLines, TaskStage};
 use pelton::task::Task;
 use pelton_ir::op::Op;
 use pelton_ir::types::Order;
@@ -82,13 +82,14 @@ fn every_task_comes_back() {
             move || {
                 for position in first..first + COUNT {
                     let record = loop {
-                        match ring.ended(position) {
+                        match ring.record_at(position) {
                             Some(record) => break record,
                             None => yield_now(),
                         }
                     };
                     assert_eq!(record.end(), Ok(TaskEnd::Done(position as u32 ^ 1)));
-                    ring.give_up(position, 1, position % 2 == 0);
+                    let seen = if position % 2 == 0 { EndsSeen::All } else { EndsSeen::NotAll };
+                    ring.give_up(position, 1, seen);
                 }
             }
         });
@@ -122,24 +123,24 @@ fn a_batch_goes_round() {
         for position in first..end {
             let Task { op, priority, args } = task(position);
             let wanted = published_line(generation_at(position, LOG2), op, priority, &args);
-            assert_eq!(ring.lines.line(ring.slot(position)), wanted, "position {position}");
+            assert_eq!(ring.lines.line(ring.slot_at(position)), wanted, "position {position}");
         }
         let post = |position: u64, how: TaskEnd| {
             let record = CompletionRecord::new(how, generation_at(position, LOG2));
-            ring.done.0[ring.slot(position)].store(record.0, Ordering::Relaxed);
+            ring.done.0[ring.slot_at(position)].store(record.0, Ordering::Relaxed);
         };
         let mut results = [0; 100];
-        assert_eq!(ring.results(first, &mut results), (70, false));
+        assert_eq!(ring.read_results(first, &mut results), (70, false));
         for position in first..end {
             assert_eq!(ring.frontier(first, end), position);
             post(position, TaskEnd::Done(position as u32));
         }
         assert_eq!(ring.frontier(first, end), end);
-        assert_eq!(ring.results(first, &mut results), (70, true));
+        assert_eq!(ring.read_results(first, &mut results), (70, true));
         assert!((first as u32..).zip(&results[..70]).all(|(position, result)| position == *result));
         post(first + 80, TaskEnd::Cancelled);
         assert_eq!(ring.frontier(first, end), end);
-        assert_eq!(ring.results(first + 70, &mut results[..30]), (30, false));
+        assert_eq!(ring.read_results(first + 70, &mut results[..30]), (30, false));
     }
 }
 
@@ -182,8 +183,8 @@ fn the_host_takes_the_steps_of_the_table() {
     ring.commit(1);
     let record = CompletionRecord::new(TaskEnd::Done(0), 0);
     ring.done.words.0[0].store(record.0, Ordering::Relaxed);
-    assert_eq!(ring.ended(0), Some(record));
-    ring.give_up(0, 1, true);
+    assert_eq!(ring.record_at(0), Some(record));
+    ring.give_up(0, 1, EndsSeen::All);
     assert_eq!(ring.reclaim(0, 1, &mut 0), 1);
     ring.cancel(1);
     let order = |order| match order {

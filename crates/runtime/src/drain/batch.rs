@@ -44,7 +44,7 @@ pub(super) struct BatchUses {
 
 impl BatchUses {
     /// Returns everything that one of the two batches uses.
-    pub fn union(self, other: BatchUses) -> BatchUses {
+    pub(super) fn union(self, other: BatchUses) -> BatchUses {
         BatchUses {
             fences: self.fences | other.fences,
             prints: self.prints | other.prints,

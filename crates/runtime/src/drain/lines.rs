@@ -30,7 +30,7 @@ pub(super) struct LentLines {
 
 impl BatchLines {
     /// Returns no slots in memory of a drain's device, or in ordinary memory if the host cannot access the device's.
-    pub fn in_device_memory(memory: Memory, owner: &Arc<()>) -> Self {
+    pub(super) fn in_device_memory(memory: Memory, owner: &Arc<()>) -> Self {
         match memory.view64() {
             Some(view) => BatchLines::Lent(LentLines { memory, view, len: 0, owner: owner.clone() }),
             None => BatchLines::default(),
@@ -38,14 +38,14 @@ impl BatchLines {
     }
 
     /// Returns the memory of the slots if the device of this drain can read them there.
-    pub fn memory_for(&self, owner: &Arc<()>) -> Option<&Memory> {
+    pub(super) fn memory_for(&self, owner: &Arc<()>) -> Option<&Memory> {
         match self {
             BatchLines::Lent(lent) if Arc::ptr_eq(&lent.owner, owner) => Some(&lent.memory),
             _ => None,
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             BatchLines::Own(lines) => lines.len(),
             BatchLines::Lent(lent) => lent.len,
@@ -54,7 +54,7 @@ impl BatchLines {
 
     /// Returns the slot with this number.
     #[inline]
-    pub fn get(&self, at: usize) -> Line {
+    pub(super) fn get(&self, at: usize) -> Line {
         match self {
             BatchLines::Own(lines) => lines[at],
             BatchLines::Lent(lent) => {
@@ -66,12 +66,12 @@ impl BatchLines {
     }
 
     /// Returns all slots in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Line> {
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = Line> {
         (0..self.len()).map(|at| self.get(at))
     }
 
     /// Copies all slots to a ring, starting at the slot `from` of that ring.
-    pub fn copy_to(&self, to: &View64, from: usize) {
+    pub(super) fn copy_to(&self, to: &View64, from: usize) {
         let put = |(at, line): (usize, &Line)| to.write((from + at) * LINE_WORDS, line);
         match self {
             BatchLines::Own(lines) => lines.iter().enumerate().for_each(put),
@@ -81,7 +81,7 @@ impl BatchLines {
 
     /// Adds a slot. If lent memory is full, all slots move to ordinary memory.
     #[inline]
-    pub fn push(&mut self, line: Line) {
+    pub(super) fn push(&mut self, line: Line) {
         match self {
             BatchLines::Own(lines) => lines.push(line),
             BatchLines::Lent(lent) if lent.len * LINE_WORDS < lent.view.len() => {
@@ -97,7 +97,7 @@ impl BatchLines {
     }
 
     /// Removes all slots and keeps the memory.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         match self {
             BatchLines::Own(lines) => lines.clear(),
             BatchLines::Lent(lent) => lent.len = 0,

@@ -18,7 +18,7 @@ pub(super) struct BufferMirror<T> {
 
 impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     /// Returns the copy of a buffer with its present content.
-    pub fn new(memories: &Memories, id: BufferId) -> Result<Self, Error> {
+    pub(super) fn new(memories: &Memories, id: BufferId) -> Result<Self, Error> {
         let memory = memories.need(id)?.clone();
         let mut mirror = BufferMirror { words: vec![T::default(); memory.len()], memory, same: false };
         mirror.download()?;
@@ -26,12 +26,12 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     }
 
     /// Returns the copy.
-    pub fn words(&self) -> &[T] {
+    pub(super) fn words(&self) -> &[T] {
         &self.words
     }
 
     /// Sets one word of the copy.
-    pub fn set_word(&mut self, at: usize, value: T) {
+    pub(super) fn set_word(&mut self, at: usize, value: T) {
         if self.words[at] != value {
             self.words[at] = value;
             self.same = false;
@@ -39,7 +39,7 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     }
 
     /// Sets all words of the copy to zero.
-    pub fn fill_zero(&mut self) {
+    pub(super) fn fill_zero(&mut self) {
         if !self.same || self.words.iter().any(|word| *word != T::default()) {
             self.words.fill(T::default());
             self.same = false;
@@ -47,7 +47,7 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     }
 
     /// Copies the words to the device if they have changed.
-    pub fn upload_changes(&mut self) -> Result<(), Error> {
+    pub(super) fn upload_changes(&mut self) -> Result<(), Error> {
         if !self.same {
             self.memory.upload(0, &self.words)?;
             self.same = true;
@@ -56,12 +56,12 @@ impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     }
 
     /// Notes that the device or another view writes the words, so that the copy is no longer current.
-    pub fn mark_stale(&mut self) {
+    pub(super) fn mark_stale(&mut self) {
         self.same = false;
     }
 
     /// Copies the words from the device.
-    pub fn download(&mut self) -> Result<(), Error> {
+    pub(super) fn download(&mut self) -> Result<(), Error> {
         self.memory.download(0, &mut self.words)?;
         self.same = true;
         Ok(())

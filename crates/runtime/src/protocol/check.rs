@@ -93,7 +93,7 @@ mod wide {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub fn seal_slots(slots: &[Slot], lines: &mut [Line]) {
+    pub(super) fn seal_slots(slots: &[Slot], lines: &mut [Line]) {
         for (slot, line) in slots.iter().zip(lines) {
             // SAFETY: a line is 64 bytes.
             unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), sealed(slot)) };
@@ -102,7 +102,7 @@ mod wide {
 
     #[cfg(not(miri))]
     #[target_feature(enable = "avx512f")]
-    pub fn seal_slots_into(slots: &[Slot], words: &[AtomicU64]) {
+    pub(super) fn seal_slots_into(slots: &[Slot], words: &[AtomicU64]) {
         let (lines, _) = words.as_chunks();
         for (slot, line) in slots.iter().zip(lines) {
             pelton_device::view::whole(line, sealed(slot));

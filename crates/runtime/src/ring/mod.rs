@@ -1,24 +1,26 @@
-//! A ring as the host sees it: publishing, completions, reuse.
+//! A ring as the host sees it: publishing tasks, reading how they ended, and reusing slots.
 //!
-//! One source serves mapped memory, plain atomics and loom: a [`HostRing`] is generic over its [`RingWords`]. Positions are 64-bit counts
-//! that never wrap; position p lies in slot p mod capacity, and its generation is the lap, p / capacity. So only this lap's or the
-//! last lap's words can be met, and nothing is ever cleared.
+//! The same code serves mapped memory, plain atomics and loom, because a [`HostRing`] is generic over its
+//! [`RingWords`]. Positions are 64-bit counts that never wrap. Position p lies in slot p mod capacity, and its
+//! generation is the lap, p / capacity. So a reader meets only words of this lap or of the last one, and nothing ever
+//! has to be cleared.
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | publish | producer | words 1-7 of the line, then word 0 with release (mapped: words 0 and 1 may show in either order: the check finds that, and a reader that checks nothing does not use word 1); far: the tail with release, once a batch; through the bus: a store fence before the first line of a batch |
-//! | take | device | near: word 0 with acquire and then the rest (one lane in the host's memory), or the whole line at once and its check; far: the tail with acquire, then the line |
-//! | complete | device | effects, a fence, then the record |
-//! | see | waiter | the record with acquire: the effects are seen |
-//! | give up | ticket | `taken` at its first position, with release: all reads of the records are over |
-//! | reuse | producer | `taken` with acquire, and every record of the last lap is there: the slot may be written |
+//! | publish | producer | Stores words 1-7 of the line, then word 0 with release. In mapped memory, words 0 and 1 may become visible in either order; the check detects that, and a reader that does not check does not use word 1. In a far ring, the tail follows with release, once per batch. Through the bus, a store fence precedes the first line of a batch. |
+//! | take | device | In a near ring, loads word 0 with acquire and then the rest (one lane in the host's memory), or loads the whole line at once and checks it. In a far ring, loads the tail with acquire and then the line. |
+//! | complete | device | Stores the effects of the task, then a fence, then the record. |
+//! | see | waiter | Loads the record with acquire, and then sees the effects. |
+//! | give up | ticket | Stores `taken` at its first position with release, after all reads of the records. |
+//! | reuse | producer | Loads `taken` with acquire. If every record of the last lap is there, the slot may be written again. |
 //!
-//! A slot is written anew only after its record was posted, so after the device has read it, and after its ticket gave it up, so after
-//! the host has read the record, which the next lap overwrites. A record that nobody has read holds its slot: back-pressure, never
-//! loss.
+//! A slot is written again only after its record was posted, so after the device has read the slot, and after its
+//! ticket gave it up, so after the host has read the record, which the next lap overwrites. A record that nobody has
+//! read keeps its slot occupied. A full ring therefore holds producers back and never loses a result.
 //!
-//! Cancelling is a request: the line is written again with the opcode CANCEL, check first, so that the device either takes the old
-//! line, or the new one, or sees a check that does not match and looks again. The record alone says which it was.
+//! Cancelling is a request. The line is written again with the opcode CANCEL, the check first, so the device takes
+//! either the old line or the new one, or sees a check that does not match and looks again. Only the record says which
+//! it was.
 
 mod words;
 
@@ -48,6 +50,15 @@ pub struct HostRing<L, W> {
     pub first: usize,
     /// The number of slots, as a power of two.
     pub log2: u32,
+}
+
+/// What a ticket knows about the tasks whose slots it gives up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndsSeen {
+    /// The holder has seen the records of all tasks.
+    All,
+    /// Some of the tasks may not have ended yet.
+    NotAll,
 }
 
 /// The bit of a word of `taken` that says that every record was seen.
@@ -82,7 +93,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
 
     /// Returns the number of the slot that a position lies in.
     #[inline]
-    pub fn slot(&self, position: u64) -> usize {
+    pub fn slot_at(&self, position: u64) -> usize {
         self.first + (position & (self.capacity() - 1)) as usize
     }
 
@@ -92,7 +103,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         self.lines.flush();
         let line =
             slot::published_line(generation_at(position, self.log2), task.op, task.priority, &task.args);
-        self.lines.put(self.slot(position), &line);
+        self.lines.put(self.slot_at(position), &line);
     }
 
     /// Publishes at most `count` tasks from position `tail` on. `tail` follows what is written, so that it is right even if the
@@ -122,14 +133,14 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
             if *tail == first {
                 self.lines.flush();
             }
-            self.write(self.slot(*tail), &stage.slots[..count], &mut stage.lines[..count]);
+            self.write_slots(self.slot_at(*tail), &stage.slots[..count], &mut stage.lines[..count]);
             *tail += count as u64;
         }
     }
 
     /// Writes consecutive slots, the first one last.
     #[inline]
-    fn write(&self, at: usize, slots: &[Slot], lines: &mut [Line]) {
+    fn write_slots(&self, at: usize, slots: &[Slot], lines: &mut [Line]) {
         if self.tail.is_some() {
             self.lines.fill(at + 1, &slots[1..], &mut lines[1..]);
             self.lines.fill(at, &slots[..1], &mut lines[..1]);
@@ -151,18 +162,18 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
 
     /// Asks the kernel not to run a task. Only the holder of its ticket may call this: nobody else writes the slot until the ticket gives it up.
     pub fn cancel(&self, position: u64) {
-        let mut line = self.lines.line(self.slot(position));
+        let mut line = self.lines.line(self.slot_at(position));
         line[0] = line[0] & u64::from(u32::MAX) | u64::from(Opcode::CANCEL.code()) << 32;
         slot::seal_line(&mut line);
         self.lines.flush();
-        self.lines.patch(self.slot(position), &line);
+        self.lines.patch(self.slot_at(position), &line);
     }
 
     /// Returns the record of a task, or `None` if the task has not ended.
     #[inline]
-    pub fn ended(&self, position: u64) -> Option<CompletionRecord> {
+    pub fn record_at(&self, position: u64) -> Option<CompletionRecord> {
         // Pairs with the fence before the record: what the task wrote is seen.
-        let record = CompletionRecord(self.done.load(self.slot(position), Ordering::Acquire));
+        let record = CompletionRecord(self.done.load(self.slot_at(position), Ordering::Acquire));
         record.has_generation(generation_at(position, self.log2)).then_some(record)
     }
 
@@ -172,9 +183,9 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         let (mut at, mut block) = (from, [0; BLOCK]);
         while at < to {
             let most = (to - at).min(BLOCK as u64) as usize;
-            let (count, well) = self.results(at, &mut block[..most]);
+            let (count, well) = self.read_results(at, &mut block[..most]);
             let end = at + count as u64;
-            let open = |at: &u64| self.ended(*at).is_none();
+            let open = |at: &u64| self.record_at(*at).is_none();
             at = if well { end } else { (at..end).find(open).unwrap_or(end) };
             if at < end {
                 break;
@@ -186,22 +197,21 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
     /// Reads the results of tasks from a position on, up to the end of the lap. Returns how many these are, and whether all of the tasks ended
     /// well. If not, what was written to `into` means nothing.
     #[inline]
-    pub fn results(&self, from: u64, into: &mut [u32]) -> (usize, bool) {
+    pub fn read_results(&self, from: u64, into: &mut [u32]) -> (usize, bool) {
         // Positions of one lap share a generation and follow each other in memory.
         let left = self.capacity() - (from & (self.capacity() - 1));
         let count = left.min(into.len() as u64) as usize;
         let done = status_word(Status::Done, generation_at(from, self.log2));
         // Pairs with the fence before the record: what the tasks wrote is seen.
-        (count, self.done.halves(self.slot(from), done, &mut into[..count]))
+        (count, self.done.halves(self.slot_at(from), done, &mut into[..count]))
     }
 
-    /// Gives up the slots of `count` positions: nobody will look at their records again. `seen` says that all their tasks are known to have
-    /// ended.
+    /// Gives up the slots of `count` positions, because nobody will look at their records again.
     #[inline]
-    pub fn give_up(&self, position: u64, count: u32, seen: bool) {
-        let word = u64::from(count) | if seen { SEEN } else { 0 };
+    pub fn give_up(&self, position: u64, count: u32, seen: EndsSeen) {
+        let word = u64::from(count) | if seen == EndsSeen::All { SEEN } else { 0 };
         // Pairs with the acquire in `reclaim`: reads of the records come before their reuse.
-        self.taken.store(self.slot(position), word, Ordering::Release);
+        self.taken.store(self.slot_at(position), word, Ordering::Release);
     }
 
     /// Returns whether [`reclaim`](HostRing::reclaim) would find slots to reuse from `free` on. Any thread may ask. The producer may have reused
@@ -211,7 +221,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
             return false;
         }
         // Pairs with the release in `give_up`.
-        let word = self.taken.load(self.slot(free), Ordering::Acquire);
+        let word = self.taken.load(self.slot_at(free), Ordering::Acquire);
         let end = free + (word & (SEEN - 1));
         word != 0 && (word & SEEN != 0 || self.frontier(free, end) == end)
     }
@@ -222,7 +232,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
     pub fn reclaim(&self, free: u64, tail: u64, seen: &mut u64) -> u64 {
         let mut free = free;
         while free < tail {
-            let slot = self.slot(free);
+            let slot = self.slot_at(free);
             // Pairs with the release in `give_up`.
             let word = self.taken.load(slot, Ordering::Acquire);
             let end = free + (word & (SEEN - 1));

@@ -24,7 +24,7 @@ impl Producer {
                 slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
             flip(&mut line, bit);
             to.lines.flush();
-            to.lines.put(to.slot(position), &line);
+            to.lines.put(to.slot_at(position), &line);
         })
     }
 }
@@ -60,7 +60,7 @@ impl Ticket {
     /// Writes its line again with one bit turned over: what [`Producer::submit_torn`] broke is mended.
     pub fn flip(&self, bit: u32) {
         let (share, Stripe { ring, .. }) = self.slot_owner();
-        let at = ring.slot(self.place().1);
+        let at = ring.slot_at(self.place().1);
         let mut line = ring.lines.line(at);
         flip(&mut line, bit);
         ring.lines.flush();

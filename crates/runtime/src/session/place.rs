@@ -248,6 +248,6 @@ impl Producer {
     fn idle(&self, level: u32, stripe: u32) -> bool {
         let cursor = &self.cursors[(level * self.stripe_count + stripe) as usize];
         let stripe = &self.share.rings.stripes[cursor.number as usize];
-        cursor.tail == stripe.start || stripe.ring.ended(cursor.tail - 1).is_some()
+        cursor.tail == stripe.start || stripe.ring.record_at(cursor.tail - 1).is_some()
     }
 }

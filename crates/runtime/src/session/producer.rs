@@ -14,7 +14,7 @@ use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{Placement, TenantId, UNIMPLEMENTED_OPS};
 use crate::protocol::Opcode;
-use crate::ring::{HostRing, SlotMemory, TaskStage};
+use crate::ring::{EndsSeen, HostRing, SlotMemory, TaskStage};
 use crate::task::Task;
 
 /// What a producer knows of one of its stripes.
@@ -310,7 +310,7 @@ impl Drop for Written<'_> {
     fn drop(&mut self) {
         let count = self.show();
         if count > 0 {
-            self.to.ring.give_up(self.first, count as u32, false);
+            self.to.ring.give_up(self.first, count as u32, EndsSeen::NotAll);
         }
     }
 }

@@ -107,7 +107,7 @@ impl Stripe {
     /// Counts the tasks that were published and have no record.
     pub fn unfinished_tasks(&self) -> u64 {
         let (from, to) = (self.free.load(Ordering::Acquire), self.tail.load(Ordering::Acquire));
-        (from..to).filter(|position| self.ring.ended(*position).is_none()).count() as u64
+        (from..to).filter(|position| self.ring.record_at(*position).is_none()).count() as u64
     }
 }
 
@@ -213,7 +213,7 @@ impl Rings {
     /// Returns how a task ended, or `None` if it has not ended and still may.
     #[inline]
     pub fn task_end(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
-        if let Some(record) = stripe.ring.ended(position) {
+        if let Some(record) = stripe.ring.record_at(position) {
             return Some(outcome(record));
         }
         self.task_end_without_record(stripe, position)
@@ -227,7 +227,7 @@ impl Rings {
             EndReason::Lost(reason) => TaskError::Lost(reason),
         };
         // The record may have come between the two looks.
-        Some(stripe.ring.ended(position).map_or(Err(why), outcome))
+        Some(stripe.ring.record_at(position).map_or(Err(why), outcome))
     }
 }
 

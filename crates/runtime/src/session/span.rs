@@ -205,7 +205,9 @@ impl Span {
     pub fn cancel(&mut self) {
         for hold in self.holds() {
             let ring = &hold.stripe().ring;
-            (hold.first..hold.end()).filter(|at| ring.ended(*at).is_none()).for_each(|at| ring.cancel(at));
+            (hold.first..hold.end())
+                .filter(|at| ring.record_at(*at).is_none())
+                .for_each(|at| ring.cancel(at));
         }
     }
 
@@ -284,7 +286,7 @@ fn read<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut Ends) -> &'r mu
 /// The results from a position on, as many as there is room for in this lap; how many these are.
 #[inline]
 fn lap(hold: &HeldSlots, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
-    let (count, well) = hold.stripe().ring.results(at, results);
+    let (count, well) = hold.stripe().ring.read_results(at, results);
     if well {
         ends.done += count as u32;
     } else {

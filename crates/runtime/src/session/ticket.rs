@@ -14,6 +14,7 @@ use super::run::ServedRings;
 use crate::deadline::{Deadline, Pause};
 use crate::error::TaskError;
 use crate::kernel::Placement;
+use crate::ring::EndsSeen;
 
 /// What one producer and its tickets hold of a session. They count their references here: if the tickets of all producers counted
 /// theirs in one place, producers would wait for each other.
@@ -71,7 +72,7 @@ impl HeldSlots {
         if self.seen < end {
             let ring = &self.share.rings.stripes[self.stripe as usize].ring;
             // The last record first: it mostly comes last, and the others are left alone while they are written.
-            if ring.ended(end - 1).is_some() {
+            if ring.record_at(end - 1).is_some() {
                 self.seen = ring.frontier(self.seen, end);
             }
             if self.seen < end {
@@ -161,7 +162,8 @@ impl Drop for HeldSlots {
         if self.count == 0 {
             return;
         }
-        let seen = self.seen == self.end() && self.share.rings.state.running();
+        let all = self.seen == self.end() && self.share.rings.state.running();
+        let seen = if all { EndsSeen::All } else { EndsSeen::NotAll };
         self.stripe().ring.give_up(self.first, self.count, seen);
     }
 }

@@ -107,12 +107,12 @@ pub(crate) struct LatencyMeter {
 
 impl LatencyMeter {
     /// Starts a clock.
-    pub fn new(telemetry: Telemetry) -> Self {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
         LatencyMeter { born: Instant::now(), telemetry, latency: LatencyCounts::default() }
     }
 
     /// Returns how long the clock has run.
-    pub fn uptime(&self) -> Duration {
+    pub(crate) fn uptime(&self) -> Duration {
         self.born.elapsed()
     }
 
@@ -123,7 +123,7 @@ impl LatencyMeter {
 
     /// Returns when tasks at these positions of a stripe are published, which is now, or 0 if they are not to be measured.
     #[inline]
-    pub fn stamp(&self, first: u64, end: u64) -> u64 {
+    pub(crate) fn stamp(&self, first: u64, end: u64) -> u64 {
         let measured = match self.telemetry {
             Telemetry::Off => false,
             Telemetry::Full => true,
@@ -133,12 +133,12 @@ impl LatencyMeter {
     }
 
     /// Counts tasks that have ended now and were published at this stamp.
-    pub fn record_since(&self, stamp: u64) {
+    pub(crate) fn record_since(&self, stamp: u64) {
         self.latency.record(self.now() - stamp);
     }
 
     /// Returns the quantiles of what was measured so far.
-    pub fn quantiles(&self) -> Quantiles {
+    pub(crate) fn quantiles(&self) -> Quantiles {
         self.latency.quantiles()
     }
 }

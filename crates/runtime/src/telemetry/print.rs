@@ -16,7 +16,7 @@ pub(crate) struct LogPrinter {
 
 impl LogPrinter {
     /// Returns a printer for formats that `assemble` has accepted.
-    pub fn new(formats: &[String]) -> Self {
+    pub(crate) fn new(formats: &[String]) -> Self {
         let formats = formats.iter().filter_map(|format| format.parse().ok()).collect();
         LogPrinter { formats, read: Mutex::new(0) }
     }

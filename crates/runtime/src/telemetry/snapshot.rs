@@ -136,7 +136,7 @@ pub(crate) fn take_snapshot(
             occupancy.empty += stripe.ring.capacity() - (tail - free).min(stripe.ring.capacity());
             for position in free..tail {
                 use crate::error::TaskError::{Cancelled, Fault};
-                match stripe.ring.ended(position).map(crate::session::outcome) {
+                match stripe.ring.record_at(position).map(crate::session::outcome) {
                     None => occupancy.published += 1,
                     Some(Err(Fault(_))) => occupancy.fault += 1,
                     Some(Err(Cancelled)) => occupancy.cancelled += 1,

@@ -8,7 +8,7 @@ use loom::thread::spawn;
 use super::plan::{Plain, holds};
 
 /// The step that only drained batches have.
-pub const LEAVE: &[&str] = &["leave"];
+pub(crate) const LEAVE: &[&str] = &["leave"];
 
 #[test]
 fn the_last_to_leave_has_seen_all() {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::spawn;
 use pelton::protocol::record::TaskEnd;
-use pelton::ring::HostRing;
+use pelton::ring::{EndsSeen, HostRing};
 
 use super::near::{How, Near, task, through};
 use super::plan::{Patience, Plain, Plan, Words, holds};
 
 /// A far ring with one tail in host memory and one in device memory.
-pub struct Far {
+pub(crate) struct Far {
     pub near: Near,
     pub tails: Words,
     /// The tail in device memory.
@@ -20,7 +20,7 @@ pub struct Far {
 }
 
 impl Far {
-    pub fn new(plan: Plan, log2: u32) -> Arc<Self> {
+    pub(crate) fn new(plan: Plan, log2: u32) -> Arc<Self> {
         let slots = 1 << log2;
         let tails = Words::new(plan, "tails", 1);
         Arc::new(Far {
@@ -45,7 +45,7 @@ impl Far {
     }
 
     /// Moves the tail on; how far it is now.
-    pub fn route(&self) -> u64 {
+    pub(crate) fn route(&self) -> u64 {
         let plan = self.near.plan;
         let now = self.tails.at(0).load(plan.order("route"));
         if now != self.tail.load(Ordering::Relaxed) {
@@ -60,7 +60,7 @@ impl Far {
     }
 
     /// Claims one task, if there is one below `room`.
-    pub fn claim(&self, room: impl FnOnce() -> u64) -> Option<u64> {
+    pub(crate) fn claim(&self, room: impl FnOnce() -> u64) -> Option<u64> {
         let plan = self.near.plan;
         let from = self.claimed.load(Ordering::Relaxed);
         let end = self.tail.load(plan.order("tail")).min(room());
@@ -89,7 +89,7 @@ impl Far {
 }
 
 /// The steps that only far rings have.
-pub const ROUTE: &[&str] = &["commit", "route", "pass on", "tail"];
+pub(crate) const ROUTE: &[&str] = &["commit", "route", "pass on", "tail"];
 
 const COUNT: u64 = 2;
 
@@ -126,7 +126,7 @@ fn groups(plan: Plan) {
     far.forward(0);
     work(&far, &ran, 0);
     for position in 0..COUNT {
-        let record = far.near.ring.ended(position).map(|record| record.end());
+        let record = far.near.ring.record_at(position).map(|record| record.end());
         assert_eq!(record, Some(Ok(TaskEnd::Done(position as u32 + 1))));
     }
 }
@@ -152,10 +152,10 @@ fn a_group_goes_round() {
         let (mut free, mut seen) = (0, 0);
         let tail = through(0, COUNT, 2, |position| {
             far.near.publish(position, &mut free, &mut seen)?;
-            far.near.ring.give_up(position, 1, false);
+            far.near.ring.give_up(position, 1, EndsSeen::NotAll);
             Some(())
         });
-        if far.near.ring.ended(tail - 1).is_some() {
+        if far.near.ring.record_at(tail - 1).is_some() {
             far.near.effects[0].read();
         }
         group.join().unwrap();

@@ -11,13 +11,13 @@ use super::near::{How, Near, through};
 use super::plan::{Patience, Plain, Plan, holds};
 
 /// The steps of whoever marks and follows.
-pub const FOLLOW: &[&str] = &["mark", "follow", "news", "quiet"];
+pub(crate) const FOLLOW: &[&str] = &["mark", "follow", "news", "quiet"];
 /// The steps that keep marks.
-pub const KEEP: &[&str] = &["room", "front"];
+pub(crate) const KEEP: &[&str] = &["room", "front"];
 /// The step that moves a frontier for the router.
-pub const PASS: &[&str] = &["pass"];
+pub(crate) const PASS: &[&str] = &["pass"];
 /// The fences of a fence.
-pub const RETIRE: &[&str] = &["settle", "show"];
+pub(crate) const RETIRE: &[&str] = &["settle", "show"];
 
 /// The bit of a mark that says that it is a fence's.
 const FENCE: u64 = 1 << 63;
@@ -149,7 +149,7 @@ const NONE: u64 = u64::MAX;
 /// Publishes a task if there is room. There are no lines here and no router: that is tried elsewhere.
 fn publish(far: &Far, position: u64) -> Option<()> {
     if position >= 2 {
-        far.near.ring.ended(position - 2)?;
+        far.near.ring.record_at(position - 2)?;
     }
     far.tail.store(position + 1, Ordering::Release);
     Some(())
@@ -239,9 +239,9 @@ fn the_epoch_is_between_the_records() {
             }
         });
         if both.1.load(Ordering::Acquire) != 0 {
-            assert!(both.0.ring.ended(0).is_some(), "the epoch came before the record");
+            assert!(both.0.ring.record_at(0).is_some(), "the epoch came before the record");
         }
-        if both.0.ring.ended(1).is_some() {
+        if both.0.ring.record_at(1).is_some() {
             assert_eq!(both.1.load(Ordering::Relaxed), 1, "the record came before the epoch");
         }
         group.join().unwrap();

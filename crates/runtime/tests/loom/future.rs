@@ -6,6 +6,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use loom::sync::{Mutex, Notify};
 use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::TaskEnd;
+use pelton::ring::EndsSeen;
 use pelton_device::event::Event;
 
 use super::near::{How, Near};
@@ -43,7 +44,7 @@ impl Session {
 
     /// Whether the task has ended or never will.
     fn ended(&self) -> bool {
-        self.near.ring.ended(0).is_some() || self.state.load(self.plan.order("ended")) != 0
+        self.near.ring.record_at(0).is_some() || self.state.load(self.plan.order("ended")) != 0
     }
 
     /// Polls until it is ready, asleep in between.
@@ -240,7 +241,7 @@ fn a_producer_is_woken_by_a_slot_that_is_given_up() {
             let room = room.clone();
             move || room.reap()
         });
-        room.session.near.ring.give_up(0, 1, false);
+        room.session.near.ring.give_up(0, 1, EndsSeen::NotAll);
         room.session.near.post(0, TaskEnd::Done(1), Ordering::Relaxed);
         producer.join().unwrap();
         room.session.close();

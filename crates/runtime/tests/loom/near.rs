@@ -7,14 +7,14 @@ use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{generation_at, is_sealed, status_word};
 use pelton::protocol::{CompletionRecord, Status};
-use pelton::ring::HostRing;
+use pelton::ring::{EndsSeen, HostRing};
 use pelton::{Opcode, Task};
 
 use super::plan::{Patience, Plain, Plan, Words, holds};
 
 /// How a group takes and ends tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub(crate) enum How {
     /// It acquires a line's first word, and fences before the record.
     InPlace,
     /// It reads a line at once, acquires afterwards, and fences before the record.
@@ -24,7 +24,7 @@ pub enum How {
 }
 
 /// A stripe, its group, and memory that only the protocol's order protects.
-pub struct Near {
+pub(crate) struct Near {
     pub plan: Plan,
     pub how: How,
     pub ring: HostRing<Words, Words>,
@@ -34,12 +34,12 @@ pub struct Near {
     pub effects: Vec<Plain>,
 }
 
-pub fn task(position: u64) -> Task {
+pub(crate) fn task(position: u64) -> Task {
     Task::new(Opcode::NOP).args([position as u32 + 1])
 }
 
 impl Near {
-    pub fn new(plan: Plan, log2: u32, how: How) -> Arc<Self> {
+    pub(crate) fn new(plan: Plan, log2: u32, how: How) -> Arc<Self> {
         let slots = 1 << log2;
         Arc::new(Near {
             plan,
@@ -57,12 +57,12 @@ impl Near {
         })
     }
 
-    pub fn slot(&self, position: u64) -> usize {
+    pub(crate) fn slot(&self, position: u64) -> usize {
         (position & (self.ring.capacity() - 1)) as usize
     }
 
     /// A line, if it is the one at this position and whole. The first word comes first, then all of them.
-    pub fn take(&self, position: u64, first: Ordering) -> Option<[u64; 8]> {
+    pub(crate) fn take(&self, position: u64, first: Ordering) -> Option<[u64; 8]> {
         let slot = self.slot(position);
         let ready = status_word(Status::Published, generation_at(position, self.ring.log2));
         if self.ring.lines.word(slot, 0).load(first) as u32 != ready {
@@ -75,13 +75,13 @@ impl Near {
         (is_sealed(&line) || self.plan.wrong("no check")).then_some(line)
     }
 
-    pub fn post(&self, position: u64, end: TaskEnd, order: Ordering) {
+    pub(crate) fn post(&self, position: u64, end: TaskEnd, order: Ordering) {
         let record = CompletionRecord::new(end, generation_at(position, self.ring.log2));
         self.ring.done.at(self.slot(position)).store(record.0, order);
     }
 
     /// Takes and runs the task at a position, if it is there.
-    pub fn serve(&self, position: u64) -> Option<()> {
+    pub(crate) fn serve(&self, position: u64) -> Option<()> {
         let line = match self.how {
             How::Copies | How::Light => {
                 let line = self.take(position, Ordering::Relaxed)?;
@@ -105,7 +105,7 @@ impl Near {
     }
 
     /// Publishes a task if there is room.
-    pub fn publish(&self, position: u64, free: &mut u64, seen: &mut u64) -> Option<()> {
+    pub(crate) fn publish(&self, position: u64, free: &mut u64, seen: &mut u64) -> Option<()> {
         if position - *free == self.ring.capacity() {
             *free = self.ring.reclaim(*free, position, seen);
         }
@@ -118,16 +118,16 @@ impl Near {
 
     /// Gives a task up if it has ended.
     fn end(&self, position: u64) -> Option<()> {
-        let record = self.ring.ended(position)?;
+        let record = self.ring.record_at(position)?;
         assert_eq!(record.end(), Ok(TaskEnd::Done(position as u32 + 1)));
         self.effects[self.slot(position)].read();
-        self.ring.give_up(position, 1, true);
+        self.ring.give_up(position, 1, EndsSeen::All);
         Some(())
     }
 }
 
 /// Goes through positions from `from` on as far as patience goes; where it ended.
-pub fn through(from: u64, to: u64, patience: u32, mut step: impl FnMut(u64) -> Option<()>) -> u64 {
+pub(crate) fn through(from: u64, to: u64, patience: u32, mut step: impl FnMut(u64) -> Option<()>) -> u64 {
     let mut patience = Patience(patience);
     (from..to).find(|position| patience.poll(|| step(*position)).is_none()).unwrap_or(to)
 }
@@ -155,7 +155,7 @@ fn laps(plan: Plan, log2: u32, count: u64, how: How) {
     }
 }
 
-pub const LAPS: &[&str] = &["publish", "take", "complete", "see", "give up", "reclaim"];
+pub(crate) const LAPS: &[&str] = &["publish", "take", "complete", "see", "give up", "reclaim"];
 
 #[test]
 fn one_slot_is_used_again_and_again() {
@@ -163,7 +163,7 @@ fn one_slot_is_used_again_and_again() {
 }
 
 /// The same where a group reads lines at once.
-pub const COPIES: &[&str] = &["publish", "taken", "complete", "see", "give up", "reclaim"];
+pub(crate) const COPIES: &[&str] = &["publish", "taken", "complete", "see", "give up", "reclaim"];
 
 #[test]
 fn lines_are_copied() {
@@ -171,7 +171,7 @@ fn lines_are_copied() {
 }
 
 /// The same where whoever polls runs the task.
-pub const LIGHT: &[&str] = &["publish", "taken", "post", "see", "give up", "reclaim"];
+pub(crate) const LIGHT: &[&str] = &["publish", "taken", "post", "see", "give up", "reclaim"];
 
 #[test]
 fn light_tasks_are_run_at_once() {
@@ -195,7 +195,7 @@ fn nobody_waits() {
         let (mut free, mut seen) = (0, 0);
         through(0, 3, 4, |position| {
             near.publish(position, &mut free, &mut seen)?;
-            near.ring.give_up(position, 1, false);
+            near.ring.give_up(position, 1, EndsSeen::NotAll);
             Some(())
         });
         group.join().unwrap();
@@ -247,7 +247,7 @@ fn cancel(plan: Plan) {
     });
     near.ring.cancel(0);
     let record = loop {
-        match near.ring.ended(0) {
+        match near.ring.record_at(0) {
             Some(record) => break record.end().unwrap(),
             None => yield_now(),
         }

@@ -13,21 +13,21 @@ use pelton_ir::types::Order;
 
 /// Which step is weakened, or which mistake is made.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     weak: Option<&'static str>,
     wrong: Option<&'static str>,
 }
 
 impl Plan {
     /// The order of a step by the table, or none if it is the weak one.
-    pub fn order(self, name: &str) -> Ordering {
+    pub(crate) fn order(self, name: &str) -> Ordering {
         let step =
             step::ordering_step(name).unwrap_or_else(|| panic!("the table has no step {name:?} that orders"));
         if self.weak == Some(step.name) { Ordering::Relaxed } else { order(step.order) }
     }
 
     /// A fence of the table, unless it is the weak step.
-    pub fn fence(self, name: &str) {
+    pub(crate) fn fence(self, name: &str) {
         match self.order(name) {
             Ordering::Relaxed => {}
             order => fence(order),
@@ -35,7 +35,7 @@ impl Plan {
     }
 
     /// Whether a mistake is to be made.
-    pub fn wrong(self, mistake: &str) -> bool {
+    pub(crate) fn wrong(self, mistake: &str) -> bool {
         self.wrong == Some(mistake)
     }
 
@@ -64,7 +64,7 @@ fn order(order: Order) -> Ordering {
 
 /// Words of a buffer.
 #[derive(Clone)]
-pub struct Words {
+pub(crate) struct Words {
     plan: Plan,
     buffer: &'static str,
     words: Arc<Vec<AtomicU64>>,
@@ -75,18 +75,18 @@ const USED: usize = 3;
 const LINE: usize = 8;
 
 impl Words {
-    pub fn new(plan: Plan, buffer: &'static str, len: usize) -> Self {
+    pub(crate) fn new(plan: Plan, buffer: &'static str, len: usize) -> Self {
         let len = if buffer == "slots" { len * USED } else { len };
         Words { plan, buffer, words: Arc::new((0..len).map(|_| AtomicU64::new(0)).collect()) }
     }
 
     /// A word as the device sees it.
-    pub fn at(&self, at: usize) -> &AtomicU64 {
+    pub(crate) fn at(&self, at: usize) -> &AtomicU64 {
         &self.words[at]
     }
 
     /// A word of a slot as the device sees it.
-    pub fn word(&self, slot: usize, word: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, slot: usize, word: usize) -> &AtomicU64 {
         &self.words[slot * USED + word]
     }
 
@@ -115,32 +115,32 @@ impl ring::RingWords for Words {
 }
 
 /// Memory that only order protects: an access that another may overlap is a failure.
-pub struct Plain(UnsafeCell<()>);
+pub(crate) struct Plain(UnsafeCell<()>);
 
 // SAFETY: nothing is stored in it; whether accesses overlap is for loom to say.
 unsafe impl Sync for Plain {}
 
 impl Plain {
-    pub fn several(count: usize) -> Vec<Plain> {
+    pub(crate) fn several(count: usize) -> Vec<Plain> {
         (0..count).map(|_| Plain(UnsafeCell::new(()))).collect()
     }
 
-    pub fn read(&self) {
+    pub(crate) fn read(&self) {
         self.0.with(|_| ());
     }
 
-    pub fn write(&self) {
+    pub(crate) fn write(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
 /// How often a thread finds nothing before it leaves. Threads that poll for ever would be explored for ever, so what they leave undone is done
 /// when all have ended.
-pub struct Patience(pub u32);
+pub(crate) struct Patience(pub u32);
 
 impl Patience {
     /// Polls until there is something, or until patience is at its end.
-    pub fn poll<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn poll<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
             let found = look();
             if found.is_some() || self.0 == 0 {
@@ -154,7 +154,7 @@ impl Patience {
 
 /// Explores a scenario as the table has it: it must hold. Then with each of these steps weakened, and with each of these mistakes made: each
 /// must be found.
-pub fn holds(bound: usize, weak: &[&'static str], wrong: &[&'static str], scenario: fn(Plan)) {
+pub(crate) fn holds(bound: usize, weak: &[&'static str], wrong: &[&'static str], scenario: fn(Plan)) {
     let explore = |plan: Plan| {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(bound);

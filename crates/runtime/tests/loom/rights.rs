@@ -44,7 +44,8 @@ fn until(mut holds: impl FnMut() -> bool) {
 }
 
 /// The steps between a change and a group of far rings that takes a task.
-pub const FAR: &[&str] = &["change", "changed", "answer", "heard", "commit", "route", "pass on", "tail"];
+pub(crate) const FAR: &[&str] =
+    &["change", "changed", "answer", "heard", "commit", "route", "pass on", "tail"];
 
 /// A group of far rings acquires a task by way of the router, and reads the copy that another subgroup has changed.
 #[test]
@@ -142,7 +143,7 @@ impl Poller {
 }
 
 /// The steps between a change and a poller.
-pub const POLLER: &[&str] = &["tell", "heed", "know", "told"];
+pub(crate) const POLLER: &[&str] = &["tell", "heed", "know", "told"];
 
 /// A poller uses nothing that it read before a change for a task that was submitted after it.
 #[test]
@@ -165,7 +166,7 @@ fn a_poller_meets_a_change_that_was_made_before_its_task() {
 }
 
 /// The step between the lines of a window and the word that says that the group runs them.
-pub const AWAY_STEPS: &[&str] = &["lines"];
+pub(crate) const AWAY_STEPS: &[&str] = &["lines"];
 
 /// The keeper does not wait for a window, and the poller that comes back from one still meets the change. Host and keeper are one here.
 #[test]

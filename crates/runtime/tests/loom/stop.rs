@@ -34,11 +34,11 @@ impl Stop {
     /// What the holder of a ticket is told: whether the task ended, or never will.
     fn ended(&self, plan: Plan, position: u64) -> bool {
         loop {
-            if self.near.ring.ended(position).is_some() {
+            if self.near.ring.record_at(position).is_some() {
                 return true;
             }
             if self.state.load(plan.order("ended")) != 0 {
-                return !plan.wrong("one look") && self.near.ring.ended(position).is_some();
+                return !plan.wrong("one look") && self.near.ring.record_at(position).is_some();
             }
             yield_now();
         }
@@ -46,9 +46,9 @@ impl Stop {
 }
 
 /// The steps of an end.
-pub const ENDS: &[&str] = &["end", "ended"];
+pub(crate) const ENDS: &[&str] = &["end", "ended"];
 /// The steps by which it is asked for.
-pub const STOPS: &[&str] = &["stop", "stopped", "halt", "halted"];
+pub(crate) const STOPS: &[&str] = &["stop", "stopped", "halt", "halted"];
 
 #[test]
 fn every_task_ends_or_is_left() {
@@ -77,11 +77,11 @@ fn every_task_ends_or_is_left() {
         }
         let told = [0, 1].map(|position| stop.ended(plan, position));
         stopper.join().unwrap();
-        let left = (0..2).filter(|position| stop.near.ring.ended(*position).is_none()).count();
+        let left = (0..2).filter(|position| stop.near.ring.record_at(*position).is_none()).count();
         let ran = stop.ran.iter().map(|ran| ran.load(Ordering::Relaxed)).sum::<u64>();
         assert_eq!(left as u64 + ran, 2, "a task was lost or ran twice");
         for position in 0..2 {
-            let record = stop.near.ring.ended(position).is_some();
+            let record = stop.near.ring.record_at(position).is_some();
             assert_eq!(told[position as usize], record, "the holder of {position} was told otherwise");
         }
     });

@@ -36,30 +36,30 @@ pub(super) fn place_from_range(range: Range<usize>) -> TextPlace {
 }
 
 impl<'a> TomlTable<'a> {
-    pub fn new(table: &'a DeTable<'a>, place: Range<usize>, notes: &'a DiagnosticList) -> Self {
+    pub(super) fn new(table: &'a DeTable<'a>, place: Range<usize>, notes: &'a DiagnosticList) -> Self {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         TomlTable { entries, place, known: RefCell::default(), notes }
     }
 
     /// Records a mistake.
-    pub fn note(&self, what: Diagnostic) {
+    pub(super) fn note(&self, what: Diagnostic) {
         self.notes.borrow_mut().push(what);
     }
 
     /// Records a mistake with its place.
-    pub fn note_wrong(&self, range: Range<usize>, message: impl Into<String>) {
+    pub(super) fn note_wrong(&self, range: Range<usize>, message: impl Into<String>) {
         self.note(Diagnostic::new("spec", place_from_range(range), message.into()));
     }
 
     /// Returns the value of a key, or `None` if the key is absent.
-    pub fn get(&self, key: &'static str) -> Option<TomlValue<'a>> {
+    pub(super) fn get(&self, key: &'static str) -> Option<TomlValue<'a>> {
         self.known.borrow_mut().push(key);
         self.entries.iter().find(|(of, _)| of.get_ref() == key).map(|(_, value)| *value)
     }
 
     /// Returns the value of a key. A key that is absent is a mistake.
-    pub fn require(&self, key: &'static str) -> Option<TomlValue<'a>> {
+    pub(super) fn require(&self, key: &'static str) -> Option<TomlValue<'a>> {
         let value = self.get(key);
         if value.is_none() {
             self.note_wrong(self.place.clone(), format!("`{key}` is missing"));
@@ -78,7 +78,7 @@ impl<'a> TomlTable<'a> {
     }
 
     /// Reads a number of 32 bits.
-    pub fn read_number(&self, value: TomlValue<'a>) -> Option<u32> {
+    pub(super) fn read_number(&self, value: TomlValue<'a>) -> Option<u32> {
         let Some(number) = value.get_ref().as_integer() else {
             return self.note_wrong_kind(value, "a number");
         };
@@ -89,16 +89,16 @@ impl<'a> TomlTable<'a> {
         found
     }
 
-    pub fn read_string(&self, value: TomlValue<'a>) -> Option<&'a str> {
+    pub(super) fn read_string(&self, value: TomlValue<'a>) -> Option<&'a str> {
         value.get_ref().as_str().or_else(|| self.note_wrong_kind(value, "a string"))
     }
 
-    pub fn read_flag(&self, value: TomlValue<'a>) -> Option<bool> {
+    pub(super) fn read_flag(&self, value: TomlValue<'a>) -> Option<bool> {
         value.get_ref().as_bool().or_else(|| self.note_wrong_kind(value, "true or false"))
     }
 
     /// Reads one of the words in a list.
-    pub fn read_word<T: Copy>(&self, value: TomlValue<'a>, words: WordList<T>) -> Option<T> {
+    pub(super) fn read_word<T: Copy>(&self, value: TomlValue<'a>, words: WordList<T>) -> Option<T> {
         let text = self.read_string(value)?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
@@ -109,23 +109,23 @@ impl<'a> TomlTable<'a> {
     }
 
     /// Reads the word of a key, or returns the default if the key is absent.
-    pub fn word_or_default<T: Copy + Default>(&self, key: &'static str, words: WordList<T>) -> T {
+    pub(super) fn word_or_default<T: Copy + Default>(&self, key: &'static str, words: WordList<T>) -> T {
         self.get(key).and_then(|value| self.read_word(value, words)).unwrap_or_default()
     }
 
     /// Reads the number of a key, or returns `default` if the key is absent.
-    pub fn number_or(&self, key: &'static str, default: u32) -> u32 {
+    pub(super) fn number_or(&self, key: &'static str, default: u32) -> u32 {
         self.get(key).and_then(|value| self.read_number(value)).unwrap_or(default)
     }
 
     /// Reads a table inside this one.
-    pub fn read_table(&self, value: TomlValue<'a>) -> Option<TomlTable<'a>> {
+    pub(super) fn read_table(&self, value: TomlValue<'a>) -> Option<TomlTable<'a>> {
         let table = value.get_ref().as_table().or_else(|| self.note_wrong_kind(value, "a table"))?;
         Some(TomlTable::new(table, value.span(), self.notes))
     }
 
     /// Returns the elements of an array, which is empty if the key is absent.
-    pub fn array(&self, key: &'static str) -> Vec<TomlValue<'a>> {
+    pub(super) fn array(&self, key: &'static str) -> Vec<TomlValue<'a>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         match value.get_ref().as_array() {
             Some(list) => list.iter().collect(),
@@ -134,17 +134,17 @@ impl<'a> TomlTable<'a> {
     }
 
     /// Returns the tables of an array, which is empty if the key is absent.
-    pub fn table_array(&self, key: &'static str) -> Vec<TomlTable<'a>> {
+    pub(super) fn table_array(&self, key: &'static str) -> Vec<TomlTable<'a>> {
         self.array(key).into_iter().filter_map(|value| self.read_table(value)).collect()
     }
 
     /// Returns all keys with their values, where any key is allowed.
-    pub fn entries(&self) -> impl Iterator<Item = (&'a str, TomlValue<'a>)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, TomlValue<'a>)> {
         self.entries.iter().map(|(key, value)| (key.get_ref().as_ref(), *value))
     }
 
     /// Ends the reading. Keys that were never asked for are mistakes.
-    pub fn refuse_unknown_keys(self) {
+    pub(super) fn refuse_unknown_keys(self) {
         let known = self.known.borrow();
         for (key, _) in &self.entries {
             let name = key.get_ref();
