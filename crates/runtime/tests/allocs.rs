@@ -1,7 +1,7 @@
-//! Nothing allocates between submit and done.
+//! Tests that nothing allocates between submitting a task and seeing its end.
 //!
-//! The test has a process of its own: it counts what is allocated, by all threads on the CPU, and by the host's on the interpreter,
-//! which allocates as it likes.
+//! The test has a process of its own, because it counts allocations: of all threads on the CPU device, and of the
+//! host's threads on the interpreter, which may allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use pelton::kernel::Telemetry;
 use pelton::workspace::View;
 use pelton::{Claim, Deadline, Geometry, Opcode, Placement, Producer, Session, Spec, Task};
 
-/// Counts, and leaves the rest to the system.
+/// An allocator that counts allocations and leaves the rest to the system.
 struct Counting;
 
 static ALL: AtomicU64 = AtomicU64::new(0);
@@ -28,26 +28,27 @@ thread_local! {
 
 fn count() {
     ALL.fetch_add(1, Ordering::Relaxed);
-    // A thread that ends has nowhere left to count.
+    // A thread that is ending has no counter any more.
     let _ = MINE.try_with(|mine| mine.set(mine.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came, so its promises are kept.
+// SAFETY: every call is passed on to the system's allocator unchanged, so its promises are kept.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller promises for `layout` what the system's allocator asks.
+        // SAFETY: the caller promises what the system's allocator requires of `layout`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from the system's allocator, with this layout.
+        // SAFETY: `at` came from the system's allocator with this layout.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: `at` came from the system's allocator, with this layout, and the caller promises for `size`.
+        // SAFETY: `at` came from the system's allocator with this layout, and the caller promises what is required of
+        // `size`.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -66,7 +67,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Submits and takes results in every way there is.
+/// Submits tasks and takes their results in every way that there is.
 fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
     let task = Task::new(Opcode::ATOMIC_ADD).args([1, 0]);
     for _ in 0..200 {
@@ -87,7 +88,7 @@ fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
         data.read_into(100, &mut words).unwrap();
         data.write(100, &words).unwrap();
     }
-    // These are more than there are slots, so that it waits for room.
+    // These are more tasks than slots, so the producer waits for room.
     let mut context = Context::from_waker(waker);
     for _ in 0..200 {
         let mut room = pin!(producer.submit_when_room(task));
@@ -101,7 +102,7 @@ fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
     }
 }
 
-/// Catches a boxed ticket, a list that grows, and a waiter that is made anew.
+/// Finds a boxed ticket, a list that grows, and a waiter that is created for each wait.
 #[test]
 fn nothing_allocates_between_submit_and_done() {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

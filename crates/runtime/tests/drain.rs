@@ -1,4 +1,4 @@
-//! Batches from the first slot to the last word that is read back, on every device that is here.
+//! Tests of batches, from the first slot to the last word that is read back, on every device of this machine.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use pelton::{
     Batch, Claim, Drain, Error, Geometry, Opcode, Priority, Spec, SubmitError, Task, TaskError, Tenant,
 };
 
-/// The devices that are here.
+/// Returns the devices of this machine.
 fn devices() -> Vec<&'static str> {
     let gpu = open("cuda").is_ok().then_some("cuda");
     ["cpu", "reference"].into_iter().chain(gpu).collect()
@@ -27,7 +27,7 @@ fn op(code: u32) -> Opcode {
     Opcode::user(code).unwrap()
 }
 
-/// A group-wide sum: every lane adds the argument.
+/// A group-wide handler in which every lane adds the argument to a sum.
 fn sum() -> Handler {
     Handler::group_wide(|slot| {
         let (f, part) = (slot.body(), slot.shared::<u32>("part", 1));
@@ -60,10 +60,10 @@ fn outcomes(readback: &Readback) -> Vec<Result<u32, TaskError>> {
     readback.outcomes().unwrap().collect()
 }
 
-/// A tenant, its task, and what comes of it; `None` is any result.
+/// A tenant, its task, and how the task must end. `None` allows any result.
 type Case = (u32, Task, Option<Result<u32, TaskError>>);
 
-/// Everything that a slot can ask for, with what comes of it.
+/// Returns tasks for everything that a slot can ask for, with how each must end.
 fn mixed(lanes: u32) -> Vec<Case> {
     let mut packed = Packed::new();
     packed.push(Opcode::ATOMIC_ADD, &[1, 3]).unwrap();
@@ -133,7 +133,7 @@ fn any_number_of_items_on_any_number_of_lanes() {
         let mut batch = Batch::with_capacity(items);
         (0..items as u32).for_each(|k| batch.push(0, add(k % 7, 1)).unwrap());
         let readback = drain.run(&batch).unwrap();
-        // Each element counts up by ones, so its results are all different.
+        // Every element counts up by ones, so its results are all different.
         let mut seen = vec![0u64; 7];
         for (k, outcome) in readback.outcomes().unwrap().enumerate() {
             seen[k % 7] += u64::from(outcome.unwrap());
@@ -195,7 +195,7 @@ fn what_may_not_run_is_left() {
         for _ in 0..25 {
             [0, 5, 7].iter().for_each(|tenant| batch.push(*tenant, add(0, 1)).unwrap());
         }
-        // Credit is for each run; the second gets as much.
+        // Credit is granted per run, so the second run gets as much as the first.
         for run in 1..=2 {
             let readback = drain.run(&batch).unwrap();
             let found = outcomes(readback);
@@ -215,7 +215,7 @@ fn what_may_not_run_is_left() {
     }
 }
 
-/// SHUTDOWN is an opcode like any other: who may not use it ends nothing.
+/// SHUTDOWN is an opcode like any other. A tenant that may not use it cannot end the pass.
 #[test]
 fn shutdown_that_is_denied_ends_nothing() {
     for name in devices() {
@@ -242,7 +242,7 @@ fn shutdown_ends_the_run() {
             _ => batch.push(0, Task::new(op(8)).args([k])).unwrap(),
         });
         let readback = drain.run(&batch).unwrap();
-        // The windows of four that were taken end; nobody takes another.
+        // The windows of four tasks that were taken end, and no further window is taken.
         let want = |k: u32| {
             if k == 5 {
                 Ok(0)
@@ -297,7 +297,7 @@ fn the_urgent_come_first() {
             let priorities = [4, 2, 0, 2, 1, 4, 0, 0, 2, 3].map(|code| Priority::from_code(code).unwrap());
             priorities.iter().for_each(|p| batch.push(0, add(0, 1).priority(*p)).unwrap());
             let readback = drain.run(&batch).unwrap();
-            // The results say when each ran.
+            // The results say in which order the tasks ran.
             let want = [8, 4, 0, 5, 3, 9, 1, 2, 6, 7];
             assert_eq!(outcomes(readback), want.map(Ok), "{name}, {slots} slots");
             assert_eq!(readback.control().partitions(), [0, 3, 4, 7, 8, 10]);
@@ -319,7 +319,7 @@ fn a_report_of_control_words_alone() {
         assert!(readback.outcomes().is_none() && readback.batch_outcomes(0).is_none());
         let s = readback.statistics();
         assert_eq!((s.tasks, s.done, s.faults, s.left, s.epoch), (110, 110, None, 0, 1));
-        // The words of the wire, one by one.
+        // This checks the control words one by one.
         let mut want = vec![0u32; 163];
         for (at, word) in [
             (1, 110),
@@ -350,7 +350,7 @@ fn a_fence_comes_after_all_before_it() {
             let geometry = Geometry::new(256).lanes(lanes).groups(groups).window(8);
             let spec = Spec::new(geometry)
                 .tenant(Tenant::new(0).observables(1))
-                // Takes its time, then counts itself.
+                // The handler takes its time and then counts itself.
                 .handler_at(
                     op(8),
                     "op8",
@@ -362,7 +362,7 @@ fn a_fence_comes_after_all_before_it() {
                         slot.atomic_add(0, 1);
                     }),
                 )
-                // What the fence shows, and what was counted by then.
+                // These are the epoch that the fence shows and the count at that time.
                 .handler_at(
                     op(9),
                     "op9",
@@ -384,7 +384,7 @@ fn a_fence_comes_after_all_before_it() {
                 let after: Vec<u32> = looks.filter(|look| look >> 16 == 1).collect();
                 let early = after.iter().find(|look| *look & 0xffff != BEFORE * round);
                 assert_eq!(early, None, "{name}, {lanes} lanes, {groups} groups");
-                // One group takes its windows in order, so all but those in the fence's own come after it.
+                // One group takes its windows in order, so all tasks come after the fence but those in its own window.
                 assert!(groups > 1 || after.len() >= 143, "{name}: {}", after.len());
             }
         }
@@ -470,7 +470,7 @@ fn a_batch_may_lie_where_the_device_reads_it() {
             let mut drain = Drain::new(&device, &spec(geometry.clone()).claim(claim)).unwrap();
             let mut other = Drain::new(&device, &spec(geometry.clone()).claim(claim)).unwrap();
             let (mut lent, mut own) = (drain.batch().unwrap(), Batch::new());
-            // As many as there is room for, then more than that, then few again.
+            // First there are as many tasks as there is room for, then more, then few again.
             for count in [64u32, 65, 3] {
                 lent.clear();
                 own.clear();
@@ -485,7 +485,7 @@ fn a_batch_may_lie_where_the_device_reads_it() {
                 assert!(lent.slots().eq(own.slots()), "{name}");
                 for batch in [&lent, &own, &lent] {
                     assert_eq!(outcomes(drain.run(batch).unwrap()), want, "{name}");
-                    // It is a batch like any other elsewhere.
+                    // For another drain, this is a batch like any other.
                     assert_eq!(outcomes(other.run(batch).unwrap()), want, "{name}");
                 }
                 let both = [lent.clone(), own.clone()];
@@ -501,7 +501,7 @@ fn a_batch_may_lie_where_the_device_reads_it() {
 #[test]
 fn a_run_that_was_ended_leaves_nothing_for_the_next() {
     for name in devices() {
-        // Two slots a pass, and the pass that is ended is not the last.
+        // Each pass has two slots, and the pass that is ended is not the last one.
         let geometry = Geometry::new(2).lanes(1).groups(1);
         let mut drain = Drain::new(&device(name), &spec(geometry)).unwrap();
         let mut batch = Batch::new();
@@ -517,7 +517,7 @@ fn a_run_that_was_ended_leaves_nothing_for_the_next() {
     }
 }
 
-/// Catches results that come in another order when they are gone through in another way.
+/// Finds results whose order depends on the way in which the iterator is used.
 #[test]
 fn results_are_gone_through_in_order() {
     for name in devices() {

@@ -1,4 +1,4 @@
-//! The host's side of a ring over plain atomics: threads, laps, and the table of steps.
+//! Tests of the host's side of a ring over plain atomics: threads, laps, and the table of steps.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ fn task(position: u64) -> Task {
     Task::new(Opcode::NOP).args([position as u32, !position as u32])
 }
 
-/// What the group of a near stripe does: takes whole lines in order, and answers.
+/// Acts as the group of a near stripe, which takes whole lines in order and posts their records.
 fn serve(ring: &HostRing<Plain, Plain>, first: u64, count: u64) {
     for position in first..first + count {
         let slot = (position & (ring.capacity() - 1)) as usize;
@@ -58,7 +58,7 @@ fn serve(ring: &HostRing<Plain, Plain>, first: u64, count: u64) {
     }
 }
 
-/// A producer, a group, and a thread that waits, over many laps that begin where generations wrap.
+/// Runs a producer, a group and a waiting thread over many laps, starting where generations wrap.
 #[test]
 fn every_task_comes_back() {
     const COUNT: u64 = if cfg!(miri) { 24 } else { 4_000 };
@@ -107,7 +107,7 @@ fn every_task_comes_back() {
     }
 }
 
-/// A batch that goes past the end of a lap, and what is seen of its ends.
+/// Publishes a batch that goes past the end of a lap, and reads how its tasks ended.
 #[test]
 fn a_batch_goes_round() {
     const LOG2: u32 = 7;
@@ -117,7 +117,7 @@ fn a_batch_goes_round() {
         let (lines, done, taken) = (Plain::new(slots * 8), Plain::new(slots), Plain::new(slots));
         let ring = HostRing { lines, done, taken, tail, first: 0, log2: LOG2 };
         let mut end = first;
-        // The iterator has more than are wanted.
+        // The iterator has more tasks than are wanted.
         ring.publish_all(&mut end, count, (first..).map(task), &mut TaskStage::default());
         assert_eq!(end, first + count);
         for position in first..end {
@@ -144,10 +144,10 @@ fn a_batch_goes_round() {
     }
 }
 
-/// What was done, to which buffer, in which order.
+/// An access: its operation, its buffer and its order.
 type Note = (Op, &'static str, Ordering);
 
-/// Notes every access.
+/// Words that note every access.
 #[derive(Clone)]
 struct Noted {
     buffer: &'static str,
@@ -192,7 +192,7 @@ fn the_host_takes_the_steps_of_the_table() {
         Order::Release => Ordering::Release,
         _ => Ordering::Relaxed,
     };
-    // How sessions stop, end and change control words has no words of a ring.
+    // The steps that stop or end sessions and change control words do not access the words of a ring.
     let rows = step::TABLE.iter().filter(|row| row.actor == StepActor::Host && row.exists_in(FAR));
     let rows: Vec<&ProtocolStep> =
         rows.filter(|row| !["host", "acks", "state"].contains(&row.buffer)).collect();

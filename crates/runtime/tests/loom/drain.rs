@@ -1,4 +1,4 @@
-//! Drained batches: the last group to leave tells what all have counted.
+//! Explores drained batches: the last group to leave reports what all groups have counted.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Far rings: a router passes tails on, groups claim windows.
+//! Explores far rings, in which a router passes tails on and groups claim windows.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Far {
         })
     }
 
-    /// Moves the tail on; how far it is now.
+    /// Passes the tail on, and returns how far it is now.
     pub(crate) fn route(&self) -> u64 {
         let plan = self.near.plan;
         let now = self.tails.at(0).load(plan.order("route"));
@@ -54,12 +54,12 @@ impl Far {
         now
     }
 
-    /// Moves the tail on until all is there or patience is at its end.
+    /// Passes the tail on until all tasks are there or patience is exhausted.
     fn forward(&self, patience: u32) {
         Patience(patience).poll(|| (self.route() == COUNT).then_some(()));
     }
 
-    /// Claims one task, if there is one below `room`.
+    /// Claims one task if there is one below `room`.
     pub(crate) fn claim(&self, room: impl FnOnce() -> u64) -> Option<u64> {
         let plan = self.near.plan;
         let from = self.claimed.load(Ordering::Relaxed);
@@ -93,7 +93,7 @@ pub(crate) const ROUTE: &[&str] = &["commit", "route", "pass on", "tail"];
 
 const COUNT: u64 = 2;
 
-/// Claims and runs what there is; how many tasks that were.
+/// Claims and runs the tasks that there are.
 fn work(far: &Far, ran: &[AtomicU64; 2], patience: u32) {
     through(0, COUNT, patience, |_| {
         let position = far.claim(|| u64::MAX)?;
@@ -104,7 +104,7 @@ fn work(far: &Far, ran: &[AtomicU64; 2], patience: u32) {
     });
 }
 
-/// Two groups share a ring.
+/// Lets two groups share a ring.
 fn groups(plan: Plan) {
     let far = Far::new(plan, 1);
     let ran = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
@@ -136,7 +136,7 @@ fn groups_share_a_ring() {
     holds(2, ROUTE, &["the tail is newer", "no claim"], groups);
 }
 
-/// What a task wrote is seen by whoever sees its record, and its slot is written again after it was read.
+/// Whoever sees the record of a task sees what the task wrote, and a slot is written again only after it was read.
 #[test]
 fn a_group_goes_round() {
     holds(2, &[ROUTE, &["complete", "see"]].concat(), &[], |plan| {

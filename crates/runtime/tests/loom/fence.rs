@@ -1,4 +1,4 @@
-//! Fences: marks, news, frontier, epoch.
+//! Explores fences: marks, the count of marks, the frontier and the epoch.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use super::far::Far;
 use super::near::{How, Near, through};
 use super::plan::{Patience, Plain, Plan, holds};
 
-/// The steps of whoever marks and follows.
+/// The steps of a group that marks and follows.
 pub(crate) const FOLLOW: &[&str] = &["mark", "follow", "news", "quiet"];
-/// The steps that keep marks.
+/// The steps that keep marks from being overwritten too early.
 pub(crate) const KEEP: &[&str] = &["room", "front"];
-/// The step that moves a frontier for the router.
+/// The step that moves a frontier on behalf of the router.
 pub(crate) const PASS: &[&str] = &["pass"];
-/// The fences of a fence.
+/// The memory fences around the end of a fence task.
 pub(crate) const RETIRE: &[&str] = &["settle", "show"];
 
-/// The bit of a mark that says that it is a fence's.
+/// The bit that distinguishes the mark of a fence.
 const FENCE: u64 = 1 << 63;
 
-/// A ring's marks and frontier.
+/// The marks and the frontier of a ring.
 struct Front {
     plan: Plan,
     marks: Vec<AtomicU64>,
-    /// What a mark says, as memory that only order protects.
+    /// The content of each mark, as memory that only the protocol's order protects.
     said: Vec<Plain>,
     front: AtomicU64,
-    /// The frontier, as memory that only order protects: one follows at a time.
+    /// The frontier, as memory that only the protocol's order protects, because one group follows at a time.
     turn: Vec<Plain>,
     news: AtomicU64,
     epoch: AtomicU64,
@@ -55,7 +55,7 @@ impl Front {
         self.marks[slot].store(mark, self.plan.order("mark"));
     }
 
-    /// Tells that something was marked, and follows the marks if nobody does. `retire` is told of every fence on the way.
+    /// Counts a mark, and follows the marks if no other group does. `retire` is called for every fence on the way.
     fn tell(&self, retire: impl Fn(u64)) {
         if self.news.fetch_add(1, self.plan.order("news")) != 0 && !self.plan.wrong("all follow") {
             return;
@@ -90,7 +90,7 @@ impl Front {
     }
 }
 
-/// Two tasks and a fence after them, ended by three groups in any order.
+/// Two tasks and a fence after them are ended by three groups in any order.
 #[test]
 fn a_fence_comes_after_what_was_before_it() {
     holds(2, FOLLOW, &["all follow", "one round"], |plan| {
@@ -119,7 +119,7 @@ fn a_fence_comes_after_what_was_before_it() {
     });
 }
 
-/// Claims and ends what there is, of which one may be a fence.
+/// Claims and ends the tasks that there are, one of which may be a fence.
 fn work(far: &Far, front: &Front, fence: u64, patience: u32) {
     let plan = front.plan;
     let room = || match plan.wrong("no room") {
@@ -143,10 +143,10 @@ fn work(far: &Far, front: &Front, fence: u64, patience: u32) {
 }
 
 const COUNT: u64 = 3;
-/// There is no fence.
+/// The position of a fence that does not exist.
 const NONE: u64 = u64::MAX;
 
-/// Publishes a task if there is room. There are no lines here and no router: that is tried elsewhere.
+/// Publishes a task if there is room. This model has neither lines nor a router, which other tests explore.
 fn publish(far: &Far, position: u64) -> Option<()> {
     if position >= 2 {
         far.near.ring.record_at(position - 2)?;
@@ -155,7 +155,7 @@ fn publish(far: &Far, position: u64) -> Option<()> {
     Some(())
 }
 
-/// A task and a fence, and a task of the next lap: a mark stays until it was followed.
+/// Explores a task, a fence and a task of the next lap: a mark must stay until it has been followed.
 fn laps(plan: Plan) {
     let far = Far::new(plan, 1);
     let front = Arc::new(Front::new(plan, 2));
@@ -179,7 +179,8 @@ fn marks_stay_until_they_were_followed() {
     holds(2, KEEP, &["no room"], laps);
 }
 
-/// The router runs the task at a position if everything before it has ended and was followed, and shows what is up to `tail`.
+/// Lets the router run the task at a position if everything before it has ended and was followed, and then shows the
+/// tasks up to `tail`.
 fn attempt(far: &Far, front: &Front, position: u64, tail: u64) -> Option<()> {
     let quiet =
         far.claimed.load(Ordering::Relaxed) == position && front.front.load(Ordering::Relaxed) == position;
@@ -192,7 +193,8 @@ fn attempt(far: &Far, front: &Front, position: u64, tail: u64) -> Option<()> {
     })
 }
 
-/// Two groups have what is before `position`, the router runs that task when they are quiet, and leaves the rest to them.
+/// Two groups have the tasks before `position`. The router runs that task when they are quiet, and leaves the rest to
+/// them.
 fn between(plan: Plan, log2: u32, position: u64) {
     let far = Far::new(plan, log2);
     let front = Arc::new(Front::new(plan, 1 << log2));
@@ -211,19 +213,20 @@ fn between(plan: Plan, log2: u32, position: u64) {
     assert_eq!(front.front.load(Ordering::Relaxed), COUNT, "the frontier is stuck");
 }
 
-/// A task of the router's stands between two that mark the same place.
+/// A task that the router runs stands between two tasks that mark the same place.
 #[test]
 fn the_router_runs_a_task_between_two() {
     holds(2, PASS, &[], |plan| between(plan, 0, 1));
 }
 
-/// A group's mark may be followed before its news comes, and then there is nothing left for it to do.
+/// The mark of a group may be followed before it is counted, and then that group has nothing left to do.
 #[test]
 fn the_router_runs_a_task_after_two() {
     holds(2, &[], &["a frontier that stands is stored"], |plan| between(plan, 2, 2));
 }
 
-/// Who sees the epoch sees the ends of what was before the fence; who sees the fence's record sees the epoch.
+/// Whoever sees the epoch sees the ends of the tasks before the fence, and whoever sees the record of the fence sees
+/// the epoch.
 #[test]
 fn the_epoch_is_between_the_records() {
     holds(2, &[RETIRE, &["see"]].concat(), &[], |plan| {

@@ -1,4 +1,5 @@
-//! Futures of tickets and producers that wait for room, against the reaper: whoever registers is woken, or sees that it need not be.
+//! Explores futures of tickets, and producers that wait for room, against the reaper. A future that registers is
+//! either woken or sees that it need not be.
 
 use std::sync::Arc;
 
@@ -17,9 +18,9 @@ struct Session {
     plan: Plan,
     near: Arc<Near>,
     span: AtomicU32,
-    /// Stands for the slot's waker: whether one is there.
+    /// Stands for the waker of the slot, and says whether there is one.
     waker: Mutex<bool>,
-    /// Where the future's task sleeps.
+    /// The place where the task of the future sleeps.
     task: Notify,
     waiting: AtomicUsize,
     event: Event,
@@ -42,12 +43,12 @@ impl Session {
         })
     }
 
-    /// Whether the task has ended or never will.
+    /// Returns whether the task has ended or never will.
     fn ended(&self) -> bool {
         self.near.ring.record_at(0).is_some() || self.state.load(self.plan.order("ended")) != 0
     }
 
-    /// Polls until it is ready, asleep in between.
+    /// Polls until the future is ready, and sleeps in between.
     fn wait(&self) {
         while !self.ended() {
             let late = self.plan.wrong("the waker comes last, and no second look");
@@ -109,7 +110,7 @@ impl Session {
     }
 }
 
-/// The record comes while a future registers. Loom reports a deadlock if it is never woken.
+/// The record arrives while a future registers. Loom reports a deadlock if the future is never woken.
 #[test]
 fn a_future_is_woken_by_its_record() {
     holds(2, &[], &["the waker comes last, and no second look"], |plan| {
@@ -151,7 +152,7 @@ fn a_future_is_woken_by_the_end() {
 /// A producer that waits for the only slot of its ring, as its reaper sees it.
 struct Room {
     session: Arc<Session>,
-    /// Up to where the producer has taken slots back.
+    /// The position up to which the producer has taken slots back.
     free: AtomicU64,
 }
 
@@ -160,14 +161,14 @@ impl Room {
         Arc::new(Room { session: Session::new(plan), free: AtomicU64::new(0) })
     }
 
-    /// Whether the producer has its slot back, or never will.
+    /// Returns whether the producer has its slot back or never will.
     fn look(&self, free: &mut u64, seen: &mut u64) -> bool {
         *free = self.session.near.ring.reclaim(*free, 1, seen);
         self.free.store(*free, Ordering::Relaxed);
         *free == 1 || self.session.state.load(Ordering::Acquire) != 0
     }
 
-    /// Polls until there is room, asleep in between.
+    /// Polls until there is room, and sleeps in between.
     fn wait(&self) {
         let (mut free, mut seen) = (0, 0);
         let Session { plan, span, waker, waiting, event, task, .. } = &*self.session;

@@ -1,8 +1,9 @@
-//! The ring under every interleaving: `cargo test -p pelton --features loom --test loom --release`.
+//! Explores a ring under every interleaving: `cargo test -p pelton --features loom --test loom --release`.
 //!
-//! The host's side is `HostRing` itself. The device's side is a model of what `assemble` writes; its orders come from the
-//! table of steps, to which kernels are held. Each scenario is explored as it is, and then with one step weakened or one
-//! mistake made at a time, which must be found. Schedules with few preemptions are looked at; a missing order shows in those.
+//! The host's side is `HostRing` itself. The device's side is a model of what `assemble` writes, and takes its orders
+//! from the table of steps, with which assembled kernels are compared. Each scenario is explored as it is, and must
+//! hold. Then it is explored with one step weakened or one mistake made at a time, which must be found. Only schedules
+//! with few preemptions are explored, because a missing order already shows in those.
 
 mod drain;
 mod far;
@@ -16,8 +17,8 @@ mod stop;
 
 use pelton::protocol::step::TABLE;
 
-/// Every order of the table is weakened in some exploration, but for CANCEL's: it writes the opcode and the check alone, and a group
-/// that has one without the other looks again.
+/// Checks that some exploration weakens every order of the table. CANCEL is the exception: it writes only the opcode
+/// and the check, and a group that sees one without the other looks again.
 #[test]
 fn every_order_is_needed() {
     let lists = [

@@ -1,4 +1,4 @@
-//! Near rings: publish, take, complete, see, give up, reuse; torn lines; cancel.
+//! Explores near rings: publish, take, complete, see, give up and reuse; torn lines; cancelling.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::plan::{Patience, Plain, Plan, Words, holds};
 /// How a group takes and ends tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// It acquires a line's first word, and fences before the record.
+    /// The group acquires the first word of a line, and has a fence before the record.
     InPlace,
-    /// It reads a line at once, acquires afterwards, and fences before the record.
+    /// The group reads a line at once, acquires afterwards, and has a fence before the record.
     Copies,
-    /// It reads a line at once, acquires afterwards, and releases with the record.
+    /// The group reads a line at once, acquires afterwards, and stores the record with release.
     Light,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Near {
     pub plan: Plan,
     pub how: How,
     pub ring: HostRing<Words, Words>,
-    /// What tasks point to: the producer writes it before it publishes.
+    /// The memory that tasks point to, which the producer writes before it publishes.
     pub points: Vec<Plain>,
-    /// What tasks write.
+    /// The memory that tasks write.
     pub effects: Vec<Plain>,
 }
 
@@ -61,7 +61,7 @@ impl Near {
         (position & (self.ring.capacity() - 1)) as usize
     }
 
-    /// A line, if it is the one at this position and whole. The first word comes first, then all of them.
+    /// Returns a line if it is complete and belongs to this position. The first word is loaded before all of them.
     pub(crate) fn take(&self, position: u64, first: Ordering) -> Option<[u64; 8]> {
         let slot = self.slot(position);
         let ready = status_word(Status::Published, generation_at(position, self.ring.log2));
@@ -80,7 +80,7 @@ impl Near {
         self.ring.done.at(self.slot(position)).store(record.0, order);
     }
 
-    /// Takes and runs the task at a position, if it is there.
+    /// Takes and runs the task at a position if it is there.
     pub(crate) fn serve(&self, position: u64) -> Option<()> {
         let line = match self.how {
             How::Copies | How::Light => {
@@ -116,7 +116,7 @@ impl Near {
         })
     }
 
-    /// Gives a task up if it has ended.
+    /// Gives up a task if it has ended.
     fn end(&self, position: u64) -> Option<()> {
         let record = self.ring.record_at(position)?;
         assert_eq!(record.end(), Ok(TaskEnd::Done(position as u32 + 1)));
@@ -126,13 +126,13 @@ impl Near {
     }
 }
 
-/// Goes through positions from `from` on as far as patience goes; where it ended.
+/// Steps through positions from `from` on as far as patience allows, and returns where it stopped.
 pub(crate) fn through(from: u64, to: u64, patience: u32, mut step: impl FnMut(u64) -> Option<()>) -> u64 {
     let mut patience = Patience(patience);
     (from..to).find(|position| patience.poll(|| step(*position)).is_none()).unwrap_or(to)
 }
 
-/// A producer, a group, and somebody else who holds the tickets.
+/// Runs a producer, a group, and another thread that holds the tickets.
 fn laps(plan: Plan, log2: u32, count: u64, how: How) {
     let near = Near::new(plan, log2, how);
     let group = spawn({
@@ -162,7 +162,7 @@ fn one_slot_is_used_again_and_again() {
     holds(2, LAPS, &[], |plan| laps(plan, 0, 3, How::InPlace));
 }
 
-/// The same where a group reads lines at once.
+/// The same, where a group reads lines at once.
 pub(crate) const COPIES: &[&str] = &["publish", "taken", "complete", "see", "give up", "reclaim"];
 
 #[test]
@@ -170,7 +170,7 @@ fn lines_are_copied() {
     holds(2, COPIES, &[], |plan| laps(plan, 0, 3, How::Copies));
 }
 
-/// The same where whoever polls runs the task.
+/// The same, where the poller runs the task.
 pub(crate) const LIGHT: &[&str] = &["publish", "taken", "post", "see", "give up", "reclaim"];
 
 #[test]
@@ -183,7 +183,7 @@ fn two_slots_are_used_again_and_again() {
     holds(2, LAPS, &[], |plan| laps(plan, 1, 5, How::InPlace));
 }
 
-/// Tickets that are dropped at once hold a slot only until its record is there.
+/// Tickets that are dropped at once occupy a slot only until its record is there.
 #[test]
 fn nobody_waits() {
     holds(2, &["publish", "take", "complete", "see"], &[], |plan| {
@@ -202,7 +202,7 @@ fn nobody_waits() {
     });
 }
 
-/// A group that takes the whole line in one go, in no order, is kept from torn lines by the check.
+/// A group that reads a whole line at once, in no order, is protected from torn lines by the check.
 #[test]
 fn torn_lines_are_not_taken() {
     holds(3, &[], &["no check"], |plan| {
@@ -222,7 +222,7 @@ fn torn_lines_are_not_taken() {
     });
 }
 
-/// Runs a task that may be cancelled meanwhile, as `mistaken` groups do or as they should.
+/// Runs a task that may be cancelled in the meantime, correctly or with the mistake of the plan.
 fn cancel(plan: Plan) {
     let near = Near::new(plan, 0, How::InPlace);
     let ran = Arc::new(AtomicU64::new(0));
@@ -234,7 +234,8 @@ fn cancel(plan: Plan) {
                 yield_now();
             }
             let cancelled = || near.ring.lines.word(0, 0).load(Ordering::Relaxed) >> 32 == CANCEL;
-            // A group-wide task is put aside by its opcode, and run by it: it may change in between.
+            // A group-wide task is put aside because of its opcode and run later according to it, and the opcode may
+            // change in between.
             let aside = !cancelled();
             let runs = aside && !cancelled();
             if runs {

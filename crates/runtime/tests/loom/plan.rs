@@ -1,4 +1,5 @@
-//! What an exploration is given: the table's orders, or one of them weakened, and words that keep to it.
+//! The plan of an exploration: the orders of the table, perhaps with one of them weakened, and words that follow the
+//! plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use pelton::ring;
 use pelton_ir::op::Op;
 use pelton_ir::types::Order;
 
-/// Which step is weakened, or which mistake is made.
+/// The step that is weakened, or the mistake that is made.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Plan {
     weak: Option<&'static str>,
@@ -19,14 +20,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The order of a step by the table, or none if it is the weak one.
+    /// Returns the order of a step according to the table, or relaxed if the step is the weakened one.
     pub(crate) fn order(self, name: &str) -> Ordering {
         let step =
             step::ordering_step(name).unwrap_or_else(|| panic!("the table has no step {name:?} that orders"));
         if self.weak == Some(step.name) { Ordering::Relaxed } else { order(step.order) }
     }
 
-    /// A fence of the table, unless it is the weak step.
+    /// Executes a fence of the table, unless it is the weakened step.
     pub(crate) fn fence(self, name: &str) {
         match self.order(name) {
             Ordering::Relaxed => {}
@@ -34,12 +35,12 @@ impl Plan {
         }
     }
 
-    /// Whether a mistake is to be made.
+    /// Returns whether this mistake is to be made.
     pub(crate) fn wrong(self, mistake: &str) -> bool {
         self.wrong == Some(mistake)
     }
 
-    /// The order of an access of the host's, which must be in the table.
+    /// Returns the order of an access of the host, which must be in the table.
     fn host(self, buffer: &str, op: Op, asked: Ordering) -> Ordering {
         let row = TABLE.iter().find(|row| {
             row.actor == StepActor::Host && row.buffer == buffer && row.op == op && order(row.order) == asked
@@ -62,7 +63,7 @@ fn order(order: Order) -> Ordering {
     }
 }
 
-/// Words of a buffer.
+/// The words of a buffer.
 #[derive(Clone)]
 pub(crate) struct Words {
     plan: Plan,
@@ -70,7 +71,7 @@ pub(crate) struct Words {
     words: Arc<Vec<AtomicU64>>,
 }
 
-/// Words of a line that differ from task to task; the others are zero, and no words of their own here.
+/// The number of words of a line that differ from task to task. The others are zero and do not exist in the model.
 const USED: usize = 3;
 const LINE: usize = 8;
 
@@ -80,12 +81,12 @@ impl Words {
         Words { plan, buffer, words: Arc::new((0..len).map(|_| AtomicU64::new(0)).collect()) }
     }
 
-    /// A word as the device sees it.
+    /// Returns a word as the device sees it.
     pub(crate) fn at(&self, at: usize) -> &AtomicU64 {
         &self.words[at]
     }
 
-    /// A word of a slot as the device sees it.
+    /// Returns a word of a slot as the device sees it.
     pub(crate) fn word(&self, slot: usize, word: usize) -> &AtomicU64 {
         &self.words[slot * USED + word]
     }
@@ -114,10 +115,10 @@ impl ring::RingWords for Words {
     }
 }
 
-/// Memory that only order protects: an access that another may overlap is a failure.
+/// Memory that only the protocol's order protects. Accesses that may overlap are a failure.
 pub(crate) struct Plain(UnsafeCell<()>);
 
-// SAFETY: nothing is stored in it; whether accesses overlap is for loom to say.
+// SAFETY: the cell holds no data, and loom decides whether accesses overlap.
 unsafe impl Sync for Plain {}
 
 impl Plain {
@@ -134,12 +135,12 @@ impl Plain {
     }
 }
 
-/// How often a thread finds nothing before it leaves. Threads that poll for ever would be explored for ever, so what they leave undone is done
-/// when all have ended.
+/// How often a thread may find nothing before it leaves. Threads that poll for ever would be explored for ever, so the
+/// work that they leave undone is done after all threads have ended.
 pub(crate) struct Patience(pub u32);
 
 impl Patience {
-    /// Polls until there is something, or until patience is at its end.
+    /// Polls until there is something or patience is exhausted.
     pub(crate) fn poll<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
             let found = look();
@@ -152,8 +153,8 @@ impl Patience {
     }
 }
 
-/// Explores a scenario as the table has it: it must hold. Then with each of these steps weakened, and with each of these mistakes made: each
-/// must be found.
+/// Explores a scenario with the orders of the table, and it must hold. Then explores it with each of these steps
+/// weakened and with each of these mistakes made, and each must be found.
 pub(crate) fn holds(bound: usize, weak: &[&'static str], wrong: &[&'static str], scenario: fn(Plan)) {
     let explore = |plan: Plan| {
         let mut model = loom::model::Builder::new();

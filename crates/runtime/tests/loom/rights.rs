@@ -1,4 +1,4 @@
-//! Changes of control words: a task that is submitted after one meets it.
+//! Explores changes of control words: a task that is submitted after a change must meet it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use loom::thread::{spawn, yield_now};
 
 use super::plan::{Plain, Plan, holds};
 
-/// A control word on its way: the host's, the copy that is kept for groups, and what host and keeper say of it.
+/// A control word that is being changed: the host's word, the copy that is kept for groups, and the words by which
+/// host and keeper agree.
 struct Change {
     host: AtomicU32,
     changed: AtomicU32,
@@ -21,14 +22,14 @@ impl Change {
         Change { host: word(), changed: word(), mirror: word(), ack: word() }
     }
 
-    /// The host makes the change, and waits until it has been taken over.
+    /// Changes the word as the host does, and waits until the keeper has answered.
     fn make(&self, plan: Plan) {
         self.host.store(1, Ordering::Relaxed);
         self.changed.store(1, plan.order("change"));
         until(|| self.ack.load(plan.order("heard")) == 1);
     }
 
-    /// The keeper takes it over, and answers when the pollers know.
+    /// Copies the change as the keeper does, and answers when the pollers know of it.
     fn keep(&self, plan: Plan, tell: impl FnOnce()) {
         until(|| self.changed.load(plan.order("changed")) == 1);
         self.mirror.store(self.host.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -47,7 +48,7 @@ fn until(mut holds: impl FnMut() -> bool) {
 pub(crate) const FAR: &[&str] =
     &["change", "changed", "answer", "heard", "commit", "route", "pass on", "tail"];
 
-/// A group of far rings acquires a task by way of the router, and reads the copy that another subgroup has changed.
+/// A group of far rings acquires a task through the router, and reads the copy that another subgroup has changed.
 #[test]
 fn a_window_meets_a_change_that_was_made_before_its_tasks() {
     holds(2, FAR, &[], |plan| {
@@ -86,7 +87,7 @@ struct Poller {
     change: Change,
     notice: AtomicU32,
     line: AtomicU32,
-    /// What is used under the old value. The host may do with it what it likes once the change holds.
+    /// Memory that is used under the old value. The host may change it once the change is in effect.
     old: Vec<Plain>,
 }
 
@@ -107,8 +108,8 @@ impl Poller {
         }
     }
 
-    /// Looks at the ring once; whether it ran a task. The copy is loaded only where it decides something: whatever has not been ordered
-    /// may still be read as it was before.
+    /// Looks at the ring once, and returns whether it ran a task. The copy is loaded only where it decides something,
+    /// because a value that nothing orders may still be read as it was before.
     fn round(&self, plan: Plan, knows: &mut bool) -> bool {
         let told = self.notice.load(Ordering::Relaxed) & CHANGED != 0;
         let line = self.line.load(Ordering::Relaxed) == 1;
@@ -135,7 +136,7 @@ impl Poller {
         until(|| self.round(plan, &mut knows));
     }
 
-    /// What the host does once the change holds.
+    /// Does what the host does once the change is in effect.
     fn publish(&self, plan: Plan) {
         self.old[0].write();
         self.line.store(1, plan.order("publish"));
@@ -145,7 +146,7 @@ impl Poller {
 /// The steps between a change and a poller.
 pub(crate) const POLLER: &[&str] = &["tell", "heed", "know", "told"];
 
-/// A poller uses nothing that it read before a change for a task that was submitted after it.
+/// For a task that was submitted after a change, a poller uses nothing that it read before the change.
 #[test]
 fn a_poller_meets_a_change_that_was_made_before_its_task() {
     holds(3, POLLER, &["answers at once"], |plan| {
@@ -165,10 +166,11 @@ fn a_poller_meets_a_change_that_was_made_before_its_task() {
     });
 }
 
-/// The step between the lines of a window and the word that says that the group runs them.
+/// The step between the lines of a window and the word that says that the group is running them.
 pub(crate) const AWAY_STEPS: &[&str] = &["lines"];
 
-/// The keeper does not wait for a window, and the poller that comes back from one still meets the change. Host and keeper are one here.
+/// The keeper does not wait for a window, and the poller that comes back from one still meets the change. Host and
+/// keeper are one thread here.
 #[test]
 fn a_poller_that_was_away_meets_the_change() {
     holds(3, AWAY_STEPS, &["runs what it read before"], |plan| {
@@ -176,7 +178,7 @@ fn a_poller_that_was_away_meets_the_change() {
         let poller = spawn({
             let all = all.clone();
             move || {
-                // The lines of its window.
+                // These are the lines of its window.
                 all.old[0].read();
                 plan.fence("lines");
                 all.notice.fetch_or(AWAY, Ordering::Relaxed);

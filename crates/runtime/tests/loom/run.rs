@@ -101,6 +101,6 @@ fn a_task_that_is_published_while_runs_change_is_run() {
         });
         served.submit();
         replacing.join().unwrap();
-        assert!(served.near.ring.ended(0).is_some(), "the task was not run");
+        assert!(served.near.ring.record_at(0).is_some(), "the task was not run");
     });
 }

@@ -1,4 +1,5 @@
-//! Stop against publish: every task has a record or is left, and nobody is told otherwise.
+//! Explores stopping against publishing: every task either has a record or is left, and the holder of its ticket is
+//! told which.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use super::plan::{Plain, Plan, holds};
 struct Stop {
     near: Arc<Near>,
     shutdown: AtomicU32,
-    /// How the session stands: 0 while it runs.
+    /// The state of the session, which is 0 while it runs.
     state: AtomicU32,
     ran: [AtomicU64; 2],
 }
 
 impl Stop {
-    /// The group: it looks whether it is to stop, then for the next task.
+    /// Acts as the group, which looks whether it is to stop and then for the next task.
     fn serve(&self, plan: Plan) {
         let mut next = 0;
         while self.shutdown.load(plan.order("stopped")) == 0 && next < 2 {
@@ -31,7 +32,7 @@ impl Stop {
         }
     }
 
-    /// What the holder of a ticket is told: whether the task ended, or never will.
+    /// Returns what the holder of a ticket is told: that the task has ended, or that it never will.
     fn ended(&self, plan: Plan, position: u64) -> bool {
         loop {
             if self.near.ring.record_at(position).is_some() {
@@ -45,9 +46,9 @@ impl Stop {
     }
 }
 
-/// The steps of an end.
+/// The steps by which a session ends.
 pub(crate) const ENDS: &[&str] = &["end", "ended"];
-/// The steps by which it is asked for.
+/// The steps by which a session is asked to stop.
 pub(crate) const STOPS: &[&str] = &["stop", "stopped", "halt", "halted"];
 
 #[test]
@@ -87,7 +88,7 @@ fn every_task_ends_or_is_left() {
     });
 }
 
-/// Groups of far rings hear of the stop from the router, and see what the host did before it asked.
+/// Groups of far rings are told to stop by the router, and see what the host did before it asked.
 #[test]
 fn the_word_to_stop_is_passed_on() {
     holds(2, STOPS, &[], |plan| {

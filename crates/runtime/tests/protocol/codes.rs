@@ -1,4 +1,4 @@
-//! Numbers and names: statuses, priorities, opcodes, fault codes.
+//! Tests of the numbers and names of statuses, priorities, opcodes and fault codes.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
-//! Drained batches, byte by byte.
+//! Tests of drained batches, byte by byte.
 
 use pelton::protocol::drained::{self, BatchEntry};
 use pelton::protocol::{Opcode, Priority, Slot, Status};
 use proptest::prelude::*;
 
-/// Two slots as the layout has them, written by hand.
+/// The bytes of two slots, written by hand.
 #[rustfmt::skip]
 const RING: [u8; 128] = [
     0x01, 0x00, 0x00, 0x00,   0x02, 0x00, 0x00, 0x00,   0x05, 0x00, 0x00, 0x00,   0x01, 0x00, 0x00, 0x00,

@@ -1,4 +1,4 @@
-//! The wire protocol: layouts, codes and strict views.
+//! Tests of the wire protocol: layouts, codes and strict views.
 
 mod codes;
 mod golden;

@@ -1,10 +1,11 @@
-//! Packed slots: every number of operations and of argument words, against the rules said another way.
+//! Tests of packed slots with every number of operations and argument words, against the rules stated in another way.
 
 use pelton::protocol::packed::{InnerOp, Packed, PackedError, decode_packed};
 use pelton::protocol::{Malformed, Opcode};
 use proptest::prelude::*;
 
-/// Op k takes k arguments up to 6; from 8 to 12 as many as it is above 8; the rest nobody knows.
+/// Returns the arity of an opcode: opcode k takes k arguments up to 6, and k - 8 arguments from 8 to 12. All others
+/// are unknown.
 fn arity(op: u8) -> Option<u32> {
     match op {
         0..=6 => Some(op.into()),
@@ -18,7 +19,7 @@ fn words(bytes: &[u8; 48]) -> [u32; 12] {
     std::array::from_fn(|k| u32::from_le_bytes(bytes[4 * k..4 * k + 4].try_into().unwrap()))
 }
 
-/// The rules on bytes: pairs and arguments lie apart within 48 bytes, and every argument within its area.
+/// States the rules on bytes: pairs and arguments lie apart within 48 bytes, and every argument lies within its area.
 fn legal(bytes: &[u8; 48]) -> bool {
     let (n, a) = (usize::from(bytes[0]), usize::from(bytes[1]));
     let pairs_end = 2 + 2 * n;
@@ -36,7 +37,7 @@ fn legal(bytes: &[u8; 48]) -> bool {
     })
 }
 
-/// Every operation the same, at one offset.
+/// Returns the bytes of a packed slot whose operations are all the same and have the same offset.
 fn uniform(n: u8, a: u8, op: u8, offset: u8) -> [u8; 48] {
     let mut bytes = [0; 48];
     (bytes[0], bytes[1]) = (n, a);

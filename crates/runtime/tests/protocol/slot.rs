@@ -1,4 +1,4 @@
-//! Slots, lines, checks, generations, records.
+//! Tests of slots, lines, checks, generations and records.
 
 use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{self, GENERATION_MASK};
@@ -7,7 +7,7 @@ use pelton::protocol::{
 };
 use proptest::prelude::*;
 
-/// The check again, bit by bit: bit b of word k is counted in bit (b + k) mod 32.
+/// Computes the check once more, bit by bit: bit b of word k is counted in bit (b + k) mod 32.
 fn by_bits(words: &[u32; 16]) -> u32 {
     let mut sum = 0;
     for (k, word) in words.iter().enumerate().filter(|(k, _)| *k != 2) {

@@ -1,10 +1,10 @@
-//! The move table against a model of its own.
+//! Tests of the table of moves against a separate model.
 
 use pelton::protocol::{ForbiddenMove, Status, StatusMove};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What may follow, said status by status instead of move by move.
+/// Returns the moves that may follow, listed by status instead of by move.
 fn follows(status: Status) -> &'static [(&'static str, Status)] {
     use Status::*;
     match status {

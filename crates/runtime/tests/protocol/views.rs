@@ -1,4 +1,4 @@
-//! Control words, debug log, IO queue.
+//! Tests of control words, the debug log and the IO queue.
 
 use pelton::protocol::control::{self, Control, WordWriter};
 use pelton::protocol::io::{self, IoOp, IoRequest, IoState};
@@ -60,7 +60,7 @@ fn the_host_writes_its_own_words_alone() {
     assert!(control.set_host_word(150, 1).is_err() && control.set_host_word(u32::MAX, 1).is_err());
 }
 
-/// A log as a kernel writes it.
+/// A log that is written in the way of a kernel.
 struct Writing {
     words: Vec<u32>,
 }
@@ -111,10 +111,11 @@ fn a_record_that_is_not_there_yet_ends_the_reading() {
     for number in 0..70 {
         log.put(number);
     }
-    // Records 70 and 71 are counted, but only the later is there; 70 is still the one of the lap before.
+    // Records 70 and 71 are counted, but only record 71 is there. The place of record 70 still holds the record of the
+    // lap before.
     log.put(71);
     assert_eq!(log.read(66, 72), [66, 67, 68, 69]);
-    // In the first lap a record that was never written is zero.
+    // In the first lap, a record that was never written is zero.
     assert!(Writing::new().read(0, 3).is_empty());
 }
 

@@ -20,7 +20,7 @@ const STYLES: [(&str, Style); 4] =
     [("{}", Style::Unsigned), ("{:x}", Style::Hex), ("{:i}", Style::Signed), ("{:f}", Style::Float)];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Piece {
+enum FormatPiece {
     Text(String),
     Value(Style),
 }
@@ -28,7 +28,7 @@ enum Piece {
 /// A text with at most two placeholders for values: `{}` prints an unsigned number, `{:x}` hexadecimal digits, `{:i}`
 /// an `i32`, and `{:f}` the `f32` with these bits. `{{` and `}}` print a brace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Format(Vec<Piece>);
+pub struct Format(Vec<FormatPiece>);
 
 /// The number of values in a record.
 const VALUES: usize = 2;
@@ -50,8 +50,8 @@ impl FromStr for Format {
                 if values > VALUES {
                     return Err(wrong(at, "a record has only two values"));
                 }
-                pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                pieces.push(Piece::Value(*style));
+                pieces.push(FormatPiece::Text(std::mem::take(&mut plain)));
+                pieces.push(FormatPiece::Value(*style));
                 at += word.len();
             } else if next == '{' {
                 return Err(wrong(at, "a placeholder is {}, {:x}, {:i} or {:f}, and {{ prints a brace"));
@@ -62,7 +62,7 @@ impl FromStr for Format {
                 at += next.len_utf8();
             }
         }
-        pieces.push(Piece::Text(plain));
+        pieces.push(FormatPiece::Text(plain));
         Ok(Format(pieces))
     }
 }
@@ -73,8 +73,8 @@ impl Format {
         let (mut text, mut values) = (String::new(), record.values.iter());
         for piece in &self.0 {
             match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Value(style) => show(&mut text, *style, values.next().copied().unwrap_or(0)),
+                FormatPiece::Text(plain) => text.push_str(plain),
+                FormatPiece::Value(style) => show(&mut text, *style, values.next().copied().unwrap_or(0)),
             }
         }
         text
