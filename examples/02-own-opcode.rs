@@ -1,11 +1,11 @@
-//! Opcodes of one's own, in Rust and in text: both are programs of one language, and run on every device.
+//! Handlers of your own, in Rust and as text: both are programs of one language, and run on every device.
 
 use std::error::Error;
 use std::time::Duration;
 
 use pelton::{Handler, Session, Spec, Task, device};
 
-/// Steps of the Collatz sequence until it reaches 1. What leaves `u32` on the way refuses its argument: fault 5.
+/// Counts the steps of the Collatz sequence until it reaches 1. A sequence that leaves `u32` ends with fault 5, "arguments".
 const COLLATZ: &str = "\
 buffer arg: [u32; 12] global read
 
@@ -35,7 +35,7 @@ fn collatz() -> u32 {
 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The closure runs once, now, and leaves a function: data[at] = min(data[at] + by, most).
+    // The closure runs once, now, and writes down a function: data[at] = min(data[at] + by, most).
     let clamp = Handler::lane_wide(|task| {
         let (at, by, most) = (task.arg(0), task.arg(1), task.arg(2));
         let sum = task.body().min(task.load(at) + by, most);

@@ -1,4 +1,4 @@
-//! A ticket is a future: a thousand of them, awaited without any executor.
+//! A ticket is a future: this example awaits a thousand of them without any executor.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -29,7 +29,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// All outputs, in order, once the last is there.
+/// Waits for all futures and returns their outputs in order.
 async fn join<F: Future + Unpin>(mut all: Vec<F>) -> Vec<F::Output> {
     let mut outputs: Vec<Option<F::Output>> = all.iter().map(|_| None).collect();
     poll_fn(|cx| {
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tickets: Vec<_> = (0..1000).map(|_| producer.submit(add)).collect::<Result<_, _>>()?;
     let mut found = block_on(join(tickets)).into_iter().collect::<Result<Vec<u32>, _>>()?;
     found.sort();
-    // Whoever came first, each found another count.
+    // In whatever order the tasks ran, each of them found a different count.
     assert_eq!(found, (0..1000).collect::<Vec<_>>());
     println!("a thousand tickets, each with its own number");
     Ok(())

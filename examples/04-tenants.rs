@@ -1,4 +1,4 @@
-//! Tenants share a kernel and nothing else: memory, opcodes and credit are their own, and the kernel sees to it.
+//! Tenants share a kernel and nothing else: the kernel keeps their memory, opcodes and credit apart.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,13 +15,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut green, mut red) = (session.producer(0)?, session.producer(1)?);
     let soon = Duration::from_secs(10);
 
-    // The same index is another word for each.
+    // The same index means a different word for each tenant.
     green.submit(Task::new(Opcode::STORE_U32).args([7, 3]))?.wait(soon)?;
     red.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 3]))?.wait(soon)?;
     assert_eq!(session.view::<u32>(0, "data")?.read(3, 1)?, [7]);
     assert_eq!(session.view::<u32>(1, "data")?.all()?, [0, 0, 0, 1]);
 
-    // What reaches beyond one's own does nothing, and what is not allowed is not run.
+    // An access beyond a tenant's own memory does nothing, and a task that is not allowed does not run.
     for (task, code) in [
         (Task::new(Opcode::ATOMIC_ADD).args([1, 4]), FaultCode::REGION),
         (Task::new(Opcode::STORE_U32).args([1, 0]), FaultCode::DENIED),
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     session.grant(1, 10)?;
     assert_eq!(span.wait(soon)?.done, 100);
     println!("red has credit for {:?} more", session.credit(1)?);
-    // A right that is taken away is gone for the very next task.
+    // A right that is taken away no longer holds for the very next task.
     session.allow(1, &[Opcode::NOP])?;
     let end = red.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 0]))?.wait(soon);
     assert!(matches!(end, Err(TaskError::Fault(fault)) if fault.code == FaultCode::DENIED));

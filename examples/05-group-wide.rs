@@ -1,4 +1,4 @@
-//! A handler that a whole group runs together, beside others that a lane runs alone.
+//! A handler that all lanes of a group run together, beside others that one lane runs alone.
 
 use std::error::Error;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pelton::ir::types::{Order, Scope, Type};
 use pelton::{Geometry, Handler, Opcode, Region, Session, Spec, Task, device};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The lanes of a group share the samples from..to among them, add up their parts, and meet.
+    // The lanes of a group divide the samples from..to among them, add up their parts, and meet at a barrier.
     let sum = Handler::group_wide(|group| {
         let f = group.body();
         let (total, samples) = (group.shared::<u32>("total", 1), group.region::<u32>("samples"));

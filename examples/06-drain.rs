@@ -1,4 +1,4 @@
-//! Tasks that are all there beforehand: run in one pass, read back, run again with the same memory.
+//! Tasks that are all known beforehand: they run in one pass, are read back, and run again with the same memory.
 
 use std::error::Error;
 
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let x = task.arg(0) * 0x9e37_79b9;
         task.finish(x ^ (x >> 16));
     });
-    // Room for all tasks at once; a batch with more would take several passes.
+    // There is room for all tasks at once; a larger batch would take several passes.
     let spec = Spec::new(Geometry::new(TASKS)).claim(Claim::PRIORITY).handler("hash", hash);
     let mut drain = Drain::new(&device::open("auto")?, &spec)?;
     let hash = drain.opcode("hash")?;
@@ -20,10 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for k in 0..TASKS - 1 {
         batch.push(0, Task::new(hash).args([k]))?;
     }
-    // The urgent run first, wherever they were put in.
+    // Urgent tasks run first, wherever they stand in the batch.
     batch.push(0, Task::new(Opcode::STORE_U32).args([7, 0]).priority(Priority::Critical))?;
 
-    // The first run warms up; from the second on nothing is allocated.
+    // The first run allocates what it needs; later runs allocate nothing.
     for _ in 0..3 {
         let readback = drain.run(&batch)?;
         for (k, outcome) in readback.outcomes().into_iter().flatten().take(TASKS as usize - 1).enumerate() {
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(drain.view::<u32>(0, "data")?.read(0, 1)?, [7]);
 
-    // Many small batches in one call are one launch too, with results of their own.
+    // Many small batches in one call are one launch too, and each has its own results.
     let small: Vec<Batch> = (0..100)
         .map(|k| {
             let mut batch = Batch::new();

@@ -1,4 +1,4 @@
-//! Near and far rings in one session: a thread that feeds all it can, and one that waits for single tasks beside it.
+//! Near and far rings in one session: one thread feeds as much as it can while another waits for single tasks.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use pelton::{Aim, Deadline, Opcode, Placement, Producer, Session, Spec, Task, de
 
 type Fail = Box<dyn Error + Send + Sync>;
 
-/// Feeds batches until it is told to end; how many tasks that were.
+/// Feeds batches until it is told to end, and returns how many tasks it has fed.
 fn flood(mut producer: Producer, task: Task, over: &AtomicBool) -> Result<u32, Fail> {
     let mut fed = 0;
     loop {
@@ -21,7 +21,7 @@ fn flood(mut producer: Producer, task: Task, over: &AtomicBool) -> Result<u32, F
     }
 }
 
-/// Submits tasks one by one, and says how long each took.
+/// Submits tasks one by one, and returns how long each took, in ascending order.
 fn singles(mut producer: Producer, task: Task, count: u32) -> Result<Vec<Duration>, Fail> {
     let mut times = Vec::new();
     for round in 0..count {
@@ -35,7 +35,7 @@ fn singles(mut producer: Producer, task: Task, count: u32) -> Result<Vec<Duratio
 
 fn main() -> Result<(), Fail> {
     let device = device::open("auto")?;
-    // A GPU has both kinds of rings where it can, unless told otherwise.
+    // Ask for both kinds of rings where the device can have them.
     let placement = Placement::Both.is_available(device.caps()).then_some(Placement::Both);
     let session = Session::launch(&device, &Spec { placement, ..Spec::default().producers(2) })?;
     let many = session.producer(0)?.aim(Aim::Throughput).patience(Deadline::Never);
@@ -49,7 +49,7 @@ fn main() -> Result<(), Fail> {
         (feeder.join(), times)
     });
     let (fed, times) = (fed.map_err(|_| "the feeder ended early")??, times?);
-    // Every task ran once, wherever it lay.
+    // Every task ran once, in whichever ring it was.
     assert_eq!(session.view::<u32>(0, "data")?.read(0, 2)?, [fed, 10_000]);
     println!("{fed} tasks in batches; single ones beside them: p50 {:?}, p99 {:?}", times[5000], times[9900]);
     session.stop()?;

@@ -1,4 +1,4 @@
-//! A library of functions in text, which handlers in text import: what is imported runs as the handler's own code.
+//! A library of functions as text. Handlers import its functions, which then run as the handler's own code.
 
 use std::error::Error;
 use std::time::Duration;
@@ -57,6 +57,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     let buckets = session.view::<u32>(0, "data")?.read(0, 8)?;
     assert_eq!(buckets.iter().sum::<u32>(), 100);
     println!("a hundred numbers in eight buckets: {buckets:?}");
-    session.stop()?;
     Ok(())
 }
