@@ -15,7 +15,7 @@ use pelton_ir::text::{ColorMode, nearest_name};
 use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
-use super::adapt::Checked;
+use super::adapt::HandlerCode;
 use super::context::KernelContext;
 use super::dispatch::{self, CheckedHandler};
 use super::error::AssembleError;
@@ -52,7 +52,7 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     fit_together(&handlers)?;
     let layout = Layout::new(spec, caps)?;
     let mut m = Builder::new();
-    let fueled = handlers.iter().any(|handler| handler.checked.burns());
+    let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
     let kernel = KernelContext::new(&mut m, spec, layout, fueled);
     let table = dispatch::write_dispatch(&mut m, &kernel, &handlers);
     match &kernel.mode {
@@ -253,7 +253,7 @@ fn ready<'s>(
     let arity = ops(handler, &module, func)?;
     Ok(CheckedHandler {
         handler,
-        checked: Checked { module, func, width: handler.width, fueled: true, agreed },
+        code: HandlerCode { module, func, width: handler.width, fueled: true, agreed },
         arity,
     })
 }
@@ -295,7 +295,7 @@ fn nesting_depth(function: &Function, region: pelton_ir::arena::Region) -> usize
 /// Refuses handlers that are too large together.
 fn fit_together(handlers: &[CheckedHandler<'_>]) -> Result<(), AssembleError> {
     let (mut insts, mut buffers) = (0, 0);
-    for CheckedHandler { handler, checked, .. } in handlers {
+    for CheckedHandler { handler, code, .. } in handlers {
         let wrong = |what: &str, found: usize, most: usize| {
             Err(refused(
                 handler,
@@ -305,11 +305,11 @@ fn fit_together(handlers: &[CheckedHandler<'_>]) -> Result<(), AssembleError> {
             ))
         };
         let weigh = |node: &Node| if node.buffer().is_some() { ACCESS_INSTS } else { 1 };
-        insts += checked.module.functions[checked.func].insts().map(|(_, node)| weigh(node)).sum::<usize>();
+        insts += code.module.functions[code.func].insts().map(|(_, node)| weigh(node)).sum::<usize>();
         if insts > MOST_INSTS {
             return wrong("instructions", insts, MOST_INSTS);
         }
-        buffers += shared_memory(&checked.module).0;
+        buffers += shared_memory(&code.module).0;
         if buffers > MOST_SHARED {
             return wrong("shared buffers", buffers, MOST_SHARED);
         }
@@ -334,10 +334,10 @@ fn fits_shared_memory(
     module: &Module,
 ) -> Result<(), AssembleError> {
     let (all, most) = (shared_memory(module).1, (caps.shared_bytes as u64).min(MAX_SHARED));
-    let largest = handlers.iter().max_by_key(|ready| shared_memory(&ready.checked.module).1);
+    let largest = handlers.iter().max_by_key(|ready| shared_memory(&ready.code.module).1);
     match largest {
         Some(ready) if all > most => {
-            let own = shared_memory(&ready.checked.module).1;
+            let own = shared_memory(&ready.code.module).1;
             let why = format!(
                 "it takes {own} of the {all} bytes of shared memory that this kernel needs, and a group of this device has {most}"
             );

@@ -3,7 +3,7 @@
 use pelton_ir::valid::{Valid, validate};
 use pelton_ir::{pass, text};
 
-use super::adapt::Checked;
+use super::adapt::HandlerCode;
 use super::handler::{Visible, Width};
 use crate::protocol::Opcode;
 
@@ -34,7 +34,7 @@ const FUNCTIONS: &[(Opcode, &str, Visible)] = &[
 pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::DFA_STEP, Opcode::LOAD_MISS];
 
 /// Returns the built-in functions, ready to be put into a kernel.
-pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Checked)> {
+pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, HandlerCode)> {
     let module = text::parse(include_str!("builtin.pel")).expect("the built-in handlers parse");
     let module: Valid =
         pass::inline::inline_calls(&validate(module).expect("the built-in handlers are valid"), usize::MAX)
@@ -46,7 +46,7 @@ pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Checked
             .find(|(_, f)| f.name == name)
             .expect("every built-in function is in the text")
             .0;
-        Checked { module: module.clone(), func, width: Width::Lane, fueled: false, agreed: false }
+        HandlerCode { module: module.clone(), func, width: Width::Lane, fueled: false, agreed: false }
     };
     FUNCTIONS.iter().map(|&(op, name, visible)| (op, name, visible, checked(name))).collect()
 }

@@ -1,92 +1,152 @@
-//! What runs in a slot: the handler of its opcode, the one handler there is, or what is built in.
+//! The dispatch function, which runs one task: by the handler of its opcode, by the only handler there is, or by what is built in.
 //!
-//! Every function here takes a *call*: the task's place in the window, where its words are, the number of its slot, its
-//! opcode, its tenant and what that tenant may do. It gives a state and a value. The state is the status with which the task ended, or
-//! the [`WindowState`] of a task that has not: it is group-wide and runs when the window's other tasks have, or it is a fence.
+//! The function takes [`DispatchArgs`] and gives a state and a value. The state is the status with which the task has ended, or the
+//! [`WindowState`] of a task that has not ended: a group-wide task runs after the window's other tasks, and a fence ends after everything
+//! before it.
 
-use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::adapt::{Adapted, Args, Checked};
+use super::adapt::{AdaptedHandler, ArgumentPlace, HandlerArgs, HandlerCode};
 use super::context::{KernelContext, U32, state};
 use super::handler::{Visible, Width};
 use super::{builtin, packed, print, spec};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, slot};
 
-/// Task, place of its words, slot number, opcode, tenant, mask.
-type Params = (u32, u32, u32, u32, u32, u32);
+/// The types of [`DispatchArgs`], in their order.
+type DispatchTypes = (u32, u32, u32, u32, u32, u32);
 
-/// Gives state and value.
-pub(super) type Call = Callee<Params, (u32, u32)>;
+/// The function that runs one task. It takes [`DispatchArgs`] as a tuple and gives state and value.
+pub(super) type DispatchFunction = Callee<DispatchTypes, (u32, u32)>;
 
-/// An opcode and what runs for it.
+/// What the dispatch function is told of a task.
+#[derive(Clone, Copy)]
+pub(super) struct DispatchArgs<'b> {
+    /// The task's place in its window.
+    pub task: U32<'b>,
+    /// Where the first of the task's words of 64 bits is.
+    pub words: U32<'b>,
+    /// The number of the task's slot among all slots of the session.
+    pub slot: U32<'b>,
+    /// The task's opcode.
+    pub op: U32<'b>,
+    /// The tenant that the task belongs to.
+    pub tenant: U32<'b>,
+    /// The opcodes that the tenant may use.
+    pub mask: U32<'b>,
+}
+
+/// The arguments of a call of the dispatch function, as the builder passes them.
+type DispatchTuple<'b> = (U32<'b>, U32<'b>, U32<'b>, U32<'b>, U32<'b>, U32<'b>);
+
+impl<'b> DispatchArgs<'b> {
+    /// Names the parameters of the dispatch function.
+    fn from_tuple((task, words, slot, op, tenant, mask): DispatchTuple<'b>) -> Self {
+        DispatchArgs { task, words, slot, op, tenant, mask }
+    }
+
+    /// The arguments of a call, in the order of [`DispatchFunction`].
+    fn tuple(self) -> DispatchTuple<'b> {
+        (self.task, self.words, self.slot, self.op, self.tenant, self.mask)
+    }
+
+    /// What the task's handler is told of it.
+    fn handler_args(self) -> HandlerArgs<'b> {
+        HandlerArgs { task: self.task, words: self.words, tenant: self.tenant }
+    }
+}
+
+/// An opcode and the functions that run its tasks.
 pub(super) struct HandlerEntry {
     pub op: Opcode,
     pub width: Width,
     pub visible: Visible,
-    /// How many arguments it reads.
+    /// How many arguments the handler reads.
     pub arity: u32,
-    /// Its counter.
+    /// The number of the counter of the opcode's tasks.
     pub counter: u32,
-    /// Whether it has no loop.
+    /// Whether the handler has no loop.
     pub light: bool,
-    pub whole: Adapted,
-    /// The same for a task in a packed slot, if it can be in one.
-    pub inner: Option<Adapted>,
+    /// Runs a task that has a slot to itself.
+    pub whole: AdaptedHandler,
+    /// Runs a task in a packed slot, if tasks of this opcode can be in one.
+    pub inner: Option<AdaptedHandler>,
 }
 
-/// Everything that can run.
+/// Everything that can run in a slot.
 pub(super) struct HandlerTable {
     pub entries: Vec<HandlerEntry>,
-    pub call: Call,
+    pub dispatch: DispatchFunction,
+}
+
+impl HandlerTable {
+    /// Calls the dispatch function, which runs one task.
+    pub fn call_dispatch<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        args: DispatchArgs<'b>,
+    ) -> (U32<'b>, U32<'b>) {
+        f.call(self.dispatch, args.tuple())
+    }
 }
 
 /// A user's handler, ready to be written into the kernel.
 pub(super) struct CheckedHandler<'s> {
     pub handler: &'s super::handler::NamedHandler,
-    pub checked: Checked,
+    pub code: HandlerCode,
+    /// How many arguments the handler reads.
     pub arity: u32,
 }
 
-/// Writes all handlers and the function that chooses among them.
+/// Writes all handlers and the dispatch function, which chooses among them.
 pub(super) fn write_dispatch(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
-    ready: &[CheckedHandler<'_>],
+    handlers: &[CheckedHandler<'_>],
 ) -> HandlerTable {
     let fused = kernel.spec.body == spec::Body::Fused;
     let mut entries = Vec::new();
     if !fused {
-        for (op, name, visible, checked) in builtin::builtin_functions() {
+        for (op, name, visible, code) in builtin::builtin_functions() {
             let arity = op.builtin_arity().unwrap_or(0);
-            entries.push(entry(m, kernel, (op, name, visible, arity), &checked, true));
+            entries.push(write_entry(m, kernel, (op, name, visible, arity), &code));
         }
     }
-    for CheckedHandler { handler, checked, arity } in ready {
+    for CheckedHandler { handler, code, arity } in handlers {
         let facts = (handler.op, &*handler.name, handler.visible, *arity);
-        entries.push(entry(m, kernel, facts, checked, !fused));
+        entries.push(write_entry(m, kernel, facts, code));
     }
-    let call = if fused { alone(m, kernel, &entries[0]) } else { choose(m, kernel, &entries) };
-    HandlerTable { entries, call }
+    let dispatch = match fused {
+        true => write_fused_dispatch(m, kernel, &entries[0]),
+        false => write_opcode_dispatch(m, kernel, &entries),
+    };
+    HandlerTable { entries, dispatch }
 }
 
-fn entry(
+/// Writes the functions of one handler. A fused kernel has no packed slots, and a packed slot has room for opcodes of one byte only.
+fn write_entry(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
     (op, name, visible, arity): (Opcode, &str, Visible, u32),
-    checked: &Checked,
-    packs: bool,
+    code: &HandlerCode,
 ) -> HandlerEntry {
-    let packs = packs && op.code() <= u8::MAX.into() && checked.width == Width::Lane;
-    let counter = kernel.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
-    let buffers = checked.buffers(m, kernel, op);
-    let whole = checked.adapt(m, kernel, (name, &buffers), Args::Slot);
-    let inner = packs.then(|| checked.adapt(m, kernel, (&format!("{name}.packed"), &buffers), Args::Word));
-    HandlerEntry { op, width: checked.width, visible, arity, counter, light: checked.light(), whole, inner }
+    let packs =
+        kernel.spec.body != spec::Body::Fused && op.code() <= u8::MAX.into() && code.width == Width::Lane;
+    let counter = counter_of(kernel, op);
+    let buffers = code.declare_buffers(m, kernel, op);
+    let whole = code.write_adapted(m, kernel, (name, &buffers), ArgumentPlace::Slot);
+    let packed_name = format!("{name}.packed");
+    let inner = packs.then(|| code.write_adapted(m, kernel, (&packed_name, &buffers), ArgumentPlace::Word));
+    HandlerEntry { op, width: code.width, visible, arity, counter, light: code.is_light(), whole, inner }
 }
 
-/// Counts a task, and says whether others may look at what it wrote.
-pub(super) fn note<'b>(
+/// The number of the counter of an opcode's tasks.
+fn counter_of(kernel: &KernelContext<'_>, op: Opcode) -> u32 {
+    kernel.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32
+}
+
+/// Counts a task. If others may read what it writes, marks the window as one whose records need a fence before them.
+pub(super) fn note_task<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     counter: u32,
@@ -100,8 +160,8 @@ pub(super) fn note<'b>(
     }
 }
 
-/// How a task ends whose handler gave this result: with its first fault, if there was one.
-pub(super) fn end<'b>(
+/// The status and value with which a task ends whose handler gave this result. They are those of the task's first fault, if it had one.
+pub(super) fn end_task<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     task: U32<'b>,
@@ -113,60 +173,61 @@ pub(super) fn end<'b>(
     (status, f.select(well, result, fault))
 }
 
-/// A task that ends at once.
+/// The status and value of a task that ends without running anything.
 fn ends<'b>(f: &'b FunctionBuilder<'b>, status: Status, value: u32) -> (U32<'b>, U32<'b>) {
     (f.lit(status.code()), f.lit(value))
 }
 
-/// Runs a handler, or puts its task aside until the whole group is there.
-fn run<'b>(
+/// Runs a handler. A group-wide handler's task is put aside until the whole group can run it.
+fn run_handler<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     entry: &HandlerEntry,
-    (task, at, tenant): (U32<'b>, U32<'b>, U32<'b>),
+    args: DispatchArgs<'b>,
 ) -> (U32<'b>, U32<'b>) {
-    note(f, kernel, entry.counter, entry.visible);
+    note_task(f, kernel, entry.counter, entry.visible);
     match entry.width {
         Width::Lane => {
-            let result = f.call(entry.whole, (task, at, tenant));
-            end(f, kernel, task, result)
+            let result = f.call(entry.whole, args.handler_args().tuple());
+            end_task(f, kernel, args.task, result)
         }
         Width::Group => {
             let wides = kernel.shared.state.at(state::WIDES);
             let place = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
-            f.store(kernel.shared.wide.at(place), task);
+            f.store(kernel.shared.wide.at(place), args.task);
             (f.lit(WindowState::Wide.code()), f.lit(0))
         }
     }
 }
 
-/// Starts a task: no fault yet, all its fuel.
-fn start<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, task: U32<'b>) {
+/// Gives a task that starts all its fuel, and takes the fault of an earlier task from its place.
+fn start_task<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, task: U32<'b>) {
     f.store(kernel.shared.faults.at(task), 0);
     if kernel.fueled {
         f.store(kernel.shared.fuel.at(task), kernel.spec.fuel);
     }
 }
 
-/// What a tenant may do: bit i allows opcode i, the last bit all others.
-pub(super) fn allows<'b>(
-    f: &'b FunctionBuilder<'b>,
-    mask: U32<'b>,
-    op: U32<'b>,
-) -> pelton_ir::builder::Val<'b, bool> {
+/// Whether a tenant's mask allows an opcode. Bit i allows opcode i, and the last bit allows all opcodes from 31 on.
+pub(super) fn allows<'b>(f: &'b FunctionBuilder<'b>, mask: U32<'b>, op: U32<'b>) -> Val<'b, bool> {
     ((mask >> f.min(op, 31)) & 1).ne(0)
 }
 
-/// The one handler there is.
-fn alone(m: &mut Builder, kernel: &KernelContext<'_>, entry: &HandlerEntry) -> Call {
-    m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, _slot, op, tenant, mask)| {
-        start(f, kernel, task);
-        let known = op.eq(entry.op.code());
+/// Writes the dispatch function of a fused kernel, which runs its only handler.
+fn write_fused_dispatch(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    entry: &HandlerEntry,
+) -> DispatchFunction {
+    m.function::<DispatchTypes, (u32, u32)>("dispatch", |f, tuple| {
+        let args = DispatchArgs::from_tuple(tuple);
+        start_task(f, kernel, args.task);
+        let known = args.op.eq(entry.op.code());
         f.choose(
-            known & allows(f, mask, op),
-            || run(f, kernel, entry, (task, at, tenant)),
+            known & allows(f, args.mask, args.op),
+            || run_handler(f, kernel, entry, args),
             || {
-                let cancelled = op.eq(Opcode::CANCEL.code());
+                let cancelled = args.op.eq(Opcode::CANCEL.code());
                 let code = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
                 let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
                 (status, f.select(cancelled, 0, code))
@@ -175,55 +236,70 @@ fn alone(m: &mut Builder, kernel: &KernelContext<'_>, entry: &HandlerEntry) -> C
     })
 }
 
-/// The handler of the opcode.
-fn choose(m: &mut Builder, kernel: &KernelContext<'_>, entries: &[HandlerEntry]) -> Call {
+/// Writes the dispatch function that switches over opcodes.
+fn write_opcode_dispatch(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    entries: &[HandlerEntry],
+) -> DispatchFunction {
     let print = print::write_printf(m, kernel);
     let packed = packed::write_packed(m, kernel, entries);
-    let counter = |op| kernel.layout.ops.iter().position(|counted| *counted == op).unwrap_or(0) as u32;
-    m.function::<Params, (u32, u32)>("dispatch", |f, (task, at, number, op, tenant, mask)| {
-        start(f, kernel, task);
+    m.function::<DispatchTypes, (u32, u32)>("dispatch", |f, tuple| {
+        let args = DispatchArgs::from_tuple(tuple);
+        let DispatchArgs { task, words, slot, op, tenant, mask } = args;
+        start_task(f, kernel, task);
         let cancel = op.eq(Opcode::CANCEL.code());
         let may = cancel | allows(f, mask, op);
+        let note_builtin = |op| note_task(f, kernel, counter_of(kernel, op), Visible::Memory);
         let dispatch = || {
             let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
             for entry in entries {
-                switch = switch.case([entry.op.code()], || run(f, kernel, entry, (task, at, tenant)));
+                switch = switch.case([entry.op.code()], || run_handler(f, kernel, entry, args));
             }
             switch
                 .case([Opcode::PRINTF.code()], || {
-                    note(f, kernel, counter(Opcode::PRINTF), Visible::Memory);
-                    let format = f.cast::<u32>(kernel.source.load(f, at + slot::ARG / 2));
+                    note_builtin(Opcode::PRINTF);
+                    let format = f.cast::<u32>(kernel.source.load(f, words + slot::ARG / 2));
                     f.choose(
                         (format - 1).lt(u32::from(u16::MAX)),
-                        || (f.lit(Status::Done.code()), f.call(print, (at, number))),
+                        || (f.lit(Status::Done.code()), f.call(print, (words, slot))),
                         || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
                     )
                 })
                 .case([Opcode::PACKED_SLOT.code()], || {
-                    note(f, kernel, counter(Opcode::PACKED_SLOT), Visible::Memory);
-                    let result = f.call(packed, (task, at, tenant, mask));
-                    end(f, kernel, task, result)
+                    note_builtin(Opcode::PACKED_SLOT);
+                    let result = f.call(packed, (task, words, tenant, mask));
+                    end_task(f, kernel, task, result)
                 })
                 .case([Opcode::BATCH_FENCE.code()], || {
-                    note(f, kernel, counter(Opcode::BATCH_FENCE), Visible::Memory);
-                    let count = f.cast::<u32>(kernel.source.load(f, at + slot::ARG / 2));
-                    f.choose(
-                        // What a long batch had before this pass has ended.
-                        if kernel.mode.drains() {
-                            f.lit(false)
-                        } else {
-                            count.gt(kernel.fence_reach(f, number))
-                        },
-                        || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
-                        || {
-                            f.store(kernel.shared.state.at(state::FENCED), 1);
-                            (f.lit(WindowState::Fence.code()), f.lit(0))
-                        },
-                    )
+                    note_builtin(Opcode::BATCH_FENCE);
+                    start_fence(f, kernel, args)
                 })
                 .case([Opcode::CANCEL.code()], || ends(f, Status::Cancelled, 0))
                 .default(|| ends(f, Status::Fault, FaultCode::UNKNOWN.code()))
         };
         f.choose(may, dispatch, || ends(f, Status::Fault, FaultCode::DENIED.code()))
     })
+}
+
+/// Puts a fence aside until everything before it has ended. A fence that asks for more tasks than it can reach back to is a fault.
+fn start_fence<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    args: DispatchArgs<'b>,
+) -> (U32<'b>, U32<'b>) {
+    let count = f.cast::<u32>(kernel.source.load(f, args.words + slot::ARG / 2));
+    let too_far = match kernel.mode.drains() {
+        // In a drained batch every earlier pass has ended, so a fence may ask for any number of tasks.
+        true => f.lit(false),
+        false => count.gt(kernel.fence_reach(f, args.slot)),
+    };
+    f.choose(
+        too_far,
+        || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
+        || {
+            f.store(kernel.shared.state.at(state::FENCED), 1);
+            (f.lit(WindowState::Fence.code()), f.lit(0))
+        },
+    )
 }

@@ -7,7 +7,7 @@
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 
 use super::context::{KernelContext, U32};
-use super::dispatch::{HandlerEntry, allows, note};
+use super::dispatch::{HandlerEntry, allows, note_task};
 use crate::protocol::{FaultCode, fault, packed, slot};
 
 /// Writes the function that runs a packed slot. It takes the task, the place of its words, the tenant and the tenant's
@@ -103,7 +103,7 @@ fn run_inner_task<'b>(
             for entry in entries {
                 let Some(inner) = entry.inner else { continue };
                 switch = switch.case([entry.op.code()], || {
-                    note(f, kernel, entry.counter, entry.visible);
+                    note_task(f, kernel, entry.counter, entry.visible);
                     f.call(inner, (task, args, tenant))
                 });
             }

@@ -8,7 +8,7 @@ use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::context::{KernelContext, LINE, U32, U64, state};
-use super::dispatch::{HandlerTable, end};
+use super::dispatch::{DispatchArgs, HandlerTable, end_task};
 use super::fence::Fences;
 use super::handler::Width;
 use super::slots::BankSlots;
@@ -96,8 +96,10 @@ impl<'k> WindowRunner<'k> {
         let place = self.task_place(f, window, task);
         let word = kernel.source.head(f, place.at);
         let op = f.cast::<u32>(word >> 32);
-        let number = self.slots.session_slot(place.number);
-        let call = |tenant, mask| f.call(self.table.call, (task, place.at, number, op, tenant, mask));
+        let slot = self.slots.session_slot(place.number);
+        let call = |tenant, mask| {
+            self.table.call_dispatch(f, DispatchArgs { task, words: place.at, slot, op, tenant, mask })
+        };
         match window.owner {
             WindowOwner::Ring(owner) => {
                 self.keep_record(f, task, place.position, call(owner.tenant, owner.mask));
@@ -189,7 +191,7 @@ impl<'k> WindowRunner<'k> {
             let (ran, result) = switch.default(|| (f.lit(false), f.lit(0)));
             f.barrier();
             f.when(f.lane().eq(0), || {
-                let (status, value) = end(f, kernel, task, result);
+                let (status, value) = end_task(f, kernel, task, result);
                 let status = f.select(ran, status, Status::Cancelled.code());
                 self.keep_record(f, task, place.position, (status, value));
             });
