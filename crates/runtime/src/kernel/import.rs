@@ -33,7 +33,7 @@ pub struct Verb {
 pub const VERBS: &[Verb] = &[];
 
 /// The libraries of a `Spec`, checked.
-pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
+pub(super) fn check_libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
     let check = |(index, module): (usize, &pelton_ir::module::Module)| {
         validate(module.clone()).map_err(|invalid| {
             let name = format!("library {}", index + 1);
@@ -47,7 +47,7 @@ pub(super) fn libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
 }
 
 /// A handler's module with its imports bound.
-pub(super) fn bind(
+pub(super) fn bind_imports(
     handler: &NamedHandler,
     module: &Valid,
     libraries: &[Valid],

@@ -1,0 +1,194 @@
+//! What can be wrong with a handler: its name, its function, the buffers that it names and the ops that it uses.
+
+use pelton_ir::arena::Func;
+use pelton_ir::module::{Attr, BufferDecl, Module};
+use pelton_ir::op::{Op, OpEffect};
+use pelton_ir::pass::inline::inline_calls;
+use pelton_ir::text::{ColorMode, nearest_name};
+use pelton_ir::types::{Access, Len, Space, Type};
+use pelton_ir::valid::{Valid, validate};
+
+use super::{limits, refuse_handler};
+use crate::kernel::adapt::HandlerCode;
+use crate::kernel::dispatch::CheckedHandler;
+use crate::kernel::error::AssembleError;
+use crate::kernel::handler::{ARG, ARGS, NamedHandler, OBSERVABLE, Width};
+use crate::kernel::import;
+use crate::kernel::spec::Spec;
+use crate::protocol::Opcode;
+
+/// The names of the kernel's own functions, which no handler can have.
+const RESERVED: &[&str] = &[
+    "main", "dispatch", "packed", "arity", "printf", "retire", "follow", "check", "ready", "look", "pick",
+    "route", "watch", "light",
+];
+
+/// Checks all handlers of a `Spec`: each by itself, then their names and opcodes, then their size together.
+pub(super) fn check_handlers<'s>(
+    spec: &'s Spec,
+    libraries: &[Valid],
+) -> Result<Vec<CheckedHandler<'s>>, AssembleError> {
+    let check = |handler| check_handler(spec, handler, libraries);
+    let handlers = spec.handlers.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+    check_names_and_opcodes(spec)?;
+    limits::check_sizes_together(&handlers)?;
+    Ok(handlers)
+}
+
+/// Refuses handlers that share an opcode or a name with another handler, or with the kernel.
+fn check_names_and_opcodes(spec: &Spec) -> Result<(), AssembleError> {
+    for (at, handler) in spec.handlers.iter().enumerate() {
+        let refuse = |why: &str| Err(refuse_handler(handler, why));
+        if handler.op.is_reserved() {
+            return refuse("the opcode is reserved");
+        }
+        if handler.name.contains('.') {
+            return refuse("its name has a dot, and such names are reserved for the kernel's own functions");
+        }
+        if spec.handlers[..at].iter().any(|h| h.op == handler.op) {
+            return refuse("another handler has the opcode");
+        }
+        let taken = spec.handlers[..at].iter().any(|h| h.name == handler.name)
+            || Opcode::from_name(&handler.name).is_some()
+            || RESERVED.contains(&&*handler.name);
+        if taken {
+            return refuse("the name is taken");
+        }
+    }
+    Ok(())
+}
+
+/// Checks one handler, binds its imports and writes its calls in place.
+fn check_handler<'s>(
+    spec: &Spec,
+    handler: &'s NamedHandler,
+    libraries: &[Valid],
+) -> Result<CheckedHandler<'s>, AssembleError> {
+    let refuse = |why: String| Err(refuse_handler(handler, why));
+    if let Some(why) = &handler.error {
+        return refuse(why.clone());
+    }
+    let valid = match validate(handler.module.clone()) {
+        Ok(valid) => valid,
+        Err(invalid) => {
+            return refuse(format!(
+                "it is not valid\n{}",
+                invalid.report(&handler.name, None, ColorMode::Plain)
+            ));
+        }
+    };
+    let valid = import::bind_imports(handler, &valid, libraries)?;
+    for (_, decl) in valid.buffers.iter() {
+        check_buffer(spec, handler.width, decl)
+            .map_err(|why| refuse_handler(handler, format!("buffer {:?} {why}", decl.name)))?;
+    }
+    let func = handler_function(handler, &valid)?;
+    let function = &valid.functions[func];
+    if !function.params.is_empty() || function.results != [Type::U32] || valid.kernels().any(|k| k == func) {
+        return refuse("its function must be one that takes nothing and gives a u32".into());
+    }
+    let per_lane = if handler.width == Width::Group { with_regions_per_lane(&valid) } else { None };
+    let agreed = handler.width == Width::Group && per_lane.is_none();
+    let module = inline_calls(&per_lane.unwrap_or(valid), usize::MAX).module;
+    let func = handler_function(handler, &module)?;
+    if module.functions[func].insts().any(|(_, node)| node.op == Op::Call) {
+        let why = "its calls are nested too deep, or it is too large, for all of them to be written in place";
+        return refuse(why.into());
+    }
+    limits::check_size_alone(handler, &module, func)?;
+    let arity = check_ops(handler, &module, func)?;
+    let code = HandlerCode { module, func, width: handler.width, fueled: true, agreed };
+    Ok(CheckedHandler { handler, code, arity })
+}
+
+/// The function of a handler: the one that has the handler's name.
+fn handler_function(handler: &NamedHandler, module: &Module) -> Result<Func, AssembleError> {
+    let found = module.functions.iter().find(|(_, function)| function.name == handler.name);
+    let missing = || refuse_handler(handler, "it has no function of that name");
+    found.map(|(at, _)| at).ok_or_else(missing)
+}
+
+/// The module as one in which each lane reads arguments and regions for itself, if the module is valid that way too. To say that regions
+/// may be written changes nothing but what the validator knows: values of such regions may then differ from lane to lane.
+fn with_regions_per_lane(module: &Module) -> Option<Valid> {
+    let mut module = module.clone();
+    let global = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Global);
+    for buffer in global.map(|(at, _)| at).collect::<Vec<_>>() {
+        module.buffers[buffer].access = Access::ReadWrite;
+    }
+    validate(module).ok()
+}
+
+/// Refuses a buffer that a handler of this width cannot have, or that is not in the workspace.
+fn check_buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), String> {
+    match (decl.space, width) {
+        (Space::Shared, _) if decl.name == ARG => return Err("holds the arguments of the task".into()),
+        (Space::Shared, Width::Group) => return Ok(()),
+        (Space::Shared, Width::Lane) => {
+            let why = "is shared by the lanes of a group, but one lane runs the handler; make it group-wide";
+            return Err(why.into());
+        }
+        _ => {}
+    }
+    if decl.space == Space::Host {
+        return Err("lies in host memory, which handlers cannot reach".into());
+    }
+    if decl.name == ARG {
+        let right =
+            decl.elem == Type::U32 && decl.len == Len::Fixed(ARGS.into()) && decl.access == Access::Read;
+        return if right { Ok(()) } else { Err(format!("must be declared as `[u32; {ARGS}] global read`")) };
+    }
+    let (elem, access) = match spec.regions.iter().find(|r| r.name == decl.name) {
+        Some(region) => (region.elem, region.access),
+        None if decl.name == OBSERVABLE => (Type::U32, Access::ReadWrite),
+        None => {
+            let known = spec.regions.iter().map(|r| &*r.name).chain([OBSERVABLE]);
+            let hint = nearest_name(&decl.name, known)
+                .map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+            return Err(format!("is no region of the workspace{hint}"));
+        }
+    };
+    if decl.elem != elem || decl.len != Len::Launch {
+        return Err(format!("is `[{elem}; ?]`, because the length of a region depends on the tenant"));
+    }
+    if access == Access::Read && decl.access != Access::Read {
+        return Err("is a region that is only read".into());
+    }
+    Ok(())
+}
+
+/// Refuses ops that a handler may not use. Gives the number of arguments that the handler reads.
+fn check_ops(handler: &NamedHandler, module: &Valid, func: Func) -> Result<u32, AssembleError> {
+    let mut arity = 0;
+    for (_, node) in module.functions[func].insts() {
+        let refuse = |why: &str| Err(refuse_handler(handler, format!("`{}` {why}", node.op.row().name)));
+        let lane = handler.width == Width::Lane;
+        match node.op {
+            Op::Backoff => return refuse("waits, and a handler must not wait"),
+            Op::Trap if !handler.may_trap => {
+                return refuse("ends the kernel for every tenant; `fault` ends the task alone");
+            }
+            Op::AsyncLoad | Op::AsyncWait => return refuse("runs on no device yet"),
+            Op::Group | Op::Groups => {
+                return refuse("gives the group that runs the task, which handlers must not depend on");
+            }
+            op if lane && op.row().effect == OpEffect::Sync => {
+                return refuse("needs lanes that run together; make the handler group-wide");
+            }
+            _ => {}
+        }
+        let buffer = node.buffer().map(|buffer| &*module.buffers[buffer].name);
+        if buffer == Some(ARG) && node.op != Op::Len {
+            if matches!(node.attr, Attr::Atomic(..)) {
+                return refuse("cannot read arguments; `load` can");
+            }
+            let index = node.args.first().and_then(|arg| arg.constant());
+            let needed = index.map_or(ARGS, |index| (index.bits() as u32).saturating_add(1));
+            arity = arity.max(needed.min(ARGS));
+        }
+        if buffer == Some(OBSERVABLE) && matches!(node.op, Op::LoadWide | Op::StoreWide) {
+            return refuse("needs elements that start at a multiple of 16 bytes, and observables may not");
+        }
+    }
+    Ok(arity)
+}

@@ -1,0 +1,94 @@
+//! From a `Spec` to a kernel. This is the one step that can refuse a `Spec`.
+//!
+//! Everything that users write is checked first: the [axes, tenants and regions](spec_checks) of the `Spec`, then each
+//! [handler](handler_checks), then the [size](limits) of all handlers together. What is written after that is valid unless Pelton has a
+//! defect, and the validator has the last word on it.
+
+mod handler_checks;
+mod limits;
+mod spec_checks;
+
+use pelton_device::Caps;
+use pelton_ir::arena::Arena;
+use pelton_ir::builder::Builder;
+use pelton_ir::limits::MAX_INSTS;
+use pelton_ir::module::Module;
+use pelton_ir::pass::{
+    self,
+    inline::{Inlined, inline_calls},
+};
+use pelton_ir::text::ColorMode;
+use pelton_ir::valid::{Valid, validate};
+
+use super::context::KernelContext;
+use super::dispatch;
+use super::error::AssembleError;
+use super::fence::Fences;
+use super::handler::NamedHandler;
+use super::layout::Layout;
+use super::mode::Mode;
+use super::spec::Spec;
+use super::window::WindowRunner;
+use super::{drain, import, live};
+
+/// A kernel, and where everything that belongs to it lies.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// The module with the kernel. It can be printed and checked like any other module, and runs on any device that has what it needs.
+    pub module: Valid,
+    /// Where the rings, regions, counters and buffers of the kernel lie.
+    pub layout: Layout,
+}
+
+/// Writes the kernel that a `Spec` asks for, for a device with these capabilities.
+///
+/// # Errors
+///
+/// [`AssembleError`] names the axis, tenant, region, handler or library that cannot be assembled, and says why.
+pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
+    spec_checks::check_spec(spec, caps)?;
+    let libraries = import::check_libraries(spec)?;
+    let handlers = handler_checks::check_handlers(spec, &libraries)?;
+    let layout = Layout::new(spec, caps)?;
+    let mut m = Builder::new();
+    let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
+    let kernel = KernelContext::new(&mut m, spec, layout, fueled);
+    let table = dispatch::write_dispatch(&mut m, &kernel, &handlers);
+    match &kernel.mode {
+        Mode::Drain(mode) => {
+            let fences = Fences::write(&mut m, &kernel, &mode.slots, Some(&mode.frontier));
+            let run = WindowRunner { kernel: &kernel, slots: &mode.slots, table: &table, fences: &fences };
+            drain::write_drain(&mut m, run, mode);
+        }
+        Mode::Live(rings) => live::write_live(&mut m, &kernel, rings, &table, caps),
+    }
+    let layout = kernel.layout.clone();
+    let module = m.finish();
+    limits::check_shared_memory(caps, &handlers, &module)?;
+    let module = check_kernel(module)?;
+    let module = check_kernel(without_inlined_functions(inline_calls(&module, MAX_INSTS)))?;
+    Ok(Assembled { module: pass::optimize(&module), layout })
+}
+
+/// Validates the kernel that was written. It is a defect of Pelton if it is not valid.
+fn check_kernel(module: Module) -> Result<Valid, AssembleError> {
+    validate(module).map_err(|e| AssembleError::Kernel(e.report("kernel", None, ColorMode::Plain)))
+}
+
+/// The module without the functions that its kernel no longer calls, because all of them were inlined.
+fn without_inlined_functions(inlined: Inlined) -> Module {
+    let mut module = Module::clone(&inlined.module);
+    if inlined.left.is_empty() {
+        let kernels = module.kernels().map(|kernel| module.functions[kernel].clone()).collect::<Vec<_>>();
+        module.functions = Arena::default();
+        for kernel in kernels {
+            module.functions.push(kernel);
+        }
+    }
+    module
+}
+
+/// The error that refuses a handler.
+fn refuse_handler(handler: &NamedHandler, why: impl Into<String>) -> AssembleError {
+    AssembleError::Handler { name: handler.name.clone(), op: handler.op, why: why.into() }
+}

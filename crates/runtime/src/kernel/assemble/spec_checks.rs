@@ -1,0 +1,128 @@
+//! What can be wrong with a `Spec` apart from its handlers: axes, tenants, regions and formats.
+
+use pelton_device::Caps;
+use pelton_ir::types::{Access, Type};
+
+use crate::kernel::error::AssembleError;
+use crate::kernel::handler::{ARG, OBSERVABLE};
+use crate::kernel::layout::check_addressed;
+use crate::kernel::placement::Placement;
+use crate::kernel::spec::{Body, Io, Lifetime, Spec};
+use crate::kernel::tenant::{Region, Tenant};
+use crate::protocol::log::Format;
+
+/// The most producers of all tenants together.
+const MAX_PRODUCERS: u64 = 1024;
+
+/// The longest name of a region, in characters.
+const MAX_REGION_NAME: usize = 32;
+
+/// Refuses a `Spec` whose axes, tenants, regions or formats cannot be.
+pub(super) fn check_spec(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
+    check_axes(spec, caps)?;
+    check_tenants(spec)?;
+    check_regions(spec)?;
+    check_formats(spec)
+}
+
+/// Refuses values of axes that do not work yet, or not on this device, or not together.
+fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
+    let refuse = |axis, value, why| Err(AssembleError::Axis { axis, value, why });
+    match spec.io {
+        Io::Off => {}
+        Io::Polled => return refuse("io", "polled", "nothing serves the requests of tasks yet"),
+        Io::OnMiss => return refuse("io", "on_miss", "tasks cannot wait for data yet"),
+    }
+    if spec.lifetime == Lifetime::Persistent && !caps.persistent {
+        let why = "the device cannot keep a kernel running; drain batches instead";
+        return refuse("lifetime", "persistent", why);
+    }
+    if spec.lifetime == Lifetime::Drain && spec.placement == Some(Placement::Near) {
+        return refuse("placement", "near", "a drained batch lies in host memory");
+    }
+    if spec.body == Body::Fused && spec.handlers.len() != 1 {
+        let why = "a fused kernel runs its only handler, so there must be exactly one";
+        return refuse("body", "fused", why);
+    }
+    Ok(())
+}
+
+/// Refuses tenants that cannot be, and numbers of producers that are too small or too large.
+fn check_tenants(spec: &Spec) -> Result<(), AssembleError> {
+    for (at, tenant) in spec.tenants.iter().enumerate() {
+        let refuse = |why: String| Err(AssembleError::Tenant { id: tenant.id, why });
+        if tenant.id >= Tenant::MAX_TENANTS {
+            return refuse(format!("tenants are numbered below {}", Tenant::MAX_TENANTS));
+        }
+        if spec.tenants[..at].iter().any(|t| t.id == tenant.id || t.name == tenant.name) {
+            return refuse("another tenant has the same number or name".into());
+        }
+        if tenant.quota > Tenant::MAX_QUOTA {
+            return refuse(format!(
+                "its quota is {}, and may be at most {}",
+                tenant.quota,
+                Tenant::MAX_QUOTA
+            ));
+        }
+        let is_region = |name: &str| spec.regions.iter().any(|region| region.name == name);
+        if let Some((name, _)) = tenant.sizes.iter().find(|(name, _)| !is_region(name)) {
+            return refuse(format!("it gives the size of region {name:?}, and there is no such region"));
+        }
+    }
+    let observables = spec.tenants.iter().map(|t| u64::from(t.observables)).sum();
+    check_addressed("the number of observables", observables)?;
+    match spec.tenants.iter().map(|t| u64::from(t.producers)).sum::<u64>() {
+        0 => Err(AssembleError::Producers),
+        1..=MAX_PRODUCERS => Ok(()),
+        found => Err(AssembleError::Size { what: "the number of producers", found, most: MAX_PRODUCERS }),
+    }
+}
+
+/// Refuses regions that cannot be.
+fn check_regions(spec: &Spec) -> Result<(), AssembleError> {
+    let refuse = |region: &Region, why: &str| {
+        Err(AssembleError::Region { name: region.name.clone(), why: why.into() })
+    };
+    for (at, region) in spec.regions.iter().enumerate() {
+        if !is_region_name(&region.name) {
+            let why = format!(
+                "its name must be up to {MAX_REGION_NAME} letters, digits and underscores, and must not start with a digit"
+            );
+            return refuse(region, &why);
+        }
+        if [ARG, OBSERVABLE].contains(&&*region.name) {
+            return refuse(region, "the name is taken");
+        }
+        if spec.regions[..at].iter().any(|r| r.name == region.name) {
+            return refuse(region, "another region has the same name");
+        }
+        if region.elem == Type::Bool {
+            return refuse(region, "memory cannot hold elements of type bool");
+        }
+        if region.shared && region.access != Access::Read {
+            return refuse(region, "a region that tenants share can only be read");
+        }
+    }
+    match spec.regions.iter().find(|r| r.name == "data") {
+        Some(data) if data.elem != Type::U32 || data.access != Access::ReadWrite || data.shared => {
+            refuse(data, "this region must hold u32, must be writable, and cannot be shared by tenants")
+        }
+        Some(_) => Ok(()),
+        None => Err(AssembleError::Region { name: "data".into(), why: "this region must exist".into() }),
+    }
+}
+
+/// Whether a region can have this name.
+fn is_region_name(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.len() <= MAX_REGION_NAME
+}
+
+/// Refuses formats that PRINTF cannot print.
+fn check_formats(spec: &Spec) -> Result<(), AssembleError> {
+    for (id, format) in spec.formats.iter().enumerate() {
+        format.parse::<Format>().map_err(|why| AssembleError::Format { id: id + 1, why: why.to_string() })?;
+    }
+    Ok(())
+}
