@@ -5,7 +5,7 @@
 //! of several subgroups that progress independently) and `remote` (the device has memory of its own). Accesses
 //! inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
 
-use pelton::kernel::{Body, Claim, Geometry, Lifetime, Spec, Telemetry, assemble};
+use pelton::kernel::{Claim, Geometry, Lifetime, SlotBody, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
     self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, ProtocolStep, REMOTE, TELLS, TOLD,
     WATCH,
@@ -229,7 +229,7 @@ fn with_lanes(spec: Spec, lanes: u32) -> Spec {
 
 /// The spec with a single handler that accesses no memory.
 fn with_lone_handler(spec: Spec) -> Spec {
-    spec.body(Body::Fused).handler("seven", Handler::lane_wide(|task| task.finish(7)))
+    spec.body(SlotBody::Fused).handler("seven", Handler::lane_wide(|task| task.finish(7)))
 }
 
 /// The atomic accesses of the kernel itself, in the order of the text.

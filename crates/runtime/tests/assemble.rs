@@ -1,7 +1,9 @@
 //! What `assemble` makes and what it refuses.
 
 use pelton::Placement;
-use pelton::kernel::{Body, Claim, Geometry, Handler, Io, Lifetime, Region, Spec, Tenant, assemble, idle};
+use pelton::kernel::{
+    Claim, Geometry, Handler, Io, Lifetime, Region, SlotBody, Spec, Tenant, assemble, idle,
+};
 use pelton::protocol::Opcode;
 use pelton_device::{Caps, open};
 use pelton_ir::types::{Access, Type};
@@ -79,7 +81,7 @@ fn every_shape_is_valid() {
 #[test]
 fn fused_has_no_switch() {
     let device = open("cpu").unwrap();
-    let spec = Spec::default().body(Body::Fused).handler_at(
+    let spec = Spec::default().body(SlotBody::Fused).handler_at(
         add(),
         "add",
         Handler::lane_wide(|slot| slot.finish(slot.arg(0))),
@@ -134,7 +136,7 @@ fn impossible_pairs_are_refused_by_name() {
     let one = |spec: Spec| spec.handler_at(add(), "add", Handler::lane_wide(|slot| slot.finish(slot.arg(0))));
     assert!(refusal(Spec::default().io(Io::Polled)).contains("io = polled"));
     assert!(refusal(Spec::default().io(Io::OnMiss)).contains("io = on_miss"));
-    assert!(refusal(Spec::default().body(Body::Fused)).contains("body = fused"));
+    assert!(refusal(Spec::default().body(SlotBody::Fused)).contains("body = fused"));
     assert!(refusal(one(one(Spec::default()))).contains("another handler has the opcode"));
     let reserved =
         Spec::default().handler_at(Opcode::PRINTF, "own_printf", Handler::lane_wide(|slot| slot.finish(0)));

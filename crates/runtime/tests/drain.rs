@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pelton::device::{Device, open};
 use pelton::drain::Readback;
 use pelton::ir::types::{Order, Scope};
-use pelton::kernel::{Body, Handler, Report, Telemetry};
+use pelton::kernel::{Handler, Report, SlotBody, Telemetry};
 use pelton::protocol::drained::{self, BatchEntry};
 use pelton::protocol::packed::Packed;
 use pelton::protocol::{FaultCode, Status};
@@ -415,7 +415,7 @@ fn what_is_printed_is_the_run_s_own() {
 
 #[test]
 fn one_handler_alone_and_nothing_counted() {
-    let spec = Spec::new(Geometry::new(64).lanes(8)).body(Body::Fused).telemetry(Telemetry::Off);
+    let spec = Spec::new(Geometry::new(64).lanes(8)).body(SlotBody::Fused).telemetry(Telemetry::Off);
     let spec =
         spec.handler_at(op(8), "op8", Handler::lane_wide(|slot| slot.finish(slot.arg(0) + slot.arg(11))));
     let mut drain = Drain::new(&device("cpu"), &spec).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pelton::Placement;
 use pelton::kernel::{
-    Body, Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, Spec, Telemetry,
+    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, SlotBody, Spec, Telemetry,
     Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
@@ -104,7 +104,7 @@ text = '''
         .lifetime(Lifetime::Drain)
         .placement(Placement::Far)
         .claim(Claim::Priority { every: 3 })
-        .body(Body::Fused)
+        .body(SlotBody::Fused)
         .io(Io::OnMiss)
         .report(Report::Control)
         .telemetry(Telemetry::Off)
@@ -263,7 +263,7 @@ fn spec() -> impl Strategy<Value = Spec> {
         select(&[Lifetime::Persistent, Lifetime::Drain][..]),
         select(&[None, Some(Placement::Near), Some(Placement::Far)][..]),
         prop_oneof![Just(Claim::Owned), any::<u32>().prop_map(|every| Claim::Priority { every })],
-        select(&[Body::Dispatch, Body::Fused][..]),
+        select(&[SlotBody::Dispatch, SlotBody::Fused][..]),
         select(&[Io::Off, Io::Polled, Io::OnMiss][..]),
         select(&[Report::Full, Report::Control][..]),
         select(&[Telemetry::Sampled, Telemetry::Full, Telemetry::Off][..]),

@@ -1,6 +1,6 @@
 //! The megakernels that are assembled: those that `filetests/kernel` describes, and those that a GPU runs.
 
-use pelton::kernel::{Body, Claim, Geometry, Handler, Lifetime, Spec, Telemetry, assemble};
+use pelton::kernel::{Claim, Geometry, Handler, Lifetime, SlotBody, Spec, Telemetry, assemble};
 use pelton::{Opcode, Placement};
 use pelton_device::{Caps, open};
 use pelton_filetest::kernel::{WantedKernel, wanted_kernel};
@@ -78,7 +78,7 @@ fn spec() -> Spec {
 
 fn fused(spec: Spec) -> Spec {
     let add = Handler::lane_wide(|task| task.finish(task.atomic_add(task.arg(1), task.arg(0))));
-    spec.body(Body::Fused).handler("add", add)
+    spec.body(SlotBody::Fused).handler("add", add)
 }
 
 /// The spec with a handler that a whole group runs: it returns the sum of its lanes' arguments.

@@ -8,13 +8,13 @@ use pelton_ir::module::{BufferDecl, TextPlace};
 use pelton_ir::types::{Access, Len, Num, Space};
 
 use super::buffers::{BufferId, KernelPlan, WrittenBy};
-use super::layout::{BoundBuffer, BufferKey, RegionArea};
+use super::layout::{BufferBinding, BufferKey, RegionArea};
 
 /// Declares buffers in a module and keeps a list of those that the host binds.
 pub(super) struct Declarer<'m> {
     pub module: &'m mut Builder,
     pub plan: KernelPlan<'m>,
-    pub bound: Vec<BoundBuffer>,
+    pub bound: Vec<BufferBinding>,
 }
 
 impl Declarer<'_> {
@@ -38,7 +38,7 @@ impl Declarer<'_> {
         if let Some(kind) = kind {
             let width = WordWidth::of(row.elem);
             let key = BufferKey::Kernel(id);
-            self.bound.push(BoundBuffer { key, name: name.into(), kind, width, len: len as usize });
+            self.bound.push(BufferBinding { key, name: name.into(), kind, width, len: len as usize });
         }
         // The length is known, so what is masked to it needs no check.
         self.module.buffer(name, Len::Fixed(len.into()), space, access)
@@ -47,7 +47,7 @@ impl Declarer<'_> {
     /// Declares the buffer of a region of the workspace.
     pub fn declare_region(&mut self, number: usize, area: &RegionArea) -> Buffer {
         let (name, elem, len) = (area.buffer_name(), area.region.elem, area.total);
-        self.bound.push(BoundBuffer {
+        self.bound.push(BufferBinding {
             key: BufferKey::Region(number),
             name: name.clone(),
             kind: MemoryKind::Device,

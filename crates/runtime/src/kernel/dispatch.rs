@@ -104,7 +104,7 @@ pub(super) fn write_dispatch(
     kernel: &KernelContext<'_>,
     handlers: &[CheckedHandler<'_>],
 ) -> HandlerTable {
-    let fused = kernel.spec.body == spec::Body::Fused;
+    let fused = kernel.spec.body == spec::SlotBody::Fused;
     let mut entries = Vec::new();
     if !fused {
         for (op, name, visible, code) in builtin::builtin_functions() {
@@ -131,7 +131,7 @@ fn write_entry(
     code: &HandlerCode,
 ) -> HandlerEntry {
     let packs =
-        kernel.spec.body != spec::Body::Fused && op.code() <= u8::MAX.into() && code.width == Width::Lane;
+        kernel.spec.body != spec::SlotBody::Fused && op.code() <= u8::MAX.into() && code.width == Width::Lane;
     let counter = counter_of(kernel, op);
     let buffers = code.declare_buffers(m, kernel, op);
     let whole = code.write_adapted(m, kernel, (name, &buffers), ArgumentPlace::Slot);

@@ -45,7 +45,7 @@ impl<'k> Fences<'k> {
     ) -> Self {
         let retire = write_retire(m, kernel, slots);
         let follow = frontier.map(|frontier| write_follow(m, slots, frontier, retire));
-        let frontier = frontier.filter(|_| kernel.spec.body != super::spec::Body::Fused);
+        let frontier = frontier.filter(|_| kernel.spec.body != super::spec::SlotBody::Fused);
         Fences { slots, frontier, retire, follow }
     }
 
@@ -63,7 +63,7 @@ impl<'k> Fences<'k> {
     ) {
         // Every lane's records are posted, and it has looked at what is cleared for the next window.
         f.barrier();
-        if kernel.spec.body == super::spec::Body::Fused {
+        if kernel.spec.body == super::spec::SlotBody::Fused {
             return;
         }
         f.when(f.lane().eq(0), || match self.frontier {

@@ -55,7 +55,7 @@ pub enum BufferKey {
 
 /// A buffer that the host binds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BoundBuffer {
+pub struct BufferBinding {
     /// Which buffer it is.
     pub key: BufferKey,
     /// Its name in the module.
@@ -105,7 +105,7 @@ pub struct Layout {
     /// Whether the device can be woken from a `backoff`.
     pub wakes: bool,
     /// What the host binds, in the order of the module.
-    pub buffers: Vec<BoundBuffer>,
+    pub buffers: Vec<BufferBinding>,
 }
 
 /// Pieces of the workspace start at a multiple of this many bytes.
@@ -332,7 +332,7 @@ fn observable_pieces(tenants: &[Tenant]) -> Vec<(u32, u32)> {
 fn counted_opcodes(spec: &Spec) -> Vec<Opcode> {
     let own = spec.handlers.iter().map(|h| h.op);
     match spec.body {
-        super::spec::Body::Fused => own.collect(),
-        super::spec::Body::Dispatch => super::builtin::BUILTIN_OPS.iter().copied().chain(own).collect(),
+        super::spec::SlotBody::Fused => own.collect(),
+        super::spec::SlotBody::Dispatch => super::builtin::BUILTIN_OPS.iter().copied().chain(own).collect(),
     }
 }

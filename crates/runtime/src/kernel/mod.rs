@@ -48,6 +48,6 @@ pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, V
 pub use import::{VERBS, Verb};
 pub use layout::Layout;
 pub use placement::Placement;
-pub use spec::{Body, Claim, Geometry, Io, Lifetime, Report, Spec, Telemetry};
+pub use spec::{Claim, Geometry, Io, Lifetime, Report, SlotBody, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};
 pub use text::TextError;

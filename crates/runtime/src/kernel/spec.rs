@@ -98,7 +98,7 @@ impl Claim {
 
 /// What runs in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Body {
+pub enum SlotBody {
     /// The handler of its opcode, or what is built in.
     #[default]
     Dispatch,
@@ -152,7 +152,7 @@ pub struct Spec {
     /// Which tasks come first.
     pub claim: Claim,
     /// What runs in a slot.
-    pub body: Body,
+    pub body: SlotBody,
     /// How tasks ask the host for data.
     pub io: Io,
     /// What comes back from a drained batch.
@@ -193,7 +193,7 @@ impl Spec {
             lifetime: Lifetime::default(),
             placement: None,
             claim: Claim::default(),
-            body: Body::default(),
+            body: SlotBody::default(),
             io: Io::default(),
             report: Report::default(),
             telemetry: Telemetry::default(),
@@ -224,7 +224,7 @@ impl Spec {
     }
 
     /// Sets what runs in a slot.
-    pub fn body(self, body: Body) -> Self {
+    pub fn body(self, body: SlotBody) -> Self {
         Spec { body, ..self }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pelton_device::{Device, DeviceError, Memory, MemoryKind, View64, WordWidth};
 
 use crate::error::Error;
-use crate::kernel::layout::{BoundBuffer, BufferKey, SlotBank};
+use crate::kernel::layout::{BufferBinding, BufferKey, SlotBank};
 use crate::kernel::{BufferId, Layout};
 
 /// Blocks of memory, each with the kernel's buffer that it is bound to.
@@ -23,7 +23,7 @@ impl Memories {
         wanted: impl Fn(MemoryKind) -> bool,
     ) -> Result<Memories, DeviceError> {
         let buffers = layout.buffers.iter().filter(|buffer| wanted(buffer.kind));
-        let block = |b: &BoundBuffer| Ok((b.key, device.alloc(b.kind, b.width, b.len)?));
+        let block = |b: &BufferBinding| Ok((b.key, device.alloc(b.kind, b.width, b.len)?));
         Ok(Memories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
     }
 

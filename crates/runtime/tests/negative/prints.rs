@@ -1,6 +1,6 @@
 //! What tasks print, and opcodes that nobody knows.
 
-use pelton::kernel::Body;
+use pelton::kernel::SlotBody;
 use pelton::protocol::FaultCode;
 use pelton::{Opcode, SubmitError, Task};
 
@@ -57,7 +57,7 @@ fn a_log_that_is_read_in_time_loses_nothing(on: &On) {
 /// Catches a switch without a default, or one whose default ends as done.
 fn an_unknown_opcode_is_a_fault_and_never_done(on: &On) {
     for shape in shapes(on, SOME) {
-        for body in [Body::Dispatch, Body::Fused] {
+        for body in [SlotBody::Dispatch, SlotBody::Fused] {
             let session = launch(on, &shape.spec(64, 2).body(body));
             let mut producer = session.producer(0).unwrap();
             for code in [9, 30, 31, 32, 255, 0xffef, 0x1_0000, 0x7fff_ffff] {

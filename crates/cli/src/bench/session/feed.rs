@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pelton::kernel::{Body, Telemetry};
+use pelton::kernel::{SlotBody, Telemetry};
 use pelton::{Deadline, Geometry, Handler, Opcode, Placement, Producer, Session, Span, Spec, Task, Ticket};
 use pelton_device::Device;
 
@@ -23,7 +23,7 @@ pub(super) struct FeedLoad {
     /// The number of tasks per batch.
     pub batch: u32,
     /// Whether the kernel chooses among handlers.
-    pub body: Body,
+    pub body: SlotBody,
     /// What the kernel counts.
     pub telemetry: Telemetry,
     /// Where the rings lie; chosen for the device if it is not given.
@@ -34,7 +34,7 @@ pub(super) struct FeedLoad {
 pub(super) const PLAIN: FeedLoad = FeedLoad {
     producers: 1,
     batch: 256,
-    body: Body::Dispatch,
+    body: SlotBody::Dispatch,
     telemetry: Telemetry::Sampled,
     placement: None,
 };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton::Placement;
-use pelton::kernel::{Body, Report, Telemetry};
+use pelton::kernel::{Report, SlotBody, Telemetry};
 use pelton_device::{Device, open};
 
 use self::feed::{FeedLoad, PLAIN};
@@ -81,9 +81,13 @@ fn case_families() -> [Vec<SessionCase>; 2] {
         ours("one by one", FeedLoad { batch: 1, ..PLAIN }, &["crossbeam", "rtrb"]),
         peer("rtrb, chunks", chunks, 1),
         ours("batched", PLAIN, &["crossbeam", "rtrb, chunks"]),
-        ours("fused", FeedLoad { body: Body::Fused, ..PLAIN }, &["batched"]),
+        ours("fused", FeedLoad { body: SlotBody::Fused, ..PLAIN }, &["batched"]),
         ours("no telemetry", quiet, &["batched"]),
-        ours("fused, no telemetry", FeedLoad { body: Body::Fused, ..quiet }, &["batched", "rtrb, chunks"]),
+        ours(
+            "fused, no telemetry",
+            FeedLoad { body: SlotBody::Fused, ..quiet },
+            &["batched", "rtrb, chunks"],
+        ),
         ours("far", FeedLoad { placement: Some(Placement::Far), ..PLAIN }, &["batched"]),
     ];
     let double = vec![
@@ -217,7 +221,7 @@ fn trip_rows(
         ("round trip", Some(PLAIN)),
         (
             "round trip, fused, no telemetry",
-            Some(FeedLoad { body: Body::Fused, telemetry: Telemetry::Off, ..PLAIN }),
+            Some(FeedLoad { body: SlotBody::Fused, telemetry: Telemetry::Off, ..PLAIN }),
         ),
         ("round trip, far", Some(FeedLoad { placement: Some(Placement::Far), ..PLAIN })),
     ];

@@ -7,7 +7,7 @@ use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{ARG, OBSERVABLE};
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
-use crate::kernel::spec::{Body, Io, Lifetime, Spec};
+use crate::kernel::spec::{Io, Lifetime, SlotBody, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 use crate::protocol::log::Format;
 
@@ -40,7 +40,7 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     if spec.lifetime == Lifetime::Drain && spec.placement == Some(Placement::Near) {
         return refuse("placement", "near", "a drained batch lies in host memory");
     }
-    if spec.body == Body::Fused && spec.handlers.len() != 1 {
+    if spec.body == SlotBody::Fused && spec.handlers.len() != 1 {
         let why = "a fused kernel runs its only handler, so there must be exactly one";
         return refuse("body", "fused", why);
     }

@@ -6,7 +6,7 @@ use pelton_ir::types::{Access, Type};
 
 use crate::kernel::handler::{Class, Visible, Width};
 use crate::kernel::placement::Placement;
-use crate::kernel::spec::{Body, Claim, Io, Lifetime, Report, Telemetry};
+use crate::kernel::spec::{Claim, Io, Lifetime, Report, SlotBody, Telemetry};
 
 /// The values of an axis, each with its word.
 pub(super) type WordList<T> = &'static [(&'static str, T)];
@@ -19,7 +19,7 @@ pub(super) const PLACEMENT: WordList<Placement> = &[
     (Placement::Both.word(), Placement::Both),
 ];
 pub(super) const CLAIM: WordList<Claim> = &[("owned", Claim::Owned), ("priority", Claim::PRIORITY)];
-pub(super) const BODY: WordList<Body> = &[("dispatch", Body::Dispatch), ("fused", Body::Fused)];
+pub(super) const BODY: WordList<SlotBody> = &[("dispatch", SlotBody::Dispatch), ("fused", SlotBody::Fused)];
 pub(super) const IO: WordList<Io> = &[("off", Io::Off), ("polled", Io::Polled), ("on_miss", Io::OnMiss)];
 pub(super) const REPORT: WordList<Report> = &[("full", Report::Full), ("control", Report::Control)];
 pub(super) const TELEMETRY: WordList<Telemetry> =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::kernel::{Body, Visible};
+use pelton::kernel::{SlotBody, Visible};
 use pelton::protocol::packed::Packed;
 use pelton::{Aim, Geometry, Handler, Opcode, Placement, Producer, Session, Spec, Task};
 use pelton_device::Device;
@@ -47,7 +47,7 @@ pub(super) struct SessionShape {
     /// The aim of the producer of single tasks. The others aim at throughput.
     pub aim: Aim,
     /// Whether the kernel chooses among handlers.
-    pub body: Body,
+    pub body: SlotBody,
     /// What others may see of a task when its result is there.
     pub visible: Visible,
     /// What the handler does.
@@ -59,7 +59,7 @@ pub(super) struct SessionShape {
 impl SessionShape {
     /// A kernel that chooses among handlers and makes their writes visible.
     pub(super) fn new(place: Placement) -> Self {
-        let (body, visible) = (Body::Dispatch, Visible::Memory);
+        let (body, visible) = (SlotBody::Dispatch, Visible::Memory);
         SessionShape { place, aim: Aim::Latency, body, visible, does: HandlerKind::Add, producers: PRODUCERS }
     }
 }

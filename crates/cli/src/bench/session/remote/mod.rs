@@ -14,7 +14,7 @@ mod load;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pelton::kernel::{Body, Report, Visible};
+use pelton::kernel::{Report, SlotBody, Visible};
 use pelton::{Opcode, Placement, Task};
 use pelton_device::Device;
 
@@ -258,7 +258,7 @@ impl RemoteBench<'_> {
             };
             let mut entries: Vec<NamedContender> = [1, 2, 4, PRODUCERS].map(entry).into();
             if place == Placement::Far && does == HandlerKind::Add {
-                let fused = SessionShape { body: Body::Fused, ..shape(PRODUCERS) };
+                let fused = SessionShape { body: SlotBody::Fused, ..shape(PRODUCERS) };
                 let case = format!("{name}, producers {PRODUCERS}, fused, {what}");
                 entries.push((case, Contender::Sustained(fused, work)));
             }
@@ -277,10 +277,10 @@ impl RemoteBench<'_> {
     /// Measures round trips of single tasks without other work.
     fn trips(&mut self, place: Placement, name: &str) -> Result<(), CliError> {
         let entries = [
-            (Body::Dispatch, Visible::Memory, HandlerKind::Add, "dispatch, memory seen"),
-            (Body::Dispatch, Visible::Result, HandlerKind::Add, "dispatch, result alone"),
-            (Body::Dispatch, Visible::Result, HandlerKind::Mix, "dispatch, no memory"),
-            (Body::Fused, Visible::Result, HandlerKind::Add, "fused, result alone"),
+            (SlotBody::Dispatch, Visible::Memory, HandlerKind::Add, "dispatch, memory seen"),
+            (SlotBody::Dispatch, Visible::Result, HandlerKind::Add, "dispatch, result alone"),
+            (SlotBody::Dispatch, Visible::Result, HandlerKind::Mix, "dispatch, no memory"),
+            (SlotBody::Fused, Visible::Result, HandlerKind::Add, "fused, result alone"),
         ]
         .into_iter()
         .map(|(body, visible, does, what)| {
