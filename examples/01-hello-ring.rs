@@ -25,6 +25,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(session.view::<u32>(0, "data")?.read(30, 3)?, [900, 961, 1024]);
 
     println!("{}", session.snapshot()?);
-    assert_eq!(session.stop()?.total(), 0);
+    assert_eq!(session.stop()?.tasks_left(), 0);
     Ok(())
 }

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     green.submit(Task::new(Opcode::STORE_U32).args([7, 3]))?.wait(soon)?;
     red.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 3]))?.wait(soon)?;
     assert_eq!(session.view::<u32>(0, "data")?.read(3, 1)?, [7]);
-    assert_eq!(session.view::<u32>(1, "data")?.all()?, [0, 0, 0, 1]);
+    assert_eq!(session.view::<u32>(1, "data")?.read_all()?, [0, 0, 0, 1]);
 
     // An access beyond a tenant's own memory does nothing, and a task that is not allowed does not run.
     for (task, code) in [
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             other => panic!("expected {code}, found {other:?}"),
         }
     }
-    assert_eq!(session.view::<u32>(1, "data")?.all()?, [0, 0, 0, 1]);
+    assert_eq!(session.view::<u32>(1, "data")?.read_all()?, [0, 0, 0, 1]);
 
     // Red has had 3 tasks. Of 100 more, 97 run; the rest wait for credit, and green is not held up.
     let mut span = red.submit_all((0..100).map(|_| Task::new(Opcode::ATOMIC_ADD).args([1, 0])))?;

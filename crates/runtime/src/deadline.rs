@@ -39,7 +39,7 @@ impl Deadline {
     }
 
     /// The same deadline as a moment, for a call that begins to wait now. The result is never [`Deadline::After`].
-    pub(crate) fn start(self) -> Self {
+    pub(crate) fn started(self) -> Self {
         match self {
             Deadline::After(Duration::ZERO) => Deadline::Now,
             // A time beyond what the clock can say is never.
@@ -84,11 +84,11 @@ impl From<Instant> for Deadline {
 
 /// A wait that spins for a moment, gives its core away for a while, and then sleeps, longer and longer.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
+pub(crate) struct PollBackoff {
     turns: u32,
 }
 
-impl Pause {
+impl PollBackoff {
     /// Turns that only spin, where another core can work meanwhile.
     const SPINS: u32 = 2000;
     /// Every so many of them the core is given away all the same: whoever is waited for may need just this one.
@@ -98,7 +98,7 @@ impl Pause {
 
     /// Waits a little.
     #[inline]
-    pub fn turn(&mut self) {
+    pub fn pause(&mut self) {
         self.turns = self.turns.saturating_add(1);
         if self.turns < Self::SPINS && !self.turns.is_multiple_of(Self::SHARE) {
             std::hint::spin_loop();
@@ -112,7 +112,7 @@ impl Pause {
 
     /// Whether it no longer only spins: time to look at what is dear to look at.
     #[inline]
-    pub fn slow(&self) -> bool {
+    pub fn is_slow(&self) -> bool {
         self.turns >= Self::SPINS || self.turns % 256 == 255
     }
 }
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn a_deadline_starts_when_a_call_begins_to_wait() {
-        assert_eq!(Deadline::from(Duration::ZERO).start(), Deadline::Now);
-        assert_eq!(Deadline::from(Duration::MAX).start(), Deadline::Never, "the clock cannot say it");
-        assert!(matches!(Deadline::after_ms(60_000).start(), Deadline::At(_)));
+        assert_eq!(Deadline::from(Duration::ZERO).started(), Deadline::Now);
+        assert_eq!(Deadline::from(Duration::MAX).started(), Deadline::Never, "the clock cannot say it");
+        assert!(matches!(Deadline::after_ms(60_000).started(), Deadline::At(_)));
         let moment = Instant::now();
         for started in [Deadline::Now, Deadline::from(moment), Deadline::Never] {
-            assert_eq!(started.start(), started);
+            assert_eq!(started.started(), started);
         }
     }
 

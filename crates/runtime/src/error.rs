@@ -27,31 +27,31 @@ pub enum Error {
     Malformed(#[from] Malformed),
     /// No such tenant.
     #[error("there is no tenant {0} in this session")]
-    Tenant(TenantId),
+    UnknownTenant(TenantId),
     /// All producers of a tenant are in use.
     #[error("every producer of tenant {tenant} is in use; it has {count}")]
-    Producers { tenant: TenantId, count: u32 },
+    NoIdleProducer { tenant: TenantId, count: u32 },
     /// More credit than a tenant can have.
     #[error("tenant {tenant} would have credit for {credit} tasks; it can have at most {most}", most = Tenant::MAX_QUOTA)]
-    Credit { tenant: TenantId, credit: u64 },
+    TooMuchCredit { tenant: TenantId, credit: u64 },
     /// No such region.
     #[error("there is no region {0:?}")]
-    Region(String),
+    UnknownRegion(String),
     /// A region of another type.
     #[error("region {name:?} holds elements of {holds}, and another type was asked for")]
-    Type { name: String, holds: pelton_ir::types::Type },
+    RegionType { name: String, holds: pelton_ir::types::Type },
     /// Beyond the end of a tenant's region.
     #[error("{count} elements from element {at} on do not lie in region {name:?}, which has {len}")]
-    Range { name: String, at: usize, count: usize, len: usize },
+    RegionRange { name: String, at: usize, count: usize, len: usize },
     /// The host cannot reach the words of that region.
     #[error("region {0:?} is not mapped: copy it in and out")]
-    Mapped(String),
+    NotMapped(String),
     /// A start position beyond [`Session::LAST_START`](crate::Session::LAST_START).
     #[error("a session cannot start at position {start:#x}; the last possible start is {last:#x}")]
-    Start { start: u64, last: u64 },
+    StartPosition { start: u64, last: u64 },
     /// A list of start positions that does not have one per stripe.
     #[error("{found} start positions for a session of {stripes} stripes")]
-    Starts { found: usize, stripes: usize },
+    StartCount { found: usize, stripes: usize },
     /// Not everything ended in time.
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },
@@ -63,7 +63,7 @@ pub enum Error {
     Internal(&'static str),
     /// A pass over a batch was cut short.
     #[error("the pass was cut short: {0}")]
-    Cut(LaunchOutcome),
+    CutShort(LaunchOutcome),
     /// A thread could not be started.
     #[error("no thread could be started: {0}")]
     Thread(std::io::Error),
@@ -144,30 +144,30 @@ pub enum SubmitError {
     Full { room: u64, wanted: u64 },
     /// More tasks at once than the ring can ever hold, near or far.
     #[error("{wanted} tasks at once, and a ring has {slots} slots")]
-    Large { wanted: u64, slots: u64 },
+    TooLarge { wanted: u64, slots: u64 },
     /// More tasks at once than one stripe holds. There is a fence among them, so they cannot be spread over several stripes.
     #[error("{wanted} tasks at once with a fence among them, and a stripe has {slots} slots")]
-    LargeFenced { wanted: u64, slots: u64 },
+    TooLargeFenced { wanted: u64, slots: u64 },
     /// An opcode that is not for producers.
     #[error("{0} cannot be submitted")]
-    Opcode(Opcode),
+    NotSubmittable(Opcode),
     /// An opcode that does not run yet.
     #[error("{0} does not run yet")]
-    Later(Opcode),
+    NotImplemented(Opcode),
     /// A number that no tenant has.
     #[error("tenant {0}: tenants are numbered below {most}", most = Tenant::MAX_TENANTS)]
-    Tenant(TenantId),
+    UnknownTenant(TenantId),
     /// A priority in a session without priorities.
     #[error("priority {0}: the session serves its rings in turn; ask for claim = priority")]
-    Priority(Priority),
+    NoPriorities(Priority),
     /// Tasks of several priorities at once.
     #[error("tasks that are submitted at once have one priority, not {0} and {1}")]
-    Mixed(Priority, Priority),
+    MixedPriorities(Priority, Priority),
     /// A fence that would have to reach beyond its own stripe.
     #[error(
         "a fence over {count} tasks, of which only the last {within} are in one stripe: submit them at once"
     )]
-    Fence { count: u32, within: u64 },
+    FenceReach { count: u32, within: u64 },
     /// The session has ended. [`Producer::session_end`](crate::Producer::session_end) has the details.
     #[error("the session has ended: {0}")]
     Ended(EndReason),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_largest_range_can_be_said() {
-        let range = Error::Range { name: "data".into(), at: usize::MAX, count: 2, len: 1 };
+        let range = Error::RegionRange { name: "data".into(), at: usize::MAX, count: 2, len: 1 };
         assert_eq!(
             range.to_string(),
             format!("2 elements from element {} on do not lie in region \"data\", which has 1", usize::MAX)
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_pass_that_was_cut_short_says_why() {
         assert_eq!(
-            Error::Cut(LaunchOutcome::Deadline).to_string(),
+            Error::CutShort(LaunchOutcome::Deadline).to_string(),
             "the pass was cut short: its deadline passed"
         );
     }

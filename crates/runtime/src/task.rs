@@ -60,7 +60,7 @@ impl Task {
     /// # Ok::<(), pelton::protocol::Malformed>(())
     /// ```
     pub fn arg(mut self, at: usize, value: impl Argument) -> Result<Self, Malformed> {
-        let (words, count) = value.words();
+        let (words, count) = value.argument_words();
         let found = at.saturating_add(count);
         let too_long = Malformed::Long { what: "task", found, most: slot::ARGS };
         self.args.get_mut(at..found).ok_or(too_long)?.copy_from_slice(&words[..count]);
@@ -75,20 +75,20 @@ impl Task {
 
 mod sealed {
     /// How a value is stored in argument words.
-    pub trait Words {
+    pub trait ArgumentWords {
         /// The words, and how many of them count.
-        fn words(self) -> ([u32; 2], usize);
+        fn argument_words(self) -> ([u32; 2], usize);
     }
 }
 
 /// The types of a task's arguments: `u32`, `i32`, `f32`, `u64`.
-pub trait Argument: sealed::Words {}
+pub trait Argument: sealed::ArgumentWords {}
 
 macro_rules! arguments {
     ($($t:ty: |$x:ident| $words:expr;)*) => {$(
-        impl sealed::Words for $t {
+        impl sealed::ArgumentWords for $t {
             #[inline]
-            fn words(self) -> ([u32; 2], usize) {
+            fn argument_words(self) -> ([u32; 2], usize) {
                 let $x = self;
                 $words
             }

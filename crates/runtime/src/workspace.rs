@@ -1,6 +1,6 @@
 //! A tenant's memory as the host sees it.
 //!
-//! Regions are typed and every tenant has its own piece, so a [`View`] is a piece of one type. It is copied in and out; where
+//! Regions are typed and every tenant has its own piece, so a [`RegionView`] is a piece of one type. It is copied in and out; where
 //! the device's memory is mapped its words can also be reached in place. What a task wrote is seen by a copy that begins after
 //! its ticket is done.
 
@@ -14,14 +14,14 @@ use crate::error::Error;
 use crate::kernel::handler::OBSERVABLE;
 use crate::kernel::layout::BufferKey;
 use crate::kernel::{BufferId, Layout, TenantId};
-use crate::session::Memories;
+use crate::session::BufferMemories;
 
 /// The types of regions, and how their values are words.
 pub trait Element: Num + Copy {
     /// As the bits of a word.
-    fn bits(self) -> u64;
+    fn to_word(self) -> u64;
     /// From the bits of a word.
-    fn of(bits: u64) -> Self;
+    fn from_word(bits: u64) -> Self;
     /// Copies values into memory that holds them, from a word on.
     #[doc(hidden)]
     fn upload(memory: &Memory, at: usize, values: &[Self]) -> Result<(), DeviceError>;
@@ -33,11 +33,11 @@ pub trait Element: Num + Copy {
 macro_rules! elements {
     ($($t:ty as $word:ty: |$x:ident| $bits:expr, |$b:ident| $of:expr;)*) => {$(
         impl Element for $t {
-            fn bits(self) -> u64 {
+            fn to_word(self) -> u64 {
                 let $x = self;
                 $bits
             }
-            fn of($b: u64) -> Self {
+            fn from_word($b: u64) -> Self {
                 $of
             }
             fn upload(memory: &Memory, at: usize, values: &[Self]) -> Result<(), DeviceError> {
@@ -65,7 +65,7 @@ elements! {
 
 /// A tenant's piece of a region.
 #[derive(Clone, Debug)]
-pub struct View<'s, T> {
+pub struct RegionView<'s, T> {
     memory: &'s Memory,
     name: String,
     first: usize,
@@ -74,23 +74,23 @@ pub struct View<'s, T> {
 }
 
 /// A tenant's piece of a region, or its observables.
-pub(crate) fn view<'s, T: Element>(
-    memories: &'s Memories,
+pub(crate) fn open_view<'s, T: Element>(
+    memories: &'s BufferMemories,
     layout: &Layout,
     tenant: TenantId,
     name: &str,
-) -> Result<View<'s, T>, Error> {
-    let piece = piece(layout, tenant, name)?;
+) -> Result<RegionView<'s, T>, Error> {
+    let piece = find_piece(layout, tenant, name)?;
     if piece.elem != T::TYPE {
-        return Err(Error::Type { name: name.into(), holds: piece.elem });
+        return Err(Error::RegionType { name: name.into(), holds: piece.elem });
     }
-    let memory = memories.get(piece.key).ok_or_else(|| Error::Region(name.into()))?;
-    Ok(View { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
+    let memory = memories.get(piece.key).ok_or_else(|| Error::UnknownRegion(name.into()))?;
+    Ok(RegionView { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
 }
 
 /// Where a tenant's piece of a region is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Piece {
+pub struct RegionPiece {
     /// The buffer that holds it.
     pub key: BufferKey,
     /// What it holds.
@@ -102,10 +102,10 @@ pub struct Piece {
 }
 
 /// Where a tenant's piece of a region is; `observable` is the piece that LOAD_U32 and fences write.
-pub(crate) fn piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<Piece, Error> {
+pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<RegionPiece, Error> {
     let at = tenant as usize;
     if at >= layout.observables.len() || !layout.rings.iter().any(|ring| ring.tenant == tenant) {
-        return Err(Error::Tenant(tenant));
+        return Err(Error::UnknownTenant(tenant));
     }
     let region = layout.areas.iter().enumerate().find(|(_, area)| area.region.name == name);
     let (key, elem, (first, len)) = match region {
@@ -113,12 +113,12 @@ pub(crate) fn piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<Pie
         None if name == OBSERVABLE => {
             (BufferKey::Kernel(BufferId::Observables), Type::U32, layout.observables[at])
         }
-        None => return Err(Error::Region(name.into())),
+        None => return Err(Error::UnknownRegion(name.into())),
     };
-    Ok(Piece { key, elem, first: first as usize, len: len as usize })
+    Ok(RegionPiece { key, elem, first: first as usize, len: len as usize })
 }
 
-impl<'s, T: Element> View<'s, T> {
+impl<'s, T: Element> RegionView<'s, T> {
     /// How many elements.
     pub fn len(&self) -> usize {
         self.len
@@ -129,20 +129,20 @@ impl<'s, T: Element> View<'s, T> {
         self.len == 0
     }
 
-    fn check(&self, at: usize, count: usize) -> Result<usize, Error> {
+    fn check_range(&self, at: usize, count: usize) -> Result<usize, Error> {
         match at.checked_add(count) {
             Some(end) if end <= self.len => Ok(self.first + at),
-            _ => Err(Error::Range { name: self.name.clone(), at, count, len: self.len }),
+            _ => Err(Error::RegionRange { name: self.name.clone(), at, count, len: self.len }),
         }
     }
 
     /// Copies elements in.
     pub fn write(&self, at: usize, values: &[T]) -> Result<(), Error> {
-        let first = self.check(at, values.len())?;
+        let first = self.check_range(at, values.len())?;
         Ok(T::upload(self.memory, first, values)?)
     }
 
-    /// Fills `values` with the elements from element `at` on. Nothing is allocated. [`Error::Range`] if they do not all lie in the view.
+    /// Fills `values` with the elements from element `at` on. Nothing is allocated. [`Error::RegionRange`] if they do not all lie in the view.
     ///
     /// ```
     /// # use pelton::{Session, Spec, device};
@@ -155,39 +155,39 @@ impl<'s, T: Element> View<'s, T> {
     /// # Ok::<(), pelton::Error>(())
     /// ```
     pub fn read_into(&self, at: usize, values: &mut [T]) -> Result<(), Error> {
-        let first = self.check(at, values.len())?;
+        let first = self.check_range(at, values.len())?;
         Ok(T::download(self.memory, first, values)?)
     }
 
     /// Copies elements out.
     pub fn read(&self, at: usize, count: usize) -> Result<Vec<T>, Error> {
         // Before anything is allocated.
-        self.check(at, count)?;
-        let mut values = vec![T::of(0); count];
+        self.check_range(at, count)?;
+        let mut values = vec![T::from_word(0); count];
         self.read_into(at, &mut values)?;
         Ok(values)
     }
 
     /// Copies everything out.
-    pub fn all(&self) -> Result<Vec<T>, Error> {
+    pub fn read_all(&self) -> Result<Vec<T>, Error> {
         self.read(0, self.len)
     }
 }
 
 /// Words in place, where the device's memory is mapped.
-impl<'s> View<'s, u32> {
+impl<'s> RegionView<'s, u32> {
     /// The words themselves.
     pub fn words(&self) -> Result<&'s [AtomicU32], Error> {
-        let words = self.memory.words32().ok_or_else(|| Error::Mapped(self.name.clone()))?;
+        let words = self.memory.words32().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }
 }
 
 /// Words in place, where the device's memory is mapped.
-impl<'s> View<'s, u64> {
+impl<'s> RegionView<'s, u64> {
     /// The words themselves.
     pub fn words(&self) -> Result<&'s [AtomicU64], Error> {
-        let words = self.memory.words64().ok_or_else(|| Error::Mapped(self.name.clone()))?;
+        let words = self.memory.words64().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }
 }

@@ -14,7 +14,7 @@ use std::thread::Thread;
 
 use pelton::device::open;
 use pelton::kernel::Telemetry;
-use pelton::workspace::View;
+use pelton::workspace::RegionView;
 use pelton::{Claim, Deadline, Geometry, Opcode, Placement, Producer, Session, Spec, Task};
 
 /// An allocator that counts allocations and leaves the rest to the system.
@@ -68,7 +68,7 @@ impl Wake for Unpark {
 }
 
 /// Submits tasks and takes their results in every way that there is.
-fn work(producer: &mut Producer, data: &View<'_, u32>, waker: &Waker) {
+fn work(producer: &mut Producer, data: &RegionView<'_, u32>, waker: &Waker) {
     let task = Task::new(Opcode::ATOMIC_ADD).args([1, 0]);
     for _ in 0..200 {
         producer.submit(task).unwrap().wait(Deadline::Never).unwrap();

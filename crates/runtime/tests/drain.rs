@@ -440,15 +440,15 @@ fn a_batch_is_refused_before_anything_runs() {
     let mut batch = Batch::new();
     let refused =
         |batch: &mut Batch, tenant, code| batch.push(tenant, Task::new(Opcode::from_code(code))).unwrap_err();
-    assert_eq!(refused(&mut batch, 29, 0), SubmitError::Tenant(29));
-    assert_eq!(refused(&mut batch, 0, 6), SubmitError::Later(Opcode::DFA_STEP));
-    assert_eq!(refused(&mut batch, 0, 0x8000_0002), SubmitError::Opcode(Opcode::CANCEL));
-    assert_eq!(refused(&mut batch, 0, 0xfff0), SubmitError::Opcode(Opcode::from_code(0xfff0)));
+    assert_eq!(refused(&mut batch, 29, 0), SubmitError::UnknownTenant(29));
+    assert_eq!(refused(&mut batch, 0, 6), SubmitError::NotImplemented(Opcode::DFA_STEP));
+    assert_eq!(refused(&mut batch, 0, 0x8000_0002), SubmitError::NotSubmittable(Opcode::CANCEL));
+    assert_eq!(refused(&mut batch, 0, 0xfff0), SubmitError::NotSubmittable(Opcode::from_code(0xfff0)));
     assert!(batch.is_empty());
     batch.push(0, add(0, 1)).unwrap();
     batch.push(3, add(0, 1)).unwrap();
     let mut drain = Drain::new(&device("cpu"), &spec(Geometry::new(8))).unwrap();
-    assert!(matches!(drain.run(&batch), Err(Error::Tenant(3))));
+    assert!(matches!(drain.run(&batch), Err(Error::UnknownTenant(3))));
     assert_eq!(drain.view::<u32>(0, "data").unwrap().read(0, 1).unwrap(), [0]);
     batch.clear();
     batch.push(0, add(0, 1)).unwrap();

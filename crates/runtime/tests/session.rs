@@ -67,7 +67,7 @@ fn a_task_comes_back() {
             assert_eq!(ends.done, all, "{what}");
             let mut results: Vec<u32> = span.results().map(|r| r.unwrap()).collect();
             let mut read = vec![u32::MAX; all as usize + 1];
-            assert_eq!(span.read(&mut read), ends, "{what}");
+            assert_eq!(span.read_results(&mut read), ends, "{what}");
             assert_eq!((&read[..results.len()], read.last()), (&results[..], Some(&u32::MAX)), "{what}");
             results.sort();
             assert_eq!(results, (0..all).collect::<Vec<_>>(), "{what}");
@@ -77,11 +77,11 @@ fn a_task_comes_back() {
             let ends = mixed.wait(Deadline::after_ms(20_000)).unwrap();
             assert_eq!((ends.done, ends.faults), (2, 1), "{what}");
             let mut read = [9; 3];
-            assert_eq!(mixed.read(&mut read), ends, "{what}");
+            assert_eq!(mixed.read_results(&mut read), ends, "{what}");
             assert_eq!((read.iter().sum::<u32>(), read[1]), (7, 0), "{what}");
             drop((mixed, producer));
             session.quiesce(Deadline::after_ms(1000)).unwrap();
-            assert_eq!(session.stop().unwrap().total(), 0, "{what}");
+            assert_eq!(session.stop().unwrap().tasks_left(), 0, "{what}");
         }
     }
     let _ = (Lifetime::Drain, Deadline::Now, Priority::High);
@@ -138,12 +138,12 @@ fn an_aim_decides_where_tasks_lie() {
         assert_eq!(producer.submit_all(few(36)).unwrap().placement(), Placement::Far);
         // A fence stands where the tasks are that it follows.
         let fence = Task::new(Opcode::BATCH_FENCE).args([37]);
-        let far = Err(SubmitError::Fence { count: 37, within: 36 });
+        let far = Err(SubmitError::FenceReach { count: 37, within: 36 });
         assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), far);
         let fence = Task::new(Opcode::BATCH_FENCE).args([36]);
         assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), Ok(Placement::Far));
         drop((placed, span, producer));
-        assert_eq!(session.stop().unwrap().total(), 1 + 4 + 1 + 5 + 1 + 28 + 36 + 1);
+        assert_eq!(session.stop().unwrap().tasks_left(), 1 + 4 + 1 + 5 + 1 + 28 + 36 + 1);
         // One group that works cannot do both.
         let lone = Spec { geometry: spec.geometry.clone().groups(1), ..spec };
         let refused = Session::launch(&device, &lone).unwrap_err().to_string();
@@ -187,7 +187,7 @@ fn a_group_keeps_the_control_words_where_host_memory_is_far() {
             let mut span = producer.submit_all((0..32).map(|_| Task::new(add()).args([4, 1]))).unwrap();
             assert_eq!(span.wait(Deadline::after_ms(20_000)).unwrap().done, 32);
             drop((span, producer));
-            assert_eq!(session.stop().unwrap().total(), 0);
+            assert_eq!(session.stop().unwrap().tasks_left(), 0);
         }
     }
 }
@@ -209,6 +209,6 @@ fn as_many_tasks_as_there_are_slots_can_always_be_submitted_at_once() {
         let mut span = producer.submit_all((0..64).map(|_| Task::new(add()).args([4, 1]))).unwrap();
         assert_eq!(span.wait(Deadline::after_ms(20_000)).unwrap().done, 64);
         drop((span, producer));
-        assert_eq!(session.stop().unwrap().total(), 0);
+        assert_eq!(session.stop().unwrap().tasks_left(), 0);
     }
 }

@@ -68,14 +68,17 @@ fn regions_are_typed_and_the_tenants_own() {
 #[test]
 fn views_are_checked() {
     let session = Session::launch(&open("cpu").unwrap(), &spec()).unwrap();
-    assert!(matches!(session.view::<u32>(0, "sums"), Err(Error::Type { .. })));
-    assert!(matches!(session.view::<u32>(0, "nowhere"), Err(Error::Region(_))));
-    assert!(matches!(session.view::<u32>(7, "data"), Err(Error::Tenant(7))));
+    assert!(matches!(session.view::<u32>(0, "sums"), Err(Error::RegionType { .. })));
+    assert!(matches!(session.view::<u32>(0, "nowhere"), Err(Error::UnknownRegion(_))));
+    assert!(matches!(session.view::<u32>(7, "data"), Err(Error::UnknownTenant(7))));
     let sums = session.view::<f32>(0, "sums").unwrap();
     assert_eq!(sums.len(), 4);
-    assert!(matches!(sums.read(3, 2), Err(Error::Range { at: 3, count: 2, len: 4, .. })));
-    assert!(matches!(sums.write(usize::MAX, &[1.0]), Err(Error::Range { .. })));
-    assert!(matches!(sums.read_into(3, &mut [0.0; 2]), Err(Error::Range { at: 3, count: 2, len: 4, .. })));
+    assert!(matches!(sums.read(3, 2), Err(Error::RegionRange { at: 3, count: 2, len: 4, .. })));
+    assert!(matches!(sums.write(usize::MAX, &[1.0]), Err(Error::RegionRange { .. })));
+    assert!(matches!(
+        sums.read_into(3, &mut [0.0; 2]),
+        Err(Error::RegionRange { at: 3, count: 2, len: 4, .. })
+    ));
 }
 
 /// Catches a copy that changes bits, or that goes beyond what it is given.
@@ -93,7 +96,7 @@ fn values_go_in_and_out_as_they_are() {
         sums.read_into(1, &mut found).unwrap();
         let bits = [0.0, -0.0, odd, f32::MIN, 0.0].map(f32::to_bits);
         assert_eq!(found.map(f32::to_bits), bits, "{device}");
-        assert_eq!(sums.all().unwrap()[1..6].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), bits);
+        assert_eq!(sums.read_all().unwrap()[1..6].iter().map(|x| x.to_bits()).collect::<Vec<_>>(), bits);
         signs.write(0, &[i32::MIN, -1, 1]).unwrap();
         let mut found = [9i32; 3];
         signs.read_into(1, &mut found).unwrap();

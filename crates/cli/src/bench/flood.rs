@@ -210,7 +210,7 @@ fn settle_batch(
         seen.waited += since.elapsed();
     }
     let (seeds, results) = (&mut room.seeds[..span.len()], &mut room.results[..span.len()]);
-    let ends = span.read(results);
+    let ends = span.read_results(results);
     let (differ, sum) = match part.work {
         FloodWork::Mark => {
             mark::fill_seeds(mark::task_number(part.producer, first), seeds);

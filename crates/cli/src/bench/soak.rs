@@ -105,7 +105,7 @@ pub(super) fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, Cl
     let seen = seen?;
     flood::check_data(&session, FloodWork::Mark, &seen)?;
     drop(producers);
-    let left = session.stop()?.total();
+    let left = session.stop()?.tasks_left();
     if left != 0 {
         return Err(CliError::Wrong(format!("{left} tasks were left when the session stopped")));
     }

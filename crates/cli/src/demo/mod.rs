@@ -117,8 +117,12 @@ fn play_demo(args: &DemoArgs, device: &Arc<dyn Device>, term: &Term) -> Result<D
     report::check_counts(&snapshot, &mut tally, (lines.len() as u64, sampler.count.into(), tasks));
     drop(sampler);
     let stopped = session.stop()?;
-    if stopped.total() > 0 || stopped.forced {
-        tally.wrong(format!("the stop left {} tasks behind (forced: {})", stopped.total(), stopped.forced));
+    if stopped.tasks_left() > 0 || stopped.forced {
+        tally.wrong(format!(
+            "the stop left {} tasks behind (forced: {})",
+            stopped.tasks_left(),
+            stopped.forced
+        ));
     }
     let (device, interrupted) = (device.caps().name.clone(), stop::pressed() && tasks < asked);
     Ok(DemoReport { device, opening, asked, tasks, seconds, idle, busy, snapshot, lines, tally, interrupted })
@@ -195,7 +199,7 @@ fn compare_memory(
         }
         for (name, first, expect) in [("data", 0, data), ("observable", 1, observables)] {
             // The first observable is the tag of the last fence, whichever that was.
-            let found = session.view::<u32>(tenant, name)?.all()?;
+            let found = session.view::<u32>(tenant, name)?.read_all()?;
             for at in (first..expect.len()).filter(|at| found[*at] != expect[*at]) {
                 let whose = kernel::TENANTS[tenant as usize];
                 let (found, expect) = (found[at], expect[at]);

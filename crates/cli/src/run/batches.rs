@@ -53,7 +53,7 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
     fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
         // A shutdown would end the pass at an arbitrary line.
         if order.task.op == Opcode::SHUTDOWN {
-            return Err(SubmitError::Opcode(order.task.op).to_string());
+            return Err(SubmitError::NotSubmittable(order.task.op).to_string());
         }
         self.trial.clear();
         self.trial.push(order.tenant, order.task).map_err(|error| error.to_string())

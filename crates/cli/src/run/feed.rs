@@ -97,7 +97,7 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
                 self.producers.len() - 1
             }
         };
-        self.producers[at].check(&order.task).map_err(|error| error.to_string())
+        self.producers[at].check_task(&order.task).map_err(|error| error.to_string())
     }
 
     fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {

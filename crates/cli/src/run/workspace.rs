@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pelton::kernel::handler::OBSERVABLE;
 use pelton::kernel::{Layout, TenantId};
-use pelton::workspace::{Element, Piece, View};
+use pelton::workspace::{Element, RegionPiece, RegionView};
 use pelton::{Drain, Session};
 use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::{Init, InitError};
@@ -20,9 +20,9 @@ pub(super) trait WorkspaceOwner {
     /// The layout of the workspace.
     fn layout(&self) -> &Layout;
     /// The place of a tenant's piece of a region.
-    fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, pelton::Error>;
+    fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, pelton::Error>;
     /// A view of a tenant's piece of a region.
-    fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, pelton::Error>;
+    fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error>;
 }
 
 macro_rules! workspace_owners {
@@ -31,10 +31,10 @@ macro_rules! workspace_owners {
             fn layout(&self) -> &Layout {
                 $name::layout(self)
             }
-            fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, pelton::Error> {
+            fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, pelton::Error> {
                 $name::piece(self, tenant, region)
             }
-            fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, pelton::Error> {
+            fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error> {
                 $name::view(self, tenant, region)
             }
         }
@@ -93,7 +93,7 @@ fn find_region(
     };
     let tenant = tenant.map_err(CliError::Wrong)?;
     let piece = home.piece(tenant, &target.region).map_err(|error| match error {
-        pelton::Error::Region(name) => {
+        pelton::Error::UnknownRegion(name) => {
             let regions = home.layout().areas.iter().map(|area| area.region.name.as_str());
             let there: Vec<&str> = regions.chain([OBSERVABLE]).collect();
             CliError::Unknown { kind: "region", hint: name_hint(&name, &there), name }
@@ -147,7 +147,7 @@ fn write_region<T: Element>(
         return Err(wrong(&format_args!("{len} elements are given, but the region has {}", found.len)));
     }
     let data = init.make_data(&decl).map_err(|error| wrong(&error))?;
-    let values: Vec<T> = data.iter().map(|c| T::of(c.bits())).collect();
+    let values: Vec<T> = data.iter().map(|c| T::from_word(c.bits())).collect();
     Ok(home.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
 }
 
@@ -184,5 +184,5 @@ pub(super) fn save_regions(
 }
 
 fn read_region<T: Element>(home: &impl WorkspaceOwner, found: &FoundRegion) -> Result<Vec<u64>, CliError> {
-    Ok(home.view::<T>(found.tenant, &found.region)?.all()?.into_iter().map(T::bits).collect())
+    Ok(home.view::<T>(found.tenant, &found.region)?.read_all()?.into_iter().map(T::to_word).collect())
 }

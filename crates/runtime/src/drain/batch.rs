@@ -81,10 +81,10 @@ impl Batch {
     #[inline]
     pub fn push_entry(&mut self, entry: &BatchEntry) -> Result<(), SubmitError> {
         if entry.tenant >= Tenant::MAX_TENANTS {
-            return Err(SubmitError::Tenant(entry.tenant));
+            return Err(SubmitError::UnknownTenant(entry.tenant));
         }
         if entry.status == Status::Cancelled {
-            return Err(SubmitError::Opcode(Opcode::CANCEL));
+            return Err(SubmitError::NotSubmittable(Opcode::CANCEL));
         }
         if entry.status == Status::Published {
             if entry.opcode.is_reserved() {

@@ -5,7 +5,7 @@ use pelton_device::memory::Slice;
 
 use crate::error::Error;
 use crate::kernel::BufferId;
-use crate::session::Memories;
+use crate::session::BufferMemories;
 
 /// The words of a device's buffer and the host's copy of them. Words that did not change are not copied again.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct BufferMirror<T> {
 
 impl<T: Slice + Default + PartialEq> BufferMirror<T> {
     /// Returns the copy of a buffer with its present content.
-    pub(super) fn new(memories: &Memories, id: BufferId) -> Result<Self, Error> {
+    pub(super) fn new(memories: &BufferMemories, id: BufferId) -> Result<Self, Error> {
         let memory = memories.need(id)?.clone();
         let mut mirror = BufferMirror { words: vec![T::default(); memory.len()], memory, same: false };
         mirror.download()?;

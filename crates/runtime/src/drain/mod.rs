@@ -37,9 +37,9 @@ use crate::kernel::{
 };
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
 use crate::protocol::{CompletionRecord, Opcode, Slot, control, priority};
-use crate::session::{self, Memories};
+use crate::session::{self, BufferMemories};
 use crate::telemetry::{self, LogPrinter};
-use crate::workspace::{self, Element, Piece, View};
+use crate::workspace::{self, Element, RegionPiece, RegionView};
 use batch::{BatchUses, priority_level};
 use mirror::BufferMirror;
 use readback::RunWords;
@@ -56,7 +56,7 @@ pub struct Drain {
     device: Arc<dyn Device>,
     spec: Spec,
     layout: Layout,
-    memories: Memories,
+    memories: BufferMemories,
     kernel: Arc<dyn Kernel>,
     launch: Launch,
     /// The index of the buffer of slots among the buffers of the launch.
@@ -96,14 +96,14 @@ impl Drain {
         }
         let Assembled { module, layout } = assemble(&spec, device.caps())?;
         let kernel = device.load(&module, None, layout.lanes)?;
-        let memories = session::memories(device, &layout)?;
-        session::fill(&spec, &layout, &memories, &[0])?;
+        let memories = BufferMemories::allocate_all(device, &layout)?;
+        session::fill_buffers(&spec, &layout, &memories, &[0])?;
         let view = |id: BufferId| memories.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]));
         let done = memories.need(BufferId::BatchDone)?.view64().filter(|_| spec.report == Report::Full);
         let report_layout = PassReport::new(&layout);
         Ok(Drain {
             device: device.clone(),
-            launch: session::bind(&spec, &module, &layout, &memories),
+            launch: session::bind_buffers(&spec, &module, &layout, &memories),
             slots_buffer: module
                 .buffers
                 .iter()
@@ -186,7 +186,7 @@ impl Drain {
     fn check_tenants(&self, batches: &[Batch]) -> Result<(), Error> {
         let known = self.spec.tenants.iter().fold(0u32, |all, tenant| all | 1 << tenant.id);
         match batches.iter().map(|batch| batch.tenants() & !known).find(|unknown| *unknown != 0) {
-            Some(unknown) => Err(Error::Tenant(unknown.trailing_zeros())),
+            Some(unknown) => Err(Error::UnknownTenant(unknown.trailing_zeros())),
             None => Ok(()),
         }
     }
@@ -308,7 +308,7 @@ impl Drain {
         (self.last_count, self.clean) = (count, false);
         let ended = self.kernel.run(&self.launch)?;
         if ended.outcome != LaunchOutcome::Done {
-            return Err(Error::Cut(ended.outcome));
+            return Err(Error::CutShort(ended.outcome));
         }
         for (word, reported) in self.report_words.iter_mut().zip(self.report.iter()) {
             // Relaxed: the launch has ended.
@@ -387,13 +387,13 @@ impl Drain {
     }
 
     /// Returns a view of a tenant's piece of a region, or of its observables if the name is `observable`.
-    pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, Error> {
-        workspace::view(&self.memories, &self.layout, tenant, region)
+    pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
+        workspace::open_view(&self.memories, &self.layout, tenant, region)
     }
 
     /// Returns the place, the length and the type of a tenant's piece of a region.
-    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, Error> {
-        workspace::piece(&self.layout, tenant, region)
+    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, Error> {
+        workspace::find_piece(&self.layout, tenant, region)
     }
 
     /// Sets which opcodes a tenant may use from the next run on: bit i allows opcode i, and bit 31 allows all opcodes
@@ -412,17 +412,17 @@ impl Drain {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Credit`] if the quota is greater than [`Tenant::MAX_QUOTA`](crate::Tenant::MAX_QUOTA).
+    /// Returns [`Error::TooMuchCredit`] if the quota is greater than [`Tenant::MAX_QUOTA`](crate::Tenant::MAX_QUOTA).
     pub fn set_quota(&mut self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         if quota > Tenant::MAX_QUOTA {
-            return Err(Error::Credit { tenant, credit: quota.into() });
+            return Err(Error::TooMuchCredit { tenant, credit: quota.into() });
         }
         self.set_control_word(tenant, control::QUOTAS, session::quota_word(session::quota_limit(quota)))
     }
 
     fn set_control_word(&mut self, tenant: TenantId, table: u32, value: u32) -> Result<(), Error> {
         if !self.spec.tenants.iter().any(|t| t.id == tenant) {
-            return Err(Error::Tenant(tenant));
+            return Err(Error::UnknownTenant(tenant));
         }
         self.host.set_word((table + tenant) as usize, value);
         Ok(())

@@ -13,7 +13,7 @@ use crate::kernel::layout::Layout;
 use crate::kernel::{Report, Spec, Telemetry};
 use crate::protocol::control::{self, Control};
 use crate::protocol::{CompletionRecord, Priority, Status};
-use crate::session::outcome;
+use crate::session::record_outcome;
 use crate::telemetry::{NamedCount, opcode_counts, tenant_counts};
 
 /// What happened in a run.
@@ -183,7 +183,7 @@ impl Readback {
         let place = self.order.get(task).copied().unwrap_or(task);
         match self.records.get(place) {
             0 => Err(TaskError::Left),
-            record => outcome(CompletionRecord(record)),
+            record => record_outcome(CompletionRecord(record)),
         }
     }
 

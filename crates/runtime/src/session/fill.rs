@@ -1,6 +1,6 @@
 //! What the buffers of a kernel hold when it starts, as the [table of buffers](crate::kernel::buffers) says.
 
-use super::memory::Memories;
+use super::memory::BufferMemories;
 use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
 use crate::kernel::buffers::{FirstContent, STRIDE};
@@ -9,7 +9,12 @@ use crate::kernel::{BufferId, Layout, Spec, Tenant};
 use crate::protocol::control;
 
 /// Fills every buffer that does not begin with zeros. `starts` has the first position of each stripe.
-pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, starts: &[u64]) -> Result<(), Error> {
+pub(crate) fn fill_buffers(
+    spec: &Spec,
+    layout: &Layout,
+    memories: &BufferMemories,
+    starts: &[u64],
+) -> Result<(), Error> {
     fill_some(spec, layout, memories, starts, |_| true)
 }
 
@@ -19,7 +24,7 @@ pub(crate) fn fill(spec: &Spec, layout: &Layout, memories: &Memories, starts: &[
 pub(super) fn fill_next_run(
     spec: &Spec,
     layout: &Layout,
-    memories: &Memories,
+    memories: &BufferMemories,
     starts: &[u64],
 ) -> Result<(), Error> {
     fill_some(spec, layout, memories, starts, |id| {
@@ -36,7 +41,7 @@ pub(super) fn fill_next_run(
 fn fill_some(
     spec: &Spec,
     layout: &Layout,
-    memories: &Memories,
+    memories: &BufferMemories,
     starts: &[u64],
     chosen: impl Fn(BufferId) -> bool,
 ) -> Result<(), Error> {
@@ -48,34 +53,36 @@ fn fill_some(
         let row = id.row();
         let words = match row.first {
             FirstContent::Zeros => continue,
-            FirstContent::ControlWords => Words::W32(control_words(spec)),
-            FirstContent::RingTenants => Words::W32(layout.rings.iter().map(|ring| ring.tenant).collect()),
-            FirstContent::Pieces => Words::W32(pieces(layout)),
-            FirstContent::StripeStarts => Words::W64(starts.to_vec()),
-            FirstContent::RingStarts { per_ring } => Words::W64(ring_starts(layout, starts, per_ring)),
+            FirstContent::ControlWords => FirstWords::W32(control_words(spec)),
+            FirstContent::RingTenants => {
+                FirstWords::W32(layout.rings.iter().map(|ring| ring.tenant).collect())
+            }
+            FirstContent::Pieces => FirstWords::W32(pieces(layout)),
+            FirstContent::StripeStarts => FirstWords::W64(starts.to_vec()),
+            FirstContent::RingStarts { per_ring } => FirstWords::W64(ring_starts(layout, starts, per_ring)),
         };
         if words.len() != memory.len() {
             return Err(Error::Internal(row.names[0]));
         }
         match words {
-            Words::W32(words) => memory.upload(0, &words)?,
-            Words::W64(words) => memory.upload(0, &words)?,
+            FirstWords::W32(words) => memory.upload(0, &words)?,
+            FirstWords::W64(words) => memory.upload(0, &words)?,
         }
     }
     Ok(())
 }
 
 /// The words of a buffer.
-enum Words {
+enum FirstWords {
     W32(Vec<u32>),
     W64(Vec<u64>),
 }
 
-impl Words {
+impl FirstWords {
     fn len(&self) -> usize {
         match self {
-            Words::W32(words) => words.len(),
-            Words::W64(words) => words.len(),
+            FirstWords::W32(words) => words.len(),
+            FirstWords::W64(words) => words.len(),
         }
     }
 }

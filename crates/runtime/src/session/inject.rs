@@ -22,7 +22,7 @@ impl Producer {
         self.submit_with(task, |to, position, task| {
             let mut line =
                 slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
-            flip(&mut line, bit);
+            flip_bit(&mut line, bit);
             to.lines.flush();
             to.lines.put(to.slot_at(position), &line);
         })
@@ -51,21 +51,21 @@ impl Session {
     }
 
     /// Ends the thread that renews the lease of the kernel, as if the host were stopped in a debugger.
-    pub fn silence(&self) {
+    pub fn stop_renewing(&self) {
         self.rings().wait_list.close();
     }
 }
 
 impl Ticket {
     /// Writes its line again with one bit turned over: what [`Producer::submit_torn`] broke is mended.
-    pub fn flip(&self, bit: u32) {
+    pub fn flip_bit(&self, bit: u32) {
         let (share, Stripe { ring, .. }) = self.slot_owner();
-        let at = ring.slot_at(self.place().1);
+        let at = ring.slot_at(self.position());
         let mut line = ring.lines.line(at);
-        flip(&mut line, bit);
+        flip_bit(&mut line, bit);
         ring.lines.flush();
         ring.lines.put(at, &line);
-        share.served.run().wake();
+        share.served.current_run().wake();
     }
 }
 
@@ -82,6 +82,6 @@ fn first_unfinished(stripe: &Stripe) -> u64 {
     }
 }
 
-fn flip(line: &mut pelton_device::memory::Line, bit: u32) {
+fn flip_bit(line: &mut pelton_device::memory::Line, bit: u32) {
     line[bit as usize / 64 % line.len()] ^= 1 << (bit % 64);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pelton_device::{Device, Kernel, Launch};
 use pelton_ir::module::Module;
 
-use super::fill::fill;
-use super::memory::{DeviceMemory, Memories, MemoryOwner, RingMemory, kernel_memory};
+use super::fill::fill_buffers;
+use super::memory::{BufferMemories, DeviceMemory, MemoryOwner, RingMemory, kernel_memory};
 use super::rings::Rings;
 use super::run::ServedRings;
 use super::start::StartPositions;
@@ -23,7 +23,7 @@ pub(super) struct Launched {
 }
 
 /// Assembles the kernel of a spec, allocates and fills its memory, and starts it.
-pub(super) fn launch(
+pub(super) fn launch_session(
     device: &Arc<dyn Device>,
     spec: &Spec,
     starts: &StartPositions,
@@ -32,18 +32,18 @@ pub(super) fn launch(
         let (axis, value, why) = ("lifetime", "drain", "a session is persistent; `Drain` runs batches");
         return Err(AssembleError::Axis { axis, value, why }.into());
     }
-    let (Assembled { module, layout }, kernel) = load(device, spec)?;
-    let (rings, memory) = match allocate(device, &layout) {
+    let (Assembled { module, layout }, kernel) = load_kernel(device, spec)?;
+    let (rings, memory) = match allocate_memory(device, &layout) {
         // The spec did not ask for near rings, and there is no room for them.
         Err(_) if spec.placement.is_none() && layout.placement() == Placement::Both => {
-            return launch(device, &spec.clone().placement(Placement::Far), starts);
+            return launch_session(device, &spec.clone().placement(Placement::Far), starts);
         }
         found => found?,
     };
     let starts = starts.per_stripe(&layout)?;
     let memories = kernel_memory(&rings, &memory);
-    fill(spec, &layout, &memories, &starts)?;
-    let launch = bind(spec, &module, &layout, &memories);
+    fill_buffers(spec, &layout, &memories, &starts)?;
+    let launch = bind_buffers(spec, &module, &layout, &memories);
     let layout = Arc::new(layout);
     let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec.telemetry)?);
     let served = ServedRings::launch(rings, spec.lease, || Ok(kernel.launch(&launch)?))?;
@@ -57,13 +57,13 @@ pub(super) fn launch(
 }
 
 /// Allocates the memory of rings and of the device. What rings need comes first: it is less.
-fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMemory, DeviceMemory), Error> {
+fn allocate_memory(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMemory, DeviceMemory), Error> {
     let rings = RingMemory::allocate(MemoryOwner::Process, device, layout)?;
     Ok((rings, DeviceMemory::allocate(device, layout)?))
 }
 
 /// Assembles and loads. If the kernel turns out so large that fewer groups than suit the device fit, it gets those.
-fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Kernel>), Error> {
+fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Kernel>), Error> {
     let made = assemble(spec, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
     let fit = (u64::from(kernel.resident()) * u64::from(spec.share) / 100) as u32;
@@ -83,7 +83,12 @@ fn load(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Ker
 }
 
 /// Makes the launch of a kernel with its memory.
-pub(crate) fn bind(spec: &Spec, module: &Module, layout: &Layout, memories: &Memories) -> Launch {
+pub(crate) fn bind_buffers(
+    spec: &Spec,
+    module: &Module,
+    layout: &Layout,
+    memories: &BufferMemories,
+) -> Launch {
     let mut launch = Launch::new(layout.groups).lease(spec.lease);
     for bound in &layout.buffers {
         let buffer = module.buffers.iter().find(|(_, decl)| decl.name == bound.name);

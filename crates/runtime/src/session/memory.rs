@@ -13,18 +13,23 @@ use crate::kernel::{BufferId, Layout};
 
 /// Blocks of memory, each with the kernel's buffer that it is bound to.
 #[derive(Clone, Debug)]
-pub(crate) struct Memories(Vec<(BufferKey, Memory)>);
+pub(crate) struct BufferMemories(Vec<(BufferKey, Memory)>);
 
-impl Memories {
+impl BufferMemories {
     /// Allocates a block for every buffer of a layout whose kind is wanted. The optimiser may have dropped a buffer; its memory is harmless.
     fn allocate(
         device: &Arc<dyn Device>,
         layout: &Layout,
         wanted: impl Fn(MemoryKind) -> bool,
-    ) -> Result<Memories, DeviceError> {
+    ) -> Result<BufferMemories, DeviceError> {
         let buffers = layout.buffers.iter().filter(|buffer| wanted(buffer.kind));
         let block = |b: &BufferBinding| Ok((b.key, device.alloc(b.kind, b.width, b.len)?));
-        Ok(Memories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
+        Ok(BufferMemories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
+    }
+
+    /// Allocates a block for every buffer of a layout, for a caller that owns all of them alike.
+    pub fn allocate_all(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, Error> {
+        Ok(BufferMemories::allocate(device, layout, |_| true)?)
     }
 
     /// Returns the memory of a buffer of the kernel's own. An error is a defect of Pelton: the kernel has no such buffer.
@@ -43,11 +48,6 @@ impl Memories {
     }
 }
 
-/// Allocates a block for every buffer of a layout, for a caller that owns all of them alike.
-pub(crate) fn memories(device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, Error> {
-    Ok(Memories::allocate(device, layout, |_| true)?)
-}
-
 /// Who owns the memory that rings lie in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryOwner {
@@ -58,9 +58,9 @@ pub(crate) enum MemoryOwner {
 
 impl MemoryOwner {
     /// Allocates the blocks that the kernel of a layout shares with the host.
-    fn shared_blocks(self, device: &Arc<dyn Device>, layout: &Layout) -> Result<Memories, DeviceError> {
+    fn shared_blocks(self, device: &Arc<dyn Device>, layout: &Layout) -> Result<BufferMemories, DeviceError> {
         match self {
-            MemoryOwner::Process => Memories::allocate(device, layout, |kind| kind == MemoryKind::Host),
+            MemoryOwner::Process => BufferMemories::allocate(device, layout, |kind| kind == MemoryKind::Host),
         }
     }
 
@@ -83,7 +83,7 @@ impl MemoryOwner {
 pub(crate) struct RingMemory {
     owner: MemoryOwner,
     /// The blocks that the kernel reaches.
-    pub shared: Memories,
+    pub shared: BufferMemories,
 }
 
 impl RingMemory {
@@ -117,17 +117,19 @@ impl RingMemory {
 /// It stays while one run on the device follows another. It goes with the device.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    pub blocks: Memories,
+    pub blocks: BufferMemories,
 }
 
 impl DeviceMemory {
     /// Allocates everything that a kernel of this layout has and rings do not own.
     pub fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
-        Ok(DeviceMemory { blocks: Memories::allocate(device, layout, |kind| kind != MemoryKind::Host)? })
+        Ok(DeviceMemory {
+            blocks: BufferMemories::allocate(device, layout, |kind| kind != MemoryKind::Host)?,
+        })
     }
 }
 
 /// Everything that a kernel over these rings on this device is bound to.
-pub(super) fn kernel_memory(rings: &RingMemory, device: &DeviceMemory) -> Memories {
-    Memories(rings.shared.0.iter().chain(&device.blocks.0).cloned().collect())
+pub(super) fn kernel_memory(rings: &RingMemory, device: &DeviceMemory) -> BufferMemories {
+    BufferMemories(rings.shared.0.iter().chain(&device.blocks.0).cloned().collect())
 }

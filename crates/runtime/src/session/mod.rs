@@ -33,33 +33,33 @@ use std::time::Duration;
 
 use pelton_device::Device;
 
-pub(crate) use self::fill::fill;
+pub(crate) use self::fill::fill_buffers;
 use self::launch::Launched;
-pub(crate) use self::launch::bind;
+pub(crate) use self::launch::bind_buffers;
+pub(crate) use self::memory::BufferMemories;
 use self::memory::DeviceMemory;
-pub(crate) use self::memory::{Memories, memories};
 pub(crate) use self::producer::submittable;
-use self::rights::Changes;
+use self::rights::ControlChanges;
 pub(crate) use self::rights::{quota_limit, quota_word};
-pub(crate) use self::rings::{Rings, outcome};
+pub(crate) use self::rings::{Rings, record_outcome};
 use self::run::ServedRings;
-use crate::deadline::{Deadline, Pause};
+use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
 use crate::telemetry::{self, LogPrinter, Snapshot};
-use crate::workspace::{self, Element, Piece, View};
+use crate::workspace::{self, Element, RegionPiece, RegionView};
 
 pub use place::Aim;
 pub use producer::Producer;
-pub use span::{Ends, Span};
+pub use span::{Span, SpanEnds};
 pub use start::StartPositions;
 pub use ticket::Ticket;
 
 /// What a stop left.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Stopped {
+pub struct StopReport {
     /// Tasks that were published and never ran, by ring, in the order of the layout. A task that another thread publishes while
     /// the stop counts may be missing here: to know of it, every submit would have to wait for a fence. Its ticket ends as stopped.
     pub left: Vec<u64>,
@@ -67,9 +67,9 @@ pub struct Stopped {
     pub forced: bool,
 }
 
-impl Stopped {
+impl StopReport {
     /// Tasks that never ran.
-    pub fn total(&self) -> u64 {
+    pub fn tasks_left(&self) -> u64 {
         self.left.iter().sum()
     }
 }
@@ -83,7 +83,7 @@ pub struct Session {
     memory: DeviceMemory,
     spec: Spec,
     layout: Arc<Layout>,
-    changes: Mutex<Changes>,
+    changes: Mutex<ControlChanges>,
     printer: LogPrinter,
     reaper: Option<JoinHandle<()>>,
     /// What launches the same kernel again.
@@ -111,7 +111,7 @@ impl Session {
     /// let mut producer = session.producer(0)?;
     /// let mut ticket = producer.submit(Task::new(Opcode::NOP))?;
     /// ticket.wait(Deadline::after_ms(60_000))?;
-    /// assert_eq!(ticket.place().1, 1_000);
+    /// assert_eq!(ticket.position(), 1_000);
     /// let positions = session.positions();
     /// # drop((ticket, producer));
     /// session.stop()?;
@@ -123,7 +123,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Start`] if a start lies beyond [`LAST_START`](Session::LAST_START), wherever rings lie. [`Error::Starts`] if there is a list of starts
+    /// [`Error::StartPosition`] if a start lies beyond [`LAST_START`](Session::LAST_START), wherever rings lie. [`Error::StartCount`] if there is a list of starts
     /// and it does not have one per stripe.
     pub fn launch_at(
         device: &Arc<dyn Device>,
@@ -132,19 +132,19 @@ impl Session {
     ) -> Result<Session, Error> {
         let starts = starts.into();
         starts.check()?;
-        let launched = launch::launch(device, spec, &starts)?;
+        let launched = launch::launch_session(device, spec, &starts)?;
         let Launched { served, memory, layout, .. } = launched;
         let (served, lease) = (Arc::new(served), spec.lease);
         let shared = served.clone();
         let reaper = std::thread::Builder::new()
             .name("pelton-reaper".into())
-            .spawn(move || reaper::run(&shared, lease))
+            .spawn(move || reaper::run_reaper(&shared, lease))
             .map_err(Error::Thread)?;
         Ok(Session {
             served,
             memory,
             layout,
-            changes: Changes::new(&spec.tenants),
+            changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
             spec: spec.clone(),
             reaper: Some(reaper),
@@ -185,13 +185,13 @@ impl Session {
     }
 
     /// Returns a view of a tenant's piece of a region of the workspace, or of the tenant's observables if the name is `observable`.
-    pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<View<'_, T>, Error> {
-        workspace::view(&self.memory.blocks, &self.layout, tenant, region)
+    pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
+        workspace::open_view(&self.memory.blocks, &self.layout, tenant, region)
     }
 
     /// Returns where a tenant's piece of a region lies, and what it holds.
-    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<Piece, Error> {
-        workspace::piece(&self.layout, tenant, region)
+    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, Error> {
+        workspace::find_piece(&self.layout, tenant, region)
     }
 
     /// Returns how many fences have passed.
@@ -217,32 +217,32 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Tenant`] if there is no such tenant, [`Error::Producers`] if all its producers are in use, and [`Error::Ended`] if the session has
+    /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::NoIdleProducer`] if all its producers are in use, and [`Error::Ended`] if the session has
     /// ended.
     pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
         let rings = self.rings();
-        if !rings.state.running() {
-            return Err(rings.state.error());
+        if !rings.state.is_running() {
+            return Err(rings.state.ended_error());
         }
         let of = |index: &u32| rings.layout.rings[*index as usize].tenant == tenant;
         let count = (0..rings.layout.producers).filter(of).count() as u32;
         if !self.spec.tenants.iter().any(|t| t.id == tenant) {
-            return Err(Error::Tenant(tenant));
+            return Err(Error::UnknownTenant(tenant));
         }
         let mut idle = rings.idle_producers();
         match idle.iter().rposition(of) {
             Some(at) => Ok(Producer::new(self.served.clone(), idle.remove(at))),
-            None => Err(Error::Producers { tenant, count }),
+            None => Err(Error::NoIdleProducer { tenant, count }),
         }
     }
 
     /// Waits until all tasks that were submitted before have ended. If the deadline passes before, the error is [`Error::Late`] and says how
     /// many tasks were left.
     pub fn quiesce(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
-        let deadline = deadline.into().start();
+        let deadline = deadline.into().started();
         let rings = self.rings();
         let tails = self.positions();
-        let mut pause = Pause::default();
+        let mut backoff = PollBackoff::default();
         let mut from: Vec<u64> = rings.stripes.iter().map(|s| s.free.load(Ordering::Acquire)).collect();
         loop {
             let mut left = 0;
@@ -254,23 +254,23 @@ impl Session {
             if left == 0 {
                 return Ok(());
             }
-            if !rings.state.running() {
-                return Err(rings.state.error());
+            if !rings.state.is_running() {
+                return Err(rings.state.ended_error());
             }
-            if pause.slow() {
-                self.served.watch();
+            if backoff.is_slow() {
+                self.served.check_for_end();
                 if deadline.has_passed() {
                     return Err(Error::Late { left });
                 }
             }
-            pause.turn();
+            backoff.pause();
         }
     }
 
     /// Returns how the session ended, or `None` while it runs: it was stopped, or it was lost and why. A lost session does not recover; launch
     /// a new one.
     pub fn session_end(&self) -> Option<SessionEnd> {
-        self.served.ending()
+        self.served.session_end()
     }
 
     /// How long [`stop`](Session::stop) and a drop give the kernel to finish what it has taken.
@@ -279,17 +279,17 @@ impl Session {
     /// Stops the kernel: it takes nothing new, finishes what it has taken, and ends. A kernel that has not ended after
     /// [`STOP_TIME`](Session::STOP_TIME) is ended by the device, whatever it is doing. Returns how much was left. If the session was lost
     /// before, the error says why.
-    pub fn stop(self) -> Result<Stopped, Error> {
+    pub fn stop(self) -> Result<StopReport, Error> {
         self.stop_within(Session::STOP_TIME)
     }
 
     /// Stops the kernel as [`stop`](Session::stop) does, but gives it until a deadline to finish what it has taken.
-    pub fn stop_within(mut self, deadline: impl Into<Deadline>) -> Result<Stopped, Error> {
+    pub fn stop_within(mut self, deadline: impl Into<Deadline>) -> Result<StopReport, Error> {
         self.close(deadline.into())
     }
 
-    fn close(&mut self, deadline: Deadline) -> Result<Stopped, Error> {
-        let (rings, run) = (&*self.served.rings, self.served.run());
+    fn close(&mut self, deadline: Deadline) -> Result<StopReport, Error> {
+        let (rings, run) = (&*self.served.rings, self.served.current_run());
         rings.ask_shutdown();
         run.wake();
         let (ended, forced) = match run.wait(deadline.time_left()) {
@@ -301,7 +301,7 @@ impl Session {
         };
         self.served.note_end();
         // The run has ended, so `note_end` has said so. This is for a device that fails to say how.
-        rings.state.end(SessionEnd::Stopped);
+        rings.state.note_end(SessionEnd::Stopped);
         rings.wait_list.close();
         if let Some(reaper) = self.reaper.take() {
             // It does not panic; if it did, there would be nothing left to do for it.
@@ -311,8 +311,8 @@ impl Session {
         let left = (0..rings.layout.rings.len() as u32).map(left).collect();
         ended?;
         match rings.state.end_reason() {
-            Some(EndReason::Lost(_)) => Err(rings.state.error()),
-            _ => Ok(Stopped { left, forced }),
+            Some(EndReason::Lost(_)) => Err(rings.state.ended_error()),
+            _ => Ok(StopReport { left, forced }),
         }
     }
 }

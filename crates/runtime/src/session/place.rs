@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use super::producer::{Producer, submittable};
-use crate::deadline::{Deadline, Pause};
+use crate::deadline::{Deadline, PollBackoff};
 use crate::error::SubmitError;
 use crate::protocol::{Opcode, Priority};
 use crate::task::Task;
 
 /// So few tasks at once are better off near, where a session has near and far rings.
-const FEW: u64 = 4;
+const FEW_TASKS: u64 = 4;
 /// So many near stripes are looked at for one that has nothing to do.
-const LOOKS: u32 = 8;
+const IDLE_LOOKS: u32 = 8;
 
 /// What a producer prefers, latency or throughput. It matters only where a session has both near and far rings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -29,7 +29,7 @@ pub enum Aim {
 
 /// Whether there are fences among tasks that are submitted at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fenced {
+pub(super) enum FenceReach {
     /// There is none, so tasks may stand in several stripes.
     No,
     /// Each finds the tasks that it follows in the batch itself.
@@ -38,13 +38,13 @@ pub(super) enum Fenced {
     Back(u32),
 }
 
-impl Fenced {
+impl FenceReach {
     /// With one more fence, which reaches back over so many tasks before the batch.
-    fn and(self, back: u32) -> Self {
+    fn with_fence(self, back: u32) -> Self {
         match self {
-            Fenced::Back(most) => Fenced::Back(most.max(back)),
-            _ if back > 0 => Fenced::Back(back),
-            _ => Fenced::Within,
+            FenceReach::Back(most) => FenceReach::Back(most.max(back)),
+            _ if back > 0 => FenceReach::Back(back),
+            _ => FenceReach::Within,
         }
     }
 }
@@ -52,31 +52,31 @@ impl Fenced {
 impl Producer {
     /// Checks tasks before any is visible: their level, and whether there are fences among them.
     #[inline]
-    pub(super) fn level(
+    pub(super) fn check_tasks(
         &self,
         tasks: impl Iterator<Item = Task> + Clone,
-    ) -> Result<(u32, Fenced), SubmitError> {
+    ) -> Result<(u32, FenceReach), SubmitError> {
         let levels = self.share.rings.layout.levels;
         // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
         let plain = |task: Task| task.op.is_low_user() & (task.priority == Priority::Normal);
         if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
-            return Ok((0, Fenced::No));
+            return Ok((0, FenceReach::No));
         }
-        let (mut priority, mut fenced) = (None, Fenced::No);
+        let (mut priority, mut fenced) = (None, FenceReach::No);
         for (at, task) in tasks.enumerate() {
             if !task.op.is_low_user() {
                 submittable(task.op)?;
                 if task.op == Opcode::BATCH_FENCE {
-                    fenced = fenced.and(task.args[0].saturating_sub(at as u32));
+                    fenced = fenced.with_fence(task.args[0].saturating_sub(at as u32));
                 }
             }
             match priority {
                 None if levels == 1 && task.priority != Priority::Normal => {
-                    return Err(SubmitError::Priority(task.priority));
+                    return Err(SubmitError::NoPriorities(task.priority));
                 }
                 None => priority = Some(task.priority),
                 Some(first) if first != task.priority => {
-                    return Err(SubmitError::Mixed(first, task.priority));
+                    return Err(SubmitError::MixedPriorities(first, task.priority));
                 }
                 Some(_) => {}
             }
@@ -88,123 +88,140 @@ impl Producer {
     /// Whether so many tasks could be submitted if nothing else were there. A fence that reaches back over tasks submitted before goes
     /// where they are.
     #[inline]
-    pub(super) fn fits(&self, level: u32, wanted: u64, fenced: Fenced) -> Result<(), SubmitError> {
-        if fenced == Fenced::No {
+    pub(super) fn check_size(&self, level: u32, wanted: u64, fenced: FenceReach) -> Result<(), SubmitError> {
+        if fenced == FenceReach::No {
             let slots = self.largest;
-            return if wanted > slots { Err(SubmitError::Large { wanted, slots }) } else { Ok(()) };
+            return if wanted > slots { Err(SubmitError::TooLarge { wanted, slots }) } else { Ok(()) };
         }
         let last = self.last[level as usize];
-        if let Fenced::Back(count) = fenced
+        if let FenceReach::Back(count) = fenced
             && u64::from(count) > last.count
             && self.stripe_count > 1
         {
-            return Err(SubmitError::Fence { count, within: last.count });
+            return Err(SubmitError::FenceReach { count, within: last.count });
         }
         let slots = match fenced {
-            Fenced::Back(_) if last.stripe < self.near_count => self.near_slots,
-            Fenced::Back(_) => self.far_slots,
+            FenceReach::Back(_) if last.stripe < self.near_count => self.near_slots,
+            FenceReach::Back(_) => self.far_slots,
             _ if self.aim == Aim::Throughput && self.far_slots > 0 => self.far_slots,
             _ => self.near_slots.max(self.far_slots),
         };
-        if wanted > slots { Err(SubmitError::LargeFenced { wanted, slots }) } else { Ok(()) }
+        if wanted > slots { Err(SubmitError::TooLargeFenced { wanted, slots }) } else { Ok(()) }
     }
 
     /// A stripe with room for so many tasks; none if several near ones have room for them together.
     #[inline]
-    pub(super) fn room(
+    pub(super) fn find_room(
         &mut self,
         level: u32,
         wanted: u64,
-        fenced: Fenced,
+        fenced: FenceReach,
     ) -> Result<Option<u32>, SubmitError> {
-        self.fits(level, wanted, fenced)?;
+        self.check_size(level, wanted, fenced)?;
         let mut deadline = None;
-        let mut pause = Pause::default();
+        let mut backoff = PollBackoff::default();
         loop {
             let state = &self.share.rings.state;
-            if !state.running() {
+            if !state.is_running() {
                 return Err(state.submit_error());
             }
-            let (stripe, room) = self.place(level, wanted, fenced);
+            let (stripe, room) = self.choose_stripe(level, wanted, fenced);
             if room >= wanted {
                 return Ok(stripe);
             }
             let full = SubmitError::Full { room, wanted };
-            let deadline = *deadline.get_or_insert_with(|| self.patience.start());
+            let deadline = *deadline.get_or_insert_with(|| self.patience.started());
             if deadline == Deadline::Now {
                 return Err(full);
             }
-            if pause.slow() {
-                self.share.served.watch();
+            if backoff.is_slow() {
+                self.share.served.check_for_end();
                 if deadline.has_passed() {
                     return Err(full);
                 }
             }
-            pause.turn();
+            backoff.pause();
         }
     }
 
     /// The stripe for so many tasks, or none if they are for several near ones; and the free slots there.
     #[inline]
-    pub(super) fn place(&mut self, level: u32, wanted: u64, fenced: Fenced) -> (Option<u32>, u64) {
+    pub(super) fn choose_stripe(
+        &mut self,
+        level: u32,
+        wanted: u64,
+        fenced: FenceReach,
+    ) -> (Option<u32>, u64) {
         let far = self.near_count;
-        if let Fenced::Back(_) = fenced {
+        if let FenceReach::Back(_) = fenced {
             let stripe = self.last[level as usize].stripe;
-            return (Some(stripe), self.free(level, stripe, wanted));
+            return (Some(stripe), self.free_slots(level, stripe, wanted));
         }
         if self.near_count == 0 {
-            return (Some(far), self.free(level, far, wanted));
+            return (Some(far), self.free_slots(level, far, wanted));
         }
         if self.near_count == self.stripe_count {
-            let (best, _) = self.emptiest(level, wanted, self.near_count);
-            return self.together(level, wanted, fenced, best);
+            let (best, _) = self.emptiest_near(level, wanted, self.near_count);
+            return self.one_stripe_or_all_near(level, wanted, fenced, best);
         }
         let (most, looks) = match self.aim {
-            Aim::Choose => (FEW, LOOKS),
+            Aim::Choose => (FEW_TASKS, IDLE_LOOKS),
             Aim::Latency => (u64::MAX, self.near_count),
             Aim::Throughput => (0, 0),
         };
         if wanted <= most {
-            let (best, idle) = self.emptiest(level, wanted, looks);
+            let (best, idle) = self.emptiest_near(level, wanted, looks);
             if best.1 >= wanted && (idle || self.aim == Aim::Latency) {
                 return (Some(best.0), best.1);
             }
         }
-        let room = self.free(level, far, wanted);
+        let room = self.free_slots(level, far, wanted);
         if self.aim == Aim::Throughput || room >= wanted && self.aim == Aim::Choose {
             return (Some(far), room);
         }
-        self.spill(level, wanted, fenced, room)
+        self.choose_second_best(level, wanted, fenced, room)
     }
 
     /// The same where there is no room in one stripe of the preferred ring, and the far one has so many free slots.
     #[cold]
-    fn spill(&mut self, level: u32, wanted: u64, fenced: Fenced, far: u64) -> (Option<u32>, u64) {
-        let (best, _) = self.emptiest(level, wanted, self.near_count);
-        let near = self.together(level, wanted, fenced, best);
+    fn choose_second_best(
+        &mut self,
+        level: u32,
+        wanted: u64,
+        fenced: FenceReach,
+        far: u64,
+    ) -> (Option<u32>, u64) {
+        let (best, _) = self.emptiest_near(level, wanted, self.near_count);
+        let near = self.one_stripe_or_all_near(level, wanted, fenced, best);
         if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near_count), far) }
     }
 
     /// The best near stripe if it has room for so many tasks or has to, else all near ones.
     #[inline]
-    fn together(&mut self, level: u32, wanted: u64, fenced: Fenced, best: (u32, u64)) -> (Option<u32>, u64) {
+    fn one_stripe_or_all_near(
+        &mut self,
+        level: u32,
+        wanted: u64,
+        fenced: FenceReach,
+        best: (u32, u64),
+    ) -> (Option<u32>, u64) {
         // One task waits for one stripe: slots may become free between two looks.
-        if best.1 >= wanted || wanted == 1 || fenced != Fenced::No || self.near_count == 1 {
+        if best.1 >= wanted || wanted == 1 || fenced != FenceReach::No || self.near_count == 1 {
             return (Some(best.0), best.1);
         }
-        (None, (0..self.near_count).map(|stripe| self.free(level, stripe, self.near_slots)).sum())
+        (None, (0..self.near_count).map(|stripe| self.free_slots(level, stripe, self.near_slots)).sum())
     }
 
     /// Takes all slots of a level back that were given up.
-    pub(super) fn take_back(&mut self, level: u32) {
+    pub(super) fn reclaim_level(&mut self, level: u32) {
         for stripe in 0..self.stripe_count {
-            self.free(level, stripe, u64::MAX);
+            self.free_slots(level, stripe, u64::MAX);
         }
     }
 
     /// Free slots of a stripe: those known to be free if they are enough, else all.
     #[inline]
-    pub(super) fn free(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
+    pub(super) fn free_slots(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
         let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
         let stripe = &self.share.rings.stripes[cursor.number as usize];
         let slots = stripe.ring.capacity();
@@ -217,23 +234,23 @@ impl Producer {
 
     /// Of the first stripes, or so many of them, the one with the least to do, and its free slots; whether it has nothing to do.
     #[inline]
-    fn emptiest(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
+    fn emptiest_near(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
         let stripes = self.near_count;
         if stripes == 1 {
-            return ((0, self.free(level, 0, wanted)), self.idle(level, 0));
+            return ((0, self.free_slots(level, 0, wanted)), self.is_stripe_idle(level, 0));
         }
         let last = self.last[level as usize].near;
         let mut best = (0, 0);
         for k in 0..looks {
             // Of many, all are looked at only for room.
-            if k >= LOOKS && best.1 >= wanted {
+            if k >= IDLE_LOOKS && best.1 >= wanted {
                 break;
             }
             // The one that was used last, then those after it, so that equals take turns. Many tasks at once have kept it
             // busy, so more of them leave it alone.
-            let stripe = (last + u32::from(wanted > FEW) + k) % stripes;
-            let idle = self.idle(level, stripe);
-            let room = self.free(level, stripe, wanted);
+            let stripe = (last + u32::from(wanted > FEW_TASKS) + k) % stripes;
+            let idle = self.is_stripe_idle(level, stripe);
+            let room = self.free_slots(level, stripe, wanted);
             if room >= wanted && idle {
                 return ((stripe, room), true);
             }
@@ -245,7 +262,7 @@ impl Producer {
     }
 
     /// Whether all tasks of a stripe are known to have ended.
-    fn idle(&self, level: u32, stripe: u32) -> bool {
+    fn is_stripe_idle(&self, level: u32, stripe: u32) -> bool {
         let cursor = &self.cursors[(level * self.stripe_count + stripe) as usize];
         let stripe = &self.share.rings.stripes[cursor.number as usize];
         cursor.tail == stripe.start || stripe.ring.record_at(cursor.tail - 1).is_some()

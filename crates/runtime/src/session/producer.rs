@@ -9,7 +9,7 @@ use super::place::Aim;
 use super::rings::Stripe;
 use super::run::{RunHandle, ServedRings};
 use super::span::Span;
-use super::ticket::{HeldSlots, ProducerShare, Ticket};
+use super::ticket::{HeldSlots, SessionShare, Ticket};
 use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{Placement, TenantId, UNIMPLEMENTED_OPS};
@@ -31,11 +31,11 @@ pub(super) struct StripeCursor {
 }
 
 /// Where a producer writes to.
-pub(super) type To = HostRing<SlotMemory, View64>;
+pub(super) type StripeRing = HostRing<SlotMemory, View64>;
 
 /// Where tasks of a level went last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Last {
+pub(super) struct LastStripe {
     pub stripe: u32,
     /// How many in a row went there.
     pub count: u64,
@@ -46,7 +46,7 @@ pub(super) struct Last {
 /// Feeds a session for a tenant. There is one writer a ring, so it is used by one thread at a time; others have their own.
 #[derive(Debug)]
 pub struct Producer {
-    pub(super) share: Arc<ProducerShare>,
+    pub(super) share: Arc<SessionShare>,
     /// The run that is woken when tasks are published.
     run: RunHandle,
     index: u32,
@@ -54,7 +54,7 @@ pub struct Producer {
     /// By level, then by stripe, near ones first.
     pub(super) cursors: Vec<StripeCursor>,
     /// By level.
-    pub(super) last: Vec<Last>,
+    pub(super) last: Vec<LastStripe>,
     /// Stripes of a level, and how many of them are near.
     pub(super) stripe_count: u32,
     pub(super) near_count: u32,
@@ -85,7 +85,7 @@ impl Producer {
                 StripeCursor { number: number as u32, tail, free, seen: free }
             })
             .collect();
-        let last = vec![Last::default(); layout.levels as usize];
+        let last = vec![LastStripe::default(); layout.levels as usize];
         let near_count = layout.bank(Placement::Near).map_or(0, |bank| bank.ring_stripes);
         let slots = |placement| layout.bank(placement).map_or(0, |bank| u64::from(bank.stripe_slots()));
         let (near_slots, far_slots) = (slots(Placement::Near), slots(Placement::Far));
@@ -105,7 +105,7 @@ impl Producer {
             aim,
             stage: Box::default(),
             run: served.run_handle(),
-            share: Arc::new(ProducerShare { rings, served }),
+            share: Arc::new(SessionShare { rings, served }),
         };
         producer.aim(aim)
     }
@@ -153,19 +153,19 @@ impl Producer {
 
     /// How its session ended, if it has: stopped, or lost and why.
     pub fn session_end(&self) -> Option<SessionEnd> {
-        self.share.served.ending()
+        self.share.served.session_end()
     }
 
     /// Whether a task could be submitted if there were room for it. What a fence reaches is seen only then.
     #[inline]
-    pub fn check(&self, task: &Task) -> Result<(), SubmitError> {
-        self.level(std::iter::once(*task)).map(|_| ())
+    pub fn check_task(&self, task: &Task) -> Result<(), SubmitError> {
+        self.check_tasks(std::iter::once(*task)).map(|_| ())
     }
 
     /// Submits a task.
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
-        self.submit_with(task, To::publish)
+        self.submit_with(task, StripeRing::publish)
     }
 
     /// Submits a task, whose line is written by `put`.
@@ -173,11 +173,11 @@ impl Producer {
     pub(super) fn submit_with(
         &mut self,
         task: Task,
-        put: impl FnOnce(&To, u64, &Task),
+        put: impl FnOnce(&StripeRing, u64, &Task),
     ) -> Result<Ticket, SubmitError> {
-        let (level, fenced) = self.level(std::iter::once(task))?;
-        let stripe = self.room(level, 1, fenced)?.expect("one task never stands in several stripes");
-        let (number, first, _, stamp) = self.write(level, stripe, 1, (), |to, tail, _, (), _| {
+        let (level, fenced) = self.check_tasks(std::iter::once(task))?;
+        let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
+        let (number, first, _, stamp) = self.write_tasks(level, stripe, 1, (), |to, tail, _, (), _| {
             put(to, *tail, &task);
             *tail += 1;
         });
@@ -201,11 +201,12 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let wanted = tasks.len() as u64;
-        let (level, fenced) = self.level(tasks.clone().take(wanted as usize))?;
-        let Some(stripe) = self.room(level, wanted, fenced)? else {
-            return Ok(self.spread(level, wanted, tasks));
+        let (level, fenced) = self.check_tasks(tasks.clone().take(wanted as usize))?;
+        let Some(stripe) = self.find_room(level, wanted, fenced)? else {
+            return Ok(self.write_spread(level, wanted, tasks));
         };
-        let (number, first, count, stamp) = self.write(level, stripe, wanted, tasks, To::publish_all);
+        let (number, first, count, stamp) =
+            self.write_tasks(level, stripe, wanted, tasks, StripeRing::publish_all);
         Ok(Span::new(&self.share, number, first, count, stamp))
     }
 
@@ -219,13 +220,13 @@ impl Producer {
     /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Gives the stripe's number, the first position,
     /// how many, and when.
     #[inline(always)]
-    fn write<I>(
+    fn write_tasks<I>(
         &mut self,
         level: u32,
         stripe: u32,
         wanted: u64,
         tasks: I,
-        put: impl FnOnce(&To, &mut u64, u64, I, &mut TaskStage),
+        put: impl FnOnce(&StripeRing, &mut u64, u64, I, &mut TaskStage),
     ) -> (u32, u64, u32, u64) {
         let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
         let number = cursor.number;
@@ -234,28 +235,30 @@ impl Producer {
         let to = &rings.stripes[number as usize];
         debug_assert!(first + wanted - cursor.free <= to.ring.capacity(), "there is room");
         let stamp = rings.meter.stamp(first, first + wanted);
-        let written = Written { share: &self.share, run: &mut self.run, to, first, tail: &mut cursor.tail };
+        let written =
+            StripeWrite { share: &self.share, run: &mut self.run, to, first, tail: &mut cursor.tail };
         put(&to.ring, written.tail, wanted, tasks, &mut self.stage);
-        let count = written.keep();
+        let count = written.finish();
         let last = &mut self.last[level as usize];
         let before = if last.stripe == stripe { last.count } else { 0 };
         let near = if stripe < self.near_count { stripe } else { last.near };
-        *last = Last { stripe, count: before + count, near };
+        *last = LastStripe { stripe, count: before + count, near };
         (number, first, count as u32, stamp)
     }
 
     /// Writes tasks to near stripes, which have room for them together: as many to each as it takes, from the one after the last on.
     #[cold]
-    fn spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
+    fn write_spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
         let mut pieces = Vec::with_capacity(self.near_count.min(wanted as u32) as usize);
         let (from, mut left, mut stamp) = (self.last[level as usize].near + 1, wanted, 0);
         for k in 0..self.near_count {
             let stripe = (from + k) % self.near_count;
-            let count = self.free(level, stripe, 1).min(left);
+            let count = self.free_slots(level, stripe, 1).min(left);
             if count == 0 {
                 continue;
             }
-            let (number, first, given, now) = self.write(level, stripe, count, &mut tasks, To::publish_all);
+            let (number, first, given, now) =
+                self.write_tasks(level, stripe, count, &mut tasks, StripeRing::publish_all);
             // From here on they are given up if the iterator panics later.
             pieces.push(HeldSlots::new(&self.share, number, first, given, 0));
             stamp = if stamp == 0 { now } else { stamp };
@@ -264,7 +267,7 @@ impl Producer {
                 break;
             }
         }
-        Span::spread(pieces, stamp)
+        Span::from_pieces(pieces, stamp)
     }
 
     /// Its number among all producers.
@@ -275,26 +278,26 @@ impl Producer {
 
 /// What is being written to a stripe. Whatever the iterator does that gives the tasks, the producer knows in the end up to where there
 /// are lines that the kernel may have taken.
-struct Written<'p> {
-    share: &'p ProducerShare,
+struct StripeWrite<'p> {
+    share: &'p SessionShare,
     run: &'p mut RunHandle,
     to: &'p Stripe,
     first: u64,
     tail: &'p mut u64,
 }
 
-impl Written<'_> {
+impl StripeWrite<'_> {
     /// Shows what was written to the kernel, and says how many tasks these are.
     #[inline]
-    fn keep(mut self) -> u64 {
-        let count = self.show();
+    fn finish(mut self) -> u64 {
+        let count = self.show_to_kernel();
         // Nothing is given up.
         std::mem::forget(self);
         count
     }
 
     #[inline]
-    fn show(&mut self) -> u64 {
+    fn show_to_kernel(&mut self) -> u64 {
         let tail = *self.tail;
         self.to.ring.commit(tail);
         // Pairs with the acquire of whoever looks through what is published.
@@ -305,10 +308,10 @@ impl Written<'_> {
 }
 
 /// The iterator has panicked: nobody will have a ticket for what was written.
-impl Drop for Written<'_> {
+impl Drop for StripeWrite<'_> {
     #[cold]
     fn drop(&mut self) {
-        let count = self.show();
+        let count = self.show_to_kernel();
         if count > 0 {
             self.to.ring.give_up(self.first, count as u32, EndsSeen::NotAll);
         }
@@ -324,9 +327,9 @@ impl Drop for Producer {
 /// Whether an opcode may be submitted to a session.
 pub(crate) fn submittable(op: Opcode) -> Result<(), SubmitError> {
     if UNIMPLEMENTED_OPS.contains(&op) {
-        return Err(SubmitError::Later(op));
+        return Err(SubmitError::NotImplemented(op));
     }
     let built = op.code() < 8 || matches!(op, Opcode::PRINTF | Opcode::PACKED_SLOT);
     let user = !op.is_reserved();
-    if built || user { Ok(()) } else { Err(SubmitError::Opcode(op)) }
+    if built || user { Ok(()) } else { Err(SubmitError::NotSubmittable(op)) }
 }

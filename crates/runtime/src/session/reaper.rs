@@ -8,47 +8,47 @@ use std::time::{Duration, Instant};
 
 use super::rings::{Rings, Stripe};
 use super::run::ServedRings;
-use crate::deadline::Pause;
+use crate::deadline::PollBackoff;
 use crate::protocol::control;
 
 /// Runs until the session closes. `lease` is how long the kernel stays without a sign of life.
-pub(super) fn run(served: &ServedRings, lease: Duration) {
+pub(super) fn run_reaper(served: &ServedRings, lease: Duration) {
     let rings = &*served.rings;
     let list = &rings.wait_list;
     let beat = (lease / 4).max(Duration::from_millis(1));
     let mut next = Instant::now();
-    let mut pause = Pause::default();
+    let mut backoff = PollBackoff::default();
     while !list.is_closing() {
         if Instant::now() >= next {
-            served.run().renew();
+            served.current_run().renew();
             rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
-            served.watch();
+            served.check_for_end();
             next = Instant::now() + beat;
         }
         let key = list.event.announce();
         if list.futures.load(Ordering::Acquire) == 0 && !list.is_closing() {
             list.event.park(key, Some(next.saturating_duration_since(Instant::now())));
-            pause = Pause::default();
+            backoff = PollBackoff::default();
             continue;
         }
         list.event.cancel(key);
-        if sweep(rings) {
-            pause = Pause::default();
+        if wake_ready(rings) {
+            backoff = PollBackoff::default();
         } else {
-            if pause.slow() {
-                served.watch();
+            if backoff.is_slow() {
+                served.check_for_end();
             }
-            pause.turn();
+            backoff.pause();
         }
     }
     // Pairs with the fence in `Event::wake`: a future that registers is either seen here, or sees that the session has ended.
     fence(Ordering::SeqCst);
     // Futures that still wait are told that the session has ended.
-    sweep(rings);
+    wake_ready(rings);
 }
 
 /// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether there was one.
-fn sweep(rings: &Rings) -> bool {
+fn wake_ready(rings: &Rings) -> bool {
     let list = &rings.wait_list;
     let mut woken = false;
     for stripe in &rings.stripes {
@@ -68,7 +68,7 @@ fn sweep(rings: &Rings) -> bool {
 fn wake_futures(rings: &Rings, stripe: &Stripe) -> bool {
     let waiters = stripe.waiters();
     let (from, to) = (stripe.free.load(Ordering::Relaxed), stripe.tail.load(Ordering::Acquire));
-    let over = !rings.state.running();
+    let over = !rings.state.is_running();
     let mut woken = false;
     for position in from..to {
         let place = stripe.waiter_place(position);

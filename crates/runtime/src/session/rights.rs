@@ -13,30 +13,30 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use super::Session;
-use crate::deadline::Pause;
+use crate::deadline::PollBackoff;
 use crate::error::Error;
 use crate::kernel::{BufferId, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
 
 /// Bit 31 of a quota's word says that there is one.
-const LIMITED: u32 = 1 << 31;
+const QUOTA_IS_SET: u32 = 1 << 31;
 
 /// What the host has changed so far. Changes are made one at a time.
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub(crate) struct ControlChanges {
     count: u32,
     /// Up to how many tasks may be charged, by tenant; `None` is no limit.
     quotas: [Option<u64>; Tenant::MAX_TENANTS as usize],
 }
 
-impl Changes {
+impl ControlChanges {
     /// The quotas that a session begins with.
     pub fn new(tenants: &[Tenant]) -> Mutex<Self> {
         let mut quotas = [None; Tenant::MAX_TENANTS as usize];
         for tenant in tenants {
             quotas[tenant.id as usize] = quota_limit(tenant.quota);
         }
-        Mutex::new(Changes { count: 0, quotas })
+        Mutex::new(ControlChanges { count: 0, quotas })
     }
 }
 
@@ -47,16 +47,16 @@ pub(crate) fn quota_limit(quota: u32) -> Option<u64> {
 
 /// The word that says up to how many tasks may be charged.
 pub(crate) fn quota_word(quota: Option<u64>) -> u32 {
-    quota.map_or(0, |quota| quota as u32 | LIMITED)
+    quota.map_or(0, |quota| quota as u32 | QUOTA_IS_SET)
 }
 
 impl Session {
-    fn changes(&self) -> MutexGuard<'_, Changes> {
+    fn changes(&self) -> MutexGuard<'_, ControlChanges> {
         self.changes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Changes a control word, and waits until the change holds for every task that is submitted from then on.
-    fn change(&self, changes: &mut Changes, word: u32, value: u32) -> Result<(), Error> {
+    fn change_word(&self, changes: &mut ControlChanges, word: u32, value: u32) -> Result<(), Error> {
         // A task that is submitted later is released after it, and so is CHANGED.
         self.rings().host_words[word as usize].store(value, Ordering::Relaxed);
         let keepers = self.layout.keepers as usize;
@@ -65,11 +65,11 @@ impl Session {
             let change = changes.count << 8 | word;
             // Pairs with the acquire of whoever keeps the control words: the word that changed is seen.
             self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
-            self.served.run().wake();
+            self.served.current_run().wake();
             self.await_keepers(change, keepers)?;
         }
         // Groups that found nothing they were allowed to do look again.
-        self.served.run().wake();
+        self.served.current_run().wake();
         Ok(())
     }
 
@@ -77,27 +77,27 @@ impl Session {
     fn await_keepers(&self, change: u32, keepers: usize) -> Result<(), Error> {
         let acks = self.rings().memory.shared.need(BufferId::Acks)?;
         let acks = acks.view32().ok_or(Error::Internal("acks"))?;
-        let mut pause = Pause::default();
+        let mut backoff = PollBackoff::default();
         // Pairs with the kernel's release: tasks that are submitted from here on meet the change.
         while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
-            if !self.rings().state.running() {
-                return Err(self.rings().state.error());
+            if !self.rings().state.is_running() {
+                return Err(self.rings().state.ended_error());
             }
-            if pause.slow() {
-                self.served.watch();
+            if backoff.is_slow() {
+                self.served.check_for_end();
             }
-            pause.turn();
+            backoff.pause();
         }
         Ok(())
     }
 
     /// Says how far the host has read the log.
     pub(super) fn log_read(&self, records: u32) -> Result<(), Error> {
-        self.change(&mut self.changes(), control::LOG_READ, records)
+        self.change_word(&mut self.changes(), control::LOG_READ, records)
     }
 
     /// How many tasks were charged to a tenant. A group that takes a window may have charged more for a moment.
-    fn charged(&self, tenant: TenantId) -> Result<u64, Error> {
+    fn charged_tasks(&self, tenant: TenantId) -> Result<u64, Error> {
         let mut word = [0u64];
         self.memory
             .blocks
@@ -107,20 +107,25 @@ impl Session {
     }
 
     /// Sets up to how many tasks may be charged to a tenant.
-    fn set_limit(&self, changes: &mut Changes, tenant: TenantId, quota: Option<u64>) -> Result<(), Error> {
+    fn set_limit(
+        &self,
+        changes: &mut ControlChanges,
+        tenant: TenantId,
+        quota: Option<u64>,
+    ) -> Result<(), Error> {
         let quota = match quota {
             Some(quota) => {
-                let charged = self.charged(tenant)?;
+                let charged = self.charged_tasks(tenant)?;
                 let credit = quota.saturating_sub(charged);
                 if credit > Tenant::MAX_QUOTA.into() {
-                    return Err(Error::Credit { tenant, credit });
+                    return Err(Error::TooMuchCredit { tenant, credit });
                 }
                 // The account has 31 bits, so a quota that lies far behind what was charged would look as if it lay ahead.
                 Some(quota.max(charged.saturating_sub(Tenant::MAX_QUOTA.into())))
             }
             None => None,
         };
-        self.change(changes, control::QUOTAS + tenant, quota_word(quota))?;
+        self.change_word(changes, control::QUOTAS + tenant, quota_word(quota))?;
         changes.quotas[tenant as usize] = quota;
         Ok(())
     }
@@ -133,8 +138,8 @@ impl Session {
     ///
     /// When this returns, no task that is submitted afterwards begins under the old mask.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
-        self.known(tenant)?;
-        self.change(&mut self.changes(), control::MASKS + tenant, mask)
+        self.check_tenant(tenant)?;
+        self.change_word(&mut self.changes(), control::MASKS + tenant, mask)
     }
 
     /// Allows a tenant these opcodes and no others. All opcodes from 31 on are allowed or not together, and an empty list disables the
@@ -151,9 +156,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Credit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
+    /// [`Error::TooMuchCredit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
     pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
-        self.known(tenant)?;
+        self.check_tenant(tenant)?;
         let quota = quota_limit(quota);
         self.set_limit(&mut self.changes(), tenant, quota)
     }
@@ -164,9 +169,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Credit`] if the tenant's credit would exceed [`Tenant::MAX_QUOTA`] tasks; it is then left as it was.
+    /// [`Error::TooMuchCredit`] if the tenant's credit would exceed [`Tenant::MAX_QUOTA`] tasks; it is then left as it was.
     pub fn grant(&self, tenant: TenantId, more: u32) -> Result<(), Error> {
-        self.known(tenant)?;
+        self.check_tenant(tenant)?;
         let mut changes = self.changes();
         match changes.quotas[tenant as usize] {
             Some(quota) => self.set_limit(&mut changes, tenant, Some(quota + u64::from(more))),
@@ -177,15 +182,15 @@ impl Session {
     /// How many tasks a tenant may still begin before it needs more credit; `None` if it has no quota. While the tenant's tasks are being
     /// taken the number may be too low for a moment.
     pub fn credit(&self, tenant: TenantId) -> Result<Option<u64>, Error> {
-        self.known(tenant)?;
+        self.check_tenant(tenant)?;
         let quota = self.changes().quotas[tenant as usize];
-        quota.map(|quota| Ok(quota.saturating_sub(self.charged(tenant)?))).transpose()
+        quota.map(|quota| Ok(quota.saturating_sub(self.charged_tasks(tenant)?))).transpose()
     }
 
-    fn known(&self, tenant: TenantId) -> Result<(), Error> {
+    fn check_tenant(&self, tenant: TenantId) -> Result<(), Error> {
         match self.spec.tenants.iter().any(|t| t.id == tenant) {
             true => Ok(()),
-            false => Err(Error::Tenant(tenant)),
+            false => Err(Error::UnknownTenant(tenant)),
         }
     }
 }

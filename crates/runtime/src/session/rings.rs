@@ -178,7 +178,7 @@ impl Rings {
     ) -> Result<Self, Error> {
         let host = memory.shared.need(BufferId::Host)?;
         Ok(Rings {
-            stripes: stripes(&layout, &memory, device, starts)?,
+            stripes: make_stripes(&layout, &memory, device, starts)?,
             state: SessionState::default(),
             host_words: host.view32().ok_or(Error::Internal("host"))?,
             meter: LatencyMeter::new(telemetry),
@@ -214,7 +214,7 @@ impl Rings {
     #[inline]
     pub fn task_end(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         if let Some(record) = stripe.ring.record_at(position) {
-            return Some(outcome(record));
+            return Some(record_outcome(record));
         }
         self.task_end_without_record(stripe, position)
     }
@@ -227,12 +227,12 @@ impl Rings {
             EndReason::Lost(reason) => TaskError::Lost(reason),
         };
         // The record may have come between the two looks.
-        Some(stripe.ring.record_at(position).map_or(Err(why), outcome))
+        Some(stripe.ring.record_at(position).map_or(Err(why), record_outcome))
     }
 }
 
 /// Makes the stripes of a layout, in its order.
-fn stripes(
+fn make_stripes(
     layout: &Layout,
     memory: &RingMemory,
     device: &DeviceMemory,
@@ -273,17 +273,17 @@ fn slot_memory(id: BufferId, memory: &RingMemory, device: &DeviceMemory) -> Resu
 
 /// Returns what a record says of its task.
 #[inline]
-pub(crate) fn outcome(record: CompletionRecord) -> Result<u32, TaskError> {
+pub(crate) fn record_outcome(record: CompletionRecord) -> Result<u32, TaskError> {
     // Most tasks end well.
     if record.0 as u8 == Status::Done.code() as u8 {
         return Ok((record.0 >> 32) as u32);
     }
-    failure(record)
+    failed_outcome(record)
 }
 
 /// Returns what a record says of a task that did not end well.
 #[cold]
-fn failure(record: CompletionRecord) -> Result<u32, TaskError> {
+fn failed_outcome(record: CompletionRecord) -> Result<u32, TaskError> {
     match record.end() {
         Ok(TaskEnd::Done(result)) => Ok(result),
         Ok(TaskEnd::Fault(fault)) => Err(TaskError::Fault(fault)),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
 
-use super::place::Fenced;
+use super::place::FenceReach;
 use super::producer::Producer;
 use super::rings::Rings;
 use super::span::Span;
@@ -50,7 +50,7 @@ impl RoomWaiter {
         // Pairs with the release of the producer that registered: its waker is there, and what it took back is seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
         let ring = level * rings.layout.producers + producer;
-        if rings.state.running() && !rings.ring_stripes(ring).any(|stripe| stripe.can_reclaim()) {
+        if rings.state.is_running() && !rings.ring_stripes(ring).any(|stripe| stripe.can_reclaim()) {
             return false;
         }
         self.unregister(rings);
@@ -64,7 +64,7 @@ struct RoomFuture<'p> {
     producer: &'p mut Producer,
     level: u32,
     wanted: u64,
-    fenced: Fenced,
+    fenced: FenceReach,
 }
 
 impl RoomFuture<'_> {
@@ -119,7 +119,7 @@ impl Producer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn submit_when_room(&mut self, task: Task) -> Result<Ticket, SubmitError> {
-        self.room_for(std::iter::once(task)).await?;
+        self.wait_for_room(std::iter::once(task)).await?;
         self.submit(task)
     }
 
@@ -131,30 +131,35 @@ impl Producer {
         I::IntoIter: ExactSizeIterator + Clone,
     {
         let tasks = tasks.into_iter();
-        self.room_for(tasks.clone()).await?;
+        self.wait_for_room(tasks.clone()).await?;
         // Only this producer takes room away, so there is still enough; an iterator that says something else now waits as the
         // producer's patience says.
         self.submit_all(tasks)
     }
 
-    async fn room_for(
+    async fn wait_for_room(
         &mut self,
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
     ) -> Result<(), SubmitError> {
         let wanted = tasks.len() as u64;
-        let (level, fenced) = self.level(tasks.take(wanted as usize))?;
-        self.fits(level, wanted, fenced)?;
+        let (level, fenced) = self.check_tasks(tasks.take(wanted as usize))?;
+        self.check_size(level, wanted, fenced)?;
         RoomFuture { producer: self, level, wanted, fenced }.await
     }
 
     /// Returns `Ok` if there is room for tasks, an error if there never will be, and `None` if there is none yet. Takes back every slot that
     /// was given up, so that the reaper wakes this producer only for slots that are given up later.
-    fn look_for_room(&mut self, level: u32, wanted: u64, fenced: Fenced) -> Option<Result<(), SubmitError>> {
+    fn look_for_room(
+        &mut self,
+        level: u32,
+        wanted: u64,
+        fenced: FenceReach,
+    ) -> Option<Result<(), SubmitError>> {
         let state = &self.share.rings.state;
-        if !state.running() {
+        if !state.is_running() {
             return Some(Err(state.submit_error()));
         }
-        self.take_back(level);
-        (self.place(level, wanted, fenced).1 >= wanted).then_some(Ok(()))
+        self.reclaim_level(level);
+        (self.choose_stripe(level, wanted, fenced).1 >= wanted).then_some(Ok(()))
     }
 }

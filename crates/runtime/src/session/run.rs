@@ -15,7 +15,7 @@ use std::time::Duration;
 use pelton_device::{DeviceError, LaunchEnd, LaunchOutcome, Run};
 
 use super::rings::Rings;
-use super::ticket::ProducerShare;
+use super::ticket::SessionShare;
 use crate::error::{Error, SessionEnd};
 
 /// A kernel that was launched over rings.
@@ -31,7 +31,7 @@ pub(crate) struct KernelRun {
 impl KernelRun {
     /// Launches a run. Its number is shown before it begins: a producer that does not see the number has published before, so the run finds
     /// what it has published.
-    fn begin(
+    fn launch(
         rings: &Rings,
         lease: Duration,
         launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
@@ -80,7 +80,7 @@ pub(crate) struct RunHandle(Arc<KernelRun>);
 impl RunHandle {
     /// Wakes the run that serves the rings, after the caller has published tasks.
     #[inline]
-    pub fn wake(&mut self, share: &ProducerShare) {
+    pub fn wake(&mut self, share: &SessionShare) {
         self.0.launched.wake();
         if share.rings.state.run_number() != self.0.number {
             self.wake_successor(&share.served);
@@ -109,7 +109,7 @@ impl ServedRings {
         lease: Duration,
         launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
     ) -> Result<Self, Error> {
-        let run = KernelRun::begin(&rings, lease, launch)?;
+        let run = KernelRun::launch(&rings, lease, launch)?;
         Ok(ServedRings { current: RwLock::new(Arc::new(run)), rings })
     }
 
@@ -127,7 +127,7 @@ impl ServedRings {
     ) -> Result<(), Error> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         retire(&current)?;
-        *current = Arc::new(KernelRun::begin(&self.rings, lease, launch)?);
+        *current = Arc::new(KernelRun::launch(&self.rings, lease, launch)?);
         Ok(())
     }
 
@@ -136,18 +136,18 @@ impl ServedRings {
     }
 
     /// Returns the run that serves the rings now.
-    pub fn run(&self) -> Arc<KernelRun> {
+    pub fn current_run(&self) -> Arc<KernelRun> {
         self.current().clone()
     }
 
     /// Returns a handle for a producer.
     pub fn run_handle(&self) -> RunHandle {
-        RunHandle(self.run())
+        RunHandle(self.current_run())
     }
 
     /// Looks whether the kernel has ended by itself, unless it was asked to end or is just being replaced.
-    pub fn watch(&self) {
-        if !self.rings.state.running() || self.rings.shutdown_asked() {
+    pub fn check_for_end(&self) {
+        if !self.rings.state.is_running() || self.rings.shutdown_asked() {
             return;
         }
         match self.current.try_read() {
@@ -165,13 +165,13 @@ impl ServedRings {
     /// Ends the session if the current run has ended. The caller holds the lock, so it is not replaced meanwhile.
     fn note_end_of(&self, current: &KernelRun) {
         if let Some(end) = current.session_end(&self.rings) {
-            self.rings.state.end(end);
+            self.rings.state.note_end(end);
         }
     }
 
     /// Returns how the session ended, or `None` while it runs.
-    pub fn ending(&self) -> Option<SessionEnd> {
-        self.watch();
-        self.rings.state.ending()
+    pub fn session_end(&self) -> Option<SessionEnd> {
+        self.check_for_end();
+        self.rings.state.session_end()
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::ticket::{HeldSlots, ProducerShare};
+use super::ticket::{HeldSlots, SessionShare};
 use crate::deadline::Deadline;
 use crate::error::TaskError;
 use crate::kernel::Placement;
@@ -15,7 +15,7 @@ use crate::ring::BLOCK;
 
 /// How the tasks of a span ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ends {
+pub struct SpanEnds {
     /// With a result.
     pub done: u32,
     /// With a fault.
@@ -26,10 +26,10 @@ pub struct Ends {
     pub left: u32,
 }
 
-impl Ends {
+impl SpanEnds {
     /// Counts how a task ended, and gives its result, or 0.
     #[inline]
-    fn count(&mut self, end: Result<u32, TaskError>) -> u32 {
+    fn count_end(&mut self, end: Result<u32, TaskError>) -> u32 {
         *match end {
             Ok(_) => &mut self.done,
             Err(TaskError::Fault(_)) => &mut self.faults,
@@ -65,12 +65,12 @@ impl Ends {
 pub struct Span {
     /// The first piece, and mostly the only one.
     hold: HeldSlots,
-    rest: Option<Box<Rest>>,
+    rest: Option<Box<LaterPieces>>,
 }
 
 /// The pieces after the first of tasks that stand in several stripes.
 #[derive(Debug)]
-struct Rest {
+struct LaterPieces {
     holds: Vec<HeldSlots>,
     /// The tasks of all pieces.
     count: usize,
@@ -80,15 +80,15 @@ struct Rest {
 
 impl Span {
     #[inline]
-    pub(super) fn new(share: &Arc<ProducerShare>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+    pub(super) fn new(share: &Arc<SessionShare>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
         Span { hold: HeldSlots::new(share, stripe, first, count, stamp), rest: None }
     }
 
     /// Tasks in several stripes, of which there is at least one.
-    pub(super) fn spread(mut holds: Vec<HeldSlots>, stamp: u64) -> Self {
+    pub(super) fn from_pieces(mut holds: Vec<HeldSlots>, stamp: u64) -> Self {
         let count = holds.iter().map(|hold| hold.count as usize).sum();
         let hold = holds.remove(0);
-        Span { hold, rest: Some(Box::new(Rest { holds, count, stamp })) }
+        Span { hold, rest: Some(Box::new(LaterPieces { holds, count, stamp })) }
     }
 
     /// How many tasks.
@@ -125,7 +125,7 @@ impl Span {
             return false;
         }
         let stamp = std::mem::take(&mut rest.stamp);
-        if stamp != 0 && (hold.early() || rest.holds.iter().any(HeldSlots::early)) {
+        if stamp != 0 && (hold.was_early() || rest.holds.iter().any(HeldSlots::was_early)) {
             hold.share.rings.meter.record_since(stamp);
         }
         true
@@ -134,9 +134,9 @@ impl Span {
     /// Waits until all tasks have ended, and says how. If the deadline passes before, the span is [`Late`](TaskError::Late) and may be waited
     /// for again.
     #[inline]
-    pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<Ends, TaskError> {
+    pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<SpanEnds, TaskError> {
         if !self.has_ended() {
-            self.wait_for_pieces(deadline.into().start())?;
+            self.wait_for_pieces(deadline.into().started())?;
         }
         Ok(self.ends())
     }
@@ -155,18 +155,22 @@ impl Span {
     /// [`Late`](TaskError::Late). The result is `None` for an index past the last task.
     #[inline]
     pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
-        (index < self.len()).then(|| self.at(index))
+        (index < self.len()).then(|| self.result_at(index))
     }
 
     /// The result of a task that there is.
     #[inline]
-    fn at(&self, index: usize) -> Result<u32, TaskError> {
-        if self.rest.is_none() { self.hold.result(self.hold.first + index as u64) } else { self.find(index) }
+    fn result_at(&self, index: usize) -> Result<u32, TaskError> {
+        if self.rest.is_none() {
+            self.hold.result(self.hold.first + index as u64)
+        } else {
+            self.result_in_pieces(index)
+        }
     }
 
     /// The same in pieces.
     #[cold]
-    fn find(&self, index: usize) -> Result<u32, TaskError> {
+    fn result_in_pieces(&self, index: usize) -> Result<u32, TaskError> {
         let mut left = index as u64;
         for hold in self.holds() {
             if left < u64::from(hold.count) {
@@ -179,11 +183,11 @@ impl Span {
 
     /// Copies the results of the first tasks, as many as there is room for, in order; and says how they ended. 0 stands
     /// for a task that did not end well. This is the fast way to look at many.
-    pub fn read(&self, results: &mut [u32]) -> Ends {
-        let mut ends = Ends::default();
-        let left = read(&self.hold, results, &mut ends);
+    pub fn read_results(&self, results: &mut [u32]) -> SpanEnds {
+        let mut ends = SpanEnds::default();
+        let left = read_piece(&self.hold, results, &mut ends);
         if let Some(rest) = &self.rest {
-            rest.holds.iter().fold(left, |left, hold| read(hold, left, &mut ends));
+            rest.holds.iter().fold(left, |left, hold| read_piece(hold, left, &mut ends));
         }
         ends
     }
@@ -193,7 +197,7 @@ impl Span {
     pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
         let hold = &self.hold;
         let rest = self.rest.as_ref().map_or(&[][..], |rest| &rest.holds);
-        Results { hold, rest, at: hold.first, end: hold.end(), left: self.len() }
+        SpanResults { hold, rest, at: hold.first, end: hold.end_position(), left: self.len() }
     }
 
     /// Where it lies. Pieces all lie near.
@@ -205,19 +209,19 @@ impl Span {
     pub fn cancel(&mut self) {
         for hold in self.holds() {
             let ring = &hold.stripe().ring;
-            (hold.first..hold.end())
+            (hold.first..hold.end_position())
                 .filter(|at| ring.record_at(*at).is_none())
                 .for_each(|at| ring.cancel(at));
         }
     }
 
-    fn ends(&self) -> Ends {
-        let (mut ends, mut block) = (Ends::default(), [0; BLOCK]);
+    fn ends(&self) -> SpanEnds {
+        let (mut ends, mut block) = (SpanEnds::default(), [0; BLOCK]);
         for hold in self.holds() {
             let mut left = hold.count as usize;
             while left > 0 {
-                let at = hold.end() - left as u64;
-                left -= lap(hold, at, &mut block[..left.min(BLOCK)], &mut ends);
+                let at = hold.end_position() - left as u64;
+                left -= read_lap(hold, at, &mut block[..left.min(BLOCK)], &mut ends);
             }
         }
         ends
@@ -225,7 +229,7 @@ impl Span {
 }
 
 /// The results of a span, in order. It goes from piece to piece, so that what one task gave is found without asking for its piece.
-struct Results<'s> {
+struct SpanResults<'s> {
     hold: &'s HeldSlots,
     /// The pieces after this one.
     rest: &'s [HeldSlots],
@@ -236,23 +240,23 @@ struct Results<'s> {
     left: usize,
 }
 
-impl Results<'_> {
+impl SpanResults<'_> {
     /// Goes on to the next piece that has tasks.
     #[cold]
-    fn turn(&mut self) {
+    fn go_to_next_piece(&mut self) {
         while let ([next, rest @ ..], true) = (self.rest, self.at == self.end) {
-            (self.hold, self.rest, self.at, self.end) = (next, rest, next.first, next.end());
+            (self.hold, self.rest, self.at, self.end) = (next, rest, next.first, next.end_position());
         }
     }
 }
 
-impl Iterator for Results<'_> {
+impl Iterator for SpanResults<'_> {
     type Item = Result<u32, TaskError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at == self.end {
-            self.turn();
+            self.go_to_next_piece();
         }
         let at = self.at;
         if at == self.end {
@@ -268,16 +272,16 @@ impl Iterator for Results<'_> {
     }
 }
 
-impl ExactSizeIterator for Results<'_> {}
+impl ExactSizeIterator for SpanResults<'_> {}
 
 /// Copies the results of a piece, as many as there is room for; the room that is left.
 #[inline]
-fn read<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut Ends) -> &'r mut [u32] {
+fn read_piece<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut SpanEnds) -> &'r mut [u32] {
     let count = results.len().min(hold.count as usize);
     let (mut left, more) = results.split_at_mut(count);
     let mut at = hold.first;
     while !left.is_empty() {
-        let count = lap(hold, at, left, ends);
+        let count = read_lap(hold, at, left, ends);
         (at, left) = (at + count as u64, &mut left[count..]);
     }
     more
@@ -285,20 +289,20 @@ fn read<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut Ends) -> &'r mu
 
 /// The results from a position on, as many as there is room for in this lap; how many these are.
 #[inline]
-fn lap(hold: &HeldSlots, at: u64, results: &mut [u32], ends: &mut Ends) -> usize {
+fn read_lap(hold: &HeldSlots, at: u64, results: &mut [u32], ends: &mut SpanEnds) -> usize {
     let (count, well) = hold.stripe().ring.read_results(at, results);
     if well {
         ends.done += count as u32;
     } else {
         let each = results[..count].iter_mut().zip(at..);
-        each.for_each(|(to, at)| *to = ends.count(hold.result(at)));
+        each.for_each(|(to, at)| *to = ends.count_end(hold.result(at)));
     }
     count
 }
 
 impl Future for Span {
-    type Output = Ends;
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ends> {
+    type Output = SpanEnds;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<SpanEnds> {
         let span = &mut *self;
         ready!(span.hold.poll_with(cx));
         if let Some(rest) = &mut span.rest {

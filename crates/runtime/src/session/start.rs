@@ -35,7 +35,7 @@ impl StartPositions {
             StartPositions::Each(starts) => starts.iter().copied().max().unwrap_or(0),
         };
         let last = Session::LAST_START;
-        if latest > last { Err(Error::Start { start: latest, last }) } else { Ok(()) }
+        if latest > last { Err(Error::StartPosition { start: latest, last }) } else { Ok(()) }
     }
 
     /// Returns the start of every stripe of a layout.
@@ -44,7 +44,7 @@ impl StartPositions {
         match self {
             StartPositions::Same(start) => Ok(vec![*start; stripes]),
             StartPositions::Each(starts) if starts.len() == stripes => Ok(starts.clone()),
-            StartPositions::Each(starts) => Err(Error::Starts { found: starts.len(), stripes }),
+            StartPositions::Each(starts) => Err(Error::StartCount { found: starts.len(), stripes }),
         }
     }
 }

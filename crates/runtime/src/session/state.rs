@@ -28,7 +28,7 @@ pub(crate) struct SessionState {
 impl SessionState {
     /// Returns whether the session runs, as far as any thread has noticed.
     #[inline]
-    pub fn running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         // Pairs with the release in `end`: records that were posted before the end are seen.
         self.word.load(Ordering::Acquire) as u8 == 0
     }
@@ -58,12 +58,12 @@ impl SessionState {
     }
 
     /// Returns in full how the session ended, or `None` while it runs.
-    pub fn ending(&self) -> Option<SessionEnd> {
+    pub fn session_end(&self) -> Option<SessionEnd> {
         self.ending.get().cloned()
     }
 
     /// Notes how the session ended. The first call decides.
-    pub fn end(&self, end: SessionEnd) {
+    pub fn note_end(&self, end: SessionEnd) {
         let reason = end.reason();
         if self.ending.set(end).is_ok() {
             let code = ENDS.iter().position(|known| *known == reason).unwrap_or(0) as u64 + 1;
@@ -79,8 +79,8 @@ impl SessionState {
 
     /// Returns the error of a call that has found the session ended.
     #[cold]
-    pub fn error(&self) -> Error {
-        Error::Ended(self.ending().unwrap_or(SessionEnd::Stopped))
+    pub fn ended_error(&self) -> Error {
+        Error::Ended(self.session_end().unwrap_or(SessionEnd::Stopped))
     }
 }
 
@@ -92,10 +92,10 @@ mod tests {
     fn runs_are_counted_and_the_first_end_decides() {
         let state = SessionState::default();
         assert_eq!((state.next_run(), state.next_run(), state.run_number()), (1, 2, 2));
-        assert!(state.running() && state.end_reason().is_none() && state.ending().is_none());
-        state.end(SessionEnd::Returned);
-        state.end(SessionEnd::Stopped);
-        assert!(!state.running());
+        assert!(state.is_running() && state.end_reason().is_none() && state.session_end().is_none());
+        state.note_end(SessionEnd::Returned);
+        state.note_end(SessionEnd::Stopped);
+        assert!(!state.is_running());
         assert_eq!(state.end_reason(), Some(EndReason::Lost(LossReason::Returned)));
         assert_eq!(state.run_number(), 2, "an end leaves the number of the run alone");
     }
@@ -111,7 +111,7 @@ mod tests {
                 _ => continue,
             };
             let state = SessionState::default();
-            state.end(end);
+            state.note_end(end);
             assert_eq!(state.end_reason(), Some(reason));
         }
     }

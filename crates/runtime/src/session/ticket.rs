@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use super::rings::{Rings, Stripe};
 use super::run::ServedRings;
-use crate::deadline::{Deadline, Pause};
+use crate::deadline::{Deadline, PollBackoff};
 use crate::error::TaskError;
 use crate::kernel::Placement;
 use crate::ring::EndsSeen;
@@ -19,7 +19,7 @@ use crate::ring::EndsSeen;
 /// What one producer and its tickets hold of a session. They count their references here: if the tickets of all producers counted
 /// theirs in one place, producers would wait for each other.
 #[derive(Debug)]
-pub(super) struct ProducerShare {
+pub(super) struct SessionShare {
     pub rings: Arc<Rings>,
     /// The way to the run, for a ticket that has waited for long.
     pub served: Arc<ServedRings>,
@@ -27,7 +27,7 @@ pub(super) struct ProducerShare {
 
 /// The slots of tasks at consecutive positions of a stripe. They are given up when this is dropped.
 pub(super) struct HeldSlots {
-    pub share: Arc<ProducerShare>,
+    pub share: Arc<SessionShare>,
     stripe: u32,
     pub first: u64,
     pub count: u32,
@@ -57,18 +57,18 @@ impl HeldSlots {
     }
 
     /// Whether it was looked at before all had ended.
-    pub(super) fn early(&self) -> bool {
+    pub(super) fn was_early(&self) -> bool {
         self.flags & EARLY != 0
     }
 
-    pub(super) fn end(&self) -> u64 {
+    pub(super) fn end_position(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 
     /// Whether all have ended, or never will.
     #[inline]
     pub(super) fn has_ended(&mut self) -> bool {
-        let end = self.end();
+        let end = self.end_position();
         if self.seen < end {
             let ring = &self.share.rings.stripes[self.stripe as usize].ring;
             // The last record first: it mostly comes last, and the others are left alone while they are written.
@@ -76,7 +76,7 @@ impl HeldSlots {
                 self.seen = ring.frontier(self.seen, end);
             }
             if self.seen < end {
-                if self.share.rings.state.running() {
+                if self.share.rings.state.is_running() {
                     self.flags |= EARLY;
                     return false;
                 }
@@ -95,15 +95,15 @@ impl HeldSlots {
 
     #[inline]
     pub(super) fn wait(&mut self, deadline: Deadline) -> Result<(), TaskError> {
-        if self.has_ended() { Ok(()) } else { self.linger(deadline.start()) }
+        if self.has_ended() { Ok(()) } else { self.wait_slowly(deadline.started()) }
     }
 
     /// Waits for what has not ended at once, until a deadline that was started.
-    fn linger(&mut self, deadline: Deadline) -> Result<(), TaskError> {
-        let mut pause = Pause::default();
+    fn wait_slowly(&mut self, deadline: Deadline) -> Result<(), TaskError> {
+        let mut backoff = PollBackoff::default();
         while !self.has_ended() {
-            if pause.slow() {
-                self.share.served.watch();
+            if backoff.is_slow() {
+                self.share.served.check_for_end();
                 if deadline.has_passed() && !self.has_ended() {
                     return Err(TaskError::Late);
                 }
@@ -111,7 +111,7 @@ impl HeldSlots {
             if deadline == Deadline::Now {
                 return Err(TaskError::Late);
             }
-            pause.turn();
+            backoff.pause();
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Drop for HeldSlots {
         if self.count == 0 {
             return;
         }
-        let all = self.seen == self.end() && self.share.rings.state.running();
+        let all = self.seen == self.end_position() && self.share.rings.state.is_running();
         let seen = if all { EndsSeen::All } else { EndsSeen::NotAll };
         self.stripe().ring.give_up(self.first, self.count, seen);
     }
@@ -170,7 +170,7 @@ impl Drop for HeldSlots {
 
 impl fmt::Debug for HeldSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stripe {} positions {}..{}", self.stripe, self.first, self.end())
+        write!(f, "stripe {} positions {}..{}", self.stripe, self.first, self.end_position())
     }
 }
 
@@ -197,7 +197,7 @@ impl fmt::Debug for HeldSlots {
 pub struct Ticket(HeldSlots);
 
 impl Ticket {
-    pub(super) fn new(share: &Arc<ProducerShare>, stripe: u32, position: u64, stamp: u64) -> Self {
+    pub(super) fn new(share: &Arc<SessionShare>, stripe: u32, position: u64, stamp: u64) -> Self {
         Ticket(HeldSlots::new(share, stripe, position, 1, stamp))
     }
 
@@ -234,13 +234,19 @@ impl Ticket {
     }
 
     #[cfg(feature = "inject")]
-    pub(super) fn slot_owner(&self) -> (&ProducerShare, &Stripe) {
+    pub(super) fn slot_owner(&self) -> (&SessionShare, &Stripe) {
         (&self.0.share, self.0.stripe())
     }
 
-    /// Its stripe and position, for people.
-    pub fn place(&self) -> (u32, u64) {
-        (self.0.stripe, self.0.first)
+    /// Returns the number of the stripe that the task stands in, as [`Session::positions`](super::Session::positions) counts them. It is for
+    /// messages and tests; no other call takes it.
+    pub fn stripe(&self) -> u32 {
+        self.0.stripe
+    }
+
+    /// Returns the position of the task in its stripe. It is for messages and tests; no other call takes it.
+    pub fn position(&self) -> u64 {
+        self.0.first
     }
 }
 
@@ -252,7 +258,7 @@ impl Future for Ticket {
 }
 
 impl HeldSlots {
-    pub(super) fn new(share: &Arc<ProducerShare>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
+    pub(super) fn new(share: &Arc<SessionShare>, stripe: u32, first: u64, count: u32, stamp: u64) -> Self {
         HeldSlots { share: share.clone(), stripe, first, count, seen: first, stamp, flags: 0 }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use crate::error::Error;
 use crate::kernel::BufferId;
 use crate::protocol::log::{self, Format, LogView};
-use crate::session::Memories;
+use crate::session::BufferMemories;
 
 /// The formats of a session, and how far its log has been read.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl LogPrinter {
 /// Returns the lines that were printed since record `read`, and the number of the next record.
 pub(crate) fn read_log(
     printer: &LogPrinter,
-    memories: &Memories,
+    memories: &BufferMemories,
     read: u32,
 ) -> Result<(Vec<String>, u32), Error> {
     let memory = memories.need(BufferId::Log)?;

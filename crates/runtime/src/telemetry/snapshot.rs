@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, Tenant, idle};
 use crate::protocol::{Priority, control};
-use crate::session::{Memories, Rings};
+use crate::session::{BufferMemories, Rings};
 use crate::telemetry::Quantiles;
 
 /// A count and the name of what was counted.
@@ -73,7 +73,7 @@ pub struct Snapshot {
 }
 
 /// Returns the counters of a kernel, summed over its groups.
-pub(crate) fn sum_counters(layout: &Layout, memories: &Memories) -> Result<Vec<u64>, Error> {
+pub(crate) fn sum_counters(layout: &Layout, memories: &BufferMemories) -> Result<Vec<u64>, Error> {
     let row = layout.counters_per_group() as usize;
     let mut sums = vec![0u64; row];
     let download = |id: BufferId, len: usize| -> Result<Vec<u64>, Error> {
@@ -125,7 +125,7 @@ pub(crate) fn take_snapshot(
     spec: &Spec,
     layout: &Layout,
     rings: &Rings,
-    memories: &Memories,
+    memories: &BufferMemories,
 ) -> Result<Snapshot, Error> {
     let mut occupancy = Occupancy::default();
     let mut depth = Vec::with_capacity(layout.rings.len());
@@ -136,7 +136,7 @@ pub(crate) fn take_snapshot(
             occupancy.empty += stripe.ring.capacity() - (tail - free).min(stripe.ring.capacity());
             for position in free..tail {
                 use crate::error::TaskError::{Cancelled, Fault};
-                match stripe.ring.record_at(position).map(crate::session::outcome) {
+                match stripe.ring.record_at(position).map(crate::session::record_outcome) {
                     None => occupancy.published += 1,
                     Some(Err(Fault(_))) => occupancy.fault += 1,
                     Some(Err(Cancelled)) => occupancy.cancelled += 1,

@@ -134,7 +134,7 @@ fn works() {
     for before in 0..100 {
         assert_eq!(producer.submit(add()).expect("there is room").wait(soon()), Ok(before));
     }
-    assert_eq!(session.stop().expect("it is there").total(), 0);
+    assert_eq!(session.stop().expect("it is there").tasks_left(), 0);
 }
 
 /// Loses the GPU under a session with tasks of every kind: done, running, waiting, awaited, waited for by a thread.
@@ -156,7 +156,7 @@ fn lose(placement: Placement) {
     assert!(future.as_mut().poll(&mut context).is_pending());
     let mut running = submit(&mut producer, Task::new(op(ENDLESS)));
     let start = Instant::now();
-    while session.view::<u32>(0, "data").and_then(|view| view.all()).expect("it is there")[1] == 0 {
+    while session.view::<u32>(0, "data").and_then(|view| view.read_all()).expect("it is there")[1] == 0 {
         assert!(start.elapsed() < PATIENCE, "the task never runs");
     }
 
@@ -181,7 +181,7 @@ fn lose(placement: Placement) {
     assert!(matches!(session.producer(0), Err(Error::Ended(_))));
     assert!(matches!(session.quiesce(soon()), Err(Error::Ended(_))));
     // What lies on the GPU is gone, and says so.
-    assert!(session.view::<u32>(0, "data").and_then(|view| view.all()).is_err());
+    assert!(session.view::<u32>(0, "data").and_then(|view| view.read_all()).is_err());
     assert!(matches!(session.stop(), Err(Error::Device(DeviceError::Lost(_)))));
     // In this process it stays lost, and that is an answer too.
     assert!(Session::launch(&device, &spec(placement)).is_err());

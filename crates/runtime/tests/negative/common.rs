@@ -175,7 +175,7 @@ pub fn run(producer: &mut Producer, task: Task) -> Result<u32, TaskError> {
 
 /// Tenant 0's `data`.
 pub fn data(session: &Session) -> Vec<u32> {
-    session.view::<u32>(0, "data").and_then(|view| view.all()).expect("it is there")
+    session.view::<u32>(0, "data").and_then(|view| view.read_all()).expect("it is there")
 }
 
 /// Waits until so many tasks are counted as done, and no more. A task that the router runs alone is counted after its record.

@@ -75,7 +75,7 @@ fn every_item_of_a_batch_runs_once(on: &On) {
         }
         let done = drain.run(&batch).unwrap().outcomes().into_iter().flatten().filter(|end| *end == Ok(0));
         assert_eq!(done.count(), items as usize, "{lanes} lanes");
-        let found = drain.view::<u32>(0, "data").unwrap().all().unwrap();
+        let found = drain.view::<u32>(0, "data").unwrap().read_all().unwrap();
         assert_eq!(found.iter().position(|count| *count != 1), None, "{lanes} lanes");
     }
 }
@@ -125,7 +125,7 @@ fn counters_go_past_their_edges(on: &On) {
                 assert_eq!(span.result(4), Some(Ok(round + 1)), "{what}");
                 expected += 5;
             }
-            assert_eq!(session.stop().unwrap().total(), 0, "{what}");
+            assert_eq!(session.stop().unwrap().tasks_left(), 0, "{what}");
         }
     }
 }
@@ -136,7 +136,7 @@ fn a_start_that_is_too_far_is_refused(on: &On) {
         for start in [Session::LAST_START + 1, 1 << 62, (1 << 63) - 10, 1 << 63, u64::MAX] {
             let refused = Session::launch_at(on, &shape.spec(16, 1), start);
             let last = Session::LAST_START;
-            let right = |error: &Error| matches!(error, Error::Start { start: s, last: l } if (*s, *l) == (start, last));
+            let right = |error: &Error| matches!(error, Error::StartPosition { start: s, last: l } if (*s, *l) == (start, last));
             assert!(refused.is_err_and(|error| right(&error)), "{shape}, from {start:#x}");
         }
     }
@@ -189,13 +189,13 @@ fn starts_are_refused_that_are_not_one_per_stripe(on: &On) {
         for found in [0, stripes - 1, stripes + 1] {
             let refused = Session::launch_at(on, &spec, vec![3; found]).unwrap_err();
             let right =
-                matches!(refused, Error::Starts { found: f, stripes: s } if (f, s) == (found, stripes));
+                matches!(refused, Error::StartCount { found: f, stripes: s } if (f, s) == (found, stripes));
             assert!(right, "{shape}: {refused}");
         }
         let mut starts = vec![0; stripes];
         starts[stripes - 1] = Session::LAST_START + 1;
         let refused = Session::launch_at(on, &spec, starts).unwrap_err();
-        assert!(matches!(refused, Error::Start { .. }), "{shape}: {refused}");
+        assert!(matches!(refused, Error::StartPosition { .. }), "{shape}: {refused}");
     }
 }
 

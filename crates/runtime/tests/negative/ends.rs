@@ -102,7 +102,7 @@ fn stop_ends_a_handler_that_never_does(on: &On) {
         assert!(stopped.forced, "{shape}");
         let ends = endless.iter_mut().chain(&mut behind).map(|ticket| ticket.result());
         let left = ends.filter(|end| *end == Err(TaskError::Stopped)).count();
-        assert!(left >= 4 && stopped.total() == left as u64, "{shape}: {stopped:?}, {left} tickets");
+        assert!(left >= 4 && stopped.tasks_left() == left as u64, "{shape}: {stopped:?}, {left} tickets");
     }
 }
 
@@ -153,7 +153,7 @@ fn producers_outlive_their_session(on: &On) {
             .next_back()
             .map_or(0, |bank| u64::from(bank.ring_stripes * bank.stripe_slots()));
         until("the ring is full", || Ok(session.snapshot()?.occupancy.published == room));
-        assert_eq!(session.stop().unwrap().total(), room, "{shape}");
+        assert_eq!(session.stop().unwrap().tasks_left(), room, "{shape}");
         let (mut tickets, error, mut producer) = feeder.join().unwrap();
         let stopped = SubmitError::Ended(EndReason::Stopped);
         assert_eq!((tickets.len() as u64, error), (room, stopped), "{shape}");
@@ -171,7 +171,10 @@ fn producers_are_given_back_and_taken_again(on: &On) {
         let mut held = Vec::new();
         for round in 0..20 {
             let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
-            assert!(matches!(session.producer(0), Err(Error::Producers { tenant: 0, count: 2 })), "{shape}");
+            assert!(
+                matches!(session.producer(0), Err(Error::NoIdleProducer { tenant: 0, count: 2 })),
+                "{shape}"
+            );
             // Three at a time into eight slots, each held over the next producer's turn.
             let next = producer.submit_all([add(1, 2); 3]).unwrap();
             held.push(next);
@@ -203,7 +206,7 @@ fn two_sessions_share_a_device(on: &On) {
         let [first, second] = sessions;
         first.stop().unwrap();
         assert_eq!(run(&mut producers[1], add(2, 0)), Ok(100), "{shape}: the other goes on");
-        assert_eq!(second.stop().unwrap().total(), 0, "{shape}");
+        assert_eq!(second.stop().unwrap().tasks_left(), 0, "{shape}");
     }
 }
 
@@ -236,7 +239,7 @@ fn a_lease_that_runs_out_says_so(on: &On) {
         assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
         assert!(session.session_end().is_none() && producer.session_end().is_none(), "{shape}");
         let mut waits = idle.submit(add(1, 0)).unwrap();
-        session.silence();
+        session.stop_renewing();
         assert_eq!(waits.wait(soon()), Err(TaskError::Lost(LossReason::Lease)), "{shape}");
         let ended = SubmitError::Ended(EndReason::Lost(LossReason::Lease));
         assert_eq!(producer.submit(add(1, 0)).err(), Some(ended), "{shape}");
@@ -311,6 +314,6 @@ pub fn lost_by_its_device() {
         let device: On = Arc::new(Null::new(faults));
         assert!(matches!(Session::launch(&device, &Spec::default()), Err(Error::Device(_))), "{faults:?}");
         // What failed once may work the next time, and nothing is left of the first.
-        assert_eq!(launch(&device, &Spec::default()).stop().unwrap().total(), 0, "{faults:?}");
+        assert_eq!(launch(&device, &Spec::default()).stop().unwrap().tasks_left(), 0, "{faults:?}");
     }
 }

@@ -97,7 +97,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
             }
         });
         assert_eq!((session.epoch().unwrap(), whole(&session)), (BATCHES.into(), BATCHES.into()), "{shape}");
-        let tag = session.view::<u32>(0, "observable").unwrap().all().unwrap()[0];
+        let tag = session.view::<u32>(0, "observable").unwrap().read_all().unwrap()[0];
         assert!((1..=BATCHES).contains(&tag), "{shape}: {tag}");
     }
 }
@@ -112,11 +112,13 @@ fn a_fence_without_a_batch(on: &On) {
         let mut span = producer.submit_all([fence(0, 6), fence(1, 7), fence(2, 8)]).unwrap();
         assert_eq!(span.wait(soon()).unwrap().done, 3, "{shape}");
         assert_eq!(span.results().collect::<Vec<_>>(), [Ok(2), Ok(3), Ok(4)], "{shape}");
-        assert_eq!(session.view::<u32>(0, "observable").unwrap().all().unwrap(), [8], "{shape}");
+        assert_eq!(session.view::<u32>(0, "observable").unwrap().read_all().unwrap(), [8], "{shape}");
         // More than a ring holds is refused, by the host if it knows and else by the kernel.
         match producer.submit(fence(65, 9)) {
             Ok(mut ticket) => assert_eq!(ticket.wait(soon()), fault(FaultCode::ARGUMENTS), "{shape}"),
-            Err(error) => assert!(matches!(error, pelton::SubmitError::Fence { count: 65, .. }), "{error}"),
+            Err(error) => {
+                assert!(matches!(error, pelton::SubmitError::FenceReach { count: 65, .. }), "{error}")
+            }
         }
         assert_eq!(session.epoch().unwrap(), 4, "{shape}");
     }

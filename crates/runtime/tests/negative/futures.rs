@@ -152,7 +152,7 @@ fn a_producer_awaits_room(on: &On) {
         assert_eq!(end, Ok(8), "{shape}");
         drop(tickets);
         assert_eq!(run(&mut producer, add(1, 0)), Ok(9), "{shape}");
-        let large = Some(SubmitError::Large { wanted: 9, slots: 8 });
+        let large = Some(SubmitError::TooLarge { wanted: 9, slots: 8 });
         assert_eq!(block_on(producer.submit_all_when_room([add(1, 0); 9])).err(), large, "{shape}");
     }
 }

@@ -162,7 +162,7 @@ fn a_library_stays_in_the_tenants_region(on: &On) {
             let spec = spec.tenant(Tenant::new(0).size("data", 16)).tenant(Tenant::new(1).size("data", 16));
             let session = launch(on, &spec);
             let (mut zero, mut one) = (session.producer(0).unwrap(), session.producer(1).unwrap());
-            let all = |id| session.view::<u32>(id, "data").unwrap().all().unwrap();
+            let all = |id| session.view::<u32>(id, "data").unwrap().read_all().unwrap();
             for at in [16, 17, 31, 32, 1 << 30, u32::MAX, u32::MAX - 15] {
                 let found = run(&mut zero, Task::new(op(TRIED)).args([at]));
                 assert_eq!(found, fault(FaultCode::REGION), "{shape}, {width:?}, {at}");

@@ -72,7 +72,7 @@ fn an_iterator_may_give_more_or_fewer_than_it_says(on: &On) {
         // More than anybody would wait for: what comes after as many as it says is not looked at.
         let mut span = producer.submit_all(Liar { says: 2, gives: usize::MAX, task: add(1, 0) }).unwrap();
         assert_eq!(span.wait(soon()).unwrap().done, 2, "{shape}");
-        let large = SubmitError::Large { wanted: u64::MAX, slots: 8 };
+        let large = SubmitError::TooLarge { wanted: u64::MAX, slots: 8 };
         let endless = Liar { says: usize::MAX, gives: 1, task: add(1, 0) };
         assert_eq!(producer.submit_all(endless).err(), Some(large), "{shape}");
     }
@@ -132,7 +132,7 @@ fn an_iterator_may_give_other_tasks_when_it_is_cloned(on: &On) {
             assert!(span.results().all(|found| found == end), "{shape}, {task:?}: {span:?}");
             assert_eq!(run(&mut producer, add(1, 0)), Ok(round), "{shape}, after {task:?}");
         }
-        assert_eq!(session.stop().unwrap().total(), 0, "{shape}");
+        assert_eq!(session.stop().unwrap().tasks_left(), 0, "{shape}");
     }
 }
 
@@ -186,6 +186,6 @@ fn an_iterator_may_panic(on: &On) {
             least = seen + 257;
         }
         assert_eq!(data(&session)[0], least, "{shape}");
-        assert_eq!(session.stop().unwrap().total(), 0, "{shape}");
+        assert_eq!(session.stop().unwrap().tasks_left(), 0, "{shape}");
     }
 }

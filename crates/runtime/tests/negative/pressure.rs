@@ -18,7 +18,7 @@ fn a_full_ring_is_an_error_and_nothing_is_lost(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(SLOTS, 1).tenant(Tenant::new(0).mask(0)));
         let mut producer = session.producer(0).unwrap().aim(Aim::Throughput);
-        let large = SubmitError::Large { wanted: 9, slots: 8 };
+        let large = SubmitError::TooLarge { wanted: 9, slots: 8 };
         assert_eq!(producer.submit_all([add(1, 0); 9]).err(), Some(large), "{shape}");
         let mut tickets: Vec<Ticket> = (0..6).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
         let full = |room| Some(SubmitError::Full { room, wanted: 3 });

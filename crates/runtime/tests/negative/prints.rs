@@ -66,11 +66,11 @@ fn an_unknown_opcode_is_a_fault_and_never_done(on: &On) {
             }
             assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}: and what is known still runs");
             for later in [Opcode::DFA_STEP, Opcode::LOAD_MISS] {
-                assert_eq!(producer.submit(Task::new(later)).err(), Some(SubmitError::Later(later)));
+                assert_eq!(producer.submit(Task::new(later)).err(), Some(SubmitError::NotImplemented(later)));
             }
             for code in [0xfff0, 0x8000_0000, Opcode::CANCEL.code(), Opcode::SHUTDOWN.code()] {
                 let op = Opcode::from_code(code);
-                assert_eq!(producer.submit(Task::new(op)).err(), Some(SubmitError::Opcode(op)));
+                assert_eq!(producer.submit(Task::new(op)).err(), Some(SubmitError::NotSubmittable(op)));
             }
             assert_eq!(session.snapshot().unwrap().occupancy.published, 0);
         }

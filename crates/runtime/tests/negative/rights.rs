@@ -218,9 +218,9 @@ fn credit_is_granted_read_and_used_up(on: &On) {
         session.grant(0, 10).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(3), "{shape}");
         for id in [2, 29, u32::MAX] {
-            assert!(matches!(session.grant(id, 1), Err(Error::Tenant(n)) if n == id), "{shape}");
-            assert!(matches!(session.credit(id), Err(Error::Tenant(n)) if n == id), "{shape}");
-            assert!(matches!(session.set_quota(id, 1), Err(Error::Tenant(n)) if n == id), "{shape}");
+            assert!(matches!(session.grant(id, 1), Err(Error::UnknownTenant(n)) if n == id), "{shape}");
+            assert!(matches!(session.credit(id), Err(Error::UnknownTenant(n)) if n == id), "{shape}");
+            assert!(matches!(session.set_quota(id, 1), Err(Error::UnknownTenant(n)) if n == id), "{shape}");
         }
     }
 }
@@ -241,8 +241,11 @@ fn more_credit_than_can_be_counted_is_refused(on: &On) {
         assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
         until("the task is charged", || Ok(session.credit(0)? == Some(u64::from(most) - 1)));
         session.grant(0, 1).unwrap();
-        assert!(matches!(session.grant(0, 1), Err(Error::Credit { tenant: 0, .. })), "{shape}");
-        assert!(matches!(session.set_quota(0, u32::MAX), Err(Error::Credit { tenant: 0, .. })), "{shape}");
+        assert!(matches!(session.grant(0, 1), Err(Error::TooMuchCredit { tenant: 0, .. })), "{shape}");
+        assert!(
+            matches!(session.set_quota(0, u32::MAX), Err(Error::TooMuchCredit { tenant: 0, .. })),
+            "{shape}"
+        );
         assert_eq!(session.credit(0).unwrap(), Some(most.into()), "{shape}");
         assert_eq!(run(&mut producer, add(1, 0)), Ok(1), "{shape}");
     }

@@ -96,15 +96,15 @@ fn a_batch_larger_than_a_stripe_comes_back_in_order(on: &On) {
             for room in [0, 5, SLOTS, SLOTS + 3, count, count + 1] {
                 let mut read = vec![7; room as usize];
                 let first = room.min(count);
-                assert_eq!(span.read(&mut read).done, first, "{what}");
+                assert_eq!(span.read_results(&mut read).done, first, "{what}");
                 let wanted = (round..round + first).map(|seed| echoed(seed).unwrap());
                 assert!(read.iter().copied().eq(wanted.chain((first..room).map(|_| 7))), "{what}");
             }
         }
         assert_eq!(run(&mut producer, add(0, 1)), Ok(0), "{shape}");
-        let large = SubmitError::Large { wanted: u64::from(ALL) + 1, slots: u64::from(ALL) };
+        let large = SubmitError::TooLarge { wanted: u64::from(ALL) + 1, slots: u64::from(ALL) };
         assert_eq!(producer.submit_all(echoes(0, ALL + 1)).err(), Some(large), "{shape}");
-        assert_eq!(session.stop().unwrap().total(), 0, "{shape}");
+        assert_eq!(session.stop().unwrap().tasks_left(), 0, "{shape}");
     }
 }
 
@@ -237,18 +237,18 @@ fn a_fence_keeps_its_batch_in_one_stripe(on: &On) {
         let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         let fence = |count: u32| Task::new(Opcode::BATCH_FENCE).args([count, 1]);
         let with = |before: u32| echoes(0, before).chain([fence(before)]).collect::<Vec<_>>();
-        let fenced = SubmitError::LargeFenced { wanted: 9, slots: 8 };
+        let fenced = SubmitError::TooLargeFenced { wanted: 9, slots: 8 };
         assert_eq!(producer.submit_all(with(8)).err(), Some(fenced), "{shape}");
         let mut span = producer.submit_all(with(7)).unwrap();
         assert_eq!((span.pieces(), span.wait(soon()).unwrap().done), (1, 8), "{shape}");
         drop(span);
         assert_eq!(producer.submit_all(echoes(0, ALL)).unwrap().wait(soon()).unwrap().done, ALL, "{shape}");
         // Of what was spread, a fence can follow the last piece.
-        let apart = SubmitError::Fence { count: 9, within: 8 };
+        let apart = SubmitError::FenceReach { count: 9, within: 8 };
         assert_eq!(producer.submit(fence(9)).err(), Some(apart), "{shape}");
         assert_eq!(run(&mut producer, fence(8)), Ok(2), "{shape}");
         // The fence that reaches furthest back counts, wherever it stands.
-        let apart = SubmitError::Fence { count: 99, within: 9 };
+        let apart = SubmitError::FenceReach { count: 99, within: 9 };
         assert_eq!(producer.submit_all([fence(1), fence(100)]).err(), Some(apart), "{shape}");
         // Many more than a stripe holds, behind tasks that were submitted before.
         let back = [fence(1)].into_iter().chain(echoes(0, 8)).collect::<Vec<_>>();
@@ -271,7 +271,7 @@ fn an_iterator_may_panic_in_the_middle_of_a_spread_batch(on: &On) {
             span.wait(soon()).unwrap();
             assert!(span.results().eq((0..ALL).map(echoed)), "{shape}, {written} written");
         }
-        assert_eq!(session.stop().unwrap().total(), 0, "{shape}");
+        assert_eq!(session.stop().unwrap().tasks_left(), 0, "{shape}");
     }
 }
 

@@ -56,8 +56,8 @@ fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
             assert_eq!((cell(id), depth[id as usize]), (ran, left), "{shape}, tenant {id}");
         }
         for id in [Tenant::MAX_TENANTS, Tenant::MAX_TENANTS + 1, u32::MAX] {
-            assert!(matches!(session.producer(id), Err(Error::Tenant(n)) if n == id), "{shape}");
-            assert!(matches!(session.set_mask(id, 1), Err(Error::Tenant(n)) if n == id), "{shape}");
+            assert!(matches!(session.producer(id), Err(Error::UnknownTenant(n)) if n == id), "{shape}");
+            assert!(matches!(session.set_mask(id, 1), Err(Error::UnknownTenant(n)) if n == id), "{shape}");
             let none = Session::launch(on, &spec.clone().tenant(Tenant::new(id))).err();
             assert!(
                 matches!(none, Some(Error::Refused(AssembleError::Tenant { id: n, .. })) if n == id),
@@ -111,12 +111,12 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
             assert_eq!(end, fault(FaultCode::REGION), "{shape}: {from} {to} {words}");
         }
         for id in 0..2 {
-            assert_eq!(session.view::<u32>(id, "data").unwrap().all().unwrap(), pattern, "{shape}");
-            assert_eq!(session.view::<u32>(id, "observable").unwrap().all().unwrap(), [0], "{shape}");
+            assert_eq!(session.view::<u32>(id, "data").unwrap().read_all().unwrap(), pattern, "{shape}");
+            assert_eq!(session.view::<u32>(id, "observable").unwrap().read_all().unwrap(), [0], "{shape}");
         }
         assert_eq!(run(&mut producer, Task::new(Opcode::MEMCPY).args([0, 1, LEN - 1])), Ok(0), "{shape}");
         let moved: Vec<u32> = pattern[..1].iter().chain(&pattern[..LEN as usize - 1]).copied().collect();
-        assert_eq!(session.view::<u32>(1, "data").unwrap().all().unwrap(), moved, "{shape}");
+        assert_eq!(session.view::<u32>(1, "data").unwrap().read_all().unwrap(), moved, "{shape}");
         assert_eq!(data(&session), pattern, "{shape}");
     }
 }
@@ -167,7 +167,7 @@ fn wide_accesses_and_bytes_end_with_the_region(on: &On) {
             let pattern = |id: u32| -> Vec<u32> {
                 (0..lens[id as usize]).map(|k| 0x0101_0101 * (k + 1 + id * 100)).collect()
             };
-            let all = |id| session.view::<u32>(id, "data").unwrap().all().unwrap();
+            let all = |id| session.view::<u32>(id, "data").unwrap().read_all().unwrap();
             for id in ids.clone() {
                 session.view::<u32>(id, "data").unwrap().write(0, &pattern(id)).unwrap();
             }
@@ -241,7 +241,7 @@ fn observables_arrive_for_any_number_asked_for(on: &On) {
             }
         }
         for id in 0..NUMBERS.len() {
-            let found = session.view::<u32>(id as u32, "observable").unwrap().all().unwrap();
+            let found = session.view::<u32>(id as u32, "observable").unwrap().read_all().unwrap();
             assert_eq!(found, expected(id), "{shape}, tenant {id}");
         }
     }

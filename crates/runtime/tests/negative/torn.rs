@@ -40,12 +40,12 @@ fn a_line_with_one_wrong_bit_is_never_run(on: &On) {
             assert_eq!(found, checks, "{what}");
             assert_eq!(ticket.result(), Err(TaskError::Late), "{what}");
             assert_eq!(data(&session)[TORN as usize], runs, "{what}");
-            ticket.flip(bit);
+            ticket.flip_bit(bit);
             assert_eq!(ticket.wait(soon()), Ok(runs), "{what}");
             runs += 1;
         }
         assert_eq!(data(&session)[TORN as usize], 512, "{shape}");
-        assert_eq!(session.stop().unwrap().total(), 0, "{shape}");
+        assert_eq!(session.stop().unwrap().tasks_left(), 0, "{shape}");
     }
 }
 

@@ -113,7 +113,7 @@ pub(super) fn feed_throughput(
     let sum = seen.iter().fold(0u64, |sum, seen| sum.wrapping_add(seen.sum));
     check_sum(&mut producers[0], tasks, sum)?;
     drop(producers);
-    let left = session.stop()?.total();
+    let left = session.stop()?.tasks_left();
     if left != 0 {
         return Err(CliError::Wrong(format!("{left} tasks were left when the session stopped")));
     }

@@ -122,7 +122,7 @@ fn run_batches(drain: &mut Drain, batches: &[Batch]) -> Result<f64, CliError> {
 
 /// Checks that memory holds what all runs have added.
 fn check_total(drain: &Drain, tasks: u64, runs: u32) -> Result<(), CliError> {
-    let sum: u64 = drain.view::<u32>(0, "data")?.all()?.iter().map(|word| u64::from(*word)).sum();
+    let sum: u64 = drain.view::<u32>(0, "data")?.read_all()?.iter().map(|word| u64::from(*word)).sum();
     match sum == tasks * u64::from(runs) {
         true => Ok(()),
         false => Err(CliError::Wrong(format!("{runs} runs of {tasks} adds have the wrong sum {sum}"))),

@@ -138,7 +138,7 @@ pub(super) fn sustained_load(
 
 /// Stops a session that must have no tasks left.
 pub(super) fn stop_empty(session: Session) -> Result<(), CliError> {
-    match session.stop()?.total() {
+    match session.stop()?.tasks_left() {
         0 => Ok(()),
         left => Err(CliError::Wrong(format!("{left} tasks were left when the session stopped"))),
     }
