@@ -1,4 +1,4 @@
-//! What can go wrong between a `Spec` and a result.
+//! The errors of sessions, drains, submits and tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,83 +13,93 @@ use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The `Spec` cannot be assembled.
+    /// The `Spec` cannot be assembled into a kernel.
     #[error(transparent)]
     Refused(#[from] AssembleError),
-    /// The device did not do what was asked.
+    /// The device did not do what it was asked to do.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No handler and no built-in operation has that name.
+    /// No handler and no built-in operation has the name that was looked up.
     #[error(transparent)]
     UnknownOpcode(#[from] UnknownOpcode),
-    /// Words that are not of the protocol.
+    /// Some words do not follow the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// No such tenant.
+    /// The `Spec` has no tenant with this number.
     #[error("there is no tenant {0} in this session")]
     UnknownTenant(TenantId),
-    /// All producers of a tenant are in use.
-    #[error("every producer of tenant {tenant} is in use; it has {count}")]
+    /// All producers of a tenant are in use. A producer that is dropped can be taken again.
+    #[error(
+        "all {count} producers of tenant {tenant} are in use: drop one, or launch with more (`Spec::producers`)"
+    )]
     NoIdleProducer { tenant: TenantId, count: u32 },
-    /// More credit than a tenant can have.
+    /// A tenant would have more credit than can be counted.
     #[error("tenant {tenant} would have credit for {credit} tasks; it can have at most {most}", most = Tenant::MAX_QUOTA)]
     TooMuchCredit { tenant: TenantId, credit: u64 },
-    /// No such region.
-    #[error("there is no region {0:?}")]
+    /// The workspace has no region of this name.
+    #[error("there is no region {0:?} in this workspace")]
     UnknownRegion(String),
-    /// A region of another type.
-    #[error("region {name:?} holds elements of {holds}, and another type was asked for")]
+    /// A region was viewed as elements of a type that it does not hold.
+    #[error("region {name:?} holds elements of type {holds}; view it as that type")]
     RegionType { name: String, holds: pelton_ir::types::Type },
-    /// Beyond the end of a tenant's region.
+    /// An access reaches beyond the end of a tenant's piece of a region.
     #[error("{count} elements from element {at} on do not lie in region {name:?}, which has {len}")]
     RegionRange { name: String, at: usize, count: usize, len: usize },
-    /// The host cannot reach the words of that region.
-    #[error("region {0:?} is not mapped: copy it in and out")]
+    /// The host cannot reach the words of a region in place, because they lie in the device's own memory.
+    #[error(
+        "the host cannot reach region {0:?} in place on this device: copy its elements with `read` and `write`"
+    )]
     NotMapped(String),
-    /// A start position beyond [`Session::LAST_START`](crate::Session::LAST_START).
+    /// A start position lies beyond [`Session::LAST_START`](crate::Session::LAST_START).
     #[error("a session cannot start at position {start:#x}; the last possible start is {last:#x}")]
     StartPosition { start: u64, last: u64 },
-    /// A list of start positions that does not have one per stripe.
-    #[error("{found} start positions for a session of {stripes} stripes")]
+    /// A list of start positions does not have one position per stripe.
+    #[error("{found} start positions were given for a session of {stripes} stripes; give one per stripe")]
     StartCount { found: usize, stripes: usize },
-    /// Not everything ended in time.
+    /// Some tasks had not ended when the deadline passed. They may be waited for again.
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },
-    /// The session has ended.
+    /// The session has ended, and why.
     #[error("the session has ended: {0}")]
     Ended(SessionEnd),
-    /// The session lacks a buffer of its own: a defect of Pelton.
+    /// The session lacks a buffer of its own, which is a defect of Pelton.
     #[error("the session has no buffer {0:?}; this is a defect of Pelton")]
     Internal(&'static str),
-    /// A pass over a batch was cut short.
+    /// A pass over a batch ended before the kernel was done.
     #[error("the pass was cut short: {0}")]
     CutShort(LaunchOutcome),
-    /// A thread could not be started.
+    /// A thread of the session could not be started.
     #[error("no thread could be started: {0}")]
     Thread(std::io::Error),
 }
 
-/// How a session ended, with the device's error if there was one. [`EndReason`] is the same without the error, and can be copied and
-/// compared.
+/// How a session ended, in full: with the error of the device if there was one.
+///
+/// [`Session::session_end`](crate::Session::session_end) and [`Producer::session_end`](crate::Producer::session_end)
+/// return it. [`EndReason`] is the same in short, which can be copied and compared.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionEnd {
-    /// It was stopped, or dropped.
+    /// The session was stopped or dropped.
     #[error("it was stopped")]
     Stopped,
-    /// Nobody renewed the lease of its kernel for so long. The session does so by itself while its process runs.
-    #[error("the host did not renew the lease of its kernel for {0:?}")]
+    /// The lease of the kernel ran out after this long without a sign of life from the host. A session renews the lease
+    /// by itself while its process runs, so the process was suspended or had no time on any core.
+    #[error(
+        "the lease of its kernel ran out after {0:?} without a sign of life from the host; \
+         if the process may pause for that long, launch with a longer one (`Spec::lease`)"
+    )]
     Lease(Duration),
-    /// The device did not go on: its kernel trapped, or the device failed.
+    /// The kernel trapped, or the device failed.
     #[error("{0}")]
     Device(Arc<DeviceError>),
-    /// Its kernel returned without being asked to.
+    /// The kernel returned although nobody had asked it to.
     #[error("its kernel returned without being asked to")]
     Returned,
 }
 
 impl SessionEnd {
-    /// The same without the device's error.
+    /// Returns the same end in short, without the error of the device.
     pub fn reason(&self) -> EndReason {
         EndReason::Lost(match self {
             SessionEnd::Stopped => return EndReason::Stopped,
@@ -101,71 +111,82 @@ impl SessionEnd {
     }
 }
 
-/// Why a session has ended.
+/// How a session ended, in short. [`SessionEnd`] has the details.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// It was stopped, or dropped.
+    /// The session was stopped or dropped.
     #[error("it was stopped")]
     Stopped,
-    /// It ended by itself.
+    /// The session ended by itself.
     #[error("{0}")]
     Lost(LossReason),
 }
 
-/// Why a session ended by itself.
+/// Why a session ended by itself, in short. [`SessionEnd`] has the details.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Nobody renewed the lease of its kernel.
-    #[error("the lease of its kernel ran out")]
+    /// The lease of the kernel ran out without a sign of life from the host.
+    #[error("the lease of its kernel ran out without a sign of life from the host")]
     Lease,
-    /// Its kernel trapped.
+    /// The kernel trapped.
     #[error("its kernel trapped")]
     Trap,
     /// The device failed.
-    #[error("the device failed")]
+    #[error("its device failed")]
     Device,
-    /// Its kernel returned without being asked to.
+    /// The kernel returned although nobody had asked it to.
     #[error("its kernel returned without being asked to")]
     Returned,
-    /// Its kernel posted a record that is not of the protocol. The session itself may still run.
-    #[error("its kernel posted a record that is not of the protocol")]
+    /// The kernel posted a record that does not follow the protocol. The session itself may still run.
+    #[error("its kernel posted a record that does not follow the protocol")]
     Record,
 }
 
-/// Why a task was not taken. Nothing of it is visible to the kernel.
+/// Why tasks were not submitted. The kernel has seen none of them.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// There is no room: results wait to be taken, or the kernel is behind.
-    #[error("the ring is full: {room} of {wanted} slots are free")]
-    Full { room: u64, wanted: u64 },
-    /// More tasks at once than the ring can ever hold, near or far.
-    #[error("{wanted} tasks at once, and a ring has {slots} slots")]
-    TooLarge { wanted: u64, slots: u64 },
-    /// More tasks at once than one stripe holds. There is a fence among them, so they cannot be spread over several stripes.
-    #[error("{wanted} tasks at once with a fence among them, and a stripe has {slots} slots")]
-    TooLargeFenced { wanted: u64, slots: u64 },
-    /// An opcode that is not for producers.
-    #[error("{0} cannot be submitted")]
-    NotSubmittable(Opcode),
-    /// An opcode that does not run yet.
-    #[error("{0} does not run yet")]
-    NotImplemented(Opcode),
-    /// A number that no tenant has.
-    #[error("tenant {0}: tenants are numbered below {most}", most = Tenant::MAX_TENANTS)]
-    UnknownTenant(TenantId),
-    /// A priority in a session without priorities.
-    #[error("priority {0}: the session serves its rings in turn; ask for claim = priority")]
-    NoPriorities(Priority),
-    /// Tasks of several priorities at once.
-    #[error("tasks that are submitted at once have one priority, not {0} and {1}")]
-    MixedPriorities(Priority, Priority),
-    /// A fence that would have to reach beyond its own stripe.
+    /// There is no room yet: tickets still hold their slots, or the kernel has not caught up.
+    ///
+    /// [`Producer::patience`](crate::Producer::patience) makes each submit wait for room, and
+    /// [`Producer::submit_when_room`](crate::Producer::submit_when_room) awaits it.
     #[error(
-        "a fence over {count} tasks, of which only the last {within} are in one stripe: submit them at once"
+        "the ring is full: {room} of {wanted} slots are free; drop tickets whose results were read, or wait for room"
+    )]
+    Full { room: u64, wanted: u64 },
+    /// There are more tasks than the rings of the producer can ever hold at once, near or far.
+    #[error("{wanted} tasks cannot be submitted at once: there is room for at most {slots}")]
+    TooLarge { wanted: u64, slots: u64 },
+    /// There are more tasks than one stripe can ever hold. A fence is among them, so they cannot be spread over several
+    /// stripes.
+    #[error(
+        "{wanted} tasks cannot be submitted at once with a fence among them: they must fit in one stripe of {slots} slots"
+    )]
+    TooLargeFenced { wanted: u64, slots: u64 },
+    /// The opcode is reserved, and producers may not use it.
+    #[error("{0} cannot be submitted: its opcode is reserved")]
+    NotSubmittable(Opcode),
+    /// The opcode belongs to an operation that no kernel has yet.
+    #[error("{0} cannot be submitted: it is not implemented yet")]
+    NotImplemented(Opcode),
+    /// No tenant can have this number.
+    #[error("there is no tenant {0}: tenants are numbered below {most}", most = Tenant::MAX_TENANTS)]
+    UnknownTenant(TenantId),
+    /// A task has a priority, and the session does not have priorities.
+    #[error(
+        "priority {0} has no effect, because the session serves its rings in turn; launch with claim = priority"
+    )]
+    NoPriorities(Priority),
+    /// The tasks have several priorities.
+    #[error("tasks that are submitted at once have one priority, not both {0} and {1}")]
+    MixedPriorities(Priority, Priority),
+    /// A fence would have to wait for tasks in other stripes than its own.
+    #[error(
+        "a fence cannot wait for {count} tasks, because only the last {within} of them are in one stripe; \
+         submit them at once, with the fence"
     )]
     FenceReach { count: u32, within: u64 },
     /// The session has ended. [`Producer::session_end`](crate::Producer::session_end) has the details.
@@ -178,23 +199,26 @@ pub enum SubmitError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// It ended with a fault.
+    /// The task ended with a fault.
     #[error("{0}")]
     Fault(TaskFault),
-    /// It was cancelled, and never ran.
-    #[error("it was cancelled")]
+    /// The task was cancelled and never ran.
+    #[error("the task was cancelled")]
     Cancelled,
-    /// The session was stopped before it ran.
-    #[error("the session was stopped before it ran")]
+    /// The session was stopped before the task ran.
+    #[error("the session was stopped before the task ran")]
     Stopped,
-    /// The pass over its batch left it as it was: its tenant is disabled or has no credit, or the pass ended before.
-    #[error("it was left as it was: its tenant is disabled or has no credit, or the pass ended before it")]
+    /// The pass over the batch did not run the task: its tenant is disabled or has no credit, or the pass ended before.
+    #[error(
+        "the pass did not run the task: its tenant is disabled or has no credit, or the pass ended before"
+    )]
     Left,
-    /// The session was lost before it ended. [`Session::session_end`](crate::Session::session_end) has the details.
-    #[error("the session was lost: {0}")]
+    /// The session ended by itself before the task did. [`Session::session_end`](crate::Session::session_end) has the
+    /// details.
+    #[error("the session was lost before the task ended: {0}")]
     Lost(LossReason),
-    /// It has not ended yet; it may be waited for again.
-    #[error("it has not ended yet")]
+    /// The task has not ended yet. It may be waited for again.
+    #[error("the task has not ended yet")]
     Late,
 }
 

@@ -115,10 +115,10 @@ fn bad_lines_say_why() {
         ("{\"op\": \"add\", \"tenant\": \"eve\"}", "line 1: there is no tenant `eve`; there is 0"),
         (
             "{\"op\": \"add\", \"priority\": \"high\"}",
-            "line 1: priority HIGH: the session serves its rings in turn",
+            "line 1: priority HIGH has no effect, because the session serves its rings in turn",
         ),
         ("{\"op\": \"SHUTDOWN\"}", "line 1: SHUTDOWN cannot be submitted"),
-        ("{\"op\": \"LOAD_MISS\"}", "line 1: LOAD_MISS does not run yet"),
+        ("{\"op\": \"LOAD_MISS\"}", "line 1: LOAD_MISS cannot be submitted: it is not implemented yet"),
         ("\u{feff}{}", "line 1: missing field `op` at column 2"),
         ("{\"op\": \"add\"} \u{feff}", "line 1: trailing characters at column 15"),
     ] {
