@@ -1,13 +1,17 @@
-//! A live kernel: launched once, fed while it runs, stopped when told to.
+//! Sessions: kernels that are launched once, fed while they run, and stopped when they are no longer needed.
 //!
-//! [`Session::launch`] assembles the kernel of a [`Spec`], gives it its memory and starts it. Threads take a
-//! [`Producer`] each and submit tasks; a [`Ticket`] says how a task ended. Between submit and done nothing allocates and nothing
-//! locks: the producer writes a slot, a group of the kernel takes it and posts a record, and whoever waits reads the record. There
-//! are two exceptions: the first future that waits in a stripe allocates the stripe's list of wakers, and a batch that no single stripe has
-//! room for allocates a list of its pieces.
+//! [`Session::launch`] assembles the kernel of a [`Spec`], allocates its memory and launches it. Each thread takes a
+//! [`Producer`] and submits tasks, and gets a [`Ticket`] for one task or a [`Span`] for several. The ticket says how the
+//! task ended.
 //!
-//! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish what it has taken and says what it left; tickets of
-//! what was left end as stopped. If the kernel ends by itself, they end as lost. A session that is dropped is stopped.
+//! **Costs.** Nothing allocates and nothing locks between a submit and the end of its task: the producer writes a slot, a
+//! group of the kernel takes it and posts a record, and the ticket reads the record. There are two exceptions: the first
+//! future that waits in a stripe allocates the stripe's list of wakers, and a batch that no single stripe has room for
+//! allocates a list of its pieces.
+//!
+//! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish the tasks that it has taken, and reports how many
+//! it has left. The tickets of tasks that were left end as stopped. If the kernel ends by itself, they end as lost. A
+//! session that is dropped is stopped.
 
 mod fill;
 #[cfg(feature = "inject")]
@@ -57,24 +61,40 @@ pub use span::{Span, SpanEnds};
 pub use start::StartPositions;
 pub use ticket::Ticket;
 
-/// What a stop left.
+/// What a session left behind when it was stopped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StopReport {
-    /// Tasks that were published and never ran, by ring, in the order of the layout. A task that another thread publishes while
-    /// the stop counts may be missing here: to know of it, every submit would have to wait for a fence. Its ticket ends as stopped.
+    /// For each ring, in the order of the layout, how many of its tasks were submitted and never ran. A task that another
+    /// thread submits while these are being counted may be missing here, since counting it would cost every submit a
+    /// memory fence. Its ticket ends as stopped all the same.
     pub left: Vec<u64>,
-    /// Whether the kernel had to be told by the device, because it did not come back in time.
+    /// Whether the device had to end the kernel, because the kernel did not end by itself in time.
     pub forced: bool,
 }
 
 impl StopReport {
-    /// Tasks that never ran.
+    /// Returns how many tasks were submitted and never ran, in all rings together.
     pub fn tasks_left(&self) -> u64 {
         self.left.iter().sum()
     }
 }
 
-/// A live kernel. It can be used from any thread.
+/// A kernel that stays on its device and runs the tasks that producers submit.
+///
+/// A session can be used from any thread. Dropping it stops it, as [`stop`](Session::stop) does.
+///
+/// ```
+/// use std::time::Duration;
+/// use pelton::{Opcode, Session, Spec, Task, device};
+///
+/// let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+/// let mut producer = session.producer(0)?;
+/// let mut ticket = producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?;
+/// assert_eq!(ticket.wait(Duration::from_secs(60))?, 0, "the old value of element 0");
+/// assert_eq!(session.view::<u32>(0, "data")?.read(0, 1)?, [5]);
+/// assert_eq!(session.stop()?.tasks_left(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Session {
     /// The rings and the run that serves them, which producers and tickets share.
@@ -86,23 +106,30 @@ pub struct Session {
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
     reaper: Option<JoinHandle<()>>,
-    /// What launches the same kernel again.
+    /// The loaded kernel and its launch, with which the same kernel is launched again.
     #[cfg(feature = "inject")]
     relaunch: (Arc<dyn pelton_device::Kernel>, pelton_device::Launch),
 }
 
 impl Session {
     /// Launches the kernel of a `Spec` on a device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] if the `Spec` cannot be assembled for this device, [`Error::Device`] if the device cannot load
+    /// or launch the kernel or has too little memory, and [`Error::Thread`] if the session's thread cannot be started.
     pub fn launch(device: &Arc<dyn Device>, spec: &Spec) -> Result<Session, Error> {
         Session::launch_at(device, spec, 0)
     }
 
-    /// The last position that [`launch_at`](Session::launch_at) accepts. Kernels use bit 63 of a position for a mark of their own. A session
-    /// that starts here and runs a thousand million tasks per second reaches that bit after more than two hundred years.
+    /// The last position that [`launch_at`](Session::launch_at) accepts. Kernels use bit 63 of a position for a mark of
+    /// their own. A session that starts here and runs a thousand million tasks per second reaches that bit after more than
+    /// two hundred years.
     pub const LAST_START: u64 = 1 << 61;
 
-    /// Launches the kernel of a `Spec` whose stripes count their positions from given starts: all stripes from one position, or each from its
-    /// own. A session that is given the [positions](Session::positions) of another goes on counting where that one ended.
+    /// Launches the kernel of a `Spec` as [`launch`](Session::launch) does, but lets its stripes count their positions from
+    /// given starts: all stripes from one position, or each from its own. A session that is given the
+    /// [positions](Session::positions) of another goes on counting where that one ended.
     ///
     /// ```
     /// # use pelton::{Deadline, Opcode, Session, Spec, Task, device};
@@ -123,8 +150,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::StartPosition`] if a start lies beyond [`LAST_START`](Session::LAST_START), wherever rings lie. [`Error::StartCount`] if there is a list of starts
-    /// and it does not have one per stripe.
+    /// [`Error::StartPosition`] if a start lies beyond [`LAST_START`](Session::LAST_START), and [`Error::StartCount`] if a
+    /// list of starts does not have one start per stripe. Other errors are those of [`launch`](Session::launch).
     pub fn launch_at(
         device: &Arc<dyn Device>,
         spec: &Spec,
@@ -157,68 +184,88 @@ impl Session {
         &self.served.rings
     }
 
-    /// Returns for each stripe the position of the next task, in the order of the layout. While producers submit tasks these are snapshots
-    /// that were not all taken at one moment.
+    /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks, these
+    /// positions are not all of the same moment.
     pub fn positions(&self) -> Vec<u64> {
         self.rings().stripes.iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
 
-    /// Returns what the session was launched with.
+    /// Returns the `Spec` that the session was launched with.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Returns where everything of the session's kernel lies.
+    /// Returns the layout of the session's kernel: its groups, its rings, and the pieces of its workspace.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Looks up the opcode of a handler, or of a built-in operation, by its name. Look it up once, and make any number of tasks with it. An
-    /// unknown name is [`Error::UnknownOpcode`], which says which known name is nearest.
+    /// Looks up the opcode of a handler or of a built-in operation by its name. Any number of tasks can be made with one
+    /// opcode, so a caller looks it up once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownOpcode`] if there is no such name. It suggests the nearest name that exists.
     pub fn opcode(&self, name: &str) -> Result<Opcode, Error> {
         Ok(self.spec.opcode(name)?)
     }
 
-    /// Takes a snapshot of how the session stands.
+    /// Returns the session's counters, latencies and occupancy at this moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the counters cannot be copied from the device.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         telemetry::take_snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
     }
 
-    /// Returns a view of a tenant's piece of a region of the workspace, or of the tenant's observables if the name is `observable`.
+    /// Returns a view of a tenant's piece of a region of the workspace, through which the host reads and writes its elements.
+    /// The region named `observable` is the tenant's observables.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownTenant`], [`Error::UnknownRegion`], and [`Error::RegionType`] if the region holds elements of another
+    /// type than `T`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
         workspace::open_view(&self.memory.blocks, &self.layout, tenant, region)
     }
 
-    /// Returns where a tenant's piece of a region lies, and what it holds.
+    /// Returns where a tenant's piece of a region lies, and the type of its elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownTenant`] and [`Error::UnknownRegion`].
     pub fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, Error> {
         workspace::find_piece(&self.layout, tenant, region)
     }
 
-    /// Returns how many fences have passed.
+    /// Returns the epoch: how many fences of this session have ended so far.
     pub fn epoch(&self) -> Result<u64, Error> {
         let mut word = [0u64];
         self.memory.blocks.need(BufferId::Control)?.download(control::EPOCH as usize, &mut word)?;
         Ok(word[0])
     }
 
-    /// Returns what tasks have printed since the last call, in order. It also works after the session has ended.
+    /// Returns the lines that tasks have printed since the last call, in order. This also works after the session has ended.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         let mut at = self.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (lines, end) = telemetry::read_log(&self.printer, &self.memory.blocks, *at)?;
         *at = end;
         match self.log_read(end) {
-            // A kernel that has ended prints nothing more, so nobody has to hear how far the host has read.
+            // A kernel that has ended prints nothing more, so it need not know how far the host has read.
             Ok(()) | Err(Error::Ended(_)) => Ok(lines),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns a producer of a tenant that nobody uses. It can be taken again after it was dropped.
+    /// Returns a producer of a tenant that is not in use. When it is dropped, it can be taken again.
+    ///
+    /// [`Spec::producers`] and [`Tenant`](crate::Tenant) say how many producers each tenant has.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::NoIdleProducer`] if all its producers are in use, and [`Error::Ended`] if the session has
-    /// ended.
+    /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::NoIdleProducer`] if all its producers are in use, and
+    /// [`Error::Ended`] if the session has ended.
     pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
         let rings = self.rings();
         if !rings.state.is_running() {
@@ -236,8 +283,12 @@ impl Session {
         }
     }
 
-    /// Waits until all tasks that were submitted before have ended. If the deadline passes before, the error is [`Error::Late`] and says how
-    /// many tasks were left.
+    /// Waits until all tasks have ended that were submitted before this call, by any producer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Late`] if the deadline passes before; it says how many tasks are left. [`Error::Ended`] if the session ends
+    /// before.
     pub fn quiesce(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let deadline = deadline.into().started();
         let rings = self.rings();
@@ -247,7 +298,7 @@ impl Session {
         loop {
             let mut left = 0;
             for ((stripe, from), to) in rings.stripes.iter().zip(&mut from).zip(&tails) {
-                // Slots that were given up have ended, and may hold the next lap.
+                // Tasks whose slots were taken back have ended, and their slots may hold the next lap by now.
                 *from = stripe.ring.frontier((*from).max(stripe.free.load(Ordering::Acquire)), *to);
                 left += to.saturating_sub(*from);
             }
@@ -267,23 +318,29 @@ impl Session {
         }
     }
 
-    /// Returns how the session ended, or `None` while it runs: it was stopped, or it was lost and why. A lost session does not recover; launch
-    /// a new one.
+    /// Returns how the session ended, or `None` while it runs. A session that has ended by itself does not recover: launch a
+    /// new one.
     pub fn session_end(&self) -> Option<SessionEnd> {
         self.served.session_end()
     }
 
-    /// How long [`stop`](Session::stop) and a drop give the kernel to finish what it has taken.
+    /// How long [`stop`](Session::stop) and dropping a session give the kernel to finish the tasks that it has taken.
     pub const STOP_TIME: Duration = Duration::from_millis(500);
 
-    /// Stops the kernel: it takes nothing new, finishes what it has taken, and ends. A kernel that has not ended after
-    /// [`STOP_TIME`](Session::STOP_TIME) is ended by the device, whatever it is doing. Returns how much was left. If the session was lost
-    /// before, the error says why.
+    /// Stops the session, and returns what it left behind.
+    ///
+    /// The kernel takes no new tasks, finishes those that it has taken, and ends. If it has not ended after
+    /// [`STOP_TIME`](Session::STOP_TIME), the device ends it, whatever it is doing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`] or [`Error::Device`] if the session had already ended by itself; the error says why.
     pub fn stop(self) -> Result<StopReport, Error> {
         self.stop_within(Session::STOP_TIME)
     }
 
-    /// Stops the kernel as [`stop`](Session::stop) does, but gives it until a deadline to finish what it has taken.
+    /// Stops the session as [`stop`](Session::stop) does, but gives the kernel until a deadline to finish the tasks that it
+    /// has taken.
     pub fn stop_within(mut self, deadline: impl Into<Deadline>) -> Result<StopReport, Error> {
         self.close(deadline.into())
     }
@@ -300,11 +357,11 @@ impl Session {
             ended => (ended, false),
         };
         self.served.note_end();
-        // The run has ended, so `note_end` has said so. This is for a device that fails to say how.
+        // The run has ended, and `note_end` has noted how. This is for a device that fails to say how.
         rings.state.note_end(SessionEnd::Stopped);
         rings.wait_list.close();
         if let Some(reaper) = self.reaper.take() {
-            // It does not panic; if it did, there would be nothing left to do for it.
+            // The thread does not panic. If it did, nothing could be done about it here.
             drop(reaper.join());
         }
         let left = |ring| rings.ring_stripes(ring).map(|stripe| stripe.unfinished_tasks()).sum();
@@ -320,7 +377,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.reaper.is_some() {
-            // There is nobody to tell.
+            // A drop has nobody to report an error to.
             drop(self.close(Session::STOP_TIME.into()));
         }
     }

@@ -1,6 +1,7 @@
-//! What a producer gets for tasks that it submits at once.
+//! Spans: what a producer gets for tasks that it submits at once.
 //!
-//! They mostly stand in one stripe. Those that do not are held in pieces, in the order of submission.
+//! The tasks of a span mostly stand in one stripe. If they stand in several, the span has one piece per stripe, in the order
+//! of submission.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,21 +14,21 @@ use crate::error::TaskError;
 use crate::kernel::Placement;
 use crate::ring::BLOCK;
 
-/// How the tasks of a span ended.
+/// How many tasks of a span ended in which way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpanEnds {
-    /// With a result.
+    /// Tasks that ended with a result.
     pub done: u32,
-    /// With a fault.
+    /// Tasks that ended with a fault.
     pub faults: u32,
-    /// Cancelled.
+    /// Tasks that were cancelled and never ran.
     pub cancelled: u32,
-    /// Never run, because the session ended.
+    /// Tasks that have no record: the session ended before they did, or they have not ended yet.
     pub left: u32,
 }
 
 impl SpanEnds {
-    /// Counts how a task ended, and gives its result, or 0.
+    /// Counts how a task ended, and returns its result, or 0 if it has none.
     #[inline]
     fn count_end(&mut self, end: Result<u32, TaskError>) -> u32 {
         *match end {
@@ -40,9 +41,12 @@ impl SpanEnds {
     }
 }
 
-/// Tasks that were submitted at once. A span holds their slots until it is dropped.
+/// What a producer gets for tasks that it submits at once: the way to their results.
 ///
-/// A span is a future that says how its tasks ended. Whoever awaits it by reference keeps it, and can then look at each result:
+/// A span holds the slots of its tasks until it is dropped, and the slots can be used again after that.
+///
+/// A span is a future of [`SpanEnds`], which says how its tasks ended. Awaiting it by reference keeps the span, and with it the
+/// results:
 ///
 /// ```
 /// # use pelton::{Opcode, Session, Spec, Task, device};
@@ -63,18 +67,18 @@ impl SpanEnds {
 #[must_use = "a span that is dropped gives its results up"]
 #[derive(Debug)]
 pub struct Span {
-    /// The first piece, and mostly the only one.
+    /// The first piece, which is mostly the only one.
     hold: HeldSlots,
     rest: Option<Box<LaterPieces>>,
 }
 
-/// The pieces after the first of tasks that stand in several stripes.
+/// The pieces of a span after the first, if its tasks stand in several stripes.
 #[derive(Debug)]
 struct LaterPieces {
     holds: Vec<HeldSlots>,
-    /// The tasks of all pieces.
+    /// The number of tasks of all pieces, including the first.
     count: usize,
-    /// When they were published, if their latency is measured; 0 if not.
+    /// When the tasks were published, if their latency is measured, and 0 otherwise.
     stamp: u64,
 }
 
@@ -84,35 +88,35 @@ impl Span {
         Span { hold: HeldSlots::new(share, stripe, first, count, stamp), rest: None }
     }
 
-    /// Tasks in several stripes, of which there is at least one.
+    /// Makes the span of tasks that stand in several stripes. There must be at least one piece.
     pub(super) fn from_pieces(mut holds: Vec<HeldSlots>, stamp: u64) -> Self {
         let count = holds.iter().map(|hold| hold.count as usize).sum();
         let hold = holds.remove(0);
         Span { hold, rest: Some(Box::new(LaterPieces { holds, count, stamp })) }
     }
 
-    /// How many tasks.
+    /// Returns how many tasks the span has.
     #[inline]
     pub fn len(&self) -> usize {
         self.rest.as_ref().map_or(self.hold.count as usize, |rest| rest.count)
     }
 
-    /// Whether there are none.
+    /// Returns whether the span has no tasks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// In how many stripes they stand: one, unless none had room for all of them.
+    /// Returns in how many stripes the tasks stand. This is one, unless no single stripe had room for all of them.
     pub fn pieces(&self) -> usize {
         1 + self.rest.as_ref().map_or(0, |rest| rest.holds.len())
     }
 
-    /// All pieces.
+    /// Returns all pieces, in the order of submission.
     fn holds(&self) -> impl Iterator<Item = &HeldSlots> {
         std::iter::once(&self.hold).chain(self.rest.iter().flat_map(|rest| &rest.holds))
     }
 
-    /// Returns whether all tasks have ended, or never will because the session has. It does not wait.
+    /// Returns whether all tasks have ended, or never will because the session has ended. This does not wait.
     #[inline]
     pub fn has_ended(&mut self) -> bool {
         if self.rest.is_none() { self.hold.has_ended() } else { self.have_pieces_ended() }
@@ -131,8 +135,11 @@ impl Span {
         true
     }
 
-    /// Waits until all tasks have ended, and says how. If the deadline passes before, the span is [`Late`](TaskError::Late) and may be waited
-    /// for again.
+    /// Waits until all tasks have ended, and returns how many ended in which way.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskError::Late`] if the deadline passes before; the tasks go on and may be waited for again.
     #[inline]
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<SpanEnds, TaskError> {
         if !self.has_ended() {
@@ -141,7 +148,7 @@ impl Span {
         Ok(self.ends())
     }
 
-    /// Waits for one piece after the other.
+    /// Waits for one piece after the other, until a deadline that was started.
     fn wait_for_pieces(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         self.hold.wait(deadline)?;
         if let Some(rest) = &mut self.rest {
@@ -151,14 +158,14 @@ impl Span {
         Ok(())
     }
 
-    /// Returns the result of the task at an index, in the order of submission, without waiting for it. A task that has not ended yet is
-    /// [`Late`](TaskError::Late). The result is `None` for an index past the last task.
+    /// Returns the result of one task without waiting for it, or `None` if the index is past the last task. Tasks are numbered
+    /// from 0 in the order of submission. A task that has not ended yet is [`TaskError::Late`].
     #[inline]
     pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
         (index < self.len()).then(|| self.result_at(index))
     }
 
-    /// The result of a task that there is.
+    /// Returns the result of a task, whose index is known to be below the number of tasks.
     #[inline]
     fn result_at(&self, index: usize) -> Result<u32, TaskError> {
         if self.rest.is_none() {
@@ -168,7 +175,7 @@ impl Span {
         }
     }
 
-    /// The same in pieces.
+    /// Returns the result of a task of a span that has several pieces.
     #[cold]
     fn result_in_pieces(&self, index: usize) -> Result<u32, TaskError> {
         let mut left = index as u64;
@@ -181,8 +188,8 @@ impl Span {
         Err(TaskError::Late)
     }
 
-    /// Copies the results of the first tasks, as many as there is room for, in order; and says how they ended. 0 stands
-    /// for a task that did not end well. This is the fast way to look at many.
+    /// Copies the results of the first tasks into `results`, as many as it has room for, and returns how these tasks ended. A
+    /// task that has no result gets a 0. For many tasks this is faster than [`results`](Span::results).
     pub fn read_results(&self, results: &mut [u32]) -> SpanEnds {
         let mut ends = SpanEnds::default();
         let left = read_piece(&self.hold, results, &mut ends);
@@ -192,7 +199,8 @@ impl Span {
         ends
     }
 
-    /// All results, in order.
+    /// Returns the results of all tasks, in the order of submission, without waiting for them. A task that has not ended yet is
+    /// [`TaskError::Late`].
     #[inline]
     pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
         let hold = &self.hold;
@@ -200,12 +208,13 @@ impl Span {
         SpanResults { hold, rest, at: hold.first, end: hold.end_position(), left: self.len() }
     }
 
-    /// Where it lies. Pieces all lie near.
+    /// Returns whether the tasks went to a near or to a far ring. Tasks that stand in several stripes are all near.
     pub fn placement(&self) -> Placement {
         self.hold.placement()
     }
 
-    /// Asks that those that have not ended be not run.
+    /// Asks the kernel not to run those tasks that have not ended. Each task then ends as [`Cancelled`](TaskError::Cancelled), or
+    /// as if nobody had asked, if the kernel had already taken it.
     pub fn cancel(&mut self) {
         for hold in self.holds() {
             let ring = &hold.stripe().ring;
@@ -228,20 +237,20 @@ impl Span {
     }
 }
 
-/// The results of a span, in order. It goes from piece to piece, so that what one task gave is found without asking for its piece.
+/// An iterator over the results of a span. It goes from piece to piece, so that it need not look up the piece of each task.
 struct SpanResults<'s> {
     hold: &'s HeldSlots,
-    /// The pieces after this one.
+    /// The pieces after the current one.
     rest: &'s [HeldSlots],
-    /// The next position, and the end of this piece.
+    /// The position of the next task, and the end of the current piece.
     at: u64,
     end: u64,
-    /// How many tasks there are from there on, in all pieces.
+    /// How many tasks are left, in all pieces together.
     left: usize,
 }
 
 impl SpanResults<'_> {
-    /// Goes on to the next piece that has tasks.
+    /// Moves on to the next piece that has tasks.
     #[cold]
     fn go_to_next_piece(&mut self) {
         while let ([next, rest @ ..], true) = (self.rest, self.at == self.end) {
@@ -274,7 +283,7 @@ impl Iterator for SpanResults<'_> {
 
 impl ExactSizeIterator for SpanResults<'_> {}
 
-/// Copies the results of a piece, as many as there is room for; the room that is left.
+/// Copies the results of a piece, as many as there is room for, and returns the room that is left.
 #[inline]
 fn read_piece<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut SpanEnds) -> &'r mut [u32] {
     let count = results.len().min(hold.count as usize);
@@ -287,7 +296,8 @@ fn read_piece<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut SpanEnds)
     more
 }
 
-/// The results from a position on, as many as there is room for in this lap; how many these are.
+/// Copies results from a position on, as many as there is room for and as the current lap of the ring has, and returns how
+/// many were copied.
 #[inline]
 fn read_lap(hold: &HeldSlots, at: u64, results: &mut [u32], ends: &mut SpanEnds) -> usize {
     let (count, well) = hold.stripe().ring.read_results(at, results);
@@ -306,7 +316,7 @@ impl Future for Span {
         let span = &mut *self;
         ready!(span.hold.poll_with(cx));
         if let Some(rest) = &mut span.rest {
-            // One after the other: all of them have to end.
+            // One piece is awaited after the other, since all of them have to end.
             for hold in &mut rest.holds {
                 ready!(hold.poll_with(cx));
             }

@@ -1,12 +1,14 @@
-//! Where the positions of a session start.
+//! The positions from which the stripes of a session start to count.
 
 use crate::error::Error;
 use crate::kernel::Layout;
 
 use super::Session;
 
-/// Where each stripe of a session starts to count its positions. A number stands for the same start in every stripe, and a list for one start
-/// per stripe, in the order of [`Session::positions`].
+/// The positions from which the stripes of a session start to count, for [`Session::launch_at`].
+///
+/// A number converts into the same start for every stripe, and a list into one start per stripe, in the order of
+/// [`Session::positions`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StartPositions {
     /// Every stripe starts at this position.
@@ -28,7 +30,7 @@ impl From<Vec<u64>> for StartPositions {
 }
 
 impl StartPositions {
-    /// Checks that no start lies beyond the last possible one.
+    /// Checks that no start lies beyond [`Session::LAST_START`].
     pub(super) fn check(&self) -> Result<(), Error> {
         let latest = match self {
             StartPositions::Same(start) => *start,
@@ -38,7 +40,7 @@ impl StartPositions {
         if latest > last { Err(Error::StartPosition { start: latest, last }) } else { Ok(()) }
     }
 
-    /// Returns the start of every stripe of a layout.
+    /// Returns one start for each stripe of a layout.
     pub(super) fn per_stripe(&self, layout: &Layout) -> Result<Vec<u64>, Error> {
         let stripes = layout.stripe_count() as usize;
         match self {

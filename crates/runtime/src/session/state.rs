@@ -1,11 +1,12 @@
-//! The word that says how a session stands: which run serves its rings, or how the session ended.
+//! The state of a session in one word: the number of the run that serves its rings, and how the session ended.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{EndReason, Error, LossReason, SessionEnd, SubmitError};
 
-/// The low bits of the word hold the end: 0 while the session runs, else one more than the index in [`ENDS`]. The bits above count runs.
+/// How many low bits of the word say how the session ended: 0 while it runs, and otherwise one more than an index into
+/// [`ENDS`]. The bits above them count runs.
 const END_BITS: u32 = 8;
 
 /// The ways in which sessions end, in the order of their codes.
@@ -17,19 +18,19 @@ const ENDS: [EndReason; 5] = [
     EndReason::Lost(LossReason::Returned),
 ];
 
-/// How a session stands. Producers and tickets read one word of it, and nothing else of a run, unless they have to wait.
+/// The state of a session. Producers and tickets read one word of it, and nothing else of a run unless they have to wait.
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
     word: AtomicU64,
-    /// The end in full. It is set just before the word says that there is one.
+    /// How the session ended, in full. It is set just before the word says that the session has ended.
     ending: OnceLock<SessionEnd>,
 }
 
 impl SessionState {
-    /// Returns whether the session runs, as far as any thread has noticed.
+    /// Returns whether the session still runs, as far as any thread has noticed.
     #[inline]
     pub fn is_running(&self) -> bool {
-        // Pairs with the release in `end`: records that were posted before the end are seen.
+        // Pairs with the release in `note_end`: records that were posted before the end are seen.
         self.word.load(Ordering::Acquire) as u8 == 0
     }
 
@@ -52,7 +53,7 @@ impl SessionState {
 
     /// Returns in short how the session ended, or `None` while it runs.
     pub fn end_reason(&self) -> Option<EndReason> {
-        // Pairs with the release in `end`, as above.
+        // Pairs with the release in `note_end`, as above.
         let code = self.word.load(Ordering::Acquire) as u8;
         ENDS.get(usize::from(code).checked_sub(1)?).copied()
     }
@@ -62,7 +63,7 @@ impl SessionState {
         self.ending.get().cloned()
     }
 
-    /// Notes how the session ended. The first call decides.
+    /// Notes how the session ended. Only the first call has an effect.
     pub fn note_end(&self, end: SessionEnd) {
         let reason = end.reason();
         if self.ending.set(end).is_ok() {

@@ -1,6 +1,7 @@
-//! What a producer gets for a task: a ticket that can be looked at, waited for and awaited.
+//! Tickets: what a producer gets for a task that it submits.
 //!
-//! A ticket holds its slots until it is dropped. Whoever drops one has taken the results, or does not want them.
+//! A ticket can be looked at, waited for and awaited. It holds the slot of its task until it is dropped, so that the result
+//! stays there; after that, the producer may use the slot again.
 
 use std::fmt;
 use std::future::Future;
@@ -16,33 +17,33 @@ use crate::error::TaskError;
 use crate::kernel::Placement;
 use crate::ring::EndsSeen;
 
-/// What one producer and its tickets hold of a session. They count their references here: if the tickets of all producers counted
-/// theirs in one place, producers would wait for each other.
+/// The references to a session that one producer and its tickets share. Each producer has a share of its own, because
+/// producers would slow each other down if the tickets of all of them counted their references in one place.
 #[derive(Debug)]
 pub(super) struct SessionShare {
     pub rings: Arc<Rings>,
-    /// The way to the run, for a ticket that has waited for long.
+    /// The rings with their run, for tickets that have waited for long and check whether the run is still there.
     pub served: Arc<ServedRings>,
 }
 
-/// The slots of tasks at consecutive positions of a stripe. They are given up when this is dropped.
+/// The slots of tasks at consecutive positions of a stripe. Dropping this gives the slots up.
 pub(super) struct HeldSlots {
     pub share: Arc<SessionShare>,
     stripe: u32,
     pub first: u64,
     pub count: u32,
-    /// Up to where tasks are known to have ended.
+    /// The position up to which all tasks are known to have ended.
     seen: u64,
-    /// When it was published, if its latency is measured; 0 if not.
+    /// When the tasks were published, if their latency is measured, and 0 otherwise.
     stamp: u64,
-    /// What has happened to it, in bits. Bools would lend their spare values to `Result` and `Option`, and whoever moves a
-    /// ticket in one would then copy it in pieces that wait for each other.
+    /// A set of [`EARLY`] and [`REGISTERED`]. These are not two `bool`s, because `Result` and `Option` would use the spare
+    /// values of a `bool`, and moving a ticket inside of one would then take several copies that wait for each other.
     flags: u32,
 }
 
-/// It was looked at before all had ended.
+/// The tasks were looked at before all of them had ended.
 const EARLY: u32 = 1;
-/// A waker is registered.
+/// A waker is registered with the stripe.
 const REGISTERED: u32 = 2;
 
 impl HeldSlots {
@@ -56,22 +57,23 @@ impl HeldSlots {
         far.map_or(Placement::Far, |bank| bank.placement)
     }
 
-    /// Whether it was looked at before all had ended.
+    /// Returns whether the tasks were looked at before all of them had ended.
     pub(super) fn was_early(&self) -> bool {
         self.flags & EARLY != 0
     }
 
+    /// Returns the position after the last task.
     pub(super) fn end_position(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 
-    /// Whether all have ended, or never will.
+    /// Returns whether all tasks have ended, or never will.
     #[inline]
     pub(super) fn has_ended(&mut self) -> bool {
         let end = self.end_position();
         if self.seen < end {
             let ring = &self.share.rings.stripes[self.stripe as usize].ring;
-            // The last record first: it mostly comes last, and the others are left alone while they are written.
+            // The last record is mostly the last to come. Looking at it first leaves the others alone while they are written.
             if ring.record_at(end - 1).is_some() {
                 self.seen = ring.frontier(self.seen, end);
             }
@@ -80,7 +82,7 @@ impl HeldSlots {
                     self.flags |= EARLY;
                     return false;
                 }
-                // What has no record now never will.
+                // The session has ended, so tasks that have no record now never will.
                 self.seen = end;
             }
         }
@@ -98,7 +100,7 @@ impl HeldSlots {
         if self.has_ended() { Ok(()) } else { self.wait_slowly(deadline.started()) }
     }
 
-    /// Waits for what has not ended at once, until a deadline that was started.
+    /// Waits for tasks that have not ended yet, until a deadline that was started.
     fn wait_slowly(&mut self, deadline: Deadline) -> Result<(), TaskError> {
         let mut backoff = PollBackoff::default();
         while !self.has_ended() {
@@ -116,7 +118,7 @@ impl HeldSlots {
         Ok(())
     }
 
-    /// Registers a waker, and says whether all have ended meanwhile.
+    /// Registers a waker, and returns whether all tasks have ended meanwhile.
     pub(super) fn poll_with(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.has_ended() {
             return Poll::Ready(());
@@ -125,7 +127,7 @@ impl HeldSlots {
         let place = stripe.waiter_place(self.first);
         let waiters = stripe.waiters();
         waiters.wakers[place].register(cx.waker());
-        // Pairs with the reaper's acquire: who sees the span finds the waker.
+        // Pairs with the reaper's acquire: a reaper that sees the span finds the waker.
         if waiters.spans[place].swap(self.count, Ordering::AcqRel) == 0 {
             stripe.futures.fetch_add(1, Ordering::Relaxed);
             self.share.rings.wait_list.futures.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +160,7 @@ impl HeldSlots {
 impl Drop for HeldSlots {
     fn drop(&mut self) {
         self.unregister();
-        // A span of no tasks has no slots, and stands where the next one's do.
+        // A span of no tasks has no slots. Those at its position belong to the next span.
         if self.count == 0 {
             return;
         }
@@ -174,9 +176,12 @@ impl fmt::Debug for HeldSlots {
     }
 }
 
-/// A task that was submitted. Every ticket ends: with a result, a fault, cancelled, stopped or lost.
+/// What a producer gets for a task that it submits: the way to the task's result.
 ///
-/// A ticket is a future. Whoever awaits it by reference keeps it, and with it the slot and its result:
+/// Every ticket ends: with a result, or with a [`TaskError`] that says why there is none. The ticket holds the slot of its task
+/// until it is dropped, and the slot can be used again after that.
+///
+/// A ticket is a future. Awaiting it by reference keeps the ticket, and with it the result:
 ///
 /// ```
 /// # use pelton::{Opcode, Session, Spec, Task, device};
@@ -186,7 +191,7 @@ impl fmt::Debug for HeldSlots {
 /// # block_on(async {
 /// let mut ticket = producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?;
 /// assert_eq!((&mut ticket).await, Ok(0));
-/// assert_eq!(ticket.result(), Ok(0), "it is still there");
+/// assert_eq!(ticket.result(), Ok(0), "the result is still there");
 /// assert_eq!(producer.submit(Task::new(Opcode::ATOMIC_ADD).args([5, 0]))?.await, Ok(5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -201,32 +206,41 @@ impl Ticket {
         Ticket(HeldSlots::new(share, stripe, position, 1, stamp))
     }
 
-    /// Returns whether the task has ended, or never will because the session has. It does not wait.
+    /// Returns whether the task has ended, or never will because the session has ended. This does not wait.
     #[inline]
     pub fn has_ended(&mut self) -> bool {
         self.0.has_ended()
     }
 
-    /// Returns the task's result without waiting for it. A task that has not ended yet is [`Late`](TaskError::Late).
+    /// Returns the result of the task without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskError::Late`] if the task has not ended yet. Any other error says why the task has no result.
     #[inline]
     pub fn result(&mut self) -> Result<u32, TaskError> {
         if self.0.has_ended() { self.0.result(self.0.first) } else { Err(TaskError::Late) }
     }
 
-    /// Waits for the task's result. If the deadline passes, the task is [`Late`](TaskError::Late) and may be waited for again.
+    /// Waits for the result of the task.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskError::Late`] if the deadline passes before the task ends; the task goes on and may be waited for again. Any other
+    /// error says why the task has no result.
     #[inline]
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<u32, TaskError> {
         self.0.wait(deadline.into())?;
         self.0.result(self.0.first)
     }
 
-    /// Where it lies.
+    /// Returns whether the task went to a near or to a far ring.
     pub fn placement(&self) -> Placement {
         self.0.placement()
     }
 
-    /// Asks that it be not run. What becomes of it is said by the ticket: [`Cancelled`](TaskError::Cancelled), or how it
-    /// ended.
+    /// Asks the kernel not to run the task. The kernel may already have taken it, so only the ticket says what became of the
+    /// task: it ends as [`Cancelled`](TaskError::Cancelled), or as if nobody had asked.
     pub fn cancel(&mut self) {
         if !self.0.has_ended() {
             self.0.stripe().ring.cancel(self.0.first);
