@@ -1,4 +1,4 @@
-//! What the buffers of a kernel hold when it starts, as the [table of buffers](crate::kernel::buffers) says.
+//! Fills the buffers of a kernel with their first content, as the [table of buffers](crate::kernel::buffers) says.
 
 use super::memory::BufferMemories;
 use super::rights::{quota_limit, quota_word};
@@ -8,7 +8,7 @@ use crate::kernel::layout::BufferKey;
 use crate::kernel::{BufferId, Layout, Spec, Tenant};
 use crate::protocol::control;
 
-/// Fills every buffer that does not begin with zeros. `starts` has the first position of each stripe.
+/// Fills every buffer whose first content is not zeros. `starts` has the first position of each stripe.
 pub(crate) fn fill_buffers(
     spec: &Spec,
     layout: &Layout,
@@ -18,8 +18,8 @@ pub(crate) fn fill_buffers(
     fill_some(spec, layout, memories, starts, |_| true)
 }
 
-/// Fills the buffers that say where a run begins, for a run that follows another over the same memory: `starts` has the position at which it
-/// begins to serve each stripe. Everything else stays as the last run and the host have left it.
+/// Fills the buffers that say where a run begins, for a run that follows another over the same memory. `starts` has the position at which
+/// the run begins to serve each stripe. All other buffers stay as the last run and the host have left them.
 #[cfg(feature = "inject")]
 pub(super) fn fill_next_run(
     spec: &Spec,
@@ -37,7 +37,7 @@ pub(super) fn fill_next_run(
     }
 }
 
-/// Fills the buffers that are chosen and do not begin with zeros.
+/// Fills those buffers that are chosen and whose first content is not zeros.
 fn fill_some(
     spec: &Spec,
     layout: &Layout,
@@ -72,7 +72,7 @@ fn fill_some(
     Ok(())
 }
 
-/// The words of a buffer.
+/// The first content of a buffer.
 enum FirstWords {
     W32(Vec<u32>),
     W64(Vec<u64>),
@@ -87,7 +87,7 @@ impl FirstWords {
     }
 }
 
-/// The host's control words, with each tenant's mask and quota.
+/// Returns the host's control words, with the mask and the quota of each tenant.
 fn control_words(spec: &Spec) -> Vec<u32> {
     let mut words = vec![0u32; control::OBSERVABLES as usize];
     words[control::TENANT_BASE as usize] = control::MASKS;
@@ -98,8 +98,8 @@ fn control_words(spec: &Spec) -> Vec<u32> {
     words
 }
 
-/// The start of each far ring, so many times per ring, each with a stride of its own. A far ring has one stripe, and so has the one ring of
-/// a drained batch.
+/// Returns the start of each far ring, `per_ring` times per ring and one stride apart. A far ring has one stripe, and so has the only ring
+/// of a drained batch.
 fn ring_starts(layout: &Layout, starts: &[u64], per_ring: u32) -> Vec<u64> {
     let stride = STRIDE as usize;
     let mut words = vec![0; layout.rings.len() * per_ring as usize * stride];
@@ -114,7 +114,8 @@ fn ring_starts(layout: &Layout, starts: &[u64], per_ring: u32) -> Vec<u64> {
     words
 }
 
-/// First element and number of elements of every piece, by tenant and column; the last column is the observables.
+/// Returns the first element and the number of elements of every piece, by tenant and then by region. The last pair of each tenant is its
+/// observables.
 fn pieces(layout: &Layout) -> Vec<u32> {
     let mut words = Vec::new();
     for tenant in 0..Tenant::MAX_TENANTS as usize {

@@ -1,5 +1,5 @@
-//! What goes wrong between host and kernel, for tests of what the other side makes of it: lines with a wrong bit, as a torn or stale
-//! write would leave them, and a host that does not say that it lives.
+//! Ways to make things go wrong between host and kernel, so that tests can see what the other side makes of it: lines with a wrong bit, as
+//! a torn or stale write would leave them, a host that shows no sign of life, and runs that are replaced.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::ring::SlotLines;
 use crate::task::Task;
 
 impl Producer {
-    /// Submits a task whose line has one wrong bit of its 512; bit 0 is the lowest of word 0.
+    /// Submits a task with one wrong bit in the 512 bits of its line. Bit 0 is the lowest bit of word 0.
     pub fn submit_torn(&mut self, task: Task, bit: u32) -> Result<Ticket, SubmitError> {
         self.submit_with(task, |to, position, task| {
             let mut line =
@@ -30,10 +30,14 @@ impl Producer {
 }
 
 impl Session {
-    /// Lets the kernel finish what it has taken and end, and launches it again over the same rings, on the same device. Fails as the device does;
-    /// the session must then be dropped.
+    /// Lets the kernel finish the tasks that it has taken and end, and launches it again over the same rings on the same device.
     ///
-    /// Producers may submit tasks all the while. A fence must not be in flight, because the kernel that waits for it forgets it.
+    /// Producers may submit tasks all the while. No fence may be in flight, because the next run does not know about fences that the
+    /// last one was waiting for.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device. The session must then be dropped.
     pub fn relaunch(&self) -> Result<(), Error> {
         let (rings, (kernel, launch)) = (self.rings(), &self.relaunch);
         let retire = |run: &KernelRun| {
@@ -50,14 +54,14 @@ impl Session {
         })
     }
 
-    /// Ends the thread that renews the lease of the kernel, as if the host were stopped in a debugger.
+    /// Stops renewing the lease of the kernel, as if the host were held by a debugger.
     pub fn stop_renewing(&self) {
         self.rings().wait_list.close();
     }
 }
 
 impl Ticket {
-    /// Writes its line again with one bit turned over: what [`Producer::submit_torn`] broke is mended.
+    /// Writes the line of the task again with one bit flipped, which repairs what [`Producer::submit_torn`] broke.
     pub fn flip_bit(&self, bit: u32) {
         let (share, Stripe { ring, .. }) = self.slot_owner();
         let at = ring.slot_at(self.position());
@@ -69,13 +73,13 @@ impl Ticket {
     }
 }
 
-/// Returns the first position of a stripe whose task has no record. A kernel that was asked to end finishes what it has taken, and takes tasks in
-/// order, so it has taken none from there on.
+/// Returns the first position of a stripe whose task has no record. A kernel that was asked to end finishes the tasks that it has taken,
+/// and it takes tasks in order, so it has taken none from this position on.
 fn first_unfinished(stripe: &Stripe) -> u64 {
     loop {
         let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
         let found = stripe.ring.frontier(free, tail);
-        // A producer that took slots back meanwhile may have written the next lap over the records that were looked at.
+        // A producer that took slots back meanwhile may have started the next lap in the slots that were looked at.
         if stripe.free.load(Ordering::Acquire) == free {
             return found;
         }

@@ -1,4 +1,4 @@
-//! From a `Spec` to a running kernel: memory, tables, start.
+//! From a `Spec` to a running kernel: assembles and loads it, allocates and fills its memory, and launches it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::start::StartPositions;
 use crate::error::Error;
 use crate::kernel::{AssembleError, Assembled, Geometry, Layout, Lifetime, Placement, Spec, assemble};
 
-/// What a launch makes: rings with their first run, and the memory at the device.
+/// What a launch makes: the rings with their first run, and the memory at the device.
 pub(super) struct Launched {
     pub served: ServedRings,
     pub memory: DeviceMemory,
@@ -34,7 +34,7 @@ pub(super) fn launch_session(
     }
     let (Assembled { module, layout }, kernel) = load_kernel(device, spec)?;
     let (rings, memory) = match allocate_memory(device, &layout) {
-        // The spec did not ask for near rings, and there is no room for them.
+        // The spec did not insist on near rings, and the device has no room for them.
         Err(_) if spec.placement.is_none() && layout.placement() == Placement::Both => {
             return launch_session(device, &spec.clone().placement(Placement::Far), starts);
         }
@@ -56,13 +56,14 @@ pub(super) fn launch_session(
     })
 }
 
-/// Allocates the memory of rings and of the device. What rings need comes first: it is less.
+/// Allocates the memory of the rings, which is the smaller part, and then the memory at the device.
 fn allocate_memory(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMemory, DeviceMemory), Error> {
     let rings = RingMemory::allocate(MemoryOwner::Process, device, layout)?;
     Ok((rings, DeviceMemory::allocate(device, layout)?))
 }
 
-/// Assembles and loads. If the kernel turns out so large that fewer groups than suit the device fit, it gets those.
+/// Assembles and loads the kernel of a spec. If the kernel turns out so large that fewer groups fit than it was assembled for, it is
+/// assembled again for as many as fit.
 fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Kernel>), Error> {
     let made = assemble(spec, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
@@ -71,8 +72,8 @@ fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<
         return Ok((made, kernel));
     }
     let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
-    // Groups that are asked for by number do not share a near ring's slots out, and these must: they have what they have, or as much as
-    // it takes that all of them together have as many slots as were asked for.
+    // A geometry with a given number of groups does not divide the slots of a near ring among them, so they are divided here. Each stripe
+    // keeps its slots, or gets so many that all stripes together have as many as were asked for.
     let share = spec.geometry.slots.div_ceil(workers).next_power_of_two().min(spec.geometry.slots);
     let (slots, window) = (made.layout.largest_stripe().max(share), made.layout.window);
     let geometry = Geometry { slots, window, ..spec.geometry.clone().groups(workers) };
@@ -82,7 +83,7 @@ fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<
     Ok((made, kernel))
 }
 
-/// Makes the launch of a kernel with its memory.
+/// Makes the launch of a kernel, with every buffer of the module bound to its memory.
 pub(crate) fn bind_buffers(
     spec: &Spec,
     module: &Module,

@@ -1,4 +1,4 @@
-//! Where a producer's tasks go: near or far, to one stripe or to several, and whether there is room.
+//! How a producer chooses where tasks go, near or far, to one stripe or to several, and waits until there is room.
 
 use std::sync::atomic::Ordering;
 
@@ -8,38 +8,40 @@ use crate::error::SubmitError;
 use crate::protocol::{Opcode, Priority};
 use crate::task::Task;
 
-/// So few tasks at once are better off near, where a session has near and far rings.
+/// In a session with near and far rings, at most this many tasks at once are better off near.
 const FEW_TASKS: u64 = 4;
-/// So many near stripes are looked at for one that has nothing to do.
+/// How many near stripes are looked at in the search for one that has nothing to do.
 const IDLE_LOOKS: u32 = 8;
 
-/// What a producer prefers, latency or throughput. It matters only where a session has both near and far rings.
+/// Whether a producer prefers latency or throughput. It matters only in sessions that have both near and far rings.
+///
+/// [`Producer::aim`] sets it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Aim {
-    /// A few tasks at once go near if a stripe there has nothing to do, all others far. Where the far ring has no room for them
-    /// they go near.
+    /// The producer chooses. A few tasks at once go near if a near stripe has nothing to do, and all others go far. If the far
+    /// ring has no room for them, they go near.
     #[default]
     Choose,
-    /// Tasks go near as long as there is room for them, where they are seen soonest. Then they go far.
+    /// Tasks go near, where the kernel sees them soonest, as long as there is room for them. After that they go far.
     Latency,
-    /// Tasks always go far, which gives the most tasks per second from many producers. A full far ring is a full ring: near slots stay free
-    /// for producers that want latency.
+    /// Tasks always go far, which gives the most tasks per second from many producers. They do not go near even if the far ring is
+    /// full, so that near slots stay free for producers that want latency.
     Throughput,
 }
 
-/// Whether there are fences among tasks that are submitted at once.
+/// Whether there are fences among tasks that are submitted at once, and how far back they reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FenceReach {
-    /// There is none, so tasks may stand in several stripes.
+    /// There is no fence, so the tasks may stand in several stripes.
     No,
-    /// Each finds the tasks that it follows in the batch itself.
+    /// Every fence waits only for tasks that are submitted together with it.
     Within,
-    /// One reaches back over so many tasks that were submitted before.
+    /// Some fence waits for this many tasks that were submitted before.
     Back(u32),
 }
 
 impl FenceReach {
-    /// With one more fence, which reaches back over so many tasks before the batch.
+    /// Returns the reach with one more fence, which waits for `back` tasks that were submitted before.
     fn with_fence(self, back: u32) -> Self {
         match self {
             FenceReach::Back(most) => FenceReach::Back(most.max(back)),
@@ -50,14 +52,14 @@ impl FenceReach {
 }
 
 impl Producer {
-    /// Checks tasks before any is visible: their level, and whether there are fences among them.
+    /// Checks tasks before the kernel sees any of them. Returns their level, and how far back the fences among them reach.
     #[inline]
     pub(super) fn check_tasks(
         &self,
         tasks: impl Iterator<Item = Task> + Clone,
     ) -> Result<(u32, FenceReach), SubmitError> {
         let levels = self.share.rings.layout.levels;
-        // Mostly there is nothing to say. A look that never ends early is made wide, or left out, by the compiler.
+        // Mostly all tasks are plain. The compiler vectorizes a loop that never ends early, or leaves it out.
         let plain = |task: Task| task.op.is_low_user() & (task.priority == Priority::Normal);
         if levels == 1 && tasks.clone().fold(true, |all, task| all & plain(task)) {
             return Ok((0, FenceReach::No));
@@ -85,8 +87,8 @@ impl Producer {
         Ok((level, fenced))
     }
 
-    /// Whether so many tasks could be submitted if nothing else were there. A fence that reaches back over tasks submitted before goes
-    /// where they are.
+    /// Checks that so many tasks could be submitted if the rings were empty. A fence that waits for tasks which were submitted before
+    /// must go to the stripe where they are.
     #[inline]
     pub(super) fn check_size(&self, level: u32, wanted: u64, fenced: FenceReach) -> Result<(), SubmitError> {
         if fenced == FenceReach::No {
@@ -109,7 +111,8 @@ impl Producer {
         if wanted > slots { Err(SubmitError::TooLargeFenced { wanted, slots }) } else { Ok(()) }
     }
 
-    /// A stripe with room for so many tasks; none if several near ones have room for them together.
+    /// Waits for room, as long as the producer's patience says. Returns the stripe that has room for so many tasks, or `None` if
+    /// several near stripes have room for them together.
     #[inline]
     pub(super) fn find_room(
         &mut self,
@@ -144,7 +147,8 @@ impl Producer {
         }
     }
 
-    /// The stripe for so many tasks, or none if they are for several near ones; and the free slots there.
+    /// Chooses the stripe for so many tasks, and returns it with the number of its free slots. The stripe is `None` if the tasks
+    /// should be spread over all near stripes, and the free slots are then those of all of these.
     #[inline]
     pub(super) fn choose_stripe(
         &mut self,
@@ -182,7 +186,8 @@ impl Producer {
         self.choose_second_best(level, wanted, fenced, room)
     }
 
-    /// The same where there is no room in one stripe of the preferred ring, and the far one has so many free slots.
+    /// Chooses as [`choose_stripe`](Producer::choose_stripe) does, if no stripe of the preferred ring has room and the far ring has
+    /// `far` free slots.
     #[cold]
     fn choose_second_best(
         &mut self,
@@ -196,7 +201,7 @@ impl Producer {
         if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near_count), far) }
     }
 
-    /// The best near stripe if it has room for so many tasks or has to, else all near ones.
+    /// Returns the best near stripe if it has room for so many tasks or if they cannot be spread, and otherwise all near stripes.
     #[inline]
     fn one_stripe_or_all_near(
         &mut self,
@@ -205,21 +210,22 @@ impl Producer {
         fenced: FenceReach,
         best: (u32, u64),
     ) -> (Option<u32>, u64) {
-        // One task waits for one stripe: slots may become free between two looks.
+        // A single task needs one stripe. If a slot became free between two looks, the sum below would find room and name no stripe.
         if best.1 >= wanted || wanted == 1 || fenced != FenceReach::No || self.near_count == 1 {
             return (Some(best.0), best.1);
         }
         (None, (0..self.near_count).map(|stripe| self.free_slots(level, stripe, self.near_slots)).sum())
     }
 
-    /// Takes all slots of a level back that were given up.
+    /// Takes back all slots of a level that were given up.
     pub(super) fn reclaim_level(&mut self, level: u32) {
         for stripe in 0..self.stripe_count {
             self.free_slots(level, stripe, u64::MAX);
         }
     }
 
-    /// Free slots of a stripe: those known to be free if they are enough, else all.
+    /// Returns how many slots of a stripe are free. It takes back slots that were given up only if those that are already known to
+    /// be free are not enough.
     #[inline]
     pub(super) fn free_slots(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
         let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
@@ -232,7 +238,7 @@ impl Producer {
         slots - (cursor.tail - cursor.free)
     }
 
-    /// Of the first stripes, or so many of them, the one with the least to do, and its free slots; whether it has nothing to do.
+    /// Looks at some near stripes and returns the one with the most room, its free slots, and whether it has nothing to do.
     #[inline]
     fn emptiest_near(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
         let stripes = self.near_count;
@@ -242,12 +248,12 @@ impl Producer {
         let last = self.last[level as usize].near;
         let mut best = (0, 0);
         for k in 0..looks {
-            // Of many, all are looked at only for room.
+            // More than a few stripes are looked at only if none of these has room.
             if k >= IDLE_LOOKS && best.1 >= wanted {
                 break;
             }
-            // The one that was used last, then those after it, so that equals take turns. Many tasks at once have kept it
-            // busy, so more of them leave it alone.
+            // The search begins with the stripe that was used last and goes on with those after it, so that equal stripes take
+            // turns. If there are many tasks at once, the last ones still keep that stripe busy, so the search begins after it.
             let stripe = (last + u32::from(wanted > FEW_TASKS) + k) % stripes;
             let idle = self.is_stripe_idle(level, stripe);
             let room = self.free_slots(level, stripe, wanted);
@@ -261,7 +267,7 @@ impl Producer {
         (best, false)
     }
 
-    /// Whether all tasks of a stripe are known to have ended.
+    /// Returns whether a stripe has nothing to do: its last task has ended, or it never had one.
     fn is_stripe_idle(&self, level: u32, stripe: u32) -> bool {
         let cursor = &self.cursors[(level * self.stripe_count + stripe) as usize];
         let stripe = &self.share.rings.stripes[cursor.number as usize];

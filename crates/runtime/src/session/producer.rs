@@ -1,4 +1,4 @@
-//! Who feeds a session: one thread at a time, with rings of its own.
+//! Producers: how threads submit tasks to a session, each through rings of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,33 +17,36 @@ use crate::protocol::Opcode;
 use crate::ring::{EndsSeen, HostRing, SlotMemory, TaskStage};
 use crate::task::Task;
 
-/// What a producer knows of one of its stripes.
+/// What a producer knows of one of its stripes. All positions are of this stripe.
 #[derive(Debug)]
 pub(super) struct StripeCursor {
     /// The number of the stripe among all stripes.
     pub number: u32,
-    /// Up to where tasks are published.
+    /// The position up to which tasks are published.
     pub tail: u64,
-    /// Up to where slots were given up and taken back.
+    /// The position up to which slots were given up by their tickets and taken back.
     pub free: u64,
-    /// Up to where tasks that were given up are known to have ended.
+    /// The position up to which tasks that were given up are known to have ended.
     pub seen: u64,
 }
 
-/// Where a producer writes to.
+/// The ring of a stripe, as producers write to it.
 pub(super) type StripeRing = HostRing<SlotMemory, View64>;
 
-/// Where tasks of a level went last.
+/// The stripe that the last tasks of a level went to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastStripe {
     pub stripe: u32,
-    /// How many in a row went there.
+    /// How many tasks in a row went there.
     pub count: u64,
-    /// The last near stripe.
+    /// The near stripe that was used last.
     pub near: u32,
 }
 
-/// Feeds a session for a tenant. There is one writer a ring, so it is used by one thread at a time; others have their own.
+/// Submits tasks to a session on behalf of a tenant.
+///
+/// [`Session::producer`](super::Session::producer) returns one. A producer has rings of its own and is the only one that writes to
+/// them, so it is used by one thread at a time; each thread takes its own producer.
 #[derive(Debug)]
 pub struct Producer {
     pub(super) share: Arc<SessionShare>,
@@ -51,17 +54,17 @@ pub struct Producer {
     run: RunHandle,
     index: u32,
     tenant: TenantId,
-    /// By level, then by stripe, near ones first.
+    /// The cursors of all stripes, by level and then by stripe, with near stripes first.
     pub(super) cursors: Vec<StripeCursor>,
-    /// By level.
+    /// The stripe that was used last, by level.
     pub(super) last: Vec<LastStripe>,
-    /// Stripes of a level, and how many of them are near.
+    /// How many stripes each level has, and how many of them are near.
     pub(super) stripe_count: u32,
     pub(super) near_count: u32,
-    /// Slots of a near stripe and of the far one; 0 where there is none.
+    /// How many slots a near stripe and the far stripe have; 0 where there is no such stripe.
     pub(super) near_slots: u64,
     pub(super) far_slots: u64,
-    /// The most tasks at once, as long as this is the aim.
+    /// How many tasks can be submitted at once with the current aim.
     pub(super) largest: u64,
     /// How long a submit waits for room.
     pub(super) patience: Deadline,
@@ -110,9 +113,10 @@ impl Producer {
         producer.aim(aim)
     }
 
-    /// Sets how long each submit blocks its thread until there is room for the tasks, and returns the producer. Without patience, which is
-    /// [`Deadline::Now`] and the default, a full ring is [`SubmitError::Full`] at once. [`set_patience`](Producer::set_patience) changes it
-    /// later; [`submit_when_room`](Producer::submit_when_room) waits without blocking a thread.
+    /// Sets how long each submit may block its thread until there is room for the tasks, and returns the producer.
+    ///
+    /// The default is [`Deadline::Now`]: a full ring is [`SubmitError::Full`] at once. [`set_patience`](Producer::set_patience)
+    /// changes the patience later, and [`submit_when_room`](Producer::submit_when_room) waits without blocking a thread.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -127,18 +131,20 @@ impl Producer {
         self
     }
 
-    /// The same producer with this aim; [`set_aim`](Producer::set_aim) changes it later.
+    /// Sets whether the producer prefers latency or throughput, and returns the producer. [`set_aim`](Producer::set_aim) changes
+    /// the aim later.
     pub fn aim(mut self, aim: Aim) -> Self {
         self.set_aim(aim);
         self
     }
 
-    /// Sets how long each submit from now on blocks its thread until there is room; see [`patience`](Producer::patience).
+    /// Sets how long each submit from now on may block its thread until there is room. See [`patience`](Producer::patience).
     pub fn set_patience(&mut self, patience: impl Into<Deadline>) {
         self.patience = patience.into();
     }
 
-    /// Sets what it cares for from now on. Tasks that were submitted before stay where they are.
+    /// Sets whether the producer prefers latency or throughput from now on. Tasks that were submitted before stay where they
+    /// are.
     pub fn set_aim(&mut self, aim: Aim) {
         self.aim = aim;
         let near = u64::from(self.near_count) * self.near_slots;
@@ -146,29 +152,54 @@ impl Producer {
         self.largest = if far_only { self.far_slots } else { near.max(self.far_slots) };
     }
 
-    /// Whom it feeds the session for.
+    /// Returns the tenant whose tasks the producer submits.
     pub fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// How its session ended, if it has: stopped, or lost and why.
+    /// Returns how the session ended, or `None` while it runs. This works even after the [`Session`](super::Session) was dropped.
     pub fn session_end(&self) -> Option<SessionEnd> {
         self.share.served.session_end()
     }
 
-    /// Whether a task could be submitted if there were room for it. What a fence reaches is seen only then.
+    /// Checks whether a task could be submitted if there were room for it.
+    ///
+    /// A fence may still be refused when it is submitted, because only then is it known whether the tasks that it waits for stand
+    /// in one stripe.
+    ///
+    /// # Errors
+    ///
+    /// The error with which [`submit`](Producer::submit) would refuse the task.
     #[inline]
     pub fn check_task(&self, task: &Task) -> Result<(), SubmitError> {
         self.check_tasks(std::iter::once(*task)).map(|_| ())
     }
 
-    /// Submits a task.
+    /// Submits a task, and returns the ticket through which its result is read.
+    ///
+    /// If there is no room, this waits for as long as the producer's [`patience`](Producer::patience) says.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError::Full`] if there was no room in time, [`SubmitError::Ended`] if the session has ended, and other errors if the
+    /// session cannot run such a task. The kernel has then seen nothing of the task.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use pelton::{Opcode, Session, Spec, Task, device};
+    ///
+    /// let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+    /// let mut producer = session.producer(0)?;
+    /// let mut ticket = producer.submit(Task::new(Opcode::ATOMIC_ADD).args([1, 7]))?;
+    /// assert_eq!(ticket.wait(Duration::from_secs(60)), Ok(0), "the old value of element 7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
         self.submit_with(task, StripeRing::publish)
     }
 
-    /// Submits a task, whose line is written by `put`.
+    /// Submits a task whose line is written by `put`.
     #[inline]
     pub(super) fn submit_with(
         &mut self,
@@ -184,16 +215,22 @@ impl Producer {
         Ok(Ticket::new(&self.share, number, first, stamp))
     }
 
-    /// Submits tasks of one priority at once: all of them, or none.
+    /// Submits tasks of one priority at once, either all of them or none, and returns the span through which their results are
+    /// read. The kernel is woken once for all of them.
     ///
-    /// They stand in one stripe, in order. If no stripe has room for all of them but several near ones together have, they are
-    /// spread over those; results are in the order of submission all the same. Only then is a list allocated. Tasks with
-    /// a fence among them are never spread, since a fence follows what stands before it in its own stripe.
+    /// The tasks stand in one stripe, in order. If no stripe has room for all of them but several near stripes together have, the
+    /// tasks are spread over those, and a list of the pieces is allocated. Their results are in the order of submission all the
+    /// same. Tasks with a fence among them are never spread, because a fence waits for tasks of its own stripe only.
     ///
-    /// The iterator is cloned and gone through twice: once to check the tasks, once to write them. Its `len` says how many
-    /// tasks there are. If it gives more, the rest is left alone; if it gives fewer, the span is shorter. A task that only the second
-    /// pass gives is not checked here, and ends with a fault if the kernel does not know what to do with it. If the
-    /// iterator panics while tasks are written, those that the kernel can already see run, and their results are given up.
+    /// The iterator is cloned and gone through twice, once to check the tasks and once to write them. Its `len` says how many tasks
+    /// there are. If it yields more, the rest is ignored; if it yields fewer, the span is shorter. A task that only the second pass
+    /// yields is not checked, and ends with a fault if the kernel cannot run it. If the iterator panics while tasks are being
+    /// written, those that were written already run, and their results are given up.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`submit`](Producer::submit). Also [`SubmitError::TooLarge`] or [`SubmitError::TooLargeFenced`] if there can never be
+    /// room for so many tasks, and [`SubmitError::MixedPriorities`].
     pub fn submit_all<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
         I: IntoIterator<Item = Task>,
@@ -210,15 +247,15 @@ impl Producer {
         Ok(Span::new(&self.share, number, first, count, stamp))
     }
 
-    /// The most tasks that can be submitted at once, if there is no fence among them. It is at least as many as the geometry of
-    /// the [`Spec`](crate::Spec) has slots.
+    /// Returns how many tasks can be submitted at once with the current aim, if there is no fence among them. This is never
+    /// less than the number of slots in the geometry of the [`Spec`](crate::Spec).
     #[inline]
     pub fn largest_batch(&self) -> u64 {
         self.largest
     }
 
-    /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Gives the stripe's number, the first position,
-    /// how many, and when.
+    /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Returns the number of the stripe, the
+    /// position of the first task, the number of tasks, and the time stamp of the meter.
     #[inline(always)]
     fn write_tasks<I>(
         &mut self,
@@ -246,7 +283,8 @@ impl Producer {
         (number, first, count as u32, stamp)
     }
 
-    /// Writes tasks to near stripes, which have room for them together: as many to each as it takes, from the one after the last on.
+    /// Writes tasks to several near stripes, which together have room for them. It begins with the stripe after the one that was
+    /// used last, and gives each stripe as many tasks as it has room for.
     #[cold]
     fn write_spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
         let mut pieces = Vec::with_capacity(self.near_count.min(wanted as u32) as usize);
@@ -259,7 +297,7 @@ impl Producer {
             }
             let (number, first, given, now) =
                 self.write_tasks(level, stripe, count, &mut tasks, StripeRing::publish_all);
-            // From here on they are given up if the iterator panics later.
+            // If the iterator panics later, dropping this gives the tasks up.
             pieces.push(HeldSlots::new(&self.share, number, first, given, 0));
             stamp = if stamp == 0 { now } else { stamp };
             left -= count;
@@ -270,14 +308,14 @@ impl Producer {
         Span::from_pieces(pieces, stamp)
     }
 
-    /// Its number among all producers.
+    /// Returns the number of this producer among all producers of the session.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 }
 
-/// What is being written to a stripe. Whatever the iterator does that gives the tasks, the producer knows in the end up to where there
-/// are lines that the kernel may have taken.
+/// Tasks that are being written to a stripe. Even if the iterator that yields the tasks panics, the producer's cursor ends after
+/// the last line that the kernel may have taken.
 struct StripeWrite<'p> {
     share: &'p SessionShare,
     run: &'p mut RunHandle,
@@ -287,27 +325,28 @@ struct StripeWrite<'p> {
 }
 
 impl StripeWrite<'_> {
-    /// Shows what was written to the kernel, and says how many tasks these are.
+    /// Shows the tasks that were written to the kernel, and returns how many there are.
     #[inline]
     fn finish(mut self) -> u64 {
         let count = self.show_to_kernel();
-        // Nothing is given up.
+        // The caller makes tickets for the tasks, so `drop` must not give them up.
         std::mem::forget(self);
         count
     }
 
+    /// Publishes the new tail and wakes the kernel. Returns how many tasks were written.
     #[inline]
     fn show_to_kernel(&mut self) -> u64 {
         let tail = *self.tail;
         self.to.ring.commit(tail);
-        // Pairs with the acquire of whoever looks through what is published.
+        // Pairs with the acquire of the reaper and of other threads that look through published tasks.
         self.to.tail.store(tail, Ordering::Release);
         self.run.wake(self.share);
         tail - self.first
     }
 }
 
-/// The iterator has panicked: nobody will have a ticket for what was written.
+/// The iterator has panicked, so there will be no ticket for the tasks that were written.
 impl Drop for StripeWrite<'_> {
     #[cold]
     fn drop(&mut self) {
@@ -324,7 +363,7 @@ impl Drop for Producer {
     }
 }
 
-/// Whether an opcode may be submitted to a session.
+/// Checks that producers may submit an opcode.
 pub(crate) fn submittable(op: Opcode) -> Result<(), SubmitError> {
     if UNIMPLEMENTED_OPS.contains(&op) {
         return Err(SubmitError::NotImplemented(op));

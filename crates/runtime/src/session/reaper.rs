@@ -1,7 +1,7 @@
-//! The thread that wakes futures, and tells the kernel that its host is alive.
+//! The reaper: the thread of a session that wakes futures and tells the kernel that its host is alive.
 //!
-//! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures wait. While none do it is
-//! parked, and gets up only to renew the kernel's lease.
+//! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures wait. While no future
+//! waits the reaper is parked, and wakes up only to renew the kernel's lease.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::run::ServedRings;
 use crate::deadline::PollBackoff;
 use crate::protocol::control;
 
-/// Runs until the session closes. `lease` is how long the kernel stays without a sign of life.
+/// Runs until the session closes. `lease` is how long the kernel runs without a sign of life from the host.
 pub(super) fn run_reaper(served: &ServedRings, lease: Duration) {
     let rings = &*served.rings;
     let list = &rings.wait_list;
@@ -41,13 +41,14 @@ pub(super) fn run_reaper(served: &ServedRings, lease: Duration) {
             backoff.pause();
         }
     }
-    // Pairs with the fence in `Event::wake`: a future that registers is either seen here, or sees that the session has ended.
+    // Pairs with the fence in `Event::wake`: either the last look below sees a future that registers, or the future sees that the session
+    // has ended.
     fence(Ordering::SeqCst);
-    // Futures that still wait are told that the session has ended.
+    // Futures that still wait are woken, and find that the session has ended.
     wake_ready(rings);
 }
 
-/// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether there was one.
+/// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether anything was woken.
 fn wake_ready(rings: &Rings) -> bool {
     let list = &rings.wait_list;
     let mut woken = false;
@@ -64,7 +65,7 @@ fn wake_ready(rings: &Rings) -> bool {
     woken
 }
 
-/// Wakes the futures of a stripe whose tasks have ended. Returns whether there was one.
+/// Wakes the futures of a stripe whose tasks have ended. Returns whether anything was woken.
 fn wake_futures(rings: &Rings, stripe: &Stripe) -> bool {
     let waiters = stripe.waiters();
     let (from, to) = (stripe.free.load(Ordering::Relaxed), stripe.tail.load(Ordering::Acquire));
@@ -72,7 +73,7 @@ fn wake_futures(rings: &Rings, stripe: &Stripe) -> bool {
     let mut woken = false;
     for position in from..to {
         let place = stripe.waiter_place(position);
-        // Pairs with the release of the future that registered: its waker is there.
+        // Pairs with the release of the future that registered: its waker is in place.
         let count = waiters.spans[place].load(Ordering::Acquire);
         if count == 0
             || !over

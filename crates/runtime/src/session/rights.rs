@@ -1,13 +1,13 @@
-//! What tenants may do, and how much, changed while the kernel runs.
+//! The rights and the credit of tenants, which can be changed while the kernel runs.
 //!
-//! **The promise.** When one of these calls returns, no task that is submitted afterwards, by any thread that knows of the return,
-//! begins under the old value. Tasks that were submitted before may begin under either. A kernel whose groups read the host's words
-//! themselves needs nothing more than the store; any other is waited for until it has taken the change over, which takes
-//! microseconds and does not depend on how long tasks run.
+//! **The promise.** When one of these calls returns, no task that is submitted afterwards begins under the old value, provided that the
+//! submitting thread knows of the return. Tasks that were submitted before may begin under either value. If the groups of the kernel read
+//! the host's words themselves, storing the new value is all that it takes. Otherwise the call waits until the kernel has taken the change
+//! over, which takes microseconds and does not depend on how long tasks run.
 //!
-//! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins, and when as many have been charged as the
-//! quota says, further tasks wait until there is more credit. A packed slot is one task, whatever it holds. Tasks that begin while there is
-//! no quota are not charged.
+//! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins. When as many tasks have been charged as the
+//! quota says, further tasks wait until there is more credit. A packed slot counts as one task, whatever it holds. Tasks that begin while
+//! there is no quota are not charged.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
@@ -18,19 +18,20 @@ use crate::error::Error;
 use crate::kernel::{BufferId, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
 
-/// Bit 31 of a quota's word says that there is one.
+/// The bit of a quota's control word which says that the tenant has a quota.
 const QUOTA_IS_SET: u32 = 1 << 31;
 
-/// What the host has changed so far. Changes are made one at a time.
+/// The changes of control words that the host has made so far. They are made one at a time, under a lock.
 #[derive(Debug)]
 pub(crate) struct ControlChanges {
+    /// How many changes there have been, which tells one from the next.
     count: u32,
-    /// Up to how many tasks may be charged, by tenant; `None` is no limit.
+    /// For each tenant, how many tasks may be charged in all, or `None` if there is no limit.
     quotas: [Option<u64>; Tenant::MAX_TENANTS as usize],
 }
 
 impl ControlChanges {
-    /// The quotas that a session begins with.
+    /// Begins with the quotas of the `Spec`, before any change.
     pub fn new(tenants: &[Tenant]) -> Mutex<Self> {
         let mut quotas = [None; Tenant::MAX_TENANTS as usize];
         for tenant in tenants {
@@ -40,12 +41,12 @@ impl ControlChanges {
     }
 }
 
-/// Up to how many tasks may be charged, where a quota of 0 is no limit.
+/// Returns how many tasks a quota allows in all, or `None` for a quota of 0, which is no limit.
 pub(crate) fn quota_limit(quota: u32) -> Option<u64> {
     (quota > 0).then_some(quota.into())
 }
 
-/// The word that says up to how many tasks may be charged.
+/// Returns the control word for a quota.
 pub(crate) fn quota_word(quota: Option<u64>) -> u32 {
     quota.map_or(0, |quota| quota as u32 | QUOTA_IS_SET)
 }
@@ -57,28 +58,28 @@ impl Session {
 
     /// Changes a control word, and waits until the change holds for every task that is submitted from then on.
     fn change_word(&self, changes: &mut ControlChanges, word: u32, value: u32) -> Result<(), Error> {
-        // A task that is submitted later is released after it, and so is CHANGED.
+        // Relaxed: a task that is submitted later is published with a release, and so is CHANGED.
         self.rings().host_words[word as usize].store(value, Ordering::Relaxed);
         let keepers = self.layout.keepers as usize;
         if keepers > 0 {
             changes.count = changes.count.wrapping_add(1);
             let change = changes.count << 8 | word;
-            // Pairs with the acquire of whoever keeps the control words: the word that changed is seen.
+            // Pairs with the acquire of the group that keeps the control words: it sees the word that has changed.
             self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
             self.served.current_run().wake();
             self.await_keepers(change, keepers)?;
         }
-        // Groups that found nothing they were allowed to do look again.
+        // Groups that had found no task that they were allowed to run look again.
         self.served.current_run().wake();
         Ok(())
     }
 
-    /// Waits until all lanes that keep the control words have taken a change over.
+    /// Waits until all keepers of the control words have answered that they have taken a change over.
     fn await_keepers(&self, change: u32, keepers: usize) -> Result<(), Error> {
         let acks = self.rings().memory.shared.need(BufferId::Acks)?;
         let acks = acks.view32().ok_or(Error::Internal("acks"))?;
         let mut backoff = PollBackoff::default();
-        // Pairs with the kernel's release: tasks that are submitted from here on meet the change.
+        // Pairs with the kernel's release: tasks that are submitted from here on run under the new value.
         while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
             if !self.rings().state.is_running() {
                 return Err(self.rings().state.ended_error());
@@ -91,12 +92,12 @@ impl Session {
         Ok(())
     }
 
-    /// Says how far the host has read the log.
+    /// Tells the kernel how far the host has read the log.
     pub(super) fn log_read(&self, records: u32) -> Result<(), Error> {
         self.change_word(&mut self.changes(), control::LOG_READ, records)
     }
 
-    /// How many tasks were charged to a tenant. A group that takes a window may have charged more for a moment.
+    /// Returns how many tasks were charged to a tenant. While a group takes a window, the number may be too high for a moment.
     fn charged_tasks(&self, tenant: TenantId) -> Result<u64, Error> {
         let mut word = [0u64];
         self.memory
@@ -106,7 +107,7 @@ impl Session {
         Ok(word[0])
     }
 
-    /// Sets up to how many tasks may be charged to a tenant.
+    /// Sets how many tasks may be charged to a tenant in all, or lifts the limit.
     fn set_limit(
         &self,
         changes: &mut ControlChanges,
@@ -120,7 +121,7 @@ impl Session {
                 if credit > Tenant::MAX_QUOTA.into() {
                     return Err(Error::TooMuchCredit { tenant, credit });
                 }
-                // The account has 31 bits, so a quota that lies far behind what was charged would look as if it lay ahead.
+                // The kernel compares 31 bits, so a quota far below what was charged would look as if it were above it.
                 Some(quota.max(charged.saturating_sub(Tenant::MAX_QUOTA.into())))
             }
             None => None,
@@ -131,45 +132,58 @@ impl Session {
     }
 }
 
-/// Rights and credit of tenants, while the kernel runs.
+/// The rights and the credit of tenants, which can be changed while the kernel runs.
 impl Session {
-    /// Sets what a tenant may do: bit i allows opcode i, bit 31 all opcodes from 31 on. 0 disables the tenant: its tasks stay where
-    /// they are until it is enabled again.
+    /// Sets which opcodes a tenant may use: bit `i` allows opcode `i`, and bit 31 allows all opcodes from 31 on. A mask of 0 disables
+    /// the tenant: its tasks stay in their rings until it is enabled again.
     ///
     /// When this returns, no task that is submitted afterwards begins under the old mask.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownTenant`] if there is no such tenant, and [`Error::Ended`] if the session has ended.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         self.change_word(&mut self.changes(), control::MASKS + tenant, mask)
     }
 
-    /// Allows a tenant these opcodes and no others. All opcodes from 31 on are allowed or not together, and an empty list disables the
-    /// tenant: see [`set_mask`](Session::set_mask), which says when the change holds.
+    /// Allows a tenant to use these opcodes and no others. Opcodes from 31 on are allowed or forbidden all together, and an empty list
+    /// disables the tenant. See [`set_mask`](Session::set_mask) for when the change takes effect, and for errors.
+    ///
+    /// ```
+    /// # use pelton::{Opcode, Session, Spec, device};
+    /// # let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+    /// session.allow(0, &[Opcode::NOP, Opcode::ATOMIC_ADD])?;
+    /// # Ok::<(), pelton::Error>(())
+    /// ```
     pub fn allow(&self, tenant: TenantId, ops: &[Opcode]) -> Result<(), Error> {
         self.set_mask(tenant, Opcode::mask_of(ops))
     }
 
-    /// Sets how many tasks may be charged to a tenant in all, counted from the launch of the session; 0 lifts the limit. Only tasks that
-    /// begin while there is a quota are charged, so a tenant that never had one starts with all of `quota`. Use
-    /// [`grant`](Session::grant) to give more credit to a tenant whatever it has used.
+    /// Sets how many tasks may be charged to a tenant in all, counted from the launch of the session. A quota of 0 lifts the limit.
     ///
-    /// When this returns, no task that is submitted afterwards begins under the old quota.
+    /// Only tasks that begin while there is a quota are charged, so a tenant that never had one starts with all of `quota`. To give a
+    /// tenant more credit whatever it has used, use [`grant`](Session::grant). When this returns, no task that is submitted afterwards
+    /// begins under the old quota.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMuchCredit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
+    /// [`Error::UnknownTenant`], [`Error::Ended`], and [`Error::TooMuchCredit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
     pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         let quota = quota_limit(quota);
         self.set_limit(&mut self.changes(), tenant, quota)
     }
 
-    /// Gives a tenant credit for so many more tasks. A tenant without a quota has no limit, and keeps none. If
-    /// [`set_quota`](Session::set_quota) has set a quota below what was charged already, the grant first makes up for the difference. When
-    /// this returns, the credit counts for every task, submitted before or afterwards.
+    /// Gives a tenant credit for `more` tasks. A tenant without a quota has no limit, and this does not change that.
+    ///
+    /// If [`set_quota`](Session::set_quota) has set a quota below what was charged already, the grant first makes up for the difference.
+    /// When this returns, the credit is there for every task, whether it was submitted before or is submitted afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMuchCredit`] if the tenant's credit would exceed [`Tenant::MAX_QUOTA`] tasks; it is then left as it was.
+    /// [`Error::UnknownTenant`], [`Error::Ended`], and [`Error::TooMuchCredit`] if the tenant's credit would exceed
+    /// [`Tenant::MAX_QUOTA`] tasks. The credit then stays as it was.
     pub fn grant(&self, tenant: TenantId, more: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         let mut changes = self.changes();
@@ -179,14 +193,19 @@ impl Session {
         }
     }
 
-    /// How many tasks a tenant may still begin before it needs more credit; `None` if it has no quota. While the tenant's tasks are being
-    /// taken the number may be too low for a moment.
+    /// Returns how many tasks of a tenant may still begin before it needs more credit, or `None` if it has no quota. While the kernel
+    /// takes tasks of the tenant, the number may be too low for a moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownTenant`], and [`Error::Device`] if the count cannot be copied from the device.
     pub fn credit(&self, tenant: TenantId) -> Result<Option<u64>, Error> {
         self.check_tenant(tenant)?;
         let quota = self.changes().quotas[tenant as usize];
         quota.map(|quota| Ok(quota.saturating_sub(self.charged_tasks(tenant)?))).transpose()
     }
 
+    /// Checks that the session has this tenant.
     fn check_tenant(&self, tenant: TenantId) -> Result<(), Error> {
         match self.spec.tenants.iter().any(|t| t.id == tenant) {
             true => Ok(()),

@@ -1,8 +1,8 @@
 //! Waiting for room without blocking a thread.
 //!
-//! A ticket tells nobody when it gives its slots up, because that would cost every ticket something, whether a producer waits or not. So
-//! the reaper looks on behalf of producers that wait, as it does for the futures of tickets. It wakes a producer when slots can be taken back that
-//! were held before, and the producer then sees whether they are enough.
+//! A ticket does not announce that it gives its slots up, because every ticket would pay for that, whether a producer waits or
+//! not. So the reaper looks on behalf of producers that wait, as it does for the futures of tickets. It wakes a producer when slots
+//! can be taken back that were held before, and the producer then sees whether they are enough.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -45,7 +45,8 @@ impl RoomWaiter {
         }
     }
 
-    /// For the reaper: wakes the producer if slots of its ring can be taken back, or never will be. Returns whether it did.
+    /// Wakes the producer if slots of its ring can be taken back, or never will be because the session has ended. Returns whether it
+    /// did. Only the reaper calls this.
     pub fn wake(&self, rings: &Rings, producer: u32) -> bool {
         // Pairs with the release of the producer that registered: its waker is there, and what it took back is seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
@@ -84,7 +85,7 @@ impl Future for RoomFuture<'_> {
         }
         let (rings, waiter) = self.waiter();
         waiter.register(rings, level, cx);
-        // What was given up before the reaper knew of this producer may be all that it waits for.
+        // Slots that were given up before the reaper knew of this producer may be all that it waits for.
         self.producer.look_for_room(level, wanted, fenced).map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -98,8 +99,14 @@ impl Drop for RoomFuture<'_> {
 }
 
 impl Producer {
-    /// Submits a task as soon as there is room for it. While there is none the thread is free for other futures, whatever the
-    /// producer's patience. A future that is dropped has submitted nothing.
+    /// Submits a task as soon as there is room for it, and returns its ticket.
+    ///
+    /// While there is no room, the thread is free to run other futures, whatever the producer's patience. If the future is dropped
+    /// before it is ready, nothing was submitted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`submit`](Producer::submit), except for [`SubmitError::Full`].
     ///
     /// ```
     /// # use pelton::{Geometry, Opcode, Session, Spec, Task, device};
@@ -109,7 +116,7 @@ impl Producer {
     /// let sum: u32 = block_on(async {
     ///     let mut sum = 0;
     ///     for _ in 0..100 {
-    ///         // There are four slots per stripe, and a ticket that is awaited gives its own back.
+    ///         // There are four slots per stripe, and each ticket gives its slot back when it was awaited.
     ///         let ticket = producer.submit_when_room(Task::new(Opcode::ATOMIC_ADD).args([1, 0])).await?;
     ///         sum += ticket.await?;
     ///     }
@@ -123,8 +130,15 @@ impl Producer {
         self.submit(task)
     }
 
-    /// Submits tasks at once, as [`submit_all`](Producer::submit_all) does, as soon as there is room for all of them. While there is none
-    /// the thread is free for other futures, whatever the producer's patience. A future that is dropped has submitted nothing.
+    /// Submits tasks at once, as [`submit_all`](Producer::submit_all) does, as soon as there is room for all of them, and returns
+    /// their span.
+    ///
+    /// While there is no room, the thread is free to run other futures, whatever the producer's patience. If the future is dropped
+    /// before it is ready, nothing was submitted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`submit_all`](Producer::submit_all), where [`SubmitError::Full`] can only mean that the iterator's `len` has grown.
     pub async fn submit_all_when_room<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
         I: IntoIterator<Item = Task>,
@@ -132,8 +146,7 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         self.wait_for_room(tasks.clone()).await?;
-        // Only this producer takes room away, so there is still enough; an iterator that says something else now waits as the
-        // producer's patience says.
+        // Only this producer uses up room, so there is still enough. If the iterator now wants more, the producer's patience decides.
         self.submit_all(tasks)
     }
 
@@ -147,8 +160,8 @@ impl Producer {
         RoomFuture { producer: self, level, wanted, fenced }.await
     }
 
-    /// Returns `Ok` if there is room for tasks, an error if there never will be, and `None` if there is none yet. Takes back every slot that
-    /// was given up, so that the reaper wakes this producer only for slots that are given up later.
+    /// Returns `Ok` if there is room for the tasks, an error if the session has ended, and `None` if there is no room yet. Takes back
+    /// every slot that was given up, so that the reaper wakes this producer only for slots that are given up later.
     fn look_for_room(
         &mut self,
         level: u32,

@@ -21,16 +21,16 @@ use crate::error::{Error, SessionEnd};
 /// A kernel that was launched over rings.
 #[derive(Debug)]
 pub(crate) struct KernelRun {
-    /// Its number among the runs of the session, from 1 on.
+    /// The number of this run among the runs of the session, counted from 1.
     number: u64,
     launched: Box<dyn Run>,
-    /// How long the kernel stays without a sign of life from the host.
+    /// How long the kernel runs without a sign of life from the host.
     lease: Duration,
 }
 
 impl KernelRun {
-    /// Launches a run. Its number is shown before it begins: a producer that does not see the number has published before, so the run finds
-    /// what it has published.
+    /// Launches a run. Its number is stored before the launch: if a producer does not see the number, the run sees what the producer has
+    /// published.
     fn launch(
         rings: &Rings,
         lease: Duration,
@@ -50,12 +50,12 @@ impl KernelRun {
         self.launched.renew();
     }
 
-    /// Ends the kernel by the device's own means, whatever it is doing.
+    /// Lets the device end the kernel, whatever it is doing.
     pub fn stop(&self) {
         self.launched.stop();
     }
 
-    /// Waits for the end of the kernel, at most so long. Returns `None` if it still runs.
+    /// Waits until the kernel has ended, for at most `timeout`. Returns `None` if it still runs then.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
         self.launched.wait(timeout)
     }
@@ -65,7 +65,7 @@ impl KernelRun {
         match self.wait(Some(Duration::ZERO)) {
             Ok(None) => None,
             Ok(Some(LaunchEnd { outcome: LaunchOutcome::Lease, .. })) => Some(SessionEnd::Lease(self.lease)),
-            // The stop may have been asked for since the caller began to look.
+            // Another thread may have asked for the stop since the caller began to look.
             Ok(Some(_)) if rings.shutdown_asked() => Some(SessionEnd::Stopped),
             Ok(Some(_)) => Some(SessionEnd::Returned),
             Err(error) => Some(SessionEnd::Device(Arc::new(error))),
@@ -73,7 +73,7 @@ impl KernelRun {
     }
 }
 
-/// A producer's own way to the run that serves its rings.
+/// A producer's own reference to the run that serves its rings.
 #[derive(Debug)]
 pub(crate) struct RunHandle(Arc<KernelRun>);
 
@@ -87,7 +87,7 @@ impl RunHandle {
         }
     }
 
-    /// Goes over to the run that has replaced this one, and wakes that.
+    /// Replaces the handle by one for the current run, and wakes that run.
     #[cold]
     fn wake_successor(&mut self, served: &ServedRings) {
         *self = served.run_handle();
@@ -95,7 +95,7 @@ impl RunHandle {
     }
 }
 
-/// Rings, and the run that serves them.
+/// The rings of a session together with the run that serves them.
 #[derive(Debug)]
 pub(crate) struct ServedRings {
     pub rings: Arc<Rings>,
@@ -113,11 +113,11 @@ impl ServedRings {
         Ok(ServedRings { current: RwLock::new(Arc::new(run)), rings })
     }
 
-    /// Replaces the run: `retire` brings the current one to its end, and `launch` launches the next one over the same rings.
+    /// Replaces the run: `retire` brings the current run to its end, and `launch` launches the next run over the same rings.
     ///
-    /// Tickets notice nothing, because the end of a run that is being replaced is not the end of the session. A producer that publishes while
-    /// `launch` is under way waits at its wake until there is a run to be woken. If either step fails, the old run stays in its place, ended or
-    /// not, and the caller has to decide what becomes of the session.
+    /// Tickets notice nothing, because the end of a run that is being replaced is not the end of the session. A producer that publishes
+    /// while `launch` is under way waits at its wake until there is a run to be woken. If either step fails, the old run stays in its
+    /// place, whether it has ended or not, and the caller has to decide what becomes of the session.
     #[cfg(feature = "inject")]
     pub fn replace_run(
         &self,
@@ -145,7 +145,8 @@ impl ServedRings {
         RunHandle(self.current_run())
     }
 
-    /// Looks whether the kernel has ended by itself, unless it was asked to end or is just being replaced.
+    /// Checks whether the kernel has ended by itself, and ends the session if so. It does not check if the kernel was asked to end or is
+    /// just being replaced.
     pub fn check_for_end(&self) {
         if !self.rings.state.is_running() || self.rings.shutdown_asked() {
             return;
@@ -162,7 +163,7 @@ impl ServedRings {
         self.note_end_of(&self.current());
     }
 
-    /// Ends the session if the current run has ended. The caller holds the lock, so it is not replaced meanwhile.
+    /// Ends the session if the current run has ended. The caller holds the lock, so the run is not replaced meanwhile.
     fn note_end_of(&self, current: &KernelRun) {
         if let Some(end) = current.session_end(&self.rings) {
             self.rings.state.note_end(end);
