@@ -1,4 +1,4 @@
-//! How long to wait, for everything that waits.
+//! Deadlines, which say how long a call may wait, and the backoff of calls that wait by polling.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// `Instant` to give several calls one common end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Deadline {
-    /// The call does not wait at all. It looks once.
+    /// The call does not wait at all. It looks once and returns.
     Now,
     /// The call waits for at most this long.
     After(Duration),
@@ -33,22 +33,22 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// The deadline of a call that waits for at most so many milliseconds.
+    /// Returns the deadline of a call that waits for at most `ms` milliseconds.
     pub const fn after_ms(ms: u64) -> Self {
         Deadline::After(Duration::from_millis(ms))
     }
 
-    /// The same deadline as a moment, for a call that begins to wait now. The result is never [`Deadline::After`].
+    /// Returns the same deadline as a moment, for a call that begins to wait now. The result is never [`Deadline::After`].
     pub(crate) fn started(self) -> Self {
         match self {
             Deadline::After(Duration::ZERO) => Deadline::Now,
-            // A time beyond what the clock can say is never.
+            // A moment beyond the range of the clock never comes.
             Deadline::After(time) => Instant::now().checked_add(time).map_or(Deadline::Never, Deadline::At),
             started => started,
         }
     }
 
-    /// Whether a deadline that was started has passed.
+    /// Returns whether a deadline that was started has passed.
     pub(crate) fn has_passed(self) -> bool {
         match self {
             Deadline::Now => true,
@@ -57,7 +57,7 @@ impl Deadline {
         }
     }
 
-    /// How long a call that begins to wait now may wait; `None` is for ever.
+    /// Returns how long a call that begins to wait now may wait, or `None` if there is no limit.
     pub(crate) fn time_left(self) -> Option<Duration> {
         match self {
             Deadline::Now => Some(Duration::ZERO),
@@ -68,35 +68,35 @@ impl Deadline {
     }
 }
 
-/// The call waits for at most this long.
+/// A `Duration` is [`Deadline::After`]: the call waits for at most this long.
 impl From<Duration> for Deadline {
     fn from(time: Duration) -> Self {
         Deadline::After(time)
     }
 }
 
-/// The call waits until this moment.
+/// An `Instant` is [`Deadline::At`]: the call waits until this moment.
 impl From<Instant> for Deadline {
     fn from(moment: Instant) -> Self {
         Deadline::At(moment)
     }
 }
 
-/// A wait that spins for a moment, gives its core away for a while, and then sleeps, longer and longer.
+/// The backoff of a call that polls: it spins at first, then yields its core, and then sleeps for longer and longer times.
 #[derive(Debug, Default)]
 pub(crate) struct PollBackoff {
     turns: u32,
 }
 
 impl PollBackoff {
-    /// Turns that only spin, where another core can work meanwhile.
+    /// How many pauses only spin, because what is waited for may be running on another core.
     const SPINS: u32 = 2000;
-    /// Every so many of them the core is given away all the same: whoever is waited for may need just this one.
+    /// Every so many pauses the core is yielded even while spinning, because what is waited for may need this very core.
     const SHARE: u32 = 64;
-    /// Turns that give the core away.
+    /// How many pauses yield the core before pauses begin to sleep.
     const YIELDS: u32 = 400;
 
-    /// Waits a little.
+    /// Waits for a short time, which grows from call to call.
     #[inline]
     pub fn pause(&mut self) {
         self.turns = self.turns.saturating_add(1);
@@ -110,7 +110,8 @@ impl PollBackoff {
         }
     }
 
-    /// Whether it no longer only spins: time to look at what is dear to look at.
+    /// Returns whether the caller should now also check what is expensive to check, such as the clock: always once it no longer
+    /// spins, and now and then while it does.
     #[inline]
     pub fn is_slow(&self) -> bool {
         self.turns >= Self::SPINS || self.turns % 256 == 255

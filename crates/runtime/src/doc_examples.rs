@@ -1,10 +1,10 @@
-//! What the examples in the documentation share. It is no part of the interface.
+//! What the examples in the documentation share. This is no part of the public interface.
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Runs a future on this thread, which looks at it again and again. Applications have an executor of their own.
+/// Runs a future on this thread by polling it until it is ready. Applications use the executor of their choice instead.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {

@@ -1,26 +1,33 @@
-//! What producers submit.
+//! Tasks: what producers submit.
 
 use crate::protocol::packed::Packed;
 use crate::protocol::{Malformed, Opcode, Priority, slot};
 
-/// A task: an opcode, up to twelve arguments, a priority.
+/// A task for the kernel: an opcode, up to twelve arguments, and a priority.
+///
+/// ```
+/// use pelton::{Opcode, Priority, Task};
+///
+/// let task = Task::new(Opcode::ATOMIC_ADD).args([5, 0]).priority(Priority::High);
+/// assert_eq!(task.args[..3], [5, 0, 0]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Task {
-    /// What to do.
+    /// The opcode, which says which handler or built-in operation runs the task.
     pub op: Opcode,
-    /// How urgent it is.
+    /// How urgent the task is.
     pub priority: Priority,
-    /// Its arguments; those that are not given are 0.
+    /// The arguments. Those that were not set are 0.
     pub args: [u32; slot::ARGS],
 }
 
 impl Task {
-    /// A task without arguments, of the ordinary priority.
+    /// Makes a task with normal priority whose arguments are all 0.
     pub const fn new(op: Opcode) -> Self {
         Task { op, priority: Priority::Normal, args: [0; slot::ARGS] }
     }
 
-    /// Sets the first arguments. More than twelve do not compile.
+    /// Sets the first arguments. An array of more than twelve does not compile.
     #[inline]
     pub const fn args<const N: usize>(mut self, args: [u32; N]) -> Self {
         const { assert!(N <= slot::ARGS, "a task has at most twelve arguments") };
@@ -32,7 +39,11 @@ impl Task {
         self
     }
 
-    /// Sets the first arguments from a slice, whose length need not be known beforehand. More than twelve are an error.
+    /// Sets the first arguments from a slice, whose length need not be known at compile time.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed::Long`] if there are more than twelve.
     ///
     /// ```
     /// # use pelton::{Opcode, Task};
@@ -49,8 +60,12 @@ impl Task {
         Ok(self)
     }
 
-    /// Sets the argument at a place to a value of any [`Argument`] type. A `u64` takes two places, its low half first; the
-    /// others take one. A value that does not fit in twelve places is an error.
+    /// Sets the argument at an index to a value of any [`Argument`] type. A `u64` takes up two arguments, its low half first, and
+    /// the other types take up one.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed::Long`] if the value would reach beyond the twelfth argument.
     ///
     /// ```
     /// # use pelton::{Opcode, Task};
@@ -67,21 +82,21 @@ impl Task {
         Ok(self)
     }
 
-    /// Sets how urgent it is.
+    /// Sets how urgent the task is. A priority other than normal needs a session whose `Spec` claims by priority.
     pub const fn priority(self, priority: Priority) -> Self {
         Task { priority, ..self }
     }
 }
 
 mod sealed {
-    /// How a value is stored in argument words.
+    /// A value that can be stored in argument words.
     pub trait ArgumentWords {
-        /// The words, and how many of them count.
+        /// Returns the words, and how many of them are used.
         fn argument_words(self) -> ([u32; 2], usize);
     }
 }
 
-/// The types of a task's arguments: `u32`, `i32`, `f32`, `u64`.
+/// A type that an argument of a task can have: `u32`, `i32`, `f32` or `u64`. See [`Task::arg`].
 pub trait Argument: sealed::ArgumentWords {}
 
 macro_rules! arguments {
@@ -104,7 +119,7 @@ arguments! {
     u64: |x| ([x as u32, (x >> 32) as u32], 2);
 }
 
-/// Several small tasks in one.
+/// Makes the task that carries several packed operations.
 impl TryFrom<&Packed> for Task {
     type Error = Malformed;
     fn try_from(packed: &Packed) -> Result<Task, Malformed> {

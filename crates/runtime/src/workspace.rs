@@ -1,8 +1,8 @@
-//! A tenant's memory as the host sees it.
+//! The workspace: the memory of tenants, as the host reads and writes it.
 //!
-//! Regions are typed and every tenant has its own piece, so a [`RegionView`] is a piece of one type. It is copied in and out; where
-//! the device's memory is mapped its words can also be reached in place. What a task wrote is seen by a copy that begins after
-//! its ticket is done.
+//! Regions of the workspace are typed, and every tenant has its own piece of each region. A [`RegionView`] is one such piece. Its
+//! elements are copied in and out; if the host can reach the device's memory, its words can also be used in place. A copy that begins
+//! after the ticket of a task has ended sees what the task wrote.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -16,16 +16,16 @@ use crate::kernel::layout::BufferKey;
 use crate::kernel::{BufferId, Layout, TenantId};
 use crate::session::BufferMemories;
 
-/// The types of regions, and how their values are words.
+/// A type that the elements of a region can have: `u32`, `i32`, `u64` or `f32`.
 pub trait Element: Num + Copy {
-    /// As the bits of a word.
+    /// Returns the bits of the value as a word, whose upper half is 0 for types of 32 bits.
     fn to_word(self) -> u64;
-    /// From the bits of a word.
+    /// Returns the value whose bits are the low bits of a word.
     fn from_word(bits: u64) -> Self;
-    /// Copies values into memory that holds them, from a word on.
+    /// Copies values into memory of this type, beginning at a word.
     #[doc(hidden)]
     fn upload(memory: &Memory, at: usize, values: &[Self]) -> Result<(), DeviceError>;
-    /// Copies values out of memory that holds them, from a word on.
+    /// Copies values out of memory of this type, beginning at a word.
     #[doc(hidden)]
     fn download(memory: &Memory, at: usize, values: &mut [Self]) -> Result<(), DeviceError>;
 }
@@ -63,7 +63,10 @@ elements! {
     f32 as u32: |x| x.to_bits().into(), |b| f32::from_bits(b as u32);
 }
 
-/// A tenant's piece of a region.
+/// A view of a tenant's piece of a region, through which the host reads and writes its elements.
+///
+/// [`Session::view`](crate::Session::view) and [`Drain::view`](crate::Drain::view) return it. A view does not keep tasks from
+/// running: while tasks write the same elements, a copy may have some elements from before and some from after.
 #[derive(Clone, Debug)]
 pub struct RegionView<'s, T> {
     memory: &'s Memory,
@@ -73,7 +76,7 @@ pub struct RegionView<'s, T> {
     ty: PhantomData<T>,
 }
 
-/// A tenant's piece of a region, or its observables.
+/// Returns a view of a tenant's piece of a region, or of its observables.
 pub(crate) fn open_view<'s, T: Element>(
     memories: &'s BufferMemories,
     layout: &Layout,
@@ -88,20 +91,20 @@ pub(crate) fn open_view<'s, T: Element>(
     Ok(RegionView { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
 }
 
-/// Where a tenant's piece of a region is.
+/// Where a tenant's piece of a region lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionPiece {
-    /// The buffer that holds it.
+    /// The buffer that the piece is part of.
     pub key: BufferKey,
-    /// What it holds.
+    /// The type of its elements.
     pub elem: Type,
-    /// Its first element there.
+    /// The index of its first element in the buffer.
     pub first: usize,
-    /// How many elements it has.
+    /// The number of its elements.
     pub len: usize,
 }
 
-/// Where a tenant's piece of a region is; `observable` is the piece that LOAD_U32 and fences write.
+/// Finds a tenant's piece of a region. The region `observable` is the tenant's observables, which LOAD_U32 and fences write.
 pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<RegionPiece, Error> {
     let at = tenant as usize;
     if at >= layout.observables.len() || !layout.rings.iter().any(|ring| ring.tenant == tenant) {
@@ -119,16 +122,17 @@ pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Resul
 }
 
 impl<'s, T: Element> RegionView<'s, T> {
-    /// How many elements.
+    /// Returns how many elements the piece has.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the piece has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// Checks that a range lies in the piece, and returns its first element in the buffer.
     fn check_range(&self, at: usize, count: usize) -> Result<usize, Error> {
         match at.checked_add(count) {
             Some(end) if end <= self.len => Ok(self.first + at),
@@ -136,13 +140,21 @@ impl<'s, T: Element> RegionView<'s, T> {
         }
     }
 
-    /// Copies elements in.
+    /// Copies `values` to the elements from element `at` on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RegionRange`] if they do not all lie in the piece, and [`Error::Device`] if the copy fails.
     pub fn write(&self, at: usize, values: &[T]) -> Result<(), Error> {
         let first = self.check_range(at, values.len())?;
         Ok(T::upload(self.memory, first, values)?)
     }
 
-    /// Fills `values` with the elements from element `at` on. Nothing is allocated. [`Error::RegionRange`] if they do not all lie in the view.
+    /// Copies the elements from element `at` on into `values`, and allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RegionRange`] if they do not all lie in the piece, and [`Error::Device`] if the copy fails.
     ///
     /// ```
     /// # use pelton::{Session, Spec, device};
@@ -159,33 +171,49 @@ impl<'s, T: Element> RegionView<'s, T> {
         Ok(T::download(self.memory, first, values)?)
     }
 
-    /// Copies elements out.
+    /// Returns a copy of `count` elements from element `at` on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RegionRange`] if they do not all lie in the piece, and [`Error::Device`] if the copy fails.
     pub fn read(&self, at: usize, count: usize) -> Result<Vec<T>, Error> {
-        // Before anything is allocated.
+        // This comes first, because `count` elements are allocated next.
         self.check_range(at, count)?;
         let mut values = vec![T::from_word(0); count];
         self.read_into(at, &mut values)?;
         Ok(values)
     }
 
-    /// Copies everything out.
+    /// Returns a copy of all elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the copy fails.
     pub fn read_all(&self) -> Result<Vec<T>, Error> {
         self.read(0, self.len)
     }
 }
 
-/// Words in place, where the device's memory is mapped.
+/// Access to the words in place, where the host can reach the device's memory.
 impl<'s> RegionView<'s, u32> {
-    /// The words themselves.
+    /// Returns the words of the piece in place, which is only possible where the host can reach the device's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotMapped`] if the host cannot.
     pub fn words(&self) -> Result<&'s [AtomicU32], Error> {
         let words = self.memory.words32().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }
 }
 
-/// Words in place, where the device's memory is mapped.
+/// Access to the words in place, where the host can reach the device's memory.
 impl<'s> RegionView<'s, u64> {
-    /// The words themselves.
+    /// Returns the words of the piece in place, which is only possible where the host can reach the device's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotMapped`] if the host cannot.
     pub fn words(&self) -> Result<&'s [AtomicU64], Error> {
         let words = self.memory.words64().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])

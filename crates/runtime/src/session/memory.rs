@@ -1,7 +1,7 @@
-//! Who owns the memory of a session.
+//! The memory of a session, and who owns it.
 //!
-//! A kernel reaches all of it through its buffers and does not care who owns which. The host does, because the owner decides what a block
-//! outlives: see [`rings`](super::rings).
+//! A kernel reaches all memory through its buffers and does not care who owns it. The host does, because the owner decides how long a
+//! block lives. See [`rings`](super::rings).
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::error::Error;
 use crate::kernel::layout::{BufferBinding, BufferKey, SlotBank};
 use crate::kernel::{BufferId, Layout};
 
-/// Blocks of memory, each with the kernel's buffer that it is bound to.
+/// Blocks of memory, each with the buffer of the kernel that it is bound to.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferMemories(Vec<(BufferKey, Memory)>);
 
 impl BufferMemories {
-    /// Allocates a block for every buffer of a layout whose kind is wanted. The optimiser may have dropped a buffer; its memory is harmless.
+    /// Allocates a block for every buffer of a layout that is in a wanted kind of memory. The optimizer may have removed a buffer; its
+    /// block is then not used.
     fn allocate(
         device: &Arc<dyn Device>,
         layout: &Layout,
@@ -32,27 +33,28 @@ impl BufferMemories {
         Ok(BufferMemories::allocate(device, layout, |_| true)?)
     }
 
-    /// Returns the memory of a buffer of the kernel's own. An error is a defect of Pelton: the kernel has no such buffer.
+    /// Returns the memory of one of the kernel's own buffers. If there is no such buffer, the error says that this is a defect of Pelton.
     pub fn need(&self, id: BufferId) -> Result<&Memory, Error> {
         self.get(BufferKey::Kernel(id)).ok_or(Error::Internal(id.row().names[0]))
     }
 
-    /// Returns the memory of a buffer.
+    /// Returns the memory of a buffer, if there is one.
     pub fn get(&self, wanted: BufferKey) -> Option<&Memory> {
         self.0.iter().find(|(key, _)| *key == wanted).map(|(_, memory)| memory)
     }
 
-    /// Goes through all of them, in the order of the layout.
+    /// Iterates over all blocks, in the order of the layout.
     pub fn iter(&self) -> impl Iterator<Item = (BufferKey, &Memory)> {
         self.0.iter().map(|(key, memory)| (*key, memory))
     }
 }
 
-/// Who owns the memory that rings lie in.
+/// The owner of the memory that rings lie in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryOwner {
-    /// This process. Blocks that the kernel reaches are allocated through the device, which may have to register them; blocks that only the
-    /// host uses come from the heap. All of them outlive the runs over them, and go when the last handle of the session goes.
+    /// This process owns the memory. Blocks that the kernel reaches are allocated through the device, which may have to register them, and
+    /// blocks that only the host uses come from the heap. All of them outlive the runs over them, and are freed when the session and its
+    /// last producer and ticket are dropped.
     Process,
 }
 
@@ -64,7 +66,7 @@ impl MemoryOwner {
         }
     }
 
-    /// Allocates words that no kernel reaches, all zero.
+    /// Allocates zeroed words that no kernel reaches.
     fn host_words(self, len: usize) -> Result<View64, Error> {
         match self {
             MemoryOwner::Process => {
@@ -75,10 +77,10 @@ impl MemoryOwner {
     }
 }
 
-/// The memory that rings lie in: far slots, records, tails, the host's control words and the kernel's answers to them, what tickets have
-/// given up, and the host's copies of near slots.
+/// The memory that rings lie in: far slots, records, tails, the host's control words and the kernel's answers to them, the slots that
+/// tickets have given up, and the host's copies of near slots.
 ///
-/// No run owns any of it, so it stays when a run ends.
+/// No run owns any of this memory, so it stays when a run ends.
 #[derive(Debug)]
 pub(crate) struct RingMemory {
     owner: MemoryOwner,
@@ -101,12 +103,12 @@ impl RingMemory {
         self.shared.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]))
     }
 
-    /// Allocates one word per slot of a placement, in which tickets say what they have given up.
+    /// Allocates one word per slot of a placement, in which tickets note that they have given the slot up.
     pub fn taken_words(&self, bank: &SlotBank) -> Result<View64, Error> {
         self.owner.host_words(bank.slot_count() as usize)
     }
 
-    /// Allocates the host's copy of slots at the device, which the host cannot read back.
+    /// Allocates the host's copy of slots that lie at the device and that the host cannot read there.
     pub fn slot_copy(&self, slots: &Memory) -> Result<View64, Error> {
         self.owner.host_words(slots.len())
     }
@@ -114,14 +116,14 @@ impl RingMemory {
 
 /// The memory of a session that lies at its device: near slots, claims, frontiers, counters, the log and the workspace.
 ///
-/// It stays while one run on the device follows another. It goes with the device.
+/// This memory stays while one run on the device follows another, and is lost with the device.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     pub blocks: BufferMemories,
 }
 
 impl DeviceMemory {
-    /// Allocates everything that a kernel of this layout has and rings do not own.
+    /// Allocates all buffers of a layout that are not part of the memory of its rings.
     pub fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
         Ok(DeviceMemory {
             blocks: BufferMemories::allocate(device, layout, |kind| kind != MemoryKind::Host)?,
@@ -129,7 +131,7 @@ impl DeviceMemory {
     }
 }
 
-/// Everything that a kernel over these rings on this device is bound to.
+/// Returns all memory that a kernel over these rings on this device is bound to.
 pub(super) fn kernel_memory(rings: &RingMemory, device: &DeviceMemory) -> BufferMemories {
     BufferMemories(rings.shared.0.iter().chain(&device.blocks.0).cloned().collect())
 }

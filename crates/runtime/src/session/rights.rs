@@ -141,7 +141,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`] if there is no such tenant, and [`Error::Ended`] if the session has ended.
+    /// [`Error::UnknownTenant`] if there is no such tenant, and [`Error::Ended`] if the session ends before the kernel has taken the change over.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         self.change_word(&mut self.changes(), control::MASKS + tenant, mask)

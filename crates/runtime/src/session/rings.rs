@@ -1,35 +1,37 @@
 //! Rings, apart from the runs over them.
 //!
-//! A session is rings that are fed by producers and read through tickets, and a kernel that serves them. The two have different lives. A
-//! kernel is assembled for one set of handlers and one device; it makes way for another kernel, moves, or is lost. The rings hold what was
-//! promised to callers: a ticket that was handed out must end, whatever has become of the kernel that was running when it was.
+//! A session consists of rings, which producers write and tickets read, and of a kernel that serves them. The two have different lives. A
+//! kernel is assembled for one set of handlers and one device; it may make way for another kernel, move to another device, or be lost. The
+//! rings hold what was promised to callers: a ticket that was handed out must end, whatever has become of the kernel that ran at the time.
 //! So a session keeps its state in three parts, by what each part outlives.
 //!
 //! | part | holds | outlives |
 //! |---|---|---|
-//! | [`Rings`] | far slots, records, tails, what tickets have given up, the host's control words, copies of near slots; the host's cursors, and the futures that wait | every run, and every device |
+//! | [`Rings`] | far slots, records, tails, the slots that tickets have given up, the host's control words, copies of near slots; the host's cursors, and the futures that wait | every run, and every device |
 //! | [`DeviceMemory`](super::memory::DeviceMemory) | near slots, claims, frontiers, counters, the log, the workspace | every run on its device |
 //! | [`KernelRun`](super::run::KernelRun) | a launch: its number, its lease, and what its groups keep to themselves | nothing |
 //!
-//! **Who owns the memory.** Rings lie in a [`RingMemory`], whose [owner](super::memory::MemoryOwner) says where its blocks come from. Today that is this
-//! process. It may be a file in memory that another process maps as well: rings use nothing of their memory but words, and nothing of its owner
-//! but that it keeps them in place. Device memory is owned by the [`Session`](super::Session), since only calls on the session reach it; producers and tickets
-//! never do. A run owns no memory: its launch holds references to blocks of the other two.
+//! **Who owns the memory.** Rings lie in a [`RingMemory`], whose [owner](super::memory::MemoryOwner) says where its blocks come from. The
+//! only owner so far is this process. Another owner could be a file in memory that a second process maps as well, because rings need
+//! nothing of their memory but words that stay in place. Device memory is owned by the [`Session`](super::Session), since only calls on the
+//! session reach it; producers and tickets never do. A run owns no memory: its launch holds references to blocks of the other two.
 //!
-//! **Who reaches what.** A producer and its tickets hold the rings, and need nothing else to publish a task and to read its record. They reach the
-//! run in two cases only. A producer wakes it after publishing, through a [`RunHandle`](super::run::RunHandle) of its own. And whoever has waited for long asks
-//! [`ServedRings`](super::run::ServedRings) whether the run is still there.
+//! **Who reaches what.** A producer and its tickets hold the rings, and need nothing else to publish a task and to read its record. They
+//! reach the run in two cases only. A producer wakes it after publishing, through a [`RunHandle`](super::run::RunHandle) of its own. And a
+//! thread that has waited for long asks [`ServedRings`](super::run::ServedRings) whether the run is still there.
 //!
 //! **Another run over the same rings.** A run is replaced by ending it and launching the next (`ServedRings::replace_run`):
 //!
-//! - *Rings* stay as they are, and nothing is filled in again but the control word that asked the old kernel to end. Producers publish all the
-//!   while. Every stripe has a position at which the next run begins to serve it, and these differ from stripe to stripe: so
-//!   starts are [per stripe](super::start::StartPositions).
-//! - *Device memory* stays if the next run is on the same device. If it is on another, the host copies it there. If the device was lost, it is made
-//!   anew: near slots are written again from the host's copies, and the workspace begins as its owner says.
-//! - *The run* is another value with the next number. Its number is stored before it is launched. A producer looks at the number after it has published and
-//!   woken the run that it knows. Either it sees the new number and wakes the new run as well, or the new run sees what it has published.
-//! - *The session's state* does not change. The end of a run ends the session only if nobody is replacing that run.
+//! - *Rings* stay as they are, except for the control word that asked the old kernel to end. Producers publish all the while. Each stripe
+//!   has its own position at which the next run begins to serve it, which is why starts are
+//!   [per stripe](super::start::StartPositions).
+//! - *Device memory* stays if the next run is on the same device. To move to another device, the host would copy it there. After a device
+//!   is lost, it would be allocated anew, near slots would be written again from the host's copies, and the workspace would begin as its
+//!   owner says.
+//! - *The run* is another value with the next number. The number is stored before the run is launched. A producer looks at the number after
+//!   it has published and woken the run that it knows. Either it sees the new number and wakes the new run as well, or the new run sees what
+//!   it has published.
+//! - *The session's state* does not change. The end of a run ends the session only if that run is not being replaced.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -48,28 +50,28 @@ use crate::protocol::{CompletionRecord, Status, control};
 use crate::ring::{HostRing, SlotMemory};
 use crate::telemetry::LatencyMeter;
 
-/// Futures that wait for spans of a stripe, by the first slot of the span.
+/// The futures that wait for tasks of a stripe. The index of a future is the slot of its first task.
 #[derive(Debug)]
 pub(crate) struct StripeWaiters {
-    /// For how many tasks each future waits; 0 where there is none.
+    /// For how many tasks each future waits; 0 where there is no future.
     pub spans: Box<[AtomicU32]>,
     /// The wakers of the futures.
     pub wakers: Box<[AtomicWaker]>,
 }
 
-/// A stripe and what the host knows of it.
+/// A stripe, and what the host knows of it.
 #[derive(Debug)]
 pub(crate) struct Stripe {
     pub ring: HostRing<SlotMemory, View64>,
-    /// Up to where tasks are published. Only the producer writes it.
+    /// The position up to which tasks are published. Only the producer writes it.
     pub tail: AtomicU64,
-    /// Up to where slots were given up and taken back. Only the producer writes it.
+    /// The position up to which slots were given up and taken back. Only the producer writes it.
     pub free: AtomicU64,
     /// The position of the first task.
     pub start: u64,
     /// How many futures wait for tasks of this stripe.
     pub futures: AtomicUsize,
-    /// Those futures. The list is made when the first one waits.
+    /// The futures that wait. The list is allocated when the first one does.
     waiters: OnceLock<StripeWaiters>,
 }
 
@@ -85,7 +87,7 @@ impl Stripe {
         }
     }
 
-    /// Returns the futures that wait for spans of this stripe.
+    /// Returns the list of futures that wait for tasks of this stripe.
     pub fn waiters(&self) -> &StripeWaiters {
         self.waiters.get_or_init(|| StripeWaiters {
             spans: (0..self.ring.capacity()).map(|_| AtomicU32::new(0)).collect(),
@@ -93,13 +95,13 @@ impl Stripe {
         })
     }
 
-    /// Returns whether slots can be taken back that the producer has not taken back yet.
+    /// Returns whether there are slots that were given up and that the producer can take back.
     pub fn can_reclaim(&self) -> bool {
-        // Relaxed: what the producer wrote before it registered is seen by the reaper, which has seen that it did.
+        // Relaxed: the reaper has seen that the producer registered, so it sees what the producer wrote before.
         self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
     }
 
-    /// Returns the place of a span among the waiters, by its first position.
+    /// Returns the index of a future among the waiters, given the position of its first task.
     pub fn waiter_place(&self, position: u64) -> usize {
         (position & (self.ring.capacity() - 1)) as usize
     }
@@ -111,18 +113,18 @@ impl Stripe {
     }
 }
 
-/// What the reaper thread serves: futures that wait for tasks, and producers that wait for room.
+/// What the reaper has to look after: futures that wait for tasks, and producers that wait for room.
 #[derive(Debug)]
 pub(crate) struct WaitList {
-    /// Where the reaper parks while nobody waits.
+    /// Where the reaper parks while no future waits.
     pub event: Event,
-    /// How many futures wait, for tasks and for room.
+    /// How many futures wait, for tasks or for room.
     pub futures: AtomicUsize,
-    /// For each producer, whether it waits for room.
+    /// One entry per producer, which says whether the producer waits for room.
     pub rooms: Box<[RoomWaiter]>,
     /// How many producers wait for room.
     pub rooms_waiting: AtomicUsize,
-    /// Whether the reaper has to end; not 0 if so.
+    /// Not 0 if the reaper has to end.
     pub closing: AtomicU32,
 }
 
@@ -149,26 +151,26 @@ impl WaitList {
     }
 }
 
-/// The rings of a session: all state that outlives a run.
+/// The rings of a session: all state that outlives a run and a device.
 #[derive(Debug)]
 pub(crate) struct Rings {
     /// Every stripe of every ring, in the order of the layout.
     pub stripes: Vec<Stripe>,
-    /// How the session stands.
+    /// Whether the session runs, and how it ended.
     pub state: SessionState,
-    /// Where rings and their stripes lie. Every run over these rings has a layout that agrees with this one there.
+    /// The layout of rings and stripes. The layout of every run over these rings has the same rings and stripes.
     pub layout: Arc<Layout>,
     /// The host's control words.
     pub host_words: View32,
     pub memory: RingMemory,
     pub meter: LatencyMeter,
     pub wait_list: WaitList,
-    /// The numbers of the producers that nobody uses.
+    /// The numbers of the producers that are not in use.
     idle_producers: Mutex<Vec<u32>>,
 }
 
 impl Rings {
-    /// Makes the rings of a layout over their memory. `device` holds the near slots, `starts` the first position of each stripe.
+    /// Makes the rings of a layout over their memory. `device` holds the near slots, and `starts` has the first position of each stripe.
     pub fn new(
         layout: Arc<Layout>,
         memory: RingMemory,
@@ -194,7 +196,7 @@ impl Rings {
         (0..self.layout.ring_stripes()).map(move |k| &self.stripes[self.layout.stripe_number(ring, k)])
     }
 
-    /// Returns the list of the producers that nobody uses.
+    /// Returns the numbers of the producers that are not in use.
     pub fn idle_producers(&self) -> MutexGuard<'_, Vec<u32>> {
         self.idle_producers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,13 +206,13 @@ impl Rings {
         self.host_words[control::SHUTDOWN as usize].load(Ordering::Relaxed) != 0
     }
 
-    /// Asks the kernel to finish what it has taken and to end.
+    /// Asks the kernel to finish the tasks that it has taken and to end.
     pub fn ask_shutdown(&self) {
-        // Pairs with the kernel's acquire.
+        // Pairs with the kernel's acquire: it sees everything that the host did before.
         self.host_words[control::SHUTDOWN as usize].store(1, Ordering::Release);
     }
 
-    /// Returns how a task ended, or `None` if it has not ended and still may.
+    /// Returns how a task ended, or `None` if it has not ended yet.
     #[inline]
     pub fn task_end(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         if let Some(record) = stripe.ring.record_at(position) {
@@ -219,19 +221,19 @@ impl Rings {
         self.task_end_without_record(stripe, position)
     }
 
-    /// Returns how a task ended that had no record a moment ago.
+    /// Returns how a task ended that had no record a moment ago: it ended with the session, or has not ended yet.
     #[cold]
     fn task_end_without_record(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         let why = match self.state.end_reason()? {
             EndReason::Stopped => TaskError::Stopped,
             EndReason::Lost(reason) => TaskError::Lost(reason),
         };
-        // The record may have come between the two looks.
+        // The record may have come between the look at the record and the look at the state.
         Some(stripe.ring.record_at(position).map_or(Err(why), record_outcome))
     }
 }
 
-/// Makes the stripes of a layout, in its order.
+/// Makes the stripes of a layout, in the order of the layout.
 fn make_stripes(
     layout: &Layout,
     memory: &RingMemory,
@@ -262,7 +264,7 @@ fn make_stripes(
     Ok(stripes)
 }
 
-/// Returns the slots of one placement. Those that lie at the device get a copy if the host cannot read them there.
+/// Returns the slots of one placement. If they lie at the device and the host cannot read them there, it keeps a copy of them.
 fn slot_memory(id: BufferId, memory: &RingMemory, device: &DeviceMemory) -> Result<SlotMemory, Error> {
     let slots = memory.shared.need(id).or_else(|_| device.blocks.need(id))?;
     Ok(match slots.view64() {
@@ -271,24 +273,24 @@ fn slot_memory(id: BufferId, memory: &RingMemory, device: &DeviceMemory) -> Resu
     })
 }
 
-/// Returns what a record says of its task.
+/// Returns how a task ended, as its record says.
 #[inline]
 pub(crate) fn record_outcome(record: CompletionRecord) -> Result<u32, TaskError> {
-    // Most tasks end well.
+    // Most tasks are done, and this is all that they need.
     if record.0 as u8 == Status::Done.code() as u8 {
         return Ok((record.0 >> 32) as u32);
     }
     failed_outcome(record)
 }
 
-/// Returns what a record says of a task that did not end well.
+/// Returns how a task ended, as its record says, if it is probably not done.
 #[cold]
 fn failed_outcome(record: CompletionRecord) -> Result<u32, TaskError> {
     match record.end() {
         Ok(TaskEnd::Done(result)) => Ok(result),
         Ok(TaskEnd::Fault(fault)) => Err(TaskError::Fault(fault)),
         Ok(TaskEnd::Cancelled) => Err(TaskError::Cancelled),
-        // No kernel of ours posts anything else.
+        // Assembled kernels post nothing else.
         Err(_) => Err(TaskError::Lost(LossReason::Record)),
     }
 }
