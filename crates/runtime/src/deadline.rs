@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Duration` is counted from the moment at which a call begins to wait, so the same value can be used for any number of calls. Use an
-/// `Instant` to give several calls one common end.
+/// A `Duration` is counted from the moment at which a call begins to wait, so the same value can be used for any number
+/// of calls. Use an `Instant` to give several calls one common end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Deadline {
     /// The call does not wait at all. It looks once and returns.
@@ -38,7 +38,8 @@ impl Deadline {
         Deadline::After(Duration::from_millis(ms))
     }
 
-    /// Returns the same deadline as a moment, for a call that begins to wait now. The result is never [`Deadline::After`].
+    /// Returns the same deadline as a moment, for a call that begins to wait now. The result is never
+    /// [`Deadline::After`].
     pub(crate) fn started(self) -> Self {
         match self {
             Deadline::After(Duration::ZERO) => Deadline::Now,
@@ -82,7 +83,8 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// The backoff of a call that polls: it spins at first, then yields its core, and then sleeps for longer and longer times.
+/// The backoff of a call that polls: it spins at first, then yields its core, and then sleeps for longer and longer
+/// times.
 #[derive(Debug, Default)]
 pub(crate) struct PollBackoff {
     turns: u32,
@@ -91,7 +93,8 @@ pub(crate) struct PollBackoff {
 impl PollBackoff {
     /// How many pauses only spin, because what is waited for may be running on another core.
     const SPINS: u32 = 2000;
-    /// Every so many pauses the core is yielded even while spinning, because what is waited for may need this very core.
+    /// Every so many pauses the core is yielded even while spinning, because what is waited for may need this very
+    /// core.
     const SHARE: u32 = 64;
     /// How many pauses yield the core before pauses begin to sleep.
     const YIELDS: u32 = 400;
@@ -110,8 +113,8 @@ impl PollBackoff {
         }
     }
 
-    /// Returns whether the caller should now also check what is expensive to check, such as the clock: always once it no longer
-    /// spins, and now and then while it does.
+    /// Returns whether the caller should now also check what is expensive to check, such as the clock: always once it
+    /// no longer spins, and now and then while it does.
     #[inline]
     pub fn is_slow(&self) -> bool {
         self.turns >= Self::SPINS || self.turns % 256 == 255

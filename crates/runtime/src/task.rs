@@ -60,8 +60,8 @@ impl Task {
         Ok(self)
     }
 
-    /// Sets the argument at an index to a value of any [`Argument`] type. A `u64` takes up two arguments, its low half first, and
-    /// the other types take up one.
+    /// Sets the argument at an index to a value of any [`Argument`] type. A `u64` takes up two arguments, its low half
+    /// first, and the other types take up one.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The workspace: the memory of tenants, as the host reads and writes it.
 //!
-//! Regions of the workspace are typed, and every tenant has its own piece of each region. A [`RegionView`] is one such piece. Its
-//! elements are copied in and out; if the host can reach the device's memory, its words can also be used in place. A copy that begins
-//! after the ticket of a task has ended sees what the task wrote.
+//! Regions of the workspace are typed, and every tenant has its own piece of each region. A [`RegionView`] is one such
+//! piece. Its elements are copied in and out; if the host can reach the device's memory, its words can also be used in
+//! place. A copy that begins after the ticket of a task has ended sees what the task wrote.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -65,8 +65,9 @@ elements! {
 
 /// A view of a tenant's piece of a region, through which the host reads and writes its elements.
 ///
-/// [`Session::view`](crate::Session::view) and [`Drain::view`](crate::Drain::view) return it. A view does not keep tasks from
-/// running: while tasks write the same elements, a copy may have some elements from before and some from after.
+/// [`Session::view`](crate::Session::view) and [`Drain::view`](crate::Drain::view) return it. A view does not keep
+/// tasks from running: while tasks write the same elements, a copy may have some elements from before and some from
+/// after.
 #[derive(Clone, Debug)]
 pub struct RegionView<'s, T> {
     memory: &'s Memory,
@@ -104,7 +105,8 @@ pub struct RegionPiece {
     pub len: usize,
 }
 
-/// Finds a tenant's piece of a region. The region `observable` is the tenant's observables, which LOAD_U32 and fences write.
+/// Finds a tenant's piece of a region. The region `observable` is the tenant's observables, which LOAD_U32 and fences
+/// write.
 pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<RegionPiece, Error> {
     let at = tenant as usize;
     if at >= layout.observables.len() || !layout.rings.iter().any(|ring| ring.tenant == tenant) {

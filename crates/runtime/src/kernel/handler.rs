@@ -1,8 +1,9 @@
-//! What a task does: a function of the language.
+//! Handlers: what the tasks of an opcode do, written as functions of the language.
 //!
 //! A handler is an ordinary module, so it is checked, printed and tested like any other. Its function has no parameters
-//! and gives the result, a `u32`. It reads the task's arguments from `arg`, and names regions of the workspace as
-//! buffers of unknown length; which tenant's piece that is, and whether an index is in it, is the kernel's business:
+//! and returns the result, a `u32`. It reads the task's arguments from the buffer `arg`, and declares regions of the
+//! workspace as buffers of unknown length. The kernel makes sure that each access stays within the piece of the task's
+//! tenant:
 //!
 //! ```text
 //! buffer arg: [u32; 12] global read
@@ -16,10 +17,11 @@
 //! }
 //! ```
 //!
-//! A *lane-wide* handler is run by one lane, beside others of its window. A *group-wide* one is run by all lanes of a group
-//! together: it may use barriers, subgroup ops and shared buffers, which are zero when a task begins, and lane 0 gives the result. A
-//! lane-wide handler may not have shared buffers. `fault` ends the task as a fault with the first code recorded; the function still
-//! runs to its end. `trap` would end the kernel for every tenant, so it is refused.
+//! A *lane-wide* handler is run by one lane, beside other tasks of its window. A *group-wide* handler is run by all
+//! lanes of a group together: it may use barriers, subgroup operations and shared buffers, which are zero when a task
+//! begins, and lane 0 returns the result. A lane-wide handler may not have shared buffers. `fault` makes the task end
+//! with a fault, whose code is the first one that was recorded; the function still runs to its end. `trap` would end
+//! the kernel for every tenant, so it is refused.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -33,47 +35,48 @@ use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
 use crate::protocol::{Opcode, slot};
 
-/// The buffer that holds a task's arguments.
+/// The name of the buffer from which handlers read the task's arguments.
 pub const ARG: &str = "arg";
-/// The buffer that holds a tenant's observables.
+/// The name of the buffer that holds the observables of the task's tenant.
 pub const OBSERVABLE: &str = "observable";
-/// How many arguments a task has.
+/// The number of arguments of a task.
 pub const ARGS: u32 = slot::ARGS as u32;
 
-/// Who runs a task.
+/// How many lanes run one task of a handler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Width {
-    /// One lane.
+    /// One lane runs the task, beside lanes that run other tasks.
     #[default]
     Lane,
-    /// All lanes of a group together.
+    /// All lanes of a group run the task together.
     Group,
 }
 
-/// What of a task others may look at when it is done.
+/// What of a task is visible to others when it has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Visible {
-    /// What it wrote.
+    /// Everything that the task wrote, and its result.
     #[default]
     Memory,
-    /// Its result alone.
+    /// Only the result of the task. What it wrote may become visible later.
     Result,
 }
 
-/// Whether a task may run again after a device was lost.
+/// Whether tasks of a handler may run a second time, after a device was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Class {
-    /// Running it twice is not running it once.
+    /// A task must not run twice, because that is not the same as running it once.
     #[default]
     Once,
-    /// Running it again changes nothing.
+    /// A task may run twice, because running it again changes nothing.
     Idempotent,
 }
 
 /// What tasks of an opcode do. [`Spec::handler`](super::Spec::handler) gives it a name and an opcode.
 ///
-/// Both kinds of handlers are written by a closure. The closure runs once, when the handler is made, and leaves a function of the language.
-/// It names regions of the workspace as it needs them; [`assemble`](super::assemble) looks them up in the `Spec`.
+/// Lane-wide and group-wide handlers are both written by a closure. The closure runs once, when the handler is made,
+/// and builds a function of the language. It names the regions of the workspace that it needs, and
+/// [`assemble`](super::assemble) looks them up in the `Spec`.
 ///
 /// ```
 /// use pelton::{Handler, Spec};
@@ -86,17 +89,17 @@ pub enum Class {
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Handler {
-    /// Who runs it.
+    /// How many lanes run one task.
     pub width: Width,
-    /// What others may look at.
+    /// What of a task is visible to others when it has ended.
     pub visible: Visible,
-    /// Whether it may run again.
+    /// Whether a task may run a second time.
     pub class: Class,
-    /// The function and the buffers it names.
+    /// The handler's function, and the buffers that it names.
     pub module: Module,
-    /// What went wrong while it was written.
+    /// What went wrong while the handler was written.
     pub(super) error: Option<String>,
-    /// Whether it may end the kernel.
+    /// Whether the handler may end the kernel with `trap`.
     pub(super) may_trap: bool,
 }
 
@@ -104,7 +107,8 @@ pub struct Handler {
 const UNNAMED: &str = "";
 
 impl Handler {
-    /// A handler that one lane runs, written by a closure. Without [`finish`](HandlerBody::finish) its result is 0.
+    /// Makes a handler that one lane runs. The closure writes its function. If it does not call
+    /// [`finish`](HandlerBody::finish), the result of a task is 0.
     pub fn lane_wide(build: impl for<'b> FnOnce(HandlerBody<'b>)) -> Self {
         let mut m = Builder::new();
         m.buffer::<u32>(ARG, Len::Fixed(ARGS.into()), Space::Global, Access::Read);
@@ -118,13 +122,14 @@ impl Handler {
         Handler { error: error.take(), ..Handler::from_module(module) }
     }
 
-    /// A handler that all lanes of a group run together, written by a closure. Lane 0 gives the result, which is 0 without
-    /// [`finish`](HandlerBody::finish).
+    /// Makes a handler that all lanes of a group run together. The closure writes its function. Lane 0 returns the
+    /// result of a task, which is 0 if the closure does not call [`finish`](HandlerBody::finish).
     pub fn group_wide(build: impl for<'b> FnOnce(GroupHandlerBody<'b>)) -> Self {
         Handler::lane_wide(|body| build(GroupHandlerBody(body))).width(Width::Group)
     }
 
-    /// A handler from text. Its function is the one that has the name which the handler gets in the `Spec`.
+    /// Makes a handler that one lane runs from the text of a module. The function with the handler's name in the `Spec`
+    /// is the one that runs. A mistake in the text is reported when the `Spec` is assembled.
     pub fn from_text(source: &str) -> Self {
         match text::parse(source) {
             Ok(module) => Handler::from_module(module),
@@ -138,29 +143,30 @@ impl Handler {
         }
     }
 
-    /// A handler that one lane runs, from a module. Its function is the one that has the name which the handler gets in the `Spec`.
+    /// Makes a handler that one lane runs from a module. The function with the handler's name in the `Spec` is the one
+    /// that runs.
     pub fn from_module(module: Module) -> Self {
         let (width, visible, class) = Default::default();
         Handler { width, visible, class, module, error: None, may_trap: false }
     }
 
-    /// Sets who runs it.
+    /// Sets how many lanes run one task of this handler.
     pub fn width(self, width: Width) -> Self {
         Handler { width, ..self }
     }
 
-    /// Sets what others may look at when it is done.
+    /// Sets what of a task is visible to others when it has ended.
     pub fn visible(self, visible: Visible) -> Self {
         Handler { visible, ..self }
     }
 
-    /// Lets it end the kernel with `trap`: for tests of how sessions end.
+    /// Lets the handler end the kernel with `trap`, for tests of how sessions end.
     #[cfg(feature = "inject")]
     pub fn may_trap(self) -> Self {
         Handler { may_trap: true, ..self }
     }
 
-    /// Sets whether it may run again.
+    /// Sets whether a task may run a second time, after a device was lost.
     pub fn class(self, class: Class) -> Self {
         Handler { class, ..self }
     }
@@ -180,11 +186,11 @@ fn restrict_access(module: &mut Module) {
 /// A handler of a [`Spec`](super::Spec), with the name and the opcode by which tasks ask for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NamedHandler {
-    /// The opcode of its tasks.
+    /// The opcode of the handler's tasks.
     pub op: Opcode,
     /// The name of the opcode, and of the handler's function.
     pub name: String,
-    /// What its tasks do.
+    /// What the tasks do.
     pub handler: Handler,
 }
 
@@ -206,15 +212,16 @@ impl Deref for NamedHandler {
     }
 }
 
-/// The handler that a closure writes: the task that it is for, and the tenant's regions.
+/// What the closure of [`Handler::lane_wide`] writes a handler with: the task's arguments, the regions of its tenant,
+/// and the [body](HandlerBody::body) of the function.
 #[derive(Clone)]
 pub struct HandlerBody<'b> {
     f: &'b FunctionBuilder<'b>,
     error: Rc<RefCell<Option<String>>>,
 }
 
-/// The group-wide handler that a closure writes. It has everything that a [`HandlerBody`] has, and buffers that the lanes of the group
-/// share.
+/// What the closure of [`Handler::group_wide`] writes a handler with. It has everything that a [`HandlerBody`] has, and
+/// also buffers that the lanes of the group share.
 #[derive(Clone)]
 pub struct GroupHandlerBody<'b>(HandlerBody<'b>);
 
@@ -226,30 +233,32 @@ impl<'b> Deref for GroupHandlerBody<'b> {
 }
 
 impl GroupHandlerBody<'_> {
-    /// A buffer of the handler's own that the lanes of the group share. Its elements are zero when a task begins.
+    /// Returns a buffer that the lanes of the group share, and declares it when it is first named. Its elements are
+    /// zero when a task begins.
     pub fn shared<T: Num>(&self, name: &str, len: u32) -> Buf<T> {
         self.0.buffer(name, Len::Fixed(len.into()), Space::Shared)
     }
 }
 
 impl<'b> HandlerBody<'b> {
-    /// The function in the making: control flow, arithmetic, everything that the language has.
+    /// Returns the body of the function, with the control flow, the arithmetic and everything else that the language
+    /// has.
     pub fn body(&self) -> &'b FunctionBuilder<'b> {
         self.f
     }
 
-    /// An argument of the task.
+    /// Loads an argument of the task. An index past the last argument gives 0.
     pub fn arg(&self, index: u32) -> Val<'b, u32> {
         self.f.load(self.region::<u32>(ARG).at(index))
     }
 
-    /// A region of the tenant's workspace, or with the name `observable` its observables. A `Spec` without such a region, or with one of
-    /// another type, is refused by [`assemble`](super::assemble).
+    /// Returns a region of the tenant's workspace, or the tenant's observables if the name is `observable`. If the
+    /// `Spec` has no such region, or one of another type, [`assemble`](super::assemble) refuses it.
     pub fn region<T: Num>(&self, name: &str) -> Buf<T> {
         self.buffer(name, Len::Launch, Space::Global)
     }
 
-    /// The buffer of that name, which is declared when it is first named.
+    /// Returns the buffer of that name, and declares it when it is first named.
     fn buffer<T: Num>(&self, name: &str, len: Len, space: Space) -> Buf<T> {
         if let Some(known) = self.f.buffer(name) {
             return known;
@@ -268,32 +277,33 @@ impl<'b> HandlerBody<'b> {
         Buf::from_handle(self.f.declare(BufferDecl { name: name.into(), elem, len, space, access, place }))
     }
 
-    /// The tenant's `data`.
+    /// Returns the region `data` of the tenant's workspace.
     pub fn data(&self) -> Buf<u32> {
         self.region("data")
     }
 
-    /// Adds to an element of `data`; the old value is the result.
+    /// Adds to an element of the region `data` atomically, and returns its old value.
     pub fn atomic_add(&self, at: impl Arg<'b, u32>, by: impl Arg<'b, u32>) -> Val<'b, u32> {
         self.f.atomic_add(Order::Relaxed, Scope::Device, self.data().at(at), by)
     }
 
-    /// An element of `data`.
+    /// Loads an element of the region `data`.
     pub fn load(&self, at: impl Arg<'b, u32>) -> Val<'b, u32> {
         self.f.load(self.data().at(at))
     }
 
-    /// Stores an element of `data`.
+    /// Stores a value in an element of the region `data`.
     pub fn store(&self, at: impl Arg<'b, u32>, value: impl Arg<'b, u32>) {
         self.f.store(self.data().at(at), value);
     }
 
-    /// Ends the task as a fault, once the handler has run to its end. Codes of one's own start at 0x100.
+    /// Makes the task end with a fault once the handler has run to its end. Codes from 0x100 on are free for handlers
+    /// to use.
     pub fn fault(&self, code: impl Arg<'b, u32>) {
         self.f.fault(code);
     }
 
-    /// Ends the task with this result.
+    /// Ends the task here, with this result.
     pub fn finish(&self, result: impl Arg<'b, u32>) {
         self.f.ret(self.f.value::<u32>(result.operand()));
     }

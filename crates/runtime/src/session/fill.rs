@@ -18,8 +18,9 @@ pub(crate) fn fill_buffers(
     fill_some(spec, layout, memories, starts, |_| true)
 }
 
-/// Fills the buffers that say where a run begins, for a run that follows another over the same memory. `starts` has the position at which
-/// the run begins to serve each stripe. All other buffers stay as the last run and the host have left them.
+/// Fills the buffers that say where a run begins, for a run that follows another over the same memory. `starts` has the
+/// position at which the run begins to serve each stripe. All other buffers stay as the last run and the host have left
+/// them.
 #[cfg(feature = "inject")]
 pub(super) fn fill_next_run(
     spec: &Spec,
@@ -98,8 +99,8 @@ fn control_words(spec: &Spec) -> Vec<u32> {
     words
 }
 
-/// Returns the start of each far ring, `per_ring` times per ring and one stride apart. A far ring has one stripe, and so has the only ring
-/// of a drained batch.
+/// Returns the start of each far ring, `per_ring` times per ring and one stride apart. A far ring has one stripe, and
+/// so has the only ring of a drained batch.
 fn ring_starts(layout: &Layout, starts: &[u64], per_ring: u32) -> Vec<u64> {
     let stride = STRIDE as usize;
     let mut words = vec![0; layout.rings.len() * per_ring as usize * stride];
@@ -114,8 +115,8 @@ fn ring_starts(layout: &Layout, starts: &[u64], per_ring: u32) -> Vec<u64> {
     words
 }
 
-/// Returns the first element and the number of elements of every piece, by tenant and then by region. The last pair of each tenant is its
-/// observables.
+/// Returns the first element and the number of elements of every piece, by tenant and then by region. The last pair of
+/// each tenant is its observables.
 fn pieces(layout: &Layout) -> Vec<u32> {
     let mut words = Vec::new();
     for tenant in 0..Tenant::MAX_TENANTS as usize {

@@ -1,5 +1,6 @@
-//! Ways to make things go wrong between host and kernel, so that tests can see what the other side makes of it: lines with a wrong bit, as
-//! a torn or stale write would leave them, a host that shows no sign of life, and runs that are replaced.
+//! Ways to make things go wrong between host and kernel, so that tests can see what the other side makes of it: lines
+//! with a wrong bit, as a torn or stale write would leave them, a host that shows no sign of life, and runs that are
+//! replaced.
 
 use std::sync::atomic::Ordering;
 
@@ -30,10 +31,11 @@ impl Producer {
 }
 
 impl Session {
-    /// Lets the kernel finish the tasks that it has taken and end, and launches it again over the same rings on the same device.
+    /// Lets the kernel finish the tasks that it has taken and end, and launches it again over the same rings on the
+    /// same device.
     ///
-    /// Producers may submit tasks all the while. No fence may be in flight, because the next run does not know about fences that the
-    /// last one was waiting for.
+    /// Producers may submit tasks all the while. No fence may be in flight, because the next run does not know about
+    /// fences that the last one was waiting for.
     ///
     /// # Errors
     ///
@@ -73,8 +75,8 @@ impl Ticket {
     }
 }
 
-/// Returns the first position of a stripe whose task has no record. A kernel that was asked to end finishes the tasks that it has taken,
-/// and it takes tasks in order, so it has taken none from this position on.
+/// Returns the first position of a stripe whose task has no record. A kernel that was asked to end finishes the tasks
+/// that it has taken, and it takes tasks in order, so it has taken none from this position on.
 fn first_unfinished(stripe: &Stripe) -> u64 {
     loop {
         let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));

@@ -62,8 +62,8 @@ fn allocate_memory(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMem
     Ok((rings, DeviceMemory::allocate(device, layout)?))
 }
 
-/// Assembles and loads the kernel of a spec. If the kernel turns out so large that fewer groups fit than it was assembled for, it is
-/// assembled again for as many as fit.
+/// Assembles and loads the kernel of a spec. If the kernel turns out so large that fewer groups fit than it was
+/// assembled for, it is assembled again for as many as fit.
 fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Kernel>), Error> {
     let made = assemble(spec, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
@@ -72,8 +72,8 @@ fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<
         return Ok((made, kernel));
     }
     let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
-    // A geometry with a given number of groups does not divide the slots of a near ring among them, so they are divided here. Each stripe
-    // keeps its slots, or gets so many that all stripes together have as many as were asked for.
+    // A geometry with a given number of groups does not divide the slots of a near ring among them, so they are divided
+    // here. Each stripe keeps its slots, or gets so many that all stripes together have as many as were asked for.
     let share = spec.geometry.slots.div_ceil(workers).next_power_of_two().min(spec.geometry.slots);
     let (slots, window) = (made.layout.largest_stripe().max(share), made.layout.window);
     let geometry = Geometry { slots, window, ..spec.geometry.clone().groups(workers) };

@@ -1,7 +1,7 @@
 //! The memory of a session, and who owns it.
 //!
-//! A kernel reaches all memory through its buffers and does not care who owns it. The host does, because the owner decides how long a
-//! block lives. See [`rings`](super::rings).
+//! A kernel reaches all memory through its buffers and does not care who owns it. The host does, because the owner
+//! decides how long a block lives. See [`rings`](super::rings).
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::kernel::{BufferId, Layout};
 pub(crate) struct BufferMemories(Vec<(BufferKey, Memory)>);
 
 impl BufferMemories {
-    /// Allocates a block for every buffer of a layout that is in a wanted kind of memory. The optimizer may have removed a buffer; its
-    /// block is then not used.
+    /// Allocates a block for every buffer of a layout that is in a wanted kind of memory. The optimizer may have
+    /// removed a buffer; its block is then not used.
     fn allocate(
         device: &Arc<dyn Device>,
         layout: &Layout,
@@ -33,7 +33,8 @@ impl BufferMemories {
         Ok(BufferMemories::allocate(device, layout, |_| true)?)
     }
 
-    /// Returns the memory of one of the kernel's own buffers. If there is no such buffer, the error says that this is a defect of Pelton.
+    /// Returns the memory of one of the kernel's own buffers. If there is no such buffer, the error says that this is a
+    /// defect of Pelton.
     pub fn need(&self, id: BufferId) -> Result<&Memory, Error> {
         self.get(BufferKey::Kernel(id)).ok_or(Error::Internal(id.row().names[0]))
     }
@@ -52,9 +53,9 @@ impl BufferMemories {
 /// The owner of the memory that rings lie in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryOwner {
-    /// This process owns the memory. Blocks that the kernel reaches are allocated through the device, which may have to register them, and
-    /// blocks that only the host uses come from the heap. All of them outlive the runs over them, and are freed when the session and its
-    /// last producer and ticket are dropped.
+    /// This process owns the memory. Blocks that the kernel reaches are allocated through the device, which may have to
+    /// register them, and blocks that only the host uses come from the heap. All of them outlive the runs over them,
+    /// and are freed when the session and its last producer and ticket are dropped.
     Process,
 }
 
@@ -77,8 +78,8 @@ impl MemoryOwner {
     }
 }
 
-/// The memory that rings lie in: far slots, records, tails, the host's control words and the kernel's answers to them, the slots that
-/// tickets have given up, and the host's copies of near slots.
+/// The memory that rings lie in: far slots, records, tails, the host's control words and the kernel's answers to them,
+/// the slots that tickets have given up, and the host's copies of near slots.
 ///
 /// No run owns any of this memory, so it stays when a run ends.
 #[derive(Debug)]

@@ -1,17 +1,17 @@
 //! Sessions: kernels that are launched once, fed while they run, and stopped when they are no longer needed.
 //!
 //! [`Session::launch`] assembles the kernel of a [`Spec`], allocates its memory and launches it. Each thread takes a
-//! [`Producer`] and submits tasks, and gets a [`Ticket`] for one task or a [`Span`] for several. The ticket says how the
-//! task ended.
+//! [`Producer`] and submits tasks, and gets a [`Ticket`] for one task or a [`Span`] for several. The ticket says how
+//! the task ended.
 //!
-//! **Costs.** Nothing allocates and nothing locks between a submit and the end of its task: the producer writes a slot, a
-//! group of the kernel takes it and posts a record, and the ticket reads the record. There are two exceptions: the first
-//! future that waits in a stripe allocates the stripe's list of wakers, and a batch that no single stripe has room for
-//! allocates a list of its pieces.
+//! **Costs.** Nothing allocates and nothing locks between a submit and the end of its task: the producer writes a slot,
+//! a group of the kernel takes it and posts a record, and the ticket reads the record. There are two exceptions: the
+//! first future that waits in a stripe allocates the stripe's list of wakers, and a batch that no single stripe has
+//! room for allocates a list of its pieces.
 //!
-//! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish the tasks that it has taken, and reports how many
-//! it has left. The tickets of tasks that were left end as stopped. If the kernel ends by itself, they end as lost. A
-//! session that is dropped is stopped.
+//! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish the tasks that it has taken, and reports how
+//! many it has left. The tickets of tasks that were left end as stopped. If the kernel ends by itself, they end as
+//! lost. A session that is dropped is stopped.
 
 mod fill;
 #[cfg(feature = "inject")]
@@ -64,9 +64,9 @@ pub use ticket::Ticket;
 /// What a session left behind when it was stopped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StopReport {
-    /// For each ring, in the order of the layout, how many of its tasks were submitted and never ran. A task that another
-    /// thread submits while these are being counted may be missing here, since counting it would cost every submit a
-    /// memory fence. Its ticket ends as stopped all the same.
+    /// For each ring, in the order of the layout, how many of its tasks were submitted and never ran. A task that
+    /// another thread submits while these are being counted may be missing here, since counting it would cost every
+    /// submit a memory fence. Its ticket ends as stopped all the same.
     pub left: Vec<u64>,
     /// Whether the device had to end the kernel, because the kernel did not end by itself in time.
     pub forced: bool,
@@ -116,19 +116,20 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] if the `Spec` cannot be assembled for this device, [`Error::Device`] if the device cannot load
-    /// or launch the kernel or has too little memory, and [`Error::Thread`] if the session's thread cannot be started.
+    /// [`Error::Refused`] if the `Spec` cannot be assembled for this device, [`Error::Device`] if the device cannot
+    /// load or launch the kernel or has too little memory, and [`Error::Thread`] if the session's thread cannot be
+    /// started.
     pub fn launch(device: &Arc<dyn Device>, spec: &Spec) -> Result<Session, Error> {
         Session::launch_at(device, spec, 0)
     }
 
     /// The last position that [`launch_at`](Session::launch_at) accepts. Kernels use bit 63 of a position for a mark of
-    /// their own. A session that starts here and runs a thousand million tasks per second reaches that bit after more than
-    /// two hundred years.
+    /// their own. A session that starts here and runs a thousand million tasks per second reaches that bit after more
+    /// than two hundred years.
     pub const LAST_START: u64 = 1 << 61;
 
-    /// Launches the kernel of a `Spec` as [`launch`](Session::launch) does, but lets its stripes count their positions from
-    /// given starts: all stripes from one position, or each from its own. A session that is given the
+    /// Launches the kernel of a `Spec` as [`launch`](Session::launch) does, but lets its stripes count their positions
+    /// from given starts: all stripes from one position, or each from its own. A session that is given the
     /// [positions](Session::positions) of another goes on counting where that one ended.
     ///
     /// ```
@@ -150,8 +151,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::StartPosition`] if a start lies beyond [`LAST_START`](Session::LAST_START), and [`Error::StartCount`] if a
-    /// list of starts does not have one start per stripe. Other errors are those of [`launch`](Session::launch).
+    /// [`Error::StartPosition`] if a start lies beyond [`LAST_START`](Session::LAST_START), and [`Error::StartCount`]
+    /// if a list of starts does not have one start per stripe. Other errors are those of [`launch`](Session::launch).
     pub fn launch_at(
         device: &Arc<dyn Device>,
         spec: &Spec,
@@ -184,8 +185,8 @@ impl Session {
         &self.served.rings
     }
 
-    /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks, these
-    /// positions are not all of the same moment.
+    /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks,
+    /// these positions are not all of the same moment.
     pub fn positions(&self) -> Vec<u64> {
         self.rings().stripes.iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
@@ -200,8 +201,8 @@ impl Session {
         &self.layout
     }
 
-    /// Looks up the opcode of a handler or of a built-in operation by its name. Any number of tasks can be made with one
-    /// opcode, so a caller looks it up once.
+    /// Looks up the opcode of a handler or of a built-in operation by its name. Any number of tasks can be made with
+    /// one opcode, so a caller looks it up once.
     ///
     /// # Errors
     ///
@@ -219,13 +220,13 @@ impl Session {
         telemetry::take_snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
     }
 
-    /// Returns a view of a tenant's piece of a region of the workspace, through which the host reads and writes its elements.
-    /// The region named `observable` is the tenant's observables.
+    /// Returns a view of a tenant's piece of a region of the workspace, through which the host reads and writes its
+    /// elements. The region named `observable` is the tenant's observables.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`], [`Error::UnknownRegion`], and [`Error::RegionType`] if the region holds elements of another
-    /// type than `T`.
+    /// [`Error::UnknownTenant`], [`Error::UnknownRegion`], and [`Error::RegionType`] if the region holds elements of
+    /// another type than `T`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
         workspace::open_view(&self.memory.blocks, &self.layout, tenant, region)
     }
@@ -246,7 +247,8 @@ impl Session {
         Ok(word[0])
     }
 
-    /// Returns the lines that tasks have printed since the last call, in order. This also works after the session has ended.
+    /// Returns the lines that tasks have printed since the last call, in order. This also works after the session has
+    /// ended.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         let mut at = self.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (lines, end) = telemetry::read_log(&self.printer, &self.memory.blocks, *at)?;
@@ -264,8 +266,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::NoIdleProducer`] if all its producers are in use, and
-    /// [`Error::Ended`] if the session has ended.
+    /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::NoIdleProducer`] if all its producers are in use,
+    /// and [`Error::Ended`] if the session has ended.
     pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
         let rings = self.rings();
         if !rings.state.is_running() {
@@ -287,8 +289,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Late`] if the deadline passes before; it says how many tasks are left. [`Error::Ended`] if the session ends
-    /// before.
+    /// [`Error::Late`] if the deadline passes before; it says how many tasks are left. [`Error::Ended`] if the session
+    /// ends before.
     pub fn quiesce(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let deadline = deadline.into().started();
         let rings = self.rings();
@@ -318,8 +320,8 @@ impl Session {
         }
     }
 
-    /// Returns how the session ended, or `None` while it runs. A session that has ended by itself does not recover: launch a
-    /// new one.
+    /// Returns how the session ended, or `None` while it runs. A session that has ended by itself does not recover:
+    /// launch a new one.
     pub fn session_end(&self) -> Option<SessionEnd> {
         self.served.session_end()
     }
@@ -339,8 +341,8 @@ impl Session {
         self.stop_within(Session::STOP_TIME)
     }
 
-    /// Stops the session as [`stop`](Session::stop) does, but gives the kernel until a deadline to finish the tasks that it
-    /// has taken.
+    /// Stops the session as [`stop`](Session::stop) does, but gives the kernel until a deadline to finish the tasks
+    /// that it has taken.
     pub fn stop_within(mut self, deadline: impl Into<Deadline>) -> Result<StopReport, Error> {
         self.close(deadline.into())
     }

@@ -18,14 +18,14 @@ const IDLE_LOOKS: u32 = 8;
 /// [`Producer::aim`] sets it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Aim {
-    /// The producer chooses. A few tasks at once go near if a near stripe has nothing to do, and all others go far. If the far
-    /// ring has no room for them, they go near.
+    /// The producer chooses. A few tasks at once go near if a near stripe has nothing to do, and all others go far. If
+    /// the far ring has no room for them, they go near.
     #[default]
     Choose,
     /// Tasks go near, where the kernel sees them soonest, as long as there is room for them. After that they go far.
     Latency,
-    /// Tasks always go far, which gives the most tasks per second from many producers. They do not go near even if the far ring is
-    /// full, so that near slots stay free for producers that want latency.
+    /// Tasks always go far, which gives the most tasks per second from many producers. They do not go near even if the
+    /// far ring is full, so that near slots stay free for producers that want latency.
     Throughput,
 }
 
@@ -52,7 +52,8 @@ impl FenceReach {
 }
 
 impl Producer {
-    /// Checks tasks before the kernel sees any of them. Returns their level, and how far back the fences among them reach.
+    /// Checks tasks before the kernel sees any of them. Returns their level, and how far back the fences among them
+    /// reach.
     #[inline]
     pub(super) fn check_tasks(
         &self,
@@ -87,8 +88,8 @@ impl Producer {
         Ok((level, fenced))
     }
 
-    /// Checks that so many tasks could be submitted if the rings were empty. A fence that waits for tasks which were submitted before
-    /// must go to the stripe where they are.
+    /// Checks that so many tasks could be submitted if the rings were empty. A fence that waits for tasks which were
+    /// submitted before must go to the stripe where they are.
     #[inline]
     pub(super) fn check_size(&self, level: u32, wanted: u64, fenced: FenceReach) -> Result<(), SubmitError> {
         if fenced == FenceReach::No {
@@ -111,8 +112,8 @@ impl Producer {
         if wanted > slots { Err(SubmitError::TooLargeFenced { wanted, slots }) } else { Ok(()) }
     }
 
-    /// Waits for room, as long as the producer's patience says. Returns the stripe that has room for so many tasks, or `None` if
-    /// several near stripes have room for them together.
+    /// Waits for room, as long as the producer's patience says. Returns the stripe that has room for so many tasks, or
+    /// `None` if several near stripes have room for them together.
     #[inline]
     pub(super) fn find_room(
         &mut self,
@@ -147,8 +148,8 @@ impl Producer {
         }
     }
 
-    /// Chooses the stripe for so many tasks, and returns it with the number of its free slots. The stripe is `None` if the tasks
-    /// should be spread over all near stripes, and the free slots are then those of all of these.
+    /// Chooses the stripe for so many tasks, and returns it with the number of its free slots. The stripe is `None` if
+    /// the tasks should be spread over all near stripes, and the free slots are then those of all of these.
     #[inline]
     pub(super) fn choose_stripe(
         &mut self,
@@ -186,8 +187,8 @@ impl Producer {
         self.choose_second_best(level, wanted, fenced, room)
     }
 
-    /// Chooses as [`choose_stripe`](Producer::choose_stripe) does, if no stripe of the preferred ring has room and the far ring has
-    /// `far` free slots.
+    /// Chooses as [`choose_stripe`](Producer::choose_stripe) does, if no stripe of the preferred ring has room and the
+    /// far ring has `far` free slots.
     #[cold]
     fn choose_second_best(
         &mut self,
@@ -201,7 +202,8 @@ impl Producer {
         if near.1 >= wanted || near.1 > far && far < wanted { near } else { (Some(self.near_count), far) }
     }
 
-    /// Returns the best near stripe if it has room for so many tasks or if they cannot be spread, and otherwise all near stripes.
+    /// Returns the best near stripe if it has room for so many tasks or if they cannot be spread, and otherwise all
+    /// near stripes.
     #[inline]
     fn one_stripe_or_all_near(
         &mut self,
@@ -210,7 +212,8 @@ impl Producer {
         fenced: FenceReach,
         best: (u32, u64),
     ) -> (Option<u32>, u64) {
-        // A single task needs one stripe. If a slot became free between two looks, the sum below would find room and name no stripe.
+        // A single task needs one stripe. If a slot became free between two looks, the sum below would find room and
+        // name no stripe.
         if best.1 >= wanted || wanted == 1 || fenced != FenceReach::No || self.near_count == 1 {
             return (Some(best.0), best.1);
         }
@@ -224,8 +227,8 @@ impl Producer {
         }
     }
 
-    /// Returns how many slots of a stripe are free. It takes back slots that were given up only if those that are already known to
-    /// be free are not enough.
+    /// Returns how many slots of a stripe are free. It takes back slots that were given up only if those that are
+    /// already known to be free are not enough.
     #[inline]
     pub(super) fn free_slots(&mut self, level: u32, stripe: u32, wanted: u64) -> u64 {
         let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
@@ -238,7 +241,8 @@ impl Producer {
         slots - (cursor.tail - cursor.free)
     }
 
-    /// Looks at some near stripes and returns the one with the most room, its free slots, and whether it has nothing to do.
+    /// Looks at some near stripes and returns the one with the most room, its free slots, and whether it has nothing to
+    /// do.
     #[inline]
     fn emptiest_near(&mut self, level: u32, wanted: u64, looks: u32) -> ((u32, u64), bool) {
         let stripes = self.near_count;
@@ -252,8 +256,9 @@ impl Producer {
             if k >= IDLE_LOOKS && best.1 >= wanted {
                 break;
             }
-            // The search begins with the stripe that was used last and goes on with those after it, so that equal stripes take
-            // turns. If there are many tasks at once, the last ones still keep that stripe busy, so the search begins after it.
+            // The search begins with the stripe that was used last and goes on with those after it, so that equal
+            // stripes take turns. If there are many tasks at once, the last ones still keep that stripe busy, so the
+            // search begins after it.
             let stripe = (last + u32::from(wanted > FEW_TASKS) + k) % stripes;
             let idle = self.is_stripe_idle(level, stripe);
             let room = self.free_slots(level, stripe, wanted);

@@ -45,8 +45,8 @@ pub(super) struct LastStripe {
 
 /// Submits tasks to a session on behalf of a tenant.
 ///
-/// [`Session::producer`](super::Session::producer) returns one. A producer has rings of its own and is the only one that writes to
-/// them, so it is used by one thread at a time; each thread takes its own producer.
+/// [`Session::producer`](super::Session::producer) returns one. A producer has rings of its own and is the only one
+/// that writes to them, so it is used by one thread at a time; each thread takes its own producer.
 #[derive(Debug)]
 pub struct Producer {
     pub(super) share: Arc<SessionShare>,
@@ -115,8 +115,9 @@ impl Producer {
 
     /// Sets how long each submit may block its thread until there is room for the tasks, and returns the producer.
     ///
-    /// The default is [`Deadline::Now`]: a full ring is [`SubmitError::Full`] at once. [`set_patience`](Producer::set_patience)
-    /// changes the patience later, and [`submit_when_room`](Producer::submit_when_room) waits without blocking a thread.
+    /// The default is [`Deadline::Now`]: a full ring is [`SubmitError::Full`] at once.
+    /// [`set_patience`](Producer::set_patience) changes the patience later, and
+    /// [`submit_when_room`](Producer::submit_when_room) waits without blocking a thread.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -131,20 +132,21 @@ impl Producer {
         self
     }
 
-    /// Sets whether the producer prefers latency or throughput, and returns the producer. [`set_aim`](Producer::set_aim) changes
-    /// the aim later.
+    /// Sets whether the producer prefers latency or throughput, and returns the producer.
+    /// [`set_aim`](Producer::set_aim) changes the aim later.
     pub fn aim(mut self, aim: Aim) -> Self {
         self.set_aim(aim);
         self
     }
 
-    /// Sets how long each submit from now on may block its thread until there is room. See [`patience`](Producer::patience).
+    /// Sets how long each submit from now on may block its thread until there is room. See
+    /// [`patience`](Producer::patience).
     pub fn set_patience(&mut self, patience: impl Into<Deadline>) {
         self.patience = patience.into();
     }
 
-    /// Sets whether the producer prefers latency or throughput from now on. Tasks that were submitted before stay where they
-    /// are.
+    /// Sets whether the producer prefers latency or throughput from now on. Tasks that were submitted before stay where
+    /// they are.
     pub fn set_aim(&mut self, aim: Aim) {
         self.aim = aim;
         let near = u64::from(self.near_count) * self.near_slots;
@@ -157,15 +159,16 @@ impl Producer {
         self.tenant
     }
 
-    /// Returns how the session ended, or `None` while it runs. This works even after the [`Session`](super::Session) was dropped.
+    /// Returns how the session ended, or `None` while it runs. This works even after the [`Session`](super::Session)
+    /// was dropped.
     pub fn session_end(&self) -> Option<SessionEnd> {
         self.share.served.session_end()
     }
 
     /// Checks whether a task could be submitted if there were room for it.
     ///
-    /// A fence may still be refused when it is submitted, because only then is it known whether the tasks that it waits for stand
-    /// in one stripe.
+    /// A fence may still be refused when it is submitted, because only then is it known whether the tasks that it waits
+    /// for stand in one stripe.
     ///
     /// # Errors
     ///
@@ -181,8 +184,8 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// [`SubmitError::Full`] if there was no room in time, [`SubmitError::Ended`] if the session has ended, and other errors if the
-    /// session cannot run such a task. The kernel has then seen nothing of the task.
+    /// [`SubmitError::Full`] if there was no room in time, [`SubmitError::Ended`] if the session has ended, and other
+    /// errors if the session cannot run such a task. The kernel has then seen nothing of the task.
     ///
     /// ```
     /// use std::time::Duration;
@@ -215,22 +218,24 @@ impl Producer {
         Ok(Ticket::new(&self.share, number, first, stamp))
     }
 
-    /// Submits tasks of one priority at once, either all of them or none, and returns the span through which their results are
-    /// read. The kernel is woken once for all of them.
+    /// Submits tasks of one priority at once, either all of them or none, and returns the span through which their
+    /// results are read. The kernel is woken once for all of them.
     ///
-    /// The tasks stand in one stripe, in order. If no stripe has room for all of them but several near stripes together have, the
-    /// tasks are spread over those, and a list of the pieces is allocated. Their results are in the order of submission all the
-    /// same. Tasks with a fence among them are never spread, because a fence waits for tasks of its own stripe only.
+    /// The tasks stand in one stripe, in order. If no stripe has room for all of them but several near stripes together
+    /// have, the tasks are spread over those, and a list of the pieces is allocated. Their results are in the order of
+    /// submission all the same. Tasks with a fence among them are never spread, because a fence waits for tasks of its
+    /// own stripe only.
     ///
-    /// The iterator is cloned and gone through twice, once to check the tasks and once to write them. Its `len` says how many tasks
-    /// there are. If it yields more, the rest is ignored; if it yields fewer, the span is shorter. A task that only the second pass
-    /// yields is not checked, and ends with a fault if the kernel cannot run it. If the iterator panics while tasks are being
-    /// written, those that were written already run, and their results are given up.
+    /// The iterator is cloned and gone through twice, once to check the tasks and once to write them. Its `len` says
+    /// how many tasks there are. If it yields more, the rest is ignored; if it yields fewer, the span is shorter. A
+    /// task that only the second pass yields is not checked, and ends with a fault if the kernel cannot run it. If the
+    /// iterator panics while tasks are being written, those that were written already run, and their results are given
+    /// up.
     ///
     /// # Errors
     ///
-    /// Those of [`submit`](Producer::submit). Also [`SubmitError::TooLarge`] or [`SubmitError::TooLargeFenced`] if there can never be
-    /// room for so many tasks, and [`SubmitError::MixedPriorities`].
+    /// Those of [`submit`](Producer::submit). Also [`SubmitError::TooLarge`] or [`SubmitError::TooLargeFenced`] if
+    /// there can never be room for so many tasks, and [`SubmitError::MixedPriorities`].
     pub fn submit_all<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
         I: IntoIterator<Item = Task>,
@@ -247,15 +252,15 @@ impl Producer {
         Ok(Span::new(&self.share, number, first, count, stamp))
     }
 
-    /// Returns how many tasks can be submitted at once with the current aim, if there is no fence among them. This is never
-    /// less than the number of slots in the geometry of the [`Spec`](crate::Spec).
+    /// Returns how many tasks can be submitted at once with the current aim, if there is no fence among them. This is
+    /// never less than the number of slots in the geometry of the [`Spec`](crate::Spec).
     #[inline]
     pub fn largest_batch(&self) -> u64 {
         self.largest
     }
 
-    /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Returns the number of the stripe, the
-    /// position of the first task, the number of tasks, and the time stamp of the meter.
+    /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Returns the number of the stripe,
+    /// the position of the first task, the number of tasks, and the time stamp of the meter.
     #[inline(always)]
     fn write_tasks<I>(
         &mut self,
@@ -283,8 +288,8 @@ impl Producer {
         (number, first, count as u32, stamp)
     }
 
-    /// Writes tasks to several near stripes, which together have room for them. It begins with the stripe after the one that was
-    /// used last, and gives each stripe as many tasks as it has room for.
+    /// Writes tasks to several near stripes, which together have room for them. It begins with the stripe after the one
+    /// that was used last, and gives each stripe as many tasks as it has room for.
     #[cold]
     fn write_spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
         let mut pieces = Vec::with_capacity(self.near_count.min(wanted as u32) as usize);
@@ -314,8 +319,8 @@ impl Producer {
     }
 }
 
-/// Tasks that are being written to a stripe. Even if the iterator that yields the tasks panics, the producer's cursor ends after
-/// the last line that the kernel may have taken.
+/// Tasks that are being written to a stripe. Even if the iterator that yields the tasks panics, the producer's cursor
+/// ends after the last line that the kernel may have taken.
 struct StripeWrite<'p> {
     share: &'p SessionShare,
     run: &'p mut RunHandle,

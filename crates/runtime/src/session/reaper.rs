@@ -1,7 +1,7 @@
 //! The reaper: the thread of a session that wakes futures and tells the kernel that its host is alive.
 //!
-//! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures wait. While no future
-//! waits the reaper is parked, and wakes up only to renew the kernel's lease.
+//! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures
+//! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -41,14 +41,15 @@ pub(super) fn run_reaper(served: &ServedRings, lease: Duration) {
             backoff.pause();
         }
     }
-    // Pairs with the fence in `Event::wake`: either the last look below sees a future that registers, or the future sees that the session
-    // has ended.
+    // Pairs with the fence in `Event::wake`: either the last look below sees a future that registers, or the future
+    // sees that the session has ended.
     fence(Ordering::SeqCst);
     // Futures that still wait are woken, and find that the session has ended.
     wake_ready(rings);
 }
 
-/// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether anything was woken.
+/// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether anything was
+/// woken.
 fn wake_ready(rings: &Rings) -> bool {
     let list = &rings.wait_list;
     let mut woken = false;

@@ -1,13 +1,14 @@
 //! The rights and the credit of tenants, which can be changed while the kernel runs.
 //!
-//! **The promise.** When one of these calls returns, no task that is submitted afterwards begins under the old value, provided that the
-//! submitting thread knows of the return. Tasks that were submitted before may begin under either value. If the groups of the kernel read
-//! the host's words themselves, storing the new value is all that it takes. Otherwise the call waits until the kernel has taken the change
-//! over, which takes microseconds and does not depend on how long tasks run.
+//! **The promise.** When one of these calls returns, no task that is submitted afterwards begins under the old value,
+//! provided that the submitting thread knows of the return. Tasks that were submitted before may begin under either
+//! value. If the groups of the kernel read the host's words themselves, storing the new value is all that it takes.
+//! Otherwise the call waits until the kernel has taken the change over, which takes microseconds and does not depend on
+//! how long tasks run.
 //!
-//! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins. When as many tasks have been charged as the
-//! quota says, further tasks wait until there is more credit. A packed slot counts as one task, whatever it holds. Tasks that begin while
-//! there is no quota are not charged.
+//! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins. When as many tasks have
+//! been charged as the quota says, further tasks wait until there is more credit. A packed slot counts as one task,
+//! whatever it holds. Tasks that begin while there is no quota are not charged.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
@@ -97,7 +98,8 @@ impl Session {
         self.change_word(&mut self.changes(), control::LOG_READ, records)
     }
 
-    /// Returns how many tasks were charged to a tenant. While a group takes a window, the number may be too high for a moment.
+    /// Returns how many tasks were charged to a tenant. While a group takes a window, the number may be too high for a
+    /// moment.
     fn charged_tasks(&self, tenant: TenantId) -> Result<u64, Error> {
         let mut word = [0u64];
         self.memory
@@ -134,21 +136,23 @@ impl Session {
 
 /// The rights and the credit of tenants, which can be changed while the kernel runs.
 impl Session {
-    /// Sets which opcodes a tenant may use: bit `i` allows opcode `i`, and bit 31 allows all opcodes from 31 on. A mask of 0 disables
-    /// the tenant: its tasks stay in their rings until it is enabled again.
+    /// Sets which opcodes a tenant may use: bit `i` allows opcode `i`, and bit 31 allows all opcodes from 31 on. A mask
+    /// of 0 disables the tenant: its tasks stay in their rings until it is enabled again.
     ///
     /// When this returns, no task that is submitted afterwards begins under the old mask.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`] if there is no such tenant, and [`Error::Ended`] if the session ends before the kernel has taken the change over.
+    /// [`Error::UnknownTenant`] if there is no such tenant, and [`Error::Ended`] if the session ends before the kernel
+    /// has taken the change over.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         self.change_word(&mut self.changes(), control::MASKS + tenant, mask)
     }
 
-    /// Allows a tenant to use these opcodes and no others. Opcodes from 31 on are allowed or forbidden all together, and an empty list
-    /// disables the tenant. See [`set_mask`](Session::set_mask) for when the change takes effect, and for errors.
+    /// Allows a tenant to use these opcodes and no others. Opcodes from 31 on are allowed or forbidden all together,
+    /// and an empty list disables the tenant. See [`set_mask`](Session::set_mask) for when the change takes effect, and
+    /// for errors.
     ///
     /// ```
     /// # use pelton::{Opcode, Session, Spec, device};
@@ -160,15 +164,17 @@ impl Session {
         self.set_mask(tenant, Opcode::mask_of(ops))
     }
 
-    /// Sets how many tasks may be charged to a tenant in all, counted from the launch of the session. A quota of 0 lifts the limit.
+    /// Sets how many tasks may be charged to a tenant in all, counted from the launch of the session. A quota of 0
+    /// lifts the limit.
     ///
-    /// Only tasks that begin while there is a quota are charged, so a tenant that never had one starts with all of `quota`. To give a
-    /// tenant more credit whatever it has used, use [`grant`](Session::grant). When this returns, no task that is submitted afterwards
-    /// begins under the old quota.
+    /// Only tasks that begin while there is a quota are charged, so a tenant that never had one starts with all of
+    /// `quota`. To give a tenant more credit whatever it has used, use [`grant`](Session::grant). When this returns, no
+    /// task that is submitted afterwards begins under the old quota.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`], [`Error::Ended`], and [`Error::TooMuchCredit`] if the tenant would then have credit for more than [`Tenant::MAX_QUOTA`] tasks.
+    /// [`Error::UnknownTenant`], [`Error::Ended`], and [`Error::TooMuchCredit`] if the tenant would then have credit
+    /// for more than [`Tenant::MAX_QUOTA`] tasks.
     pub fn set_quota(&self, tenant: TenantId, quota: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         let quota = quota_limit(quota);
@@ -177,8 +183,9 @@ impl Session {
 
     /// Gives a tenant credit for `more` tasks. A tenant without a quota has no limit, and this does not change that.
     ///
-    /// If [`set_quota`](Session::set_quota) has set a quota below what was charged already, the grant first makes up for the difference.
-    /// When this returns, the credit is there for every task, whether it was submitted before or is submitted afterwards.
+    /// If [`set_quota`](Session::set_quota) has set a quota below what was charged already, the grant first makes up
+    /// for the difference. When this returns, the credit is there for every task, whether it was submitted before or is
+    /// submitted afterwards.
     ///
     /// # Errors
     ///
@@ -193,8 +200,8 @@ impl Session {
         }
     }
 
-    /// Returns how many tasks of a tenant may still begin before it needs more credit, or `None` if it has no quota. While the kernel
-    /// takes tasks of the tenant, the number may be too low for a moment.
+    /// Returns how many tasks of a tenant may still begin before it needs more credit, or `None` if it has no quota.
+    /// While the kernel takes tasks of the tenant, the number may be too low for a moment.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! Rings, apart from the runs over them.
 //!
-//! A session consists of rings, which producers write and tickets read, and of a kernel that serves them. The two have different lives. A
-//! kernel is assembled for one set of handlers and one device; it may make way for another kernel, move to another device, or be lost. The
-//! rings hold what was promised to callers: a ticket that was handed out must end, whatever has become of the kernel that ran at the time.
-//! So a session keeps its state in three parts, by what each part outlives.
+//! A session consists of rings, which producers write and tickets read, and of a kernel that serves them. The two have
+//! different lives. A kernel is assembled for one set of handlers and one device; it may make way for another kernel,
+//! move to another device, or be lost. The rings hold what was promised to callers: a ticket that was handed out must
+//! end, whatever has become of the kernel that ran at the time. So a session keeps its state in three parts, by what
+//! each part outlives.
 //!
 //! | part | holds | outlives |
 //! |---|---|---|
@@ -11,26 +12,29 @@
 //! | [`DeviceMemory`](super::memory::DeviceMemory) | near slots, claims, frontiers, counters, the log, the workspace | every run on its device |
 //! | [`KernelRun`](super::run::KernelRun) | a launch: its number, its lease, and what its groups keep to themselves | nothing |
 //!
-//! **Who owns the memory.** Rings lie in a [`RingMemory`], whose [owner](super::memory::MemoryOwner) says where its blocks come from. The
-//! only owner so far is this process. Another owner could be a file in memory that a second process maps as well, because rings need
-//! nothing of their memory but words that stay in place. Device memory is owned by the [`Session`](super::Session), since only calls on the
-//! session reach it; producers and tickets never do. A run owns no memory: its launch holds references to blocks of the other two.
+//! **Who owns the memory.** Rings lie in a [`RingMemory`], whose [owner](super::memory::MemoryOwner) says where its
+//! blocks come from. The only owner so far is this process. Another owner could be a file in memory that a second
+//! process maps as well, because rings need nothing of their memory but words that stay in place. Device memory is
+//! owned by the [`Session`](super::Session), since only calls on the session reach it; producers and tickets never do.
+//! A run owns no memory: its launch holds references to blocks of the other two.
 //!
-//! **Who reaches what.** A producer and its tickets hold the rings, and need nothing else to publish a task and to read its record. They
-//! reach the run in two cases only. A producer wakes it after publishing, through a [`RunHandle`](super::run::RunHandle) of its own. And a
-//! thread that has waited for long asks [`ServedRings`](super::run::ServedRings) whether the run is still there.
+//! **Who reaches what.** A producer and its tickets hold the rings, and need nothing else to publish a task and to read
+//! its record. They reach the run in two cases only. A producer wakes it after publishing, through a
+//! [`RunHandle`](super::run::RunHandle) of its own. And a thread that has waited for long asks
+//! [`ServedRings`](super::run::ServedRings) whether the run is still there.
 //!
-//! **Another run over the same rings.** A run is replaced by ending it and launching the next (`ServedRings::replace_run`):
+//! **Another run over the same rings.** A run is replaced by ending it and launching the next
+//! (`ServedRings::replace_run`):
 //!
-//! - *Rings* stay as they are, except for the control word that asked the old kernel to end. Producers publish all the while. Each stripe
-//!   has its own position at which the next run begins to serve it, which is why starts are
+//! - *Rings* stay as they are, except for the control word that asked the old kernel to end. Producers publish all the
+//!   while. Each stripe has its own position at which the next run begins to serve it, which is why starts are
 //!   [per stripe](super::start::StartPositions).
-//! - *Device memory* stays if the next run is on the same device. To move to another device, the host would copy it there. After a device
-//!   is lost, it would be allocated anew, near slots would be written again from the host's copies, and the workspace would begin as its
-//!   owner says.
-//! - *The run* is another value with the next number. The number is stored before the run is launched. A producer looks at the number after
-//!   it has published and woken the run that it knows. Either it sees the new number and wakes the new run as well, or the new run sees what
-//!   it has published.
+//! - *Device memory* stays if the next run is on the same device. To move to another device, the host would copy it
+//!   there. After a device is lost, it would be allocated anew, near slots would be written again from the host's
+//!   copies, and the workspace would begin as its owner says.
+//! - *The run* is another value with the next number. The number is stored before the run is launched. A producer looks
+//!   at the number after it has published and woken the run that it knows. Either it sees the new number and wakes the
+//!   new run as well, or the new run sees what it has published.
 //! - *The session's state* does not change. The end of a run ends the session only if that run is not being replaced.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -170,7 +174,8 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Makes the rings of a layout over their memory. `device` holds the near slots, and `starts` has the first position of each stripe.
+    /// Makes the rings of a layout over their memory. `device` holds the near slots, and `starts` has the first
+    /// position of each stripe.
     pub fn new(
         layout: Arc<Layout>,
         memory: RingMemory,
@@ -264,7 +269,8 @@ fn make_stripes(
     Ok(stripes)
 }
 
-/// Returns the slots of one placement. If they lie at the device and the host cannot read them there, it keeps a copy of them.
+/// Returns the slots of one placement. If they lie at the device and the host cannot read them there, it keeps a copy
+/// of them.
 fn slot_memory(id: BufferId, memory: &RingMemory, device: &DeviceMemory) -> Result<SlotMemory, Error> {
     let slots = memory.shared.need(id).or_else(|_| device.blocks.need(id))?;
     Ok(match slots.view64() {

@@ -1,8 +1,8 @@
 //! Waiting for room without blocking a thread.
 //!
-//! A ticket does not announce that it gives its slots up, because every ticket would pay for that, whether a producer waits or
-//! not. So the reaper looks on behalf of producers that wait, as it does for the futures of tickets. It wakes a producer when slots
-//! can be taken back that were held before, and the producer then sees whether they are enough.
+//! A ticket does not announce that it gives its slots up, because every ticket would pay for that, whether a producer
+//! waits or not. So the reaper looks on behalf of producers that wait, as it does for the futures of tickets. It wakes
+//! a producer when slots can be taken back that were held before, and the producer then sees whether they are enough.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -45,8 +45,8 @@ impl RoomWaiter {
         }
     }
 
-    /// Wakes the producer if slots of its ring can be taken back, or never will be because the session has ended. Returns whether it
-    /// did. Only the reaper calls this.
+    /// Wakes the producer if slots of its ring can be taken back, or never will be because the session has ended.
+    /// Returns whether it did. Only the reaper calls this.
     pub fn wake(&self, rings: &Rings, producer: u32) -> bool {
         // Pairs with the release of the producer that registered: its waker is there, and what it took back is seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
@@ -101,8 +101,8 @@ impl Drop for RoomFuture<'_> {
 impl Producer {
     /// Submits a task as soon as there is room for it, and returns its ticket.
     ///
-    /// While there is no room, the thread is free to run other futures, whatever the producer's patience. If the future is dropped
-    /// before it is ready, nothing was submitted.
+    /// While there is no room, the thread is free to run other futures, whatever the producer's patience. If the future
+    /// is dropped before it is ready, nothing was submitted.
     ///
     /// # Errors
     ///
@@ -130,15 +130,16 @@ impl Producer {
         self.submit(task)
     }
 
-    /// Submits tasks at once, as [`submit_all`](Producer::submit_all) does, as soon as there is room for all of them, and returns
-    /// their span.
+    /// Submits tasks at once, as [`submit_all`](Producer::submit_all) does, as soon as there is room for all of them,
+    /// and returns their span.
     ///
-    /// While there is no room, the thread is free to run other futures, whatever the producer's patience. If the future is dropped
-    /// before it is ready, nothing was submitted.
+    /// While there is no room, the thread is free to run other futures, whatever the producer's patience. If the future
+    /// is dropped before it is ready, nothing was submitted.
     ///
     /// # Errors
     ///
-    /// Those of [`submit_all`](Producer::submit_all), where [`SubmitError::Full`] can only mean that the iterator's `len` has grown.
+    /// Those of [`submit_all`](Producer::submit_all), where [`SubmitError::Full`] can only mean that the iterator's
+    /// `len` has grown.
     pub async fn submit_all_when_room<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
         I: IntoIterator<Item = Task>,
@@ -146,7 +147,8 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         self.wait_for_room(tasks.clone()).await?;
-        // Only this producer uses up room, so there is still enough. If the iterator now wants more, the producer's patience decides.
+        // Only this producer uses up room, so there is still enough. If the iterator now wants more, the producer's
+        // patience decides.
         self.submit_all(tasks)
     }
 
@@ -160,8 +162,9 @@ impl Producer {
         RoomFuture { producer: self, level, wanted, fenced }.await
     }
 
-    /// Returns `Ok` if there is room for the tasks, an error if the session has ended, and `None` if there is no room yet. Takes back
-    /// every slot that was given up, so that the reaper wakes this producer only for slots that are given up later.
+    /// Returns `Ok` if there is room for the tasks, an error if the session has ended, and `None` if there is no room
+    /// yet. Takes back every slot that was given up, so that the reaper wakes this producer only for slots that are
+    /// given up later.
     fn look_for_room(
         &mut self,
         level: u32,

@@ -1,13 +1,15 @@
 //! Runs: kernels on a device over the rings of a session, one after another.
 //!
-//! Producers wake the run after every submit, so reaching it must cost nothing. Each producer therefore keeps a [`RunHandle`] of its own. The
-//! handle is right as long as the number of the run has not changed, and that number is part of a word that the producer reads anyway. All
-//! others ask [`ServedRings`], behind a lock that is written only when a run is replaced.
+//! Producers wake the run after every submit, so reaching it must cost nothing. Each producer therefore keeps a
+//! [`RunHandle`] of its own. The handle is right as long as the number of the run has not changed, and that number is
+//! part of a word that the producer reads anyway. All others ask [`ServedRings`], behind a lock that is written only
+//! when a run is replaced.
 //!
-//! **Why no wake is lost when a run is replaced.** The number of the new run is stored before that run is launched, and a producer looks
-//! at the number after it has published and woken the run that it knows. [`SessionState::next_run`](super::state::SessionState::next_run)
-//! says which fences stand in between. One of them belongs to the wake of the run that is replaced, so a device whose wake does nothing,
-//! because its groups never park, can be followed only by a device of the same kind.
+//! **Why no wake is lost when a run is replaced.** The number of the new run is stored before that run is launched, and
+//! a producer looks at the number after it has published and woken the run that it knows.
+//! [`SessionState::next_run`](super::state::SessionState::next_run) says which fences stand in between. One of them
+//! belongs to the wake of the run that is replaced, so a device whose wake does nothing, because its groups never park,
+//! can be followed only by a device of the same kind.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;
@@ -29,8 +31,8 @@ pub(crate) struct KernelRun {
 }
 
 impl KernelRun {
-    /// Launches a run. Its number is stored before the launch: if a producer does not see the number, the run sees what the producer has
-    /// published.
+    /// Launches a run. Its number is stored before the launch: if a producer does not see the number, the run sees what
+    /// the producer has published.
     fn launch(
         rings: &Rings,
         lease: Duration,
@@ -113,11 +115,13 @@ impl ServedRings {
         Ok(ServedRings { current: RwLock::new(Arc::new(run)), rings })
     }
 
-    /// Replaces the run: `retire` brings the current run to its end, and `launch` launches the next run over the same rings.
+    /// Replaces the run: `retire` brings the current run to its end, and `launch` launches the next run over the same
+    /// rings.
     ///
-    /// Tickets notice nothing, because the end of a run that is being replaced is not the end of the session. A producer that publishes
-    /// while `launch` is under way waits at its wake until there is a run to be woken. If either step fails, the old run stays in its
-    /// place, whether it has ended or not, and the caller has to decide what becomes of the session.
+    /// Tickets notice nothing, because the end of a run that is being replaced is not the end of the session. A
+    /// producer that publishes while `launch` is under way waits at its wake until there is a run to be woken. If
+    /// either step fails, the old run stays in its place, whether it has ended or not, and the caller has to decide
+    /// what becomes of the session.
     #[cfg(feature = "inject")]
     pub fn replace_run(
         &self,
@@ -145,8 +149,8 @@ impl ServedRings {
         RunHandle(self.current_run())
     }
 
-    /// Checks whether the kernel has ended by itself, and ends the session if so. It does not check if the kernel was asked to end or is
-    /// just being replaced.
+    /// Checks whether the kernel has ended by itself, and ends the session if so. It does not check if the kernel was
+    /// asked to end or is just being replaced.
     pub fn check_for_end(&self) {
         if !self.rings.state.is_running() || self.rings.shutdown_asked() {
             return;

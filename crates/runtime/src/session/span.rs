@@ -1,7 +1,7 @@
 //! Spans: what a producer gets for tasks that it submits at once.
 //!
-//! The tasks of a span mostly stand in one stripe. If they stand in several, the span has one piece per stripe, in the order
-//! of submission.
+//! The tasks of a span mostly stand in one stripe. If they stand in several, the span has one piece per stripe, in the
+//! order of submission.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -45,8 +45,8 @@ impl SpanEnds {
 ///
 /// A span holds the slots of its tasks until it is dropped, and the slots can be used again after that.
 ///
-/// A span is a future of [`SpanEnds`], which says how its tasks ended. Awaiting it by reference keeps the span, and with it the
-/// results:
+/// A span is a future of [`SpanEnds`], which says how its tasks ended. Awaiting it by reference keeps the span, and
+/// with it the results:
 ///
 /// ```
 /// # use pelton::{Opcode, Session, Spec, Task, device};
@@ -158,8 +158,8 @@ impl Span {
         Ok(())
     }
 
-    /// Returns the result of one task without waiting for it, or `None` if the index is past the last task. Tasks are numbered
-    /// from 0 in the order of submission. A task that has not ended yet is [`TaskError::Late`].
+    /// Returns the result of one task without waiting for it, or `None` if the index is past the last task. Tasks are
+    /// numbered from 0 in the order of submission. A task that has not ended yet is [`TaskError::Late`].
     #[inline]
     pub fn result(&self, index: usize) -> Option<Result<u32, TaskError>> {
         (index < self.len()).then(|| self.result_at(index))
@@ -188,8 +188,8 @@ impl Span {
         Err(TaskError::Late)
     }
 
-    /// Copies the results of the first tasks into `results`, as many as it has room for, and returns how these tasks ended. A
-    /// task that has no result gets a 0. For many tasks this is faster than [`results`](Span::results).
+    /// Copies the results of the first tasks into `results`, as many as it has room for, and returns how these tasks
+    /// ended. A task that has no result gets a 0. For many tasks this is faster than [`results`](Span::results).
     pub fn read_results(&self, results: &mut [u32]) -> SpanEnds {
         let mut ends = SpanEnds::default();
         let left = read_piece(&self.hold, results, &mut ends);
@@ -199,8 +199,8 @@ impl Span {
         ends
     }
 
-    /// Returns the results of all tasks, in the order of submission, without waiting for them. A task that has not ended yet is
-    /// [`TaskError::Late`].
+    /// Returns the results of all tasks, in the order of submission, without waiting for them. A task that has not
+    /// ended yet is [`TaskError::Late`].
     #[inline]
     pub fn results(&self) -> impl ExactSizeIterator<Item = Result<u32, TaskError>> {
         let hold = &self.hold;
@@ -213,8 +213,8 @@ impl Span {
         self.hold.placement()
     }
 
-    /// Asks the kernel not to run those tasks that have not ended. Each task then ends as [`Cancelled`](TaskError::Cancelled), or
-    /// as if nobody had asked, if the kernel had already taken it.
+    /// Asks the kernel not to run those tasks that have not ended. Each task then ends as
+    /// [`Cancelled`](TaskError::Cancelled), or as if nobody had asked, if the kernel had already taken it.
     pub fn cancel(&mut self) {
         for hold in self.holds() {
             let ring = &hold.stripe().ring;
@@ -237,7 +237,8 @@ impl Span {
     }
 }
 
-/// An iterator over the results of a span. It goes from piece to piece, so that it need not look up the piece of each task.
+/// An iterator over the results of a span. It goes from piece to piece, so that it need not look up the piece of each
+/// task.
 struct SpanResults<'s> {
     hold: &'s HeldSlots,
     /// The pieces after the current one.
@@ -296,8 +297,8 @@ fn read_piece<'r>(hold: &HeldSlots, results: &'r mut [u32], ends: &mut SpanEnds)
     more
 }
 
-/// Copies results from a position on, as many as there is room for and as the current lap of the ring has, and returns how
-/// many were copied.
+/// Copies results from a position on, as many as there is room for and as the current lap of the ring has, and returns
+/// how many were copied.
 #[inline]
 fn read_lap(hold: &HeldSlots, at: u64, results: &mut [u32], ends: &mut SpanEnds) -> usize {
     let (count, well) = hold.stripe().ring.read_results(at, results);

@@ -18,7 +18,8 @@ const ENDS: [EndReason; 5] = [
     EndReason::Lost(LossReason::Returned),
 ];
 
-/// The state of a session. Producers and tickets read one word of it, and nothing else of a run unless they have to wait.
+/// The state of a session. Producers and tickets read one word of it, and nothing else of a run unless they have to
+/// wait.
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
     word: AtomicU64,
@@ -41,12 +42,13 @@ impl SessionState {
         self.word.load(Ordering::Relaxed) >> END_BITS
     }
 
-    /// Counts the next run and returns its number. The caller launches that run afterwards, and only one thread at a time may do so.
+    /// Counts the next run and returns its number. The caller launches that run afterwards, and only one thread at a
+    /// time may do so.
     ///
-    /// A producer publishes, wakes the run that it knows, and then loads the number. Waking issues a sequentially consistent fence, and so does a
-    /// group of the new run before it looks at the rings for the last time and parks. If the producer's fence comes first, the group
-    /// sees what was published. If the group's fence comes first, the producer sees the new number, because the number was stored before the
-    /// launch, and wakes the new run as well.
+    /// A producer publishes, wakes the run that it knows, and then loads the number. Waking issues a sequentially
+    /// consistent fence, and so does a group of the new run before it looks at the rings for the last time and parks.
+    /// If the producer's fence comes first, the group sees what was published. If the group's fence comes first, the
+    /// producer sees the new number, because the number was stored before the launch, and wakes the new run as well.
     pub fn next_run(&self) -> u64 {
         (self.word.fetch_add(1 << END_BITS, Ordering::Relaxed) >> END_BITS) + 1
     }

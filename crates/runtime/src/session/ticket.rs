@@ -1,7 +1,7 @@
 //! Tickets: what a producer gets for a task that it submits.
 //!
-//! A ticket can be looked at, waited for and awaited. It holds the slot of its task until it is dropped, so that the result
-//! stays there; after that, the producer may use the slot again.
+//! A ticket can be looked at, waited for and awaited. It holds the slot of its task until it is dropped, so that the
+//! result stays there; after that, the producer may use the slot again.
 
 use std::fmt;
 use std::future::Future;
@@ -36,8 +36,9 @@ pub(super) struct HeldSlots {
     seen: u64,
     /// When the tasks were published, if their latency is measured, and 0 otherwise.
     stamp: u64,
-    /// A set of [`EARLY`] and [`REGISTERED`]. These are not two `bool`s, because `Result` and `Option` would use the spare
-    /// values of a `bool`, and moving a ticket inside of one would then take several copies that wait for each other.
+    /// A set of [`EARLY`] and [`REGISTERED`]. These are not two `bool`s, because `Result` and `Option` would use the
+    /// spare values of a `bool`, and moving a ticket inside of one would then take several copies that wait for each
+    /// other.
     flags: u32,
 }
 
@@ -73,7 +74,8 @@ impl HeldSlots {
         let end = self.end_position();
         if self.seen < end {
             let ring = &self.share.rings.stripes[self.stripe as usize].ring;
-            // The last record is mostly the last to come. Looking at it first leaves the others alone while they are written.
+            // The last record is mostly the last to come. Looking at it first leaves the others alone while they are
+            // written.
             if ring.record_at(end - 1).is_some() {
                 self.seen = ring.frontier(self.seen, end);
             }
@@ -178,8 +180,8 @@ impl fmt::Debug for HeldSlots {
 
 /// What a producer gets for a task that it submits: the way to the task's result.
 ///
-/// Every ticket ends: with a result, or with a [`TaskError`] that says why there is none. The ticket holds the slot of its task
-/// until it is dropped, and the slot can be used again after that.
+/// Every ticket ends: with a result, or with a [`TaskError`] that says why there is none. The ticket holds the slot of
+/// its task until it is dropped, and the slot can be used again after that.
 ///
 /// A ticket is a future. Awaiting it by reference keeps the ticket, and with it the result:
 ///
@@ -226,8 +228,8 @@ impl Ticket {
     ///
     /// # Errors
     ///
-    /// [`TaskError::Late`] if the deadline passes before the task ends; the task goes on and may be waited for again. Any other
-    /// error says why the task has no result.
+    /// [`TaskError::Late`] if the deadline passes before the task ends; the task goes on and may be waited for again.
+    /// Any other error says why the task has no result.
     #[inline]
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<u32, TaskError> {
         self.0.wait(deadline.into())?;
@@ -239,8 +241,8 @@ impl Ticket {
         self.0.placement()
     }
 
-    /// Asks the kernel not to run the task. The kernel may already have taken it, so only the ticket says what became of the
-    /// task: it ends as [`Cancelled`](TaskError::Cancelled), or as if nobody had asked.
+    /// Asks the kernel not to run the task. The kernel may already have taken it, so only the ticket says what became
+    /// of the task: it ends as [`Cancelled`](TaskError::Cancelled), or as if nobody had asked.
     pub fn cancel(&mut self) {
         if !self.0.has_ended() {
             self.0.stripe().ring.cancel(self.0.first);
@@ -252,8 +254,8 @@ impl Ticket {
         (&self.0.share, self.0.stripe())
     }
 
-    /// Returns the number of the stripe that the task stands in, as [`Session::positions`](super::Session::positions) counts them. It is for
-    /// messages and tests; no other call takes it.
+    /// Returns the number of the stripe that the task stands in, as [`Session::positions`](super::Session::positions)
+    /// counts them. It is for messages and tests; no other call takes it.
     pub fn stripe(&self) -> u32 {
         self.0.stripe
     }
