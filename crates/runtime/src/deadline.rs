@@ -101,7 +101,7 @@ impl PollBackoff {
 
     /// Waits for a short time, which grows from call to call.
     #[inline]
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.turns = self.turns.saturating_add(1);
         if self.turns < Self::SPINS && !self.turns.is_multiple_of(Self::SHARE) {
             std::hint::spin_loop();
@@ -116,7 +116,7 @@ impl PollBackoff {
     /// Returns whether the caller should now also check what is expensive to check, such as the clock: always once it
     /// no longer spins, and now and then while it does.
     #[inline]
-    pub fn is_slow(&self) -> bool {
+    pub(crate) fn is_slow(&self) -> bool {
         self.turns >= Self::SPINS || self.turns % 256 == 255
     }
 }

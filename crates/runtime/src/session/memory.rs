@@ -29,23 +29,23 @@ impl BufferMemories {
     }
 
     /// Allocates a block for every buffer of a layout, for a caller that owns all of them alike.
-    pub fn allocate_all(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, Error> {
+    pub(crate) fn allocate_all(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, Error> {
         Ok(BufferMemories::allocate(device, layout, |_| true)?)
     }
 
     /// Returns the memory of one of the kernel's own buffers. If there is no such buffer, the error says that this is a
     /// defect of Pelton.
-    pub fn need(&self, id: BufferId) -> Result<&Memory, Error> {
+    pub(crate) fn need(&self, id: BufferId) -> Result<&Memory, Error> {
         self.get(BufferKey::Kernel(id)).ok_or(Error::Internal(id.row().names[0]))
     }
 
     /// Returns the memory of a buffer, if there is one.
-    pub fn get(&self, wanted: BufferKey) -> Option<&Memory> {
+    pub(crate) fn get(&self, wanted: BufferKey) -> Option<&Memory> {
         self.0.iter().find(|(key, _)| *key == wanted).map(|(_, memory)| memory)
     }
 
     /// Iterates over all blocks, in the order of the layout.
-    pub fn iter(&self) -> impl Iterator<Item = (BufferKey, &Memory)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BufferKey, &Memory)> {
         self.0.iter().map(|(key, memory)| (*key, memory))
     }
 }
@@ -91,7 +91,7 @@ pub(crate) struct RingMemory {
 
 impl RingMemory {
     /// Allocates the memory of the rings of a layout.
-    pub fn allocate(
+    pub(crate) fn allocate(
         owner: MemoryOwner,
         device: &Arc<dyn Device>,
         layout: &Layout,
@@ -100,17 +100,17 @@ impl RingMemory {
     }
 
     /// Returns the words of a block with 64-bit words.
-    pub fn words(&self, id: BufferId) -> Result<View64, Error> {
+    pub(crate) fn words(&self, id: BufferId) -> Result<View64, Error> {
         self.shared.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]))
     }
 
     /// Allocates one word per slot of a placement, in which tickets note that they have given the slot up.
-    pub fn taken_words(&self, bank: &SlotBank) -> Result<View64, Error> {
+    pub(crate) fn taken_words(&self, bank: &SlotBank) -> Result<View64, Error> {
         self.owner.host_words(bank.slot_count() as usize)
     }
 
     /// Allocates the host's copy of slots that lie at the device and that the host cannot read there.
-    pub fn slot_copy(&self, slots: &Memory) -> Result<View64, Error> {
+    pub(crate) fn slot_copy(&self, slots: &Memory) -> Result<View64, Error> {
         self.owner.host_words(slots.len())
     }
 }
@@ -125,7 +125,7 @@ pub(crate) struct DeviceMemory {
 
 impl DeviceMemory {
     /// Allocates all buffers of a layout that are not part of the memory of its rings.
-    pub fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
+    pub(crate) fn allocate(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
         Ok(DeviceMemory {
             blocks: BufferMemories::allocate(device, layout, |kind| kind != MemoryKind::Host)?,
         })

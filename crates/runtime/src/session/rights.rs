@@ -33,7 +33,7 @@ pub(crate) struct ControlChanges {
 
 impl ControlChanges {
     /// Begins with the quotas of the `Spec`, before any change.
-    pub fn new(tenants: &[Tenant]) -> Mutex<Self> {
+    pub(super) fn new(tenants: &[Tenant]) -> Mutex<Self> {
         let mut quotas = [None; Tenant::MAX_TENANTS as usize];
         for tenant in tenants {
             quotas[tenant.id as usize] = quota_limit(tenant.quota);

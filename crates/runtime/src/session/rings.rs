@@ -92,7 +92,7 @@ impl Stripe {
     }
 
     /// Returns the list of futures that wait for tasks of this stripe.
-    pub fn waiters(&self) -> &StripeWaiters {
+    pub(crate) fn waiters(&self) -> &StripeWaiters {
         self.waiters.get_or_init(|| StripeWaiters {
             spans: (0..self.ring.capacity()).map(|_| AtomicU32::new(0)).collect(),
             wakers: (0..self.ring.capacity()).map(|_| AtomicWaker::new()).collect(),
@@ -100,18 +100,18 @@ impl Stripe {
     }
 
     /// Returns whether there are slots that were given up and that the producer can take back.
-    pub fn can_reclaim(&self) -> bool {
+    pub(crate) fn can_reclaim(&self) -> bool {
         // Relaxed: the reaper has seen that the producer registered, so it sees what the producer wrote before.
         self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
     }
 
     /// Returns the index of a future among the waiters, given the position of its first task.
-    pub fn waiter_place(&self, position: u64) -> usize {
+    pub(crate) fn waiter_place(&self, position: u64) -> usize {
         (position & (self.ring.capacity() - 1)) as usize
     }
 
     /// Counts the tasks that were published and have no record.
-    pub fn unfinished_tasks(&self) -> u64 {
+    pub(crate) fn unfinished_tasks(&self) -> u64 {
         let (from, to) = (self.free.load(Ordering::Acquire), self.tail.load(Ordering::Acquire));
         (from..to).filter(|position| self.ring.record_at(*position).is_none()).count() as u64
     }
@@ -144,13 +144,13 @@ impl WaitList {
     }
 
     /// Asks the reaper to end.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closing.store(1, Ordering::Release);
         self.event.wake();
     }
 
     /// Returns whether the reaper was asked to end.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire) != 0
     }
 }
@@ -176,7 +176,7 @@ pub(crate) struct Rings {
 impl Rings {
     /// Makes the rings of a layout over their memory. `device` holds the near slots, and `starts` has the first
     /// position of each stripe.
-    pub fn new(
+    pub(crate) fn new(
         layout: Arc<Layout>,
         memory: RingMemory,
         device: &DeviceMemory,
@@ -197,29 +197,29 @@ impl Rings {
     }
 
     /// Returns the stripes of one ring.
-    pub fn ring_stripes(&self, ring: u32) -> impl Iterator<Item = &Stripe> {
+    pub(crate) fn ring_stripes(&self, ring: u32) -> impl Iterator<Item = &Stripe> {
         (0..self.layout.ring_stripes()).map(move |k| &self.stripes[self.layout.stripe_number(ring, k)])
     }
 
     /// Returns the numbers of the producers that are not in use.
-    pub fn idle_producers(&self) -> MutexGuard<'_, Vec<u32>> {
+    pub(crate) fn idle_producers(&self) -> MutexGuard<'_, Vec<u32>> {
         self.idle_producers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the host has asked the kernel to end.
-    pub fn shutdown_asked(&self) -> bool {
+    pub(crate) fn shutdown_asked(&self) -> bool {
         self.host_words[control::SHUTDOWN as usize].load(Ordering::Relaxed) != 0
     }
 
     /// Asks the kernel to finish the tasks that it has taken and to end.
-    pub fn ask_shutdown(&self) {
+    pub(crate) fn ask_shutdown(&self) {
         // Pairs with the kernel's acquire: it sees everything that the host did before.
         self.host_words[control::SHUTDOWN as usize].store(1, Ordering::Release);
     }
 
     /// Returns how a task ended, or `None` if it has not ended yet.
     #[inline]
-    pub fn task_end(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
+    pub(crate) fn task_end(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         if let Some(record) = stripe.ring.record_at(position) {
             return Some(record_outcome(record));
         }

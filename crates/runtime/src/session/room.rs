@@ -47,7 +47,7 @@ impl RoomWaiter {
 
     /// Wakes the producer if slots of its ring can be taken back, or never will be because the session has ended.
     /// Returns whether it did. Only the reaper calls this.
-    pub fn wake(&self, rings: &Rings, producer: u32) -> bool {
+    pub(crate) fn wake(&self, rings: &Rings, producer: u32) -> bool {
         // Pairs with the release of the producer that registered: its waker is there, and what it took back is seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
         let ring = level * rings.layout.producers + producer;

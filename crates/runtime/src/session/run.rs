@@ -43,22 +43,22 @@ impl KernelRun {
     }
 
     /// Wakes groups that are parked because they found nothing to do.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.launched.wake();
     }
 
     /// Tells the kernel that its host is alive.
-    pub fn renew(&self) {
+    pub(super) fn renew(&self) {
         self.launched.renew();
     }
 
     /// Lets the device end the kernel, whatever it is doing.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.launched.stop();
     }
 
     /// Waits until the kernel has ended, for at most `timeout`. Returns `None` if it still runs then.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
         self.launched.wait(timeout)
     }
 
@@ -82,7 +82,7 @@ pub(crate) struct RunHandle(Arc<KernelRun>);
 impl RunHandle {
     /// Wakes the run that serves the rings, after the caller has published tasks.
     #[inline]
-    pub fn wake(&mut self, share: &SessionShare) {
+    pub(super) fn wake(&mut self, share: &SessionShare) {
         self.0.launched.wake();
         if share.rings.state.run_number() != self.0.number {
             self.wake_successor(&share.served);
@@ -106,7 +106,7 @@ pub(crate) struct ServedRings {
 
 impl ServedRings {
     /// Launches the first run over rings.
-    pub fn launch(
+    pub(super) fn launch(
         rings: Arc<Rings>,
         lease: Duration,
         launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
@@ -123,7 +123,7 @@ impl ServedRings {
     /// either step fails, the old run stays in its place, whether it has ended or not, and the caller has to decide
     /// what becomes of the session.
     #[cfg(feature = "inject")]
-    pub fn replace_run(
+    pub(super) fn replace_run(
         &self,
         lease: Duration,
         retire: impl FnOnce(&KernelRun) -> Result<(), DeviceError>,
@@ -140,18 +140,18 @@ impl ServedRings {
     }
 
     /// Returns the run that serves the rings now.
-    pub fn current_run(&self) -> Arc<KernelRun> {
+    pub(super) fn current_run(&self) -> Arc<KernelRun> {
         self.current().clone()
     }
 
     /// Returns a handle for a producer.
-    pub fn run_handle(&self) -> RunHandle {
+    pub(super) fn run_handle(&self) -> RunHandle {
         RunHandle(self.current_run())
     }
 
     /// Checks whether the kernel has ended by itself, and ends the session if so. It does not check if the kernel was
     /// asked to end or is just being replaced.
-    pub fn check_for_end(&self) {
+    pub(super) fn check_for_end(&self) {
         if !self.rings.state.is_running() || self.rings.shutdown_asked() {
             return;
         }
@@ -163,7 +163,7 @@ impl ServedRings {
     }
 
     /// Ends the session if its kernel has ended.
-    pub fn note_end(&self) {
+    pub(super) fn note_end(&self) {
         self.note_end_of(&self.current());
     }
 
@@ -175,7 +175,7 @@ impl ServedRings {
     }
 
     /// Returns how the session ended, or `None` while it runs.
-    pub fn session_end(&self) -> Option<SessionEnd> {
+    pub(super) fn session_end(&self) -> Option<SessionEnd> {
         self.check_for_end();
         self.rings.state.session_end()
     }

@@ -30,14 +30,14 @@ pub(crate) struct SessionState {
 impl SessionState {
     /// Returns whether the session still runs, as far as any thread has noticed.
     #[inline]
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         // Pairs with the release in `note_end`: records that were posted before the end are seen.
         self.word.load(Ordering::Acquire) as u8 == 0
     }
 
     /// Returns the number of the run that serves the rings, or that served them last.
     #[inline]
-    pub fn run_number(&self) -> u64 {
+    pub(crate) fn run_number(&self) -> u64 {
         // Relaxed: see `next_run`.
         self.word.load(Ordering::Relaxed) >> END_BITS
     }
@@ -49,24 +49,24 @@ impl SessionState {
     /// consistent fence, and so does a group of the new run before it looks at the rings for the last time and parks.
     /// If the producer's fence comes first, the group sees what was published. If the group's fence comes first, the
     /// producer sees the new number, because the number was stored before the launch, and wakes the new run as well.
-    pub fn next_run(&self) -> u64 {
+    pub(crate) fn next_run(&self) -> u64 {
         (self.word.fetch_add(1 << END_BITS, Ordering::Relaxed) >> END_BITS) + 1
     }
 
     /// Returns in short how the session ended, or `None` while it runs.
-    pub fn end_reason(&self) -> Option<EndReason> {
+    pub(crate) fn end_reason(&self) -> Option<EndReason> {
         // Pairs with the release in `note_end`, as above.
         let code = self.word.load(Ordering::Acquire) as u8;
         ENDS.get(usize::from(code).checked_sub(1)?).copied()
     }
 
     /// Returns in full how the session ended, or `None` while it runs.
-    pub fn session_end(&self) -> Option<SessionEnd> {
+    pub(crate) fn session_end(&self) -> Option<SessionEnd> {
         self.ending.get().cloned()
     }
 
     /// Notes how the session ended. Only the first call has an effect.
-    pub fn note_end(&self, end: SessionEnd) {
+    pub(crate) fn note_end(&self, end: SessionEnd) {
         let reason = end.reason();
         if self.ending.set(end).is_ok() {
             let code = ENDS.iter().position(|known| *known == reason).unwrap_or(0) as u64 + 1;
@@ -76,13 +76,13 @@ impl SessionState {
 
     /// Returns the error of a producer that has found the session ended.
     #[cold]
-    pub fn submit_error(&self) -> SubmitError {
+    pub(crate) fn submit_error(&self) -> SubmitError {
         SubmitError::Ended(self.end_reason().unwrap_or(EndReason::Stopped))
     }
 
     /// Returns the error of a call that has found the session ended.
     #[cold]
-    pub fn ended_error(&self) -> Error {
+    pub(crate) fn ended_error(&self) -> Error {
         Error::Ended(self.session_end().unwrap_or(SessionEnd::Stopped))
     }
 }

@@ -24,14 +24,14 @@ fn check(result: CUresult) {
 }
 
 /// A kernel that is ready to trap.
-pub struct Trap {
+pub(crate) struct Trap {
     function: CUfunction,
     stream: CUstream,
 }
 
 impl Trap {
     /// Loads it. The device must be open, so that the library and the context are there.
-    pub fn load() -> Trap {
+    pub(crate) fn load() -> Trap {
         let (mut context, mut module) = (null_mut(), null_mut());
         let (mut function, mut stream) = (null_mut(), null_mut());
         let text = CString::new(PTX).expect("it has no zero");
@@ -52,7 +52,7 @@ impl Trap {
     }
 
     /// Runs it: the device is lost for this process.
-    pub fn launch(self) {
+    pub(crate) fn launch(self) {
         let none = null_mut();
         // SAFETY: the kernel takes nothing.
         check(unsafe {

@@ -8,7 +8,7 @@ use crate::common::On;
 use crate::pretend::PretendDevice;
 
 /// Opens the interpreter as a device with memory of its own.
-pub fn open() -> On {
+pub(crate) fn open() -> On {
     let inner = open_device("reference").expect("it is always there");
     let caps = Caps { name: "apart".into(), memory_bytes: Some(1 << 34), ..inner.caps().clone() };
     Arc::new(PretendDevice::new(inner, caps))

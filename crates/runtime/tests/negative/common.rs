@@ -13,10 +13,10 @@ use pelton::{
 };
 
 /// A device to test.
-pub type On = Arc<dyn Device>;
+pub(crate) type On = Arc<dyn Device>;
 
 /// A test of sessions on a device, with its name.
-pub type Test = (&'static str, fn(&On));
+pub(crate) type Test = (&'static str, fn(&On));
 
 /// Functions with their names.
 macro_rules! named {
@@ -41,7 +41,7 @@ fn watched(name: &str, test: impl FnOnce()) {
 
 /// A test of a device, ignored where there is none. Those of a GPU come one after the other: a resident kernel keeps others
 /// from loading theirs.
-pub fn trial(theme: &str, (name, test): Test, on: &str, device: Option<On>) -> Trial {
+pub(crate) fn trial(theme: &str, (name, test): Test, on: &str, device: Option<On>) -> Trial {
     static GPU: Mutex<()> = Mutex::new(());
     let (name, gpu, absent) = (format!("{theme}::{name}@{on}"), on == "cuda", device.is_none());
     let title = name.clone();
@@ -57,7 +57,7 @@ pub fn trial(theme: &str, (name, test): Test, on: &str, device: Option<On>) -> T
 }
 
 /// A test that brings its own device.
-pub fn alone(name: &'static str, test: fn()) -> Trial {
+pub(crate) fn alone(name: &'static str, test: fn()) -> Trial {
     Trial::test(name, move || {
         watched(name, test);
         Ok(())
@@ -65,7 +65,7 @@ pub fn alone(name: &'static str, test: fn()) -> Trial {
 }
 
 /// Holds the page on isolation to what is tested: every row names a test that there is.
-pub fn documented(known: Vec<String>) -> Trial {
+pub(crate) fn documented(known: Vec<String>) -> Trial {
     Trial::test("docs::the_page_on_tenants_names_tests_that_there_are", move || {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tenants.md"))?;
         let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains("::"));
@@ -81,7 +81,7 @@ pub fn documented(known: Vec<String>) -> Trial {
 
 /// Where rings lie, and lanes of a group.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub(crate) struct Shape {
     pub placement: Placement,
     pub lanes: u32,
 }
@@ -93,36 +93,36 @@ impl fmt::Display for Shape {
 }
 
 /// Near rings, so many lanes.
-pub const fn near(lanes: u32) -> Shape {
+pub(crate) const fn near(lanes: u32) -> Shape {
     Shape { placement: Placement::Near, lanes }
 }
 
 /// Far rings, so many lanes.
-pub const fn far(lanes: u32) -> Shape {
+pub(crate) const fn far(lanes: u32) -> Shape {
     Shape { placement: Placement::Far, lanes }
 }
 
 /// Near and far rings, so many lanes.
-pub const fn both(lanes: u32) -> Shape {
+pub(crate) const fn both(lanes: u32) -> Shape {
     Shape { placement: Placement::Both, lanes }
 }
 
 /// Every placement with every number of lanes.
-pub const ALL: &[Shape] = &[near(1), near(8), near(32), far(1), far(8), far(32), both(1), both(32)];
+pub(crate) const ALL: &[Shape] = &[near(1), near(8), near(32), far(1), far(8), far(32), both(1), both(32)];
 
 /// Every placement and every number of lanes, but not each with each.
-pub const SOME: &[Shape] = &[near(1), near(32), far(8), both(8)];
+pub(crate) const SOME: &[Shape] = &[near(1), near(32), far(8), both(8)];
 
 impl Shape {
     /// A geometry of this shape with so many groups that run tasks.
-    pub fn geometry(self, slots: u32, workers: u32) -> Geometry {
+    pub(crate) fn geometry(self, slots: u32, workers: u32) -> Geometry {
         // One more serves near rings.
         let all = workers + u32::from(self.placement == Placement::Both);
         Geometry::new(slots).lanes(self.lanes).groups(all)
     }
 
     /// A kernel of this shape that can [`add`].
-    pub fn spec(self, slots: u32, workers: u32) -> Spec {
+    pub(crate) fn spec(self, slots: u32, workers: u32) -> Spec {
         self.bare(slots, workers).handler_at(
             op(ADD),
             "add",
@@ -135,62 +135,62 @@ impl Shape {
     }
 
     /// A kernel of this shape with what is built in.
-    pub fn bare(self, slots: u32, workers: u32) -> Spec {
+    pub(crate) fn bare(self, slots: u32, workers: u32) -> Spec {
         Spec::new(self.geometry(slots, workers)).placement(self.placement)
     }
 }
 
 /// The shapes whose placement a device has.
-pub fn shapes<'a>(on: &'a On, all: &'a [Shape]) -> impl Iterator<Item = Shape> + 'a {
+pub(crate) fn shapes<'a>(on: &'a On, all: &'a [Shape]) -> impl Iterator<Item = Shape> + 'a {
     all.iter().copied().filter(|shape| shape.placement.is_available(on.caps()))
 }
 
 /// The handler of [`Shape::spec`].
-pub const ADD: u32 = 8;
+pub(crate) const ADD: u32 = 8;
 
 /// A user's opcode.
-pub fn op(code: u32) -> Opcode {
+pub(crate) fn op(code: u32) -> Opcode {
     Opcode::user(code).expect("it is a user's")
 }
 
 /// A task that adds to an element of `data` and gives what was there.
-pub fn add(by: u32, at: u32) -> Task {
+pub(crate) fn add(by: u32, at: u32) -> Task {
     Task::new(op(ADD)).args([by, at])
 }
 
 /// Long enough on any machine; not for ever, so that what is lost is seen.
-pub fn soon() -> Deadline {
+pub(crate) fn soon() -> Deadline {
     Deadline::after_ms(60_000)
 }
 
 /// Launches a session.
-pub fn launch(on: &On, spec: &Spec) -> Session {
+pub(crate) fn launch(on: &On, spec: &Spec) -> Session {
     Session::launch(on, spec).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Runs a task to its end.
-pub fn run(producer: &mut Producer, task: Task) -> Result<u32, TaskError> {
+pub(crate) fn run(producer: &mut Producer, task: Task) -> Result<u32, TaskError> {
     producer.submit(task).expect("there is room").wait(soon())
 }
 
 /// Tenant 0's `data`.
-pub fn data(session: &Session) -> Vec<u32> {
+pub(crate) fn data(session: &Session) -> Vec<u32> {
     session.view::<u32>(0, "data").and_then(|view| view.read_all()).expect("it is there")
 }
 
 /// Waits until so many tasks are counted as done, and no more. A task that the router runs alone is counted after its record.
-pub fn counted(session: &Session, tasks: u64) {
+pub(crate) fn counted(session: &Session, tasks: u64) {
     until("all tasks are counted", || Ok(session.snapshot()?.done >= tasks));
     assert_eq!(session.snapshot().unwrap().done, tasks);
 }
 
 /// How a task ends that faults.
-pub fn fault(code: FaultCode) -> Result<u32, TaskError> {
+pub(crate) fn fault(code: FaultCode) -> Result<u32, TaskError> {
     Err(TaskError::Fault(TaskFault { code, inner: 0 }))
 }
 
 /// Waits until something holds that a session will make so.
-pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
     let end = Instant::now() + Duration::from_secs(60);
     while !holds().unwrap_or_else(|error| panic!("{what}: {error}")) {
         assert!(Instant::now() < end, "{what}: never");

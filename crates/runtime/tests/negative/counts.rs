@@ -11,7 +11,7 @@ use pelton::{
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     every_item_of_many_runs_once,
     every_item_of_a_batch_runs_once,
     ten_equal_adds_add_ten_times,

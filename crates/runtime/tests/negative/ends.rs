@@ -12,7 +12,7 @@ use pelton::{
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     stop_ends_a_kernel_with_work_in_flight,
     stop_ends_a_handler_that_never_does,
     tickets_outlive_their_session,
@@ -264,7 +264,7 @@ fn a_lease_that_runs_out_says_so(on: &On) {
 }
 
 /// Catches an end whose cause nobody hears of.
-pub fn a_lost_session_says_why() {
+pub(crate) fn a_lost_session_says_why() {
     let soon_lost = Some(Duration::from_millis(20));
     let trap = Faults { trap_after: soon_lost, ..Faults::default() };
     let lost = Faults { lost_after: soon_lost, ..Faults::default() };
@@ -298,7 +298,7 @@ pub fn a_lost_session_says_why() {
 }
 
 /// Catches tickets that only a kernel can end.
-pub fn lost_by_its_device() {
+pub(crate) fn lost_by_its_device() {
     let faults = Faults { lost_after: Some(Duration::from_millis(50)), ..Faults::default() };
     let device: On = Arc::new(Null::new(faults));
     let session = Session::launch(&device, &Spec::default()).unwrap();

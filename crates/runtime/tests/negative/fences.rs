@@ -8,7 +8,7 @@ use pelton::{Deadline, Geometry, Handler, Opcode, Session, Spec, Task, TaskError
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![no_epoch_before_its_batch_has_ended, a_fence_without_a_batch];
+pub(crate) const TESTS: &[Test] = named![no_epoch_before_its_batch_has_ended, a_fence_without_a_batch];
 
 const BATCHES: u32 = 48;
 const BATCH: u32 = 7;

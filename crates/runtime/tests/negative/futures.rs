@@ -11,7 +11,7 @@ use pelton::{Aim, Deadline, EndReason, Session, SubmitError, Tenant, Ticket};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     a_thousand_tickets_are_awaited,
     several_threads_await,
     futures_wake_when_the_session_ends,
@@ -32,7 +32,7 @@ impl Wake for Unpark {
 }
 
 /// Runs a future on this thread, which is parked while it waits.
-pub fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {

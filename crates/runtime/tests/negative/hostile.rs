@@ -7,7 +7,7 @@ use pelton::{Error, Handler, Session, Spec, Task, Tenant};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     what_would_end_the_kernel_is_refused,
     what_is_not_a_handlers_to_name_is_refused,
     shared_memory_is_zero_when_a_task_begins,

@@ -8,7 +8,7 @@ use pelton::{Error, Handler, Session, Spec, Task, Tenant};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     what_cannot_be_bound_is_refused_by_name,
     a_library_may_do_no_more_than_a_handler,
     a_library_stays_in_the_tenants_region,

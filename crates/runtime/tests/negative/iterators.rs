@@ -8,7 +8,7 @@ use pelton::{Opcode, Priority, SubmitError, Task, Ticket};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     an_iterator_may_give_more_or_fewer_than_it_says,
     an_iterator_may_give_other_tasks_when_it_is_cloned,
     an_iterator_may_panic,
@@ -138,7 +138,7 @@ fn an_iterator_may_give_other_tasks_when_it_is_cloned(on: &On) {
 
 /// Panics after so many looks: those of the check, and then as many as are to be written.
 #[derive(Clone)]
-pub struct Panics<'c> {
+pub(crate) struct Panics<'c> {
     pub looks: &'c Cell<usize>,
     pub left: usize,
     pub task: Task,

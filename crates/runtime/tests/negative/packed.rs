@@ -8,7 +8,7 @@ use pelton::{Geometry, Handler, Opcode, Session, Spec, Task, TaskError};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] =
+pub(crate) const TESTS: &[Test] =
     named![every_packing_runs_once_or_is_malformed, the_first_fault_ends_a_packed_slot];
 
 /// Adds 1 to element 0; takes nothing.

@@ -4,7 +4,7 @@ use pelton::{Aim, Deadline, SubmitError, Tenant, Ticket};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     a_full_ring_is_an_error_and_nothing_is_lost,
     results_that_nobody_took_hold_their_slots,
     endless_patience_gets_everything_through,

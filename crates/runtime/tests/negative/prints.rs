@@ -6,7 +6,7 @@ use pelton::{Opcode, SubmitError, Task};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     sixty_five_prints_into_sixty_four_records,
     a_log_that_is_read_in_time_loses_nothing,
     an_unknown_opcode_is_a_fault_and_never_done

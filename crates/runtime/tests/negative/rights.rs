@@ -8,7 +8,7 @@ use pelton::{Error, Handler, Opcode, Producer, Session, Spec, Task, TaskError, T
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     a_mask_holds_for_the_next_task,
     a_mask_holds_for_tasks_of_other_threads,
     a_quota_holds_for_the_next_task,

@@ -8,7 +8,7 @@ use pelton::{Deadline, Geometry, Opcode, Producer, Region, Spec, Task, Ticket};
 use crate::common::{ALL, On, SOME, Test, add, counted, data, launch, run, shapes, soon};
 use crate::futures::block_on;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     tickets_and_producers_outlive_a_run,
     a_replaced_run_does_not_end_its_session,
     tasks_that_are_submitted_while_runs_change_run_once,

@@ -15,7 +15,7 @@ use crate::common::*;
 use crate::futures::block_on;
 use crate::iterators::Panics;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     a_batch_larger_than_a_stripe_comes_back_in_order,
     a_spread_batch_is_taken_whole_or_not_at_all,
     a_spread_batch_is_measured_as_one,

@@ -8,7 +8,7 @@ use pelton::{Error, Geometry, Handler, Opcode, Producer, Session, Spec, Task, Ta
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     only_enabled_tenants_run_and_others_are_seen,
     aiming_beyond_ones_region_changes_nothing,
     wide_accesses_and_bytes_end_with_the_region,

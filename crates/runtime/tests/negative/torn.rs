@@ -8,7 +8,7 @@ use pelton::{Placement, Producer, TaskError};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![a_line_with_one_wrong_bit_is_never_run];
+pub(crate) const TESTS: &[Test] = named![a_line_with_one_wrong_bit_is_never_run];
 
 /// The cells that the task adds to, and that the others do.
 const TORN: u32 = 3;

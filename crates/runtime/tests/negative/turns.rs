@@ -4,7 +4,7 @@ use pelton::{Claim, Geometry, Handler, Priority, Producer, Spec, Task, Tenant, T
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![a_waiting_task_is_served_within_the_bound, urgent_tasks_come_first];
+pub(crate) const TESTS: &[Test] = named![a_waiting_task_is_served_within_the_bound, urgent_tasks_come_first];
 
 /// Every so many windows the level that has waited longest comes.
 const EVERY: u32 = 3;

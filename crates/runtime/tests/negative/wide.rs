@@ -6,7 +6,7 @@ use pelton::{Handler, Spec, Task};
 
 use crate::common::*;
 
-pub const TESTS: &[Test] = named![
+pub(crate) const TESTS: &[Test] = named![
     wide_and_narrow_tasks_share_a_window,
     faults_of_any_lane_end_a_wide_task,
     fuel_ends_loops_of_lanes_and_groups,
