@@ -12,51 +12,51 @@ pub type PureFunction = fn(u64, u64, u64) -> u64;
 
 /// The bits of a Rust scalar and back.
 trait ScalarBits: Copy {
-    fn get(bits: u64) -> Self;
-    fn put(self) -> u64;
+    fn from_bits64(bits: u64) -> Self;
+    fn to_bits64(self) -> u64;
 }
 
 impl ScalarBits for u32 {
-    fn get(bits: u64) -> u32 {
+    fn from_bits64(bits: u64) -> u32 {
         bits as u32
     }
-    fn put(self) -> u64 {
+    fn to_bits64(self) -> u64 {
         self.into()
     }
 }
 
 impl ScalarBits for i32 {
-    fn get(bits: u64) -> i32 {
+    fn from_bits64(bits: u64) -> i32 {
         bits as u32 as i32
     }
-    fn put(self) -> u64 {
+    fn to_bits64(self) -> u64 {
         (self as u32).into()
     }
 }
 
 impl ScalarBits for u64 {
-    fn get(bits: u64) -> u64 {
+    fn from_bits64(bits: u64) -> u64 {
         bits
     }
-    fn put(self) -> u64 {
+    fn to_bits64(self) -> u64 {
         self
     }
 }
 
 impl ScalarBits for f32 {
-    fn get(bits: u64) -> f32 {
+    fn from_bits64(bits: u64) -> f32 {
         f32::from_bits(bits as u32)
     }
-    fn put(self) -> u64 {
+    fn to_bits64(self) -> u64 {
         self.to_bits().into()
     }
 }
 
 impl ScalarBits for bool {
-    fn get(bits: u64) -> bool {
+    fn from_bits64(bits: u64) -> bool {
         bits & 1 == 1
     }
-    fn put(self) -> u64 {
+    fn to_bits64(self) -> u64 {
         self.into()
     }
 }
@@ -65,20 +65,20 @@ impl ScalarBits for bool {
 macro_rules! typed {
     (|$a:ident: $t:ty| $e:expr) => {
         |a, _, _| {
-            let $a = <$t>::get(a);
-            $e.put()
+            let $a = <$t>::from_bits64(a);
+            $e.to_bits64()
         }
     };
     (|$a:ident: $t:ty, $b:ident: $u:ty| $e:expr) => {
         |a, b, _| {
-            let ($a, $b) = (<$t>::get(a), <$u>::get(b));
-            $e.put()
+            let ($a, $b) = (<$t>::from_bits64(a), <$u>::from_bits64(b));
+            $e.to_bits64()
         }
     };
     (|$a:ident: $t:ty, $b:ident: $u:ty, $c:ident: $v:ty| $e:expr) => {
         |a, b, c| {
-            let ($a, $b, $c) = (<$t>::get(a), <$u>::get(b), <$v>::get(c));
-            $e.put()
+            let ($a, $b, $c) = (<$t>::from_bits64(a), <$u>::from_bits64(b), <$v>::from_bits64(c));
+            $e.to_bits64()
         }
     };
 }
@@ -125,7 +125,9 @@ pub fn byte_of(elem: Type) -> PureFunction {
     }
     match elem {
         Type::U64 => |bits, at, _| byte(bits, at, 8),
-        Type::F32 => |bits, at, _| byte(if f32::get(bits).is_nan() { NAN.into() } else { bits }, at, 4),
+        Type::F32 => {
+            |bits, at, _| byte(if f32::from_bits64(bits).is_nan() { NAN.into() } else { bits }, at, 4)
+        }
         _ => |bits, at, _| byte(bits, at, 4),
     }
 }
@@ -188,7 +190,7 @@ fn truth(op: Op) -> Option<PureFunction> {
         Op::Or => |a, b, _| a | b,
         Op::Xor | Op::Ne => |a, b, _| a ^ b,
         Op::Not => |a, _, _| a ^ 1,
-        Op::Eq => |a, b, _| (a == b).put(),
+        Op::Eq => |a, b, _| (a == b).to_bits64(),
         _ => return None,
     })
 }
@@ -225,7 +227,9 @@ fn cast(from: Type, to: Type) -> Option<PureFunction> {
 
 fn bitcast(from: Type, to: Type) -> Option<PureFunction> {
     match (from.bits(), to.bits()) {
-        (32, 32) if from == Type::F32 => Some(|a, _, _| if f32::get(a).is_nan() { NAN.into() } else { a }),
+        (32, 32) if from == Type::F32 => {
+            Some(|a, _, _| if f32::from_bits64(a).is_nan() { NAN.into() } else { a })
+        }
         (32, 32) => Some(|a, _, _| a),
         _ => None,
     }

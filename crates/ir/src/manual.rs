@@ -26,7 +26,7 @@ pub fn effect_name(row: &OpRow) -> String {
     format!("{:?}", row.effect).to_lowercase()
 }
 
-fn pat(pat: &TypePattern) -> &'static str {
+fn pattern_name(pat: &TypePattern) -> &'static str {
     match pat {
         TypePattern::T => "T",
         TypePattern::To => "TYPE",
@@ -36,8 +36,9 @@ fn pat(pat: &TypePattern) -> &'static str {
 
 /// Operands and results of a row with their types.
 pub fn row_signature(row: &OpRow) -> String {
-    let args: Vec<String> = row.args.iter().map(|(name, ty)| format!("{name}: {}", pat(ty))).collect();
-    let results: Vec<&str> = row.results.iter().map(pat).collect();
+    let args: Vec<String> =
+        row.args.iter().map(|(name, ty)| format!("{name}: {}", pattern_name(ty))).collect();
+    let results: Vec<&str> = row.results.iter().map(pattern_name).collect();
     let dots = if row.form == OpForm::Wide { "…" } else { "" };
     let mut text = format!("({}{})", args.join(", "), if results.is_empty() { dots } else { "" });
     if !results.is_empty() {
@@ -73,14 +74,14 @@ pub fn row_example(row: &OpRow) -> String {
         OpForm::Atomic => format!("{name} {order} device {}", at("b")),
         OpForm::Fence => format!("{name} acq_rel device"),
         OpForm::Copy => format!("{name} @tile[%to], @b[%from], {}", operands(2)),
-        OpForm::Control => return control(row.op).into(),
+        OpForm::Control => return control_example(row.op).into(),
     };
     let code = code.trim_end();
     if row.results.is_empty() { code.into() } else { format!("%r = {code}") }
 }
 
 /// An example of a control op, each of which has a form of its own.
-fn control(op: Op) -> &'static str {
+fn control_example(op: Op) -> &'static str {
     match op {
         Op::If | Op::Yield => "%r: u32 = if %c {\n  yield %a\n} else {\n  yield %b\n}",
         Op::Switch => {
@@ -106,7 +107,7 @@ fn control(op: Op) -> &'static str {
 }
 
 /// A cell of a table: a bar would end it.
-fn cell(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
@@ -121,7 +122,7 @@ pub fn op_tables() -> String {
             let types = row.class.map_or_else(String::new, |class| {
                 class.types().iter().map(|ty| ty.word()).collect::<Vec<_>>().join(" ")
             });
-            let (signature, effect, doc) = (row_signature(row), effect_name(row), cell(row.doc));
+            let (signature, effect, doc) = (row_signature(row), effect_name(row), escape_cell(row.doc));
             let _ = writeln!(text, "| `{}` | `{signature}` | {types} | {effect} | {doc} |", row.name);
         }
     }
@@ -132,7 +133,7 @@ pub fn op_tables() -> String {
 pub fn rule_table() -> String {
     let mut text = String::from("| code | a valid module |\n|---|---|\n");
     for rule in Rule::ALL {
-        let _ = writeln!(text, "| `{}` | {} |", rule.code(), cell(rule.doc()));
+        let _ = writeln!(text, "| `{}` | {} |", rule.code(), escape_cell(rule.doc()));
     }
     text
 }
@@ -141,7 +142,7 @@ pub fn rule_table() -> String {
 pub fn pass_table() -> String {
     let mut text = String::from("| pass | does |\n|---|---|\n");
     for pass in Pass::ALL {
-        let _ = writeln!(text, "| `{}` | {} |", pass.name(), cell(pass.doc()));
+        let _ = writeln!(text, "| `{}` | {} |", pass.name(), escape_cell(pass.doc()));
     }
     text
 }

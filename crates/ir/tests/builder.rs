@@ -65,43 +65,8 @@ kernel main {
     );
 }
 
-#[test]
-fn regions_jumps_and_calls() {
-    let mut m = Builder::new();
-    m.need(Need::Subgroups);
-    m.need(Need::Subgroups);
-    let data = m.buffer::<u32>("data", Len::Launch, Space::Global, Access::ReadWrite);
-    let both = m.function::<(u32, bool), (u32, f32)>("both", |f, (x, c)| {
-        f.when(c, || f.ret((x, f.lit(1.0))));
-        (x + 1, f.cast(x))
-    });
-    let nothing = m.function::<(), ()>("nothing", |f, ()| f.barrier());
-    m.kernel("main", |f| {
-        f.call(nothing, ());
-        let (a, b) = f.call(both, (f.group(), f.lit(true)));
-        let (p, q) = f.choose(b.gt(0.0), || (a, b), || (f.lit(7), b * 2.0));
-        f.when(q.ne(q), || f.fault(p));
-        let s: Val<u32> = f.switch(a).case([0], || a + 1).case([1, 5], || f.lit(9)).default(|| p);
-        let t = f.block(|out| {
-            f.when(s.eq(3), || out.leave(f.lit(4)));
-            s
-        });
-        let (sum, last) = f.range((0, t, 1), (f.lit(0u32), t), |turn, k, (sum, last)| {
-            f.when(k.eq(2), || turn.next((sum, k)));
-            f.when(k.eq(5), || turn.leave((k, k)));
-            (sum + k, last)
-        });
-        let half = f.repeat(sum, |x| x.gt(last), |_, x| x / 2);
-        let found: Val<u32> = f.forever(half, |poll, x| {
-            f.when(x.gt(100), || poll.leave(x));
-            f.backoff(50);
-            x + 3
-        });
-        f.store(data.at(0), found);
-    });
-    says(
-        m.finish(),
-        "\
+/// The text of the module that `regions_jumps_and_calls` builds.
+const REGIONS_JUMPS_AND_CALLS: &str = "\
 need independent_subgroups
 buffer data: [u32; ?] global read_write
 
@@ -182,8 +147,43 @@ kernel main {
   }
   store @data[0], %24
 }
-",
-    );
+";
+
+#[test]
+fn regions_jumps_and_calls() {
+    let mut m = Builder::new();
+    m.need(Need::Subgroups);
+    m.need(Need::Subgroups);
+    let data = m.buffer::<u32>("data", Len::Launch, Space::Global, Access::ReadWrite);
+    let both = m.function::<(u32, bool), (u32, f32)>("both", |f, (x, c)| {
+        f.when(c, || f.ret((x, f.lit(1.0))));
+        (x + 1, f.cast(x))
+    });
+    let nothing = m.function::<(), ()>("nothing", |f, ()| f.barrier());
+    m.kernel("main", |f| {
+        f.call(nothing, ());
+        let (a, b) = f.call(both, (f.group(), f.lit(true)));
+        let (p, q) = f.choose(b.gt(0.0), || (a, b), || (f.lit(7), b * 2.0));
+        f.when(q.ne(q), || f.fault(p));
+        let s: Val<u32> = f.switch(a).case([0], || a + 1).case([1, 5], || f.lit(9)).default(|| p);
+        let t = f.block(|out| {
+            f.when(s.eq(3), || out.leave(f.lit(4)));
+            s
+        });
+        let (sum, last) = f.range((0, t, 1), (f.lit(0u32), t), |turn, k, (sum, last)| {
+            f.when(k.eq(2), || turn.next((sum, k)));
+            f.when(k.eq(5), || turn.leave((k, k)));
+            (sum + k, last)
+        });
+        let half = f.repeat(sum, |x| x.gt(last), |_, x| x / 2);
+        let found: Val<u32> = f.forever(half, |poll, x| {
+            f.when(x.gt(100), || poll.leave(x));
+            f.backoff(50);
+            x + 3
+        });
+        f.store(data.at(0), found);
+    });
+    says(m.finish(), REGIONS_JUMPS_AND_CALLS);
 }
 
 #[test]

@@ -38,7 +38,7 @@ struct CallFrame {
 
 /// Decodes a kernel.
 pub(super) fn decode(module: &Module, kernel: Func) -> Result<DecodedKernel, LoadError> {
-    let reached = reach(module, kernel)?;
+    let reached = reachable_functions(module, kernel)?;
     let mut registers = vec![0; fixed::LENGTHS as usize + module.buffers.len()];
     let mut consts = HashMap::new();
     for &func in &reached {
@@ -54,7 +54,7 @@ pub(super) fn decode(module: &Module, kernel: Func) -> Result<DecodedKernel, Loa
     let (mut code, mut frames) = (Code::default(), HashMap::new());
     let floor = registers.len() as Reg;
     for &func in &reached {
-        let frame = function(module, func, floor, &consts, &frames, &mut code);
+        let frame = decode_function(module, func, floor, &consts, &frames, &mut code);
         registers.resize(registers.len().max(frame.end as usize), 0);
         frames.insert(func, frame);
     }
@@ -62,7 +62,7 @@ pub(super) fn decode(module: &Module, kernel: Func) -> Result<DecodedKernel, Loa
 }
 
 /// The kernel and all that it may call, callees first. Refuses the ops that do not run here.
-fn reach(module: &Module, kernel: Func) -> Result<Vec<Func>, LoadError> {
+fn reachable_functions(module: &Module, kernel: Func) -> Result<Vec<Func>, LoadError> {
     let mut marked = vec![false; kernel.index() + 1];
     marked[kernel.index()] = true;
     let mut reached = Vec::new();
@@ -86,7 +86,7 @@ fn reach(module: &Module, kernel: Func) -> Result<Vec<Func>, LoadError> {
 }
 
 /// Decodes one function behind the code of those before it.
-fn function(
+fn decode_function(
     module: &Module,
     func: Func,
     floor: Reg,
@@ -110,9 +110,9 @@ fn function(
     let frame = CallFrame { entry, link: 0, params: 0, results: 0, end: 0 };
     let mut body =
         FunctionDecoder { module, function, frames, consts, frame, emit, regs, uses, targets, held: None };
-    body.frame.link = body.emit.take(1);
+    body.frame.link = body.emit.take_registers(1);
     body.frame.params = body.define(function.params);
-    body.frame.results = body.emit.take(function.results.len());
+    body.frame.results = body.emit.take_registers(function.results.len());
     body.region(function.body, &Exit::Leave);
     CallFrame { end: body.emit.finish(), ..body.frame }
 }
@@ -156,7 +156,7 @@ pub(super) struct FunctionDecoder<'c, 'm> {
 impl<'m> FunctionDecoder<'_, 'm> {
     /// Gives values their registers, in a row.
     pub(crate) fn define(&mut self, values: Values) -> Reg {
-        let first = self.emit.take(values.len());
+        let first = self.emit.take_registers(values.len());
         self.name(values.iter(), first);
         first
     }
@@ -187,7 +187,7 @@ impl<'m> FunctionDecoder<'_, 'm> {
     fn region(&mut self, region: Region, exit: &Exit) {
         let top = self.emit.top();
         self.open(region, exit);
-        self.emit.release(top);
+        self.emit.release_registers(top);
     }
 
     /// Decodes a region and leaves its values visible.
@@ -195,7 +195,7 @@ impl<'m> FunctionDecoder<'_, 'm> {
         let function = self.function;
         let insts = &function.region(region).insts;
         for (k, &inst) in insts.iter().enumerate() {
-            self.emit.at(inst);
+            self.emit.set_inst(inst);
             let node = function.inst(inst);
             let next = insts.get(k + 1).map(|inst| function.inst(*inst));
             match node.op.effect() {
@@ -281,12 +281,12 @@ impl<'m> FunctionDecoder<'_, 'm> {
         let other = &self.function.region(node.regions[1]).insts;
         let empty = node.results.is_empty() && self.function.inst(other[0]).op == Op::Yield;
         if !empty {
-            self.emit.bind(or);
+            self.emit.bind_label(or);
             self.region(node.regions[1], &Exit::Give(results, end));
         }
-        self.emit.bind(end);
+        self.emit.bind_label(end);
         if empty {
-            self.emit.bind(or);
+            self.emit.bind_label(or);
         }
     }
 
@@ -301,10 +301,10 @@ impl<'m> FunctionDecoder<'_, 'm> {
         let default = labels[labels.len() - 1];
         self.emit.push(Step::Switch(Box::new(SwitchTable { on: self.reg(node.args[0]), cases, default })));
         for (region, label) in node.regions.iter().zip(labels) {
-            self.emit.bind(label);
+            self.emit.bind_label(label);
             self.region(*region, &Exit::Give(results, end));
         }
-        self.emit.bind(end);
+        self.emit.bind_label(end);
     }
 
     fn block(&mut self, inst: Inst, node: &Node) {
@@ -313,7 +313,7 @@ impl<'m> FunctionDecoder<'_, 'm> {
         self.inside(OpenTarget { inst, leave: (results, end), next: (results, end) }, |body| {
             body.region(node.regions[0], &Exit::Give(results, end));
         });
-        self.emit.bind(end);
+        self.emit.bind_label(end);
     }
 
     /// Does something with a loop or block open.
@@ -329,21 +329,21 @@ impl<'m> FunctionDecoder<'_, 'm> {
         let top = self.emit.top();
         let (body, next, end) = (self.emit.label(), self.emit.label(), self.emit.label());
         let params = self.function.region(node.regions[0]).params;
-        let (left, i) = (self.emit.take(1), self.emit.take(1));
+        let (left, i) = (self.emit.take_registers(1), self.emit.take_registers(1));
         self.name(params.iter().take(1), i);
         self.name(params.iter().skip(1), carried);
         let enter = lower::enter(self, node, left, i, end);
         let step = enter.step;
         self.emit.push(Step::Enter(Box::new(enter)));
-        self.emit.bind(body);
+        self.emit.bind_label(body);
         self.inside(OpenTarget { inst, leave: (carried, end), next: (carried, next) }, |this| {
             this.region(node.regions[0], &Exit::Give(carried, next));
         });
-        self.emit.bind(next);
-        self.emit.at(inst);
+        self.emit.bind_label(next);
+        self.emit.set_inst(inst);
         self.emit.push(Step::Next { left, i, step, body });
-        self.emit.bind(end);
-        self.emit.release(top);
+        self.emit.bind_label(end);
+        self.emit.release_registers(top);
     }
 
     fn repeat(&mut self, inst: Inst, node: &Node) {
@@ -352,13 +352,13 @@ impl<'m> FunctionDecoder<'_, 'm> {
         let top = self.emit.top();
         let (next, end) = (self.emit.label(), self.emit.label());
         self.name(self.function.region(node.regions[0]).params.iter(), carried);
-        self.emit.bind(next);
+        self.emit.bind_label(next);
         self.inside(OpenTarget { inst, leave: (carried, end), next: (carried, next) }, |this| {
             this.open(node.regions[0], &Exit::Test(end));
             this.region(node.regions[1], &Exit::Give(carried, next));
         });
-        self.emit.bind(end);
-        self.emit.release(top);
+        self.emit.bind_label(end);
+        self.emit.release_registers(top);
     }
 
     fn forever(&mut self, inst: Inst, node: &Node) {
@@ -367,12 +367,12 @@ impl<'m> FunctionDecoder<'_, 'm> {
         let carried = self.define(self.function.region(node.regions[0]).params);
         self.assign(carried, node.carried());
         let (next, end) = (self.emit.label(), self.emit.label());
-        self.emit.bind(next);
+        self.emit.bind_label(next);
         self.inside(OpenTarget { inst, leave: (results, end), next: (carried, next) }, |this| {
             this.region(node.regions[0], &Exit::Give(carried, next));
         });
-        self.emit.bind(end);
-        self.emit.release(top);
+        self.emit.bind_label(end);
+        self.emit.release_registers(top);
     }
 
     fn call(&mut self, node: &Node) {

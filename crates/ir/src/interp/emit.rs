@@ -42,7 +42,7 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// Says which instruction the following steps come from.
-    pub(crate) fn at(&mut self, inst: Inst) {
+    pub(crate) fn set_inst(&mut self, inst: Inst) {
         self.inst = inst;
     }
 
@@ -53,7 +53,7 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// Takes consecutive registers, and gives the first.
-    pub(crate) fn take(&mut self, count: usize) -> Reg {
+    pub(crate) fn take_registers(&mut self, count: usize) -> Reg {
         let first = self.top;
         self.top += count as Reg;
         self.high = self.high.max(self.top);
@@ -66,7 +66,7 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// Gives back all registers from that one on.
-    pub(crate) fn release(&mut self, top: Reg) {
+    pub(crate) fn release_registers(&mut self, top: Reg) {
         self.top = top;
     }
 
@@ -77,7 +77,7 @@ impl<'c> CodeEmitter<'c> {
     }
 
     /// Sets a label here. A jump to it that stands just before is not needed.
-    pub(crate) fn bind(&mut self, label: Pc) {
+    pub(crate) fn bind_label(&mut self, label: Pc) {
         while self.code.steps.len() > self.bound
             && matches!(self.code.steps.last(), Some(Step::Jump { to }) if *to == label)
         {

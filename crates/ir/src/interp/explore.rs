@@ -14,7 +14,7 @@ use super::memory::LaneMemory;
 use super::random::Random;
 use super::run::InterpJob;
 use super::view::{Location, Time};
-use super::{BoundWords, own};
+use super::{BoundWords, shared_len};
 use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
 use crate::types::{Order, Scope, Space};
@@ -29,7 +29,7 @@ const CHANCE: usize = 16;
 pub(super) fn start(job: &InterpJob<'_>, seed: u64) -> ViewMachine {
     let buffers = job.launch.buffers.iter();
     let bound = buffers.flat_map(|words| (0..words.len()).map(|at| words.load(at, Ordering::Relaxed)));
-    let shared: u64 = job.buffers.iter().map(own).sum();
+    let shared: u64 = job.buffers.iter().map(shared_len).sum();
     let values = bound.chain(std::iter::repeat_n(0, shared as usize * job.launch.groups as usize));
     // The schedule has dice of its own.
     ViewMachine::new(values, job.launch.groups, job.launch.lanes, Random::new(!seed))
@@ -70,11 +70,11 @@ impl<'a> Explorer<'a> {
     /// The memory of the `index`-th group.
     pub(crate) fn new(job: &InterpJob<'_>, machine: &'a RefCell<ViewMachine>, index: u32) -> Self {
         let bound: u32 = job.launch.buffers.iter().map(|words| words.len() as u32).sum();
-        let each: u32 = job.buffers.iter().map(|decl| own(decl) as u32).sum();
+        let each: u32 = job.buffers.iter().map(|decl| shared_len(decl) as u32).sum();
         let (mut global, mut local) = (0, bound + each * index);
         let place = |(words, decl): (&BoundWords<'_>, &BufferDecl)| {
             let next = if decl.space == Space::Shared { &mut local } else { &mut global };
-            let len = words.len() as u32 + own(decl) as u32;
+            let len = words.len() as u32 + shared_len(decl) as u32;
             *next += len;
             (*next - len, len)
         };

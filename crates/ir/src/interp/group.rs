@@ -113,7 +113,7 @@ impl<M: LaneMemory> Group<M> {
         let regs = &mut self.regs[lane * self.width..][..self.width];
         self.memory.enter(lane as u32);
         let (pause, steps) =
-            lane::run(job.code, &mut this.pc, regs, &mut self.memory, job.board, (clock, turn));
+            lane::run_lane(job.code, &mut this.pc, regs, &mut self.memory, job.board, (clock, turn));
         match pause {
             LanePause::Turn | LanePause::Backoff { .. } => {}
             LanePause::Trap { code } => job.board.trap(code, job.code.sites[this.pc as usize - 1]),

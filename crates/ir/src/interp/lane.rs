@@ -40,7 +40,7 @@ impl Clock {
 }
 
 /// Runs a lane from `pc` for at most `turn` steps. Gives why it stopped and how many steps it did.
-pub(super) fn run<M: LaneMemory>(
+pub(super) fn run_lane<M: LaneMemory>(
     code: &Code,
     pc: &mut Pc,
     regs: &mut [u64],

@@ -55,7 +55,7 @@ pub(super) fn step(body: &mut FunctionDecoder<'_, '_>, node: &Node) {
         Op::Load | Op::AtomicLoad => Step::Load { dst, at: a, how: how(body).0 },
         Op::LoadByte => {
             let (how, elem) = how(body);
-            let word = body.emit.take(1);
+            let word = body.emit.take_registers(1);
             body.emit.push(Step::Load { dst: word, at: a, how });
             Step::Pure { f: eval::byte_of(elem), dst, a: word, b }
         }

@@ -94,7 +94,7 @@ impl ViewMachine {
         lane.view.raise(location, write.time);
         lane.seen.join(&gift);
         if order.acquires() {
-            lane.view.join(gift.of(scope));
+            lane.view.join(gift.in_scope(scope));
         }
         write.value
     }
@@ -159,7 +159,7 @@ impl ViewMachine {
     pub(crate) fn fence(&mut self, lane: usize, order: Order, scope: Scope) {
         let lane = &mut self.lanes[lane];
         if order.acquires() {
-            lane.view.join(lane.seen.of(scope));
+            lane.view.join(lane.seen.in_scope(scope));
         }
         if order == Order::SeqCst {
             let near = &mut self.near[lane.group as usize];

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::code::{AccessMode, Reg, Step};
-use super::{BoundWords, own};
+use super::{BoundWords, shared_len};
 use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
 use crate::types::{Order, Scope};
@@ -70,7 +70,7 @@ impl<'a> RealMemory<'a> {
 
 impl Own {
     fn new(decl: &BufferDecl) -> Self {
-        let len = own(decl);
+        let len = shared_len(decl);
         match decl.elem.bits() {
             64 => Own::W64((0..len).map(|_| AtomicU64::new(0)).collect()),
             _ => Own::W32((0..len).map(|_| AtomicU32::new(0)).collect()),

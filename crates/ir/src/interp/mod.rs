@@ -207,7 +207,7 @@ impl InterpKernel {
 
     /// The words that a group of so many lanes takes.
     fn room(&self, lanes: u32) -> u64 {
-        let shared = self.buffers.iter().map(own).fold(0, u64::saturating_add);
+        let shared = self.buffers.iter().map(shared_len).fold(0, u64::saturating_add);
         shared.saturating_add(u64::from(lanes) * self.decoded.registers.len() as u64)
     }
 
@@ -220,8 +220,11 @@ impl InterpKernel {
             (code::fixed::GROUPS, launch.groups),
             (code::fixed::SIZE, launch.subgroup),
         ];
-        let lengths =
-            self.buffers.iter().zip(&launch.buffers).map(|(decl, words)| own(decl) + words.len() as u64);
+        let lengths = self
+            .buffers
+            .iter()
+            .zip(&launch.buffers)
+            .map(|(decl, words)| shared_len(decl) + words.len() as u64);
         fixed.iter().for_each(|(reg, value)| registers[*reg as usize] = (*value).into());
         registers[code::fixed::LENGTHS as usize..].iter_mut().zip(lengths).for_each(|(reg, len)| *reg = len);
         let board = run::LaunchBoard::new(launch);
@@ -267,14 +270,14 @@ impl InterpKernel {
         if given != wanted {
             return Err(LaunchError::Buffers { given, wanted });
         }
-        self.buffers.iter().zip(&launch.buffers).try_for_each(|(decl, words)| bind(decl, *words))?;
+        self.buffers.iter().zip(&launch.buffers).try_for_each(|(decl, words)| check_binding(decl, *words))?;
         let words = self.room(launch.lanes);
         if words > ROOM {
             return Err(LaunchError::Room { words });
         }
         if let Schedule::Explore(_) = launch.schedule {
             let bound = launch.buffers.iter().map(|words| words.len() as u64).fold(0, u64::saturating_add);
-            let shared = self.buffers.iter().map(own).fold(0, u64::saturating_add);
+            let shared = self.buffers.iter().map(shared_len).fold(0, u64::saturating_add);
             let words = bound.saturating_add(shared.saturating_mul(launch.groups.into()));
             let lanes = u64::from(launch.groups) * u64::from(launch.lanes);
             if words > MAX_EXPLORED.0 || lanes > MAX_EXPLORED.1 {
@@ -286,7 +289,7 @@ impl InterpKernel {
 }
 
 /// The length of a shared buffer, which every group has for its own; 0 of others.
-fn own(decl: &BufferDecl) -> u64 {
+fn shared_len(decl: &BufferDecl) -> u64 {
     match (decl.space, decl.len) {
         (Space::Shared, Len::Fixed(len)) => len,
         _ => 0,
@@ -294,7 +297,7 @@ fn own(decl: &BufferDecl) -> u64 {
 }
 
 /// Refuses words that a buffer cannot be.
-fn bind(decl: &BufferDecl, words: BoundWords<'_>) -> Result<(), LaunchError> {
+fn check_binding(decl: &BufferDecl, words: BoundWords<'_>) -> Result<(), LaunchError> {
     let name = || decl.name.clone();
     let bits = match (words, decl.space) {
         (BoundWords::None, Space::Shared) => return Ok(()),

@@ -61,7 +61,7 @@ pub(super) struct ScopedViews {
 
 impl ScopedViews {
     /// The one that a scope means.
-    pub(crate) fn of(&self, scope: Scope) -> &MemoryView {
+    pub(crate) fn in_scope(&self, scope: Scope) -> &MemoryView {
         match scope {
             Scope::Group => &self.near,
             Scope::Device | Scope::System => &self.wide,

@@ -18,7 +18,7 @@ pub(super) fn bind(module: &Module, libraries: &[Valid]) -> Result<Module, LinkE
     let mut linker = ModuleLinker::new(module, libraries);
     for func in module.functions.handles() {
         let target = linker.resolve(Definition { source: 0, func })?;
-        linker.place(target)?;
+        linker.place_with_callees(target)?;
     }
     Ok(linker.finish())
 }
@@ -144,7 +144,7 @@ impl<'a> ModuleLinker<'a> {
     }
 
     /// Writes a function behind all that it calls.
-    fn place(&mut self, root: Definition) -> Result<(), LinkError> {
+    fn place_with_callees(&mut self, root: Definition) -> Result<(), LinkError> {
         let mut open: HashSet<Definition> = HashSet::new();
         let mut stack: Vec<Visit> = Vec::new();
         let mut next = Some(root);
@@ -162,7 +162,7 @@ impl<'a> ModuleLinker<'a> {
                 None => {
                     let definition = visit.definition;
                     stack.pop();
-                    self.write(definition)?;
+                    self.write_function(definition)?;
                 }
             }
         }
@@ -184,7 +184,7 @@ impl<'a> ModuleLinker<'a> {
     }
 
     /// Writes a function whose callees have all been written.
-    fn write(&mut self, definition: Definition) -> Result<(), LinkError> {
+    fn write_function(&mut self, definition: Definition) -> Result<(), LinkError> {
         let mut function = self.function(definition).clone();
         let foreign = definition.source > 0;
         for inst in function.insts.handles() {

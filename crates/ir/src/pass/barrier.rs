@@ -31,7 +31,7 @@ use super::shape::RegionTree;
 /// Removes needless barriers from every function.
 pub(super) fn apply(module: &mut Module) -> bool {
     let quiet = effect::quiet(module);
-    super::each(module, |module, function| {
+    super::rewrite_each(module, |module, function| {
         if !function.insts().any(|(_, node)| node.op == Op::Barrier) {
             return None;
         }
@@ -72,7 +72,11 @@ impl<'a> BarrierWalk<'a> {
     /// What an instruction may touch, all that it holds included.
     fn touch(&self, inst: Inst) -> EffectSet {
         let node = self.function.inst(inst);
-        if node.op.has_regions() { self.touches[&inst] } else { EffectSet::of(self.module, node, self.quiet) }
+        if node.op.has_regions() {
+            self.touches[&inst]
+        } else {
+            EffectSet::from_node(self.module, node, self.quiet)
+        }
     }
 }
 

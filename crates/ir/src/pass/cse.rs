@@ -24,7 +24,7 @@ use super::shape::RegionTree;
 /// Merges equal ops in every function.
 pub(super) fn apply(module: &mut Module) -> bool {
     let quiet = effect::quiet(module);
-    super::each(module, |module, function| {
+    super::rewrite_each(module, |module, function| {
         Some(rewrite(module, function, &mut Cse::new(module, function, &quiet)))
     })
 }
@@ -109,7 +109,7 @@ impl RewriteRule for Cse<'_> {
                 return false;
             }
             _ => {
-                self.advance(module, EffectSet::of(module, node, self.quiet));
+                self.advance(module, EffectSet::from_node(module, node, self.quiet));
                 return false;
             }
         }

@@ -18,7 +18,7 @@ use super::shape::{RegionTree, yielded};
 /// Removes what is dead from every function.
 pub(super) fn apply(module: &mut Module) -> bool {
     let quiet = effect::quiet(module);
-    super::each(module, |module, function| {
+    super::rewrite_each(module, |module, function| {
         let mut live = Live::new(function);
         for (inst, node) in function.insts() {
             if node.op == Op::Return || effect::acts(node, &quiet) {
@@ -258,7 +258,7 @@ impl Dce<'_> {
         };
         let args = node.args.iter().enumerate().filter(|(k, _)| stays(*k));
         let args = args.map(|(_, arg)| copy.operand(*arg)).collect();
-        copy.write(inst, node.op, copy.attr(node), args);
+        copy.write_inst(inst, node.op, copy.attr(node), args);
     }
 
     fn nest(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) {

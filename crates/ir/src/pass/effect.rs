@@ -63,7 +63,7 @@ impl EffectSet {
         EffectSet { reads: BufferSet::NONE, writes: BufferSet::NONE, ordered: true, waits: true };
 
     /// What an instruction itself may touch; `quiet` tells of the functions it may call.
-    pub(crate) fn of(module: &Module, node: &Node, quiet: &[bool]) -> EffectSet {
+    pub(crate) fn from_node(module: &Module, node: &Node, quiet: &[bool]) -> EffectSet {
         let mut touch = EffectSet::default();
         match (node.op.effect(), &node.attr) {
             (OpEffect::Read, Attr::Buffer(b)) if !frozen(module, *b) => touch.reads.insert(*b),
@@ -140,7 +140,7 @@ pub(super) fn nested(
     let mut touches: HashMap<Inst, EffectSet> = HashMap::new();
     // What an instruction holds comes after it, so the last are whole first.
     for (inst, node) in function.insts().rev() {
-        let mut touch = EffectSet::of(module, node, quiet);
+        let mut touch = EffectSet::from_node(module, node, quiet);
         if node.op.has_regions() {
             let held = touches.entry(inst).or_default();
             *held = *held | touch;

@@ -22,7 +22,7 @@ use super::shape::{RegionTree, last, yielded};
 
 /// Folds every function.
 pub(super) fn apply(module: &mut Module) -> bool {
-    super::each(module, |module, function| {
+    super::rewrite_each(module, |module, function| {
         let mut fold = Fold { shape: RegionTree::new(function), learned: Vec::new() };
         Some(rewrite(module, function, &mut fold))
     })
@@ -142,7 +142,7 @@ impl Fold {
         let from = copy.from;
         let before = node.results.get(0);
         let yields = node.regions.iter().filter(|_| node.op != Op::Forever).filter_map(|r| yielded(from, *r));
-        let exits = yields.chain(self.shape.by(inst, Op::Break, from));
+        let exits = yields.chain(self.shape.jumps_by(inst, Op::Break, from));
         let exits: Vec<&[Operand]> = exits.map(|exit| &from.inst(exit).args[..]).collect();
         let Some((first, rest)) = exits.split_first() else { return };
         for (k, result) in node.results.iter().enumerate() {
@@ -159,8 +159,8 @@ impl Fold {
         let args = |exit: Inst| &from.inst(exit).args[..];
         let ends = node.regions.last().and_then(|body| yielded(from, *body));
         let nexts: Vec<_> =
-            ends.into_iter().chain(self.shape.by(inst, Op::Continue, from)).map(args).collect();
-        let breaks: Vec<_> = self.shape.by(inst, Op::Break, from).map(args).collect();
+            ends.into_iter().chain(self.shape.jumps_by(inst, Op::Continue, from)).map(args).collect();
+        let breaks: Vec<_> = self.shape.jumps_by(inst, Op::Break, from).map(args).collect();
         let params = from.region(node.regions[0]).params;
         let skip = params.len() - node.carried().len();
         for (k, init) in node.carried().iter().enumerate() {
@@ -214,7 +214,7 @@ fn pure(copy: &mut FunctionCopier<'_>, inst: Inst, node: &Node) -> bool {
     match simpler(copy, node, &args) {
         Some(Simplified::As(operand)) => copy.bind(node.results, &[operand]),
         Some(Simplified::Op(op, args)) => {
-            copy.write(inst, op, Attr::None, args);
+            copy.write_inst(inst, op, Attr::None, args);
         }
         None => return false,
     }

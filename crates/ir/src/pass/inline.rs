@@ -112,7 +112,7 @@ impl RewriteRule for Inline<'_> {
         let (function, args) = (&copy.module.functions[func], copy.operands(&node.args));
         let end = last(function, function.body);
         if callee.early {
-            let block = copy.write(inst, Op::Block, Attr::None, Vec::new());
+            let block = copy.write_inst(inst, Op::Block, Attr::None, Vec::new());
             copy.to.open_region(block, &[]);
             copy.within(function, &args, |copy| copy.insts(&mut InlinedBody { block, end }, function.body));
             copy.to.close_region();
@@ -148,9 +148,9 @@ impl RewriteRule for InlinedBody {
         }
         let args = copy.operands(&node.args);
         if self.end == Some(inst) {
-            copy.write(inst, Op::Yield, Attr::None, args);
+            copy.write_inst(inst, Op::Yield, Attr::None, args);
         } else {
-            copy.write(inst, Op::Break, Attr::Target(self.block), args);
+            copy.write_inst(inst, Op::Break, Attr::Target(self.block), args);
         }
         true
     }

@@ -21,7 +21,7 @@ use super::shape::RegionTree;
 
 /// Moves invariants out of the loops of every function.
 pub(super) fn apply(module: &mut Module) -> bool {
-    super::each(module, |module, function| {
+    super::rewrite_each(module, |module, function| {
         let mut licm = Licm::new(module, function);
         (!licm.before.is_empty()).then(|| rewrite(module, function, &mut licm))
     })

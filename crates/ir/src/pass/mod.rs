@@ -135,7 +135,7 @@ fn validated(module: Module, from: &Valid) -> Valid {
 }
 
 /// Replaces each function by what `pass` makes of it, in order, and says whether any has changed. Imports stay.
-fn each(module: &mut Module, mut pass: impl FnMut(&Module, &Function) -> Option<Function>) -> bool {
+fn rewrite_each(module: &mut Module, mut pass: impl FnMut(&Module, &Function) -> Option<Function>) -> bool {
     let mut changed = false;
     for func in module.functions.handles() {
         let old = &module.functions[func];

@@ -155,13 +155,13 @@ impl<'a> FunctionCopier<'a> {
             }
             return None;
         }
-        Some(self.write(inst, node.op, self.attr(node), args))
+        Some(self.write_inst(inst, node.op, self.attr(node), args))
     }
 
     /// Copies an instruction with its regions.
     fn nest(&mut self, rule: &mut impl RewriteRule, inst: Inst) {
         let node = self.from.inst(inst);
-        let new = self.write(inst, node.op, node.attr.clone(), self.operands(&node.args));
+        let new = self.write_inst(inst, node.op, node.attr.clone(), self.operands(&node.args));
         for at in 0..node.regions.len() {
             self.open(new, node.regions[at], |_| true);
             rule.enter(self, inst, at);
@@ -180,7 +180,7 @@ impl<'a> FunctionCopier<'a> {
     }
 
     /// Writes an instruction in the place of another, with the same results.
-    pub(crate) fn write(&mut self, like: Inst, op: Op, attr: Attr, args: Vec<Operand>) -> Inst {
+    pub(crate) fn write_inst(&mut self, like: Inst, op: Op, attr: Attr, args: Vec<Operand>) -> Inst {
         self.choose(like, op, attr, args, |_| true)
     }
 

@@ -27,7 +27,7 @@ const RESULTS: usize = 3;
 
 /// Turns the cheap choices of every function into selects.
 pub(super) fn apply(module: &mut Module) -> bool {
-    super::each(module, |module, function| {
+    super::rewrite_each(module, |module, function| {
         let mut select = Select { costs: costs(function) };
         let some = function.insts().any(|(inst, node)| select.takes(node, inst));
         some.then(|| rewrite(module, function, &mut select))

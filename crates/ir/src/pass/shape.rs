@@ -38,7 +38,7 @@ impl RegionTree {
     }
 
     /// Those of them that are of this op.
-    pub(crate) fn by(&self, target: Inst, op: Op, function: &Function) -> impl Iterator<Item = Inst> {
+    pub(crate) fn jumps_by(&self, target: Inst, op: Op, function: &Function) -> impl Iterator<Item = Inst> {
         self.jumps(target).iter().copied().filter(move |inst| function.inst(*inst).op == op)
     }
 }

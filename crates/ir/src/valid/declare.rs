@@ -11,21 +11,23 @@ use crate::text::is_name;
 use crate::types::{Access, Len, Space, Type};
 
 /// Checks what is not a function. False if the module is too large to look further.
-pub(super) fn module(module: &Module, errors: &mut Errors) -> bool {
+pub(super) fn check_module(module: &Module, errors: &mut Errors) -> bool {
     let size = size(module);
     let fits = size.is_ok();
-    errors.keep(ErrorSite::Module, size);
+    errors.record(ErrorSite::Module, size);
     if !fits {
         return false;
     }
     for (k, need) in module.needs.iter().enumerate() {
         if module.needs[..k].contains(need) {
-            errors
-                .keep(ErrorSite::Module, fail(Rule::Need, format!("`need {need}` stands twice: remove one")));
+            errors.record(
+                ErrorSite::Module,
+                fail(Rule::Need, format!("`need {need}` stands twice: remove one")),
+            );
             break;
         }
     }
-    buffers(module, errors);
+    check_buffers(module, errors);
     true
 }
 
@@ -43,15 +45,15 @@ fn size(module: &Module) -> CheckResult {
     Ok(())
 }
 
-fn buffers(module: &Module, errors: &mut Errors) {
+fn check_buffers(module: &Module, errors: &mut Errors) {
     let mut names = HashSet::new();
     let mut shared = 0;
     for (buffer, decl) in module.buffers.iter() {
-        let check = name(&decl.name)
+        let check = check_name(&decl.name)
             .and_then(|()| fresh(&mut names, &decl.name, "buffer"))
             .and_then(|()| shape(decl))
             .and_then(|()| share(decl, &mut shared));
-        errors.keep(ErrorSite::Buffer(buffer), check);
+        errors.record(ErrorSite::Buffer(buffer), check);
     }
 }
 
@@ -100,14 +102,14 @@ fn shape(decl: &BufferDecl) -> CheckResult {
 }
 
 /// Checks the head of a function; `names` are those of the functions before it.
-pub(super) fn function<'m>(
+pub(super) fn check_function_head<'m>(
     module: &'m Module,
     func: Func,
     names: &mut HashSet<&'m str>,
     errors: &mut Errors,
 ) {
     let function = &module.functions[func];
-    let check = name(&function.name).and_then(|()| {
+    let check = check_name(&function.name).and_then(|()| {
         fresh(names, &function.name, "function")?;
         let (params, results) = (function.params.len(), function.results.len());
         if function.kind == FunctionKind::Kernel && params + results > 0 {
@@ -127,11 +129,11 @@ pub(super) fn function<'m>(
         }
         Ok(())
     });
-    errors.keep(ErrorSite::Function(func), check);
+    errors.record(ErrorSite::Function(func), check);
 }
 
 /// Whether the text could spell a name.
-fn name(name: &str) -> CheckResult {
+fn check_name(name: &str) -> CheckResult {
     if name.len() > MAX_NAME {
         let (start, _) = name.split_at(name.floor_char_boundary(MAX_NAME / 2));
         let found = name.len();

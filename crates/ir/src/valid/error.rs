@@ -101,12 +101,12 @@ impl Errors {
     }
 
     /// Whether the next one would only be counted.
-    pub(crate) fn full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= MOST
     }
 
     pub(crate) fn push(&mut self, error: ValidationError) {
-        if self.full() {
+        if self.is_full() {
             self.more += 1;
         } else {
             self.list.push(error);
@@ -114,14 +114,14 @@ impl Errors {
     }
 
     /// Keeps why a check refused.
-    pub(crate) fn keep(&mut self, site: ErrorSite, check: CheckResult) {
+    pub(crate) fn record(&mut self, site: ErrorSite, check: CheckResult) {
         if let Err(Fail { rule, message }) = check {
             self.push(ValidationError { rule, message, site, notes: Vec::new() });
         }
     }
 
     /// The refusal of a module.
-    pub(crate) fn of(self, module: Module) -> Invalid {
+    pub(crate) fn into_invalid(self, module: Module) -> Invalid {
         Invalid { module, errors: self.list, more: self.more }
     }
 }

@@ -78,7 +78,7 @@ impl DependencyGraph {
         let mut queue: Vec<Point> = (0..self.points).filter(|point| masks[*point as usize] != 0).collect();
         while let Some(from) = queue.pop() {
             let mask = masks[from as usize];
-            for edge in next.of(from) {
+            for edge in next.edges_at(from) {
                 let to = self.edges[*edge as usize].to;
                 if mask & !masks[to as usize] != 0 {
                     masks[to as usize] |= mask;
@@ -117,7 +117,7 @@ impl Grouped {
     }
 
     /// The edges of a node, by their number.
-    pub(crate) fn of(&self, point: Point) -> &[u32] {
+    pub(crate) fn edges_at(&self, point: Point) -> &[u32] {
         let at = point as usize;
         &self.edges[self.starts[at] as usize..self.starts[at + 1] as usize]
     }

@@ -92,18 +92,18 @@ impl Hash for Valid {
 /// Checks a module against every [`Rule`].
 pub fn validate(module: Module) -> Result<Valid, Invalid> {
     let mut errors = error::Errors::default();
-    if declare::module(&module, &mut errors) {
+    if declare::check_module(&module, &mut errors) {
         let (mut names, none) = (HashSet::new(), UnsureInsts::new());
         for func in module.functions.handles() {
-            declare::function(&module, func, &mut names, &mut errors);
-            walk::function(&module, func, &none, &mut errors);
+            declare::check_function_head(&module, func, &mut names, &mut errors);
+            walk::check_function(&module, func, &none, &mut errors);
         }
     }
     let uniformity = if errors.is_empty() { uniform::check(&module, &mut errors) } else { Vec::new() };
     if errors.is_empty() {
         Ok(Valid(Arc::new(CheckedModule { module, uniformity })))
     } else {
-        Err(errors.of(module))
+        Err(errors.into_invalid(module))
     }
 }
 
@@ -123,15 +123,15 @@ pub fn validate_text(source: &str) -> Result<Valid, Vec<Diagnostic>> {
         return validate(module).map_err(|invalid| invalid.diagnostics());
     }
     let mut errors = error::Errors::default();
-    if declare::module(&module, &mut errors) {
+    if declare::check_module(&module, &mut errors) {
         let mut names = HashSet::new();
         for (func, doubts) in module.functions.handles().zip(&doubts) {
             let Some(doubts) = doubts else { continue };
-            declare::function(&module, func, &mut names, &mut errors);
-            walk::function(&module, func, doubts, &mut errors);
+            declare::check_function_head(&module, func, &mut names, &mut errors);
+            walk::check_function(&module, func, doubts, &mut errors);
         }
     }
-    list.extend(errors.of(module).diagnostics());
+    list.extend(errors.into_invalid(module).diagnostics());
     list.sort_by_key(|error| error.place.start);
     Err(list)
 }

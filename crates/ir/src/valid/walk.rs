@@ -16,7 +16,7 @@ use crate::text::UnsureInsts;
 use crate::types::Type;
 
 /// Checks the body of a function. What is in doubt counts as refused, and was told before.
-pub(super) fn function(module: &Module, func: Func, doubts: &UnsureInsts, errors: &mut Errors) {
+pub(super) fn check_function(module: &Module, func: Func, doubts: &UnsureInsts, errors: &mut Errors) {
     let function = &module.functions[func];
     let mut walk = FunctionCheck {
         module,
@@ -33,11 +33,11 @@ pub(super) fn function(module: &Module, func: Func, doubts: &UnsureInsts, errors
     };
     if function.is_import() {
         let check = walk.bodiless();
-        return walk.errors.keep(ErrorSite::Function(func), check);
+        return walk.errors.record(ErrorSite::Function(func), check);
     }
     if let Err(Stop::Lost) = walk.body() {
         let lost = "values, instructions or regions are not numbered in the order of the text";
-        walk.errors.keep(ErrorSite::Function(func), fail(Rule::Order, lost));
+        walk.errors.record(ErrorSite::Function(func), fail(Rule::Order, lost));
     }
 }
 
@@ -158,7 +158,7 @@ impl<'m> FunctionCheck<'m> {
             let node = self.function.insts.get(*inst).ok_or(Stop::Lost)?;
             if let (Some(end), false) = (ended, self.muted) {
                 let text = format!("nothing runs after `{}`: remove what follows it", end.row().name);
-                self.tell(*inst, fail(Rule::End, text));
+                self.report(*inst, fail(Rule::End, text));
                 // One error for all that follows; the writer adds another end, which nobody wrote.
                 self.muted = true;
             }
@@ -168,7 +168,7 @@ impl<'m> FunctionCheck<'m> {
         self.muted = muted;
         if ended.is_none() {
             let last = block.insts.last().ok_or(Stop::Lost)?;
-            self.tell(*last, fail(Rule::End, "the region has no end after this"));
+            self.report(*last, fail(Rule::End, "the region has no end after this"));
         }
         Ok(())
     }
@@ -178,9 +178,9 @@ impl<'m> FunctionCheck<'m> {
         let refused = if self.doubts.contains(&inst) {
             true
         } else {
-            let check = self.check(node);
+            let check = self.check_inst(node);
             let refused = check.is_err();
-            self.tell(inst, check);
+            self.report(inst, check);
             refused
         };
         if !node.regions.is_empty() {
@@ -195,7 +195,7 @@ impl<'m> FunctionCheck<'m> {
     fn nested(&mut self, inst: Inst, node: &Node, refused: bool) -> Result<(), Stop> {
         if self.frames.len() + 1 >= MAX_DEPTH {
             let deep = format!("regions nest {MAX_DEPTH} deep here already, which is the most");
-            self.tell(inst, fail(Rule::Depth, deep));
+            self.report(inst, fail(Rule::Depth, deep));
             return Err(Stop::Deep);
         }
         self.frames.push(OpenInst { inst, region: 0, unsure: refused });
@@ -224,19 +224,19 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// Keeps an error, unless nobody wants to hear it.
-    fn tell(&mut self, inst: Inst, check: CheckResult) {
+    fn report(&mut self, inst: Inst, check: CheckResult) {
         if !self.muted {
-            self.errors.keep(ErrorSite::Inst(Site { func: self.func, inst }), check);
+            self.errors.record(ErrorSite::Inst(Site { func: self.func, inst }), check);
         }
     }
 
     /// Everything about one instruction but its regions' contents.
-    fn check(&mut self, node: &Node) -> CheckResult {
-        self.attribute(node)?;
-        self.counts(node)?;
+    fn check_inst(&mut self, node: &Node) -> CheckResult {
+        self.check_attribute(node)?;
+        self.check_counts(node)?;
         for arg in &node.args {
             if let Operand::Value(value) = arg {
-                self.seen(*value)?;
+                self.check_visible(*value)?;
             }
         }
         if !node.op.has_regions() && !node.regions.is_empty() {
@@ -255,7 +255,7 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// Whether the instruction names what its form asks for.
-    fn attribute(&self, node: &Node) -> CheckResult {
+    fn check_attribute(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let right = match (row.form, &node.attr) {
             (OpForm::Plain, Attr::None)
@@ -280,7 +280,7 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// Whether there are no more operands, results and cases than there may be.
-    fn counts(&self, node: &Node) -> CheckResult {
+    fn check_counts(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let free = node.args.len().saturating_sub(row.args.len());
         let params = node.regions.iter().filter_map(|region| self.function.regions.get(*region));
@@ -301,7 +301,7 @@ impl<'m> FunctionCheck<'m> {
     }
 
     /// Whether a value is defined and seen here.
-    fn seen(&self, value: Value) -> CheckResult {
+    fn check_visible(&self, value: Value) -> CheckResult {
         let (rule, problem) = match self.defs.get(value.index()) {
             None => (Rule::Undefined, "does not exist in this function"),
             Some(ValueDef { home: None, .. }) => (Rule::Undefined, "is used before it is defined"),

@@ -60,7 +60,7 @@ impl<'m> Explanation<'m> {
         let known = |point: &Point| why.ways[*point as usize].origin.is_some();
         let mut queue: VecDeque<Point> = (0..flow.points).filter(known).collect();
         while let Some(from) = queue.pop_front() {
-            for edge in next.of(from) {
+            for edge in next.edges_at(from) {
                 let edge = flow.edges[*edge as usize];
                 if why.ways[edge.to as usize].origin.is_none() {
                     why.ways[edge.to as usize] = why.step(edge);

@@ -66,8 +66,8 @@ impl PtxLowering<'_> {
         if node.op == Op::If && self.predicated(inst) {
             return;
         }
-        let leave = self.out.label("end");
-        let again = node.op.is_loop().then(|| self.out.label("again"));
+        let leave = self.out.new_label("end");
+        let again = node.op.is_loop().then(|| self.out.new_label("again"));
         let carried = if node.op.is_loop() { carried(self.function, inst).collect() } else { Vec::new() };
         let results = node.results.iter().collect();
         self.frames[inst.index()] = Some(JumpFrame { leave, again, carried, results });
@@ -79,7 +79,7 @@ impl PtxLowering<'_> {
             _ => self.repeat(inst),
         }
         self.frames[inst.index()] = None;
-        self.out.place(leave);
+        self.out.place_label(leave);
     }
 
     fn choice(&mut self, inst: Inst, leave: PtxLabel) {
@@ -95,13 +95,13 @@ impl PtxLowering<'_> {
                 self.within(inst, 0);
             }
             _ => {
-                let other = self.out.label("else");
+                let other = self.out.new_label("else");
                 self.out.branch(Predicate::Unless(c), other, uniform);
                 self.within(inst, 0);
                 if self.falls(inst, 0) {
                     self.out.branch(Predicate::Always, leave, true);
                 }
-                self.out.place(other);
+                self.out.place_label(other);
                 self.within(inst, 1);
             }
         }
@@ -150,7 +150,7 @@ impl PtxLowering<'_> {
         let node = function.inst(inst);
         let Attr::Cases(cases) = &node.attr else { return };
         let (on, uniform) = (self.held(node.args[0]), self.together(inst, node.args[0]));
-        let labels: Vec<PtxLabel> = node.regions.iter().map(|_| self.out.label("case")).collect();
+        let labels: Vec<PtxLabel> = node.regions.iter().map(|_| self.out.new_label("case")).collect();
         let mut values: Vec<(u32, PtxLabel)> = Vec::new();
         for (case, label) in cases.iter().zip(&labels) {
             values.extend(case.iter().map(|value| (*value, *label)));
@@ -159,7 +159,7 @@ impl PtxLowering<'_> {
         let last = labels.len() - 1;
         self.search(on, &values, labels[last], uniform);
         for (k, label) in labels.iter().enumerate() {
-            self.out.place(*label);
+            self.out.place_label(*label);
             self.within(inst, k);
             if k < last && self.falls(inst, k) {
                 self.out.branch(Predicate::Always, leave, true);
@@ -172,17 +172,17 @@ impl PtxLowering<'_> {
         let p = self.truth();
         if values.len() <= ROW {
             for (value, label) in values {
-                self.out.line(format_args!("setp.eq.u32 {p}, {on}, {value}"));
+                self.out.push_line(format_args!("setp.eq.u32 {p}, {on}, {value}"));
                 self.out.branch(Predicate::If(p), *label, uniform);
             }
             return self.out.branch(Predicate::Always, other, true);
         }
         let (low, high) = values.split_at(values.len() / 2);
-        let upper = self.out.label("from");
-        self.out.line(format_args!("setp.ge.u32 {p}, {on}, {}", high[0].0));
+        let upper = self.out.new_label("from");
+        self.out.push_line(format_args!("setp.ge.u32 {p}, {on}, {}", high[0].0));
         self.out.branch(Predicate::If(p), upper, uniform);
         self.search(on, low, other, uniform);
-        self.out.place(upper);
+        self.out.place_label(upper);
         self.search(on, high, other, uniform);
     }
 
@@ -219,7 +219,7 @@ impl PtxLowering<'_> {
                 self.moves(when, &carried, &node.args);
                 self.out.branch(when, again, uniform);
             }
-            _ => self.out.line(format_args!("{when}exit")),
+            _ => self.out.push_line(format_args!("{when}exit")),
         }
     }
 }

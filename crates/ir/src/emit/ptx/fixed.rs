@@ -78,7 +78,7 @@ impl PtxLowering<'_> {
         if let Some(needs) = what.needs() {
             self.fixed(needs);
         }
-        *self.start.entry(what).or_insert_with(|| self.out.reg(what.kind()))
+        *self.start.entry(what).or_insert_with(|| self.out.new_reg(what.kind()))
     }
 
     /// Whether every warp of the group is whole.
@@ -120,40 +120,44 @@ impl PtxLowering<'_> {
         let lanes = self.config.lanes;
         let (last, some) = (lanes & !(WARP - 1), lanes % WARP);
         match what {
-            Fixed::Lane => self.out.line(format_args!("mov.u32 {to}, %tid.x")),
+            Fixed::Lane => self.out.push_line(format_args!("mov.u32 {to}, %tid.x")),
             Fixed::Sublane => {
                 let lane = self.fixed(Fixed::Lane);
-                self.out.line(format_args!("and.b32 {to}, {lane}, {}", WARP - 1));
+                self.out.push_line(format_args!("and.b32 {to}, {lane}, {}", WARP - 1));
             }
             Fixed::Subgroup => {
                 let lane = self.fixed(Fixed::Lane);
-                self.out.line(format_args!("shr.u32 {to}, {lane}, {}", WARP.ilog2()));
+                self.out.push_line(format_args!("shr.u32 {to}, {lane}, {}", WARP.ilog2()));
             }
-            Fixed::Group => self.out.line(format_args!("mov.u32 {to}, %ctaid.x")),
-            Fixed::Groups => self.out.line(format_args!("mov.u32 {to}, %nctaid.x")),
+            Fixed::Group => self.out.push_line(format_args!("mov.u32 {to}, %ctaid.x")),
+            Fixed::Groups => self.out.push_line(format_args!("mov.u32 {to}, %nctaid.x")),
             Fixed::Mask | Fixed::Present => {
                 let (lane, p) = (self.fixed(Fixed::Lane), self.truth());
                 let (whole, part) =
                     if what == Fixed::Mask { (u32::MAX, (1 << some) - 1) } else { (WARP, some) };
-                self.out.line(format_args!("setp.lt.u32 {p}, {lane}, {last}"));
-                self.out.line(format_args!("selp.b32 {to}, {whole:#x}, {part:#x}, {p}"));
+                self.out.push_line(format_args!("setp.lt.u32 {p}, {lane}, {last}"));
+                self.out.push_line(format_args!("selp.b32 {to}, {whole:#x}, {part:#x}, {p}"));
             }
             Fixed::Base(buffer) => {
-                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", self.words[buffer.index()]));
-                self.out.line(format_args!("cvta.to.global.u64 {to}, {to}"));
+                self.out
+                    .push_line(format_args!("ld.param.u64 {to}, [launch+{}]", self.words[buffer.index()]));
+                self.out.push_line(format_args!("cvta.to.global.u64 {to}, {to}"));
             }
             Fixed::Len(buffer) => {
-                self.out.line(format_args!("ld.param.u32 {to}, [launch+{}]", self.words[buffer.index()] + 8));
+                self.out.push_line(format_args!(
+                    "ld.param.u32 {to}, [launch+{}]",
+                    self.words[buffer.index()] + 8
+                ));
             }
             Fixed::Record => {
-                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", given(launch::RECORD)));
-                self.out.line(format_args!("cvta.to.global.u64 {to}, {to}"));
+                self.out.push_line(format_args!("ld.param.u64 {to}, [launch+{}]", given(launch::RECORD)));
+                self.out.push_line(format_args!("cvta.to.global.u64 {to}, {to}"));
             }
-            Fixed::Looks => self.out.line(format_args!("mov.b32 {to}, {LOOKS}")),
+            Fixed::Looks => self.out.push_line(format_args!("mov.b32 {to}, {LOOKS}")),
             Fixed::Limit => {
-                self.out.line(format_args!("ld.param.u64 {to}, [launch+{}]", given(launch::LIMIT)))
+                self.out.push_line(format_args!("ld.param.u64 {to}, [launch+{}]", given(launch::LIMIT)))
             }
-            Fixed::Shared | Fixed::Slot => self.out.line(format_args!("mov.u32 {to}, memory")),
+            Fixed::Shared | Fixed::Slot => self.out.push_line(format_args!("mov.u32 {to}, memory")),
         }
     }
 }

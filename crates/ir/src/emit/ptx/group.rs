@@ -24,7 +24,7 @@ impl PtxLowering<'_> {
             Op::GroupBroadcast => return self.group_broadcast(inst, node),
             Op::Elect => {
                 let (to, sublane) = (self.result(node), self.fixed(Fixed::Sublane));
-                return self.out.line(format_args!("setp.eq.u32 {to}, {sublane}, 0"));
+                return self.out.push_line(format_args!("setp.eq.u32 {to}, {sublane}, 0"));
             }
             Op::Ballot | Op::Any | Op::All => self.vote(node),
             Op::Shuffle | Op::Broadcast => self.shuffle(node),
@@ -38,18 +38,18 @@ impl PtxLowering<'_> {
     /// Leaves if a lane of the warp has left.
     fn counted(&mut self) {
         let (mask, there, p) = (self.mask(), self.word(), self.truth());
-        self.out.line(format_args!("vote.sync.ballot.b32 {there}, 1, {mask}"));
-        self.out.line(format_args!("setp.ne.u32 {p}, {there}, {mask}"));
-        self.out.line(format_args!("@{p} exit"));
+        self.out.push_line(format_args!("vote.sync.ballot.b32 {there}, 1, {mask}"));
+        self.out.push_line(format_args!("setp.ne.u32 {p}, {there}, {mask}"));
+        self.out.push_line(format_args!("@{p} exit"));
     }
 
     /// Waits for the group; a group of one warp waits as a warp.
     pub(crate) fn meet(&mut self) {
         if !self.single() {
-            return self.out.line(format_args!("bar.sync 0"));
+            return self.out.push_line(format_args!("bar.sync 0"));
         }
         let mask = self.mask();
-        self.out.line(format_args!("bar.warp.sync {mask}"));
+        self.out.push_line(format_args!("bar.warp.sync {mask}"));
     }
 
     /// A barrier: whoever finds somebody missing leaves.
@@ -62,9 +62,9 @@ impl PtxLowering<'_> {
             };
         }
         let (came, p, lanes) = (self.word(), self.truth(), self.config.lanes);
-        self.out.line(format_args!("barrier.red.popc.u32 {came}, 0, 1"));
-        self.out.line(format_args!("setp.ne.u32 {p}, {came}, {lanes}"));
-        self.out.line(format_args!("@{p} exit"));
+        self.out.push_line(format_args!("barrier.red.popc.u32 {came}, 0, 1"));
+        self.out.push_line(format_args!("setp.ne.u32 {p}, {came}, {lanes}"));
+        self.out.push_line(format_args!("@{p} exit"));
     }
 
     /// One lane's value to all: in a group of one warp directly, else through shared memory. Two slots in turn: who
@@ -79,12 +79,12 @@ impl PtxLowering<'_> {
         let (value, from) = (self.held(node.args[0]), self.arg(node.args[1]));
         let (mine, word) = (self.truth(), self.as_word(value));
         let ty = word.kind.words().1;
-        self.out.line(format_args!("setp.eq.u32 {mine}, {lane}, {from}"));
-        self.out.line(format_args!("@{mine} st.shared.{ty} [{slot}], {word}"));
+        self.out.push_line(format_args!("setp.eq.u32 {mine}, {lane}, {from}"));
+        self.out.push_line(format_args!("@{mine} st.shared.{ty} [{slot}], {word}"));
         self.barrier(inst);
         let got = if to.kind == RegKind::Truth { self.word() } else { to };
-        self.out.line(format_args!("ld.shared.{ty} {got}, [{slot}]"));
-        self.out.line(format_args!("xor.b32 {slot}, {slot}, 8"));
+        self.out.push_line(format_args!("ld.shared.{ty} {got}, [{slot}]"));
+        self.out.push_line(format_args!("xor.b32 {slot}, {slot}, 8"));
         let lanes = self.config.lanes;
         self.absent(got, node.args[1], &lanes.to_string(), Some(lanes));
         self.as_truth(to, got);
@@ -98,8 +98,8 @@ impl PtxLowering<'_> {
         }
         let (p, from) = (self.truth(), self.held(from));
         let (ty, zero) = (word.kind.words().1, if word.kind == RegKind::Float { "0f00000000" } else { "0" });
-        self.out.line(format_args!("setp.lt.u32 {p}, {from}, {lanes}"));
-        self.out.line(format_args!("selp.{ty} {word}, {word}, {zero}, {p}"));
+        self.out.push_line(format_args!("setp.lt.u32 {p}, {from}, {lanes}"));
+        self.out.push_line(format_args!("selp.{ty} {word}, {word}, {zero}, {p}"));
     }
 
     /// A predicate as a word; others as they are.
@@ -108,14 +108,14 @@ impl PtxLowering<'_> {
             return value;
         }
         let word = self.word();
-        self.out.line(format_args!("selp.b32 {word}, 1, 0, {value}"));
+        self.out.push_line(format_args!("selp.b32 {word}, 1, 0, {value}"));
         word
     }
 
     /// The predicate that a word stands for; others are there already.
     fn as_truth(&mut self, to: PtxReg, word: PtxReg) {
         if to.kind == RegKind::Truth {
-            self.out.line(format_args!("setp.ne.u32 {to}, {word}, 0"));
+            self.out.push_line(format_args!("setp.ne.u32 {to}, {word}, 0"));
         }
     }
 
@@ -126,7 +126,7 @@ impl PtxLowering<'_> {
             Op::Any => "any.pred",
             _ => "all.pred",
         };
-        self.out.line(format_args!("vote.sync.{kind} {to}, {p}, {mask}"));
+        self.out.push_line(format_args!("vote.sync.{kind} {to}, {p}, {mask}"));
     }
 
     fn shuffle(&mut self, node: &Node) {
@@ -144,14 +144,14 @@ impl PtxLowering<'_> {
     fn exchange(&mut self, mode: &str, to: PtxReg, from: PtxReg, by: &str) {
         let mask = self.mask();
         if to.kind != RegKind::Long {
-            return self.out.line(format_args!("shfl.sync.{mode}.b32 {to}, {from}, {by}, 31, {mask}"));
+            return self.out.push_line(format_args!("shfl.sync.{mode}.b32 {to}, {from}, {by}, 31, {mask}"));
         }
         let (low, high) = (self.word(), self.word());
-        self.out.line(format_args!("mov.b64 {{{low}, {high}}}, {from}"));
+        self.out.push_line(format_args!("mov.b64 {{{low}, {high}}}, {from}"));
         for half in [low, high] {
-            self.out.line(format_args!("shfl.sync.{mode}.b32 {half}, {half}, {by}, 31, {mask}"));
+            self.out.push_line(format_args!("shfl.sync.{mode}.b32 {half}, {half}, {by}, 31, {mask}"));
         }
-        self.out.line(format_args!("mov.b64 {to}, {{{low}, {high}}}"));
+        self.out.push_line(format_args!("mov.b64 {to}, {{{low}, {high}}}"));
     }
 
     fn reduce(&mut self, node: &Node) {
@@ -169,16 +169,16 @@ impl PtxLowering<'_> {
         match (ty, logical) {
             (Type::U64, true) => {
                 let (low, high) = (self.word(), self.word());
-                self.out.line(format_args!("mov.b64 {{{low}, {high}}}, {value}"));
+                self.out.push_line(format_args!("mov.b64 {{{low}, {high}}}, {value}"));
                 for half in [low, high] {
-                    self.out.line(format_args!("redux.sync.{name}.b32 {half}, {half}, {mask}"));
+                    self.out.push_line(format_args!("redux.sync.{name}.b32 {half}, {half}, {mask}"));
                 }
-                self.out.line(format_args!("mov.b64 {to}, {{{low}, {high}}}"));
+                self.out.push_line(format_args!("mov.b64 {to}, {{{low}, {high}}}"));
             }
             (Type::U64, false) => self.fold(to, value, &format!("{name}.u64")),
             (Type::F32, _) => self.fold(to, value, &format!("{name}.NaN.f32")),
-            (_, true) => self.out.line(format_args!("redux.sync.{name}.b32 {to}, {value}, {mask}")),
-            _ => self.out.line(format_args!("redux.sync.{name}.{} {to}, {value}, {mask}", number(ty))),
+            (_, true) => self.out.push_line(format_args!("redux.sync.{name}.b32 {to}, {value}, {mask}")),
+            _ => self.out.push_line(format_args!("redux.sync.{name}.{} {to}, {value}, {mask}", number(ty))),
         }
     }
 
@@ -186,20 +186,20 @@ impl PtxLowering<'_> {
     fn fold(&mut self, to: PtxReg, value: PtxReg, op: &str) {
         let ty = to.kind.words().1;
         let whole = self.whole();
-        self.out.line(format_args!("mov.{ty} {to}, {value}"));
+        self.out.push_line(format_args!("mov.{ty} {to}, {value}"));
         for by in [16, 8, 4, 2, 1] {
-            let other = self.out.reg(to.kind);
+            let other = self.out.new_reg(to.kind);
             if whole {
                 self.exchange("bfly", other, to, &by.to_string());
-                self.out.line(format_args!("{op} {to}, {to}, {other}"));
+                self.out.push_line(format_args!("{op} {to}, {to}, {other}"));
                 continue;
             }
             self.exchange("down", other, to, &by.to_string());
             let (sublane, lanes) = (self.fixed(Fixed::Sublane), self.present());
             let (at, p) = (self.word(), self.truth());
-            self.out.line(format_args!("add.u32 {at}, {sublane}, {by}"));
-            self.out.line(format_args!("setp.lt.u32 {p}, {at}, {lanes}"));
-            self.out.line(format_args!("@{p} {op} {to}, {to}, {other}"));
+            self.out.push_line(format_args!("add.u32 {at}, {sublane}, {by}"));
+            self.out.push_line(format_args!("setp.lt.u32 {p}, {at}, {lanes}"));
+            self.out.push_line(format_args!("@{p} {op} {to}, {to}, {other}"));
         }
         if !whole {
             self.exchange("idx", to, to, "0");
@@ -211,7 +211,7 @@ impl PtxLowering<'_> {
         match node.op {
             Op::Clock => {
                 let to = self.result(node);
-                self.out.line(format_args!("mov.u64 {to}, %globaltimer"));
+                self.out.push_line(format_args!("mov.u64 {to}, %globaltimer"));
             }
             Op::Backoff => self.backoff(node.args[0]),
             Op::Trap => self.trap(inst, node.args[0]),
@@ -225,14 +225,14 @@ impl PtxLowering<'_> {
             Some(ns) if ns < NAP_NS => {}
             Some(ns) => {
                 let ns = (ns / 2).min(SLEEP_NS);
-                self.out.line(format_args!("nanosleep.u32 {ns}"));
+                self.out.push_line(format_args!("nanosleep.u32 {ns}"));
             }
             None => {
                 let (ns, half, p) = (self.held(ns), self.word(), self.truth());
-                self.out.line(format_args!("shr.u32 {half}, {ns}, 1"));
-                self.out.line(format_args!("min.u32 {half}, {half}, {SLEEP_NS}"));
-                self.out.line(format_args!("setp.ge.u32 {p}, {ns}, {NAP_NS}"));
-                self.out.line(format_args!("@{p} nanosleep.u32 {half}"));
+                self.out.push_line(format_args!("shr.u32 {half}, {ns}, 1"));
+                self.out.push_line(format_args!("min.u32 {half}, {half}, {SLEEP_NS}"));
+                self.out.push_line(format_args!("setp.ge.u32 {p}, {ns}, {NAP_NS}"));
+                self.out.push_line(format_args!("@{p} nanosleep.u32 {half}"));
             }
         }
     }
@@ -241,35 +241,37 @@ impl PtxLowering<'_> {
     fn trap(&mut self, inst: Inst, code: Operand) {
         let (at, old, first, code) = (self.fixed(Fixed::Record), self.word(), self.truth(), self.arg(code));
         let (trap, stop) = (noted(at, record::TRAP), noted(at, record::STOP));
-        self.out.line(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{trap}], 0, 1"));
-        self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
+        self.out.push_line(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{trap}], 0, 1"));
+        self.out.push_line(format_args!("setp.eq.u32 {first}, {old}, 0"));
         self.note(first, [record::TRAP_CODE, record::TRAP_SITE], &code, inst);
-        self.out.line(format_args!("st.relaxed.gpu.global.u32 [{stop}], 1"));
+        self.out.push_line(format_args!("st.relaxed.gpu.global.u32 [{stop}], 1"));
         self.notice(Predicate::If(first));
-        self.out.line(format_args!("exit"));
+        self.out.push_line(format_args!("exit"));
     }
 
     /// Counts a fault, and records it if it is the first.
     fn fault(&mut self, inst: Inst, code: Operand) {
         let (at, old, first, code) = (self.fixed(Fixed::Record), self.word(), self.truth(), self.arg(code));
         let faults = noted(at, record::FAULTS);
-        self.out.line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{faults}], 1"));
-        self.out.line(format_args!("setp.eq.u32 {first}, {old}, 0"));
+        self.out.push_line(format_args!("atom.relaxed.gpu.global.add.u32 {old}, [{faults}], 1"));
+        self.out.push_line(format_args!("setp.eq.u32 {first}, {old}, 0"));
         self.note(first, [record::FAULT_CODE, record::FAULT_SITE], &code, inst);
         self.notice(Predicate::If(first));
     }
 
     /// Tells the host to look at the end record.
     pub(super) fn notice(&mut self, when: Predicate) {
-        let at = self.out.reg(RegKind::Long);
-        self.out.line(format_args!("ld.param.u64 {at}, [launch+{}]", given(launch::NOTICE)));
-        self.out.line(format_args!("{when}st.relaxed.sys.global.u32 [{at}], 1"));
+        let at = self.out.new_reg(RegKind::Long);
+        self.out.push_line(format_args!("ld.param.u64 {at}, [launch+{}]", given(launch::NOTICE)));
+        self.out.push_line(format_args!("{when}st.relaxed.sys.global.u32 [{at}], 1"));
     }
 
     /// Records the code and the site of a trap or a fault, each in its word of the end record.
     fn note(&mut self, first: PtxReg, [code_word, site_word]: [usize; 2], code: &str, inst: Inst) {
         let (at, site, when) = (self.fixed(Fixed::Record), inst.index(), Predicate::If(first));
-        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {code}", noted(at, code_word)));
-        self.out.line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {site}", noted(at, site_word)));
+        self.out
+            .push_line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {code}", noted(at, code_word)));
+        self.out
+            .push_line(format_args!("{when}st.relaxed.gpu.global.u32 [{}], {site}", noted(at, site_word)));
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn lower(flat: &FlatKernel, config: PtxConfig, params: &[PtxParam]) -
     let mut words = vec![0; flat.module.buffers.len()];
     params.iter().for_each(|param| words[param.buffer.index()] = 8 * param.word);
     let mut out = PtxOut::default();
-    let stopped = out.label("stopped");
+    let stopped = out.new_label("stopped");
     let mut lower = PtxLowering {
         flat,
         function,
@@ -143,7 +143,7 @@ impl PtxLowering<'_> {
     /// The register of a value.
     pub(crate) fn reg(&mut self, value: Value) -> PtxReg {
         let ty = self.function.ty(value);
-        *self.values[value.index()].get_or_insert_with(|| self.out.reg(RegKind::of(ty)))
+        *self.values[value.index()].get_or_insert_with(|| self.out.new_reg(RegKind::from_type(ty)))
     }
 
     /// The register of the only result.
@@ -177,8 +177,8 @@ impl PtxLowering<'_> {
         match self.known(operand) {
             Operand::Value(value) => self.reg(value),
             Operand::Const(c) => {
-                let reg = self.out.reg(RegKind::of(c.ty()));
-                self.out.line(format_args!("mov.{} {reg}, {}", reg.kind.words().1, literal(c)));
+                let reg = self.out.new_reg(RegKind::from_type(c.ty()));
+                self.out.push_line(format_args!("mov.{} {reg}, {}", reg.kind.words().1, literal(c)));
                 reg
             }
         }
@@ -186,12 +186,12 @@ impl PtxLowering<'_> {
 
     /// A new predicate.
     pub(crate) fn truth(&mut self) -> PtxReg {
-        self.out.reg(RegKind::Truth)
+        self.out.new_reg(RegKind::Truth)
     }
 
     /// A new word.
     pub(crate) fn word(&mut self) -> PtxReg {
-        self.out.reg(RegKind::Word)
+        self.out.new_reg(RegKind::Word)
     }
 
     /// Geometry: set at the start already, or always the same.
@@ -217,11 +217,12 @@ impl PtxLowering<'_> {
 
     /// Puts the parts together.
     fn finish(mut self, params: usize) -> Lowered {
-        if self.out.reached(self.stopped) {
+        if self.out.is_branched_to(self.stopped) {
             let record = self.fixed(Fixed::Record);
-            self.out.place(self.stopped);
-            self.out.line(format_args!("st.relaxed.gpu.global.u32 [{}], 1", noted(record, record::STOPPED)));
-            self.out.line(format_args!("exit"));
+            self.out.place_label(self.stopped);
+            self.out
+                .push_line(format_args!("st.relaxed.gpu.global.u32 [{}], 1", noted(record, record::STOPPED)));
+            self.out.push_line(format_args!("exit"));
         }
         let body = std::mem::take(&mut self.out.text);
         self.clear();
@@ -256,23 +257,23 @@ impl PtxLowering<'_> {
         let (lane, shared) = (self.fixed(Fixed::Lane), self.fixed(Fixed::Shared));
         let (bytes, step) = (self.shared, self.config.lanes * 16);
         let (at, to, left) = (self.word(), self.word(), self.truth());
-        let (more, done) = (self.out.label("clear"), self.out.label("cleared"));
-        self.out.line(format_args!("shl.b32 {at}, {lane}, 4"));
+        let (more, done) = (self.out.new_label("clear"), self.out.new_label("cleared"));
+        self.out.push_line(format_args!("shl.b32 {at}, {lane}, 4"));
         if bytes < step {
-            self.out.line(format_args!("setp.ge.u32 {left}, {at}, {bytes}"));
+            self.out.push_line(format_args!("setp.ge.u32 {left}, {at}, {bytes}"));
             self.out.branch(Predicate::If(left), done, false);
         }
         if bytes > step {
-            self.out.head(more);
+            self.out.place_loop_head(more);
         }
-        self.out.line(format_args!("add.u32 {to}, {shared}, {at}"));
-        self.out.line(format_args!("st.shared.v4.b32 [{to}], {{0, 0, 0, 0}}"));
+        self.out.push_line(format_args!("add.u32 {to}, {shared}, {at}"));
+        self.out.push_line(format_args!("st.shared.v4.b32 [{to}], {{0, 0, 0, 0}}"));
         if bytes > step {
-            self.out.line(format_args!("add.u32 {at}, {at}, {step}"));
-            self.out.line(format_args!("setp.lt.u32 {left}, {at}, {bytes}"));
+            self.out.push_line(format_args!("add.u32 {at}, {at}, {step}"));
+            self.out.push_line(format_args!("setp.lt.u32 {left}, {at}, {bytes}"));
             self.out.branch(Predicate::If(left), more, false);
         }
-        self.out.place(done);
+        self.out.place_label(done);
         self.meet();
     }
 }

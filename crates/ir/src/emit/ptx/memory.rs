@@ -56,7 +56,7 @@ impl PtxLowering<'_> {
             for value in node.results.iter() {
                 let to = self.reg(value);
                 let zero = if self.function.ty(value) == Type::F32 { "0f00000000" } else { "0" };
-                self.out.line(format_args!("mov.{} {to}, {zero}", to.kind.words().1));
+                self.out.push_line(format_args!("mov.{} {to}, {zero}", to.kind.words().1));
             }
         }
         let place = place(space);
@@ -65,7 +65,7 @@ impl PtxLowering<'_> {
                 let how = plain(space, if node.op == Op::Store { Access::Write } else { decl.access });
                 if node.op == Op::LoadByte {
                     let to = self.result(node);
-                    self.out.line(format_args!("{guard}ld{how}.u8 {to}, [{address}]"));
+                    self.out.push_line(format_args!("{guard}ld{how}.u8 {to}, [{address}]"));
                 } else {
                     self.move_word(node, guard, how, elem, &address);
                 }
@@ -75,7 +75,7 @@ impl PtxLowering<'_> {
                 self.move_wide(node, guard, &how, elem, &address);
             }
             Op::AtomicLoad if order.acquires() && !self.live[node.results.get(0).index()] => {
-                self.out.line(format_args!("fence.acq_rel{}", reach(scope)));
+                self.out.push_line(format_args!("fence.acq_rel{}", reach(scope)));
             }
             Op::AtomicLoad | Op::AtomicStore => {
                 let how = format!(".{order}{}{place}", reach(scope));
@@ -105,20 +105,20 @@ impl PtxLowering<'_> {
         match (at, self.flat.module.buffers[buffer].len) {
             (Err(at), Len::Fixed(len)) => {
                 let inside = i32::from(at < len >> log);
-                self.out.line(format_args!("mov.pred {p}, {inside}"));
+                self.out.push_line(format_args!("mov.pred {p}, {inside}"));
             }
             (Ok(at), Len::Fixed(len)) => {
-                self.out.line(format_args!("setp.lt.u32 {p}, {at}, {}", len >> log));
+                self.out.push_line(format_args!("setp.lt.u32 {p}, {at}, {}", len >> log));
             }
             (at, Len::Launch) => {
                 let len = self.fixed(Fixed::Len(buffer));
                 let pieces = self.shifted(len, log);
                 let at = at.map_or_else(|at| at.to_string(), |at| at.to_string());
-                self.out.line(format_args!("setp.gt.u32 {p}, {pieces}, {at}"));
+                self.out.push_line(format_args!("setp.gt.u32 {p}, {pieces}, {at}"));
             }
         }
         if let Predicate::If(other) = self.when {
-            self.out.line(format_args!("and.pred {p}, {p}, {other}"));
+            self.out.push_line(format_args!("and.pred {p}, {p}, {other}"));
         }
         Predicate::If(p)
     }
@@ -129,7 +129,7 @@ impl PtxLowering<'_> {
             return word;
         }
         let shifted = self.word();
-        self.out.line(format_args!("shr.u32 {shifted}, {word}, {by}"));
+        self.out.push_line(format_args!("shr.u32 {shifted}, {word}, {by}"));
         shifted
     }
 
@@ -140,9 +140,9 @@ impl PtxLowering<'_> {
         }
         let p = self.truth();
         let byte = self.held(byte);
-        self.out.line(format_args!("setp.lt.u32 {p}, {byte}, {}", elem.bytes()));
+        self.out.push_line(format_args!("setp.lt.u32 {p}, {byte}, {}", elem.bytes()));
         if let Predicate::If(other) = element {
-            self.out.line(format_args!("and.pred {p}, {p}, {other}"));
+            self.out.push_line(format_args!("and.pred {p}, {p}, {other}"));
         }
         Predicate::If(p)
     }
@@ -155,21 +155,21 @@ impl PtxLowering<'_> {
         (space, access): (Space, Access),
         address: &Address,
     ) {
-        let (float, to) = (self.out.reg(RegKind::Float), self.result(node));
+        let (float, to) = (self.out.new_reg(RegKind::Float), self.result(node));
         if when != Predicate::Always {
-            self.out.line(format_args!("mov.f32 {float}, 0f00000000"));
+            self.out.push_line(format_args!("mov.f32 {float}, 0f00000000"));
         }
-        self.out.line(format_args!("{when}ld{}.f32 {float}, [{address}]", plain(space, access)));
+        self.out.push_line(format_args!("{when}ld{}.f32 {float}, [{address}]", plain(space, access)));
         self.bits_of_float(to, float);
         match self.constant(node.args[1]) {
-            Some(byte) => self.out.line(format_args!("shr.u32 {to}, {to}, {}", 8 * (byte & 3))),
+            Some(byte) => self.out.push_line(format_args!("shr.u32 {to}, {to}, {}", 8 * (byte & 3))),
             None => {
                 let (byte, by) = (self.held(node.args[1]), self.word());
-                self.out.line(format_args!("shl.b32 {by}, {byte}, 3"));
-                self.out.line(format_args!("shr.u32 {to}, {to}, {by}"));
+                self.out.push_line(format_args!("shl.b32 {by}, {byte}, 3"));
+                self.out.push_line(format_args!("shr.u32 {to}, {to}, {by}"));
             }
         }
-        self.out.line(format_args!("and.b32 {to}, {to}, 255"));
+        self.out.push_line(format_args!("and.b32 {to}, {to}, 255"));
     }
 
     /// The address of a byte of the element at an address.
@@ -177,10 +177,12 @@ impl PtxLowering<'_> {
         match self.constant(byte) {
             Some(byte) if byte < OFFSET => Address { base, offset: offset + byte },
             _ => {
-                let (byte, place) = (self.held(byte), self.out.reg(base.kind));
+                let (byte, place) = (self.held(byte), self.out.new_reg(base.kind));
                 match base.kind {
-                    RegKind::Long => self.out.line(format_args!("mad.wide.u32 {place}, {byte}, 1, {base}")),
-                    _ => self.out.line(format_args!("add.u32 {place}, {base}, {byte}")),
+                    RegKind::Long => {
+                        self.out.push_line(format_args!("mad.wide.u32 {place}, {byte}, 1, {base}"))
+                    }
+                    _ => self.out.push_line(format_args!("add.u32 {place}, {base}, {byte}")),
                 }
                 Address { base: place, offset }
             }
@@ -199,9 +201,9 @@ impl PtxLowering<'_> {
             }
             Err(at) => self.held(Operand::from(at as u32)),
         };
-        let place = self.out.reg(base.kind);
+        let place = self.out.new_reg(base.kind);
         let wide = if base.kind == RegKind::Long { "wide" } else { "lo" };
-        self.out.line(format_args!("mad.{wide}.u32 {place}, {at}, {bytes}, {base}"));
+        self.out.push_line(format_args!("mad.{wide}.u32 {place}, {at}, {bytes}, {base}"));
         Address { base: place, offset: first }
     }
 
@@ -211,11 +213,11 @@ impl PtxLowering<'_> {
         match node.args.get(1) {
             None => {
                 let to = self.result(node);
-                self.out.line(format_args!("{when}ld{how}.{ty} {to}, [{address}]"));
+                self.out.push_line(format_args!("{when}ld{how}.{ty} {to}, [{address}]"));
             }
             Some(value) => {
                 let value = self.arg(*value);
-                self.out.line(format_args!("{when}st{how}.{ty} [{address}], {value}"));
+                self.out.push_line(format_args!("{when}st{how}.{ty} [{address}], {value}"));
             }
         }
     }
@@ -225,10 +227,10 @@ impl PtxLowering<'_> {
         let shape = format!("v{}.{}", elements_per_wide(elem), number(elem));
         if node.op == Op::LoadWide {
             let to: Vec<String> = node.results.iter().map(|value| self.reg(value).to_string()).collect();
-            self.out.line(format_args!("{when}ld{how}.{shape} {{{}}}, [{address}]", to.join(", ")));
+            self.out.push_line(format_args!("{when}ld{how}.{shape} {{{}}}, [{address}]", to.join(", ")));
         } else {
             let from: Vec<String> = node.args[1..].iter().map(|value| self.arg(*value)).collect();
-            self.out.line(format_args!("{when}st{how}.{shape} [{address}], {{{}}}", from.join(", ")));
+            self.out.push_line(format_args!("{when}st{how}.{shape} [{address}], {{{}}}", from.join(", ")));
         }
     }
 
@@ -267,9 +269,9 @@ impl PtxLowering<'_> {
             _ => format!("exch.{}", bits(elem)),
         };
         let values = values.join(", ");
-        self.out.line(format_args!("{when}atom.{order}{reach}{place}.{op} {to}, [{address}], {values}"));
+        self.out.push_line(format_args!("{when}atom.{order}{reach}{place}.{op} {to}, [{address}], {values}"));
         if fenced {
-            self.out.line(format_args!("fence.acq_rel{reach}"));
+            self.out.push_line(format_args!("fence.acq_rel{reach}"));
         }
     }
 
@@ -279,9 +281,9 @@ impl PtxLowering<'_> {
             return literal(Const::new(elem, bits.wrapping_neg()));
         }
         let value = self.held(operand);
-        let negative = self.out.reg(value.kind);
+        let negative = self.out.new_reg(value.kind);
         let ty = if elem == Type::U64 { "s64" } else { "s32" };
-        self.out.line(format_args!("neg.{ty} {negative}, {value}"));
+        self.out.push_line(format_args!("neg.{ty} {negative}, {value}"));
         negative.to_string()
     }
 
@@ -289,7 +291,7 @@ impl PtxLowering<'_> {
     pub(crate) fn fence(&mut self, node: &Node) {
         let Attr::Fence(order, scope) = node.attr else { return };
         let order = if order == Order::SeqCst { "sc" } else { "acq_rel" };
-        self.out.line(format_args!("fence.{order}{}", reach(scope)));
+        self.out.push_line(format_args!("fence.{order}{}", reach(scope)));
     }
 }
 

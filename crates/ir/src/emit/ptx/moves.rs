@@ -25,15 +25,15 @@ impl PtxLowering<'_> {
         for ((to, _), from) in pairs.iter().zip(sources) {
             if to.to_string() != from {
                 let ty = to.kind.words().1;
-                self.out.line(format_args!("{when}mov.{ty} {to}, {from}"));
+                self.out.push_line(format_args!("{when}mov.{ty} {to}, {from}"));
             }
         }
     }
 
     /// The same in another register.
     fn copy(&mut self, reg: PtxReg) -> PtxReg {
-        let copy = self.out.reg(reg.kind);
-        self.out.line(format_args!("mov.{} {copy}, {reg}", reg.kind.words().1));
+        let copy = self.out.new_reg(reg.kind);
+        self.out.push_line(format_args!("mov.{} {copy}, {reg}", reg.kind.words().1));
         copy
     }
 }

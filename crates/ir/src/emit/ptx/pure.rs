@@ -22,9 +22,9 @@ impl PtxLowering<'_> {
             Op::Bitcast => self.bitcast(node, ty),
             Op::Ctz => {
                 let (to, a, width) = (self.result(node), self.held(node.args[0]), bits(ty));
-                let turned = self.out.reg(a.kind);
-                self.out.line(format_args!("brev.{width} {turned}, {a}"));
-                self.out.line(format_args!("clz.{width} {to}, {turned}"));
+                let turned = self.out.new_reg(a.kind);
+                self.out.push_line(format_args!("brev.{width} {turned}, {a}"));
+                self.out.push_line(format_args!("clz.{width} {to}, {turned}"));
             }
             op => {
                 let (to, a) = (self.result(node), self.held(node.args[0]));
@@ -32,7 +32,7 @@ impl PtxLowering<'_> {
                 for arg in &node.args[1..] {
                     text = format!("{text}, {}", self.arg(*arg));
                 }
-                self.out.line(format_args!("{text}"));
+                self.out.push_line(format_args!("{text}"));
             }
         }
     }
@@ -42,20 +42,20 @@ impl PtxLowering<'_> {
         let (to, a, b) = (self.result(node), self.held(node.args[0]), self.arg(node.args[1]));
         let (name, ty_name) = (if node.op == Op::Div { "div" } else { "rem" }, number(ty));
         let known = self.constant(node.args[1]);
-        self.out.line(format_args!("{name}.{ty_name} {to}, {a}, {b}"));
+        self.out.push_line(format_args!("{name}.{ty_name} {to}, {a}, {b}"));
         if ty == Type::I32 && known.is_none_or(|b| b == u64::from(u32::MAX)) {
             let (p, other) = (self.truth(), self.word());
-            self.out.line(format_args!("setp.eq.s32 {p}, {b}, -1"));
+            self.out.push_line(format_args!("setp.eq.s32 {p}, {b}, -1"));
             match node.op {
-                Op::Div => self.out.line(format_args!("neg.s32 {other}, {a}")),
-                _ => self.out.line(format_args!("mov.b32 {other}, 0")),
+                Op::Div => self.out.push_line(format_args!("neg.s32 {other}, {a}")),
+                _ => self.out.push_line(format_args!("mov.b32 {other}, 0")),
             }
-            self.out.line(format_args!("selp.b32 {to}, {other}, {to}, {p}"));
+            self.out.push_line(format_args!("selp.b32 {to}, {other}, {to}, {p}"));
         }
         if known.is_none_or(|b| b == 0) {
             let (p, width) = (self.truth(), bits(ty));
-            self.out.line(format_args!("setp.eq.{ty_name} {p}, {b}, 0"));
-            self.out.line(format_args!("selp.{width} {to}, 0, {to}, {p}"));
+            self.out.push_line(format_args!("setp.eq.{ty_name} {p}, {b}, 0"));
+            self.out.push_line(format_args!("selp.{width} {to}, 0, {to}, {p}"));
         }
     }
 
@@ -69,25 +69,25 @@ impl PtxLowering<'_> {
             None if wraps => self.arg(node.args[1]),
             None => {
                 let (by, masked) = (self.held(node.args[1]), self.word());
-                self.out.line(format_args!("and.b32 {masked}, {by}, {most}"));
+                self.out.push_line(format_args!("and.b32 {masked}, {by}, {most}"));
                 masked.to_string()
             }
         };
         match (node.op, ty) {
-            (Op::Shl, _) => self.out.line(format_args!("shl.{width} {to}, {a}, {by}")),
-            (Op::Shr, _) => self.out.line(format_args!("shr.{} {to}, {a}, {by}", number(ty))),
+            (Op::Shl, _) => self.out.push_line(format_args!("shl.{width} {to}, {a}, {by}")),
+            (Op::Shr, _) => self.out.push_line(format_args!("shr.{} {to}, {a}, {by}", number(ty))),
             (op, Type::U64) => {
                 let (here, there) =
                     if op == Op::Rotl { ("shl.b64", "shr.u64") } else { ("shr.u64", "shl.b64") };
-                let (rest, wrapped) = (self.word(), self.out.reg(RegKind::Long));
+                let (rest, wrapped) = (self.word(), self.out.new_reg(RegKind::Long));
                 // A shift by the whole width gives 0.
-                self.out.line(format_args!("sub.u32 {rest}, 64, {by}"));
-                self.out.line(format_args!("{there} {wrapped}, {a}, {rest}"));
-                self.out.line(format_args!("{here} {to}, {a}, {by}"));
-                self.out.line(format_args!("or.b64 {to}, {to}, {wrapped}"));
+                self.out.push_line(format_args!("sub.u32 {rest}, 64, {by}"));
+                self.out.push_line(format_args!("{there} {wrapped}, {a}, {rest}"));
+                self.out.push_line(format_args!("{here} {to}, {a}, {by}"));
+                self.out.push_line(format_args!("or.b64 {to}, {to}, {wrapped}"));
             }
-            (Op::Rotl, _) => self.out.line(format_args!("shf.l.wrap.b32 {to}, {a}, {a}, {by}")),
-            _ => self.out.line(format_args!("shf.r.wrap.b32 {to}, {a}, {a}, {by}")),
+            (Op::Rotl, _) => self.out.push_line(format_args!("shf.l.wrap.b32 {to}, {a}, {a}, {by}")),
+            _ => self.out.push_line(format_args!("shf.r.wrap.b32 {to}, {a}, {a}, {by}")),
         }
     }
 
@@ -96,14 +96,14 @@ impl PtxLowering<'_> {
         let relation = node.op.row().name;
         match (ty, node.op) {
             (Type::Bool, op) => {
-                self.out.line(format_args!("xor.pred {to}, {a}, {b}"));
+                self.out.push_line(format_args!("xor.pred {to}, {a}, {b}"));
                 if op == Op::Eq {
-                    self.out.line(format_args!("not.pred {to}, {to}"));
+                    self.out.push_line(format_args!("not.pred {to}, {to}"));
                 }
             }
             // Not equal, or not comparable.
-            (Type::F32, Op::Ne) => self.out.line(format_args!("setp.neu.f32 {to}, {a}, {b}")),
-            _ => self.out.line(format_args!("setp.{relation}.{} {to}, {a}, {b}", number(ty))),
+            (Type::F32, Op::Ne) => self.out.push_line(format_args!("setp.neu.f32 {to}, {a}, {b}")),
+            _ => self.out.push_line(format_args!("setp.{relation}.{} {to}, {a}, {b}", number(ty))),
         }
     }
 
@@ -113,12 +113,12 @@ impl PtxLowering<'_> {
         match to.kind {
             RegKind::Truth => {
                 let (yes, no) = (self.truth(), self.truth());
-                self.out.line(format_args!("and.pred {yes}, {c}, {a}"));
-                self.out.line(format_args!("not.pred {no}, {c}"));
-                self.out.line(format_args!("and.pred {no}, {no}, {b}"));
-                self.out.line(format_args!("or.pred {to}, {yes}, {no}"));
+                self.out.push_line(format_args!("and.pred {yes}, {c}, {a}"));
+                self.out.push_line(format_args!("not.pred {no}, {c}"));
+                self.out.push_line(format_args!("and.pred {no}, {no}, {b}"));
+                self.out.push_line(format_args!("or.pred {to}, {yes}, {no}"));
             }
-            kind => self.out.line(format_args!("selp.{} {to}, {a}, {b}, {c}", kind.words().1)),
+            kind => self.out.push_line(format_args!("selp.{} {to}, {a}, {b}, {c}", kind.words().1)),
         }
     }
 
@@ -127,21 +127,23 @@ impl PtxLowering<'_> {
         let Attr::Type(into) = node.attr else { return };
         let (to, a) = (self.result(node), self.held(node.args[0]));
         match (from, into) {
-            (Bool, F32) => self.out.line(format_args!("selp.f32 {to}, 0f3F800000, 0f00000000, {a}")),
-            (Bool, _) => self.out.line(format_args!("selp.{} {to}, 1, 0, {a}", bits(into))),
-            (I32, U64) => self.out.line(format_args!("cvt.s64.s32 {to}, {a}")),
-            (U32, U64) => self.out.line(format_args!("cvt.u64.u32 {to}, {a}")),
-            (U64, U32 | I32) => self.out.line(format_args!("cvt.u32.u64 {to}, {a}")),
-            (U32 | I32 | U64, F32) => self.out.line(format_args!("cvt.rn.f32.{} {to}, {a}", number(from))),
+            (Bool, F32) => self.out.push_line(format_args!("selp.f32 {to}, 0f3F800000, 0f00000000, {a}")),
+            (Bool, _) => self.out.push_line(format_args!("selp.{} {to}, 1, 0, {a}", bits(into))),
+            (I32, U64) => self.out.push_line(format_args!("cvt.s64.s32 {to}, {a}")),
+            (U32, U64) => self.out.push_line(format_args!("cvt.u64.u32 {to}, {a}")),
+            (U64, U32 | I32) => self.out.push_line(format_args!("cvt.u32.u64 {to}, {a}")),
+            (U32 | I32 | U64, F32) => {
+                self.out.push_line(format_args!("cvt.rn.f32.{} {to}, {a}", number(from)))
+            }
             // Saturates; a NaN gives 0 at 32 bits but not at 64.
-            (F32, U32 | I32) => self.out.line(format_args!("cvt.rzi.{}.f32 {to}, {a}", number(into))),
+            (F32, U32 | I32) => self.out.push_line(format_args!("cvt.rzi.{}.f32 {to}, {a}", number(into))),
             (F32, U64) => {
                 let p = self.truth();
-                self.out.line(format_args!("cvt.rzi.u64.f32 {to}, {a}"));
-                self.out.line(format_args!("setp.num.f32 {p}, {a}, {a}"));
-                self.out.line(format_args!("selp.b64 {to}, {to}, 0, {p}"));
+                self.out.push_line(format_args!("cvt.rzi.u64.f32 {to}, {a}"));
+                self.out.push_line(format_args!("setp.num.f32 {p}, {a}, {a}"));
+                self.out.push_line(format_args!("selp.b64 {to}, {to}, 0, {p}"));
             }
-            _ => self.out.line(format_args!("mov.{} {to}, {a}", to.kind.words().1)),
+            _ => self.out.push_line(format_args!("mov.{} {to}, {a}", to.kind.words().1)),
         }
     }
 
@@ -151,17 +153,17 @@ impl PtxLowering<'_> {
         if from == Type::F32 {
             return self.bits_of_float(to, a);
         }
-        self.out.line(format_args!("mov.b32 {to}, {a}"));
+        self.out.push_line(format_args!("mov.b32 {to}, {a}"));
     }
 
     /// The bits of a float in a register of either kind, a NaN always with the same ones.
     pub(crate) fn bits_of_float(&mut self, to: PtxReg, float: PtxReg) {
-        self.out.line(format_args!("mov.b32 {to}, {float}"));
+        self.out.push_line(format_args!("mov.b32 {to}, {float}"));
         let p = self.truth();
-        self.out.line(format_args!("setp.num.f32 {p}, {float}, {float}"));
+        self.out.push_line(format_args!("setp.num.f32 {p}, {float}, {float}"));
         match to.kind {
-            RegKind::Float => self.out.line(format_args!("selp.f32 {to}, {to}, 0f{NAN:08X}, {p}")),
-            _ => self.out.line(format_args!("selp.b32 {to}, {to}, {NAN:#x}, {p}")),
+            RegKind::Float => self.out.push_line(format_args!("selp.f32 {to}, {to}, 0f{NAN:08X}, {p}")),
+            _ => self.out.push_line(format_args!("selp.b32 {to}, {to}, {NAN:#x}, {p}")),
         }
     }
 }

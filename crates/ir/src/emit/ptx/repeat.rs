@@ -29,7 +29,7 @@ impl PtxLowering<'_> {
         let frame = self.frames[inst.index()].clone().expect("the loop is open");
         let uniform = level(self.function, self.uniform, inst) >= UniformLevel::Subgroup;
         let again = frame.again.expect("it is a loop");
-        let (head, out) = (self.out.label("loop"), self.out.label("out"));
+        let (head, out) = (self.out.new_label("loop"), self.out.new_label("out"));
         self.moves(Predicate::Always, &frame.carried, self.function.inst(inst).carried());
         OpenLoop { inst, head, again, out, uniform }
     }
@@ -38,7 +38,7 @@ impl PtxLowering<'_> {
     fn over(&mut self, cycle: &OpenLoop) {
         let frame = self.frames[cycle.inst.index()].clone().expect("the loop is open");
         let carried: Vec<Operand> = frame.carried.iter().map(|value| Operand::Value(*value)).collect();
-        self.out.place(cycle.out);
+        self.out.place_label(cycle.out);
         self.moves(Predicate::Always, &frame.results, &carried);
     }
 
@@ -74,12 +74,12 @@ impl PtxLowering<'_> {
         let ty = number(self.function.operand_ty(node.args[0]));
         if !some {
             let (p, from, to) = (self.truth(), self.held(node.args[0]), self.arg(node.args[1]));
-            self.out.line(format_args!("setp.ge.{ty} {p}, {from}, {to}"));
+            self.out.push_line(format_args!("setp.ge.{ty} {p}, {from}, {to}"));
             self.out.branch(Predicate::If(p), cycle.out, cycle.uniform);
         }
         if !forward {
             let (p, step) = (self.truth(), self.held(node.args[2]));
-            self.out.line(format_args!("setp.le.{ty} {p}, {step}, 0"));
+            self.out.push_line(format_args!("setp.le.{ty} {p}, {step}, 0"));
             self.out.branch(Predicate::If(p), cycle.out, cycle.uniform);
         }
     }
@@ -92,25 +92,25 @@ impl PtxLowering<'_> {
         let bound = turns.map(|turns| (self.word(), turns));
         let stretch = |lower: &mut Self| {
             if let Some((bound, turns)) = bound {
-                lower.out.line(format_args!("sub.u32 {bound}, {to}, {i}"));
-                lower.out.line(format_args!("min.u32 {bound}, {bound}, {turns}"));
-                lower.out.line(format_args!("add.u32 {bound}, {bound}, {i}"));
+                lower.out.push_line(format_args!("sub.u32 {bound}, {to}, {i}"));
+                lower.out.push_line(format_args!("min.u32 {bound}, {bound}, {turns}"));
+                lower.out.push_line(format_args!("add.u32 {bound}, {bound}, {i}"));
             }
         };
         stretch(self);
-        self.out.head(cycle.head);
+        self.out.place_loop_head(cycle.head);
         self.within(cycle.inst, 0);
         if !self.turns_back(cycle) {
             return;
         }
         let p = self.truth();
-        self.out.line(format_args!("add.u32 {i}, {i}, 1"));
+        self.out.push_line(format_args!("add.u32 {i}, {i}, 1"));
         let limit = bound.map_or(to.clone(), |(bound, _)| bound.to_string());
-        self.out.line(format_args!("setp.ne.u32 {p}, {i}, {limit}"));
+        self.out.push_line(format_args!("setp.ne.u32 {p}, {i}, {limit}"));
         self.out.branch(Predicate::If(p), cycle.head, cycle.uniform);
         if bound.is_some() {
             let q = self.truth();
-            self.out.line(format_args!("setp.ge.{} {q}, {i}, {to}", number(ty)));
+            self.out.push_line(format_args!("setp.ge.{} {q}, {i}, {to}", number(ty)));
             self.out.branch(Predicate::If(q), cycle.out, cycle.uniform);
             self.look(cycle, stretch);
         }
@@ -121,18 +121,18 @@ impl PtxLowering<'_> {
         let node = self.function.inst(cycle.inst);
         let (i, left) = (self.reg(counter), self.word());
         let (to, step) = (self.arg(node.args[1]), self.arg(node.args[2]));
-        self.out.line(format_args!("sub.u32 {left}, {to}, {i}"));
+        self.out.push_line(format_args!("sub.u32 {left}, {to}, {i}"));
         let tick = self.tick(cycle);
-        self.out.head(cycle.head);
+        self.out.place_loop_head(cycle.head);
         self.within(cycle.inst, 0);
         if !self.turns_back(cycle) {
             return;
         }
         let p = self.truth();
-        self.out.line(format_args!("setp.le.u32 {p}, {left}, {step}"));
+        self.out.push_line(format_args!("setp.le.u32 {p}, {left}, {step}"));
         self.out.branch(Predicate::If(p), cycle.out, cycle.uniform);
-        self.out.line(format_args!("sub.u32 {left}, {left}, {step}"));
-        self.out.line(format_args!("add.u32 {i}, {i}, {step}"));
+        self.out.push_line(format_args!("sub.u32 {left}, {left}, {step}"));
+        self.out.push_line(format_args!("add.u32 {i}, {i}, {step}"));
         self.back(cycle, tick);
     }
 
@@ -141,7 +141,7 @@ impl PtxLowering<'_> {
         let op = self.function.inst(inst).op;
         let cycle = self.cycle(inst);
         let tick = self.tick(&cycle);
-        self.out.head(cycle.head);
+        self.out.place_loop_head(cycle.head);
         if op == Op::While {
             self.tests.push((cycle.out, cycle.uniform));
             self.within(inst, 0);
@@ -168,15 +168,15 @@ impl PtxLowering<'_> {
     /// Whether a turn can be followed by another; if so, it ends here.
     fn turns_back(&mut self, cycle: &OpenLoop) -> bool {
         let last = self.function.inst(cycle.inst).regions.len() - 1;
-        self.out.place(cycle.again);
-        self.out.reached(cycle.again) || self.falls(cycle.inst, last)
+        self.out.place_label(cycle.again);
+        self.out.is_branched_to(cycle.again) || self.falls(cycle.inst, last)
     }
 
     /// A count of turns until the next look, if the loop looks.
     fn tick(&mut self, cycle: &OpenLoop) -> Option<(PtxReg, u32)> {
         let turns = self.leave.turns(cycle.inst)?;
         let tick = self.word();
-        self.out.line(format_args!("mov.b32 {tick}, {turns}"));
+        self.out.push_line(format_args!("mov.b32 {tick}, {turns}"));
         Some((tick, turns))
     }
 
@@ -186,10 +186,10 @@ impl PtxLowering<'_> {
             return self.out.branch(Predicate::Always, cycle.head, true);
         };
         let p = self.truth();
-        self.out.line(format_args!("add.s32 {tick}, {tick}, -1"));
-        self.out.line(format_args!("setp.ne.s32 {p}, {tick}, 0"));
+        self.out.push_line(format_args!("add.s32 {tick}, {tick}, -1"));
+        self.out.push_line(format_args!("setp.ne.s32 {p}, {tick}, 0"));
         self.out.branch(Predicate::If(p), cycle.head, cycle.uniform);
-        self.look(cycle, |lower| lower.out.line(format_args!("mov.b32 {tick}, {turns}")));
+        self.look(cycle, |lower| lower.out.push_line(format_args!("mov.b32 {tick}, {turns}")));
     }
 
     /// A look: leaves if the stop word is set, and now and then reads the clock.
@@ -199,36 +199,37 @@ impl PtxLowering<'_> {
         let (stop, told, more, lasts) = (self.word(), self.truth(), self.truth(), self.truth());
         let votes = cycle.uniform && self.leave.warps;
         next(self);
-        self.out.line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{}]", noted(at, record::STOP)));
-        self.out.line(format_args!("setp.ne.u32 {told}, {stop}, 0"));
+        self.out.push_line(format_args!("ld.relaxed.gpu.global.u32 {stop}, [{}]", noted(at, record::STOP)));
+        self.out.push_line(format_args!("setp.ne.u32 {told}, {stop}, 0"));
         if votes {
             let mask = self.mask();
-            self.out.line(format_args!("vote.sync.any.pred {told}, {told}, {mask}"));
+            self.out.push_line(format_args!("vote.sync.any.pred {told}, {told}, {mask}"));
         }
         self.out.branch(Predicate::If(told), self.stopped, votes);
-        self.out.line(format_args!("add.s32 {looks}, {looks}, -1"));
-        self.out.line(format_args!("setp.ne.s32 {more}, {looks}, 0"));
+        self.out.push_line(format_args!("add.s32 {looks}, {looks}, -1"));
+        self.out.push_line(format_args!("setp.ne.s32 {more}, {looks}, 0"));
         self.out.branch(Predicate::If(more), cycle.head, false);
-        let now = self.out.reg(RegKind::Long);
-        self.out.line(format_args!("mov.b32 {looks}, {LOOKS}"));
-        self.out.line(format_args!("mov.u64 {now}, %globaltimer"));
-        self.out.line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
+        let now = self.out.new_reg(RegKind::Long);
+        self.out.push_line(format_args!("mov.b32 {looks}, {LOOKS}"));
+        self.out.push_line(format_args!("mov.u64 {now}, %globaltimer"));
+        self.out.push_line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
         self.out.branch(Predicate::If(lasts), cycle.head, false);
         self.lease(now, limit, lasts);
         // The next look finds it, and there lanes leave in the right company.
-        self.out.line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{}], 1", noted(at, record::STOP)));
+        self.out
+            .push_line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{}], 1", noted(at, record::STOP)));
         self.notice(Predicate::Unless(lasts));
         self.out.branch(Predicate::Always, cycle.head, false);
     }
 
     /// Reads the lease, if there is one, and says whether it lasts.
     fn lease(&mut self, now: PtxReg, limit: PtxReg, lasts: PtxReg) {
-        let (lease, some, none) = (self.out.reg(RegKind::Long), self.truth(), self.truth());
-        self.out.line(format_args!("ld.param.u64 {lease}, [launch+{}]", given(launch::LEASE)));
-        self.out.line(format_args!("setp.ne.u64 {some}, {lease}, 0"));
-        self.out.line(format_args!("@{some} ld.relaxed.sys.global.u64 {limit}, [{lease}]"));
-        self.out.line(format_args!("setp.eq.u64 {none}, {limit}, 0"));
-        self.out.line(format_args!("selp.b64 {limit}, -1, {limit}, {none}"));
-        self.out.line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
+        let (lease, some, none) = (self.out.new_reg(RegKind::Long), self.truth(), self.truth());
+        self.out.push_line(format_args!("ld.param.u64 {lease}, [launch+{}]", given(launch::LEASE)));
+        self.out.push_line(format_args!("setp.ne.u64 {some}, {lease}, 0"));
+        self.out.push_line(format_args!("@{some} ld.relaxed.sys.global.u64 {limit}, [{lease}]"));
+        self.out.push_line(format_args!("setp.eq.u64 {none}, {limit}, 0"));
+        self.out.push_line(format_args!("selp.b64 {limit}, -1, {limit}, {none}"));
+        self.out.push_line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
     }
 }

@@ -21,7 +21,7 @@ impl RegKind {
     const ALL: [RegKind; 4] = [RegKind::Word, RegKind::Long, RegKind::Float, RegKind::Truth];
 
     /// What values of a type live in.
-    pub(crate) fn of(ty: Type) -> RegKind {
+    pub(crate) fn from_type(ty: Type) -> RegKind {
         match ty {
             Type::U32 | Type::I32 => RegKind::Word,
             Type::U64 => RegKind::Long,
@@ -96,20 +96,20 @@ pub(super) struct PtxOut {
 
 impl PtxOut {
     /// A register that nobody has.
-    pub(crate) fn reg(&mut self, kind: RegKind) -> PtxReg {
+    pub(crate) fn new_reg(&mut self, kind: RegKind) -> PtxReg {
         let count = &mut self.regs[kind as usize];
         *count += 1;
         PtxReg { kind, at: *count - 1 }
     }
 
     /// A label that stands nowhere yet.
-    pub(crate) fn label(&mut self, word: &'static str) -> PtxLabel {
+    pub(crate) fn new_label(&mut self, word: &'static str) -> PtxLabel {
         self.labels.push(false);
         PtxLabel { word, at: self.labels.len() as u32 - 1 }
     }
 
     /// One instruction.
-    pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) {
+    pub(crate) fn push_line(&mut self, text: fmt::Arguments<'_>) {
         use fmt::Write as _;
         writeln!(self.text, "    {text};").expect("a string takes all that is written");
     }
@@ -117,23 +117,23 @@ impl PtxOut {
     /// A branch, taken by all lanes of a warp or none if it is `uniform`.
     pub(crate) fn branch(&mut self, when: Predicate, to: PtxLabel, uniform: bool) {
         self.labels[to.at as usize] = true;
-        self.line(format_args!("{when}bra{} {to}", if uniform { ".uni" } else { "" }));
+        self.push_line(format_args!("{when}bra{} {to}", if uniform { ".uni" } else { "" }));
     }
 
     /// Whether something branches there.
-    pub(crate) fn reached(&self, label: PtxLabel) -> bool {
+    pub(crate) fn is_branched_to(&self, label: PtxLabel) -> bool {
         self.labels[label.at as usize]
     }
 
     /// Puts a label that is branched back to later here.
-    pub(crate) fn head(&mut self, label: PtxLabel) {
+    pub(crate) fn place_loop_head(&mut self, label: PtxLabel) {
         self.text.push_str(&format!("{label}:\n"));
     }
 
     /// Puts a label here if something branched to it.
-    pub(crate) fn place(&mut self, label: PtxLabel) {
-        if self.reached(label) {
-            self.head(label);
+    pub(crate) fn place_label(&mut self, label: PtxLabel) {
+        if self.is_branched_to(label) {
+            self.place_loop_head(label);
         }
     }
 

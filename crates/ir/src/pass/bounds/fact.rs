@@ -23,7 +23,7 @@ pub(super) struct ValueFact {
 
 impl ValueFact {
     /// A range and no more.
-    pub(crate) fn of(range: IntRange) -> ValueFact {
+    pub(crate) fn from_range(range: IntRange) -> ValueFact {
         ValueFact { range, below: 0, upto: 0 }
     }
 
@@ -65,10 +65,10 @@ pub(super) struct ValueFacts<'a> {
 
 impl<'a> ValueFacts<'a> {
     pub(crate) fn new(module: &'a Module, function: &'a Function) -> Self {
-        let values = function.values().map(|(_, ty)| ValueFact::of(IntRange::all(ty)));
+        let values = function.values().map(|(_, ty)| ValueFact::from_range(IntRange::all_of(ty)));
         let lengths = module.buffers.iter().map(|(_, b)| match b.len {
-            Len::Fixed(len) => ValueFact::of(IntRange::new(len.into(), len.into())),
-            Len::Launch => ValueFact::of(IntRange::all(Type::U32)),
+            Len::Fixed(len) => ValueFact::from_range(IntRange::new(len.into(), len.into())),
+            Len::Launch => ValueFact::from_range(IntRange::all_of(Type::U32)),
         });
         let mut defs = vec![None; function.values().len()];
         for (inst, node) in function.insts() {
@@ -82,7 +82,7 @@ impl<'a> ValueFacts<'a> {
     pub(crate) fn get(&self, operand: Operand) -> ValueFact {
         match operand {
             Operand::Value(value) => self.facts[value.index()],
-            Operand::Const(c) => ValueFact::of(IntRange::one(c)),
+            Operand::Const(c) => ValueFact::from_range(IntRange::from_constant(c)),
         }
     }
 
@@ -97,12 +97,12 @@ impl<'a> ValueFacts<'a> {
     }
 
     /// A place to come back to.
-    pub(crate) fn mark(&self) -> usize {
+    pub(crate) fn checkpoint(&self) -> usize {
         self.undo.len()
     }
 
     /// Forgets what was learned since.
-    pub(crate) fn back(&mut self, mark: usize) {
+    pub(crate) fn restore(&mut self, mark: usize) {
         for (at, fact) in self.undo.drain(mark..).rev() {
             self.facts[at] = fact;
         }
@@ -114,7 +114,7 @@ impl<'a> ValueFacts<'a> {
         self.refine(value.index(), fact);
         let len = self.def(operand).filter(|node| node.op == Op::Len).and_then(Node::buffer);
         if let Some(b) = len {
-            self.refine(self.function.values().len() + b.index(), ValueFact::of(fact.range));
+            self.refine(self.function.values().len() + b.index(), ValueFact::from_range(fact.range));
         }
     }
 
@@ -175,7 +175,10 @@ impl<'a> ValueFacts<'a> {
         let range = IntRange::new(fa.range.lo.min(fb.range.hi - gap), fb.range.hi - gap);
         let below = if gap > 0 { fb.below | fb.upto } else { fb.below };
         self.learn(a, ValueFact { range, below, upto: fb.upto | below });
-        self.learn(b, ValueFact::of(IntRange::new(fa.range.lo + gap, fb.range.hi.max(fa.range.lo + gap))));
+        self.learn(
+            b,
+            ValueFact::from_range(IntRange::new(fa.range.lo + gap, fb.range.hi.max(fa.range.lo + gap))),
+        );
     }
 
     /// a ≠ b: if b is one number at an end of a's range, that end goes.
@@ -184,7 +187,7 @@ impl<'a> ValueFacts<'a> {
         if rb.lo == rb.hi && ra.lo < ra.hi {
             let lo = ra.lo + i128::from(ra.lo == rb.lo);
             let hi = ra.hi - i128::from(ra.hi == rb.hi);
-            self.learn(a, ValueFact::of(IntRange::new(lo.min(hi), hi)));
+            self.learn(a, ValueFact::from_range(IntRange::new(lo.min(hi), hi)));
         }
     }
 

@@ -129,14 +129,14 @@ impl BoundsWalk<'_> {
 
     /// A region in which a condition holds, and whether it yields; what it yields are results of `inst`.
     fn branch(&mut self, inst: Inst, region: Region, assume: impl FnOnce(&mut ValueFacts<'_>)) -> bool {
-        let mark = self.facts.mark();
+        let mark = self.facts.checkpoint();
         assume(&mut self.facts);
         self.region(region);
         let end = yielded(self.function, region);
         if let Some(end) = end {
             self.exit(inst, &self.function.inst(end).args);
         }
-        self.facts.back(mark);
+        self.facts.restore(mark);
         end.is_some()
     }
 
@@ -163,7 +163,7 @@ impl BoundsWalk<'_> {
             }
             op if op.effect() == OpEffect::Pure => {
                 let value = node.results.get(0);
-                let range = self.range(node).unwrap_or(IntRange::all(self.function.ty(value)));
+                let range = self.range(node).unwrap_or(IntRange::all_of(self.function.ty(value)));
                 let (below, upto) = self.facts.capped(node);
                 self.facts.define(value, ValueFact { range, below, upto });
             }
@@ -190,7 +190,7 @@ impl BoundsWalk<'_> {
             self.bytes.push(inst);
             self.proofs.extend(self.prove(node).map(|proof| (inst, proof)));
         }
-        self.facts.define(node.results.get(0), ValueFact::of(IntRange::new(0, u8::MAX.into())));
+        self.facts.define(node.results.get(0), ValueFact::from_range(IntRange::new(0, u8::MAX.into())));
     }
 
     fn choice(&mut self, inst: Inst, node: &Node) {
@@ -211,14 +211,17 @@ impl BoundsWalk<'_> {
             let ends = list.iter().min().zip(list.iter().max());
             self.branch(inst, *region, |facts| {
                 if let Some((lo, hi)) = ends {
-                    facts.learn(node.args[0], ValueFact::of(IntRange::new((*lo).into(), (*hi).into())));
+                    facts.learn(
+                        node.args[0],
+                        ValueFact::from_range(IntRange::new((*lo).into(), (*hi).into())),
+                    );
                 }
             });
         }
     }
 
     fn repeat(&mut self, inst: Inst, node: &Node) {
-        let mark = self.facts.mark();
+        let mark = self.facts.checkpoint();
         if node.op == Op::Loop {
             let [from, to] = [0, 1].map(|k| self.facts.get(node.args[k]));
             let counter = self.function.region(node.regions[0]).params.get(0);
@@ -239,7 +242,7 @@ impl BoundsWalk<'_> {
             }
             self.region(node.regions[1]);
         }
-        self.facts.back(mark);
+        self.facts.restore(mark);
         if node.op != Op::Forever {
             self.exits.remove(&inst);
         }
@@ -266,7 +269,7 @@ impl BoundsWalk<'_> {
             _ => {
                 let args: Vec<IntRange> = node.args.iter().map(|arg| self.facts.get(*arg).range).collect();
                 let ty = self.module.type_argument(node, self.function).unwrap_or(Type::F32);
-                range::of(node.op, ty, self.function.ty(node.results.get(0)), &args)
+                range::result_range(node.op, ty, self.function.ty(node.results.get(0)), &args)
             }
         })
     }

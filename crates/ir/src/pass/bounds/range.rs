@@ -20,7 +20,7 @@ impl IntRange {
     }
 
     /// All values of a type. Floats have no order here; theirs is never asked for.
-    pub(crate) const fn all(ty: Type) -> IntRange {
+    pub(crate) const fn all_of(ty: Type) -> IntRange {
         match ty {
             Type::U32 => IntRange::new(0, u32::MAX as i128),
             Type::I32 => IntRange::new(i32::MIN as i128, i32::MAX as i128),
@@ -31,17 +31,17 @@ impl IntRange {
     }
 
     /// A constant alone.
-    pub(crate) fn one(c: Const) -> IntRange {
+    pub(crate) fn from_constant(c: Const) -> IntRange {
         match c.ty() {
-            Type::F32 => IntRange::all(Type::F32),
+            Type::F32 => IntRange::all_of(Type::F32),
             Type::I32 => IntRange::new(c.bits() as u32 as i32 as i128, c.bits() as u32 as i32 as i128),
             _ => IntRange::new(c.bits().into(), c.bits().into()),
         }
     }
 
     /// Itself if every number is one of the type, and otherwise all of the type.
-    pub(crate) fn fit(self, ty: Type) -> IntRange {
-        let all = IntRange::all(ty);
+    pub(crate) fn fit_type(self, ty: Type) -> IntRange {
+        let all = IntRange::all_of(ty);
         if all.lo <= self.lo && self.hi <= all.hi { self } else { all }
     }
 
@@ -63,7 +63,7 @@ impl IntRange {
 }
 
 /// The range of an op's result, which is of type `out`; `ty` is what its `T` stands for.
-pub(super) fn of(op: Op, ty: Type, out: Type, args: &[IntRange]) -> IntRange {
+pub(super) fn result_range(op: Op, ty: Type, out: Type, args: &[IntRange]) -> IntRange {
     let range = match *args {
         _ if ty == Type::F32 && op != Op::Select => None,
         [a] => unary(op, ty, a),
@@ -71,11 +71,11 @@ pub(super) fn of(op: Op, ty: Type, out: Type, args: &[IntRange]) -> IntRange {
         [_, a, b] if op == Op::Select => Some(a.join(b)),
         _ => None,
     };
-    range.unwrap_or(IntRange::all(out)).fit(out)
+    range.unwrap_or(IntRange::all_of(out)).fit_type(out)
 }
 
 fn unary(op: Op, ty: Type, a: IntRange) -> Option<IntRange> {
-    let all = IntRange::all(ty);
+    let all = IntRange::all_of(ty);
     Some(match op {
         Op::Cast | Op::Bitcast => a,
         Op::Neg => IntRange::new(-a.hi, -a.lo),

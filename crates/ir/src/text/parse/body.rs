@@ -153,12 +153,12 @@ impl<'p, 't> BodyParser<'p, 't> {
 
     /// Goes past the brace that ends what another opened, [`at_end`](Self::at_end).
     pub(crate) fn brace(&mut self, open: TextPlace) -> Parsed<TextPlace> {
-        if self.p.read.at(b'}') {
+        if self.p.read.at_mark(b'}') {
             return Ok(self.p.read.advance().place);
         }
         if !self.lost {
             self.lost = true;
-            let note = format!("it closes the `{{` of line {}", self.p.read.line(open.start));
+            let note = format!("it closes the `{{` of line {}", self.p.read.line_number(open.start));
             let error = self.p.read.expected("`}`").note(note);
             self.p.read.error(error);
         }

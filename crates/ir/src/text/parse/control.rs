@@ -61,11 +61,11 @@ impl<'t> BodyParser<'_, 't> {
             }
         };
         let mut args = Vec::new();
-        self.p.read.expect(b'(')?;
-        if !self.p.read.at(b')') {
+        self.p.read.expect_mark(b'(')?;
+        if !self.p.read.at_mark(b')') {
             self.operand_list(&mut args)?;
         }
-        self.p.read.expect(b')')?;
+        self.p.read.expect_mark(b')')?;
         Ok((Attr::Call(callee), args))
     }
 
@@ -94,7 +94,7 @@ impl<'t> BodyParser<'_, 't> {
             types.push(ty.ok_or_else(|| self.untyped(op, *token))?);
         }
         let head = self.head(op)?;
-        let open = self.p.read.expect(b'{')?.place;
+        let open = self.p.read.expect_mark(b'{')?.place;
         let attr = if op == Op::Switch { Attr::Cases(Vec::new()) } else { Attr::None };
         let (inst, values) = self.writer.push(op, attr, head.args, &types);
         self.writer.set_place(inst, self.p.read.since(start));
@@ -145,7 +145,7 @@ impl<'t> BodyParser<'_, 't> {
         }
         if op == Op::Loop {
             head.params.push(self.p.read.expect_kind(TokenKind::Value, "the loop's counter")?);
-            self.p.read.expect(b'=')?;
+            self.p.read.expect_mark(b'=')?;
             head.args.push(self.operand()?);
             self.p.read.expect_word("to")?;
             head.args.push(self.operand()?);
@@ -164,13 +164,13 @@ impl<'t> BodyParser<'_, 't> {
     fn carried(&mut self, head: &mut Head) -> Parsed<()> {
         loop {
             let token = self.p.read.expect_kind(TokenKind::Value, "a carried value")?;
-            self.p.read.expect(b'=')?;
+            self.p.read.expect_mark(b'=')?;
             let init = self.operand()?;
             head.params.push(token);
             head.args.push(init);
             head.types.push(self.writer.function().operand_ty(init));
-            self.p.few(head.params.len(), "carried values", token)?;
-            if !self.p.read.take(b',') {
+            self.p.check_count(head.params.len(), "carried values", token)?;
+            if !self.p.read.take_mark(b',') {
                 return Ok(());
             }
         }
@@ -200,7 +200,7 @@ impl<'t> BodyParser<'_, 't> {
 
     /// A region and its brace, the rest of whose head has been read.
     fn arm(&mut self, inst: Inst, start: u32) -> Parsed<TextPlace> {
-        self.p.read.expect(b'{')?;
+        self.p.read.expect_mark(b'{')?;
         self.writer.open_region(inst, &[]);
         let region = Region::new(self.writer.function().region_count() - 1);
         self.p.marks.insert(PrintedLine::Arm(self.p.func(), region), self.p.read.since(start));
@@ -265,7 +265,7 @@ impl<'t> BodyParser<'_, 't> {
                 Err(why) => return Err(self.p.bad_literal(token, why)),
             }
             self.few_cases(list.len())?;
-            if !self.p.read.take(b',') {
+            if !self.p.read.take_mark(b',') {
                 return Ok(list);
             }
         }

@@ -70,14 +70,14 @@ impl BodyParser<'_, '_> {
         }
         loop {
             let token = self.p.read.expect_kind(TokenKind::Value, "a result")?;
-            let ty = if self.p.read.take(b':') { Some(self.p.ty()?) } else { None };
+            let ty = if self.p.read.take_mark(b':') { Some(self.p.ty()?) } else { None };
             results.push((token, ty));
-            self.p.few(results.len(), "results", token)?;
-            if !self.p.read.take(b',') {
+            self.p.check_count(results.len(), "results", token)?;
+            if !self.p.read.take_mark(b',') {
                 break;
             }
         }
-        self.p.read.expect(b'=')?;
+        self.p.read.expect_mark(b'=')?;
         Ok(results)
     }
 
@@ -128,14 +128,14 @@ impl BodyParser<'_, '_> {
             }
             OpForm::Copy => {
                 let to = self.element(&mut args)?;
-                self.p.read.expect(b',')?;
+                self.p.read.expect_mark(b',')?;
                 Attr::Copy { to, from: self.element(&mut args)? }
             }
             OpForm::Control => return self.jump(op),
         };
         if args.is_empty() {
             self.operands(&mut args, row.args.is_empty())?;
-        } else if self.p.read.take(b',') {
+        } else if self.p.read.take_mark(b',') {
             self.operand_list(&mut args)?;
         }
         Ok((attr, args))
@@ -167,9 +167,9 @@ impl BodyParser<'_, '_> {
     /// `@b[%i]`
     fn element(&mut self, args: &mut Vec<Operand>) -> Parsed<Buffer> {
         let buffer = self.buffer()?;
-        self.p.read.expect(b'[')?;
+        self.p.read.expect_mark(b'[')?;
         args.push(self.operand()?);
-        self.p.read.expect(b']')?;
+        self.p.read.expect_mark(b']')?;
         Ok(buffer)
     }
 
@@ -183,15 +183,19 @@ impl BodyParser<'_, '_> {
             _ => false,
         };
         // Where there are none at all, the validator says how many there should be.
-        if begins || !(optional || fresh || self.p.read.at(b'}')) { self.operand_list(args) } else { Ok(()) }
+        if begins || !(optional || fresh || self.p.read.at_mark(b'}')) {
+            self.operand_list(args)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn operand_list(&mut self, args: &mut Vec<Operand>) -> Parsed<()> {
         loop {
             let token = self.p.read.token;
             args.push(self.operand()?);
-            self.p.few(args.len(), "operands", token)?;
-            if !self.p.read.take(b',') {
+            self.p.check_count(args.len(), "operands", token)?;
+            if !self.p.read.take_mark(b',') {
                 return Ok(());
             }
         }

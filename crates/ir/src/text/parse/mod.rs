@@ -44,7 +44,7 @@ pub(super) struct Source {
 
 /// Reads a module with the places that formatting needs.
 pub(super) fn source(text: &str) -> Result<Source, Vec<Diagnostic>> {
-    let parser = read(text)?;
+    let parser = parse_text(text)?;
     if parser.read.errors.is_empty() {
         Ok(Source { module: parser.module, marks: parser.marks })
     } else {
@@ -69,14 +69,14 @@ pub(crate) type UnsureInsts = HashSet<Inst>;
 /// Reads a module as far as possible. If there are so many errors that the rest is not read, they are all there is.
 pub(crate) fn partial(text: &str) -> PartialModule {
     let nothing = |errors| PartialModule { module: Module::default(), errors, doubts: Vec::new() };
-    match read(text) {
+    match parse_text(text) {
         Err(errors) => nothing(errors),
         Ok(Parser { read, .. }) if read.is_done() => nothing(read.errors),
         Ok(Parser { read, module, doubts, .. }) => PartialModule { module, errors: read.errors, doubts },
     }
 }
 
-fn read(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
+fn parse_text(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
     if text.len() > MAX_TEXT {
         let message = format!("a text of {} bytes; {MAX_TEXT} are allowed", text.len());
         return Err(vec![Diagnostic::new("limit", TextPlace::default(), message)]);
@@ -205,12 +205,12 @@ impl<'t> Parser<'t> {
         if self.module.buffers.len() == MAX_BUFFERS {
             return Err(self.read.limit(token.place, format!("more than {MAX_BUFFERS} buffers")));
         }
-        self.read.expect(b':')?;
-        self.read.expect(b'[')?;
+        self.read.expect_mark(b':')?;
+        self.read.expect_mark(b'[')?;
         let elem = self.ty()?;
-        self.read.expect(b';')?;
+        self.read.expect_mark(b';')?;
         let len = self.len()?;
-        self.read.expect(b']')?;
+        self.read.expect_mark(b']')?;
         let space = self.read.expect_one("a space", Space::ALL, Space::word)?;
         let access = self.read.expect_one("an access", Access::ALL, Access::word)?;
         let place = self.read.since(start);
@@ -225,7 +225,7 @@ impl<'t> Parser<'t> {
     }
 
     fn len(&mut self) -> Parsed<Len> {
-        if self.read.take(b'?') {
+        if self.read.take_mark(b'?') {
             return Ok(Len::Launch);
         }
         let token = self.read.expect_kind(TokenKind::Number, "a number of elements or `?`")?;
@@ -255,7 +255,7 @@ impl<'t> Parser<'t> {
         let errors = self.read.errors.len();
         let (name, params, results) = self.head()?;
         let sound = self.read.errors.len() == errors;
-        if self.read.at(b'{') {
+        if self.read.at_mark(b'{') {
             let error = Diagnostic::new("syntax", self.read.token.place, "an import has no body".into());
             return Err(self.read.error(error.label("remove it, or the word `import`")));
         }
@@ -276,7 +276,7 @@ impl<'t> Parser<'t> {
         let errors = self.read.errors.len();
         let start = self.read.advance().place.start;
         let (name, params, results) = self.head()?;
-        self.read.expect(b'{')?;
+        self.read.expect_mark(b'{')?;
         let head = self.read.since(start);
         let sound = self.read.errors.len() == errors;
 
@@ -319,17 +319,17 @@ impl<'t> Parser<'t> {
 
     fn params(&mut self) -> Parsed<Vec<(Token, Type)>> {
         let mut params = Vec::new();
-        if !self.read.take(b'(') {
+        if !self.read.take_mark(b'(') {
             return Ok(params);
         }
-        while !self.read.take(b')') {
+        while !self.read.take_mark(b')') {
             if !params.is_empty() {
-                self.read.expect(b',')?;
+                self.read.expect_mark(b',')?;
             }
             let token = self.read.expect_kind(TokenKind::Value, "a parameter")?;
-            self.read.expect(b':')?;
+            self.read.expect_mark(b':')?;
             params.push((token, self.ty()?));
-            self.few(params.len(), "parameters", token)?;
+            self.check_count(params.len(), "parameters", token)?;
         }
         Ok(params)
     }
@@ -339,22 +339,22 @@ impl<'t> Parser<'t> {
             return Ok(Vec::new());
         }
         let token = self.read.advance();
-        if !self.read.take(b'(') {
+        if !self.read.take_mark(b'(') {
             return Ok(vec![self.ty()?]);
         }
         let mut types = Vec::new();
-        while !self.read.take(b')') {
+        while !self.read.take_mark(b')') {
             if !types.is_empty() {
-                self.read.expect(b',')?;
+                self.read.expect_mark(b',')?;
             }
             types.push(self.ty()?);
-            self.few(types.len(), "results", token)?;
+            self.check_count(types.len(), "results", token)?;
         }
         Ok(types)
     }
 
     /// Holds a list to its limit.
-    fn few(&mut self, len: usize, what: &str, token: Token) -> Parsed<()> {
+    fn check_count(&mut self, len: usize, what: &str, token: Token) -> Parsed<()> {
         if len > MAX_ARGS {
             return Err(self.read.limit(token.place, format!("more than {MAX_ARGS} {what}")));
         }

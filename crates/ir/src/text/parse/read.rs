@@ -65,7 +65,7 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Whether the next token is this mark.
-    pub(crate) fn at(&self, mark: u8) -> bool {
+    pub(crate) fn at_mark(&self, mark: u8) -> bool {
         self.token.kind == TokenKind::Mark(mark)
     }
 
@@ -75,8 +75,8 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Goes past a mark, if it comes next.
-    pub(crate) fn take(&mut self, mark: u8) -> bool {
-        let found = self.at(mark);
+    pub(crate) fn take_mark(&mut self, mark: u8) -> bool {
+        let found = self.at_mark(mark);
         if found {
             self.advance();
         }
@@ -84,8 +84,12 @@ impl<'t> TokenReader<'t> {
     }
 
     /// Goes past a mark that must come next.
-    pub(crate) fn expect(&mut self, mark: u8) -> Parsed<Token> {
-        if self.at(mark) { Ok(self.advance()) } else { Err(self.missing(&format!("`{}`", mark as char))) }
+    pub(crate) fn expect_mark(&mut self, mark: u8) -> Parsed<Token> {
+        if self.at_mark(mark) {
+            Ok(self.advance())
+        } else {
+            Err(self.missing(&format!("`{}`", mark as char)))
+        }
     }
 
     /// Goes past a word that must come next.
@@ -187,7 +191,7 @@ impl<'t> TokenReader<'t> {
     /// Reports a name that is taken.
     pub(crate) fn duplicate(&mut self, what: &str, token: Token, first: u32) -> Reported {
         let message = format!("{what} {} is defined twice", quote(self.slice(token)));
-        let note = format!("it is first defined on line {}", self.line(first));
+        let note = format!("it is first defined on line {}", self.line_number(first));
         self.error(Diagnostic::new("duplicate", token.place, message).label("defined again").note(note))
     }
 
@@ -206,7 +210,7 @@ impl<'t> TokenReader<'t> {
     }
 
     /// The line of a byte, from 1.
-    pub(crate) fn line(&self, at: u32) -> usize {
+    pub(crate) fn line_number(&self, at: u32) -> usize {
         1 + self.text.as_bytes()[..at as usize].iter().filter(|byte| **byte == b'\n').count()
     }
 
