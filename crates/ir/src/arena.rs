@@ -11,9 +11,9 @@ use std::ops::{Index, IndexMut};
 
 /// A typed index into an [`Arena`].
 pub trait Handle: Copy {
-    /// The handle of the `index`-th thing.
+    /// Returns the handle of the item at `index`.
     fn new(index: usize) -> Self;
-    /// Which thing it is.
+    /// Returns the index of the item that the handle stands for.
     fn index(self) -> usize;
 }
 
@@ -26,7 +26,7 @@ macro_rules! handles {
 
         impl Handle for $name {
             fn new(index: usize) -> Self {
-                $name(u32::try_from(index).expect("an arena holds fewer than 2^32 things"))
+                $name(u32::try_from(index).expect("an arena holds fewer than 2^32 items"))
             }
             fn index(self) -> usize {
                 self.0 as usize
@@ -72,73 +72,77 @@ impl Values {
         Values { first: first as u32, len: len as u32 }
     }
 
-    /// How many.
+    /// Returns how many values there are.
     pub fn len(self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no values.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// The `at`-th of them. Panics if there are not so many.
+    /// Returns the value at index `at`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are `at` values or fewer.
     pub fn get(self, at: usize) -> Value {
         assert!(at < self.len(), "value {at} of {}", self.len);
         Value(self.first + at as u32)
     }
 
-    /// All of them, in order.
+    /// Iterates over the values, in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Value> + DoubleEndedIterator {
         (0..self.len).map(move |k| Value(self.first + k))
     }
 }
 
-/// A growing list of things of one kind, found by their handle.
+/// A growing list of items of one kind, which are found by their handles.
 pub struct Arena<H, T> {
     items: Vec<T>,
     kind: PhantomData<fn(H)>,
 }
 
 impl<H: Handle, T> Arena<H, T> {
-    /// An empty arena.
+    /// Creates an empty arena.
     pub const fn new() -> Self {
         Arena { items: Vec::new(), kind: PhantomData }
     }
 
-    /// Adds a thing.
+    /// Adds an item and returns its handle.
     pub fn push(&mut self, item: T) -> H {
         let handle = H::new(self.items.len());
         self.items.push(item);
         handle
     }
 
-    /// How many things there are.
+    /// Returns how many items the arena has.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the arena has no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The thing, if the handle is of this arena.
+    /// Returns the item of a handle, or `None` if the arena has no item at that index.
     pub fn get(&self, handle: H) -> Option<&T> {
         self.items.get(handle.index())
     }
 
-    /// All things with their handles, in order.
+    /// Iterates over all items with their handles, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (H, &T)> + ExactSizeIterator {
         self.items.iter().enumerate().map(|(k, item)| (H::new(k), item))
     }
 
-    /// All things with their handles, in order, to be changed.
+    /// Iterates over all items with their handles, in order, and allows changing them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (H, &mut T)> {
         self.items.iter_mut().enumerate().map(|(k, item)| (H::new(k), item))
     }
 
-    /// All handles, in order.
+    /// Iterates over the handles of all items, in order.
     pub fn handles(&self) -> impl DoubleEndedIterator<Item = H> + ExactSizeIterator + use<H, T> {
         (0..self.items.len()).map(H::new)
     }
@@ -163,7 +167,7 @@ impl<H: Handle, T> IndexMut<H> for Arena<H, T> {
     }
 }
 
-// By hand, because a derive would ask the same of the handle.
+// These are written by hand because a derive would require the same traits of the handle type.
 impl<H, T: Clone> Clone for Arena<H, T> {
     fn clone(&self) -> Self {
         Arena { items: self.items.clone(), kind: PhantomData }

@@ -1,4 +1,4 @@
-//! What every pure op computes: the one place where the language's arithmetic is written down.
+//! The arithmetic of every pure op, which is defined here and nowhere else.
 //!
 //! A value is 64 bits: `u32`, `i32` and `f32` in the low half with the rest zero, `bool` as 0 or 1. [`pure_function`]
 //! gives, once and for all types, the Rust function of an op; the interpreter calls it in its loop and the folding
@@ -7,10 +7,10 @@
 use crate::op::Op;
 use crate::types::{NAN, Type};
 
-/// A pure op on bits. Operands that the op does not have are ignored.
+/// A pure op as a function of the bits of its operands. Operands that the op does not have are ignored.
 pub type PureFunction = fn(u64, u64, u64) -> u64;
 
-/// The bits of a Rust scalar and back.
+/// Conversion between a Rust scalar and the 64 bits of a value.
 trait ScalarBits: Copy {
     fn from_bits64(bits: u64) -> Self;
     fn to_bits64(self) -> u64;
@@ -83,7 +83,7 @@ macro_rules! typed {
     };
 }
 
-/// The ops that every integer type has in the same words.
+/// The functions of the ops that are written alike for every integer type.
 macro_rules! integer {
     ($op:expr, $t:ty, $wide:ty) => {
         Some(match $op {
@@ -117,8 +117,9 @@ macro_rules! integer {
     };
 }
 
-/// What `load_byte` gives, of an element's bits and the byte's number: the least significant byte is the first, and 0
-/// stands for every byte that the element does not have. A NaN has the bytes that `bitcast` shows of it.
+/// Returns the function of `load_byte`, whose operands are the bits of an element and the number of a byte. The least
+/// significant byte is byte 0, and every byte that the element does not have is 0. A NaN has the bytes that `bitcast`
+/// shows of it.
 pub fn byte_of(elem: Type) -> PureFunction {
     fn byte(bits: u64, at: u64, bytes: u64) -> u64 {
         if at < bytes { bits >> (8 * at) & 0xff } else { 0 }
@@ -132,8 +133,8 @@ pub fn byte_of(elem: Type) -> PureFunction {
     }
 }
 
-/// The function of a pure op whose `T` is `ty` and whose named type, if it has one, is `to`. None for ops that are
-/// not pure, that read the geometry or a buffer, or whose row does not take the type.
+/// Returns the function of a pure op whose `T` is `ty` and whose named type, if it has one, is `to`. Returns `None` for
+/// ops that are not pure, that read the geometry or a buffer, or whose row does not allow the type.
 pub fn pure_function(op: Op, ty: Type, to: Type) -> Option<PureFunction> {
     match op {
         Op::Select => return Some(|c, a, b| if c == 1 { a } else { b }),
@@ -152,7 +153,7 @@ pub fn pure_function(op: Op, ty: Type, to: Type) -> Option<PureFunction> {
     }
 }
 
-/// The value of a pure op on bits, if [`pure_function`] has it.
+/// Evaluates a pure op on the bits of its operands. Returns `None` where [`pure_function`] does.
 pub fn eval(op: Op, ty: Type, to: Type, args: &[u64]) -> Option<u64> {
     let arg = |k: usize| args.get(k).copied().unwrap_or(0);
     Some(pure_function(op, ty, to)?(arg(0), arg(1), arg(2)))
@@ -195,7 +196,7 @@ fn truth(op: Op) -> Option<PureFunction> {
     })
 }
 
-/// IEEE 754-2019 `minimum`: NaN wins, and −0 is less than +0.
+/// Returns the `minimum` of IEEE 754-2019: NaN if either is NaN, and −0 is less than +0.
 fn least(a: f32, b: f32) -> f32 {
     if a.is_nan() || b.is_nan() {
         f32::from_bits(NAN)
@@ -212,7 +213,7 @@ fn cast(from: Type, to: Type) -> Option<PureFunction> {
     use Type::{Bool, F32, I32, U32, U64};
     Some(match (from, to) {
         (_, Bool) => return None,
-        // A bool, a u32 and an i32 are zero-extended as they stand; a u64 loses its high half.
+        // A bool, a u32 and an i32 keep their bits, which are already extended with zeros. A u64 loses its high half.
         (Bool | U32 | I32, U32 | I32) | (U32 | Bool, U64) | (U64, U64) | (F32, F32) => |a, _, _| a,
         (U64, U32 | I32) => typed!(|a: u64| (a as u32)),
         (I32, U64) => typed!(|a: i32| (a as i64 as u64)),

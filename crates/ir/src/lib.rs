@@ -63,7 +63,8 @@
 //! **Facts are said once.** The [op table](op) makes the enum, the builder's methods, the type rules, printer, parser
 //! and manual; [`eval`] is the only arithmetic; [`limits`] has every bound.
 //!
-//! **Modules can be put together.** A module may import functions, and [`link`](mod@link) binds them to those of libraries.
+//! **Modules can be put together.** A module may import functions, and [`link`](mod@link) binds them to those of
+//! libraries.
 //!
 //! **Nothing is undefined.** Every operation has one result on every device, out-of-range accesses and division by
 //! zero included. `docs/ir.md` is the manual, `docs/memory.md` the memory model.

@@ -1,39 +1,40 @@
-//! How large things may be, all in one place.
+//! The limits on the size of texts and modules.
 //!
 //! Every walk over a module is linear in its size and recursion follows regions, so these bounds are what keeps bad
-//! input from taking the time, the memory or the stack of whoever reads it. The parser holds to those on text, depth
-//! and counts as it reads; the validator holds every module to all of them.
+//! input from exhausting the time, the memory or the stack of the program that reads it. The parser enforces the
+//! limits on text, depth and counts while it reads, and the validator enforces all limits on every module.
 
-/// Regions within regions, the function's body included.
+/// The most regions that may be nested in each other, the function's body included.
 pub const MAX_DEPTH: usize = 128;
 
-/// Instructions of a module.
+/// The most instructions that a module may have.
 pub const MAX_INSTS: usize = 1 << 20;
 
-/// Operands or results of an instruction, carried values of a loop, parameters or results of a function.
+/// The most operands or results that an instruction may have. The same limit holds for the carried values of a loop and
+/// for the parameters and results of a function.
 pub const MAX_ARGS: usize = 64;
 
-/// Bytes of a name.
+/// The most bytes that a name may have.
 pub const MAX_NAME: usize = 64;
 
-/// Buffers of a module.
+/// The most buffers that a module may have.
 pub const MAX_BUFFERS: usize = 256;
 
-/// Functions of a module.
+/// The most functions that a module may have.
 pub const MAX_FUNCTIONS: usize = 4096;
 
-/// Elements that a buffer has. An index has 32 bits, and so has what `len` gives; so the highest index is out of range of
-/// every buffer.
+/// The most elements that a buffer may have. An index and the result of `len` have 32 bits, so the highest index is out
+/// of range of every buffer.
 pub const MAX_LEN: u64 = u32::MAX as u64;
 
-/// Bytes of all shared buffers together.
+/// The most bytes that all shared buffers of a module may take together.
 pub const MAX_SHARED: u64 = 1 << 18;
 
-/// Values of all the cases of a `switch` together.
+/// The most values that all cases of a `switch` may have together.
 pub const MAX_CASES: usize = 4096;
 
-/// Bytes of a text.
+/// The most bytes that a text may have.
 pub const MAX_TEXT: usize = 64 << 20;
 
-/// Bytes of a number in a text.
+/// The most bytes that a number in a text may have.
 pub const MAX_LITERAL: usize = 256;

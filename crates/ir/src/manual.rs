@@ -47,8 +47,8 @@ pub fn row_signature(row: &OpRow) -> String {
     text
 }
 
-/// An instruction of a row's op as the text spells it, in canonical form. Its operands have the names that the row gives them,
-/// and each buffer is one of `u32`.
+/// An instruction of a row's op as the text spells it, in canonical form. Its operands have the names that the row
+/// gives them, and each buffer is one of `u32`.
 pub fn row_example(row: &OpRow) -> String {
     const WIDE: &str = "%w0, %w1, %w2, %w3";
     let name = row.name;

@@ -2,7 +2,8 @@
 //!
 //! A [`Module`] has buffers and functions. A [`Function`] is SSA in structured regions: its body is a region, some
 //! instructions hold further regions, and there is no other control flow. Everything of a function lies in arenas in
-//! the order of the text, which [`FunctionWriter`](crate::write::FunctionWriter), the only way to make a function, keeps.
+//! the order of the text, which [`FunctionWriter`](crate::write::FunctionWriter), the only way to make a function,
+//! keeps.
 //!
 //! **Equality.** `Module` is `Eq + Hash` by what it means: names of values and labels and the places they came from
 //! ([`DebugInfo`]) take no part. Names of buffers and functions do; hosts bind buffers by name.
@@ -18,40 +19,42 @@ use crate::arena::{Arena, Buffer, Func, Handle, Inst, Region, Value, Values};
 use crate::op::{Op, OpForm, TypePattern};
 use crate::types::{Access, Const, Len, Need, Order, Scope, Space, Type};
 
-/// A program: what a device loads.
+/// A program: the unit that is validated, linked and loaded onto a device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Module {
-    /// What it asks of a device, in order, each once.
+    /// The features that the module needs of a device, in order and without duplicates.
     pub needs: Vec<Need>,
-    /// Its buffers.
+    /// The module's buffers.
     pub buffers: Arena<Buffer, BufferDecl>,
-    /// Its functions and imports; a call names an earlier one.
+    /// The module's functions and imports. A call may only name a function that comes before its own.
     pub functions: Arena<Func, Function>,
 }
 
 impl Module {
-    /// The buffer of that name.
+    /// Returns the buffer with the given name.
     pub fn buffer(&self, name: &str) -> Option<Buffer> {
         self.buffers.iter().find(|(_, b)| b.name == name).map(|(handle, _)| handle)
     }
 
-    /// The function of that name.
+    /// Returns the function or import with the given name.
     pub fn function(&self, name: &str) -> Option<Func> {
         self.functions.iter().find(|(_, f)| f.name == name).map(|(handle, _)| handle)
     }
 
-    /// Its kernels, in order.
+    /// Iterates over the module's kernels, in order.
     pub fn kernels(&self) -> impl Iterator<Item = Func> {
         self.functions.iter().filter(|(_, f)| f.kind == FunctionKind::Kernel).map(|(handle, _)| handle)
     }
 
-    /// Its imports, in order: the functions that it calls and does not define. A device loads a module only after
+    /// Iterates over the module's imports, in order: the functions that it calls and does not define. A device loads a
+    /// module only after
     /// [`link`](crate::link::link) has bound all of them.
     pub fn imports(&self) -> impl Iterator<Item = Func> {
         self.functions.iter().filter(|(_, f)| f.is_import()).map(|(handle, _)| handle)
     }
 
-    /// Chooses a kernel to compile or run: the kernel of the given name or, if no name is given, the module's only kernel.
+    /// Chooses a kernel to compile or run: the kernel of the given name or, if no name is given, the module's only
+    /// kernel.
     pub fn choose_kernel(&self, name: Option<&str>) -> Result<Func, NoKernel> {
         let have = || self.kernels().map(|kernel| self.functions[kernel].name.clone()).collect();
         match name.map(|name| (name, self.function(name))) {
@@ -107,77 +110,78 @@ fn unnamed(have: &[String]) -> String {
 /// A buffer's declaration: `buffer name: [u32; 64] global read_write`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BufferDecl {
-    /// What hosts call it.
+    /// The name by which hosts bind the buffer.
     pub name: String,
-    /// The type of its elements.
+    /// The type of the buffer's elements.
     pub elem: Type,
-    /// How many there are.
+    /// How many elements the buffer has.
     pub len: Len,
-    /// Where it lies.
+    /// The memory in which the buffer lies.
     pub space: Space,
-    /// What kernels may do with it.
+    /// What kernels may do with the buffer.
     pub access: Access,
-    /// Where the text declares it.
+    /// Where the text declares the buffer.
     pub place: TextPlace,
 }
 
-/// Whether a function can be launched or only called, and whether the module has its body.
+/// How a function is used: whether it can be launched or only called, and whether the module has its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FunctionKind {
-    /// Launched; no parameters, no results.
+    /// A kernel, which is launched. It has no parameters and no results.
     Kernel,
-    /// Called.
+    /// A function, which is called.
     Function,
-    /// Called, but defined elsewhere: `import fn`. Its body is an empty region without an end.
+    /// A function that is called here and defined in a library: `import fn`. Its body is an empty region without a
+    /// terminator.
     Import(ImportFlow),
 }
 
-/// The control flow in which calls of an import may stand.
+/// The control flow in which an import may be called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ImportFlow {
-    /// Any: each lane calls for itself.
+    /// Any control flow: each lane calls the import on its own.
     Any,
-    /// Only flow that all lanes of a group share, which the validator checks: `import uniform fn`.
+    /// Only control flow that all lanes of a group share, which the validator checks: `import uniform fn`.
     Uniform,
 }
 
-/// A function: arenas of values, instructions and regions, and the region it starts in.
+/// A function: arenas of values, instructions and regions, and the region in which execution starts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Function {
-    /// What calls and launches name.
+    /// The name that calls and launches use.
     pub name: String,
-    /// How it is used.
+    /// How the function is used.
     pub kind: FunctionKind,
-    /// Its parameters.
+    /// The function's parameters.
     pub params: Values,
-    /// The types of its results.
+    /// The types of the function's results.
     pub results: Vec<Type>,
-    /// Its body.
+    /// The region in which execution starts.
     pub body: Region,
     pub(crate) values: Arena<Value, Type>,
     pub(crate) insts: Arena<Inst, Node>,
     pub(crate) regions: Arena<Region, RegionData>,
-    /// Names and places, for people.
+    /// Names and positions from the source text, for diagnostics and printing.
     pub debug: DebugInfo,
 }
 
 impl Function {
-    /// Whether the module only declares it.
+    /// Returns whether the module only declares the function and a library defines it.
     pub fn is_import(&self) -> bool {
         matches!(self.kind, FunctionKind::Import(_))
     }
 
-    /// The types of its parameters.
+    /// Returns the types of the function's parameters.
     pub fn param_types(&self) -> Vec<Type> {
         self.params.iter().map(|param| self.values[param]).collect()
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.values[value]
     }
 
-    /// The type of an operand.
+    /// Returns the type of an operand.
     pub fn operand_ty(&self, operand: Operand) -> Type {
         match operand {
             Operand::Value(value) => self.values[value],
@@ -185,49 +189,51 @@ impl Function {
         }
     }
 
-    /// An instruction.
+    /// Returns an instruction by its handle.
     pub fn inst(&self, inst: Inst) -> &Node {
         &self.insts[inst]
     }
 
-    /// A region.
+    /// Returns a region by its handle.
     pub fn region(&self, region: Region) -> &RegionData {
         &self.regions[region]
     }
 
-    /// The instructions of the body's regions, all of them, in the order of the text.
+    /// Iterates over all instructions of the function, in the order of the text.
     pub fn insts(&self) -> impl DoubleEndedIterator<Item = (Inst, &Node)> + ExactSizeIterator {
         self.insts.iter()
     }
 
-    /// All values with their types, in order.
+    /// Iterates over all values with their types, in the order of the text.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = (Value, Type)> + ExactSizeIterator {
         self.values.iter().map(|(value, ty)| (value, *ty))
     }
 
-    /// How many regions there are.
+    /// Returns how many regions the function has.
     pub fn region_count(&self) -> usize {
         self.regions.len()
     }
 }
 
-/// An instruction.
+/// The content of an instruction.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node {
-    /// What it does.
+    /// The operation that the instruction performs.
     pub op: Op,
-    /// What it names besides operands.
+    /// What the instruction names besides its operands.
     pub attr: Attr,
-    /// Its operands: first the row's fixed ones, then those that vary (initial carried values, results of a jump).
+    /// The operands: first those that the op's row fixes, then those that vary in number, such as the initial carried
+    /// values of a loop or the values of a jump.
     pub args: Vec<Operand>,
-    /// Its results.
+    /// The values that the instruction defines.
     pub results: Values,
-    /// Its regions: `if` then and else; `switch` the cases and last the default; `while` test and body.
+    /// The regions of the instruction: of an `if` the then-region and the else-region, of a `switch` its cases and then
+    /// its default, of a `while` its test and its body.
     pub regions: Vec<Region>,
 }
 
 impl Node {
-    /// The buffer it accesses first: of a copy, where to.
+    /// Returns the buffer that the instruction accesses; of a copy, the buffer that is copied to.
     pub fn buffer(&self) -> Option<Buffer> {
         match self.attr {
             Attr::Buffer(b) | Attr::Atomic(b, ..) | Attr::Copy { to: b, .. } => Some(b),
@@ -235,7 +241,7 @@ impl Node {
         }
     }
 
-    /// The initial values that a loop carries; none for other ops.
+    /// Returns the initial values of what a loop carries, and an empty slice for every other op.
     pub fn carried(&self) -> &[Operand] {
         if self.op.is_loop() { &self.args[self.op.row().args.len()..] } else { &[] }
     }
@@ -244,37 +250,37 @@ impl Node {
 /// What an instruction names besides its operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Attr {
-    /// Nothing.
+    /// The instruction names nothing.
     None,
     /// The type to convert to.
     Type(Type),
-    /// A buffer.
+    /// The buffer that is accessed.
     Buffer(Buffer),
-    /// A buffer, and how the access is ordered.
+    /// The buffer that is accessed, and how the access is ordered.
     Atomic(Buffer, Order, Scope),
-    /// What a fence orders.
+    /// The order and scope of a fence.
     Fence(Order, Scope),
-    /// Where a copy goes and comes from.
+    /// The buffers that a copy writes and reads.
     #[allow(missing_docs)]
     Copy { to: Buffer, from: Buffer },
     /// The function that is called.
     Call(Func),
     /// The loop or block that a jump leaves or repeats.
     Target(Inst),
-    /// The values of a switch's cases, one list a region; the default has none.
+    /// The values of the cases of a switch, one list per region. The default has no list.
     Cases(Vec<Vec<u32>>),
 }
 
-/// A region: instructions, of which the last ends it.
+/// The content of a region: instructions, of which the last is the terminator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RegionData {
-    /// A loop's counter and carried values.
+    /// The region's parameters: the counter and the carried values of a loop.
     pub params: Values,
-    /// Its instructions, in order.
+    /// The region's instructions, in order.
     pub insts: Vec<Inst>,
 }
 
-/// What an instruction computes with.
+/// An operand of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A value of the function.
@@ -284,7 +290,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// The value, if it is one.
+    /// Returns the value, unless the operand is a constant.
     pub fn value(self) -> Option<Value> {
         match self {
             Operand::Value(value) => Some(value),
@@ -292,7 +298,7 @@ impl Operand {
         }
     }
 
-    /// The constant, if it is one.
+    /// Returns the constant, unless the operand is a value.
     pub fn constant(self) -> Option<Const> {
         match self {
             Operand::Const(c) => Some(c),
@@ -322,17 +328,18 @@ impl fmt::Debug for Operand {
     }
 }
 
-/// A stretch of source text in bytes. Takes no part in equality.
+/// A range of bytes in a source text. All places compare equal, so that two modules that differ only in their layout
+/// are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextPlace {
-    /// The first byte.
+    /// The offset of the first byte.
     pub start: u32,
-    /// The byte after the last; equal to `start` if there is no text.
+    /// The offset after the last byte. It equals `start` if the place is empty.
     pub end: u32,
 }
 
 impl TextPlace {
-    /// As a range of the text.
+    /// Returns the place as a range that slices the text.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -350,34 +357,35 @@ impl Hash for TextPlace {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// What a function's text called things and where it said them. Takes no part in equality; may be empty.
+/// The names and positions that a function has in its source text. It is empty for functions that did not come from
+/// text. All values compare equal, so that two functions that differ only in names and layout are equal.
 #[derive(Clone, Debug, Default)]
 pub struct DebugInfo {
-    /// Names of values, without sigil, by index; an empty one is none.
+    /// The names of values without the sigil, by value index. An empty name means that the value has none.
     pub values: Vec<Box<str>>,
-    /// Names of labels, by instruction, in order.
+    /// The names of labels with the instructions that they name, in the order of instructions.
     pub labels: Vec<(Inst, Box<str>)>,
-    /// Where each instruction stands, by index.
+    /// The place of each instruction, by instruction index.
     pub places: Vec<TextPlace>,
-    /// Where each region ends (its closing brace), by index.
+    /// The place of the closing brace of each region, by region index.
     pub ends: Vec<TextPlace>,
-    /// Where the function's head stands.
+    /// The place of the function's head.
     pub head: TextPlace,
 }
 
 impl DebugInfo {
-    /// The name of a value, if the text gave one.
+    /// Returns the name of a value, if the text gives it one.
     pub fn value(&self, value: Value) -> Option<&str> {
         self.values.get(value.index()).map(|name| &**name).filter(|name| !name.is_empty())
     }
 
-    /// The name of a label, if the text gave one.
+    /// Returns the name of a loop's or block's label, if the text gives it one.
     pub fn label(&self, inst: Inst) -> Option<&str> {
         let at = self.labels.binary_search_by_key(&inst, |(inst, _)| *inst).ok()?;
         Some(&self.labels[at].1)
     }
 
-    /// Where an instruction stands, if it came from text.
+    /// Returns the place of an instruction, if it came from text.
     pub fn place(&self, inst: Inst) -> Option<TextPlace> {
         self.places.get(inst.index()).copied()
     }
@@ -395,14 +403,14 @@ impl Hash for DebugInfo {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// How many elements of a type 16 bytes hold: what a wide access moves.
+/// Returns how many elements of a type a wide access moves, which is how many fit into 16 bytes.
 pub fn elements_per_wide(elem: Type) -> usize {
     if elem.bits() == 64 { 2 } else { 4 }
 }
 
 impl Module {
-    /// What `T` stands for in an instruction: the element type of its buffer, or else the type of the first operand
-    /// that the row gives type `T`.
+    /// Returns the type that the `T` of an op's row stands for in an instruction: the element type of the buffer that
+    /// is accessed, or else the type of the first operand whose pattern is `T`.
     pub fn type_argument(&self, node: &Node, function: &Function) -> Option<Type> {
         let row = node.op.row();
         match row.form {
@@ -417,10 +425,10 @@ impl Module {
     }
 }
 
-/// An instruction of a module: where something went wrong.
+/// An instruction of a module, identified by its function and its handle there. Errors and reports name sites.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Site {
-    /// Its function.
+    /// The function that has the instruction.
     pub func: Func,
     /// The instruction.
     pub inst: Inst,

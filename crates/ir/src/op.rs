@@ -1,4 +1,4 @@
-//! The op table: every operation of the language, said once.
+//! The op table, which defines every operation of the language in one place.
 //!
 //! A row gives the op's name in Rust and in the text, its operands and results with their types, its effect and its
 //! meaning. The [`Op`] enum, [`OpRow`]s, the builder's methods, the type rules, printer, parser and the tables of
@@ -141,7 +141,7 @@ control "Control" {
 }
 pub(crate) use op_table;
 
-/// How the text writes what is not an operand.
+/// How the text writes those parts of an instruction that are not operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpForm {
     /// `add %a, %b`
@@ -150,9 +150,9 @@ pub enum OpForm {
     Typed,
     /// `len @b`
     Buffer,
-    /// `load @b[%i]`; the first operand is the index.
+    /// `load @b[%i]`, where the first operand is the index.
     Place,
-    /// `load_wide relaxed system @b[%i]`; results and values are as many as 16 bytes hold.
+    /// `load_wide relaxed system @b[%i]`, with as many results or stored values as fit into 16 bytes.
     Wide,
     /// `atomic_add relaxed device @b[%i], %v`
     Atomic,
@@ -160,60 +160,60 @@ pub enum OpForm {
     Fence,
     /// `async_load @to[%i], @from[%j], %count, %tag`
     Copy,
-    /// Each its own.
+    /// Every control op has a form of its own.
     Control,
 }
 
-/// What an op does besides giving values, as passes must know it.
+/// The side effect of an op, which decides what passes may do with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpEffect {
-    /// Nothing: it may be moved, merged and removed.
+    /// The op has no effect, so it may be moved, merged and removed.
     Pure,
-    /// Reads memory: it may be removed, and merged where nothing wrote between.
+    /// The op reads memory. It may be removed, and merged with another if nothing writes in between.
     Read,
-    /// Writes memory.
+    /// The op writes memory.
     Write,
-    /// Reads or writes memory with an order.
+    /// The op reads or writes memory with an order.
     Atomic,
-    /// Waits for other lanes.
+    /// The op waits for other lanes.
     Sync,
-    /// Touches time or faults.
+    /// The op reads the clock, lets time pass, copies in the background, or reports a fault.
     World,
-    /// Decides what runs next.
+    /// The op decides which instruction runs next.
     Control,
 }
 
-/// The type of an operand or result in a row.
+/// The type of an operand or a result, as a row of the op table gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TypePattern {
-    /// The row's type variable.
+    /// The type variable of the row.
     T,
     /// The type that the instruction names.
     To,
-    /// This type.
+    /// A fixed type.
     Is(Type),
 }
 
-/// One row of the table.
+/// A row of the op table.
 #[derive(Debug)]
 pub struct OpRow {
-    /// The op.
+    /// The op that the row describes.
     pub op: Op,
-    /// How the text calls it.
+    /// The name of the op in the text.
     pub name: &'static str,
-    /// The chapter of the documentation it belongs to.
+    /// The chapter of the manual that lists the op.
     pub chapter: &'static str,
-    /// How the text writes it.
+    /// How the text writes the op.
     pub form: OpForm,
-    /// What `T` ranges over.
+    /// The types that `T` may stand for, if the row has a type variable.
     pub class: Option<TypeClass>,
-    /// Its operands' names and types; of control ops, the fixed ones.
+    /// The names and types of the operands. Control ops may have further operands that are not listed.
     pub args: &'static [(&'static str, TypePattern)],
-    /// Its results' types; control ops have theirs from elsewhere.
+    /// The types of the results. The instructions of control ops state their result types themselves.
     pub results: &'static [TypePattern],
-    /// What it does besides.
+    /// The side effect of the op.
     pub effect: OpEffect,
-    /// What it means.
+    /// What the op means, as the manual prints it.
     pub doc: &'static str,
 }
 
@@ -307,39 +307,39 @@ macro_rules! rows {
 op_table!(rows);
 
 impl Op {
-    /// Its row.
+    /// Returns the row of the op table that describes the op.
     pub fn row(self) -> &'static OpRow {
         &TABLE[self as usize]
     }
 
-    /// The op that the text calls so.
+    /// Returns the op with the given name in the text.
     pub fn from_name(name: &str) -> Option<Op> {
         static NAMES: LazyLock<HashMap<&str, Op>> =
             LazyLock::new(|| TABLE.iter().map(|row| (row.name, row.op)).collect());
         NAMES.get(name).copied()
     }
 
-    /// What it does besides giving values.
+    /// Returns the side effect of the op.
     pub fn effect(self) -> OpEffect {
         self.row().effect
     }
 
-    /// Whether it must be the last of its region, and only that.
+    /// Returns whether the op is a terminator: it ends its region and can stand nowhere else.
     pub fn is_terminator(self) -> bool {
         matches!(self, Op::Yield | Op::Break | Op::Continue | Op::Return)
     }
 
-    /// Whether `continue` may name it.
+    /// Returns whether the op is a loop, which `continue` may name.
     pub fn is_loop(self) -> bool {
         matches!(self, Op::Loop | Op::While | Op::Forever)
     }
 
-    /// Whether it has regions.
+    /// Returns whether instructions of the op have regions.
     pub fn has_regions(self) -> bool {
         self.is_loop() || matches!(self, Op::If | Op::Switch | Op::Block)
     }
 
-    /// Whether it reads and writes one word in one step.
+    /// Returns whether the op reads and writes a word in one atomic step.
     pub fn is_read_modify_write(self) -> bool {
         self.row().form == OpForm::Atomic && !matches!(self, Op::AtomicLoad | Op::AtomicStore)
     }

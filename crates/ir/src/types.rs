@@ -1,4 +1,4 @@
-//! The small words of the language: types, constants, orders, scopes, spaces.
+//! The basic vocabulary of the language: types, constants, orders, scopes and spaces.
 //!
 //! Each enum is written once with the word that the text uses for each of its values; `Display` and `FromStr`
 //! both come from that list.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Declares an enum whose values have one spelling in the text.
+/// Declares enums each of whose variants has one spelling in the text.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident $word:literal,)* })*) => {$(
         $(#[$doc])*
@@ -16,10 +16,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every value, in order.
+            /// Every variant, in the order of declaration.
             pub const ALL: &[$name] = &[$($name::$variant),*];
 
-            /// How the text spells it.
+            /// Returns the word that the text uses.
             pub const fn word(self) -> &'static str {
                 match self { $($name::$variant => $word),* }
             }
@@ -43,33 +43,33 @@ macro_rules! words {
 words! {
     /// The type of a value.
     Type {
-        /// 32 bits, unsigned.
+        /// An unsigned integer of 32 bits.
         U32 "u32",
-        /// 32 bits, two's complement.
+        /// A signed integer of 32 bits in two's complement.
         I32 "i32",
-        /// 64 bits, unsigned.
+        /// An unsigned integer of 64 bits.
         U64 "u64",
-        /// IEEE 754 single precision.
+        /// A floating-point number of IEEE 754 single precision.
         F32 "f32",
-        /// True or false; not a type of memory.
+        /// A truth value. Buffers cannot hold it.
         Bool "bool",
     }
 
-    /// What an atomic access or a fence orders.
+    /// How an atomic access or a fence orders the accesses around it.
     Order {
-        /// The access alone is atomic.
+        /// The access is atomic and orders nothing else.
         Relaxed "relaxed",
-        /// What follows stays behind it.
+        /// Accesses that follow in the program stay behind it.
         Acquire "acquire",
-        /// What precedes stays before it.
+        /// Accesses that precede in the program stay before it.
         Release "release",
-        /// Both.
+        /// It both acquires and releases.
         AcqRel "acq_rel",
-        /// Both, and one total order over all such fences. Fences only.
+        /// It both acquires and releases, and there is one total order of all such fences. Only fences may have it.
         SeqCst "seq_cst",
     }
 
-    /// Who takes part in an order. A wider scope includes the narrower ones.
+    /// Which lanes an order holds for. A wider scope includes the narrower ones.
     Scope {
         /// The lanes of one group.
         Group "group",
@@ -79,35 +79,35 @@ words! {
         System "system",
     }
 
-    /// Where a buffer lies.
+    /// The memory in which a buffer lies.
     Space {
-        /// Device memory, seen by all groups.
+        /// Device memory, which all groups see.
         Global "global",
-        /// A group's own memory, zero when the group starts.
+        /// The memory of one group, which is zero when the group starts.
         Shared "shared",
-        /// Words that the host reads and writes while the kernel runs. Each has one writer.
+        /// Words that the host reads and writes while the kernel runs. Each word has one writer.
         Host "host",
     }
 
     /// What a kernel may do with a buffer.
     Access {
-        /// Loads only; nobody writes it during the launch, unless it lies in host space.
+        /// Kernels only load. Nobody writes the buffer during the launch, unless it lies in host space.
         Read "read",
-        /// Stores only.
+        /// Kernels only store.
         Write "write",
-        /// Anything.
+        /// Kernels load, store and modify.
         ReadWrite "read_write",
     }
 
-    /// What a module asks of a device beyond the language's own promises.
+    /// A feature that a module needs of a device beyond what the language promises.
     Need {
-        /// Subgroups of one group progress independently of each other.
+        /// The subgroups of a group make progress independently of each other.
         Subgroups "independent_subgroups",
     }
 }
 
 impl Type {
-    /// Its size in bits; a `bool` counts as one.
+    /// Returns the size of the type in bits. A `bool` has one bit.
     pub const fn bits(self) -> u32 {
         match self {
             Type::Bool => 1,
@@ -116,31 +116,31 @@ impl Type {
         }
     }
 
-    /// The bytes that it takes up in memory; a `bool` is not a type of memory and counts as one.
+    /// Returns the size of the type in bytes. A `bool` counts as one byte, although buffers cannot hold it.
     pub const fn bytes(self) -> u32 {
         self.bits().div_ceil(8)
     }
 }
 
 impl Access {
-    /// Whether loads are allowed.
+    /// Returns whether kernels may load.
     pub const fn reads(self) -> bool {
         !matches!(self, Access::Write)
     }
 
-    /// Whether stores are allowed.
+    /// Returns whether kernels may store.
     pub const fn writes(self) -> bool {
         !matches!(self, Access::Read)
     }
 }
 
 impl Order {
-    /// Whether it keeps what follows behind it.
+    /// Returns whether accesses that follow stay behind an access or fence of this order.
     pub const fn acquires(self) -> bool {
         matches!(self, Order::Acquire | Order::AcqRel | Order::SeqCst)
     }
 
-    /// Whether it keeps what precedes before it.
+    /// Returns whether accesses that precede stay before an access or fence of this order.
     pub const fn releases(self) -> bool {
         matches!(self, Order::Release | Order::AcqRel | Order::SeqCst)
     }
@@ -149,9 +149,9 @@ impl Order {
 /// How many elements a buffer has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Len {
-    /// As many as the module says.
+    /// The module states the number of elements.
     Fixed(u64),
-    /// As many as are bound at launch; `len` reads the number. Written `?`.
+    /// The launch decides the number of elements, and `len` reads it. The text writes `?`.
     Launch,
 }
 
@@ -164,7 +164,7 @@ impl fmt::Display for Len {
     }
 }
 
-/// A constant. Two are equal if their types and bits are, so floats compare by bits.
+/// A constant. Two constants are equal if their types and their bits are equal, so floats compare by their bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Const {
     ty: Type,
@@ -172,7 +172,7 @@ pub struct Const {
 }
 
 impl Const {
-    /// The constant of a type with these bits; bits beyond the type's width are dropped.
+    /// Creates a constant from a type and bits. Bits beyond the type's width are dropped.
     pub const fn new(ty: Type, bits: u64) -> Self {
         let mask = match ty {
             Type::U64 => u64::MAX,
@@ -182,17 +182,17 @@ impl Const {
         Const { ty, bits: bits & mask }
     }
 
-    /// The zero of a type.
+    /// Returns the constant of a type whose bits are all zero.
     pub const fn zero(ty: Type) -> Self {
         Const { ty, bits: 0 }
     }
 
-    /// Its type.
+    /// Returns the type of the constant.
     pub const fn ty(self) -> Type {
         self.ty
     }
 
-    /// Its bits, zero-extended.
+    /// Returns the bits of the constant, extended with zeros to 64 bits.
     pub const fn bits(self) -> u64 {
         self.bits
     }
@@ -204,7 +204,8 @@ impl fmt::Debug for Const {
     }
 }
 
-/// As the text spells it: `7`, `7i32`, `7u64`, `0.5`, `inf`, `nan`, `true`. Every float reads back to the same bits.
+/// Prints the constant as the text spells it: `7`, `7i32`, `7u64`, `0.5`, `inf`, `nan`, `true`. Every float that is
+/// printed parses to the same bits.
 impl fmt::Display for Const {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ty {
@@ -221,14 +222,14 @@ impl fmt::Display for Const {
     }
 }
 
-/// The bits that a NaN has wherever the language lets them be seen.
+/// The bits that every NaN has where a program can observe the bits of a float.
 pub const NAN: u32 = 0x7fc0_0000;
 
-/// The Rust types that are types of the language.
+/// A Rust type that stands for a type of the language.
 pub trait Scalar: Copy + 'static {
-    /// The type it stands for.
+    /// The type of the language that the Rust type stands for.
     const TYPE: Type;
-    /// The constant of that type.
+    /// Returns the value as a constant of that type.
     fn constant(self) -> Const;
 }
 
@@ -258,7 +259,8 @@ scalars! {
     bool, Bool, |x| x.into();
 }
 
-/// Sets of types that a row of the op table ranges over; in Rust, bounds of the builder's methods.
+/// Declares the classes of types that rows of the op table range over, and a trait for each class, which is a bound of
+/// the builder's methods.
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident { $($rust:ty, $ty:ident;)* })*) => {
         /// A set of types that an operand may have.
@@ -266,7 +268,7 @@ macro_rules! classes {
         pub enum TypeClass { $($(#[$doc])* $name,)* }
 
         impl TypeClass {
-            /// The types in it.
+            /// Returns the types in the class.
             pub const fn types(self) -> &'static [Type] {
                 match self { $(TypeClass::$name => &[$(Type::$ty),*],)* }
             }
@@ -293,12 +295,12 @@ classes! {
     Signed { i32, I32; f32, F32; }
     /// Types of 32 bits.
     Word32 { u32, U32; i32, I32; f32, F32; }
-    /// Integers that count loops.
+    /// Integers that can be the counter of a loop.
     Count { u32, U32; i32, I32; }
 }
 
 impl TypeClass {
-    /// Whether a type is in it.
+    /// Returns whether a type is in the class.
     pub fn has(self, ty: Type) -> bool {
         self.types().contains(&ty)
     }

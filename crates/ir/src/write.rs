@@ -1,8 +1,8 @@
-//! The one way to make a function: instruction after instruction, in the order of the text.
+//! Writing functions: instruction after instruction, in the order of the text.
 //!
-//! Parser, builder and passes all write through [`FunctionWriter`], so values, instructions and regions are always numbered
-//! as the text shows them, and equal programs are equal arenas. The writer checks nothing: what it makes may be
-//! wrong in any way but its numbering, and the validator says so.
+//! Parser, builder and passes all write through [`FunctionWriter`], so values, instructions and regions are always
+//! numbered as the text shows them, and equal programs have equal arenas. The writer checks nothing: a function that
+//! it makes may be wrong in every way except its numbering, and the validator finds out.
 
 use crate::arena::{Arena, Func, Inst, Region, Value, Values};
 use crate::module::{
@@ -11,7 +11,7 @@ use crate::module::{
 use crate::op::{Op, OpForm, TypePattern};
 use crate::types::Type;
 
-/// A function in the making.
+/// A function that is being written.
 pub struct FunctionWriter {
     function: Function,
     /// The regions that are open, innermost last.
@@ -19,7 +19,7 @@ pub struct FunctionWriter {
 }
 
 impl FunctionWriter {
-    /// Starts a function; its body is open.
+    /// Starts a function. Its body is open, so instructions can be added at once.
     pub fn new(name: impl Into<String>, kind: FunctionKind, params: &[Type], results: &[Type]) -> Self {
         let mut function = Function {
             name: name.into(),
@@ -39,22 +39,22 @@ impl FunctionWriter {
         FunctionWriter { function, open: vec![body] }
     }
 
-    /// The function so far.
+    /// Returns the function as it has been written so far.
     pub fn function(&self) -> &Function {
         &self.function
     }
 
-    /// Names and places, to be filled in by whoever knows them.
+    /// Returns the names and places of the function, for the caller to fill in.
     pub fn debug_mut(&mut self) -> &mut crate::module::DebugInfo {
         &mut self.function.debug
     }
 
-    /// How many regions are open, the body included.
+    /// Returns how many regions are open, the body included.
     pub fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Adds an instruction to the innermost open region. Its results have these types.
+    /// Adds an instruction to the innermost open region and returns it with its results, which have the given types.
     pub fn push(&mut self, op: Op, attr: Attr, args: Vec<Operand>, results: &[Type]) -> (Inst, Values) {
         let results = define(&mut self.function, results);
         let inst = self.function.insts.push(Node { op, attr, args, results, regions: Vec::new() });
@@ -63,7 +63,7 @@ impl FunctionWriter {
         (inst, results)
     }
 
-    /// Opens the next region of an instruction, with parameters of these types.
+    /// Opens the next region of an instruction and returns the region's parameters, which have the given types.
     pub fn open_region(&mut self, inst: Inst, params: &[Type]) -> Values {
         let params = define(&mut self.function, params);
         let region = self.function.regions.push(RegionData { params, insts: Vec::new() });
@@ -72,7 +72,8 @@ impl FunctionWriter {
         params
     }
 
-    /// Closes the innermost region. One that does not end in a jump gets the end that the text leaves out.
+    /// Closes the innermost region. A region without a terminator gets the empty `yield` or `return` that the text
+    /// leaves out.
     pub fn close_region(&mut self) -> Region {
         if !self.region_ended() {
             let op = if self.open.len() == 1 { Op::Return } else { Op::Yield };
@@ -81,19 +82,19 @@ impl FunctionWriter {
         self.open.pop().expect("a region is open")
     }
 
-    /// Whether the innermost region has its end.
+    /// Returns whether the innermost open region ends with a terminator.
     pub fn region_ended(&self) -> bool {
         let region = *self.open.last().expect("a region is open");
         let last = self.function.regions[region].insts.last();
         last.is_some_and(|inst| self.function.insts[*inst].op.is_terminator())
     }
 
-    /// The attribute of an instruction written before: a switch learns its cases as they come.
+    /// Returns the attribute of an instruction that has been written. A `switch` gets its cases this way, one by one.
     pub fn attr_mut(&mut self, inst: Inst) -> &mut Attr {
         &mut self.function.insts[inst].attr
     }
 
-    /// Sets where an instruction stands in the text.
+    /// Sets the place of an instruction in the text.
     pub fn set_place(&mut self, inst: Inst, place: TextPlace) {
         let places = &mut self.function.debug.places;
         let at = crate::arena::Handle::index(inst);
@@ -103,12 +104,12 @@ impl FunctionWriter {
         places[at] = place;
     }
 
-    /// Gives the function without a body: an import.
+    /// Returns the function without a terminator in its body, which makes it an import.
     pub fn finish_import(self) -> Function {
         self.function
     }
 
-    /// Closes the body and gives the function.
+    /// Closes all open regions and returns the function.
     pub fn finish(mut self) -> Function {
         while !self.open.is_empty() {
             self.close_region();
@@ -117,7 +118,7 @@ impl FunctionWriter {
     }
 }
 
-/// Adds consecutive values of these types.
+/// Adds consecutive values of the given types.
 fn define(function: &mut Function, types: &[Type]) -> Values {
     let values = Values::new(function.values.len(), types.len());
     for ty in types {
@@ -126,8 +127,9 @@ fn define(function: &mut Function, types: &[Type]) -> Values {
     values
 }
 
-/// The result types of an op whose row gives them. Right when the operands are; otherwise a good guess, so that one
-/// mistake is one error. Control ops other than `call` have none here.
+/// Returns the result types of an instruction, as its op's row gives them. They are right if the operands are right.
+/// Otherwise they are a good guess, so that one mistake causes one error. Control ops other than `call` have no types
+/// here, because the text or the builder states them.
 pub fn result_types(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<Type> {
     let row = op.row();
     let elem = match attr {
@@ -152,7 +154,7 @@ pub fn result_types(module: &Module, op: Op, attr: &Attr, args: &[Type]) -> Vec<
     }
 }
 
-/// The result types of a function of the module.
+/// Returns the result types of a function of the module.
 fn callee_results(module: &Module, callee: Func) -> Vec<Type> {
     module.functions.get(callee).map_or_else(Vec::new, |f| f.results.clone())
 }

@@ -1,4 +1,4 @@
-//! Control flow: closures for regions, labels for jumps.
+//! The control flow of the builder: closures write regions, and labels are the targets of jumps.
 
 use std::marker::PhantomData;
 
@@ -10,12 +10,12 @@ use crate::types::{Count, Type};
 
 /// Instructions with regions, calls and returns.
 impl<'b> FunctionBuilder<'b> {
-    /// Runs a region if `c` holds.
+    /// Runs a region if `c` is true.
     pub fn when(&'b self, c: impl Arg<'b, bool>, then: impl FnOnce()) {
         self.choose(c, then, || ());
     }
 
-    /// Runs one of two regions; its results are the result.
+    /// Runs `then` if `c` is true and `other` if it is not, and returns the results of the region that runs.
     pub fn choose<R: Vals<'b>>(
         &'b self,
         c: impl Arg<'b, bool>,
@@ -28,20 +28,24 @@ impl<'b> FunctionBuilder<'b> {
         R::from_values(self, results)
     }
 
-    /// Chooses among regions by number; [`SwitchBuilder::default`] completes it.
+    /// Starts a `switch`, which chooses a region by number. [`SwitchBuilder::case`] adds regions, and
+    /// [`SwitchBuilder::default`] completes the switch.
     pub fn switch<R: Vals<'b>>(&'b self, on: impl Arg<'b, u32>) -> SwitchBuilder<'b, R> {
         let (inst, results) = self.nest(Op::Switch, Attr::Cases(Vec::new()), vec![on.operand()], R::types());
         SwitchBuilder { body: self, inst, results, ty: PhantomData }
     }
 
-    /// A region that can be left early.
+    /// Runs a region that [`Label::leave`] can leave early.
     pub fn block<R: Vals<'b>>(&'b self, build: impl FnOnce(Label<'b, (), R>) -> R) -> R {
         let (inst, results) = self.nest(Op::Block, Attr::None, Vec::new(), R::types());
         self.region(inst, &[], |_| build(Label::new(self, inst)));
         R::from_values(self, results)
     }
 
-    /// Counts from `from` up to but not including `to` by `step`, carrying values from one iteration to the next.
+    /// Runs a region for each number from `from` up to, but not including, `to`, in steps of `step`.
+    ///
+    /// The region receives the number and the carried values, which are `init` in the first iteration, and returns the
+    /// carried values of the next one. The carried values after the last iteration are the result.
     pub fn range<T: Count, C: Vals<'b>>(
         &'b self,
         (from, to, step): (impl Arg<'b, T>, impl Arg<'b, T>, impl Arg<'b, T>),
@@ -59,7 +63,7 @@ impl<'b> FunctionBuilder<'b> {
         C::from_values(self, results)
     }
 
-    /// Repeats `build` while `test` gives true of the carried values.
+    /// Repeats the region that `build` writes while `test` of the carried values is true.
     pub fn repeat<C: Vals<'b>>(
         &'b self,
         init: C,
@@ -77,7 +81,7 @@ impl<'b> FunctionBuilder<'b> {
         C::from_values(self, results)
     }
 
-    /// Repeats until the label is left; what it is left with is the result.
+    /// Repeats a region until [`Label::leave`] leaves the loop. The values that are passed to `leave` are the result.
     pub fn forever<C: Vals<'b>, R: Vals<'b>>(
         &'b self,
         init: C,
@@ -88,19 +92,19 @@ impl<'b> FunctionBuilder<'b> {
         R::from_values(self, results)
     }
 
-    /// Leaves the function.
+    /// Returns from the function with these results.
     pub fn ret(&'b self, results: impl Vals<'b>) {
         self.push(Op::Return, Attr::None, results.operands());
     }
 
-    /// Calls a function written before.
+    /// Calls a function that has been added to the module before, and returns its results.
     pub fn call<P: Types, R: Types>(&'b self, callee: Callee<P, R>, args: P::Vals<'b>) -> R::Vals<'b> {
         let results = self.push(Op::Call, Attr::Call(callee.func), args.operands());
         R::Vals::from_values(self, results)
     }
 }
 
-/// A switch in the making.
+/// A `switch` that is being built.
 pub struct SwitchBuilder<'b, R> {
     body: &'b FunctionBuilder<'b>,
     inst: Inst,
@@ -109,7 +113,7 @@ pub struct SwitchBuilder<'b, R> {
 }
 
 impl<'b, R: Vals<'b>> SwitchBuilder<'b, R> {
-    /// The region for these numbers.
+    /// Adds the region that runs for these numbers.
     pub fn case<const N: usize>(self, on: [u32; N], build: impl FnOnce() -> R) -> Self {
         if let Attr::Cases(cases) = self.body.writer.borrow_mut().attr_mut(self.inst) {
             cases.push(on.to_vec());
@@ -118,14 +122,15 @@ impl<'b, R: Vals<'b>> SwitchBuilder<'b, R> {
         self
     }
 
-    /// The region for every other number.
+    /// Adds the region that runs for every other number, and completes the switch.
     pub fn default(self, build: impl FnOnce() -> R) -> R {
         self.body.region(self.inst, &[], |_| build());
         R::from_values(self.body, self.results)
     }
 }
 
-/// A loop that carries `C` and gives `R`, or a block that gives `R`, seen from inside.
+/// The label of a loop that carries `C` and has results `R`, or of a block that has results `R`. Code inside the loop
+/// or block uses it to jump.
 pub struct Label<'b, C, R> {
     body: &'b FunctionBuilder<'b>,
     inst: Inst,
@@ -150,7 +155,7 @@ impl<'b, C: Vals<'b>, R: Vals<'b>> Label<'b, C, R> {
         self.body.push(Op::Break, Attr::Target(self.inst), results.operands());
     }
 
-    /// Goes to the loop's next iteration.
+    /// Goes on with the next iteration of the loop, with these carried values.
     pub fn next(self, carried: C) {
         self.body.push(Op::Continue, Attr::Target(self.inst), carried.operands());
     }

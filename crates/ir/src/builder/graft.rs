@@ -1,7 +1,8 @@
-//! A function written elsewhere, copied into the body in the making.
+//! Copying a function of another module into a function that is being built.
 //!
-//! Its buffers and callees are those of another module, so a rule says what stands for each instruction that names
-//! one; every other instruction is copied as it is. What it returns are the operands that the graft gives.
+//! The buffers and callees that the function names belong to another module. A [`GraftRule`] therefore replaces each
+//! instruction that names one, and every other instruction is copied as it is. The values that the function returns
+//! become the results of the copy.
 
 use super::{FunctionBuilder, Val};
 use crate::arena::{Handle, Inst, Region, Values};
@@ -9,29 +10,31 @@ use crate::module::{Attr, Function, Node, Operand};
 use crate::op::Op;
 use crate::types::{Const, Scalar, Type};
 
-/// What a graft does differently from copying. It writes to the body that the graft goes to.
+/// Decides which instructions of a grafted function are replaced, and writes the replacements.
 pub trait GraftRule {
-    /// Puts something in the place of an instruction that has no regions, and gives what stands for its results; or
-    /// leaves it to be copied. `args` are what stands for its operands.
+    /// Replaces an instruction that has no regions and returns the operands that stand for its results, or returns
+    /// `None` to have it copied. `args` are the operands that stand for its operands in the copy.
     fn inst(&mut self, inst: Inst, node: &Node, args: &[Operand]) -> Option<Vec<Operand>>;
 
-    /// The `at`-th region of an instruction has been opened; `copy` is the instruction's copy.
+    /// Is called when the region at index `at` of an instruction has been opened. `copy` is the copy of the
+    /// instruction.
     fn enter(&mut self, _inst: Inst, _at: usize, _copy: Inst) {}
 }
 
-/// Writing by op, for code that copies code.
+/// Methods that write instructions by their op, for code that copies or transforms functions.
 impl<'b> FunctionBuilder<'b> {
-    /// Adds an instruction without regions; its result types come from the op table.
+    /// Adds an instruction without regions and returns its results, whose types come from the op table.
     pub fn push_op(&'b self, op: Op, attr: Attr, args: Vec<Operand>) -> Vec<Operand> {
         self.push(op, attr, args).iter().map(Operand::from).collect()
     }
 
-    /// An operand as a value of type `T`.
+    /// Returns an operand as a value of type `T`. The caller states the type.
     pub fn value<T: Scalar>(&'b self, operand: Operand) -> Val<'b, T> {
         Val { body: self, operand, ty: std::marker::PhantomData }
     }
 
-    /// Copies a function's body to this place, with `args` for its parameters, under a rule. Gives its results.
+    /// Copies the body of a function to this place under a rule, with `args` in place of its parameters. Returns what
+    /// stands for the function's results.
     pub fn graft(&'b self, from: &Function, args: &[Operand], rule: &mut impl GraftRule) -> Vec<Operand> {
         let mut copy = Graft {
             body: self,
@@ -65,18 +68,18 @@ impl<'b> FunctionBuilder<'b> {
 struct Graft<'b, 'f> {
     body: &'b FunctionBuilder<'b>,
     from: &'f Function,
-    /// What stands for each value.
+    /// The operand that stands for each value of the function.
     values: Vec<Option<Operand>>,
-    /// What stands for each loop and block.
+    /// The copy of each loop and block.
     labels: Vec<Option<Inst>>,
-    /// The block that a return leaves.
+    /// The block that a `return` leaves, if the function returns early.
     out: Option<Inst>,
 }
 
 impl Graft<'_, '_> {
     fn operands(&self, operands: &[Operand]) -> Vec<Operand> {
         let of = |operand: &Operand| match operand {
-            // Only what cannot be reached uses a value that nothing stands for.
+            // Only code that cannot be reached uses a value that nothing stands for.
             Operand::Value(value) => self.values[value.index()]
                 .unwrap_or_else(|| Operand::Const(Const::zero(self.from.ty(*value)))),
             Operand::Const(_) => *operand,

@@ -1,4 +1,4 @@
-//! Programs from Rust: typed values, closures for regions, a method a row of the op table.
+//! Building modules in Rust, with typed values, closures for regions, and one method per row of the op table.
 //!
 //! A [`Val<u32>`](Val) is a value of type `u32`; Rust's types keep operands apart, so most mistakes do not compile
 //! and the validator finds the rest. Wherever a value is asked for, a Rust constant will do. Regions are closures
@@ -39,7 +39,7 @@ pub use control::{Label, SwitchBuilder};
 pub use graft::GraftRule;
 pub use vals::{Types, Vals};
 
-/// A module in the making.
+/// A module that is being built.
 #[derive(Default)]
 pub struct Builder {
     /// Bodies that are being written declare buffers in it, too.
@@ -47,17 +47,17 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty module.
+    /// Starts an empty module.
     pub fn new() -> Self {
         Builder::default()
     }
 
-    /// Adds to a module that exists.
+    /// Starts from an existing module, to add to it.
     pub fn from_module(module: Module) -> Self {
         Builder { module: RefCell::new(module) }
     }
 
-    /// Asks something of the device.
+    /// Declares that the module needs a feature of the device.
     pub fn need(&mut self, need: Need) {
         let needs = &mut self.module.get_mut().needs;
         if !needs.contains(&need) {
@@ -83,7 +83,7 @@ impl Builder {
         self.module.get_mut().buffers.push(decl)
     }
 
-    /// Writes a kernel.
+    /// Adds a kernel, whose body the closure writes.
     pub fn kernel(
         &mut self,
         name: impl Into<String>,
@@ -96,7 +96,8 @@ impl Builder {
         self.module.get_mut().functions.push(function)
     }
 
-    /// Writes a function from parameters of types `P` to results of types `R`, which are types or tuples of them.
+    /// Adds a function with parameters of types `P` and results of types `R`, whose body the closure writes. `P` and
+    /// `R` are `()`, a type, or a tuple of types.
     pub fn function<P: Types, R: Types>(
         &mut self,
         name: impl Into<String>,
@@ -134,12 +135,12 @@ impl Builder {
         Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
     }
 
-    /// The module as it is; the validator says whether it is right.
+    /// Returns the module. It has not been validated.
     pub fn finish(self) -> Module {
         self.module.into_inner()
     }
 }
-/// A buffer whose elements are of type `T`.
+/// A handle of a buffer whose elements have type `T`.
 pub struct Buf<T> {
     buffer: Buffer,
     ty: PhantomData<T>,
@@ -154,23 +155,24 @@ impl<T> Clone for Buf<T> {
 impl<T> Copy for Buf<T> {}
 
 impl<T: Num> Buf<T> {
-    /// A buffer of the module by its handle, which its maker says holds `T`.
+    /// Creates a typed handle from a handle of the module. The caller states that the buffer's elements have type `T`;
+    /// if they do not, the validator refuses the accesses.
     pub fn from_handle(buffer: Buffer) -> Self {
         Buf { buffer, ty: PhantomData }
     }
 
-    /// The element of that index.
+    /// Returns the element at an index, to load from or to store to.
     pub fn at<'b>(self, index: impl Arg<'b, u32>) -> At<'b, T> {
         At { buffer: self.buffer, index: index.operand(), ty: PhantomData }
     }
 
-    /// Its handle in the module.
+    /// Returns the handle of the buffer in the module.
     pub fn handle(self) -> Buffer {
         self.buffer
     }
 }
 
-/// An element of a buffer.
+/// An element of a buffer, which [`Buf::at`] returns.
 #[derive(Clone, Copy)]
 pub struct At<'b, T> {
     buffer: Buffer,
@@ -178,7 +180,7 @@ pub struct At<'b, T> {
     ty: PhantomData<&'b T>,
 }
 
-/// A function from `P` to `R`.
+/// A handle of a function with parameters of types `P` and results of types `R`.
 pub struct Callee<P, R> {
     func: Func,
     ty: PhantomData<fn(P) -> R>,
@@ -193,13 +195,13 @@ impl<P, R> Clone for Callee<P, R> {
 impl<P, R> Copy for Callee<P, R> {}
 
 impl<P, R> Callee<P, R> {
-    /// Its handle in the module.
+    /// Returns the handle of the function in the module.
     pub fn handle(self) -> Func {
         self.func
     }
 }
 
-/// A value of type `T` in a body.
+/// A value of type `T` in a function that is being built: a result of an instruction, a parameter, or a constant.
 pub struct Val<'b, T> {
     body: &'b FunctionBuilder<'b>,
     operand: Operand,
@@ -214,9 +216,9 @@ impl<T> Clone for Val<'_, T> {
 
 impl<T> Copy for Val<'_, T> {}
 
-/// What can stand where a value of type `T` is asked for: a value, or a constant.
+/// An argument of type `T`: a [`Val`] or a Rust constant.
 pub trait Arg<'b, T> {
-    /// As an operand.
+    /// Returns the argument as an operand of an instruction.
     fn operand(self) -> Operand;
 }
 
@@ -227,12 +229,12 @@ impl<'b, T: Scalar> Arg<'b, T> for Val<'b, T> {
 }
 
 impl<T> Val<'_, T> {
-    /// Its value, if it is a constant.
+    /// Returns the constant, if the value is one.
     pub fn constant(self) -> Option<Const> {
         self.operand.constant()
     }
 
-    /// Calls it so in the text. A value has one name, its first.
+    /// Names the value in the printed text. A value that already has a name keeps it.
     pub fn named(self, name: &str) -> Self {
         if let Operand::Value(value) = self.operand {
             self.body.name(value, name);
@@ -241,7 +243,7 @@ impl<T> Val<'_, T> {
     }
 }
 
-/// The body of a function in the making.
+/// A function whose body is being built. Its methods add instructions.
 pub struct FunctionBuilder<'m> {
     module: &'m RefCell<Module>,
     writer: RefCell<FunctionWriter>,
@@ -252,12 +254,12 @@ impl<'b> FunctionBuilder<'b> {
         FunctionBuilder { module, writer: RefCell::new(writer) }
     }
 
-    /// A constant.
+    /// Returns a constant as a value.
     pub fn lit<T: Scalar>(&'b self, x: T) -> Val<'b, T> {
         Val { body: self, operand: Operand::Const(x.constant()), ty: PhantomData }
     }
 
-    /// The buffer of that name, if the module declares one that holds `T`.
+    /// Returns the buffer with the given name, if the module declares one whose elements have type `T`.
     pub fn buffer<T: Num>(&self, name: &str) -> Option<Buf<T>> {
         let module = self.module.borrow();
         let found = module.buffers.iter().find(|(_, decl)| decl.name == name && decl.elem == T::TYPE);

@@ -5,25 +5,26 @@ use crate::arena::Values;
 use crate::module::Operand;
 use crate::types::{Scalar, Type};
 
-/// Several values at once: what regions give and loops carry. `()`, a value, an array, or a tuple.
+/// Several values at once, such as the results of a region or the carried values of a loop: `()`, a value, an array,
+/// or a tuple.
 pub trait Vals<'b>: Copy {
-    /// Their types.
+    /// Returns the types of the values.
     fn types() -> &'static [Type];
-    /// As operands.
+    /// Returns the values as operands.
     fn operands(self) -> Vec<Operand>;
-    /// From consecutive values, from the `first`-th on.
+    /// Takes as many of the consecutive `values` as needed, starting at index `first`.
     fn from_values_at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self;
-    /// From consecutive values.
+    /// Takes as many of the consecutive `values` as needed, starting with the first.
     fn from_values(body: &'b FunctionBuilder<'b>, values: Values) -> Self {
         Self::from_values_at(body, values, 0)
     }
 }
 
-/// The Rust types that say what a function takes and gives.
+/// Rust types that state the parameters or the results of a function: `()`, a type, or a tuple of types.
 pub trait Types {
     /// The values of these types.
     type Vals<'b>: Vals<'b>;
-    /// As types of the language.
+    /// Returns the types as types of the language.
     fn types() -> &'static [Type];
 }
 

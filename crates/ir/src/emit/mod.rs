@@ -1,8 +1,8 @@
 //! Emitters: a kernel as text in the language of a device.
 //!
 //! An emitter takes a [`Valid`] module and gives text and what a driver must know to launch it; it touches no device.
-//! What all of them start with, and other compilers too, is a [`FlatKernel`] kernel: optimised, without calls, and with the
-//! instruction of the given module that each of its own came from.
+//! What all of them start with, and other compilers too, is a [`FlatKernel`] kernel: optimised, without calls, and
+//! with the instruction of the given module that each of its own came from.
 
 pub mod ptx;
 

@@ -1,11 +1,12 @@
-//! The reference interpreter: what a program means, and a device that runs it while a host feeds it.
+//! The reference interpreter, which defines what a kernel means and can run it while a host feeds it.
 //!
-//! A [`InterpKernel`] is a kernel decoded once into flat micro-ops; [`InterpKernel::run`] runs it over real atomic words, so
-//! host threads may change them meanwhile.
+//! An [`InterpKernel`] is a kernel that has been decoded into flat micro-ops. [`InterpKernel::run`] runs it on real
+//! atomic words, so host threads may change them while it runs.
 //!
 //! **Lanes.** Each lane runs by itself, a turn at a time, until it comes to an op that lanes do together. When all
 //! lanes of the subgroup, or of the group, wait at that op, it is done for all of them. Subgroups of a group progress
-//! independently of each other, and so do groups, as long as they are under way together ([`InterpKernel::resident_groups`]).
+//! independently of each other, and so do groups, as long as they are under way together
+//! ([`InterpKernel::resident_groups`]).
 //!
 //! **Schedules.** [`Schedule::Threads`] is for speed: groups on threads, lanes of a group in turn. The others run on
 //! one thread and repeat themselves exactly: the same seed gives the same results in the same number of steps, unless
@@ -55,63 +56,64 @@ pub const MAX_EXPLORED: (u64, u64) = (4096, 64);
 /// The most 64-bit registers and shared words that are in use at once, over all groups.
 const ROOM: u64 = 1 << 27;
 
-/// A kernel, ready to run.
+/// A kernel that is ready to run in the interpreter.
 #[derive(Debug)]
 pub struct InterpKernel {
     decoded: decode::DecodedKernel,
     buffers: Vec<BufferDecl>,
 }
 
-/// What to run a kernel with.
+/// The geometry, the buffers and the schedule of a launch in the interpreter.
 #[derive(Clone, Debug)]
 pub struct InterpLaunch<'a> {
-    /// How many groups.
+    /// The number of groups.
     pub groups: u32,
-    /// How many lanes each group has.
+    /// The number of lanes of each group.
     pub lanes: u32,
-    /// How many lanes a subgroup has, 1 to 32. The last of a group may have fewer.
+    /// The number of lanes of a subgroup, from 1 to 32. The last subgroup of a group may have fewer.
     pub subgroup: u32,
-    /// The module's buffers, in order.
+    /// The words of the module's buffers, in the order of the module.
     pub buffers: Vec<BoundWords<'a>>,
-    /// Ends the launch once it is not zero.
+    /// The stop word. The launch ends once it is not zero.
     pub stop: Option<&'a AtomicU32>,
-    /// Ends the launch after so long.
+    /// The longest time that the launch may run.
     pub deadline: Option<Duration>,
-    /// Who runs when.
+    /// The order in which lanes run.
     pub schedule: Schedule,
 }
 
-/// The words of a buffer, each element's bits in one.
+/// The words that are bound to a buffer. Each word holds the bits of one element.
 #[derive(Clone, Copy, Debug)]
 pub enum BoundWords<'a> {
-    /// None: the buffer is shared, so every group has its own.
+    /// No words. The buffer is shared, so every group has its own.
     None,
-    /// Elements of 32 bits.
+    /// Words for elements of 32 bits.
     W32(&'a [AtomicU32]),
-    /// Elements of 64 bits.
+    /// Words for elements of 64 bits.
     W64(&'a [AtomicU64]),
 }
 
-/// Who runs when.
+/// The order in which the lanes of a launch run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Schedule {
-    /// Groups on so many threads, the caller's among them.
+    /// Groups run on this many threads, of which the caller's is one.
     Threads(usize),
-    /// On the caller's thread, in an order that the seed decides, step by step.
+    /// All lanes run on the caller's thread, in an order that the seed decides step by step.
     Seeded(u64),
-    /// Likewise, on memory that shows what the program does not order. Bound words are read at the start and written
-    /// at the end; what a host does to them meanwhile is not seen.
+    /// All lanes run on the caller's thread in an order that the seed decides, on a memory that shows every reordering
+    /// that the program does not rule out. The bound words are read at the start and written at the end, so changes
+    /// that a host makes in between are not seen.
     Explore(u64),
 }
 
-/// What came of a launch.
+/// The outcome of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InterpReport {
-    /// How it ended.
+    /// How the launch ended.
     pub end: End,
     /// The faults that were recorded, if any.
     pub fault: Option<Fault>,
-    /// How many micro-ops all lanes did.
+    /// The number of micro-ops that all lanes together executed.
     pub steps: u64,
 }
 
@@ -120,25 +122,25 @@ pub struct InterpReport {
 pub enum End {
     /// All lanes have returned.
     Done,
-    /// By the stop word or the deadline.
+    /// The stop word or the deadline ended the launch.
     Stopped,
-    /// By a `trap`.
+    /// A `trap` ended the launch.
     #[allow(missing_docs)]
     Trapped { code: u32, site: Site },
 }
 
-/// The faults of a launch.
+/// The faults that a launch recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// The first one's code.
+    /// The code of the first fault.
     pub code: u32,
-    /// The instruction that recorded it.
+    /// The instruction that recorded the first fault.
     pub site: Site,
-    /// How many there were.
+    /// The number of faults.
     pub count: u64,
 }
 
-/// Why a kernel cannot be run here at all.
+/// Why the interpreter cannot load a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -151,7 +153,7 @@ pub enum LoadError {
     Unbound(#[from] UnboundImports),
 }
 
-/// Why a launch was refused.
+/// Why the interpreter refuses a launch, or gives up on it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -179,13 +181,13 @@ pub enum LaunchError {
         MAX_EXPLORED.0, MAX_EXPLORED.1
     )]
     Explore { words: u64, lanes: u64 },
-    /// The validator should not have passed the module.
+    /// Lanes wait for each other in a way that the validator should have refused.
     #[error("lanes that should meet at {} never do", site.inst)]
     Diverged { site: Site },
 }
 
 impl InterpKernel {
-    /// Decodes a kernel: the one of that name, or the only one.
+    /// Decodes the kernel with the given name or, if no name is given, the module's only kernel.
     pub fn new(module: &Valid, kernel: Option<&str>) -> Result<Self, LoadError> {
         check_bound(module)?;
         for need in &module.needs {
@@ -199,19 +201,19 @@ impl InterpKernel {
         Ok(InterpKernel { decoded, buffers: module.buffers.iter().map(|(_, decl)| decl.clone()).collect() })
     }
 
-    /// How many groups of so many lanes are under way at once. A launch of more runs the later ones as earlier ones
-    /// end, so these must not wait for those.
+    /// Returns how many groups of `lanes` lanes are resident, that is, run at the same time. A launch with more groups
+    /// starts the later ones as earlier ones end, so earlier groups must not wait for later ones.
     pub fn resident_groups(&self, lanes: u32) -> u32 {
         (ROOM / self.room(lanes).max(1)).min(u32::MAX.into()) as u32
     }
 
-    /// The words that a group of so many lanes takes.
+    /// Returns the words of registers and shared memory that a group of `lanes` lanes takes.
     fn room(&self, lanes: u32) -> u64 {
         let shared = self.buffers.iter().map(shared_len).fold(0, u64::saturating_add);
         shared.saturating_add(u64::from(lanes) * self.decoded.registers.len() as u64)
     }
 
-    /// Runs the kernel.
+    /// Runs the kernel until the launch ends.
     pub fn run(&self, launch: &InterpLaunch<'_>) -> Result<InterpReport, LaunchError> {
         self.check(launch)?;
         let mut registers = self.decoded.registers.clone();
@@ -288,7 +290,7 @@ impl InterpKernel {
     }
 }
 
-/// The length of a shared buffer, which every group has for its own; 0 of others.
+/// Returns the length of a shared buffer, of which every group has its own copy, and 0 for other buffers.
 fn shared_len(decl: &BufferDecl) -> u64 {
     match (decl.space, decl.len) {
         (Space::Shared, Len::Fixed(len)) => len,
@@ -296,7 +298,7 @@ fn shared_len(decl: &BufferDecl) -> u64 {
     }
 }
 
-/// Refuses words that a buffer cannot be.
+/// Checks that words can be bound to a buffer.
 fn check_binding(decl: &BufferDecl, words: BoundWords<'_>) -> Result<(), LaunchError> {
     let name = || decl.name.clone();
     let bits = match (words, decl.space) {

@@ -1,7 +1,8 @@
 //! How functions of libraries get into a module.
 //!
-//! The linked module is written function by function, what is called before what calls it. A walk with a stack of its own finds
-//! that order: chains of calls through libraries may be long, and a chain that comes back to where it is must be refused.
+//! The linked module is written function by function, what is called before what calls it. A walk with a stack of its
+//! own finds that order: chains of calls through libraries may be long, and a chain that comes back to where it is
+//! must be refused.
 
 use std::collections::{HashMap, HashSet};
 
@@ -107,8 +108,8 @@ impl<'a> ModuleLinker<'a> {
         &self.sources[definition.source].functions[definition.func]
     }
 
-    /// What a function stands for: itself, or what an import is bound to. An import that is not bound stands for the first
-    /// one of its name.
+    /// What a function stands for: itself, or what an import is bound to. An import that is not bound stands for the
+    /// first one of its name.
     fn resolve(&mut self, asked: Definition) -> Result<Definition, LinkError> {
         let import = self.function(asked);
         let FunctionKind::Import(flow) = import.kind else { return Ok(asked) };

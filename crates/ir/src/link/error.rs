@@ -1,4 +1,4 @@
-//! Why modules cannot be linked, or loaded before they are.
+//! The errors of linking, and the error of loading a module that has not been linked.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use crate::module::{BufferDecl, Function};
 use crate::types::Type;
 use crate::valid::Invalid;
 
-/// What a function is called, takes and gives. Prints as `spawn(u32, u32) -> u32`.
+/// The name of a function with the types of its parameters and results. It prints as `spawn(u32, u32) -> u32`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Signature {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// The types of its parameters.
+    /// The types of the parameters.
     pub params: Vec<Type>,
-    /// The types of its results.
+    /// The types of the results.
     pub results: Vec<Type>,
 }
 
 impl Signature {
-    /// The signature of a function.
+    /// Returns the signature of a function.
     pub fn from_function(function: &Function) -> Self {
         let (name, results) = (function.name.clone(), function.results.clone());
         Signature { name, params: function.param_types(), results }
@@ -41,16 +41,16 @@ impl fmt::Display for Signature {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the module has unbound imports: {}", list(imports))]
 pub struct UnboundImports {
-    /// Which, in the order of the module; at least one.
+    /// The unbound imports, in the order of the module. There is at least one.
     pub imports: Vec<Signature>,
 }
 
-/// An import that no library has a function for.
+/// An import for which no library has a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MissingImport {
-    /// What was asked for.
+    /// The signature that the module asks for.
     pub import: Signature,
-    /// A function of a library whose name is so near that it may have been meant.
+    /// The name of a library's function that is spelled so similarly that it may have been meant.
     pub nearest: Option<String>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`EffectSet`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
 //! fences, time, faults, loops that might not end and calls of imports and of functions that have effects are
-//! *ordered*: no pass looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what that means to an
-//! access, each pass says.
+//! *ordered*: no pass looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what
+//! that means to an access, each pass says.
 
 use std::collections::HashMap;
 use std::ops::BitOr;

@@ -1,7 +1,7 @@
 //! The one walker: copies a function, with a rule that may put something else in the place of an instruction.
 //!
-//! Everything goes through a [`FunctionWriter`], so what comes out is numbered as the text shows it. Names and places go
-//! along; a name that is taken already is dropped. What would follow a jump in its region is not copied.
+//! Everything goes through a [`FunctionWriter`], so what comes out is numbered as the text shows it. Names and places
+//! go along; a name that is taken already is dropped. What would follow a jump in its region is not copied.
 //!
 //! An access whose index has become a constant out of range is no error of the program, which wrote no such
 //! constant, but the validator would refuse it. So its copy is what it does: nothing, with zeros as results.
@@ -298,7 +298,8 @@ impl<'a> FunctionCopier<'a> {
     }
 }
 
-/// Whether an access has a constant index out of range of a buffer of known length, or names a byte that no element has.
+/// Whether an access has a constant index out of range of a buffer of known length, or names a byte that no element
+/// has.
 fn misses(module: &Module, node: &Node, args: &[Operand]) -> bool {
     let beyond = |buffer: Buffer, at: usize, ahead: u64| {
         let Some(Len::Fixed(len)) = module.buffers.get(buffer).map(|b| b.len) else { return false };

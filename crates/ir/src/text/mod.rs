@@ -1,8 +1,8 @@
 //! The text of modules: how people read and write the language.
 //!
-//! [`parse()`] and [`print()`] are inverse: `parse(&print(&m)) == m` for every module within the [limits](crate::limits)
-//! whose names can be told apart. Names of values and labels survive; where they are missing or taken twice, the
-//! handle stands in their place.
+//! [`parse()`] and [`print()`] are inverse: `parse(&print(&m)) == m` for every module within the
+//! [limits](crate::limits) whose names can be told apart. Names of values and labels survive; where they are missing
+//! or taken twice, the handle stands in their place.
 //!
 //! ```text
 //! module   = need* (import | buffer)* (import | function)*

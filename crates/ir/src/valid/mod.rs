@@ -7,9 +7,9 @@
 //! to the rules of structure, types and memory. The second, [`uniform`], asks which lanes meet where; it runs only
 //! on modules that passed the first, since levels of a broken function mean nothing.
 //!
-//! **Nothing is trusted.** A [`FunctionWriter`](crate::write::FunctionWriter) makes modules with any handles in any place, and deep
-//! ones. The walk looks at no handle before it knows that there is such a thing, and at no region below the limit of
-//! depth.
+//! **Nothing is trusted.** A [`FunctionWriter`](crate::write::FunctionWriter) makes modules with any handles in any
+//! place, and deep ones. The walk looks at no handle before it knows that there is such a thing, and at no region
+//! below the limit of depth.
 //!
 //! **One mistake, one error.** An instruction gives at most one error. What it would have computed is *unsure* from
 //! there on, and nothing that depends on an unsure type is held against it. Where two jumps give a loop the same
@@ -109,8 +109,9 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
 
 /// Reads a module and checks it against every [`Rule`].
 ///
-/// A mistake in the text does not hide those elsewhere: what was read is held to the rules nonetheless, and what depends on
-/// something that was not read is left alone. What lanes do together is looked at once there is nothing else to say.
+/// A mistake in the text does not hide those elsewhere: what was read is held to the rules nonetheless, and what
+/// depends on something that was not read is left alone. What lanes do together is looked at once there is nothing
+/// else to say.
 ///
 /// ```
 /// let source = "fn f() {\n  %a = add 1, 2.0\n}\n\nfn g() {\n  %b = ad 1, 2\n}\n";

@@ -2,17 +2,18 @@
 
 /// The launch record, which a kernel is given by value as its only parameter. It consists of words of 64 bits.
 ///
-/// The record ends with the address and the length of each of [`Ptx::params`](super::Ptx::params). Addresses of buffers are
-/// multiples of 16, lengths count elements and are below 2³², and a length that the module declares is the one that is given.
+/// The record ends with the address and the length of each of [`Ptx::params`](super::Ptx::params). Addresses of
+/// buffers are multiples of 16, lengths count elements and are below 2³², and a length that the module declares is the
+/// one that is given.
 pub mod launch {
     /// The address of the *notice*: a word of 32 bits in host memory that is zero before the launch. It is not zero
-    /// afterwards if the kernel has put anything into its end record that the host did not ask for: a trap, a fault or a
-    /// stop of its own. So the host need not read the end record of a launch without a notice.
+    /// afterwards if the kernel has put anything into its end record that the host did not ask for: a trap, a fault or
+    /// a stop of its own. So the host need not read the end record of a launch without a notice.
     pub const NOTICE: usize = 0;
     /// The address of the [end record](super::record) in device memory.
     pub const RECORD: usize = 1;
-    /// The address of the lease word in host memory, or 0 if there is none. The lease word has 64 bits, and the host writes
-    /// there until when the kernel may run; 0 means for ever.
+    /// The address of the lease word in host memory, or 0 if there is none. The lease word has 64 bits, and the host
+    /// writes there until when the kernel may run; 0 means for ever.
     pub const LEASE: usize = 2;
     /// Until when the kernel may run, by the GPU's clock in nanoseconds; all ones means for ever.
     pub const LIMIT: usize = 3;

@@ -1,6 +1,7 @@
 //! What is set at a kernel's start: who a lane is, where buffers lie, until when to run.
 //!
-//! The body asks for it and is given a register; [`PtxLowering::start`], which is written last, sets what was asked for.
+//! The body asks for it and is given a register; [`PtxLowering::start`], which is written last, sets what was asked
+//! for.
 
 use crate::arena::{Buffer, Handle};
 

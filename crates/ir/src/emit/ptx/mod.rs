@@ -6,9 +6,9 @@
 //!
 //! # The launch record
 //!
-//! The one parameter `launch` is a record that is passed by value. It says where the kernel
-//! finds its buffers, until when it may run, and where it leaves its *end record*. The end record tells the host of traps and
-//! faults, and the host asks the kernel there to stop. [`abi`] lists the words of both records.
+//! The one parameter `launch` is a record that is passed by value. It says where the kernel finds its buffers, until
+//! when it may run, and where it leaves its *end record*. The end record tells the host of traps and faults, and the
+//! host asks the kernel there to stop. [`abi`] lists the words of both records.
 //!
 //! # How a launch ends
 //!
@@ -18,14 +18,15 @@
 //! more. Now and then a look also reads the clock; only when the limit has passed does it read the lease across the
 //! bus, and if that has run out too it sets the stop word.
 //!
-//! **Leaving is `exit`.** PTX lets barriers and warp ops go on without threads that have exited. So nobody waits for
-//! a lane that left; but those who meet without it must not go on with what they got, as they would not have met. They
-//! find out by counting: a barrier that someone may have left before it counts who came (`barrier.red.popc`), a warp op in a warp
-//! that a lane may have left alone asks who is there. Whoever misses somebody exits as well. Where nobody can have left, by the
-//! shape of the program, nothing is counted.
+//! **Leaving is `exit`.** PTX lets barriers and warp ops go on without threads that have exited. So nobody waits for a
+//! lane that left; but those who meet without it must not go on with what they got, as they would not have met. They
+//! find out by counting: a barrier that someone may have left before it counts who came (`barrier.red.popc`), a warp
+//! op in a warp that a lane may have left alone asks who is there. Whoever misses somebody exits as well. Where nobody
+//! can have left, by the shape of the program, nothing is counted.
 //!
-//! **A warp leaves as one** where it runs as one: in a loop that all lanes of a warp turn together they vote, as long as
-//! there is a warp op that could miss some of them. `trap` of PTX is not used: it would cost the process its context.
+//! **A warp leaves as one** where it runs as one: in a loop that all lanes of a warp turn together they vote, as long
+//! as there is a warp op that could miss some of them. `trap` of PTX is not used: it would cost the process its
+//! context.
 //!
 //! # Memory
 //!
@@ -65,7 +66,8 @@ pub const MAX_PARAMS: usize = 250;
 
 /// Bytes of shared memory that a kernel can have without asking for them at launch.
 const STATIC: u32 = 48 << 10;
-/// Lanes of a multiprocessor that its registers must suffice for. Unless it is told, ptxas spills to make room for more.
+/// Lanes of a multiprocessor that its registers must suffice for. Unless it is told, ptxas spills to make room for
+/// more.
 const RESIDENT: u32 = 1024;
 
 /// A generation of GPUs, the least that a text runs on.

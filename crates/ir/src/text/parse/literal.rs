@@ -16,7 +16,8 @@ pub(crate) fn word(text: &str) -> Option<Const> {
     }
 }
 
-/// The constant that a number spells, or what is wrong: a clause about it. An integer without a type is of type `plain`.
+/// The constant that a number spells, or what is wrong: a clause about it. An integer without a type is of type
+/// `plain`.
 pub(crate) fn number(text: &str, plain: Type) -> Result<Const, String> {
     if text.len() > MAX_LITERAL {
         return Err(format!("has {} bytes; {MAX_LITERAL} are allowed", text.len()));

@@ -1,9 +1,9 @@
 //! Text to modules.
 //!
-//! One pass over the tokens, writing through [`FunctionWriter`] as the builder does. An error does not end the pass: the rest
-//! of its line is passed over, what the line would have defined counts as defined, and reading goes on, so several
-//! mistakes are reported at once and none because of another. Types are not checked here; the validator does that, also of
-//! a text with mistakes, in which it passes over what depends on them: [`PartialModule`].
+//! One pass over the tokens, writing through [`FunctionWriter`] as the builder does. An error does not end the pass:
+//! the rest of its line is passed over, what the line would have defined counts as defined, and reading goes on, so
+//! several mistakes are reported at once and none because of another. Types are not checked here; the validator does
+//! that, also of a text with mistakes, in which it passes over what depends on them: [`PartialModule`].
 
 mod body;
 mod control;
@@ -62,8 +62,8 @@ pub(crate) struct PartialModule {
     pub doubts: Vec<Option<UnsureInsts>>,
 }
 
-/// Instructions of a function that say nothing about the program, because of a mistake in the text: those with an operand in
-/// place of one that was not read, and ends that nobody wrote of regions in which a line was not read.
+/// Instructions of a function that say nothing about the program, because of a mistake in the text: those with an
+/// operand in place of one that was not read, and ends that nobody wrote of regions in which a line was not read.
 pub(crate) type UnsureInsts = HashSet<Inst>;
 
 /// Reads a module as far as possible. If there are so many errors that the rest is not read, they are all there is.
