@@ -23,11 +23,11 @@ pub enum EmitError {
     Kernel(#[from] NoKernel),
     #[error("`{}` cannot be emitted", op.row().name)]
     Op { op: Op, site: Site },
-    #[error("calls expand to more than can be emitted")]
+    #[error("the kernel is too large once its calls are inlined")]
     Calls,
     #[error("a group has 1 to {most} lanes, not {lanes}")]
     Lanes { lanes: u32, most: u32 },
-    #[error("the module has {count} buffers to bind, and {most} is the most")]
+    #[error("the module has {count} buffers to bind, but at most {most} are allowed")]
     Buffers { count: usize, most: usize },
     #[error(transparent)]
     Unbound(#[from] UnboundImports),

@@ -174,10 +174,10 @@ pub enum LaunchError {
     Width { name: String, elem: Type },
     #[error("buffer `{name}` has {wanted} elements, but {given} were given")]
     Length { name: String, given: u64, wanted: u64 },
-    #[error("a group takes {words} words of registers and shared memory, and {ROOM} is the most")]
+    #[error("a group takes {words} words of registers and shared memory, but at most {ROOM} are allowed")]
     Room { words: u64 },
     #[error(
-        "exploring takes at most {} words and {} lanes, and this launch has {words} and {lanes}",
+        "an exploring launch has at most {} words and {} lanes, but this one has {words} and {lanes}",
         MAX_EXPLORED.0, MAX_EXPLORED.1
     )]
     Explore { words: u64, lanes: u64 },

@@ -22,7 +22,7 @@ pub(super) fn check_module(module: &Module, errors: &mut Errors) -> bool {
         if module.needs[..k].contains(need) {
             errors.record(
                 ErrorSite::Module,
-                fail(Rule::Need, format!("`need {need}` stands twice: remove one")),
+                fail(Rule::Need, format!("`need {need}` is listed twice: remove one")),
             );
             break;
         }
@@ -39,7 +39,10 @@ fn size(module: &Module) -> CheckResult {
         (insts, MAX_INSTS, "instructions"),
     ] {
         if found > most {
-            return fail(Rule::Size, format!("the module has {found} {what}, and {most} is the most"));
+            return fail(
+                Rule::Size,
+                format!("the module has {found} {what}, but at most {most} are allowed"),
+            );
         }
     }
     Ok(())
@@ -62,7 +65,7 @@ fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> CheckRe
     if names.insert(name) {
         Ok(())
     } else {
-        fail(Rule::Duplicate, format!("there is a {what} `{name}` already"))
+        fail(Rule::Duplicate, format!("there already is a {what} named `{name}`: rename one of them"))
     }
 }
 
@@ -72,7 +75,8 @@ fn share(decl: &BufferDecl, bytes: &mut u64) -> CheckResult {
     let before = *bytes;
     *bytes += len * u64::from(decl.elem.bits() / 8);
     if before <= MAX_SHARED && *bytes > MAX_SHARED {
-        let text = format!("the shared buffers up to here take {bytes} bytes, and {MAX_SHARED} is the most");
+        let text =
+            format!("the shared buffers up to here take {bytes} bytes, but at most {MAX_SHARED} are allowed");
         return fail(Rule::SharedSize, text);
     }
     Ok(())
@@ -82,21 +86,37 @@ fn share(decl: &BufferDecl, bytes: &mut u64) -> CheckResult {
 fn shape(decl: &BufferDecl) -> CheckResult {
     let name = &decl.name;
     if decl.elem == Type::Bool {
-        return fail(Rule::Element, format!("`@{name}` has elements of bool: use u32 with 0 and 1"));
+        return fail(
+            Rule::Element,
+            format!("`@{name}` has elements of type bool, which memory cannot hold: use u32 with 0 and 1"),
+        );
     }
     match decl.len {
-        Len::Fixed(0) => return fail(Rule::Empty, format!("`@{name}` has no elements")),
+        Len::Fixed(0) => {
+            return fail(Rule::Empty, format!("`@{name}` has no elements: a buffer has at least one"));
+        }
         Len::Fixed(n) if n > MAX_LEN => {
-            return fail(Rule::Length, format!("`@{name}` has {n} elements, and {MAX_LEN} is the most"));
+            return fail(
+                Rule::Length,
+                format!("`@{name}` has {n} elements, but at most {MAX_LEN} are allowed"),
+            );
         }
         Len::Launch if decl.space == Space::Shared => {
-            return fail(Rule::SharedLength, format!("`@{name}` is shared: write its length instead of `?`"));
+            return fail(
+                Rule::SharedLength,
+                format!("`@{name}` is shared, so its length must be known: write a number instead of `?`"),
+            );
         }
         _ => {}
     }
     if decl.space == Space::Shared && decl.access != Access::ReadWrite {
         let found = decl.access;
-        return fail(Rule::SharedAccess, format!("`@{name}` is shared and `{found}`: write `read_write`"));
+        return fail(
+            Rule::SharedAccess,
+            format!(
+                "`@{name}` is shared, so only kernels can fill and read it: write `read_write` instead of `{found}`"
+            ),
+        );
     }
     Ok(())
 }
@@ -123,7 +143,7 @@ pub(super) fn check_function_head<'m>(
             if found > MAX_ARGS {
                 return fail(
                     Rule::Values,
-                    format!("the function has {found} {what}, and {MAX_ARGS} is the most"),
+                    format!("the function has {found} {what}, but at most {MAX_ARGS} are allowed"),
                 );
             }
         }
@@ -139,7 +159,7 @@ fn check_name(name: &str) -> CheckResult {
         let found = name.len();
         return fail(
             Rule::Name,
-            format!("the name `{start}…` has {found} bytes, and {MAX_NAME} is the most"),
+            format!("the name `{start}…` has {found} bytes, but at most {MAX_NAME} are allowed"),
         );
     }
     if !is_name(name) {

@@ -40,7 +40,7 @@ impl FunctionCheck<'_> {
         match (node.op, &node.attr) {
             (Op::Return, _) => Ok(Goal::Function),
             (Op::Yield, _) => match self.frames.last() {
-                None => fail(Rule::Yield, "a function's body does not yield: write `return`"),
+                None => fail(Rule::Yield, "`yield` cannot end the body of a function: write `return`"),
                 Some(frame) => Ok(match self.function.insts[frame.inst].op {
                     Op::While if frame.region == 0 => Goal::Test(frame.inst),
                     op if op.is_loop() => Goal::Carried(frame.inst),
@@ -61,20 +61,20 @@ impl FunctionCheck<'_> {
         let name = op.row().name;
         let Some(frame) = self.frames.iter().rev().find(|frame| frame.inst == target) else {
             let label = self.function.debug.label(target).map_or(target.to_string(), |l| format!("^{l}"));
-            return fail(Rule::Target, format!("`{name}` names `{label}`, which is not around it"));
+            return fail(Rule::Target, format!("`{name}` names `{label}`, which does not enclose it"));
         };
         let aim = self.function.insts[target].op;
         match (op, aim) {
             (_, aim) if !aim.is_loop() && aim != Op::Block => fail(
                 Rule::Target,
-                format!("`{name}` names an `{}`: only loops and blocks are left", aim.row().name),
+                format!("`{name}` names an `{}`, but only loops and blocks can be left", aim.row().name),
             ),
             (Op::Continue, Op::Block) => fail(
                 Rule::Continue,
-                "a block does not repeat: `break` leaves it, and `continue` names a loop",
+                "`continue` names a block, which does not repeat: use `break` to leave it",
             ),
             (Op::Continue, Op::While) if frame.region == 0 => {
-                fail(Rule::Continue, "the test of a `while` only decides: `continue` stands in the body")
+                fail(Rule::Continue, "`continue` cannot stand in the test of a `while`: move it to the body")
             }
             _ => Ok(frame),
         }
@@ -116,7 +116,7 @@ impl FunctionCheck<'_> {
             match (node.op, found.len()) {
                 // Most often nobody wrote this end.
                 (Op::Yield | Op::Return, 0) => {
-                    format!("this ends without values, but {takes}: end it with `{name}` and what it gives")
+                    format!("this ends without values, but {takes}: end it with `{name}` and the values")
                 }
                 (_, n) => format!("`{name}` gives {}, but {takes}", plural(n, "value")),
             }
@@ -147,7 +147,7 @@ impl FunctionCheck<'_> {
         };
         if node.regions.len() != wanted {
             let found = plural(node.regions.len(), "region");
-            return fail(Rule::Regions, format!("`{name}` has {found}, and {wanted} are wanted"));
+            return fail(Rule::Regions, format!("`{name}` has {found}, but {wanted} are expected"));
         }
         if let Attr::Cases(cases) = &node.attr {
             distinct(cases)?;
@@ -160,7 +160,9 @@ impl FunctionCheck<'_> {
             let wanted = if node.op.is_loop() && k == 0 { params } else { &[] };
             let fits = values.len() == wanted.len() && self.alike(values, wanted).is_none();
             if !fits {
-                let text = format!("the parameters of region {k} of `{name}` are not what it carries");
+                let text = format!(
+                    "the parameters of region {k} of `{name}` do not match the values that it carries"
+                );
                 return fail(Rule::Regions, text);
             }
         }
@@ -201,15 +203,21 @@ impl FunctionCheck<'_> {
         };
         let name = &function.name;
         if callee == self.func {
-            return fail(Rule::Callee, format!("`{name}` calls itself: write a loop"));
+            return fail(
+                Rule::Callee,
+                format!("`{name}` calls itself, and there is no recursion: write a loop"),
+            );
         }
         if callee.index() > self.func.index() {
-            return fail(Rule::Callee, format!("`{name}` is declared after this function: move it up"));
+            return fail(
+                Rule::Callee,
+                format!("`{name}` is declared after this function: move it before this one"),
+            );
         }
         if function.kind == FunctionKind::Kernel {
             return fail(
                 Rule::CallKernel,
-                format!("`{name}` is a kernel: move what is shared to a function"),
+                format!("`{name}` is a kernel and cannot be called: move the shared code to a function"),
             );
         }
         if node.args.len() != function.params.len() {
@@ -241,7 +249,7 @@ fn distinct(cases: &[Vec<u32>]) -> CheckResult {
         }
         for value in case {
             if !seen.insert(*value) {
-                return fail(Rule::Case, format!("`case {value}` stands twice"));
+                return fail(Rule::Case, format!("the value {value} has two cases: remove one"));
             }
         }
     }

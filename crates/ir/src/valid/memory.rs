@@ -89,8 +89,11 @@ fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> CheckResult 
     let name = op.row().name;
     if op.is_read_modify_write() && decl.space == Space::Host {
         let buffer = &decl.name;
-        let hint = "each word there has one writer, who needs only `atomic_load` and `atomic_store`";
-        return fail(Rule::HostAtomic, format!("`{name}` on `@{buffer}`, a host buffer: {hint}"));
+        let hint = "each word of it has one writer, so use `atomic_load` and `atomic_store`";
+        return fail(
+            Rule::HostAtomic,
+            format!("`{name}` modifies `@{buffer}`, which is a host buffer: {hint}"),
+        );
     }
     let allowed: &[Order] = match op {
         Op::AtomicLoad => &[Order::Relaxed, Order::Acquire],

@@ -34,7 +34,7 @@ impl Invalid {
         };
         let mut list: Vec<Diagnostic> = self.errors.iter().map(one).collect();
         if let (Some(last), 1..) = (list.last_mut(), self.more) {
-            last.notes.push(format!("there are {} more errors; these are the first", self.more));
+            last.notes.push(format!("{} more errors are not shown", self.more));
         }
         list
     }

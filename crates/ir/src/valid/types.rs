@@ -90,12 +90,13 @@ impl FunctionCheck<'_> {
                 (_, Some(found)) => (bound, found),
             };
             if *pat == TypePattern::T && wrong.is_some() {
-                let text = format!("operand `{what}` of `{name}` is {found}, but {} is wanted", list(class));
+                let text =
+                    format!("operand `{what}` of `{name}` is {found}, but {} is expected", list(class));
                 return fail(Rule::Operand, text);
             }
             if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
                 let hint = hint(self.function, *arg, found, wanted);
-                let text = format!("operand `{what}` of `{name}` is {found}, but {wanted} is wanted{hint}");
+                let text = format!("operand `{what}` of `{name}` is {found}, but {wanted} is expected{hint}");
                 return fail(Rule::Operand, text);
             }
         }

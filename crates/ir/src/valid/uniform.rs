@@ -197,8 +197,9 @@ impl<'m> Meeting<'m> {
                 // What parts lanes before one op does so before all that follow: it is told once.
                 if blamed.insert(why.parting(point)) {
                     let name = import.unwrap_or(node.op.row().name);
-                    let message =
-                        format!("`{name}` is for all lanes of a {need} at once, but some may not come here");
+                    let message = format!(
+                        "`{name}` needs all lanes of a {need} at once, but some of them may not reach it"
+                    );
                     let notes = why.notes(point);
                     errors.push(ValidationError { rule, message, site: self.site(inst), notes });
                 }

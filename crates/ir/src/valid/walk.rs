@@ -168,7 +168,13 @@ impl<'m> FunctionCheck<'m> {
         self.muted = muted;
         if ended.is_none() {
             let last = block.insts.last().ok_or(Stop::Lost)?;
-            self.report(*last, fail(Rule::End, "the region has no end after this"));
+            self.report(
+                *last,
+                fail(
+                    Rule::End,
+                    "the region does not end after this: add `yield`, `return`, `break` or `continue`",
+                ),
+            );
         }
         Ok(())
     }
@@ -194,7 +200,9 @@ impl<'m> FunctionCheck<'m> {
 
     fn nested(&mut self, inst: Inst, node: &Node, refused: bool) -> Result<(), Stop> {
         if self.frames.len() + 1 >= MAX_DEPTH {
-            let deep = format!("regions nest {MAX_DEPTH} deep here already, which is the most");
+            let deep = format!(
+                "regions are nested {MAX_DEPTH} deep here, and deeper is not allowed: move some to a function"
+            );
             self.report(inst, fail(Rule::Depth, deep));
             return Err(Stop::Deep);
         }
@@ -287,14 +295,14 @@ impl<'m> FunctionCheck<'m> {
         let params = params.map(|block| block.params.len()).max().unwrap_or(0);
         for (found, what) in [(free, "operands"), (params, "parameters"), (node.results.len(), "results")] {
             if found > MAX_ARGS {
-                let text = format!("`{}` has {found} {what}, and {MAX_ARGS} is the most", row.name);
+                let text = format!("`{}` has {found} {what}, but at most {MAX_ARGS} are allowed", row.name);
                 return fail(Rule::Values, text);
             }
         }
         let Attr::Cases(cases) = &node.attr else { return Ok(()) };
         let values = cases.iter().map(Vec::len).sum::<usize>().max(node.regions.len());
         if values > MAX_CASES {
-            let text = format!("the `switch` has {values} cases, and {MAX_CASES} is the most");
+            let text = format!("the `switch` has {values} cases, but at most {MAX_CASES} are allowed");
             return fail(Rule::Cases, text);
         }
         Ok(())
@@ -305,9 +313,10 @@ impl<'m> FunctionCheck<'m> {
         let (rule, problem) = match self.defs.get(value.index()) {
             None => (Rule::Undefined, "does not exist in this function"),
             Some(ValueDef { home: None, .. }) => (Rule::Undefined, "is used before it is defined"),
-            Some(ValueDef { home: Some(home), .. }) if !self.open[home.index()] => {
-                (Rule::Scope, "is not seen here, since its region has ended: give it out with `yield`")
-            }
+            Some(ValueDef { home: Some(home), .. }) if !self.open[home.index()] => (
+                Rule::Scope,
+                "is not visible here, because its region has ended: pass it out of the region with `yield`",
+            ),
             _ => return Ok(()),
         };
         fail(rule, format!("`{}` {problem}", self.name(value)))

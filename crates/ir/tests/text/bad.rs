@@ -97,7 +97,7 @@ fn near_names_are_suggested() {
 fn errors_are_capped_and_say_so() {
     let list = errors(&format!("kernel main {{\n{}}}\n", "  wrong\n".repeat(100)));
     assert_eq!(list.len(), 20);
-    assert!(list[19].notes.iter().any(|note| note.contains("more errors")));
+    assert!(list[19].notes.iter().any(|note| note.contains("only the first")));
     let list = errors(&format!("kernel main {{\n{}}}\n", "  wrong\n".repeat(20)));
     assert_eq!(list.len(), 20);
     assert!(list.iter().all(|error| error.notes.is_empty()));

@@ -49,15 +49,17 @@ impl<'t> BodyParser<'_, 't> {
             }
             Some((None, _)) => {
                 let error = Diagnostic::new("unknown", token.place, format!("`{name}` calls itself"));
-                return Err(self
-                    .p
-                    .read
-                    .error(error.label("not whole yet").note("a loop does what it is to do")));
+                return Err(self.p.read.error(
+                    error.label("not complete yet").note("there is no recursion: write a loop instead"),
+                ));
             }
             None => {
                 let names = self.p.module.functions.iter().map(|(_, function)| function.name.as_str());
                 let error = self.p.read.unknown("function", token, names);
-                return Err(self.p.read.error(error.note("a function stands before those that call it")));
+                return Err(self
+                    .p
+                    .read
+                    .error(error.note("a function must be declared before the functions that call it")));
             }
         };
         let mut args = Vec::new();
@@ -274,7 +276,7 @@ impl<'t> BodyParser<'_, 't> {
     fn few_cases(&mut self, values: usize) -> Parsed<()> {
         if values > MAX_CASES {
             let place = self.p.read.token.place;
-            return Err(self.p.read.limit(place, format!("more than {MAX_CASES} cases")));
+            return Err(self.p.read.limit(place, format!("the `switch` has more than {MAX_CASES} cases")));
         }
         Ok(())
     }

@@ -21,7 +21,9 @@ impl BodyParser<'_, '_> {
         let Some(name) = self.p.read.word() else {
             let mut error = self.p.read.expected("an instruction");
             if !results.is_empty() && matches!(token.kind, TokenKind::Number | TokenKind::Value) {
-                error = error.note("values and constants stand where they are used; nothing copies them");
+                error = error.note(
+                    "no instruction copies a value: use the value or constant directly where it is needed",
+                );
             }
             return Err(self.p.read.error(error));
         };
@@ -34,7 +36,10 @@ impl BodyParser<'_, '_> {
             return Err(self.p.read.error(error));
         };
         if self.p.insts + self.writer.function().insts().len() >= MAX_INSTS {
-            return Err(self.p.read.limit(token.place, format!("more than {MAX_INSTS} instructions")));
+            return Err(self
+                .p
+                .read
+                .limit(token.place, format!("the module has more than {MAX_INSTS} instructions")));
         }
         self.p.read.advance();
         if op.has_regions() {
@@ -95,7 +100,7 @@ impl BodyParser<'_, '_> {
         }
         let count = |n: usize| if n == 1 { "1 result".to_string() } else { format!("{n} results") };
         let message = format!(
-            "`{}` gives {}, but {} named",
+            "`{}` has {}, but {} named",
             op.row().name,
             count(types.len()),
             match named.len() {
@@ -105,7 +110,7 @@ impl BodyParser<'_, '_> {
             }
         );
         let error =
-            Diagnostic::new("syntax", token.place, message).label(format!("gives {}", count(types.len())));
+            Diagnostic::new("syntax", token.place, message).label(format!("has {}", count(types.len())));
         Err(self.p.read.error(error))
     }
 

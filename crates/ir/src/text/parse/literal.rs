@@ -20,7 +20,7 @@ pub(crate) fn word(text: &str) -> Option<Const> {
 /// `plain`.
 pub(crate) fn number(text: &str, plain: Type) -> Result<Const, String> {
     if text.len() > MAX_LITERAL {
-        return Err(format!("has {} bytes; {MAX_LITERAL} are allowed", text.len()));
+        return Err(format!("has {} bytes, but at most {MAX_LITERAL} are allowed", text.len()));
     }
     if text == "-inf" {
         return Ok(f32::NEG_INFINITY.into());
@@ -44,7 +44,7 @@ pub(crate) fn number(text: &str, plain: Type) -> Result<Const, String> {
     };
     let (digits, radix) = if hex { (&digits[2..], 16) } else { (digits, 10) };
     if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
-        return Err("is no number; one is written 7, 0xff, -7i32, 7u64, 0.5 or 1e30".into());
+        return Err("is not a number: write it like 7, 0xff, -7i32, 7u64, 0.5 or 1e30".into());
     }
     // The digits are digits, so what fails here is too large for 64 bits.
     let size = u64::from_str_radix(digits, radix).map_err(|_| format!("does not fit {ty}"))?;
@@ -55,7 +55,9 @@ fn integer(negative: bool, size: u64, ty: Type) -> Result<Const, String> {
     let most = match (ty, negative) {
         (Type::I32, true) => 1 << 31,
         (Type::I32, false) => (1 << 31) - 1,
-        (_, true) => return Err(format!("is negative, which {ty} is not; an i32 is written -7i32")),
+        (_, true) => {
+            return Err(format!("is negative, but {ty} has no negative numbers: write an i32 like -7i32"));
+        }
         (Type::U64, false) => u64::MAX,
         (_, false) => u32::MAX.into(),
     };
@@ -66,7 +68,7 @@ fn integer(negative: bool, size: u64, ty: Type) -> Result<Const, String> {
 }
 
 fn float(text: &str, digits: &str) -> Result<Const, String> {
-    let bad = || "is no number; a float is written 0.5, 1e30 or -1.5e-7".to_string();
+    let bad = || "is not a number: write a float like 0.5, 1e30 or -1.5e-7".to_string();
     let mut bytes = digits.bytes();
     let shaped = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
         && bytes.next().is_some_and(|byte| byte.is_ascii_digit())

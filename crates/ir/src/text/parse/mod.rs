@@ -78,7 +78,7 @@ pub(crate) fn partial(text: &str) -> PartialModule {
 
 fn parse_text(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
     if text.len() > MAX_TEXT {
-        let message = format!("a text of {} bytes; {MAX_TEXT} are allowed", text.len());
+        let message = format!("the text has {} bytes, but at most {MAX_TEXT} are allowed", text.len());
         return Err(vec![Diagnostic::new("limit", TextPlace::default(), message)]);
     }
     let mut parser = Parser::new(text);
@@ -172,19 +172,20 @@ impl<'t> Parser<'t> {
     fn order(&mut self, late: bool, message: &str) {
         if late {
             let error = Diagnostic::new("syntax", self.read.token.place, message.into());
-            self.read.error(error.label("too late"));
+            self.read.error(error.label("move it up"));
         }
     }
 
     fn need(&mut self) -> Parsed<()> {
         let late = !self.module.buffers.is_empty() || !self.module.functions.is_empty();
-        self.order(late, "needs stand before imports, buffers and functions");
+        self.order(late, "needs must come before imports, buffers and functions");
         let start = self.read.advance().place.start;
         let token = self.read.token;
         let need = self.read.expect_one("a need", Need::ALL, Need::word)?;
         if self.module.needs.contains(&need) {
-            let error = Diagnostic::new("duplicate", token.place, format!("`{need}` is needed twice"));
-            return Err(self.read.error(error.label("said again")));
+            let error =
+                Diagnostic::new("duplicate", token.place, format!("the need `{need}` is listed twice"));
+            return Err(self.read.error(error.label("listed again")));
         }
         self.marks.insert(PrintedLine::Need(self.module.needs.len()), self.read.since(start));
         self.module.needs.push(need);
@@ -193,7 +194,7 @@ impl<'t> Parser<'t> {
 
     fn buffer(&mut self) -> Parsed<()> {
         let late = self.module.functions.iter().any(|(_, function)| !function.is_import());
-        self.order(late, "buffers stand before functions");
+        self.order(late, "buffers must come before functions");
         let start = self.read.advance().place.start;
         let token = self.read.expect_kind(TokenKind::Word, "the buffer's name")?;
         let name = self.read.slice(token);
@@ -203,7 +204,9 @@ impl<'t> Parser<'t> {
         }
         self.buffers.insert(name, (None, token.place.start));
         if self.module.buffers.len() == MAX_BUFFERS {
-            return Err(self.read.limit(token.place, format!("more than {MAX_BUFFERS} buffers")));
+            return Err(self
+                .read
+                .limit(token.place, format!("the module has more than {MAX_BUFFERS} buffers")));
         }
         self.read.expect_mark(b':')?;
         self.read.expect_mark(b'[')?;
@@ -233,7 +236,7 @@ impl<'t> Parser<'t> {
         match literal::number(text, Type::U64) {
             Ok(c) if matches!(c.ty(), Type::U32 | Type::U64) => Ok(Len::Fixed(c.bits())),
             Err(why) if !text.starts_with('-') => Err(self.bad_literal(token, why)),
-            _ => Err(self.bad_literal(token, "is no number of elements".into())),
+            _ => Err(self.bad_literal(token, "is not a number of elements".into())),
         }
     }
 
@@ -257,7 +260,7 @@ impl<'t> Parser<'t> {
         let sound = self.read.errors.len() == errors;
         if self.read.at_mark(b'{') {
             let error = Diagnostic::new("syntax", self.read.token.place, "an import has no body".into());
-            return Err(self.read.error(error.label("remove it, or the word `import`")));
+            return Err(self.read.error(error.label("remove the body, or the word `import`")));
         }
         let types: Vec<Type> = params.iter().map(|(_, ty)| *ty).collect();
         let head = self.read.since(start);
@@ -303,7 +306,9 @@ impl<'t> Parser<'t> {
         let name = self.read.slice(token);
         self.read.check_name(token, name)?;
         if self.module.functions.len() == MAX_FUNCTIONS {
-            return Err(self.read.limit(token.place, format!("more than {MAX_FUNCTIONS} functions")));
+            return Err(self
+                .read
+                .limit(token.place, format!("the module has more than {MAX_FUNCTIONS} functions")));
         }
         match self.functions.get(name) {
             // The body may have errors of its own, so reading goes on.
@@ -356,7 +361,7 @@ impl<'t> Parser<'t> {
     /// Holds a list to its limit.
     fn check_count(&mut self, len: usize, what: &str, token: Token) -> Parsed<()> {
         if len > MAX_ARGS {
-            return Err(self.read.limit(token.place, format!("more than {MAX_ARGS} {what}")));
+            return Err(self.read.limit(token.place, format!("there are more than {MAX_ARGS} {what}")));
         }
         Ok(())
     }

@@ -131,7 +131,7 @@ impl<'t> TokenReader<'t> {
         if self.errors.len() < MAX_ERRORS {
             self.errors.push(error);
         } else {
-            let note = format!("there are more errors; these are the first {MAX_ERRORS}");
+            let note = format!("only the first {MAX_ERRORS} errors are shown");
             self.errors[MAX_ERRORS - 1].notes.push(note);
             self.stop();
         }
@@ -198,15 +198,16 @@ impl<'t> TokenReader<'t> {
     /// Reports a name that no definition may give.
     pub(crate) fn check_name(&mut self, token: Token, name: &str) -> Parsed<()> {
         if name.len() > MAX_NAME {
-            let message = format!("a name of {} bytes; {MAX_NAME} are allowed", name.len());
+            let message = format!("the name has {} bytes, but at most {MAX_NAME} are allowed", name.len());
             return Err(self.error(Diagnostic::new("limit", token.place, message)));
         }
         if is_name(name) || (is_number(name) && token.kind != TokenKind::Word) {
             return Ok(());
         }
-        let message = format!("{} is no name", quote(self.slice(token)));
-        let note = "a name has letters, digits, `_` and `.`, and does not begin with a digit or a dot";
-        Err(self.error(Diagnostic::new("syntax", token.place, message).label("no name").note(note)))
+        let message = format!("{} is not a name", quote(self.slice(token)));
+        let note =
+            "a name consists of letters, digits, `_` and `.`, and does not begin with a digit or a dot";
+        Err(self.error(Diagnostic::new("syntax", token.place, message).label("not a name").note(note)))
     }
 
     /// The line of a byte, from 1.
