@@ -1,17 +1,17 @@
 //! The language of Pelton's kernels: a small typed compute IR.
 //!
 //! A program is a [`Module`](module::Module) of buffers and functions in SSA form with structured control flow. It
-//! can be written in Rust with the [`builder`], or as [`text`]; the [validator](valid) turns it into a
-//! [`Valid`](valid::Valid) module, the only thing that everything behind it takes: the [passes](pass), the reference
-//! [interpreter](interp), and the devices of `pelton-device`.
+//! can be written in Rust with the [`builder`], or as [`text`]. The [validator](valid) turns it into a
+//! [`Valid`](valid::Valid) module, which is the only kind of module that the [passes](pass), the reference
+//! [interpreter](interp) and the devices of `pelton-device` accept.
 //!
-//! From Rust to text to a result:
+//! This example builds a kernel in Rust, prints it as text, and runs it:
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
 //!
 //! use pelton_ir::builder::Builder;
-//! use pelton_ir::interp::{End, InterpLaunch, InterpKernel, Schedule, BoundWords};
+//! use pelton_ir::interp::{BoundWords, End, InterpKernel, InterpLaunch, Schedule};
 //! use pelton_ir::types::{Access, Len, Space};
 //! use pelton_ir::{text, valid};
 //!
@@ -25,7 +25,7 @@
 //! });
 //! let module = m.finish();
 //!
-//! // The text says the same, and reads back to an equal module.
+//! // The printed text parses to an equal module.
 //! let printed = text::print(&module);
 //! assert_eq!(
 //!     printed,
@@ -41,7 +41,7 @@
 //! );
 //! assert_eq!(text::parse(&printed).unwrap(), module);
 //!
-//! // Validated, it runs.
+//! // A valid module can be run.
 //! let module = valid::validate(module).unwrap();
 //! let words: Vec<AtomicU32> = [1, 2, 3, 4].map(AtomicU32::new).into();
 //! let report = InterpKernel::new(&module, None)?.run(&InterpLaunch {
@@ -60,8 +60,9 @@
 //!
 //! # Themes
 //!
-//! **Facts are said once.** The [op table](op) makes the enum, the builder's methods, the type rules, printer, parser
-//! and manual; [`eval`] is the only arithmetic; [`limits`] has every bound.
+//! **Each fact is stated once.** The enum of ops, the builder's methods, the type rules, the printer, the parser and
+//! the manual all derive from the [op table](op). [`eval`] has the only implementation of the arithmetic, and
+//! [`limits`] has every limit.
 //!
 //! **Modules can be put together.** A module may import functions, and [`link`](mod@link) binds them to those of
 //! libraries.
@@ -71,7 +72,7 @@
 //!
 //! **Bad input is an error.** No text and no module makes this crate panic, hang or run out of stack.
 //!
-//! Architecture invariant: this crate knows no device and has no unsafe code.
+//! Architecture invariant: this crate does not know any device and has no unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod arena;

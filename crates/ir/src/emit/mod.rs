@@ -1,8 +1,8 @@
-//! Emitters: a kernel as text in the language of a device.
+//! Emitters, which translate a kernel to text in the language of a device.
 //!
-//! An emitter takes a [`Valid`] module and gives text and what a driver must know to launch it; it touches no device.
-//! What all of them start with, and other compilers too, is a [`FlatKernel`] kernel: optimised, without calls, and
-//! with the instruction of the given module that each of its own came from.
+//! An emitter takes a [`Valid`] module and returns text together with what a driver must know to launch it. It does
+//! not touch a device. Every emitter starts from a [`FlatKernel`], and so do other compilers: a kernel that is
+//! optimised and has no calls, and that knows for each of its instructions where it came from in the given module.
 
 pub mod ptx;
 
@@ -33,14 +33,14 @@ pub enum EmitError {
     Unbound(#[from] UnboundImports),
 }
 
-/// A kernel ready to be emitted.
+/// A kernel that is optimised and has no calls, ready to be emitted.
 #[derive(Clone, Debug)]
 pub struct FlatKernel {
-    /// The module that holds it, optimised.
+    /// The optimised module that contains the kernel.
     pub module: Valid,
-    /// The kernel.
+    /// The handle of the kernel in that module.
     pub kernel: Func,
-    /// Where each of its instructions stands in the module that was given.
+    /// For each instruction of the kernel, the instruction of the given module that it came from.
     pub sites: Vec<Site>,
 }
 
@@ -48,7 +48,7 @@ impl FlatKernel {
     /// Inlines and optimises a kernel.
     pub fn new(module: &Valid, kernel: Func) -> Result<FlatKernel, EmitError> {
         check_bound(module)?;
-        // Places go through the passes untouched, so for the time being they hold sites.
+        // The passes carry places along unchanged, so places can hold sites while the passes run.
         let mut marked = (**module).clone();
         for (func, function) in marked.functions.iter_mut() {
             let start = func.index() as u32;
@@ -56,7 +56,7 @@ impl FlatKernel {
             function.debug.places = places.collect();
         }
         let marked = validate(marked).expect("places take no part in any rule");
-        // The pipeline inlines a little by itself; only what it would leave needs more.
+        // The pipeline inlines small functions itself. A kernel with calls is inlined completely before that.
         let calls = marked.functions[kernel].insts().any(|(_, node)| node.op == Op::Call);
         let flat = if calls { pass::inline::inline_calls(&marked, MAX_INSTS).module } else { marked };
         let module = pass::optimize(&flat);
@@ -71,17 +71,17 @@ impl FlatKernel {
         if calls { Err(EmitError::Calls) } else { Ok(flat) }
     }
 
-    /// The kernel's function.
+    /// Returns the function of the kernel.
     pub fn function(&self) -> &Function {
         &self.module.functions[self.kernel]
     }
 
-    /// Whether a group of the kernel may wait for another group. Only loops that are not counted can.
+    /// Returns whether a group of the kernel may wait for another group, which only a loop without a counter can do.
     pub fn may_wait(&self) -> bool {
         self.function().insts().any(|(_, node)| matches!(node.op, Op::While | Op::Forever))
     }
 
-    /// What is the same across lanes in it.
+    /// Returns which values and which control flow of the kernel are the same across lanes.
     pub fn uniformity(&self) -> &Uniformity {
         self.module.uniformity(self.kernel)
     }

@@ -1,8 +1,8 @@
-//! Linking: imports of a module become functions of libraries.
+//! Linking, which binds the imports of a module to functions of libraries.
 //!
 //! A module may call functions that it only declares: `import fn hash(%x: u32) -> u32`. Such a module is valid, prints
-//! and reads back, but no device loads it. [`link`] binds every import to the function of the same name in one of
-//! the given libraries, which are modules as any other, and gives a module without imports:
+//! and parses, but no device loads it. [`link`] binds every import to the function of the same name in one of the given
+//! libraries, which are ordinary modules, and returns a module without imports:
 //!
 //! ```
 //! use pelton_ir::link::link;
@@ -46,7 +46,7 @@ pub use error::{LinkError, MissingImport, Signature, UnboundImports};
 use crate::module::Module;
 use crate::valid::{Valid, validate};
 
-/// Binds every import of a module to a function of a library. A module without imports comes back as it is.
+/// Binds every import of a module to a function of a library. A module without imports is returned unchanged.
 pub fn link(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
     let linked = bind_imports(module, libraries)?;
     match check_bound(&linked) {
@@ -55,8 +55,8 @@ pub fn link(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
     }
 }
 
-/// Binds those imports of a module that a library has a function for. The others stay, those of the libraries included:
-/// for whoever defines some functions by other means than a library.
+/// Binds those imports of a module for which a library has a function. All other imports stay, including those of the
+/// libraries, so that a caller can define them by other means than a library.
 pub fn bind_imports(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
     if module.imports().next().is_none() {
         return Ok(module.clone());
@@ -65,7 +65,8 @@ pub fn bind_imports(module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkEr
     validate(linked).map_err(|invalid| LinkError::Invalid(Box::new(invalid)))
 }
 
-/// Refuses a module with imports, and says which: what everything that runs or emits a module asks first.
+/// Returns an error that lists the imports of a module if it has any. Everything that runs or emits a module checks
+/// this first.
 pub fn check_bound(module: &Module) -> Result<(), UnboundImports> {
     let imports: Vec<Signature> =
         module.imports().map(|func| Signature::from_function(&module.functions[func])).collect();

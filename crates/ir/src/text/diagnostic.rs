@@ -1,4 +1,4 @@
-//! What is wrong with a text, and diagrams of it for people.
+//! Diagnostics, which say what is wrong with a text and can be rendered for people.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,42 +7,42 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 
 use crate::module::TextPlace;
 
-/// Something wrong, and where.
+/// A mistake in a text, and its place.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// Which rule it breaks, in kebab-case.
+    /// The code of the rule that is broken, in kebab-case.
     pub code: &'static str,
-    /// What is wrong: a lower-case clause.
+    /// What is wrong, as a lower-case clause.
     pub message: String,
-    /// Where.
+    /// The place of the mistake.
     pub place: TextPlace,
-    /// What the diagram says beside the place; may be empty.
+    /// What is shown beside the place. It may be empty.
     pub label: String,
-    /// What else helps.
+    /// Further remarks that help to fix the mistake.
     pub notes: Vec<String>,
-    /// Other places that have to do with it, and how.
+    /// Other places that have to do with the mistake, and what they have to do with it.
     pub also: Vec<(TextPlace, String)>,
 }
 
 impl Diagnostic {
-    /// One without label and notes.
+    /// Creates a diagnostic without a label and without notes.
     pub fn new(code: &'static str, place: TextPlace, message: String) -> Self {
         Diagnostic { code, message, place, label: String::new(), notes: Vec::new(), also: Vec::new() }
     }
 
-    /// With what the diagram says beside the place.
+    /// Sets what is shown beside the place.
     pub fn label(self, label: impl Into<String>) -> Self {
         Diagnostic { label: label.into(), ..self }
     }
 
-    /// With one more thing that helps.
+    /// Adds a remark that helps to fix the mistake.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 }
 
-/// The clause alone, as an error prints.
+/// Prints the message alone, as errors do.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -66,8 +66,8 @@ impl ColorMode {
     }
 }
 
-/// Draws each of a list beside the line of the text that it is about; `name` is the file's. Any place will do: one
-/// that is not in the text is moved to where it is nearest.
+/// Renders each diagnostic of a list together with the line of the text that it is about. `name` is the name of the
+/// file that is shown. A place that is not inside the text is moved to the nearest position that is.
 pub fn render_diagnostics(name: &str, text: &str, list: &[Diagnostic], color: ColorMode) -> String {
     let renderer = match color {
         ColorMode::Ansi => Renderer::styled(),
@@ -106,7 +106,7 @@ pub fn render_diagnostics(name: &str, text: &str, list: &[Diagnostic], color: Co
     out
 }
 
-/// The part of a text that a diagram shows.
+/// The part of a text that a rendered diagnostic shows.
 struct SourceView {
     /// The line that the place begins in, or the part of it around the place.
     shown: String,

@@ -1,43 +1,44 @@
-//! A printed module with the places of everything in it, and with notes.
+//! Printing a module together with the places of its parts, or with notes.
 
 use super::PrintedLine;
 use super::print::{Hook, ModulePrinter, push};
 use crate::arena::{Buffer, Func, Handle, Region};
 use crate::module::{DebugInfo, Module, Site, TextPlace};
 
-/// A module's text and where it shows what: what diagrams are drawn over when a module did not come from a text.
+/// The printed text of a module, with the place of each part of the module in it. Diagnostics of a module that did not
+/// come from text are rendered over its listing.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// The text.
+    /// The printed text.
     pub text: String,
     buffers: Vec<TextPlace>,
     functions: Vec<DebugInfo>,
 }
 
 impl Listing {
-    /// Where a buffer is declared.
+    /// Returns the place of a buffer's declaration.
     pub fn buffer(&self, buffer: Buffer) -> TextPlace {
         self.buffers.get(buffer.index()).copied().unwrap_or_default()
     }
 
-    /// Where a function's head is.
+    /// Returns the place of a function's head.
     pub fn head(&self, func: Func) -> TextPlace {
         self.functions.get(func.index()).map(|debug| debug.head).unwrap_or_default()
     }
 
-    /// Where an instruction is. One that is not written is where its region ends.
+    /// Returns the place of an instruction. An instruction that is not printed has the place at which its region ends.
     pub fn inst(&self, site: Site) -> TextPlace {
         self.functions.get(site.func.index()).and_then(|debug| debug.place(site.inst)).unwrap_or_default()
     }
 
-    /// Where a region ends.
+    /// Returns the place at which a region ends.
     pub fn end(&self, func: Func, region: Region) -> TextPlace {
         let ends = self.functions.get(func.index()).map_or(&[][..], |debug| &debug.ends);
         ends.get(region.index()).copied().unwrap_or_default()
     }
 }
 
-/// Prints a module and keeps the places.
+/// Prints a module and records the place of each of its parts.
 pub fn print_listing(module: &Module) -> Listing {
     let room = |(_, function): (Func, &crate::module::Function)| DebugInfo {
         places: vec![TextPlace::default(); function.insts.len()],
@@ -65,13 +66,13 @@ impl Hook for Listing {
     }
 }
 
-/// Prints a module with a comment after each instruction that has something to say. What is said of an instruction
-/// that is not written is lost.
+/// Prints a module with a comment after each instruction for which `note` returns one. Notes about instructions that
+/// are not printed are lost.
 pub fn print_annotated(module: &Module, note: impl Fn(Site) -> Option<String>) -> String {
     ModulePrinter::new(module, InstNotes(note)).module().0
 }
 
-/// Adds notes.
+/// The hook of the printer that adds notes.
 struct InstNotes<F>(F);
 
 impl<F: Fn(Site) -> Option<String>> Hook for InstNotes<F> {

@@ -1,8 +1,8 @@
-//! The text of modules: how people read and write the language.
+//! The textual form of modules, in which people read and write the language.
 //!
 //! [`parse()`] and [`print()`] are inverse: `parse(&print(&m)) == m` for every module within the
-//! [limits](crate::limits) whose names can be told apart. Names of values and labels survive; where they are missing
-//! or taken twice, the handle stands in their place.
+//! [limits](crate::limits) whose names are distinct. Names of values and labels are kept. Where a name is missing or
+//! is taken twice, the handle is printed instead.
 //!
 //! ```text
 //! module   = need* (import | buffer)* (import | function)*
@@ -19,11 +19,11 @@
 //! NAME     = letters, digits, "_" and ".", the first no digit and no dot
 //! ```
 //!
-//! What follows an op is said by its [form](crate::op::OpForm), or, of control ops, by its row in the op table. White
-//! space and line ends only separate; a comment goes from `;` to the end of its line. Results of ops with regions
-//! have their types written; those of others are given by the op, and a type that is written anyway is believed,
-//! for the validator to judge. The empty `yield` or `return` at the end of a region is not written, nor an empty
-//! `else` or `default`.
+//! The [form](crate::op::OpForm) of an op defines what follows its name; for control ops, the row of the op table does.
+//! White space and line ends only separate tokens. A comment starts with `;` and ends with its line. The results of ops
+//! with regions must have their types written. The types of other results follow from the op; a type that is written
+//! nevertheless is taken over, and the validator checks it. An empty `yield` or `return` at the end of a region is not
+//! written, and neither is an empty `else` or `default`.
 
 mod diagnostic;
 mod format;
@@ -44,16 +44,16 @@ pub use print::print;
 
 use crate::arena::{Buffer, Func, Inst, Region};
 
-/// What a line of the text shows.
+/// What a line of a printed module shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum PrintedLine {
-    /// The k-th need.
+    /// The need with this index.
     Need(usize),
     /// A buffer's declaration.
     Buffer(Buffer),
     /// The head of a function.
     Head(Func),
-    /// An instruction, of one with regions the head.
+    /// An instruction. Of an instruction with regions, the line shows the head.
     Inst(Func, Inst),
     /// The head of a region that has one of its own: `} else {`, `} do {`, `case 1 {`, `default {`.
     Arm(Func, Region),

@@ -1,4 +1,4 @@
-//! What the validator says: errors with the rule, the place and the reason.
+//! The errors of the validator, each with the rule that is broken, the place and the reason.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use super::Rule;
 use crate::arena::{Buffer, Func};
 use crate::module::{Module, Site};
 
-/// How many errors are kept; the rest is counted.
+/// The most errors that are kept. Further errors are only counted.
 const MOST: usize = 50;
 
-/// A module that broke rules, and which.
+/// A module that is not valid, and the errors that say why.
 #[derive(Clone, Debug)]
 pub struct Invalid {
-    /// The module, as it was given.
+    /// The module as it was given.
     pub module: Module,
-    /// What is wrong with it, in the order of the text; at least one.
+    /// The errors, in the order of the text. There is at least one.
     pub errors: Vec<ValidationError>,
-    /// How many more there are.
+    /// The number of further errors that are not in the list.
     pub more: usize,
 }
 
@@ -33,16 +33,16 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// One broken rule.
+/// One place at which a module breaks a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValidationError {
-    /// The rule.
+    /// The rule that is broken.
     pub rule: Rule,
     /// What is wrong and, where that is known, what to write instead.
     pub message: String,
-    /// Where.
+    /// The part of the module that breaks the rule.
     pub site: ErrorSite,
-    /// What led to it, nearest first.
+    /// What led to the error, starting with the nearest cause.
     pub notes: Vec<ErrorNote>,
 }
 
@@ -52,43 +52,43 @@ impl fmt::Display for ValidationError {
     }
 }
 
-/// Another place that has to do with an error.
+/// Another place that has to do with an error, such as its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorNote {
-    /// What there is to say about it.
+    /// What the place has to do with the error.
     pub message: String,
-    /// Where.
+    /// The place.
     pub site: ErrorSite,
 }
 
-/// A part of a module.
+/// A part of a module that an error is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorSite {
-    /// The whole.
+    /// The module as a whole.
     Module,
-    /// A buffer's declaration.
+    /// The declaration of a buffer.
     Buffer(Buffer),
-    /// A function's head.
+    /// The head of a function.
     Function(Func),
     /// An instruction.
     Inst(Site),
 }
 
-/// Why something is refused.
+/// The rule that a check found broken, and the message about it.
 pub(super) struct Fail {
     pub rule: Rule,
     pub message: String,
 }
 
-/// A check that may refuse.
+/// The outcome of a check.
 pub(super) type CheckResult = Result<(), Fail>;
 
-/// Refuses.
+/// Returns the outcome of a check that found a rule broken.
 pub(super) fn fail<T>(rule: Rule, message: impl Into<String>) -> Result<T, Fail> {
     Err(Fail { rule, message: message.into() })
 }
 
-/// The errors so far.
+/// The errors that have been found so far.
 #[derive(Default)]
 pub(super) struct Errors {
     list: Vec<ValidationError>,
@@ -100,7 +100,7 @@ impl Errors {
         self.list.is_empty()
     }
 
-    /// Whether the next one would only be counted.
+    /// Returns whether the next error would only be counted.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= MOST
     }
@@ -113,14 +113,14 @@ impl Errors {
         }
     }
 
-    /// Keeps why a check refused.
+    /// Records an error if a check found a rule broken.
     pub(crate) fn record(&mut self, site: ErrorSite, check: CheckResult) {
         if let Err(Fail { rule, message }) = check {
             self.push(ValidationError { rule, message, site, notes: Vec::new() });
         }
     }
 
-    /// The refusal of a module.
+    /// Returns the error for a module with these errors.
     pub(crate) fn into_invalid(self, module: Module) -> Invalid {
         Invalid { module, errors: self.list, more: self.more }
     }

@@ -1,7 +1,7 @@
-//! The validator: from any module to a [`Valid`] one, or to everything that is wrong with it.
+//! The validator, which turns a module into a [`Valid`] one or reports everything that is wrong with it.
 //!
-//! [`Valid`] is the only thing that later layers take, and [`validate`] the only way to make one; so what is checked
-//! here is checked nowhere else. The rules are one table, [`Rule`].
+//! Later layers accept only [`Valid`] modules, and only the validator makes them, so what is checked here is checked
+//! nowhere else. All rules are in one table, [`Rule`].
 //!
 //! **Two rounds.** The first walks needs, buffers and functions in the order of the text and holds each instruction
 //! to the rules of structure, types and memory. The second, [`uniform`], asks which lanes meet where; it runs only
@@ -44,7 +44,8 @@ pub use error::{ErrorNote, ErrorSite, Invalid, ValidationError};
 pub use rule::{Reach, Rule};
 pub use uniform::{UniformLevel, Uniformity};
 
-/// A module that the validator has accepted: the only thing that later layers take. A clone is the same one.
+/// A module that the validator has accepted. Later layers accept no other modules. Cloning is cheap, because clones
+/// share the module.
 #[derive(Clone, Debug)]
 pub struct Valid(Arc<CheckedModule>);
 
@@ -55,13 +56,13 @@ struct CheckedModule {
 }
 
 impl Valid {
-    /// What is the same across lanes in a function. Of a function that is called from several places, what holds in
-    /// all of them.
+    /// Returns which values and which control flow of a function are the same across lanes. If the function is called
+    /// from several places, the answer holds for all of them.
     pub fn uniformity(&self, func: Func) -> &Uniformity {
         &self.0.uniformity[func.index()]
     }
 
-    /// The module, to be changed and validated again.
+    /// Returns the module, which can be changed and validated again.
     pub fn into_module(self) -> Module {
         Arc::unwrap_or_clone(self.0).module
     }
@@ -74,7 +75,7 @@ impl Deref for Valid {
     }
 }
 
-// By the module alone: the rest follows from it.
+// Only the modules are compared, because everything else follows from them.
 impl PartialEq for Valid {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.module == other.0.module
@@ -107,11 +108,11 @@ pub fn validate(module: Module) -> Result<Valid, Invalid> {
     }
 }
 
-/// Reads a module and checks it against every [`Rule`].
+/// Parses a module and checks it against every [`Rule`].
 ///
-/// A mistake in the text does not hide those elsewhere: what was read is held to the rules nonetheless, and what
-/// depends on something that was not read is left alone. What lanes do together is looked at once there is nothing
-/// else to say.
+/// A mistake in the text does not hide mistakes elsewhere: everything that could be parsed is checked, except what
+/// depends on something that could not. The rules about what lanes do together are checked only if there is no other
+/// error.
 ///
 /// ```
 /// let source = "fn f() {\n  %a = add 1, 2.0\n}\n\nfn g() {\n  %b = ad 1, 2\n}\n";

@@ -1,17 +1,17 @@
-//! Errors as diagrams over the text that the module came from, or over its listing.
+//! Rendering of errors over the text that a module came from, or over its printed listing.
 
 use super::error::{ErrorSite, Invalid};
 use crate::module::{Module, TextPlace};
 use crate::text::{self, ColorMode, Diagnostic};
 
 impl Invalid {
-    /// The errors with their places in the text that the module came from.
+    /// Returns the errors with their places in the text that the module came from.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.place(|site| source(&self.module, site))
     }
 
-    /// Draws the errors over the text that the module came from; without one, over its listing. `name` is the
-    /// file's.
+    /// Renders the errors over the text that the module came from or, if `source` is `None`, over a listing of the
+    /// module. `name` is the name of the file that the report shows.
     pub fn report(&self, name: &str, source: Option<&str>, color: ColorMode) -> String {
         if let Some(source) = source {
             return text::render_diagnostics(name, source, &self.diagnostics(), color);
@@ -40,7 +40,8 @@ impl Invalid {
     }
 }
 
-/// Where the text says it. A part that no text said is at the start.
+/// Returns the place of a part of a module in its source text. A part that did not come from text is placed at the
+/// start.
 fn source(module: &Module, site: ErrorSite) -> TextPlace {
     let place = match site {
         ErrorSite::Module => None,

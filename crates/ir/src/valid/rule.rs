@@ -5,18 +5,18 @@
 
 use std::fmt;
 
-/// Who can break a rule.
+/// Who can break a rule: a text, or only a program that writes modules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// A text that parses can.
+    /// A text that parses can break the rule.
     Text,
-    /// Only a program that writes modules can.
+    /// Only a program that writes modules can break the rule.
     Rust,
 }
 
 macro_rules! rules {
     ($($rule:ident $code:literal $reach:ident $doc:literal;)*) => {
-        /// What a valid module holds to.
+        /// A rule that every valid module obeys.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[non_exhaustive]
         pub enum Rule { $(#[doc = $doc] $rule,)* }
@@ -25,17 +25,17 @@ macro_rules! rules {
             /// Every rule, in the order of the table.
             pub const ALL: &[Rule] = &[$(Rule::$rule),*];
 
-            /// What diagnostics call it.
+            /// Returns the code of the rule, which diagnostics show.
             pub const fn code(self) -> &'static str {
                 match self { $(Rule::$rule => $code),* }
             }
 
-            /// What it asks.
+            /// Returns what the rule demands.
             pub const fn doc(self) -> &'static str {
                 match self { $(Rule::$rule => $doc),* }
             }
 
-            /// Who can break it.
+            /// Returns who can break the rule.
             pub const fn reach(self) -> Reach {
                 match self { $(Rule::$rule => Reach::$reach),* }
             }

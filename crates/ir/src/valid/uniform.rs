@@ -27,14 +27,14 @@ use crate::arena::{Func, Handle, Inst, Value};
 use crate::module::{Attr, Function, FunctionKind, ImportFlow, Module, Node, Operand, Site};
 use crate::op::{Op, OpEffect};
 
-/// How far something is the same.
+/// The set of lanes across which something is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum UniformLevel {
-    /// Each lane for itself.
+    /// It may differ from lane to lane.
     Lane,
-    /// In all lanes of a subgroup.
+    /// It is the same in all lanes of a subgroup.
     Subgroup,
-    /// In all lanes of a group.
+    /// It is the same in all lanes of a group.
     Group,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for UniformLevel {
     }
 }
 
-/// The levels of a function's values and of the control at its instructions.
+/// The levels at which the values of a function, and the control flow at its instructions, are uniform.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Uniformity {
     values: Vec<UniformLevel>,
@@ -56,23 +56,23 @@ pub struct Uniformity {
 }
 
 impl Uniformity {
-    /// How far a value is the same among the lanes that compute it.
+    /// Returns the level at which a value is the same among the lanes that compute it.
     pub fn value_level(&self, value: Value) -> UniformLevel {
         self.values[value.index()]
     }
 
-    /// How far an operand is the same.
+    /// Returns the level at which an operand is the same. Constants are the same in the whole group.
     pub fn operand_level(&self, operand: Operand) -> UniformLevel {
         operand.value().map_or(UniformLevel::Group, |value| self.value_level(value))
     }
 
-    /// Whose lanes meet an instruction together or not at all.
+    /// Returns the level at which lanes reach an instruction together or not at all.
     pub fn control_level(&self, inst: Inst) -> UniformLevel {
         self.control[inst.index()]
     }
 }
 
-/// What comes to a function with its calls, the least of all of them.
+/// How uniform the parameters and the control flow of a function are, as the least uniform of its calls makes them.
 #[derive(Clone)]
 pub(super) struct Context {
     pub control: Entry,
@@ -124,7 +124,7 @@ impl Context {
     }
 }
 
-/// Finds the levels of every function, and checks the ops that lanes meet at.
+/// Computes the levels of every function, and checks the ops at which lanes meet.
 pub(super) fn check(module: &Module, errors: &mut Errors) -> Vec<Uniformity> {
     let mut summaries: Vec<Summary> = Vec::with_capacity(module.functions.len());
     for (_, function) in module.functions.iter() {

@@ -1,8 +1,9 @@
-//! PTX, for NVIDIA's GPUs.
+//! The emitter of PTX, the assembly language of NVIDIA's GPUs.
 //!
-//! A kernel becomes one `.entry`. A lane is a thread, a subgroup a warp, a group a block. Values are registers, one
-//! each; what loops carry and regions give is moved. Regions become labels and branches, which are `.uni` where the
-//! validator proved that a warp goes one way. ptxas does the rest: it allocates registers and schedules.
+//! A kernel becomes one `.entry`. A lane becomes a thread, a subgroup a warp, and a group a block. Each value has its
+//! own virtual register, and moves pass the carried values of loops and the results of regions. Regions become labels
+//! and branches, which are `.uni` where the validator proved that all lanes of a warp go the same way. ptxas allocates
+//! registers and schedules instructions.
 //!
 //! # The launch record
 //!
@@ -58,19 +59,19 @@ use crate::op::Op;
 use crate::types::Space;
 use crate::valid::Valid;
 
-/// The most lanes that a group has.
+/// The most lanes that a group may have.
 pub const MAX_LANES: u32 = 1024;
 
-/// The most buffers that a launch record has room for.
+/// The most buffers for which a launch record has room.
 pub const MAX_PARAMS: usize = 250;
 
-/// Bytes of shared memory that a kernel can have without asking for them at launch.
+/// The most bytes of shared memory that a kernel can have without asking for them at launch.
 const STATIC: u32 = 48 << 10;
-/// Lanes of a multiprocessor that its registers must suffice for. Unless it is told, ptxas spills to make room for
-/// more.
+/// The number of lanes for which the registers of a multiprocessor must suffice. Without this bound, ptxas spills
+/// registers to make room for more lanes.
 const RESIDENT: u32 = 1024;
 
-/// A generation of GPUs, the least that a text runs on.
+/// A generation of GPUs. PTX that is emitted for it runs on it and on later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum PtxTarget {
@@ -80,10 +81,10 @@ pub enum PtxTarget {
 }
 
 impl PtxTarget {
-    /// Every target, the oldest first.
+    /// Every target, from the oldest to the newest.
     pub const ALL: &[PtxTarget] = &[PtxTarget::Sm80, PtxTarget::Sm90, PtxTarget::Sm100];
 
-    /// What PTX calls it.
+    /// Returns the name of the target in PTX, such as `sm_90`.
     pub const fn name(self) -> &'static str {
         match self {
             PtxTarget::Sm80 => "sm_80",
@@ -92,7 +93,7 @@ impl PtxTarget {
         }
     }
 
-    /// The first version of PTX that has what is emitted for it.
+    /// Returns the first version of PTX that has every instruction that is emitted for the target.
     const fn version(self) -> &'static str {
         match self {
             PtxTarget::Sm80 | PtxTarget::Sm90 => "8.0",
@@ -114,29 +115,29 @@ impl FromStr for PtxTarget {
     }
 }
 
-/// What to emit for.
+/// The target and the geometry for which PTX is emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PtxConfig {
-    /// The GPU.
+    /// The generation of GPUs.
     pub target: PtxTarget,
-    /// Lanes in a group.
+    /// The number of lanes of a group.
     pub lanes: u32,
 }
 
-/// A kernel in PTX, and what its launch must know.
+/// A kernel in PTX, and what the host must know to launch it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ptx {
-    /// The module, for ptxas or the driver.
+    /// The text of the PTX module, for ptxas or the driver.
     pub text: String,
-    /// What the entry is called.
+    /// The name of the entry.
     pub entry: String,
-    /// Bytes of shared memory that a group takes.
+    /// The bytes of shared memory that a group takes.
     pub shared: u32,
-    /// Those of them that the launch must ask for: all or none.
+    /// The bytes of shared memory that the launch must ask for, which is either all of them or none.
     pub dynamic: u32,
     /// The buffers of the launch record, in order.
     pub params: Vec<PtxParam>,
-    /// The instructions that sites in the end record stand for.
+    /// The instructions of the given module that the site numbers in the end record stand for.
     pub sites: Vec<Site>,
     /// Whether a group of the kernel may wait for another group, so that all groups of a launch must run at once.
     pub may_wait: bool,
@@ -145,14 +146,14 @@ pub struct Ptx {
 /// A buffer in the launch record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PtxParam {
-    /// Which.
+    /// The buffer.
     pub buffer: Buffer,
-    /// The word that holds its address; the next holds its length.
+    /// The index of the word that holds the buffer's address. The next word holds its length.
     pub word: u32,
 }
 
 impl Ptx {
-    /// Bytes of the launch record.
+    /// Returns the size of the launch record in bytes.
     pub fn launch_bytes(&self) -> usize {
         size(self.params.len())
     }
@@ -162,7 +163,7 @@ fn size(params: usize) -> usize {
     8 * (launch::BUFFERS + 2 * params)
 }
 
-/// Emits a kernel: the one of that name, or the only one.
+/// Emits the kernel with the given name or, if no name is given, the module's only kernel.
 pub fn emit_ptx(module: &Valid, kernel: Option<&str>, config: &PtxConfig) -> Result<Ptx, EmitError> {
     if !(1..=MAX_LANES).contains(&config.lanes) {
         return Err(EmitError::Lanes { lanes: config.lanes, most: MAX_LANES });
