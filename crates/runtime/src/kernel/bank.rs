@@ -1,4 +1,5 @@
-//! Where slots lie: near, far or both, how rings are cut there, and which groups serve them.
+//! Where slots lie: whether they are near, far or both, how rings are divided into stripes, and how many groups serve
+//! them.
 
 use super::placement::Placement;
 use pelton_device::Caps;
@@ -8,7 +9,8 @@ use super::layout::check_addressed;
 use super::spec::{Lifetime, Spec};
 use crate::protocol::slot;
 
-/// The slots of one placement: how rings are cut there, and where they stand among all slots of a session.
+/// The slots of one placement: how its rings are divided into stripes, and how its slots are numbered among all slots
+/// of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotBank {
     /// Whether the rings are near or far.
@@ -44,7 +46,7 @@ impl SlotBank {
     }
 }
 
-/// The slots of a session by placement. A drained batch has far ones.
+/// The slots of a session by placement. The slots of a drained batch are far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotBanks {
     /// All rings are near.
@@ -61,7 +63,7 @@ pub enum SlotBanks {
 }
 
 impl SlotBanks {
-    /// Where rings lie.
+    /// Where the rings lie.
     pub fn placement(&self) -> Placement {
         match self {
             SlotBanks::Near(_) => Placement::Near,
@@ -86,19 +88,19 @@ impl SlotBanks {
         }
     }
 
-    /// Near slots first, then far ones.
+    /// The slots of each placement that there is, near ones first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &SlotBank> {
         self.near().into_iter().chain(self.far())
     }
 }
 
-/// A stripe has at least so many slots, or all of its ring.
+/// A stripe has at least this many slots, unless its whole ring has fewer.
 const LEAST: u32 = 16;
 
-/// Where rings lie: where it is asked for, or where it suits the device.
+/// Chooses where rings lie: where the `Spec` asks for, or else where it suits the device best.
 pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, AssembleError> {
     let refuse = |value, why| Err(AssembleError::Axis { axis: "placement", value, why });
-    // The router comes on top.
+    // Both placements need two groups that run tasks, and the router besides.
     let room = u64::from(caps.resident) * u64::from(spec.share) / 100;
     let few = spec.geometry.groups.map_or(room < 3, |groups| groups < 2);
     let suits = |placement: &&Placement| !few || **placement != Placement::Both;
@@ -107,15 +109,16 @@ pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, As
         None => Ok(*Placement::available(caps).iter().find(suits).unwrap_or(&Placement::Far)),
         Some(Placement::Both) if few => refuse("both", "it takes two groups that run tasks"),
         Some(placement) if placement == Placement::Far || placement.is_available(caps) => Ok(placement),
-        Some(Placement::Near) => refuse("near", "the device has no such memory"),
+        Some(Placement::Near) => refuse("near", "the device has no memory for near rings"),
         Some(_) => refuse("both", "the device has no memory for near rings"),
     }
 }
 
-/// One in so many groups serves near rings, where there are far ones too: single tasks end soon, and computations want the other groups.
+/// One in this many groups serves near rings, where there are far rings too. Few are enough, because single tasks end
+/// soon, and computations need the other groups.
 const NEAR_SHARE: u32 = 16;
 
-/// The slots of a session by placement.
+/// Works out the slots of a session by placement.
 pub(super) fn session_banks(
     spec: &Spec,
     caps: &Caps,
@@ -123,7 +126,8 @@ pub(super) fn session_banks(
     (workers, rings): (u32, u32),
 ) -> Result<SlotBanks, AssembleError> {
     let slots = spec.geometry.slots;
-    // As many groups as suit a device with memory of its own are many: they share a ring's slots out.
+    // A device with memory of its own has many groups unless the `Spec` names a number. They divide a ring's slots
+    // among them, because a ring per group would be large.
     let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
     let shared = |stripes: u32| slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots);
     match placement {
@@ -141,12 +145,12 @@ pub(super) fn session_banks(
     }
 }
 
-/// The slots of a drained batch: one ring for all tenants.
+/// Works out the slots of a drained batch, which is one ring for all tenants.
 pub(super) fn batch_bank(workers: u32, slots: u32) -> Result<SlotBanks, AssembleError> {
     Ok(SlotBanks::Far(bank((Placement::Far, workers, slots), 1, None)?))
 }
 
-/// The slots of one placement, numbered after those of another.
+/// Works out the slots of one placement. They are numbered after those of the placement `before`, if there is one.
 fn bank(
     (placement, groups, slots): (Placement, u32, u32),
     rings: u32,

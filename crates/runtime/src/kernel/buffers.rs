@@ -1,13 +1,15 @@
-//! The table of a kernel's buffers: each buffer is one row, and everything that is said of it is said there.
+//! The table of a kernel's buffers. Each buffer is one row, and everything about it is said there.
 //!
-//! A row has the buffer's name and element type, the memory it lies in, who writes it, its length as a function of the plan, and what it
-//! holds when the first kernel starts. The rows stand in sections; a kernel has all buffers of a section or none. From the table come
+//! A row has the buffer's name and element type, the memory that it lies in, who writes it, its length as a function of
+//! the plan, and what it holds when the first kernel starts. The rows are grouped in sections, and a kernel has all
+//! buffers of a section or none of them. Three things are derived from the table:
 //!
 //! - the handles that kernels are written with: a struct per section, with a field per row;
 //! - the memory that the host allocates, fills and binds, by [`BufferId`] (see [`crate::memory`]);
-//! - the names in the table of [ordered accesses](crate::protocol::step), which the compiler holds equal to these.
+//! - the names in the table of [ordered accesses](crate::protocol::step): the build fails if one of them is not in this
+//!   table.
 //!
-//! Buffers of the workspace and of handlers are not here: a `Spec` names those.
+//! The buffers of the workspace and of handlers are not in the table, because the `Spec` names those.
 
 use pelton_ir::builder::Buf;
 use pelton_ir::types::{Scalar, Type};
@@ -20,13 +22,14 @@ use super::spec::{Lifetime, Report, Spec};
 use crate::protocol::{control, log, slot, step};
 use pelton_device::MemoryKind;
 
-/// Words of 64 bits in a slot.
+/// How many words of 64 bits a slot has.
 pub(super) const LINE: u32 = (slot::WORDS / 2) as u32;
 
-/// Words between words that different sides or groups write, so that they lie in different lines of memory.
+/// How far apart words are that the host and the device, or different groups, write. They then lie in different lines
+/// of memory.
 pub(crate) const STRIDE: u32 = 16;
 
-/// What lengths and memories of buffers follow from.
+/// What the lengths and memories of buffers are derived from.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelPlan<'a> {
     pub spec: &'a Spec,
@@ -34,16 +37,17 @@ pub(crate) struct KernelPlan<'a> {
 }
 
 impl KernelPlan<'_> {
-    /// Whether the kernel drains batches, rather than serving rings.
+    /// Whether the kernel drains batches, rather than serves rings.
     fn drains(self) -> bool {
         self.spec.lifetime == Lifetime::Drain
     }
 
+    /// How many rings there are.
     fn rings(self) -> u32 {
         self.layout.rings.len() as u32
     }
 
-    /// Slots of all stripes of a placement.
+    /// How many slots all stripes of a placement have.
     fn slots(self, placement: Placement) -> u32 {
         self.layout.bank(placement).map_or(0, SlotBank::slot_count)
     }
@@ -52,23 +56,25 @@ impl KernelPlan<'_> {
 /// The memory that a buffer lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BufferMemory {
-    /// Shared memory of each group.
+    /// The shared memory of each group.
     Group,
-    /// Memory of the device.
+    /// The memory of the device.
     Device,
-    /// Memory of the host that the device reads and writes in place.
+    /// Memory of the host, which the device reads and writes in place.
     Host,
-    /// Memory of the device that the host writes in place; the host's where the device works in the host's memory.
+    /// Memory of the device that the host writes in place. On a device that works in the host's memory, it is that
+    /// memory.
     Near,
-    /// As [`Host`](BufferMemory::Host) in sessions, as [`Device`](BufferMemory::Device) in drained batches, which are given it by a copy.
+    /// In sessions as [`Host`](BufferMemory::Host). In drained batches as [`Device`](BufferMemory::Device), and the
+    /// host writes it by a copy.
     HostInSessions,
-    /// As [`Host`](BufferMemory::Host) where records are read; as [`Device`](BufferMemory::Device) in drained batches that report
-    /// counters alone.
+    /// As [`Host`](BufferMemory::Host) where the host reads records. In drained batches that report only counters as
+    /// [`Device`](BufferMemory::Device).
     HostIfReported,
 }
 
 impl BufferMemory {
-    /// The memory that the host allocates; none for shared memory.
+    /// The kind of memory that the host allocates. It allocates none for shared memory.
     pub fn kind(self, plan: KernelPlan<'_>) -> Option<MemoryKind> {
         let host_if = |host: bool| if host { MemoryKind::Host } else { MemoryKind::Device };
         match self {
@@ -85,50 +91,52 @@ impl BufferMemory {
 /// Who writes a buffer while a kernel runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WrittenBy {
-    /// The host alone; the kernel reads.
+    /// Only the host writes it, and the kernel reads it.
     Host,
-    /// Nobody: it is filled before the kernel starts.
+    /// It is filled before the kernel starts, and never written after that.
     Nobody,
-    /// The kernel, which reads it too.
+    /// The kernel writes it and reads it.
     Kernel,
-    /// The kernel, which never reads it: the host does.
+    /// The kernel writes it and never reads it; the host reads it.
     KernelForHost,
 }
 
 /// What a buffer holds when the first kernel starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FirstContent {
-    /// Zeros.
+    /// It holds zeros.
     Zeros,
-    /// The host's control words, with each tenant's mask and quota.
+    /// It holds the host's control words, with each tenant's mask and quota.
     ControlWords,
-    /// Each ring's tenant.
+    /// It holds the tenant of each ring.
     RingTenants,
-    /// First element and number of elements of each tenant's piece of each region, by tenant and region; observables come last.
+    /// It holds the first element and the number of elements of each piece, by tenant and region. The observables of a
+    /// tenant come after its regions.
     Pieces,
-    /// Where the positions of each stripe start.
+    /// It holds the first position of each stripe.
     StripeStarts,
-    /// Where the positions of each far ring start: so many times per ring, [`STRIDE`] words apart.
+    /// It holds the first position of each far ring, several times per ring and [`STRIDE`] words apart.
     RingStarts {
-        /// How many times.
+        /// How many times per ring.
         per_ring: u32,
     },
 }
 
 /// One buffer of a kernel.
 pub(crate) struct BufferRow {
-    /// Its name where a kernel has near or far rings alone, and where it has both.
+    /// The name of the buffer: first in kernels with near or far rings alone, then in kernels with both.
     pub names: [&'static str; 2],
-    /// The type of its elements.
+    /// The type of the buffer's elements.
     pub elem: Type,
     pub memory: BufferMemory,
     pub written: WrittenBy,
+    /// How many elements the buffer has.
     pub len: fn(KernelPlan<'_>) -> u32,
     pub first: FirstContent,
 }
 
 impl BufferRow {
-    /// Its name in the module.
+    /// The name of the buffer in a module with this layout.
     pub fn name(&self, layout: &Layout) -> &'static str {
         self.names[usize::from(matches!(layout.banks, SlotBanks::Both { .. }))]
     }
@@ -141,7 +149,7 @@ impl BufferId {
     }
 }
 
-/// The names of a row: two if it says two.
+/// The two names of a row. A row that has only one name has it twice.
 macro_rules! names {
     ($name:literal) => {
         [$name, $name]
@@ -154,7 +162,7 @@ macro_rules! names {
 macro_rules! buffers {
     ($($(#[$meta:meta])* $section:ident { $($field:ident $id:ident $elem:ident $name:literal $(| $beside:literal)?
         $memory:ident $written:ident ($len:expr) ($first:expr) $doc:literal;)* })*) => {
-        /// Names a buffer of the kernel's own.
+        /// Identifies a buffer that belongs to the kernel itself, rather than to the workspace or to a handler.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum BufferId { $($(#[doc = $doc] $id,)*)* }
 
@@ -192,7 +200,7 @@ buffers! {
     /// The slots of near rings.
     NearSlots {
         words NearSlots u64 "slots" | "slots.near" Near Host (|p| p.slots(Placement::Near) * LINE) (Zeros)
-            "The slots of near rings.";
+            "The words of the slots of near rings.";
         done NearDone u64 "done" | "done.near" Host KernelForHost (|p| p.slots(Placement::Near)) (Zeros)
             "Their completion records.";
     }
@@ -200,7 +208,7 @@ buffers! {
     /// The slots of far rings.
     FarSlots {
         words FarSlots u64 "slots" | "slots.far" Host Host (|p| p.slots(Placement::Far) * LINE) (Zeros)
-            "The slots of far rings.";
+            "The words of the slots of far rings.";
         done FarDone u64 "done" | "done.far" Host KernelForHost (|p| p.slots(Placement::Far)) (Zeros)
             "Their completion records.";
     }
@@ -208,72 +216,72 @@ buffers! {
     /// The slots of a drained batch.
     BatchSlots {
         words BatchSlots u64 "slots" Host Host (|p| p.slots(Placement::Far) * LINE) (Zeros)
-            "The slots of a drained batch.";
+            "The words of the slots of a drained batch.";
         done BatchDone u64 "done" HostIfReported KernelForHost (|p| p.slots(Placement::Far)) (Zeros)
             "Their completion records.";
     }
 
-    /// What the router of far rings needs.
+    /// The buffers that the router of far rings needs.
     RouterBuffers {
         tails Tails u64 "tails" Host Host (|p| p.rings() * STRIDE) (RingStarts { per_ring: 1 })
             "The tail of each far ring, which its producer writes.";
         route Route u64 "route" Device Kernel (|p| p.rings() * 2 * STRIDE) (RingStarts { per_ring: 2 })
-            "Two words per far ring: its tail as the router has passed it on, and up to where groups have claimed it.";
+            "Two words per far ring: the tail that the router has passed on, and the position up to which groups have claimed tasks.";
     }
 
     /// The copy of the host's control words that one group keeps for the others.
     ControlCopy {
         flags Flags u32 "flags" Device Kernel (|_| flag::WORDS) (Zeros)
-            "How many groups have arrived, and whether to halt; the words are those of `flag`.";
+            "How many groups have arrived, and whether to halt. The words are those of `flag`.";
         words ControlCopy u32 "mirror" Device Kernel (|_| control::OBSERVABLES) (ControlWords)
             "The host's control words in device memory.";
         acks Acks u32 "acks" Host KernelForHost (|p| p.layout.keepers) (Zeros)
-            "The last change of a control word that was taken over, for the host to see: one word per lane that takes it over.";
+            "The last change of a control word that was copied, for the host to see: one word per lane that copies changes.";
     }
 
-    /// How pollers are told of a changed control word; see [`notice`](super::super::notice).
+    /// How pollers are told that a control word has changed; see [`notice`](super::super::notice).
     NoticeBuffers {
         notices Notices u32 "notices" Device Kernel (|p| p.layout.pollers * STRIDE) (Zeros)
-            "One word per poller that has to be told of a change.";
+            "One word per poller, by which it is told of a change.";
     }
 
-    /// What rings need whose windows may end in any order.
+    /// The buffers that rings need whose windows may end in any order.
     FrontierBuffers {
         marks Marks u64 "marks" Device Kernel (|p| p.slots(Placement::Far)) (Zeros)
-            "Where a window, or a fence, that begins at a position ends.";
+            "The position at which a window or a fence ends, by the position at which it begins.";
         front Front u64 "front" Device Kernel (|p| p.rings() * STRIDE) (RingStarts { per_ring: 1 })
-            "Up to where all tasks of a ring have ended, and beside it how many groups have news of that; in drained batches also the words of `pass_word`.";
+            "The position up to which all tasks of a ring have ended, and beside it how many windows have ended that were not followed yet. Drained batches also have the words of `pass_word` here.";
     }
 
     /// How host and kernel agree on a pass over a drained batch.
     PassBuffers {
         wanted PassWanted u64 "pass" Host Host (|p| p.layout.groups * LINE) (Zeros)
-            "What the host says of a pass: one line per group, because a bus carries the same line to many groups only one by one.";
+            "What the host asks of a pass: one line per group, because many groups that read the same line over a bus get it only one after the other.";
         report PassReport u64 "report" Host KernelForHost (|p| PassReport::new(p.layout).words) (Zeros)
-            "What the kernel says of a pass when it has ended.";
+            "What the kernel tells the host when a pass has ended.";
     }
 
-    /// What every kernel has in memory that all groups see.
+    /// The buffers that every kernel has in memory that all groups see.
     GlobalBuffers {
         host Host u32 "host" HostInSessions Host (|_| control::OBSERVABLES) (ControlWords)
             "The host's control words.";
         control Control u64 "control" Device Kernel (|_| control::OBSERVABLES) (Zeros)
             "Counters that all groups add to.";
         rows Rows u64 "rows" Device Kernel (counter_rows) (Zeros)
-            "Counters of each group's own; in drained batches one row for all.";
+            "One row of counters per group. Drained batches have one row for all groups.";
         start Start u64 "start" Device Nobody (|p| p.layout.stripe_count()) (StripeStarts)
-            "Where the positions of each stripe start.";
+            "The first position of each stripe.";
         rings RingTenants u32 "rings" Device Nobody (|p| p.rings()) (RingTenants)
-            "Each ring's tenant.";
+            "The tenant of each ring.";
         regions Regions u32 "regions" Device Nobody (|p| p.layout.piece_words()) (Pieces)
-            "First element and number of elements of each tenant's piece of each region.";
+            "The table of pieces: the first element and the number of elements of each tenant's piece of each region.";
         observables Observables u32 "observables" Device Kernel (|p| p.layout.observable_count()) (Zeros)
             "The observables of all tenants.";
         log Log u32 "log" Device Kernel (|_| log::WORDS as u32) (Zeros)
             "The debug log.";
     }
 
-    /// The table of pieces in shared memory, where the way to other memory is long.
+    /// The copy of the table of pieces in shared memory, on devices whose other memory is slow to reach.
     PieceCopies {
         firsts PieceFirsts u32 "firsts" Group Kernel (|p| p.layout.piece_words() / 2) (Zeros)
             "The first element of each piece.";
@@ -281,36 +289,36 @@ buffers! {
             "The number of elements of each piece.";
     }
 
-    /// The copy of a window's slots, where tasks are not run where they lie.
+    /// The copy of a window's slots, for kernels that do not run tasks where they lie.
     SlotCopies {
         window Window u64 "window" Group Kernel (|p| p.layout.window * LINE) (Zeros)
             "The slots of a window.";
     }
 
-    /// Words that belong to a group.
+    /// The buffers that every group has in its shared memory.
     SharedBuffers {
         heads Heads u64 "heads" Group Kernel (|p| p.rings()) (Zeros)
-            "In a group of near rings and in the router, the position of each ring's next task; in a group of far rings, the frontier of each ring as the group last saw it.";
+            "In a group of near rings and in the router, the position of each ring's next task. In a group of far rings, the frontier of each ring as the group last saw it.";
         suspect Suspect u32 "suspect" Group Kernel (|p| p.rings()) (Zeros)
-            "Whether the line at the head of a ring has failed its check: 0 no, 1 it was seen, 2 it was counted.";
+            "Whether the line at the head of a ring has failed its check: 0 if not, 1 if that was seen, 2 if it was counted.";
         owners Owners u32 "owners" Group Kernel (|p| p.rings()) (Zeros)
-            "Each ring's tenant, for the lanes that poll.";
+            "The tenant of each ring, for the lanes that poll.";
         served Served u32 "served" Group Kernel (|p| p.layout.levels) (Zeros)
             "The window in which each level was last served.";
         cursor Cursor u32 "cursor" Group Kernel (|p| p.layout.levels) (Zeros)
-            "The producer from which each level is looked through.";
+            "The producer at which the search through each level begins.";
         records Records u64 "records" Group Kernel (|p| p.layout.window) (Zeros)
-            "The completion records of a window; a task that has not ended has a `WindowState` in its record.";
+            "The completion records of a window. A task that has not ended has a `WindowState` in its record.";
         faults Faults u32 "faults" Group Kernel (|p| p.layout.window) (Zeros)
             "The first fault of each task of a window.";
         fuel Fuel u32 "fuel" Group Kernel (|p| p.layout.window) (Zeros)
-            "What is left of each task's fuel.";
+            "How much fuel each task of a window has left.";
         wide Wide u32 "wide" Group Kernel (|p| p.layout.window) (Zeros)
-            "The group-wide tasks of a window.";
+            "The places of a window's group-wide tasks.";
         tally Tally u32 "tally" Group Kernel (tallies) (Zeros)
-            "Tasks by opcode since the last window; in drained batches all that a group counts, as in its row.";
+            "How many tasks of each opcode ran in this window. In drained batches, everything that a group counts, in the order of its row.";
         state GroupState u32 "state" Group Kernel (|_| group_state::WORDS) (Zeros)
-            "Single words, which are those of `group_state`.";
+            "Single words of a group, which are those of `group_state`.";
     }
 }
 }
@@ -324,13 +332,13 @@ pub(super) use rows::{
 
 /// The words of [`SharedBuffers::state`].
 pub(super) mod group_state {
-    /// The first task of the window that is not ready.
+    /// The place of the first task of the window that is not ready.
     pub const LIMIT: u32 = 0;
     /// How many group-wide tasks the window has.
     pub const WIDES: u32 = 1;
     /// Whether the window has a fence.
     pub const FENCED: u32 = 2;
-    /// Whether others may look at what a task of the window wrote.
+    /// Whether others may read what a task of the window wrote, so that a fence is needed.
     pub const DIRTY: u32 = 3;
     /// How many windows the group has served.
     pub const TURN: u32 = 4;
@@ -356,18 +364,18 @@ pub(super) mod flag {
     pub const WORDS: u32 = 2;
 }
 
-/// Counters of all groups.
+/// How many counters all groups have.
 fn counter_rows(plan: KernelPlan<'_>) -> u32 {
     let row = plan.layout.counters_per_group();
     if plan.drains() { row + 1 } else { plan.layout.groups * row }
 }
 
-/// Counters that a group keeps in its own memory.
+/// How many counters a group keeps in its shared memory.
 fn tallies(plan: KernelPlan<'_>) -> u32 {
     if plan.drains() { counter_rows(plan) } else { plan.layout.ops.len() as u32 }
 }
 
-/// Whether two names are equal, for the compiler.
+/// Whether two names are equal. Unlike `==`, this works in constants.
 const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {
@@ -383,7 +391,7 @@ const fn same(a: &str, b: &str) -> bool {
     true
 }
 
-/// Every buffer that the table of ordered accesses names is a row here, or one of the host's own words.
+// Every buffer that the table of ordered accesses names is a row of this table, or one of the host's own words.
 const _: () = {
     let mut step = 0;
     while step < step::TABLE.len() {

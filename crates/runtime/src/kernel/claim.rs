@@ -1,9 +1,11 @@
-//! Which ring a group turns to next.
+//! How a group chooses the ring that it serves next, how tenants are charged for their tasks, and how long idle groups
+//! rest.
 //!
-//! Levels are looked through from the most urgent down, the producers of a level in turn. Every so many windows the
-//! level that has waited longest goes first instead. So a level with something to do is served at least once in `every ×
-//! levels` windows of each group, and each of its producers once in `producers` such turns. Where there are many more groups than
-//! producers, a group starts with a producer of its own instead, and each has several groups that look at it first.
+//! A group looks through the levels from the most urgent down, and through the producers of a level in turn. But in one
+//! of `every` windows, the level that has waited longest comes first. So each group serves a level that has tasks at
+//! least once in `every × levels` windows, and each producer of that level once in `producers` such turns. Where there
+//! are many more groups than producers, each group always starts its search at one producer, and each producer has
+//! several groups that look at it first.
 
 use std::time::Duration;
 
@@ -16,19 +18,21 @@ use super::slots::BankSlots;
 use super::spec::Claim;
 use crate::protocol::control;
 
-/// No ring.
+/// The number that stands for no ring.
 pub(super) const NO_RING: u32 = u32::MAX;
 
-/// The longest that a group rests before it looks for tasks again, where nobody can wake it.
+/// The longest time that a group rests before it looks for tasks again, on devices that the host cannot wake.
 pub(super) const REST_NS: u32 = 2000;
 
-/// How long an idle kernel rests at most before it looks for tasks again. A task waits one rest longer where rings are near, and two
-/// where they are far: the router's and a group's. None on devices that wake it.
+/// The longest time that an idle kernel rests before it looks for tasks again, or `None` on devices that the host
+/// wakes. A task may have to wait for one such rest in a near ring, and for two in a far ring: first for the router's
+/// rest, then for a group's.
 pub const fn idle(wakes: bool) -> Option<Duration> {
     if wakes { None } else { Some(Duration::from_nanos(REST_NS as u64)) }
 }
 
-/// Writes the choice: the ring to turn to, or [`NO_RING`]. `ready` says whether a ring has something for this group.
+/// Writes the function that chooses the ring to serve next. It gives [`NO_RING`] if there is none. `ready` is the
+/// function that says whether a ring has tasks for this group.
 pub(super) fn write_choice(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
@@ -67,12 +71,12 @@ pub(super) fn write_choice(
     })
 }
 
-/// Whether a group starts with a producer of its own: there are several groups for each.
+/// Whether each group always starts its search at one producer, because there are several groups per producer.
 fn has_own_producer(kernel: &KernelContext<'_>, slots: &BankSlots) -> bool {
     slots.bank.placement == Placement::Far && slots.bank.groups > 2 * kernel.layout.producers
 }
 
-/// Notes that a ring has been served.
+/// Notes that a ring was served, so that other rings come first next time.
 pub(super) fn note_served<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -90,7 +94,8 @@ pub(super) fn note_served<'b>(
     }
 }
 
-/// Lets a group that polls know where each ring stands, by its stripe, and whose it is.
+/// Loads the first position and the tenant of each ring into the memory of a group that polls. `stripe` gives the
+/// stripe that the group polls of a ring.
 pub(super) fn load_heads<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -104,7 +109,7 @@ pub(super) fn load_heads<'b>(
     f.barrier();
 }
 
-/// Lets a group look first at the producer that is its own, where there are many more groups than producers.
+/// Lets a group start its searches at one producer, where there are many more groups than producers.
 pub(super) fn prefer_own_producer<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -126,7 +131,8 @@ pub(super) fn ring_level<'b>(
     if kernel.layout.levels == 1 { f.lit(0) } else { ring / kernel.layout.producers }
 }
 
-/// A tenant's credit, read once: it may change between taking and giving back.
+/// The credit of a tenant. The quota is read once, because the host may change it between the taking and the giving
+/// back of credit.
 #[derive(Clone, Copy)]
 pub(super) struct Credit<'b> {
     tenant: U32<'b>,
@@ -134,6 +140,7 @@ pub(super) struct Credit<'b> {
 }
 
 impl<'b> Credit<'b> {
+    /// Reads the tenant's quota.
     pub fn new(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, tenant: U32<'b>) -> Self {
         Credit { tenant, quota: kernel.host_word(f, tenant + control::QUOTAS) }
     }
@@ -143,7 +150,7 @@ impl<'b> Credit<'b> {
         kernel.host_word(f, self.tenant + control::QUOTAS).eq(self.quota)
     }
 
-    /// Takes credit for so many tasks; what is left of it if there is not enough.
+    /// Takes credit for `count` tasks, or for as many as there is credit left for. Gives the number of tasks.
     pub fn take(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) -> U32<'b> {
         f.choose(
             self.quota.eq(0),
@@ -159,7 +166,7 @@ impl<'b> Credit<'b> {
         )
     }
 
-    /// Gives credit back.
+    /// Gives back the credit for `count` tasks.
     pub fn give(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) {
         f.when(self.quota.ne(0) & count.ne(0), || {
             let claims = kernel.global.control.at(self.tenant + control::CLAIMS);
@@ -168,7 +175,7 @@ impl<'b> Credit<'b> {
     }
 }
 
-/// Whether a tenant may run anything now.
+/// Whether a tenant may run any task now: it is not disabled, and has credit left.
 pub(super) fn may_run<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -181,24 +188,24 @@ pub(super) fn may_run<'b>(
     mask.ne(0) & (quota.eq(0) | credit_left(f, quota, claims).gt(0i32))
 }
 
-/// What is left of a quota when so many tasks were taken, doubled: the account has 31 bits, since bit 31 of a quota only says that there
-/// is one. Below 0 if more were taken.
+/// Twice the credit that is left of a quota when `claims` tasks were charged. It is below 0 if more tasks were charged
+/// than the quota allows. It is doubled because the account has 31 bits: bit 31 of a quota only says that there is one.
 fn credit_left<'b>(f: &'b FunctionBuilder<'b>, quota: U32<'b>, claims: U64<'b>) -> Val<'b, i32> {
     f.cast::<i32>((quota - f.cast::<u32>(claims)) << 1)
 }
 
-/// So many looks at near rings in a row may find nothing before their group backs off at all.
+/// How many looks at near rings in a row may find nothing before the group begins to rest between looks.
 pub(super) const LOOKS_BEFORE_REST: u32 = 1 << 13;
 
-/// Backs off, for longer the longer there has been nothing to do.
+/// Rests, the longer the more looks in a row have found nothing.
 pub(super) fn back_off<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, idle: U32<'b>) {
     let ns = if kernel.layout.wakes {
-        // Spins, gives its core away, sleeps until it is woken.
+        // First the group spins, then it gives its core away, and then it sleeps until it is woken.
         let over = f.min(idle - 2047, 1000u32);
         let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);
         f.select(idle.lt(1024u32), 0u32, short)
     } else {
-        // Nobody can wake it, so it never sleeps for longer than a task may wait.
+        // The host cannot wake the group, so the group never rests for longer than a task may wait.
         f.select(idle.lt(1u32 << 14), 40u32, REST_NS)
     };
     f.backoff(ns);
@@ -216,7 +223,7 @@ mod tests {
     use crate::kernel::Tenant;
     use crate::session::quota_word;
 
-    /// What the kernel makes of a quota when so many tasks were charged.
+    /// What the kernel computes as the credit left of a quota when this many tasks were charged.
     fn left_of(quota: u64, charged: u64) -> i32 {
         let mut m = Builder::new();
         let words = m.buffer::<u32>("words", Len::Fixed(2), Space::Global, Access::ReadWrite);

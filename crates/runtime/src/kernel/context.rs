@@ -1,4 +1,5 @@
-//! The buffers of a kernel in the making, and the small sums that all its parts share.
+//! What all parts of a kernel share while it is written: the `Spec` and the layout that it is written from, its
+//! buffers, and small pieces of code that several parts need.
 
 use pelton_ir::arena::Buffer;
 use pelton_ir::builder::{At, Buf, Builder, FunctionBuilder, Val};
@@ -12,21 +13,21 @@ use super::mode::Mode;
 use super::spec::{Spec, Telemetry};
 use crate::protocol::control;
 
-/// A value of 32 bits.
+/// A value of 32 bits in the kernel that is being written.
 pub(super) type U32<'b> = Val<'b, u32>;
-/// A value of 64 bits.
+/// A value of 64 bits in the kernel that is being written.
 pub(super) type U64<'b> = Val<'b, u64>;
 
-/// Where the slots of a window are read, and how.
+/// The buffer that the slots of a window are read from, and whether the host may still write it.
 #[derive(Clone, Copy)]
 pub(super) struct SlotSource {
     pub words: Buf<u64>,
-    /// Whether they are the ring's own: the host may ask for a cancel meanwhile.
+    /// Whether the words are those of the ring itself, so that the host may write them to cancel a task.
     pub live: bool,
 }
 
 impl SlotSource {
-    /// One of the first two words of a slot, which a cancel writes again.
+    /// Loads one of the first two words of a slot, which the host writes again when it cancels a task.
     pub fn head<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
         match self.live {
             true => f.atomic_load(Order::Relaxed, Scope::System, self.words.at(at)),
@@ -34,13 +35,13 @@ impl SlotSource {
         }
     }
 
-    /// A word of arguments, which nobody writes once the slot is there.
+    /// Loads a word of arguments, which is never written again once the slot is published.
     pub fn load<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
         f.load(self.words.at(at))
     }
 }
 
-/// A tenant's mask and quota.
+/// The mask and the quota of a tenant.
 #[derive(Clone, Copy)]
 pub(super) struct Rights<'b> {
     mask: U32<'b>,
@@ -48,38 +49,38 @@ pub(super) struct Rights<'b> {
 }
 
 impl<'b> Rights<'b> {
-    /// The opcodes that may be used without a window: none if there is a quota, which windows take credit from. Whoever asks waits for
-    /// both words.
+    /// The opcodes that the tenant may use without a window. There are none if the tenant has a quota, because only
+    /// windows take credit from it. Both words must have arrived before the result is known.
     pub fn light_mask(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
         f.select(self.quota.eq(0), self.mask, 0)
     }
 }
 
-/// A kernel in the making: what it is made from, and its buffers.
+/// A kernel that is being written: what it is written from, and its buffers.
 pub(super) struct KernelContext<'s> {
     pub spec: &'s Spec,
     pub layout: Layout,
     /// What the kernel serves.
     pub mode: Mode,
-    /// Where a task's words are read.
+    /// Where the words of a window's tasks are read.
     pub source: SlotSource,
     pub global: GlobalBuffers,
     pub shared: SharedBuffers,
-    /// The table of pieces in memory of the group's own, where the way to other memory is long.
+    /// The group's own copy of the table of pieces, on devices whose other memory is slow to reach.
     pub pieces: Option<PieceCopies>,
-    /// The buffers of the workspace, in the order of the layout.
+    /// The buffers of the workspace, in the order of [`Layout::areas`].
     pub areas: Vec<Buffer>,
-    /// Whether some handler has loops that burn fuel.
+    /// Whether some handler has loops that take fuel.
     pub fueled: bool,
 }
 
 impl<'s> KernelContext<'s> {
-    /// Declares the buffers that a kernel needs. `fueled` says whether some handler has loops that burn fuel.
+    /// Declares the buffers that a kernel needs. `fueled` says whether some handler has loops that take fuel.
     pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout, fueled: bool) -> Self {
         let plan = KernelPlan { spec, layout: &layout };
         let mut d = Declarer { module: m, plan, bound: Vec::new() };
         let mode = Mode::declare(&mut d);
-        // One lane runs tasks where they lie, unless they are far away.
+        // A group of one lane runs tasks where they lie, unless they are far away.
         let in_place = mode.in_place().filter(|_| layout.lanes == 1);
         let in_place = in_place.map(|(slots, live)| SlotSource { words: slots.words, live });
         let source =
@@ -93,7 +94,7 @@ impl<'s> KernelContext<'s> {
         KernelContext { spec, layout, mode, source, global, shared, pieces, areas, fueled }
     }
 
-    /// Deals so many numbers, known to be `most` or fewer, out to the lanes.
+    /// Runs `body` for each number below `count`, with the numbers dealt out to the lanes. `count` is at most `most`.
     pub fn each_by_lane<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
@@ -102,13 +103,13 @@ impl<'s> KernelContext<'s> {
         body: impl FnOnce(U32<'b>),
     ) {
         if self.layout.lanes >= most {
-            // One each, so there is no loop.
+            // Each lane has at most one number, so no loop is needed.
             return f.when(f.lane().lt(count), || body(f.lane()));
         }
         f.range((f.lane(), count, f.lanes()), (), |_, at, ()| body(at));
     }
 
-    /// Makes a group ready for its first task.
+    /// Copies the table of pieces into the group's own memory, where it has a copy. Every group does this once.
     pub fn copy_piece_table<'b>(&self, f: &'b FunctionBuilder<'b>) {
         let Some(PieceCopies { firsts, lens }) = self.pieces else { return };
         let count = self.layout.piece_words() / 2;
@@ -120,12 +121,12 @@ impl<'s> KernelContext<'s> {
         f.barrier();
     }
 
-    /// Whether anything is counted.
+    /// Whether the kernel counts tasks.
     pub fn counts_tasks(&self) -> bool {
         self.spec.telemetry != Telemetry::Off
     }
 
-    /// A control word of the host, as it is now.
+    /// Loads a control word of the host, or the copy of it where groups do not read the host's own words.
     pub fn host_word<'b>(&self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U32<'b> {
         match (&self.mode, self.mode.control_copy()) {
             (_, Some(copy)) => f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.words.at(at)),
@@ -134,23 +135,24 @@ impl<'s> KernelContext<'s> {
         }
     }
 
-    /// The words of the pollers, where they are told of changes.
+    /// The words by which pollers are told that a control word has changed, if they have to be told.
     pub fn notices(&self) -> Option<Buf<u32>> {
         self.mode.control_copy()?.notices
     }
 
-    /// Whether pollers are told when a control word changes, so that they may read one together with a task.
+    /// Whether pollers are told when a control word changes. They may then read control words together with a line.
     pub fn pollers_are_told(&self) -> bool {
         self.layout.pollers > 0
     }
 
-    /// What decides whether a tenant's tasks may run without a window: its mask and its quota, on their way at once.
+    /// Loads the tenant's mask and quota, which decide whether its tasks may run without a window. Both loads are under
+    /// way at once.
     pub fn rights<'b>(&self, f: &'b FunctionBuilder<'b>, tenant: U32<'b>) -> Rights<'b> {
         let [mask, quota] = [control::MASKS, control::QUOTAS].map(|table| self.host_word(f, tenant + table));
         Rights { mask, quota }
     }
 
-    /// The slots of the stripe of a slot: a fence reaches no further back.
+    /// How many tasks a fence in this slot may reach back over: as many as its stripe has slots.
     pub fn fence_reach<'b>(&self, f: &'b FunctionBuilder<'b>, number: U32<'b>) -> U32<'b> {
         let slots = |bank: &SlotBank| f.lit(bank.stripe_slots());
         match &self.layout.banks {
@@ -159,38 +161,41 @@ impl<'s> KernelContext<'s> {
         }
     }
 
-    /// Comes after a line that was taken for what it is, not for an acquired word: what the host wrote before it published is seen.
-    /// A device with memory of its own was given that memory by a copy, which had ended.
+    /// Writes what comes after a line that was taken because its check holds, and not because a word of it was
+    /// acquired. From here on, everything is seen that the host wrote before it published the line. A device with
+    /// memory of its own needs nothing, because the host writes that memory by copies, and they had ended before the
+    /// line was published.
     pub fn acquire_host_writes<'b>(&self, f: &'b FunctionBuilder<'b>) {
         if !self.layout.remote {
             f.fence(Order::Acquire, Scope::System);
         }
     }
 
-    /// Comes after the lines of a window that nobody acquired, on a device with memory of its own: what the host has written to that memory
-    /// before it published them is seen, whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide
-    /// enough. The fence also stands between the lines and the word that says that the group is [away](super::notice).
+    /// Writes the fence that comes after the lines of a window on a device with memory of its own, where the lines were
+    /// not acquired. From here on, everything is seen that the host wrote to that memory before it published the lines,
+    /// whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide enough. The
+    /// fence also separates the lines from the word that says that the group is [away](super::notice).
     pub fn refresh_after_lines<'b>(&self, f: &'b FunctionBuilder<'b>) {
         f.fence(Order::AcqRel, Scope::Device);
     }
 
-    /// Whether a subgroup looks at all rings at once.
+    /// Whether the groups of near rings have a watch: a subgroup that looks at all rings at once.
     pub fn groups_watch(&self) -> bool {
         self.layout.lanes >= self.layout.subgroup
     }
 
-    /// Where the tasks of an opcode are counted until a group tells others of them.
+    /// Where a group counts the tasks of an opcode until it adds them to its counters that others see.
     pub fn tally<'b>(&self, counter: u32) -> At<'b, u32> {
         self.shared.tally.at(if self.mode.drains() { control::OBSERVABLES + counter } else { counter })
     }
 
-    /// Adds one to a counter of this group's own that other lanes of it may write meanwhile.
+    /// Adds one to a counter of this group that other lanes of the group may write at the same time.
     pub fn bump_shared<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         f.atomic_add(Order::Relaxed, Scope::Device, self.global.rows.at(at), 1u64);
     }
 
-    /// Adds to a counter of this group's own: nobody else writes it.
+    /// Adds to a counter of this group that only one lane writes at a time.
     pub fn bump_own<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>, by: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         let old = f.atomic_load(Order::Relaxed, Scope::System, self.global.rows.at(at));

@@ -1,4 +1,4 @@
-//! How the buffers of a kernel are declared, with a list of what the host binds.
+//! Declares the buffers of a kernel, and lists those that the host binds.
 
 use pelton_device::MemoryKind;
 use pelton_device::mapped::WordWidth;
@@ -18,7 +18,7 @@ pub(super) struct Declarer<'m> {
 }
 
 impl Declarer<'_> {
-    /// Declares a buffer as its row in the table says. The section that has the row also has its type.
+    /// Declares a buffer as its row in the table says. `T` is the element type that the row has.
     pub fn declare<T: Num>(&mut self, id: BufferId) -> Buf<T> {
         let row = id.row();
         debug_assert_eq!(row.elem, T::TYPE);
@@ -40,7 +40,7 @@ impl Declarer<'_> {
             let key = BufferKey::Kernel(id);
             self.bound.push(BufferBinding { key, name: name.into(), kind, width, len: len as usize });
         }
-        // The length is known, so what is masked to it needs no check.
+        // The length is a constant, so an index that is masked to it needs no check.
         self.module.buffer(name, Len::Fixed(len.into()), space, access)
     }
 
@@ -54,8 +54,8 @@ impl Declarer<'_> {
             width: WordWidth::of(elem),
             len: len as usize,
         });
-        // The host may write a region while the kernel runs, even one that handlers only read. So the kernel never says that nobody
-        // does: a GPU would read it through a cache that nothing renews.
+        // The host may write a region while the kernel runs, even one that handlers only read. The kernel therefore
+        // never declares it as read-only: a GPU would then read it through a cache that is not kept up to date.
         self.module.declare(BufferDecl {
             name,
             elem,

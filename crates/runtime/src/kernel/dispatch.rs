@@ -1,8 +1,9 @@
-//! The dispatch function, which runs one task: by the handler of its opcode, by the only handler there is, or by what is built in.
+//! The dispatch function, which runs one task: by the handler of its opcode, by the only handler there is, or by what
+//! is built in.
 //!
-//! The function takes [`DispatchArgs`] and gives a state and a value. The state is the status with which the task has ended, or the
-//! [`WindowState`] of a task that has not ended: a group-wide task runs after the window's other tasks, and a fence ends after everything
-//! before it.
+//! The function takes [`DispatchArgs`] and gives a state and a value. The state is the status with which the task has
+//! ended, or the [`WindowState`] of a task that has not ended: a group-wide task runs after the window's other tasks,
+//! and a fence ends after everything before it.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -123,7 +124,8 @@ pub(super) fn write_dispatch(
     HandlerTable { entries, dispatch }
 }
 
-/// Writes the functions of one handler. A fused kernel has no packed slots, and a packed slot has room for opcodes of one byte only.
+/// Writes the functions of one handler. A fused kernel has no packed slots, and a packed slot has room for opcodes of
+/// one byte only.
 fn write_entry(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
@@ -160,7 +162,8 @@ pub(super) fn note_task<'b>(
     }
 }
 
-/// The status and value with which a task ends whose handler gave this result. They are those of the task's first fault, if it had one.
+/// The status and value with which a task ends whose handler gave this result. They are those of the task's first
+/// fault, if it had one.
 pub(super) fn end_task<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -282,7 +285,8 @@ fn write_opcode_dispatch(
     })
 }
 
-/// Puts a fence aside until everything before it has ended. A fence that asks for more tasks than it can reach back to is a fault.
+/// Puts a fence aside until everything before it has ended. A fence that asks for more tasks than it can reach back to
+/// is a fault.
 fn start_fence<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,

@@ -1,14 +1,16 @@
 //! Drained batches: one pass over slots that the host has filled.
 //!
-//! BankSlots are read where the host wrote them, and records are written where it reads them: nothing is copied, and a pass is one
-//! launch. Each group has a window, and claims more from a count until there are none. The last to leave tells the host what was
-//! counted, and makes the words that groups share ready for the next pass.
+//! The kernel reads slots where the host wrote them, and writes records where the host reads them. Nothing is copied,
+//! so a pass is one launch. Each group begins with a window of its own, and claims more windows from a count that all
+//! groups share until there are none left. The last group to leave tells the host what was counted, and resets the
+//! words that groups share for the next pass.
 //!
-//! Positions go on from pass to pass, as in a live ring: the records of a pass carry its generation, and the marks of the last one
-//! lie behind. BankSlots carry none.
+//! Positions continue from pass to pass, as in a live ring. So the records of a pass carry its generation, and the
+//! marks of the pass before lie below the frontier. The slots of a batch carry no generation.
 //!
-//! Every slot says whose it is; what is not published, what belongs to a tenant that is disabled and what is beyond a tenant's
-//! credit is left as it is. SHUTDOWN ends the pass: windows that nobody has claimed by then are left.
+//! Every slot names its tenant. A slot is left as it is if it is not published, if its tenant is disabled, or if its
+//! tenant has no credit left. The opcode SHUTDOWN ends the pass: windows that no group has claimed by then are left as
+//! they are.
 
 use pelton_ir::builder::{Builder, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
@@ -24,38 +26,42 @@ use super::tenant::Tenant;
 use super::window::{TaskWindow, WindowOwner, WindowRunner};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, control, slot};
 
-/// The words of [`FrontierBuffers::front`] that only drained batches have. All are zero when a pass begins.
+/// The words of [`FrontierBuffers::front`] that only drained batches have. They are zero when a pass begins.
 mod pass_word {
-    /// How many windows were claimed beyond one a group; in the upper half, how often the pass was ended.
+    /// The lower half counts the windows that were claimed beyond one per group. The upper half counts the tasks that
+    /// have ended the pass.
     pub const NEXT: u32 = 2;
-    /// How many groups have left.
+    /// How many groups have left the pass.
     pub const LEFT: u32 = 3;
 }
 
-/// What is added to [`pass_word::NEXT`] to end a pass: no window has such a number.
+/// What is added to [`pass_word::NEXT`] to end a pass. No window has so large a number, so no group claims another one.
 const END: u64 = 1 << 32;
 
-/// What the host says of a pass, in [`PassBuffers::wanted`](super::buffers::PassBuffers).
+/// What the host asks of a pass, in [`PassBuffers::wanted`](super::buffers::PassBuffers).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PassRequest {
-    /// Its first position.
+    /// The first position of the pass.
     pub start: u64,
-    /// How many slots.
+    /// How many slots the batch has.
     pub count: u32,
-    /// The most of them that a group takes at once.
+    /// The most slots that a group takes at once.
     pub window: u32,
-    /// Whether there are fences among them.
+    /// Whether there are fences in the batch.
     pub fences: bool,
-    /// Whether the next pass belongs to the same run, and counts on.
+    /// Whether the next pass belongs to the same run, so that counters are not reset after this pass.
     pub more: bool,
 }
 
-/// Where the second word has the window, that there are fences, and that there is more.
+/// The first bit of [`PassRequest::window`] in the second word.
 const WINDOW: u32 = 32;
+/// The bit of [`PassRequest::fences`] in the second word.
 const FENCES: u32 = 62;
+/// The bit of [`PassRequest::more`] in the second word.
 const MORE: u32 = 63;
 
 impl PassRequest {
+    /// The two words in which the kernel reads the request.
     pub fn words(self) -> [u64; 2] {
         let PassRequest { start, count, window, fences, more } = self;
         let flags = u64::from(fences) << FENCES | u64::from(more) << MORE;
@@ -63,20 +69,22 @@ impl PassRequest {
     }
 }
 
-/// The words of [`PassBuffers::report`](super::buffers::PassBuffers): counters by the row of a group, then these.
+/// Where the words of [`PassBuffers::report`](super::buffers::PassBuffers) are. They begin with the counters, in the
+/// order of a group's row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassReport {
-    /// Tasks that ended with a fault.
+    /// The word with the number of tasks that ended with a fault.
     pub faults: u32,
-    /// The first of what all groups count together.
+    /// The first of the counters that all groups add to.
     pub control: u32,
-    /// Whether a task has ended the pass.
+    /// The word that says whether a task has ended the pass.
     pub ended: u32,
     /// How many words there are.
     pub words: u32,
 }
 
 impl PassReport {
+    /// Works out where the words of the report are.
     pub fn new(layout: &Layout) -> Self {
         let faults = layout.counters_per_group();
         let (control, ended) = (faults + 1, faults + 1 + control::OBSERVABLES);
@@ -84,7 +92,7 @@ impl PassReport {
     }
 }
 
-/// Writes the kernel.
+/// Writes a kernel that runs one pass over a batch.
 pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMode) {
     let DrainMode { frontier, pass, .. } = mode;
     let kernel = run.kernel;
@@ -98,13 +106,13 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
             },
             || (f.lit(0u64), f.lit(0u64)),
         );
-        // What the host says is on its way meanwhile.
+        // The table is copied while the request of the host is on its way.
         kernel.copy_piece_table(f);
         let shape = f.group_broadcast(shape, 0);
         let all = f.cast::<u32>(shape).named("all");
         let most = f.cast::<u32>(shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
         f.when(f.lane().eq(0), || {
-            // What is wanted between windows alone waits here, not in registers.
+            // What is needed only between windows is kept in memory, which saves registers.
             f.store(kernel.shared.heads.at(0), start);
             let flag = |bit: u32| f.cast::<u32>(shape >> bit & 1u64);
             for (at, word) in [
@@ -120,7 +128,7 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
         let from = f.group() * most;
         f.forever::<_, ()>((from, window_size(f, kernel, from, (all, most))), |claims, (from, count)| {
             f.when(count.eq(0), || claims.leave(()));
-            // Positions of batches have few bits.
+            // The positions of a batch fit into 32 bits.
             let start = f.cast::<u32>(f.load(kernel.shared.heads.at(0)));
             let first = f.cast::<u64>(start + from).named("first");
             let base = f.lit(0);
@@ -136,7 +144,7 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
     });
 }
 
-/// How many slots of a window there are, from its first on.
+/// How many slots a window has that begins at slot `from` of the batch.
 fn window_size<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -147,7 +155,8 @@ fn window_size<'b>(
     f.min(f.min(left, most), kernel.layout.window)
 }
 
-/// Claims one more window beyond one a group, and makes ready for it: its first slot, and how many there are.
+/// Claims one more window, beyond the one that each group begins with, and clears what the last window has left. Gives
+/// the first slot of the window and the number of its slots.
 fn claim_window<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -157,10 +166,10 @@ fn claim_window<'b>(
     run.clear_state(f);
     let word = |at: u32| f.load(kernel.shared.state.at(at));
     let (all, most) = (word(state::ALL), word(state::MOST));
-    // A window a group needs no claim, and often there are no more.
+    // Often one window per group is enough for the whole batch, and then nothing has to be claimed.
     let claim = || {
         let next = f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(pass_word::NEXT), 1u64);
-        // It is beyond all slots where the pass was ended.
+        // If the pass was ended, this is beyond all slots.
         let from = (next + f.cast::<u64>(f.groups())) * f.cast::<u64>(most);
         let from = f.cast::<u32>(f.min(from, f.cast::<u64>(all)));
         (from, window_size(f, kernel, from, (all, most)))
@@ -168,7 +177,8 @@ fn claim_window<'b>(
     f.choose((f.groups() * most).lt(all), claim, || (f.lit(0), f.lit(0)))
 }
 
-/// Adds what the group has counted to what all have. The last group to do so tells the host and makes ready for the next pass.
+/// Adds what the group has counted to the counters of all groups. The last group to do so reports to the host and
+/// resets the shared words for the next pass.
 fn leave_pass<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -186,7 +196,7 @@ fn leave_pass<'b>(
     f.barrier();
     let before = f.choose(
         f.lane().eq(0),
-        // Pairs with itself: the last sees what all have counted.
+        // Pairs with itself: the last group sees what all groups have counted.
         || f.atomic_add(Order::AcqRel, Scope::Device, frontier.front.at(pass_word::LEFT), 1u64),
         || f.lit(0u64),
     );
@@ -225,7 +235,7 @@ pub(super) fn count_fault<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext
     }
 }
 
-/// Decides whether a slot is to be run, and by `call` with its tenant and mask if so.
+/// Decides whether the task of a slot may run. If it may, `call` runs it with its tenant and the tenant's mask.
 pub(super) fn run_if_permitted<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -243,7 +253,7 @@ pub(super) fn run_if_permitted<'b>(
             f.choose(
                 tenant.lt(Tenant::MAX_TENANTS),
                 || {
-                    // Both words are on their way at once.
+                    // Both loads are under way at once.
                     let (mask, credit) =
                         (kernel.host_word(f, tenant + control::MASKS), Credit::new(f, kernel, tenant));
                     let may = f.choose(mask.ne(0), || credit.take(f, kernel, f.lit(1)), || f.lit(0));
@@ -260,7 +270,7 @@ pub(super) fn run_if_permitted<'b>(
     )
 }
 
-/// Counts a slot that is run, and runs it unless it ends the pass.
+/// Counts a task that may run, and runs it with `call`, unless it is one that ends the pass.
 fn run_admitted<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -276,7 +286,7 @@ fn run_admitted<'b>(
     }
     let Mode::Drain(DrainMode { frontier, .. }) = &kernel.mode else { return call() };
     let op = f.cast::<u32>(word >> 32);
-    // A tenant that may not use it does not end the pass of the others.
+    // A tenant that may not use SHUTDOWN must not be able to end the pass of other tenants.
     let ends = op.eq(Opcode::SHUTDOWN.code()) & allows(f, mask, op);
     f.choose(
         ends,

@@ -1,9 +1,9 @@
-//! Far rings: one group polls the host for everybody, the others claim windows in device memory.
+//! Far rings. One group, the router, polls host memory for all others, which claim windows in device memory.
 //!
-//! The first group to arrive is the [router](super::route), whichever that is: a group that starts late finds the place taken. It
-//! moves each tail that a producer has stored into device memory, and the lane that acquired the tail is the one that releases it: a
-//! worker that acquires the tail there sees the slots behind it. It also keeps the host's control words in device memory, so that
-//! no worker looks at host memory but for slots.
+//! The first group to arrive becomes the [router](super::route), whichever group that is. Each time a producer has
+//! moved the tail of its ring, the router copies the tail into device memory. The lane that has acquired the tail also
+//! releases it there, so a worker that acquires the copy sees the slots below the tail. The router also keeps a copy of
+//! the host's control words in device memory, so workers read nothing but slots from host memory.
 
 use pelton_device::Caps;
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
@@ -18,32 +18,33 @@ use super::route;
 use super::window::{RingOwner, TaskWindow, WindowOwner, WindowRunner};
 use crate::protocol::control;
 
-/// One in so many groups is taken to be idle when a window is sized.
+/// When a worker decides how many tasks to take, it assumes that one in this many groups is idle and could take a
+/// share.
 const IDLE_SHARE: u32 = 8;
 
-/// Where the router puts a ring's tail.
+/// The word to which the router copies the tail of a ring.
 pub(super) fn tail_word(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE)
 }
 
-/// Where the groups keep what they have claimed of it.
+/// The word that holds the position up to which groups have claimed tasks of a ring.
 pub(super) fn claim_word(ring: U32<'_>) -> U32<'_> {
     ring * (2 * STRIDE) + STRIDE
 }
 
-/// What groups serve far rings with.
+/// The functions with which groups serve far rings.
 #[derive(Clone, Copy)]
 pub(super) struct FarServer<'k> {
     run: WindowRunner<'k>,
     far: &'k FarRings,
-    /// What the router does.
+    /// Does the work of the router until the stop.
     route: Callee<(), ()>,
-    /// The next ring.
+    /// Chooses the ring that is served next.
     pick: Callee<(), u32>,
 }
 
 impl<'k> FarServer<'k> {
-    /// Writes its functions.
+    /// Writes the functions.
     pub fn write(
         m: &mut Builder,
         run: WindowRunner<'k>,
@@ -59,7 +60,7 @@ impl<'k> FarServer<'k> {
         FarServer { run, far, route, pick }
     }
 
-    /// Routes, if the group is the first to arrive; else works.
+    /// Does the work of the router if the group is the first to arrive, and of a worker otherwise.
     pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let FarServer { run, far, route, pick } = self;
         let first = f.lane().eq(0);
@@ -73,12 +74,12 @@ impl<'k> FarServer<'k> {
     }
 }
 
-/// Whether a ring has something that nobody has claimed.
+/// Writes the function that says whether a ring has tasks that no group has claimed and that may run.
 fn write_ready(m: &mut Builder, kernel: &KernelContext<'_>, far: &FarRings) -> Callee<u32, bool> {
     m.function(far.slots.function_name("ready"), |f, ring| {
         let end = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(tail_word(ring)));
         let from = f.atomic_load(Order::Relaxed, Scope::Device, far.router.route.at(claim_word(ring)));
-        // The claim may be newer than the tail.
+        // The claim is read after the tail, so it may be beyond the tail.
         f.choose(
             end.gt(from),
             || claim::may_run(f, kernel, f.load(kernel.global.rings.at(ring))),
@@ -87,7 +88,7 @@ fn write_ready(m: &mut Builder, kernel: &KernelContext<'_>, far: &FarRings) -> C
     })
 }
 
-/// A worker: claims windows, fetches their slots, runs them.
+/// Does the work of a worker until the stop: it claims windows, copies their slots, and runs them.
 fn serve_windows<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -100,7 +101,7 @@ fn serve_windows<'b>(
         let (ring, first, count, halt, mask) = f.choose(
             f.lane().eq(0),
             || {
-                // Pairs with the router's release.
+                // Pairs with the router's release: what the host wrote before it asked for the stop is seen.
                 let halt =
                     f.atomic_load(Order::Acquire, Scope::Device, far.copy.buffers.flags.at(flag::HALT));
                 run.clear_state(f);
@@ -143,7 +144,8 @@ fn serve_windows<'b>(
     });
 }
 
-/// Claims a window: its ring, first position and number of tasks, which is 0 if another group was faster.
+/// Claims a window. Gives its ring, its first position, the number of tasks and the tenant's mask. The number is 0 if
+/// another group was faster.
 fn claim_window<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -155,13 +157,14 @@ fn claim_window<'b>(
     let tenant = f.load(kernel.global.rings.at(ring));
     let claims = far.router.route.at(claim_word(ring));
     let from = f.atomic_load(Order::Relaxed, Scope::Device, claims);
-    // Pairs with the router's release: what lies between the claim and this tail is seen.
+    // Pairs with the router's release: the slots between the claim and this tail are seen.
     let end = f.atomic_load(Order::Acquire, Scope::Device, far.router.route.at(tail_word(ring)));
-    // After the tail: tasks that were submitted after a change of the mask meet it. One that comes later holds from the next window on.
+    // The mask is read after the tail, so tasks that were submitted after a change of the mask are run under the new
+    // one. A change that comes later holds from the next window on.
     let (mask, credit) = (kernel.host_word(f, tenant + control::MASKS), Credit::new(f, kernel, tenant));
-    // The claim may be of somebody who has seen a newer tail.
+    // Another group may have seen a newer tail and claimed beyond this one.
     let left = f.max(f.min(end, claim_limit(f, run, ring, end)), from) - from;
-    // A few tasks are spread, many are taken at once.
+    // A few tasks are spread over several groups, and many tasks are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kernel.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
     let wanted = f.select(mask.eq(0), 0, wanted);
@@ -177,8 +180,9 @@ fn claim_window<'b>(
     (ring, from, f.select(won, count, 0), mask)
 }
 
-/// Up to where windows of a ring may be claimed, for fences to be found: a mark of the last lap that nobody has followed yet must not
-/// be written again, and its slot is the host's as soon as the record is there.
+/// The position up to which windows of a ring may be claimed: one lap beyond the frontier. A window that is claimed
+/// leaves marks when it ends, and must not overwrite a mark of the last lap that was not followed yet. The tail alone
+/// does not prevent that, because a slot belongs to the host again as soon as its record is posted.
 fn claim_limit<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -193,7 +197,8 @@ fn claim_limit<'b>(
         end.le(known),
         || known,
         || {
-            // Pairs with the release of whoever followed the marks: it has read what is written again now.
+            // Pairs with the release of the group that followed the marks: it has read the marks that may be
+            // overwritten now.
             let front = f.atomic_load(Order::Acquire, Scope::Device, frontier.front.at(ring * STRIDE));
             f.store(seen, front);
             front + slots
@@ -201,7 +206,7 @@ fn claim_limit<'b>(
     )
 }
 
-/// Copies the slots of a window: neighbouring lanes take neighbouring pieces of 16 bytes.
+/// Copies the slots of a window into the memory of the group. Neighbouring lanes copy neighbouring pieces of 16 bytes.
 pub(super) fn fetch_slots<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,

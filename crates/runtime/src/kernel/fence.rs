@@ -1,15 +1,27 @@
-//! Batch fences: never waited for by a lane.
+//! Batch fences: tasks that end after everything before them. No lane ever waits for one.
 //!
-//! Where a group works through its own stripe, everything before a fence has ended once the window's records are posted, so the
-//! fence is *retired* right then. Where windows of a ring may end in any order, a fence is put aside: every window notes in
-//! `marks`, at its first position, where it ends, cut at fences, which have marks of their own. Marks follow each other, so whoever
-//! follows them from the frontier on finds up to where everything has ended, and retires the fences it meets.
+//! To *retire* a fence is to end it: the epoch rises and the fence's record is posted. How a fence is retired depends
+//! on its ring.
 //!
-//! One group at a time does so. A group that has made marks adds one to the ring's count of news, and if the count was zero it
-//! is the one. Before it leaves it takes off what it has seen; if more has come meanwhile, it goes round again. The adds acquire and
-//! release, so the marks of all whose news it took off were seen. Other marks may be met before their news, so a mark itself carries
-//! along that its slots have ended. A slot is the host's again once its record is there, so nobody claims more than one lap beyond the
-//! frontier: marks stay until they were followed.
+//! In a near ring, each group works through its own stripe in order. Everything before a fence has ended once the
+//! records of its window are posted, so the group retires the fence right then.
+//!
+//! In a far ring or a drained batch, windows may end in any order, so a fence is put aside:
+//!
+//! - Every window leaves *marks* when it ends. A mark lies in `marks` at the position where something begins, and says
+//!   where it ends. A window without fences leaves one mark. A window with fences is cut at them, and each fence has a
+//!   mark of its own.
+//! - The *frontier* of a ring is the position below which everything has ended. The marks form a chain, because each
+//!   one ends where the next begins. A group that follows the chain from the frontier on finds how far everything has
+//!   ended, moves the frontier there, and retires the fences that it meets.
+//! - One group at a time follows the marks of a ring. A group that has left marks adds one to the ring's count of news.
+//!   If the count was zero before, this group follows the marks. Before it leaves, it subtracts the news that it has
+//!   seen. If more news has come in the meantime, it follows the marks again.
+//! - All changes of the count of news acquire and release. The group has therefore seen the marks of all windows whose
+//!   news it subtracts. It may also meet a mark before its news, so the mark itself is stored with release and loaded
+//!   with acquire: a group that sees a mark sees that its slots have ended.
+//! - A slot belongs to the host again once its record is posted, and its position in the next lap has the same place in
+//!   `marks`. So groups claim no more than one lap beyond the frontier, and a mark stays until it was followed.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -21,22 +33,22 @@ use super::slots::BankSlots;
 use super::window::{TaskWindow, has_ended, post_record, task_state};
 use crate::protocol::{Status, WindowState, control, slot};
 
-/// The bit of a mark that says that it is a fence's.
+/// The bit of a mark that says that it belongs to a fence.
 const FENCE_MARK: u64 = 1 << 63;
 
-/// How fences of one placement are retired.
+/// The functions that retire the fences of one placement.
 pub(super) struct Fences<'k> {
     slots: &'k BankSlots,
-    /// What windows need that may end in any order; none if there are no fences.
+    /// The buffers for windows that may end in any order. There are none in near rings, or if the kernel has no fences.
     frontier: Option<&'k FrontierBuffers>,
-    /// Position, number of the slot, tenant.
+    /// Retires a fence. It takes the position, the number of the slot and the tenant.
     retire: Callee<(u64, u32, u32), ()>,
-    /// Ring and tenant, where windows may end in any order.
+    /// Follows the marks of a ring, where windows may end in any order. It takes the ring and its tenant.
     follow: Option<Callee<(u32, u32), ()>>,
 }
 
 impl<'k> Fences<'k> {
-    /// Writes the functions. `frontier` is there where windows may end in any order.
+    /// Writes the functions. `frontier` has the buffers for windows that may end in any order, where they may.
     pub fn write(
         m: &mut Builder,
         kernel: &KernelContext<'_>,
@@ -49,25 +61,27 @@ impl<'k> Fences<'k> {
         Fences { slots, frontier, retire, follow }
     }
 
-    /// What fences need where windows may end in any order; none if there are no fences.
+    /// The buffers for windows that may end in any order. There are none in near rings, or if the kernel has no fences.
     pub fn frontier(&self) -> Option<&'k FrontierBuffers> {
         self.frontier
     }
 
-    /// What comes after the records of a window.
+    /// Does what comes after the records of a window: retires its fences, or leaves marks for them. All lanes call it.
     pub fn retire_after<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
         kernel: &KernelContext<'_>,
         window: TaskWindow<'b>,
     ) {
-        // Every lane's records are posted, and it has looked at what is cleared for the next window.
+        // After this barrier, all lanes have posted their records, and have read everything that is cleared for the
+        // next window.
         f.barrier();
         if kernel.spec.body == super::spec::SlotBody::Fused {
             return;
         }
         f.when(f.lane().eq(0), || match self.frontier {
-            // Whoever follows marks goes from one to the next, so none are made if the host has put no fences in.
+            // Without fences in the batch there is nothing to find by following marks, so none are left. The host says
+            // whether there are fences, because a chain of marks must have no gaps.
             Some(_) if kernel.mode.drains() => {
                 f.when(f.load(kernel.shared.state.at(state::FENCES)).ne(0), || {
                     self.note_window_end(f, kernel, window)
@@ -83,7 +97,7 @@ impl<'k> Fences<'k> {
         });
     }
 
-    /// Notes that a window has ended, where windows may end in any order.
+    /// Leaves the marks of a window that has ended, and follows the marks of the ring if no other group does.
     fn note_window_end<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
@@ -98,7 +112,7 @@ impl<'k> Fences<'k> {
         f.when(before.eq(0), || f.call(follow, (ring, tenant)));
     }
 
-    /// Whether everything before a position has ended and was followed, so that nobody has anything to do with its marks.
+    /// Whether the frontier is at this position: everything before it has ended, and its marks were followed.
     pub fn is_quiet<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
@@ -110,16 +124,18 @@ impl<'k> Fences<'k> {
         front.eq(position)
     }
 
-    /// Moves a quiet frontier past a task that ended at it. Nobody else does meanwhile: there are no marks to follow from there.
+    /// Moves the frontier past a task that the router has run at the frontier. No other group moves it at the same
+    /// time, because there are no marks to follow from there.
     pub fn move_frontier<'b>(&self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, next: U64<'b>) {
         if let Some(frontier) = self.frontier {
-            // What whoever moved it before has released is released again.
+            // This releases again what the group that moved the frontier before has released.
             f.fence(Order::AcqRel, Scope::Device);
             f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE), next);
         }
     }
 
-    /// Goes through the fences of a window, in order, up to the first task that has not ended: a fence ends after every task before it.
+    /// Runs `body` for each fence of a window, in order, with its position and slot number. It stops at the first task
+    /// that has not ended, because a fence ends after every task before it.
     fn each_fence<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
@@ -138,7 +154,7 @@ impl<'k> Fences<'k> {
     }
 }
 
-/// Notes where a window ends, and its fences.
+/// Leaves the marks of a window and of its fences.
 fn write_marks<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -148,7 +164,7 @@ fn write_marks<'b>(
 ) {
     let set = |position: U64<'b>, mark: U64<'b>| {
         let at = window.base + slots.slot_in_stripe(f, position);
-        // Pairs with the acquire of whoever follows: the slot has ended.
+        // Pairs with the acquire of the group that follows the marks, which then sees that the slots have ended.
         f.atomic_store(Order::Release, Scope::Device, frontier.marks.at(at), mark);
     };
     let last = window.first + f.cast::<u64>(window.count);
@@ -163,7 +179,8 @@ fn write_marks<'b>(
                     !has_ended(state),
                     || {
                         f.when(from.ne(position), || set(from, position));
-                        // Nothing from a task on that has not ended is marked: no fence behind it may be found.
+                        // A task that has not ended gets no mark, nor does anything after it, so that no fence after it
+                        // is found.
                         f.when(state.ne(WindowState::Fence.code()), || tasks.leave(last));
                         let next = position + 1u64;
                         set(position, next | FENCE_MARK);
@@ -178,7 +195,8 @@ fn write_marks<'b>(
     f.when(from.ne(last), || set(from, last));
 }
 
-/// Retires a fence: the epoch rises, the tenant's first observable has its tag, and it has ended.
+/// Writes the function that retires a fence: it raises the epoch, stores the fence's tag in the tenant's first
+/// observable, and posts the record.
 fn write_retire(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
@@ -188,11 +206,11 @@ fn write_retire(
         let word = |k: u32| slots.words.at(number * LINE + k);
         let (tenant, tag) = match kernel.mode {
             Mode::Live(_) => (tenant, f.atomic_load(Order::Relaxed, Scope::System, word(slot::ARG / 2))),
-            // Nobody writes the slots of a batch, and each names its tenant.
+            // The slots of a batch are not written during a pass, and each of them names its tenant.
             Mode::Drain(_) => (f.cast(f.load(word(slot::TENANT / 2))), f.load(word(slot::ARG / 2))),
         };
         let tag = f.cast::<u32>(tag >> 32);
-        // What ended before is seen by whoever sees the epoch.
+        // A host that sees the new epoch sees everything that ended before.
         f.fence(Order::AcqRel, Scope::System);
         let before =
             f.atomic_add(Order::Relaxed, Scope::Device, kernel.global.control.at(control::EPOCH), 1u64);
@@ -209,7 +227,7 @@ fn write_retire(
     })
 }
 
-/// Follows the marks of a ring from its frontier on, while there is news.
+/// Writes the function that follows the marks of a ring from its frontier on, for as long as there is news.
 fn write_follow(
     m: &mut Builder,
     slots: &BankSlots,
@@ -223,16 +241,17 @@ fn write_follow(
             let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
             let to = f.forever::<_, U64<'_>>(from, |steps, at| {
                 let number = slots.first_slot(ring) + slots.slot_in_stripe(f, at);
-                // Pairs with the release of the mark, whose news may still be on its way.
+                // Pairs with the release of the mark. The news of that mark may come later.
                 let mark = f.atomic_load(Order::Acquire, Scope::Device, frontier.marks.at(number));
                 let end = mark & !FENCE_MARK;
-                // A mark of the last lap lies behind. One of the next lap is met where the router has moved the frontier meanwhile.
+                // A mark of the last lap ends at or before this position. A mark of the next lap is met if the router
+                // has moved the frontier in the meantime. Neither is followed.
                 f.when((end - at - 1u64).ge(u64::from(slots.bank.stripe_slots())), || steps.leave(at));
                 f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
                 end
             });
-            // Pairs with the acquire of whoever claims the next lap: the marks below are read. A frontier that stands is left alone, for
-            // the router may be moving it.
+            // Pairs with the acquire of the group that claims tasks of the next lap: the marks below the frontier have
+            // been read. A frontier that does not move is not stored, because the router may be moving it.
             f.when(to.ne(from), || f.atomic_store(Order::Release, Scope::Device, front, to));
             let before = f.atomic_sub(Order::AcqRel, Scope::Device, news, seen);
             f.when(before.eq(seen), || rounds.leave(()));
@@ -261,7 +280,7 @@ mod tests {
     const WIDE: u32 = WindowState::Wide.code();
     const DONE: u32 = Status::Done.code();
 
-    /// The status of each position's posted record, after a window whose tasks stand like this.
+    /// The status of each position's posted record, after a window whose tasks have these states.
     fn posted(placement: Placement, states: &[u32]) -> Vec<u32> {
         let spec = Spec::new(Geometry::new(16).lanes(1).groups(1)).placement(placement);
         let device = open("reference").expect("it is always there");

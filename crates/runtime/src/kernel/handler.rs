@@ -72,7 +72,7 @@ pub enum Class {
     Idempotent,
 }
 
-/// What tasks of an opcode do. [`Spec::handler`](super::Spec::handler) gives it a name and an opcode.
+/// What the tasks of an opcode do. [`Spec::handler`](super::Spec::handler) gives the handler a name and an opcode.
 ///
 /// Lane-wide and group-wide handlers are both written by a closure. The closure runs once, when the handler is made,
 /// and builds a function of the language. It names the regions of the workspace that it needs, and
@@ -103,7 +103,7 @@ pub struct Handler {
     pub(super) may_trap: bool,
 }
 
-/// The name of a function that a closure wrote, until the handler gets a name. No text can spell it.
+/// The name of a function that a closure wrote, until the handler gets its name. No function in a text can have it.
 const UNNAMED: &str = "";
 
 impl Handler {
@@ -172,7 +172,8 @@ impl Handler {
     }
 }
 
-/// Declares regions that a handler only loads from as read, so that it can name regions that are only read.
+/// Declares the regions that a handler only loads from as read-only, so that it may name regions that cannot be
+/// written.
 fn restrict_access(module: &mut Module) {
     let reads = |op: Op| matches!(op, Op::Load | Op::LoadWide | Op::Len);
     let nodes = module.functions.iter().flat_map(|(_, function)| function.insts());
@@ -195,6 +196,7 @@ pub struct NamedHandler {
 }
 
 impl NamedHandler {
+    /// Names a handler. A function that a closure wrote gets the name too.
     pub(super) fn new(op: Opcode, name: String, mut handler: Handler) -> Self {
         let functions = &mut handler.module.functions;
         let unnamed = functions.iter().find(|(_, function)| function.name == UNNAMED).map(|(at, _)| at);

@@ -1,8 +1,9 @@
-//! What handlers import: functions of the `Spec`'s libraries, and verbs of the runtime.
+//! What handlers can import: functions of the `Spec`'s libraries, and verbs of the runtime.
 //!
-//! A handler's imports are bound before anything else is asked of it. A function that comes from a library is from then on the
-//! handler's own code: it is written in place, its accesses become the tenant's, its loops take fuel, and it may do no more than the
-//! handler may. A library reaches only buffers that the handler declares, and names in a library are never names in the kernel.
+//! The imports of a handler are bound before anything else of it is checked. From then on, a function that comes from a
+//! library is the handler's own code: it is written in place, its accesses reach the tenant's memory only, its loops
+//! take fuel, and it may do no more than the handler may. A library reaches only buffers that the handler declares, and
+//! names in a library are never names in the kernel.
 
 use pelton_ir::link::{self, LinkError, MissingImport, Signature};
 use pelton_ir::module::{FunctionKind, ImportFlow};
@@ -14,25 +15,26 @@ use super::error::AssembleError;
 use super::handler::{NamedHandler, Width};
 use super::spec::Spec;
 
-/// Something that handlers ask of the runtime by importing it.
+/// Something that handlers can ask of the runtime, by importing it as a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    /// What the import is called.
+    /// The name of the import.
     pub name: &'static str,
     /// The types of its parameters.
     pub params: &'static [Type],
     /// The types of its results.
     pub results: &'static [Type],
-    /// Whether it acts once per group: then handlers must import it as `uniform`.
+    /// Whether the verb acts once per group. If it does, handlers must import it as `uniform`.
     pub flow: ImportFlow,
     /// Which handlers may import it.
     pub widths: &'static [Width],
 }
 
-/// The verbs of the runtime. There are none yet: a row is added here together with what a call of it becomes in `adapt`.
+/// The verbs of the runtime. There are none yet. A new verb is a row here, and code in `adapt` that says what a call of
+/// it becomes.
 pub const VERBS: &[Verb] = &[];
 
-/// The libraries of a `Spec`, checked.
+/// Validates the libraries of a `Spec`.
 pub(super) fn check_libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
     let check = |(index, module): (usize, &pelton_ir::module::Module)| {
         validate(module.clone()).map_err(|invalid| {
@@ -46,7 +48,7 @@ pub(super) fn check_libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> 
     spec.libraries.iter().enumerate().map(check).collect()
 }
 
-/// A handler's module with its imports bound.
+/// Binds the imports of a handler.
 pub(super) fn bind_imports(
     handler: &NamedHandler,
     module: &Valid,
@@ -59,7 +61,7 @@ pub(super) fn bind_imports(
     })
 }
 
-/// Binds what libraries have, and holds what is left against the verbs.
+/// Binds the imports that libraries define, and checks the others against the verbs.
 fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) -> Result<Valid, LinkError> {
     let bound = link::bind_imports(module, libraries)?;
     let mut unknown = Vec::new();
@@ -86,7 +88,7 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
     if unknown.is_empty() { Ok(bound) } else { Err(LinkError::Unbound(unknown)) }
 }
 
-/// An import that nothing is known for, with the name that may have been meant.
+/// Describes an import that neither a library nor a verb defines, with the nearest known name.
 fn unbound(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> MissingImport {
     let functions = libraries.iter().flat_map(|library| library.functions.iter()).map(|(_, f)| f);
     let functions = functions.filter(|f| f.kind == FunctionKind::Function).map(|f| &*f.name);

@@ -1,7 +1,7 @@
-//! Where everything of an assembled kernel lies: rings, stripes, regions, counters, buffers.
+//! Where everything of an assembled kernel lies: rings, stripes, regions, counters and buffers.
 //!
-//! The numbers are worked out once, from the `Spec` and what the device can do; the kernel is written from them and the
-//! host reads and writes by them.
+//! The numbers are worked out once, from the `Spec` and from what the device can do. The kernel is written from them,
+//! and the host finds what it reads and writes by them.
 
 use pelton_device::{Caps, MemoryKind, mapped::WordWidth as Word};
 
@@ -15,36 +15,36 @@ use super::spec::{Claim, Geometry, Lifetime, Spec};
 use super::tenant::{Region, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
 
-/// A ring: whose, and how urgent.
+/// Who a ring belongs to, and how urgent its tasks are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingInfo {
-    /// Its owner.
+    /// The tenant that owns the ring.
     pub tenant: TenantId,
-    /// Which producer writes it, counted over the session.
+    /// The number of the producer that writes the ring, among all producers of the session.
     pub producer: u32,
-    /// Its level, from the most urgent down; 0 where there is one.
+    /// The priority of its tasks, where 0 is the most urgent level. It is 0 where there is only one level.
     pub level: u32,
 }
 
-/// A region of the workspace: one buffer, a piece for each tenant.
+/// A region of the workspace as it lies in memory: one buffer, with a piece for each tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionArea {
-    /// The region.
+    /// The region as the `Spec` describes it.
     pub region: Region,
-    /// Elements in all.
+    /// How many elements the buffer has.
     pub total: u32,
-    /// First element and number of elements, by tenant.
+    /// The first element and the number of elements of each tenant's piece, by the number of the tenant.
     pub pieces: Vec<(u32, u32)>,
 }
 
 impl RegionArea {
-    /// The name of its buffer in the module.
+    /// The name of the region's buffer in the module.
     pub fn buffer_name(&self) -> String {
         format!("region.{}", self.region.name)
     }
 }
 
-/// Tells the buffers apart that the host binds.
+/// Identifies a buffer that the host binds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BufferKey {
     /// A buffer of the kernel's own.
@@ -53,71 +53,73 @@ pub enum BufferKey {
     Region(usize),
 }
 
-/// A buffer that the host binds.
+/// A buffer for which the host must allocate memory, and which it binds when it launches the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BufferBinding {
     /// Which buffer it is.
     pub key: BufferKey,
-    /// Its name in the module.
+    /// The name of the buffer in the module.
     pub name: String,
-    /// The memory it wants.
+    /// The kind of memory that the buffer needs.
     pub kind: MemoryKind,
-    /// The size of its words.
+    /// The size of the buffer's words.
     pub width: Word,
-    /// How many words it has.
+    /// How many words the buffer has.
     pub len: usize,
 }
 
-/// Where everything lies.
+/// Where everything of an assembled kernel lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The slots of all rings by placement.
     pub banks: SlotBanks,
-    /// Lanes of a group.
+    /// How many lanes a group has.
     pub lanes: u32,
-    /// Lanes of a subgroup.
+    /// How many lanes a subgroup has.
     pub subgroup: u32,
-    /// Groups that run tasks.
+    /// How many groups run tasks.
     pub workers: u32,
-    /// Groups that are launched: the workers, and one more where there is a router or host memory is far.
+    /// How many groups are launched: the workers, and one more if there is a router or if the device is far from host
+    /// memory.
     pub groups: u32,
     /// The most tasks that a group takes at once.
     pub window: u32,
-    /// Rings, the most urgent level first.
+    /// The rings of all producers, those of the most urgent level first.
     pub rings: Vec<RingInfo>,
-    /// Levels of priority.
+    /// How many levels of priority there are.
     pub levels: u32,
-    /// Producers in all.
+    /// How many producers all tenants have.
     pub producers: u32,
-    /// The workspace.
+    /// The regions of the workspace.
     pub areas: Vec<RegionArea>,
-    /// First observable and number of observables, by tenant.
+    /// The first observable and the number of observables of each tenant, by the number of the tenant.
     pub observables: Vec<(u32, u32)>,
-    /// Opcodes that are counted, in the order of their counters.
+    /// The opcodes whose tasks are counted, in the order of their counters.
     pub ops: Vec<Opcode>,
-    /// Whether the device has memory of its own, so that host memory is far from it.
+    /// Whether the device has memory of its own, so that host memory is slow to reach.
     pub remote: bool,
-    /// Lanes that keep a copy of the host's control words for all groups, and tell the host when a change has been taken over; 0 where
-    /// groups read the host's words themselves.
+    /// How many lanes keep a copy of the host's control words for all groups, and tell the host when they have copied a
+    /// change. It is 0 where groups read the host's words themselves.
     pub keepers: u32,
-    /// Subgroups that have to be told of a change of the copy, because they read it together with a task and not after it.
+    /// How many subgroups have to be told when the copy changes, because they read it together with a task and not
+    /// after it.
     pub pollers: u32,
-    /// Whether the device can be woken from a `backoff`.
+    /// Whether the host can wake the device from a `backoff`.
     pub wakes: bool,
-    /// What the host binds, in the order of the module.
+    /// The buffers that the host binds, in the order of the module.
     pub buffers: Vec<BufferBinding>,
 }
 
-/// Pieces of the workspace start at a multiple of this many bytes.
+/// The pieces of a region start at multiples of this many bytes.
 pub const ALIGN: u32 = 64;
 
 impl Layout {
-    /// Works out where everything lies; buffers come as the kernel is written.
+    /// Works out where everything lies. The list of buffers stays empty until the kernel is written.
     pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, AssembleError> {
         let Geometry { slots, window, .. } = spec.geometry;
         let placement = bank::choose_placement(spec, caps)?;
         let (lanes, workers, groups) = launch_size(spec, caps, placement)?;
-        // A drained batch is one ring for everybody, whatever the claim.
+        // A drained batch is one ring for all tenants, whatever the claim.
         let drain = spec.lifetime == Lifetime::Drain;
         let levels = if drain { 1 } else { spec.claim.levels() };
         let producers = |t: &Tenant| if drain { 1 } else { t.producers as usize };
@@ -165,7 +167,7 @@ impl Layout {
         })
     }
 
-    /// Where rings lie.
+    /// Where the rings lie.
     pub fn placement(&self) -> Placement {
         self.banks.placement()
     }
@@ -175,8 +177,8 @@ impl Layout {
         self.banks.iter().find(|bank| bank.placement == placement)
     }
 
-    /// How many slots the largest stripe has: the most tasks that can be submitted at once with a fence among them. Without one,
-    /// [`Producer::largest_batch`](crate::Producer::largest_batch) says how many can be.
+    /// How many slots the largest stripe has. This is the most tasks that can be submitted at once if there is a fence
+    /// among them. Without a fence, [`Producer::largest_batch`](crate::Producer::largest_batch) says how many can be.
     pub fn largest_stripe(&self) -> u32 {
         self.banks.iter().map(SlotBank::stripe_slots).max().unwrap_or(0)
     }
@@ -186,7 +188,7 @@ impl Layout {
         self.banks.iter().map(|bank| bank.ring_stripes).sum()
     }
 
-    /// The number of a ring's k-th stripe among all stripes.
+    /// The number of a ring's `k`-th stripe among all stripes of the session.
     pub fn stripe_number(&self, ring: u32, k: u32) -> usize {
         let mut k = k;
         for bank in self.banks.iter() {
@@ -203,17 +205,17 @@ impl Layout {
         self.banks.iter().map(SlotBank::stripe_count).sum()
     }
 
-    /// How many slots all stripes have.
+    /// How many slots all stripes of the session have.
     pub fn slot_count(&self) -> u32 {
         self.banks.iter().map(SlotBank::slot_count).sum()
     }
 
-    /// How many counters a group has: the control words, then one per opcode.
+    /// How many counters a group has: one per control word, then one per opcode.
     pub fn counters_per_group(&self) -> u32 {
         control::OBSERVABLES + self.ops.len() as u32
     }
 
-    /// How many words the table of pieces has: two per tenant and column.
+    /// How many words the table of pieces has: two per tenant for each region, and two for the observables.
     pub(super) fn piece_words(&self) -> u32 {
         Tenant::MAX_TENANTS * (self.areas.len() as u32 + 1) * 2
     }
@@ -223,16 +225,17 @@ impl Layout {
         self.observables.iter().map(|(at, len)| at + len).max().unwrap_or(0)
     }
 
-    /// The region of that name.
+    /// The region with this name, if there is one.
     pub fn area(&self, name: &str) -> Option<&RegionArea> {
         self.areas.iter().find(|area| area.region.name == name)
     }
 }
 
-/// The most words of a buffer that belongs to the kernel itself. Kernels compute with a few times their indices.
+/// The most words of a buffer that belongs to the kernel itself. Kernels compute indices in 32 bits, and compute with
+/// small multiples of them.
 const MAX_KERNEL_WORDS: u64 = 1 << 28;
 
-/// Refuses more words of the kernel's own than it can compute with.
+/// Refuses a buffer of the kernel's own that has more words than the kernel can compute with.
 pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), AssembleError> {
     let most = MAX_KERNEL_WORDS;
     if found > most { Err(AssembleError::Size { what, found, most }) } else { Ok(()) }
@@ -241,7 +244,7 @@ pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), Asse
 /// The most groups of a launch that drains batches.
 const MAX_GROUPS: u32 = 1 << 16;
 
-/// Lanes, groups that work, and groups that are launched.
+/// Works out the number of lanes per group, of groups that run tasks, and of groups that are launched.
 fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), AssembleError> {
     let Geometry { slots, lanes, groups, window } = spec.geometry;
     let limit = |what, found: u32, least: u32, most: u32| {
@@ -264,19 +267,20 @@ fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u
     let part = |groups: u32| ((u64::from(groups) * u64::from(spec.share) / 100) as u32).max(1);
     let most = if persistent { part(caps.resident) } else { MAX_GROUPS };
     let remote = caps.memory_bytes.is_some();
-    // One more than works: a router, or whoever keeps the control words.
+    // One group does not run tasks: the router, or the group that keeps the control words.
     let besides = u32::from(persistent && (placement != Placement::Near || remote));
     let least = if persistent && placement == Placement::Both { 2 } else { 1 };
     let suits = part(caps.groups).saturating_sub(if remote { besides } else { 0 }).max(least);
     let workers = groups.unwrap_or(suits);
     limit("the number of groups", workers, 1, most.saturating_sub(besides))?;
     if let Claim::Priority { every } = spec.claim {
-        limit("every how many windows the longest unserved level comes", every, 1, 1 << 16)?;
+        limit("the number of windows after which the longest unserved level comes first", every, 1, 1 << 16)?;
     }
     Ok((lanes, workers, workers + besides))
 }
 
-/// Lanes that keep the host's control words for all groups, and subgroups that have to be told of their changes.
+/// Works out how many lanes keep the host's control words for all groups, and how many subgroups have to be told when
+/// the words change.
 fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
     let remote = caps.memory_bytes.is_some();
     let far = banks.far().is_some();
@@ -288,7 +292,8 @@ fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
         }
         false => 0,
     };
-    // The keeper is the router's last subgroup, its one lane that polls, or the first subgroup of a group of its own.
+    // The keeper is the router's last subgroup, or the router's only lane that polls, or the first subgroup of a group
+    // that does nothing else.
     let lanes = match (far, teams) {
         (true, Some(teams)) => lanes - teams * caps.subgroup,
         (true, None) => 1,
@@ -298,6 +303,7 @@ fn keeper_counts(caps: &Caps, banks: &SlotBanks, lanes: u32) -> (u32, u32) {
     if far || remote { (keepers, pollers) } else { (0, 0) }
 }
 
+/// Divides a region among the tenants. A region that tenants share is one piece, which all of them have.
 fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, AssembleError> {
     let step = ALIGN / (region.elem.bits() / 8).max(1);
     let mut pieces = vec![(0, 0); Tenant::MAX_TENANTS as usize];
@@ -314,10 +320,11 @@ fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Assemb
         let why = format!("its tenants have {total} elements in all, and a buffer has at most {most}");
         return Err(AssembleError::Region { name: region.name.clone(), why });
     }
-    // The last piece may end where no whole line fits any more.
+    // The room after the last piece is cut off where the buffer would become too long.
     Ok(RegionArea { region: region.clone(), total: (next.min(most) as u32).max(1), pieces })
 }
 
+/// Numbers the observables of all tenants: gives the first and the number of each, by the number of the tenant.
 fn observable_pieces(tenants: &[Tenant]) -> Vec<(u32, u32)> {
     let mut pieces = vec![(0, 0); Tenant::MAX_TENANTS as usize];
     let mut total = 0u32;
@@ -328,7 +335,7 @@ fn observable_pieces(tenants: &[Tenant]) -> Vec<(u32, u32)> {
     pieces
 }
 
-/// The opcodes that are counted.
+/// The opcodes whose tasks are counted, in the order of their counters.
 fn counted_opcodes(spec: &Spec) -> Vec<Opcode> {
     let own = spec.handlers.iter().map(|h| h.op);
     match spec.body {

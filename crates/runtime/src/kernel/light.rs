@@ -1,8 +1,8 @@
 //! Light tasks, which the lane that finds them runs at once, without a window.
 //!
-//! A handler is light if one lane runs it and it has no loop. A task of a light handler that waits alone is not worth the work of a whole
-//! group. So the lane that polls its ring reads the line, makes sure that it is the expected one and whole, runs the task, and posts its
-//! record.
+//! A handler is light if one lane runs it and it has no loop. A task of a light handler that waits alone is not worth
+//! the work of a whole group. So the lane that polls its ring reads the line, makes sure that it is the expected one
+//! and whole, runs the task, and posts its record.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
@@ -73,8 +73,8 @@ impl<'b> LightArgs<'b> {
 /// How light tasks are run.
 #[derive(Clone, Copy)]
 pub(super) struct LightTasks {
-    /// Runs a task if it is light. It takes [`LightArgs`] as a tuple and gives the task's state, its value and the number of its counter.
-    /// The state is [`WindowState::Heavy`] if the task is not light.
+    /// Runs a task if it is light. It takes [`LightArgs`] as a tuple and gives the task's state, its value and the
+    /// number of its counter. The state is [`WindowState::Heavy`] if the task is not light.
     run: Callee<LightTypes, (u32, u32, u32)>,
 }
 
@@ -198,8 +198,8 @@ fn finish_light<'b>(
     f.lit(attempt::RAN)
 }
 
-/// Notes that the line at the head of a ring should be there and is not whole. The line may have been read too early, so it is counted only
-/// if it is not whole the next time either.
+/// Notes that the line at the head of a ring should be there and is not whole. The line may have been read too early,
+/// so it is counted only if it is not whole the next time either.
 pub(super) fn note_failed_check<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, ring: U32<'b>) {
     let suspect = kernel.shared.suspect.at(ring);
     let before = f.load(suspect);

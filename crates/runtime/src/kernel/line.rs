@@ -1,4 +1,4 @@
-//! Lines as a lane reads them.
+//! How a lane reads a line, which is a slot as 64 bytes of memory, and checks that it is whole.
 
 use pelton_ir::builder::{Buf, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -6,7 +6,7 @@ use pelton_ir::types::{Order, Scope};
 use super::context::{LINE, U32, U64};
 use crate::protocol::slot;
 
-/// Reads the line that begins at a word: four accesses of 16 bytes, all under way at once.
+/// Reads the line that begins at a word, by four accesses of 16 bytes that are all under way at once.
 pub(super) fn read_line<'b>(
     f: &'b FunctionBuilder<'b>,
     slots: Buf<u64>,
@@ -18,7 +18,8 @@ pub(super) fn read_line<'b>(
     std::array::from_fn(|k| pairs[k / 2][k % 2])
 }
 
-/// Whether a line is whole: its check is the xor of the other words, each rotated by its number.
+/// Whether a line is whole, rather than read while the host was writing it: its check word must be the exclusive or of
+/// the other words, each rotated by its number.
 pub(super) fn is_whole<'b>(f: &'b FunctionBuilder<'b>, words: &[U64<'b>]) -> Val<'b, bool> {
     let (mut even, mut odd) = (f.lit(0), f.lit(0));
     for (k, word) in words.iter().enumerate().rev() {

@@ -1,8 +1,8 @@
-//! The kernel that stays: which group does what.
+//! The kernel that stays, and which of its groups does what.
 //!
-//! Where rings lie near, every group has stripes of its own; where they lie far, the first group to arrive routes for the others.
-//! Where there are both, the first groups are those of the near rings. They run no tasks of far rings, so a task of a near
-//! ring never waits for a window of far ones.
+//! In near rings, every group serves stripes of its own. In far rings, the first group to arrive is the router, and
+//! works for the others. Where there are both kinds of rings, the groups with the lowest numbers serve near rings. They
+//! run no tasks of far rings, so a task in a near ring never waits for a window of a far ring.
 
 use pelton_device::Caps;
 use pelton_ir::builder::{Builder, FunctionBuilder};
@@ -17,7 +17,7 @@ use super::mode::LiveRings;
 use super::near::NearServer;
 use super::window::WindowRunner;
 
-/// Writes the kernel.
+/// Writes a kernel that stays and serves rings.
 pub(super) fn write_live(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
@@ -62,7 +62,8 @@ pub(super) fn write_live(
     }
 }
 
-/// Writes the kernel's one entry point: what every group does first, then what it serves.
+/// Writes the entry point of the kernel. Every group first copies the table of pieces, and then does what `serve`
+/// writes.
 fn main(m: &mut Builder, kernel: &KernelContext<'_>, serve: impl for<'b> FnOnce(&'b FunctionBuilder<'b>)) {
     m.kernel("main", |f| {
         kernel.copy_piece_table(f);

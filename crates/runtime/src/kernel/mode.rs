@@ -1,6 +1,6 @@
-//! What a kernel serves: the rings of a session, near or far or both, or drained batches.
+//! What a kernel serves: the rings of a session (near, far or both) or drained batches.
 //!
-//! A mode has exactly the buffers that its kernels need, so a combination that cannot work cannot be written down.
+//! Each mode has exactly the buffers that its kernels need, so combinations that cannot work cannot be expressed.
 
 use pelton_ir::builder::Buf;
 
@@ -14,30 +14,30 @@ use super::spec::Lifetime;
 
 /// What a kernel serves.
 pub(super) enum Mode {
-    /// It runs passes over batches that the host has filled.
+    /// The kernel runs one pass over a batch that the host has filled, and ends.
     Drain(DrainMode),
-    /// It stays and serves rings.
+    /// The kernel stays and serves rings until it is stopped.
     Live(LiveRings),
 }
 
-/// What only drained batches have.
+/// The buffers that only drained batches have.
 pub(super) struct DrainMode {
     pub slots: BankSlots,
     pub frontier: FrontierBuffers,
     pub pass: PassBuffers,
 }
 
-/// The rings of a session.
+/// The rings that a kernel serves, with their buffers.
 pub(super) enum LiveRings {
-    /// Near rings alone. There is a copy of the control words where host memory is far from the device.
+    /// Near rings alone. There is a copy of the control words on devices that are far from host memory.
     Near { near: BankSlots, copy: Option<KeptControl> },
     /// Far rings alone.
     Far(FarRings),
-    /// Near and far rings; the router of the far ones keeps the control words for all.
+    /// Near and far rings. The router of the far rings keeps the copy of the control words for all groups.
     Both { near: BankSlots, far: FarRings },
 }
 
-/// What far rings have.
+/// The buffers of far rings.
 pub(super) struct FarRings {
     pub slots: BankSlots,
     pub router: RouterBuffers,
@@ -49,7 +49,7 @@ pub(super) struct FarRings {
 #[derive(Clone, Copy)]
 pub(super) struct KeptControl {
     pub buffers: ControlCopy,
-    /// One word per poller that has to be told of a change, where there are any.
+    /// One word per poller, by which it is told that a control word has changed, if there are such pollers.
     pub notices: Option<Buf<u32>>,
 }
 
@@ -93,7 +93,7 @@ impl Mode {
                 Mode::Live(LiveRings::Near { near, copy })
             }
             SlotBanks::Far(bank) => Mode::Live(LiveRings::Far(FarRings::declare(d, bank, ""))),
-            // Functions that are written for each placement have names that say which.
+            // Some functions are written once per placement, and their names say for which.
             SlotBanks::Both { near, far } => {
                 let near = near_slots(d, near, "near.");
                 Mode::Live(LiveRings::Both { near, far: FarRings::declare(d, far, "far.") })
@@ -101,7 +101,7 @@ impl Mode {
         }
     }
 
-    /// Whether batches are drained.
+    /// Whether the kernel drains batches.
     pub fn drains(&self) -> bool {
         matches!(self, Mode::Drain(_))
     }
@@ -114,7 +114,7 @@ impl Mode {
         }
     }
 
-    /// The copy of the host's control words, where groups do not read the host's own.
+    /// The copy of the host's control words, if groups read that instead of the host's own words.
     pub fn control_copy(&self) -> Option<&KeptControl> {
         match self {
             Mode::Drain(_) => None,
@@ -123,8 +123,8 @@ impl Mode {
         }
     }
 
-    /// The slots whose words a group may read in place, if it has one lane: those of its only ring, which is not far from it, or of a
-    /// drained batch. With it comes whether the host may still write them.
+    /// The slots that a group of one lane may read in place: those of near rings where there are no far rings, or those
+    /// of a drained batch. The second value says whether the host may still write them.
     pub fn in_place(&self) -> Option<(&BankSlots, bool)> {
         match self {
             Mode::Drain(drain) => Some((&drain.slots, false)),

@@ -1,11 +1,13 @@
-//! Near rings: every group polls a stripe of its own in each ring, so nobody claims anything.
+//! Near rings. Every group polls a stripe of its own in each ring, so groups never compete for tasks.
 //!
-//! A line is taken when its generation is the one expected and its check holds; nothing is inferred from a neighbour. A line
-//! whose check fails is looked at again, and counted if it fails twice: the host may have been writing it. A group of one lane in the
-//! host's memory acquires word 0 of a line before it reads the rest, so there the order of memory says that the line is whole, and
-//! nothing is checked.
+//! A group takes a line when its generation is the expected one and its check holds. It infers nothing from
+//! neighbouring lines. If the check fails, the host may have been writing the line, so the group looks at the line
+//! again, and counts it if the check fails twice. A group of one lane that works in the host's memory acquires word 0
+//! of a line before it reads the rest. The order of memory then guarantees that the line is whole, so such a group
+//! checks nothing.
 //!
-//! Where host memory is far from the device, slots lie at the device, and one group more keeps the host's control words there.
+//! On a device with memory of its own, the slots lie in that memory, and one more group keeps a copy of the host's
+//! control words there.
 
 use pelton_device::Caps;
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
@@ -21,37 +23,37 @@ use super::window::{RingOwner, TaskWindow, WindowOwner, WindowRunner};
 use super::{line, notice, route, watch};
 use crate::protocol::control;
 
-/// The ring of a group that is to stop.
+/// The number that stands for a ring when the group is to stop.
 const STOP_RING: u32 = u32::MAX - 1;
-/// The ring of a group whose watch had tasks that it ran itself.
+/// The number that stands for a ring when the watch has run all tasks that it found.
 const BUSY_RING: u32 = u32::MAX - 2;
 
-/// What a look at the rings has shown.
+/// What a look at the rings has found.
 pub(super) mod look {
-    /// Nothing.
+    /// There are no tasks.
     pub const NOTHING: u32 = 0;
-    /// Tasks that were run at once.
+    /// There were tasks, and the watch has run them.
     pub const RAN: u32 = 1;
-    /// Something for the group.
+    /// There are tasks that the group must run.
     pub const FOUND: u32 = 2;
-    /// The stop.
+    /// The host has asked for the stop.
     pub const HALT: u32 = 3;
 }
 
-/// What a group serves its stripes with.
+/// The functions with which a group serves its stripes of near rings.
 #[derive(Clone, Copy)]
 pub(super) struct NearServer<'k> {
     run: WindowRunner<'k>,
-    /// Whether the line at a word is whole, where that is not known otherwise.
+    /// Says whether the line at a word is whole. There is none where the order of memory guarantees it.
     check: Option<Callee<u32, bool>>,
-    /// The next ring.
+    /// Chooses the ring that is served next.
     pick: Callee<(), u32>,
-    /// Looks at all rings at once, where there are lanes for it: one of [`look`].
+    /// Looks at all rings at once and gives one of [`look`], if a group has enough lanes for that.
     watch: Option<Callee<(), u32>>,
 }
 
 impl<'k> NearServer<'k> {
-    /// Writes the functions. `light` runs light tasks, if the groups watch their rings.
+    /// Writes the functions. `light` runs light tasks; there is none if the groups have no watch.
     pub fn write(m: &mut Builder, run: WindowRunner<'k>, light: Option<LightTasks>, caps: &Caps) -> Self {
         let (kernel, slots) = (run.kernel, run.slots);
         let acquired = kernel.source.live && !kernel.layout.remote;
@@ -62,12 +64,13 @@ impl<'k> NearServer<'k> {
         NearServer { run, check, pick, watch }
     }
 
-    /// Groups that serve near rings.
+    /// How many groups serve near rings.
     pub fn groups(self) -> u32 {
         self.run.slots.bank.groups
     }
 
-    /// Serves a group's stripes. Where there is a copy of the control words, the last group keeps it for the others instead.
+    /// Serves the group's stripes. Where there is a copy of the control words, the last group serves none, and keeps
+    /// the copy for the others.
     pub fn serve_or_keep<'b>(self, f: &'b FunctionBuilder<'b>, copy: Option<&KeptControl>) {
         let kernel = self.run.kernel;
         match copy {
@@ -80,7 +83,7 @@ impl<'k> NearServer<'k> {
         }
     }
 
-    /// Serves a group's stripes until the stop.
+    /// Serves the group's stripes until the stop.
     pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let NearServer { run, check, .. } = self;
         let kernel = run.kernel;
@@ -102,7 +105,7 @@ impl<'k> NearServer<'k> {
                     idle
                 },
                 || {
-                    // The lanes have met since the watch wrote it.
+                    // The lanes have met since the watch wrote the head.
                     let head = f.load(kernel.shared.heads.at(ring)).named("head");
                     let count = take_window(f, run, check, ring, head);
                     f.select(count.eq(0), idle + 1, 0)
@@ -111,10 +114,12 @@ impl<'k> NearServer<'k> {
         });
     }
 
-    /// The next ring, chosen by one lane for its group. The watch may have run the task that is found waiting there.
+    /// Chooses the ring that the group serves next; one lane does this for its group. The watch may already have run
+    /// the task for which the ring is chosen.
     fn next_ring<'b>(self, f: &'b FunctionBuilder<'b>, news: U32<'b>) -> U32<'b> {
         let kernel = self.run.kernel;
-        // Pairs with the release of the host, or of who keeps its words: what was written before it asked is seen.
+        // Pairs with the release of the host, or of the keeper: what the host wrote before it asked for the stop is
+        // seen.
         let halt = f.choose(news.eq(look::HALT), || halt_word(f, kernel, Order::Acquire), || f.lit(0));
         f.choose(
             halt.ne(0),
@@ -128,7 +133,7 @@ impl<'k> NearServer<'k> {
     }
 }
 
-/// Whether the host has asked for the stop, or who keeps its words has said so.
+/// Loads the word that says whether the host has asked for the stop, or the copy of it that the keeper writes.
 pub(super) fn halt_word<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, order: Order) -> U32<'b> {
     match kernel.mode.control_copy() {
         Some(copy) => f.atomic_load(order, Scope::Device, copy.buffers.flags.at(flag::HALT)),
@@ -136,17 +141,17 @@ pub(super) fn halt_word<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'
     }
 }
 
-/// The most tasks that a group takes at once.
+/// The most tasks that a group takes at once from its stripe.
 fn most_tasks(run: WindowRunner<'_>) -> u32 {
     run.kernel.layout.window.min(run.slots.bank.stripe_slots())
 }
 
-/// A group's stripe of a ring.
+/// The number of this group's stripe of a ring.
 pub(super) fn own_stripe<'b>(f: &'b FunctionBuilder<'b>, slots: &BankSlots, ring: U32<'b>) -> U32<'b> {
     ring * slots.bank.ring_stripes + f.group()
 }
 
-/// Takes what is ready of a stripe and runs it; how many tasks that were.
+/// Takes the tasks of a stripe that are ready, runs them, and gives their number.
 fn take_window<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -161,7 +166,7 @@ fn take_window<'b>(
     let level = claim::ring_level(f, kernel, ring);
     let owner = RingOwner { ring, level, tenant, mask: none };
     let window = TaskWindow { base, first, count: none, owner: WindowOwner::Ring(owner) };
-    // One lane's reading for all: a change of the mask that comes meanwhile holds from the next window on.
+    // All lanes take the mask that one lane has read. A later change of the mask holds from the next window on.
     let (count, mask) = match kernel.source.live {
         true => run_in_place(f, run, check, (window, owner)),
         false => copy_window(f, run, (window, owner)),
@@ -174,7 +179,7 @@ fn take_window<'b>(
         if kernel.pollers_are_told() {
             f.when(is_last_lane(f, kernel), || notice::say_away(f, kernel, f.group()));
         }
-        // Before the lanes meet for the last time: the watch is to see it.
+        // The head is stored before the lanes meet for the last time in this window, so that the watch sees it.
         f.when(f.lane().eq(0), || {
             f.store(kernel.shared.heads.at(ring), first + f.cast::<u64>(count));
             f.store(kernel.shared.suspect.at(ring), 0);
@@ -188,7 +193,7 @@ fn take_window<'b>(
     count
 }
 
-/// One lane runs what is ready as it goes, where it lies; how many tasks that were, and what their tenant may do.
+/// Runs the tasks that are ready where they lie, in a group of one lane. Gives their number and the tenant's mask.
 fn run_in_place<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -204,12 +209,12 @@ fn run_in_place<'b>(
     let count = f.range((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
-        // Pairs with the producer's release: the rest of the line, and what it wrote before, is seen.
+        // Pairs with the producer's release: the rest of the line, and what the host wrote before, is seen.
         let word = f.atomic_load(Order::Acquire, Scope::System, slots.words.at(at));
         let fresh = f.cast::<u32>(word).eq(slots.ready_word(f, position));
         let whole = check.map_or(fresh, |check| f.choose(fresh, || f.call(check, at), || f.lit(false)));
         f.when(!whole, || look.leave(count));
-        // A task that was submitted after a change of these words does not begin under the old ones.
+        // A task that was submitted after a change of the mask or the quota must not begin under the old ones.
         let same = kernel.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kernel);
         f.when(!same, || look.leave(count));
         run.run_task(f, window, task);
@@ -222,7 +227,8 @@ fn run_in_place<'b>(
     (count, mask)
 }
 
-/// All lanes copy what is ready; how many tasks of it may be run, and what their tenant may do.
+/// Copies the tasks that are ready, with all lanes. Lane 0 gives the number of tasks that may run and the tenant's
+/// mask.
 fn copy_window<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -231,7 +237,8 @@ fn copy_window<'b>(
     let (kernel, slots) = (run.kernel, run.slots);
     let limit = kernel.shared.state.at(state::LIMIT);
     let mask = || kernel.host_word(f, owner.tenant + control::MASKS);
-    // A group that is told of changes may read the mask while the lines are on their way; any other must have the lines first.
+    // A group that is told of changes may read the mask while it reads the lines. Any other group must have the lines
+    // before it reads the mask.
     let early = kernel.pollers_are_told().then(mask);
     f.range((f.lane(), f.lit(most_tasks(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
@@ -242,7 +249,7 @@ fn copy_window<'b>(
         });
     });
     f.barrier();
-    // While lane 0 sees to what may be run.
+    // The last lane does this while lane 0 works out what may run.
     if kernel.layout.remote {
         f.when(is_last_lane(f, kernel), || kernel.refresh_after_lines(f));
     }
@@ -260,12 +267,13 @@ fn copy_window<'b>(
     )
 }
 
-/// Whether this is the last lane of its group, which makes the fence after the lines of a window.
+/// Whether this is the last lane of its group, which issues the fence after the lines of a window.
 fn is_last_lane<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) -> Val<'b, bool> {
     f.lane().eq(kernel.layout.lanes - 1)
 }
 
-/// Nothing was taken though something might have been: the head was fresh a moment ago, so its check has failed.
+/// Notes that the check of the line at the head has failed, if no task was taken although at least one could have been:
+/// the head had the expected generation a moment ago.
 fn suspect_head<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -277,7 +285,8 @@ fn suspect_head<'b>(
     f.when(taken.eq(0) & most.ne(0), || f.store(suspect, f.max(f.load(suspect), 1)));
 }
 
-/// Whether a ring has something for this group. A head that has failed its check must hold it now.
+/// Writes the function that says whether a ring has tasks for this group. If the check of its head has failed before,
+/// it must hold now.
 fn write_ready(
     m: &mut Builder,
     run: WindowRunner<'_>,
@@ -310,7 +319,7 @@ fn write_ready(
     })
 }
 
-/// Copies a line as it was checked, if it is the one expected: what is run is what was whole.
+/// Copies a line if it is the expected one and whole. The words that are copied are those that were checked.
 fn copy_line<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -329,7 +338,7 @@ fn copy_line<'b>(
     whole
 }
 
-/// Whether the line at a word is whole.
+/// Writes the function that says whether the line at a word is whole.
 fn write_check(m: &mut Builder, slots: &BankSlots) -> Callee<u32, bool> {
     m.function(slots.function_name("check"), |f, at| {
         let head = |k: u32| f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at + k));

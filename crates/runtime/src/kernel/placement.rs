@@ -7,21 +7,23 @@ use pelton_device::Caps;
 /// Where the rings of a session lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Placement {
-    /// In memory that the device's groups poll at home, so that a single task is answered soonest.
+    /// The rings lie in memory that is close to the groups that poll it. A single task is then answered soonest.
     Near,
-    /// In host memory that one group, the router, polls for all others. It takes the most tasks from many producers.
+    /// The rings lie in host memory, which one group, the router, polls for all others. Many producers can then submit
+    /// the most tasks per second.
     Far,
-    /// In both: some groups poll near rings, and one of the others polls far rings for the rest.
+    /// There are rings in both memories. Some groups poll near rings, and one of the others polls far rings for the
+    /// rest.
     Both,
 }
 
 impl Placement {
     /// The placements that a device can have, the one that suits it best first.
     ///
-    /// Far rings are always possible. The other placements need memory that the host writes and the device polls at home
-    /// ([`Caps::near_memory`]). A device with memory of its own does best with both, because far rings take more tasks from
-    /// many producers and near rings answer sooner. A device that works in the host's memory polls it at home anyway, so
-    /// near rings are best there.
+    /// Far rings are always possible. The other placements need memory that the host writes and the device polls at
+    /// home ([`Caps::near_memory`]). A device with memory of its own does best with both, because far rings take more
+    /// tasks from many producers and near rings answer sooner. A device that works in the host's memory polls it at
+    /// home anyway, so near rings are best there.
     pub const fn available(caps: &Caps) -> &'static [Placement] {
         match (&caps.near_memory, caps.memory_bytes) {
             (Err(_), _) => &[Placement::Far],
@@ -30,7 +32,7 @@ impl Placement {
         }
     }
 
-    /// Whether a device can have rings placed so.
+    /// Whether a device can have rings with this placement.
     pub fn is_available(self, caps: &Caps) -> bool {
         Placement::available(caps).contains(&self)
     }

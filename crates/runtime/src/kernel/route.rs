@@ -1,12 +1,15 @@
-//! The router of far rings: tails, tasks that wait alone, control words, stop.
+//! The router of far rings. It passes tails on, runs tasks that wait alone, copies control words, and looks for the
+//! stop.
 //!
-//! Where subgroups progress independently, a team of eight lanes has a ring of its own, spread over all subgroups but the last,
-//! which is the *keeper*: it keeps the host's control words in device memory (see [`notice`]) and watches for the stop. Elsewhere one
-//! lane does it all in turn.
+//! Where subgroups progress independently, all subgroups of the router but the last are divided into teams of eight
+//! lanes, and each team polls rings of its own. The last subgroup is the *keeper*: it keeps a copy of the host's
+//! control words in device memory (see [`notice`]) and looks for the stop. On other devices, one lane does all of this
+//! in turn.
 //!
-//! The line at the head of a ring and its tail are read in one go. If the tail has moved, and only by a few, and everything before has
-//! ended, the lane that acquired the tail runs the task itself if it is light: the line was read before the tail, so its check
-//! decides whether it is the one expected. Otherwise that lane moves the tail into device memory, for the groups.
+//! A poller reads the line at the head of a ring and the ring's tail at the same time. If the tail has moved by only a
+//! few tasks, and everything before the head has ended, then the lane that has acquired the tail runs the first task
+//! itself, provided that the task is light. The line was read before the tail, so its check decides whether it is the
+//! expected one. In all other cases that lane copies the tail into device memory, where the groups find it.
 
 use pelton_device::Caps;
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
@@ -22,19 +25,21 @@ use super::window::WindowRunner;
 use super::{line, notice};
 use crate::protocol::control;
 
-/// How long the keeper rests between two looks at the host's words.
+/// How long the keeper rests between two looks at the host's control words.
 const REST_NS: u32 = claim::REST_NS;
 
-/// Lanes that look at one ring together: four take the line, the first takes the tail and does the rest.
+/// How many lanes of a team poll a ring together. Four of them read the line. The first one also reads the tail and
+/// does the rest.
 const TEAM_LANES: u32 = 8;
 
-/// How many subgroups of a router of so many lanes poll rings in teams; none where one lane looks at all of them.
+/// How many subgroups of a router with this many lanes poll rings in teams, or `None` if one lane polls all rings.
 pub(super) fn polling_subgroups(caps: &Caps, lanes: u32) -> Option<u32> {
     let pollers = lanes.div_ceil(caps.subgroup) - 1;
     (caps.independent_subgroups && pollers > 0 && caps.subgroup.is_multiple_of(TEAM_LANES)).then_some(pollers)
 }
 
-/// Writes the router. `pollers` is how many of its subgroups poll rings in teams, if they do.
+/// Writes the function that does the work of the router. `pollers` says how many of its subgroups poll rings in teams,
+/// if they do.
 pub(super) fn write_router(
     m: &mut Builder,
     run: WindowRunner<'_>,
@@ -63,7 +68,7 @@ pub(super) fn write_router(
     })
 }
 
-/// Keeps the control words, and watches for the stop.
+/// Does the work of the keeper until the stop: it copies changed control words, and looks for the stop.
 pub(super) fn keep_control_words<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -73,7 +78,7 @@ pub(super) fn keep_control_words<'b>(
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
         let keep = || notice::take_change_over(f, kernel, copy, (f.sublane(), lanes), last);
         let last = f.choose(f.sublane().lt(lanes), keep, || last);
-        // The lanes meet here, so that all go on wherever they run.
+        // The lanes meet here, so that none of them runs on alone.
         let over = f.any(pass_stop_on(f, kernel, copy));
         f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
@@ -81,19 +86,19 @@ pub(super) fn keep_control_words<'b>(
     });
 }
 
-/// Whether the host has asked for the stop; tells the groups.
+/// Whether the host has asked for the stop. If it has, the groups are told.
 fn pass_stop_on<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     copy: &KeptControl,
 ) -> Val<'b, bool> {
-    // Pairs with the host's release.
+    // Pairs with the host's release: what the host wrote before it asked for the stop is seen.
     let asked = f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::SHUTDOWN)).ne(0);
     f.when(asked, || f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1));
     asked
 }
 
-/// How rings are looked at.
+/// What the rounds of the router over the rings need.
 #[derive(Clone, Copy)]
 struct RouterRounds<'k> {
     run: WindowRunner<'k>,
@@ -102,12 +107,13 @@ struct RouterRounds<'k> {
 }
 
 impl RouterRounds<'_> {
-    /// Looks at every `step`-th ring from the first on, until the stop: a team of lanes at each, or one lane at all.
+    /// Polls every `step`-th ring from the first on, until the stop. Either a team of lanes polls each ring, or one
+    /// lane polls all of them.
     fn rounds<'b>(self, f: &'b FunctionBuilder<'b>, (first, step): (U32<'b>, u32), team: bool) {
         let (kernel, copy) = (self.run.kernel, &self.far.copy);
         let rings = kernel.layout.rings.len() as u32;
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (last, idle)| {
-            // On its way while the rings are looked at.
+            // The word is on its way while the rings are polled.
             let halt = f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.flags.at(flag::HALT));
             let last = match team {
                 true => last,
@@ -121,7 +127,7 @@ impl RouterRounds<'_> {
                 true => {
                     let poller = self.poller_number(f);
                     let notice = notice::notice_word(f, kernel, poller);
-                    // All teams of a subgroup go through as many turns: they read lines together.
+                    // All teams of a subgroup take the same number of turns, because they read lines together.
                     let turns = rings.div_ceil(step);
                     let moved = f.range((0u32, turns, 1u32), f.lit(false), |_, turn, moved| {
                         moved | self.look_as_team(f, first + turn * step)
@@ -141,13 +147,14 @@ impl RouterRounds<'_> {
         });
     }
 
-    /// The number of this subgroup among those that are told of changed control words: near groups come first.
+    /// The number of this subgroup among the pollers that are told of changed control words. The watches of near groups
+    /// come first.
     fn poller_number<'b>(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
         let near = self.run.kernel.mode.near().map_or(0, |slots| slots.bank.groups);
         f.subgroup() + near
     }
 
-    /// One lane looks at a ring.
+    /// Polls a ring with one lane. Says whether its tail had moved.
     fn look_as_lane<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let at = self.read_ring(f, ring, f.load(self.run.kernel.shared.heads.at(ring)));
         let words = line::read_line(f, self.run.slots.words, at.number * LINE);
@@ -157,13 +164,14 @@ impl RouterRounds<'_> {
         moved
     }
 
-    /// A team looks at a ring; it may be one that is not there. Says whether any team's tail had moved.
+    /// Polls a ring with a team of lanes. The number may be beyond the last ring, and then the team does nothing. Says
+    /// whether the tail had moved for any team of the subgroup.
     fn look_as_team<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let kernel = self.run.kernel;
         let member = f.sublane() % TEAM_LANES;
         let there = ring.lt(kernel.layout.rings.len() as u32);
         let first = f.sublane() - member;
-        // The first of a team alone moves the head on.
+        // Only the first lane of a team knows the head, because it alone moves the head on.
         let head = f.choose(member.eq(0), || f.load(kernel.shared.heads.at(ring)), || f.lit(0u64));
         let at = self.read_ring(f, ring, f.shuffle(head, first));
         let none = || [f.lit(0u64); 2];
@@ -185,7 +193,7 @@ impl RouterRounds<'_> {
         f.any(moved)
     }
 
-    /// What is known of a ring without asking the host: all on its way at once.
+    /// Reads what is known of a ring without reading host memory. All loads are under way at once.
     fn read_ring<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, head: U64<'b>) -> RouterRing<'b> {
         let (kernel, slots) = (self.run.kernel, self.run.slots);
         let tenant = f.load(kernel.shared.owners.at(ring));
@@ -200,12 +208,14 @@ impl RouterRounds<'_> {
         }
     }
 
+    /// Loads the tail of a ring from host memory.
     fn tail<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> U64<'b> {
-        // Pairs with the producer's release of the tail: the slots behind it are seen.
+        // Pairs with the producer's release of the tail: the slots below it are seen.
         f.atomic_load(Order::Acquire, Scope::System, self.far.router.tails.at(ring * STRIDE))
     }
 
-    /// The tail of a ring has moved: runs the task at the head if it waits alone, or leaves it to the groups.
+    /// Handles a tail that has moved: runs the task at the head if it waits alone and is light, or else passes the tail
+    /// on to the groups.
     fn pass_tail_on<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -234,7 +244,7 @@ impl RouterRounds<'_> {
             let next = head + 1u64;
             f.store(kernel.shared.heads.at(ring), next);
             f.store(kernel.shared.suspect.at(ring), 0);
-            // The claim goes first: nobody may find the task between the two.
+            // The claim is stored before the tail. In the other order, a group could claim the task in between.
             f.atomic_store(Order::Relaxed, Scope::Device, far.router.route.at(claim_word(ring)), next);
             self.run.fences.move_frontier(f, ring, next);
             f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail_word(ring)), next);
@@ -247,16 +257,16 @@ impl RouterRounds<'_> {
     }
 }
 
-/// What is known of a ring.
+/// What the router knows of a ring without reading host memory.
 #[derive(Clone, Copy)]
 struct RouterRing<'b> {
     ring: U32<'b>,
     head: U64<'b>,
-    /// The number of the head's slot.
+    /// The number of the slot at the head.
     number: U32<'b>,
     tenant: U32<'b>,
-    /// What that tenant may do, where it is read together with the line.
+    /// The tenant's mask and quota, where they are read together with the line.
     rights: Option<Rights<'b>>,
-    /// Whether everything before the head has ended, and no group has anything to do with it.
+    /// Whether everything before the head has ended and its marks were followed, so that no group works on the ring.
     quiet: Val<'b, bool>,
 }

@@ -1,4 +1,4 @@
-//! The slots of one placement, as a kernel sees them: where a position lies, and what its line must say.
+//! The slots of one placement as a kernel sees them: which slot a position has, and what its first word must be.
 
 use pelton_ir::builder::{Buf, FunctionBuilder};
 
@@ -6,14 +6,14 @@ use super::context::{U32, U64};
 use super::layout::SlotBank;
 use crate::protocol::{Status, slot};
 
-/// The slots of one placement.
+/// The slots of one placement, with the buffers that hold them.
 pub(super) struct BankSlots {
     pub bank: SlotBank,
-    /// Their words.
+    /// The words of the slots.
     pub words: Buf<u64>,
-    /// Their completion records.
+    /// The completion records of the slots.
     pub done: Buf<u64>,
-    /// What the names of its functions begin with.
+    /// The beginning of the names of functions that are written for this placement.
     pub prefix: &'static str,
 }
 
@@ -25,11 +25,12 @@ impl BankSlots {
 
     /// The number of a stripe's first slot.
     pub fn first_slot<'b>(&self, stripe: U32<'b>) -> U32<'b> {
-        // It changes no number; where stripes are a power of two it tells whoever checks ranges that they fit.
+        // The mask changes no number. Where the number of stripes is a power of two, it lets the bounds analysis prove
+        // that the slot is in range.
         (stripe & (self.bank.stripe_count().next_power_of_two() - 1)) * self.bank.stripe_slots()
     }
 
-    /// The number of a position's slot in its stripe.
+    /// The number of a position's slot within its stripe.
     pub fn slot_in_stripe<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position) & (self.bank.stripe_slots() - 1)
     }
@@ -44,12 +45,12 @@ impl BankSlots {
         if self.bank.first_slot == 0 { number } else { number + self.bank.first_slot }
     }
 
-    /// The generation of a position, in its place in a word.
+    /// The generation of a position, shifted to where word 0 of a slot and a record have it.
     pub fn generation_bits<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position >> self.bank.log2_slots) << slot::GENERATION_SHIFT
     }
 
-    /// Word 0 of a slot that is ready at a position.
+    /// What the lower half of word 0 is when the task of this position is published.
     pub fn ready_word<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         self.generation_bits(f, position) | Status::Published.code()
     }

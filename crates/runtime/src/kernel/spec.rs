@@ -1,8 +1,8 @@
-//! What megakernel is wanted, as plain data.
+//! Which megakernel is wanted, as plain data.
 //!
-//! A [`Spec`] is a value: it can be cloned, compared, hashed, printed and read back. Each way in which kernels differ is
-//! an axis of it, never another function. Nothing is checked here; [`assemble`](super::assemble) refuses what cannot be, by
-//! name.
+//! A [`Spec`] is a value: it can be cloned, compared, hashed, printed and read back. Each way in which kernels can
+//! differ is an axis of the `Spec`, and never another function. Nothing is checked here: [`assemble`](super::assemble)
+//! refuses combinations that cannot work, and names the axis, tenant, region or handler that is wrong.
 
 use std::time::Duration;
 
@@ -14,42 +14,43 @@ use super::placement::Placement;
 use super::tenant::{Region, Tenant};
 use crate::protocol::{Opcode, opcode};
 
-/// How many slots, lanes and groups. What is left open suits the device.
+/// How many slots, lanes and groups a kernel has. Numbers that are left open are chosen to suit the device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// Slots of a ring, a power of two. Of a near ring each group has so many, unless there are as many groups as suit a device
-    /// with memory of its own, or far rings too: then the groups share them out.
+    /// How many slots a ring has, which must be a power of two. In a near ring each group has this many slots to
+    /// itself, with two exceptions: if there are far rings too, or if the number of groups is left open on a device
+    /// with memory of its own, the groups divide the slots among them.
     pub slots: u32,
-    /// Lanes of a group.
+    /// How many lanes a group has.
     pub lanes: Option<u32>,
-    /// Groups that run tasks.
+    /// How many groups run tasks.
     pub groups: Option<u32>,
     /// The most tasks that a group takes at once.
     pub window: u32,
 }
 
 impl Geometry {
-    /// The most slots a ring may have.
+    /// The most slots that a ring may have.
     pub const MAX_SLOTS: u32 = 1 << 24;
-    /// The most tasks a group may take at once.
+    /// The most tasks that a group may take at once.
     pub const MAX_WINDOW: u32 = 256;
 
-    /// Rings of so many slots.
+    /// A geometry with this many slots per ring. The rest is chosen to suit the device.
     pub fn new(slots: u32) -> Self {
         Geometry { slots, lanes: None, groups: None, window: Self::MAX_WINDOW.min(slots) }
     }
 
-    /// Groups of so many lanes.
+    /// Sets how many lanes a group has.
     pub fn lanes(self, lanes: u32) -> Self {
         Geometry { lanes: Some(lanes), ..self }
     }
 
-    /// So many groups that run tasks.
+    /// Sets how many groups run tasks.
     pub fn groups(self, groups: u32) -> Self {
         Geometry { groups: Some(groups), ..self }
     }
 
-    /// At most so many tasks at once.
+    /// Sets the most tasks that a group takes at once.
     pub fn window(self, window: u32) -> Self {
         Geometry { window, ..self }
     }
@@ -62,32 +63,33 @@ impl Default for Geometry {
     }
 }
 
-/// How long the kernel stays.
+/// How long a kernel stays on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Lifetime {
-    /// Until it is stopped; it is fed while it runs.
+    /// The kernel stays until it is stopped, and is fed while it runs.
     #[default]
     Persistent,
-    /// One pass over a batch.
+    /// The kernel runs one pass over a batch, and ends.
     Drain,
 }
 
-/// Which tasks come first.
+/// In which order tasks are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Claim {
-    /// Windows in ring order, rings in turn.
+    /// Rings are served in turn, and each ring in the order of its tasks.
     #[default]
     Owned,
-    /// A ring a level a producer, the most urgent first; every so many windows the level that has waited longest.
+    /// Each producer has one ring per level of priority. The most urgent level with tasks is served first. But in one
+    /// of `every` windows, the level that has waited longest comes first, so that no level starves.
     #[allow(missing_docs)]
     Priority { every: u32 },
 }
 
 impl Claim {
-    /// By priority, with every eighth window for the level that has waited longest.
+    /// Tasks are taken by priority, with every eighth window for the level that has waited longest.
     pub const PRIORITY: Claim = Claim::Priority { every: 8 };
 
-    /// How many rings a producer has.
+    /// How many rings each producer has: one per level of priority.
     pub fn levels(self) -> u32 {
         match self {
             Claim::Owned => 1,
@@ -96,97 +98,99 @@ impl Claim {
     }
 }
 
-/// What runs in a slot.
+/// How the code that runs for a slot is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SlotBody {
-    /// The handler of its opcode, or what is built in.
+    /// A switch over opcodes chooses among the handlers and the built-in operations.
     #[default]
     Dispatch,
-    /// The one handler there is.
+    /// The kernel has exactly one handler, and no built-in operations and no switch.
     Fused,
 }
 
 /// How tasks ask the host for data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Io {
-    /// They do not.
+    /// Tasks do not ask the host for data.
     #[default]
     Off,
-    /// The kernel looks for answers as it goes.
+    /// The kernel looks for answers of the host while it runs tasks.
     Polled,
-    /// A task that misses waits aside.
+    /// A task whose data is missing is put aside until the data is there.
     OnMiss,
 }
 
-/// What comes back from a drained batch.
+/// What a drained batch gives back to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Report {
-    /// Every slot's status and result.
+    /// The status and the result of every slot.
     #[default]
     Full,
-    /// The control words alone.
+    /// Only the control words, which include the counters.
     Control,
 }
 
-/// What the kernel counts.
+/// What is counted and measured while tasks run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Telemetry {
-    /// Tasks by opcode, tenant and priority; latency of one task in 1,024.
+    /// Tasks are counted by opcode, tenant and priority, and the latency of one task in 1,024 is measured.
     #[default]
     Sampled,
-    /// The same, and the latency of every task that is waited for.
+    /// The same, but the latency of every task that is waited for is measured.
     Full,
-    /// Nothing.
+    /// Nothing is counted or measured.
     Off,
 }
 
-/// What megakernel is wanted.
+/// Which megakernel is wanted.
+///
+/// [`Spec::new`] gives the smallest kernel of a geometry, and the other methods change one thing each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Spec {
-    /// Slots, lanes, groups.
+    /// How many slots, lanes and groups the kernel has.
     pub geometry: Geometry,
-    /// How long it stays.
+    /// How long the kernel stays on the device.
     pub lifetime: Lifetime,
-    /// Where its rings lie; what suits the device unless said.
+    /// Where the rings lie. If this is `None`, they lie where it suits the device best.
     pub placement: Option<Placement>,
-    /// Which tasks come first.
+    /// In which order tasks are taken.
     pub claim: Claim,
-    /// What runs in a slot.
+    /// How the code that runs for a slot is chosen.
     pub body: SlotBody,
     /// How tasks ask the host for data.
     pub io: Io,
-    /// What comes back from a drained batch.
+    /// What a drained batch gives back to the host.
     pub report: Report,
-    /// What it counts.
+    /// What is counted and measured while tasks run.
     pub telemetry: Telemetry,
-    /// How much of the device it may take, in percent of the groups that are resident at once.
+    /// How much of the device the kernel may take, in percent of the groups that can be resident at once.
     pub share: u32,
-    /// How long it may run without a sign of life from its host.
+    /// How long the kernel may run without a sign of life from its host.
     pub lease: Duration,
-    /// How many turns all loops of one task may take together; the task ends as a fault then.
+    /// How many turns all loops of one task may take together. A task that takes more ends as a fault.
     pub fuel: u32,
-    /// The workspace. `data` is always there.
+    /// The regions of the workspace. The region `data` must be among them.
     pub regions: Vec<Region>,
-    /// Who uses it. Tenant 0 is there unless others are named.
+    /// The tenants that use the kernel. A new `Spec` has tenant 0.
     pub tenants: Vec<Tenant>,
-    /// What tasks can do beyond what is built in.
+    /// The handlers, which say what tasks can do beyond the built-in operations.
     pub handlers: Vec<NamedHandler>,
     /// Modules whose functions handlers can import.
     pub libraries: Vec<Module>,
-    /// What PRINTF says, by format id.
+    /// What PRINTF prints, by format id. The first format has id 1.
     pub formats: Vec<String>,
 }
 
-/// The least of everything: persistent, in ring order, with what is built in.
+/// A persistent kernel that serves rings in turn and has only the built-in operations, with the default geometry.
 impl Default for Spec {
     fn default() -> Self {
         Spec::new(Geometry::default())
     }
 }
 
-/// One setter an axis.
+/// One method per axis.
 impl Spec {
-    /// A kernel of this geometry; everything else as by default.
+    /// A kernel of this geometry. Everything else has its default.
     pub fn new(geometry: Geometry) -> Self {
         Spec {
             geometry,
@@ -208,22 +212,22 @@ impl Spec {
         }
     }
 
-    /// Sets how long it stays.
+    /// Sets how long the kernel stays on the device.
     pub fn lifetime(self, lifetime: Lifetime) -> Self {
         Spec { lifetime, ..self }
     }
 
-    /// Sets where its rings lie.
+    /// Sets where the rings lie.
     pub fn placement(self, placement: Placement) -> Self {
         Spec { placement: Some(placement), ..self }
     }
 
-    /// Sets which tasks come first.
+    /// Sets in which order tasks are taken.
     pub fn claim(self, claim: Claim) -> Self {
         Spec { claim, ..self }
     }
 
-    /// Sets what runs in a slot.
+    /// Sets how the code that runs for a slot is chosen.
     pub fn body(self, body: SlotBody) -> Self {
         Spec { body, ..self }
     }
@@ -233,22 +237,22 @@ impl Spec {
         Spec { io, ..self }
     }
 
-    /// Sets what comes back from a drained batch.
+    /// Sets what a drained batch gives back to the host.
     pub fn report(self, report: Report) -> Self {
         Spec { report, ..self }
     }
 
-    /// Sets what it counts.
+    /// Sets what is counted and measured while tasks run.
     pub fn telemetry(self, telemetry: Telemetry) -> Self {
         Spec { telemetry, ..self }
     }
 
-    /// Sets how much of the device it may take, in percent.
+    /// Sets how much of the device the kernel may take, in percent of the groups that can be resident at once.
     pub fn share(self, share: u32) -> Self {
         Spec { share, ..self }
     }
 
-    /// Sets how long it may run without a sign of life from its host.
+    /// Sets how long the kernel may run without a sign of life from its host.
     pub fn lease(self, lease: Duration) -> Self {
         Spec { lease, ..self }
     }
@@ -258,7 +262,7 @@ impl Spec {
         Spec { fuel, ..self }
     }
 
-    /// Adds a region to the workspace, or changes the one of that name.
+    /// Adds a region to the workspace, or replaces the region with the same name.
     pub fn region(mut self, region: Region) -> Self {
         match self.regions.iter_mut().find(|r| r.name == region.name) {
             Some(old) => *old = region,
@@ -267,7 +271,7 @@ impl Spec {
         self
     }
 
-    /// Adds a tenant, or changes the one of that number.
+    /// Adds a tenant, or replaces the tenant with the same number.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
         match self.tenants.iter_mut().find(|t| t.id == tenant.id) {
             Some(old) => *old = tenant,
@@ -276,15 +280,15 @@ impl Spec {
         self
     }
 
-    /// Gives tenant 0 so many producers.
+    /// Sets how many producers tenant 0 has, and adds tenant 0 if it is not there.
     pub fn producers(self, producers: u32) -> Self {
         let tenant = self.tenants.iter().find(|t| t.id == 0).cloned().unwrap_or_else(|| Tenant::new(0));
         self.tenant(tenant.producers(producers))
     }
 
-    /// Adds a handler under a name. Its opcode is the lowest of [`Opcode::ASSIGNED`] that no handler of this `Spec` has yet, so handlers that
-    /// are added in the same order get the same opcodes; [`opcode`](Spec::opcode) looks it up. What is wrong with the handler is said by
-    /// [`assemble`](super::assemble), and so is a `Spec` in which no opcode is free.
+    /// Adds a handler under a name. Its opcode is the lowest of [`Opcode::ASSIGNED`] that no handler of this `Spec` has
+    /// yet, so handlers that are added in the same order get the same opcodes; [`opcode`](Spec::opcode) looks it up. If
+    /// something is wrong with the handler, or if no opcode is free, [`assemble`](super::assemble) says so.
     ///
     /// ```
     /// use pelton::{Handler, Spec, Task};
@@ -305,29 +309,30 @@ impl Spec {
         match Opcode::lowest_free(self.handlers.iter().map(|known| known.op)) {
             Some(op) => self.handler_at(op, name, handler),
             None => {
-                let why = "there is no free opcode for it; give it one beyond those that are assigned";
+                let why =
+                    "there is no free opcode for it; add it with an opcode beyond those that are assigned";
                 let handler = Handler { error: Some(why.into()), ..handler };
                 self.handler_at(Opcode::from_code(*Opcode::ASSIGNED.end()), name, handler)
             }
         }
     }
 
-    /// Adds a handler under a name and with an opcode of one's own choice. Add these before the handlers whose opcodes are assigned, or
-    /// choose opcodes beyond [`Opcode::ASSIGNED`]: two handlers with one opcode are refused.
+    /// Adds a handler under a name and with a chosen opcode. Two handlers with the same opcode are refused, so add such
+    /// handlers before those whose opcodes are assigned, or choose opcodes beyond [`Opcode::ASSIGNED`].
     pub fn handler_at(mut self, op: Opcode, name: impl Into<String>, handler: Handler) -> Self {
         self.handlers.push(NamedHandler::new(op, name.into(), handler));
         self
     }
 
-    /// Adds a module whose functions handlers can import, such as one that [`text::parse`](pelton_ir::text::parse) gives. Its functions run
-    /// as the handler's own code: in the tenant's regions, on the task's fuel.
+    /// Adds a module whose functions handlers can import, such as one that [`text::parse`](pelton_ir::text::parse)
+    /// gives. Its functions run as part of the handler: they reach the tenant's regions and take the task's fuel.
     pub fn library(mut self, module: Module) -> Self {
         self.libraries.push(module);
         self
     }
 
-    /// Looks up the opcode of a handler by its name, or a built-in opcode by its name in capitals or not. Look it up once, and make any
-    /// number of tasks with it.
+    /// Looks up the opcode of a handler by its name, or a built-in opcode by its name in upper or lower case. Look it
+    /// up once, and make any number of tasks with it.
     ///
     /// # Errors
     ///
@@ -342,7 +347,7 @@ impl Spec {
         })
     }
 
-    /// Adds what PRINTF says for the next format id, from 1 on.
+    /// Adds what PRINTF prints for the next format id. The first format has id 1.
     pub fn format(mut self, format: impl Into<String>) -> Self {
         self.formats.push(format.into());
         self

@@ -1,10 +1,11 @@
-//! The watch of a near ring: a subgroup looks at the heads of all rings at once.
+//! The watch of near rings: the subgroup of a group that looks at the heads of all rings at once.
 //!
-//! A lane has a ring. It reads the line at its head whole, and the first word of one some places on. A light task that waits alone is
-//! run right here; where more wait, or the task is not light, the group is told that there is something to do.
+//! Each lane of the watch has a ring. It reads the whole line at the ring's head, and the first word of a line a few
+//! places further on. If a light task waits alone, the lane runs it at once. If more tasks wait, or if the task is not
+//! light, the watch tells the group that there are tasks for it.
 //!
-//! Where subgroups progress independently, the watch goes on by itself until it has something for the group, which waits for
-//! it meanwhile: nobody meets for a look that finds nothing.
+//! Where subgroups progress independently, the watch continues by itself until it has found tasks for the group. The
+//! group waits for the watch meanwhile, so its lanes need not meet after a look that has found nothing.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
@@ -15,7 +16,8 @@ use super::near::{halt_word, look, own_stripe};
 use super::window::WindowRunner;
 use super::{claim, line, notice};
 
-/// Writes the watch, which gives one of [`look`]. A subgroup calls it together. `independent` says whether it may go on by itself.
+/// Writes the function of the watch, which gives one of [`look`]. All lanes of a subgroup call it together.
+/// `independent` says whether the watch may continue by itself until it has found tasks for the group.
 pub(super) fn write_watch(
     m: &mut Builder,
     run: WindowRunner<'_>,
@@ -37,11 +39,11 @@ pub(super) fn write_watch(
     })
 }
 
-/// Looks at every ring once: one of [`look`].
+/// Looks at every ring once, and gives one of [`look`].
 fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
     let kernel = run.kernel;
     let (rings, subgroup) = (kernel.layout.rings.len() as u32, kernel.layout.subgroup);
-    // On their way while the rings are looked at.
+    // Both words are on their way while the lanes look at the rings.
     let halt = halt_word(f, kernel, Order::Relaxed);
     let notice = notice::notice_word(f, kernel, f.group());
     let turns = rings.div_ceil(subgroup);
@@ -50,7 +52,7 @@ fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: L
         let there = ring.lt(rings);
         let nothing = || f.lit(attempt::NOT_READY);
         let took = match notice {
-            // Everything is on its way before the lanes meet to hear whether any of it may be used.
+            // All loads are under way before the lanes meet to find out whether the values may be used.
             Some(notice) => {
                 let head = RingHead::read(f, run, f.select(there, ring, 0));
                 let may = there & !notice::was_told(f, notice);
@@ -66,23 +68,23 @@ fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: L
     f.select(f.any(halt.ne(0)), look::HALT, found)
 }
 
-/// The head of a ring, as a lane has read it.
+/// What a lane has read about the head of a ring.
 struct RingHead<'b> {
     ring: U32<'b>,
     /// The position of the ring's next task.
     position: U64<'b>,
-    /// The number of its slot.
+    /// The number of that task's slot.
     number: U32<'b>,
     tenant: U32<'b>,
-    /// What that tenant may do, where it is read together with the line.
+    /// The tenant's mask and quota, where they are read together with the line.
     rights: Option<Rights<'b>>,
     words: [U64<'b>; LINE as usize],
-    /// Word 0 of a line some places on, and the position that it is for.
+    /// Word 0 of a line a few places further on, and the position of that line.
     later: (U64<'b>, U64<'b>),
 }
 
 impl<'b> RingHead<'b> {
-    /// Reads it: all on its way at once.
+    /// Reads the head of a ring. All loads are under way at once.
     fn read(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, ring: U32<'b>) -> Self {
         let (kernel, slots) = (run.kernel, run.slots);
         let position = f.load(kernel.shared.heads.at(ring));
@@ -97,7 +99,7 @@ impl<'b> RingHead<'b> {
         RingHead { ring, position, number, tenant, rights, words, later: (later, further) }
     }
 
-    /// Runs its task if that waits alone and is light: one of [`attempt`].
+    /// Runs the task at the head if it waits alone and is light. Gives one of [`attempt`].
     fn take(self, f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
         let (kernel, slots) = (run.kernel, run.slots);
         let RingHead { ring, position, number, tenant, rights, words, later: (later, further) } = self;

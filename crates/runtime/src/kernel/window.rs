@@ -1,8 +1,13 @@
 //! A window of tasks, from the first handler to the last record.
 //!
-//! All lanes of the group come here together. Lane-wide tasks are dealt out to the lanes; group-wide ones are collected on
-//! the way and run afterwards by all lanes, one by one. Then come the counters, one fence for everything that others may
-//! look at, and the records: a host that sees a record sees all that the window wrote and counted. Fences come last.
+//! All lanes of the group come here together, and do this:
+//!
+//! 1. Lane-wide tasks are dealt out to the lanes. Group-wide tasks that are met on the way are put aside.
+//! 2. All lanes together run the group-wide tasks, one after the other.
+//! 3. The group adds what it has counted to its counters, and issues one fence if others may read what a task wrote.
+//! 4. The lanes post the records. A host that sees a record therefore sees everything that the window wrote and
+//!    counted.
+//! 5. Batch fences end last.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -14,33 +19,34 @@ use super::handler::Width;
 use super::slots::BankSlots;
 use crate::protocol::{Status, WindowState, control, slot};
 
-/// Tasks that a group has taken: consecutive positions of one stripe.
+/// The tasks that a group has taken. They have consecutive positions in one stripe.
 #[derive(Clone, Copy)]
 pub(super) struct TaskWindow<'b> {
-    /// The number of the stripe's first slot.
+    /// The number of the first slot of the stripe.
     pub base: U32<'b>,
-    /// The first position.
+    /// The position of the first task.
     pub first: U64<'b>,
-    /// How many, the same in all lanes.
+    /// How many tasks there are. The number is the same in all lanes.
     pub count: U32<'b>,
-    /// Whose tasks they are.
+    /// Who the tasks belong to.
     pub owner: WindowOwner<'b>,
 }
 
-/// Whose the tasks of a window are.
+/// Who the tasks of a window belong to.
 #[derive(Clone, Copy)]
 pub(super) enum WindowOwner<'b> {
-    /// The window is of a ring, and a ring has one owner.
+    /// The window is part of a ring, and a ring has one owner.
     Ring(RingOwner<'b>),
-    /// The window is of a drained batch: every slot names its tenant. All of them make up one ring, whose number is 0.
+    /// The window is part of a drained batch, in which every slot names its tenant. All slots make up one ring, whose
+    /// number is 0.
     EachSlot,
 }
 
-/// The ring of a window and its owner.
+/// The ring that a window is part of, and its owner.
 #[derive(Clone, Copy)]
 pub(super) struct RingOwner<'b> {
     pub ring: U32<'b>,
-    /// The level of the ring, where there are several.
+    /// The level of the ring. It is 0 where there is only one level.
     pub level: U32<'b>,
     pub tenant: U32<'b>,
     /// The opcodes that the tenant may use.
@@ -48,7 +54,7 @@ pub(super) struct RingOwner<'b> {
 }
 
 impl<'b> TaskWindow<'b> {
-    /// The ring and its tenant; the tenant says nothing in a drained batch.
+    /// The ring of the window and its tenant. In a drained batch both are 0, and the tenant has no meaning.
     pub fn ring_and_tenant(self, f: &'b FunctionBuilder<'b>) -> (U32<'b>, U32<'b>) {
         match self.owner {
             WindowOwner::Ring(owner) => (owner.ring, owner.tenant),
@@ -57,40 +63,41 @@ impl<'b> TaskWindow<'b> {
     }
 }
 
-/// What windows of a kernel are run with.
+/// Everything that is needed to run the windows of one placement.
 #[derive(Clone, Copy)]
 pub(super) struct WindowRunner<'k> {
     pub kernel: &'k KernelContext<'k>,
-    /// The slots that its windows are of.
+    /// The slots that the windows are part of.
     pub slots: &'k BankSlots,
     pub table: &'k HandlerTable,
     pub fences: &'k Fences<'k>,
 }
 
-/// Where a task of a window is.
+/// Where a task of a window and its words are.
 struct TaskPlace<'b> {
     position: U64<'b>,
-    /// The number of its slot.
+    /// The number of the task's slot.
     number: U32<'b>,
-    /// Its first word, where words are read.
+    /// Where the task's first word is read.
     at: U32<'b>,
 }
 
 impl<'k> WindowRunner<'k> {
-    /// Makes ready for a window. One lane does; a barrier follows before [`run`](WindowRunner::run).
+    /// Clears what the last window has left in the group's memory. One lane does this, and a barrier must follow before
+    /// the next window runs.
     pub fn clear_state<'b>(self, f: &'b FunctionBuilder<'b>) {
         for word in [state::WIDES, state::FENCED, state::DIRTY] {
             f.store(self.kernel.shared.state.at(word), 0);
         }
     }
 
-    /// Runs a window.
+    /// Runs a window whose slots can be read. All lanes call it.
     pub fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         self.each_task(f, window, |task| self.run_task(f, window, task));
         self.finish_window(f, window);
     }
 
-    /// Runs a task of a window in this lane, or puts it aside until the whole group is there.
+    /// Runs a task of a window in this lane. A group-wide task is put aside until the whole group can run it.
     pub fn run_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kernel = self.kernel;
         let place = self.task_place(f, window, task);
@@ -104,7 +111,7 @@ impl<'k> WindowRunner<'k> {
             WindowOwner::Ring(owner) => {
                 self.keep_record(f, task, place.position, call(owner.tenant, owner.mask));
             }
-            // A pass over a batch is one lap.
+            // A pass over a batch is one lap, so all of its records have the same generation.
             WindowOwner::EachSlot => {
                 let end = super::drain::run_if_permitted(f, kernel, (word, place.at), call);
                 self.keep_record(f, task, window.first, end);
@@ -112,14 +119,15 @@ impl<'k> WindowRunner<'k> {
         }
     }
 
-    /// Ends a window whose tasks have been run by lanes: those of the whole group, counters, records, fences.
+    /// Does the rest for a window whose lane-wide tasks have run: group-wide tasks, counters, records and fences.
     pub fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kernel = self.kernel;
         if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
             self.run_group_wide(f, window);
         }
         f.barrier();
-        // A group of a drained batch tells what it has counted when it leaves, and nobody looks at the batch before it has ended.
+        // A group of a drained batch adds up what it has counted when it leaves. The host does not look at a batch
+        // before its pass has ended, so no fence is needed either.
         if let WindowOwner::Ring(owner) = window.owner {
             if kernel.counts_tasks() {
                 self.count_window(f, window, owner);
@@ -138,6 +146,7 @@ impl<'k> WindowRunner<'k> {
         self.kernel.each_by_lane(f, window.count, self.kernel.layout.window, |task| body(task.named("task")));
     }
 
+    /// Works out where a task of a window and its words are.
     fn task_place<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -146,7 +155,7 @@ impl<'k> WindowRunner<'k> {
     ) -> TaskPlace<'b> {
         let position = match window.owner {
             WindowOwner::Ring(_) => window.first + f.cast::<u64>(task),
-            // Positions of a batch have few bits, which saves registers.
+            // The positions of a batch fit into 32 bits, which saves registers.
             WindowOwner::EachSlot => f.cast::<u64>(f.cast::<u32>(window.first) + task),
         };
         let number = window.base + self.slots.slot_in_stripe(f, position);
@@ -155,7 +164,8 @@ impl<'k> WindowRunner<'k> {
         TaskPlace { position, number, at }
     }
 
-    /// Notes how a task stands: the status with which it ended, or a [`WindowState`].
+    /// Writes a task's record into the group's memory, with the status with which the task has ended or with a
+    /// [`WindowState`].
     fn keep_record<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -167,7 +177,7 @@ impl<'k> WindowRunner<'k> {
         f.store(self.kernel.shared.records.at(task), low | f.cast::<u64>(value) << 32);
     }
 
-    /// Runs the group-wide tasks, one by one.
+    /// Runs the group-wide tasks that were put aside, one after the other.
     fn run_group_wide<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kernel = self.kernel;
         f.barrier();
@@ -187,7 +197,7 @@ impl<'k> WindowRunner<'k> {
                 let run = || (f.lit(true), f.call(entry.whole, (task, place.at, tenant)));
                 switch = switch.case([entry.op.code()], run);
             }
-            // The opcode is another one if it was cancelled meanwhile.
+            // The opcode is another one if the host has cancelled the task in the meantime.
             let (ran, result) = switch.default(|| (f.lit(false), f.lit(0)));
             f.barrier();
             f.when(f.lane().eq(0), || {
@@ -198,7 +208,8 @@ impl<'k> WindowRunner<'k> {
         });
     }
 
-    /// Counts a window: by opcode, and by tenant and level where one window has one of each.
+    /// Adds the tasks of a window to the group's counters by opcode, tenant and level. All tasks of a window have the
+    /// same tenant and level.
     fn count_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, owner: RingOwner<'b>) {
         let kernel = self.kernel;
         let ops = kernel.layout.ops.len() as u32;
@@ -216,7 +227,7 @@ impl<'k> WindowRunner<'k> {
         });
     }
 
-    /// Posts the record of a task that has ended.
+    /// Posts the record of a task, if the task has ended.
     fn post_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kernel = self.kernel;
         let record = f.load(kernel.shared.records.at(task));
@@ -229,21 +240,22 @@ impl<'k> WindowRunner<'k> {
     }
 }
 
-/// How the task of a window's record stands: a [`Status`] that ends it, a [`WindowState`], or 0 if nothing was written.
+/// The state in a record of a window: the [`Status`] with which the task has ended, a [`WindowState`], or 0 if nothing
+/// was written.
 pub(super) fn task_state<'b>(f: &'b FunctionBuilder<'b>, record: U64<'b>) -> U32<'b> {
     f.cast::<u32>(record) & STATUS_BITS
 }
 
 /// Whether a state is that of a task that has ended.
 pub(super) fn has_ended(state: U32<'_>) -> Val<'_, bool> {
-    // Neither 0 nor a state of a task that has not ended.
+    // The state is neither 0 nor one of a task that has not ended.
     (state - 1).lt(WindowState::PENDING - 1)
 }
 
 /// The bits of a record that hold the status.
 const STATUS_BITS: u32 = (1 << slot::GENERATION_SHIFT) - 1;
 
-/// Posts a record.
+/// Posts a record, which tells the host that the task has ended.
 pub(super) fn post_record<'b>(
     f: &'b FunctionBuilder<'b>,
     slots: &BankSlots,

@@ -86,7 +86,7 @@ fn feed(mut producer: Producer, elements: std::ops::Range<u32>) {
 
 /// Catches a wake that goes to a run that has left, a task that two runs take, and one that neither does.
 fn tasks_that_are_submitted_while_runs_change_run_once(on: &On) {
-    let each = if on.caps().name == "cpu" || on.caps().name.starts_with("cuda") { 4000 } else { 300 };
+    let each = if on.caps().name == "cpu" { 4000 } else { 300 };
     for shape in shapes(on, ALL) {
         let bare = shape.bare(8, 2).producers(3);
         let spec = Spec { geometry: Geometry { window: 4, ..bare.geometry.clone() }, ..bare };

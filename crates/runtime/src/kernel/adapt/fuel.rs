@@ -1,8 +1,8 @@
 //! What the loops of a handler cost in fuel.
 //!
-//! A turn of a loop takes one unit of fuel, and one more unit for every [`INSTS_PER_UNIT`] instructions that the turn may run. Fuel
-//! therefore bounds the work of a task's loops and not only the number of their turns. A loop that is known to be brief takes no fuel
-//! itself; its instructions count towards the turn of the loop around it.
+//! A turn of a loop takes one unit of fuel, and one more unit for every [`INSTS_PER_UNIT`] instructions that the turn
+//! may run. Fuel therefore bounds the work of a task's loops and not only the number of their turns. A loop that is
+//! known to be brief takes no fuel itself; its instructions count towards the turn of the loop around it.
 
 use pelton_ir::arena::Region;
 use pelton_ir::module::{Function, Node};
@@ -26,7 +26,8 @@ pub(super) fn turn_cost(function: &Function, node: &Node) -> u32 {
     1 + (insts / INSTS_PER_UNIT).min(u64::from(u32::MAX / 2)) as u32
 }
 
-/// How many instructions one run of a region may take. The bodies of inner loops that take fuel themselves are left out.
+/// How many instructions one run of a region may take. The bodies of inner loops that take fuel themselves are left
+/// out.
 fn region_insts(function: &Function, region: Region) -> u64 {
     let nested_insts = |node: &Node| {
         let regions = node.regions.iter().map(|region| region_insts(function, *region));

@@ -1,22 +1,25 @@
-//! A handler as the kernel calls it: its accesses reach only its tenant's memory and are checked, and its loops take fuel.
+//! A handler as the kernel calls it: its accesses reach only its tenant's memory and are checked, and its loops take
+//! fuel.
 //!
-//! The function that comes out takes [three numbers](HandlerArgs): the task's place in the window, where the task's words are, and its
-//! tenant. It is written from the handler's own function, with these replacements:
+//! The function that comes out takes [three numbers](HandlerArgs): the task's place in the window, where the task's
+//! words are, and its tenant. It is written from the handler's own function, with these replacements:
 //!
 //! - A load from `arg` becomes a load from the slot.
-//! - An access to a region becomes an access to the tenant's piece of that region's buffer. An index beyond the piece records fault 2,
-//!   and the access then gives zero or does nothing, as an access that is out of range does in the language. Where all tenants have the
-//!   same piece, its place is known when the kernel is assembled. The piece then lies inside the buffer, and the check against the piece
-//!   is the only one.
+//! - An access to a region becomes an access to the tenant's piece of that region's buffer. An index beyond the piece
+//!   records fault 2, and the access then gives zero or does nothing, as an access that is out of range does in the
+//!   language. Where all tenants have the same piece, its place is known when the kernel is assembled. The piece then
+//!   lies inside the buffer, and the check against the piece is the only one.
 //! - `fault` records its code, unless one is recorded already. A number that is no code is recorded as fault 5.
-//! - A loop that is not [brief](fuel) takes fuel for each turn. When there is not enough, the loop is left with fault 6. All later loops of
-//!   the task are then left at once, so the function still runs to its end, and lanes that must meet still do.
-//! - The handler's shared buffers are set to zero when a task begins. They would otherwise show one tenant what the task of another has
-//!   left there.
+//! - A loop that is not [brief](fuel) takes fuel for each turn. When there is not enough, the loop is left and fault 6
+//!   is recorded. All later loops of the task are then left at once, so the function still runs to its end, and lanes
+//!   that must meet still do.
+//! - The handler's shared buffers are set to zero when a task begins. They would otherwise show one tenant what the
+//!   task of another has left there.
 //!
-//! The host may write a region while the kernel runs, even a region that handlers only read. This has two consequences. Where the value of
-//! such a region decides whether lanes meet, all lanes take the value that lane 0 has read. And on a device with memory of its own, a light
-//! task reads regions past the nearest cache: the poller that runs it has taken it from a line without acquiring anything.
+//! The host may write a region while the kernel runs, even a region that handlers only read. This has two consequences.
+//! Where the value of such a region decides whether lanes meet, all lanes take the value that lane 0 has read. And on a
+//! device with memory of its own, a light task reads regions past the nearest cache: the poller that runs it has taken
+//! it from a line without acquiring anything.
 
 mod fuel;
 mod task;
@@ -99,7 +102,8 @@ pub(super) struct HandlerCode {
     pub width: Width,
     /// Whether its loops take fuel. The loops of built-in handlers do not.
     pub fueled: bool,
-    /// Whether its lanes meet where arguments or regions that are only read decide, so that all lanes must take the same values of them.
+    /// Whether its lanes meet where arguments or regions that are only read decide, so that all lanes must take the
+    /// same values of them.
     pub agreed: bool,
 }
 
@@ -173,8 +177,8 @@ impl HandlerCode {
         if read { f.group_broadcast(task.argument(f.lit(index)), 0) } else { f.lit(0) }
     }
 
-    /// Finds what the handler's buffers are in the kernel, and declares its shared buffers there. The names of these contain the handler's
-    /// opcode, so that no other buffer can have the same name.
+    /// Finds what the handler's buffers are in the kernel, and declares its shared buffers there. The names of these
+    /// contain the handler's opcode, so that no other buffer can have the same name.
     pub fn declare_buffers(&self, m: &mut Builder, kernel: &KernelContext<'_>, op: Opcode) -> HandlerBuffers {
         let areas = &kernel.layout.areas;
         let piece = |buffer, column: usize, elem| {
@@ -209,8 +213,8 @@ struct AdaptRule<'b, 'k, 'h> {
 }
 
 impl AdaptRule<'_, '_, '_> {
-    /// The scope that an access to a piece needs. In a kernel of one group, the scope of the group is as good as that of the device. What
-    /// is read past the nearest cache is read at the device's scope at least.
+    /// The scope that an access to a piece needs. In a kernel of one group, the scope of the group is as good as that
+    /// of the device. What is read past the nearest cache is read at the device's scope at least.
     fn access_scope(&self, op: Op, scope: Scope) -> Scope {
         let past_cache = self.past_cache && op == Op::LoadWide;
         match scope {
@@ -283,8 +287,8 @@ impl AdaptRule<'_, '_, '_> {
         }
     }
 
-    /// Writes the start of a turn of a loop: takes fuel for the turn, or leaves the loop if there is not enough. `first` is the first
-    /// instruction of the loop's body, and `copy` is the loop in the kernel.
+    /// Writes the start of a turn of a loop: takes fuel for the turn, or leaves the loop if there is not enough.
+    /// `first` is the first instruction of the loop's body, and `copy` is the loop in the kernel.
     fn take_fuel(&self, node: &Node, first: Inst, copy: Inst) {
         let (f, task) = (self.task.f, self.task);
         let fuel = task.kernel.shared.fuel.at(task.args.task);

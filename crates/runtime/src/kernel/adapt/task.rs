@@ -52,8 +52,8 @@ impl<'b> HandlerTask<'b, '_> {
         }
     }
 
-    /// The number itself if the host can read it as a fault code: one of the protocol's, or one of the handler's own. Any other number
-    /// becomes [`FaultCode::ARGUMENTS`].
+    /// The number itself if the host can read it as a fault code: one of the protocol's, or one of the handler's own.
+    /// Any other number becomes [`FaultCode::ARGUMENTS`].
     pub fn readable_code(self, code: U32<'b>) -> U32<'b> {
         let protocol = (code - 1).lt(fault::TABLE.len() as u32);
         let own = (code - fault::FIRST_USER).le(fault::MAX_CODE - fault::FIRST_USER);
@@ -110,8 +110,9 @@ impl<'b> HandlerTask<'b, '_> {
         }
     }
 
-    /// First element and number of elements of the piece, if they are the same for every tenant that has a ring. In a drained batch each
-    /// slot names its tenant, and a tenant that has no piece must not get the piece of the others; so there the table decides.
+    /// First element and number of elements of the piece, if they are the same for every tenant that has a ring. In a
+    /// drained batch each slot names its tenant, and a tenant that has no piece must not get the piece of the others;
+    /// so there the table decides.
     fn common_piece(self, column: u32) -> Option<(u32, u32)> {
         let layout = &self.kernel.layout;
         let area = layout.areas.get(column as usize).filter(|_| !self.kernel.mode.drains())?;
@@ -127,8 +128,9 @@ impl<'b> HandlerTask<'b, '_> {
         inside
     }
 
-    /// Writes an access to the tenant's piece. `emit` writes the access itself, for a place in the region's buffer. An access to several
-    /// elements takes the `many` elements of the 16 bytes that hold the index; pieces start at a multiple of 16 bytes.
+    /// Writes an access to the tenant's piece. `emit` writes the access itself, for a place in the region's buffer. An
+    /// access to several elements takes the `many` elements of the 16 bytes that hold the index; pieces start at a
+    /// multiple of 16 bytes.
     pub fn access_piece(
         self,
         (column, index): (u32, U32<'b>),
@@ -173,7 +175,8 @@ impl<'b> HandlerTask<'b, '_> {
     }
 }
 
-/// Writes a read-modify-write that runs only where its element is inside the piece, and gives the old value; it gives 0 elsewhere.
+/// Writes a read-modify-write that runs only where its element is inside the piece, and gives the old value; it gives 0
+/// elsewhere.
 fn modify_if<'b, T: Scalar + Default + Into<Const>>(
     f: &'b FunctionBuilder<'b>,
     inside: Val<'b, bool>,

@@ -108,8 +108,9 @@ fn handler_function(handler: &NamedHandler, module: &Module) -> Result<Func, Ass
     found.map(|(at, _)| at).ok_or_else(missing)
 }
 
-/// The module as one in which each lane reads arguments and regions for itself, if the module is valid that way too. To say that regions
-/// may be written changes nothing but what the validator knows: values of such regions may then differ from lane to lane.
+/// The module as one in which each lane reads arguments and regions for itself, if the module is valid that way too. To
+/// say that regions may be written changes nothing but what the validator knows: values of such regions may then differ
+/// from lane to lane.
 fn with_regions_per_lane(module: &Module) -> Option<Valid> {
     let mut module = module.clone();
     let global = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Global);

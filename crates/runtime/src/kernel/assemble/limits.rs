@@ -12,7 +12,8 @@ use crate::kernel::dispatch::CheckedHandler;
 use crate::kernel::error::AssembleError;
 use crate::kernel::handler::NamedHandler;
 
-/// How deep the regions of a handler may be nested. The kernel around it needs the rest of the depth that the language allows.
+/// How deep the regions of a handler may be nested. The kernel around it needs the rest of the depth that the language
+/// allows.
 const MAX_HANDLER_DEPTH: usize = MAX_DEPTH - 48;
 /// The most instructions of all handlers together. A kernel has several copies of each handler.
 const MAX_HANDLER_INSTS: usize = MAX_INSTS / 8;

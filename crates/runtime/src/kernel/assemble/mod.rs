@@ -1,8 +1,8 @@
 //! From a `Spec` to a kernel. This is the one step that can refuse a `Spec`.
 //!
 //! Everything that users write is checked first: the [axes, tenants and regions](spec_checks) of the `Spec`, then each
-//! [handler](handler_checks), then the [size](limits) of all handlers together. What is written after that is valid unless Pelton has a
-//! defect, and the validator has the last word on it.
+//! [handler](handler_checks), then the [size](limits) of all handlers together. What is written after that is valid
+//! unless Pelton has a defect, and the validator has the last word on it.
 
 mod handler_checks;
 mod limits;
@@ -34,7 +34,8 @@ use super::{drain, import, live};
 /// A kernel, and where everything that belongs to it lies.
 #[derive(Clone, Debug)]
 pub struct Assembled {
-    /// The module with the kernel. It can be printed and checked like any other module, and runs on any device that has what it needs.
+    /// The module with the kernel. It can be printed and checked like any other module, and runs on any device that has
+    /// what it needs.
     pub module: Valid,
     /// Where the rings, regions, counters and buffers of the kernel lie.
     pub layout: Layout,
