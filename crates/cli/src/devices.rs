@@ -82,7 +82,7 @@ fn resident_text(caps: &Caps) -> String {
 }
 
 fn idle_text(caps: &Caps) -> String {
-    match kernel::idle(caps.wakes) {
+    match kernel::longest_rest(caps) {
         Some(rest) => format!("poll for tasks at least every {} us", rest.as_nanos() as f64 / 1e3),
         None => "sleep until they are woken".into(),
     }
@@ -121,7 +121,7 @@ fn device_json(name: &str, found: &Result<Caps, DeviceError>) -> serde_json::Val
             "placements": placement_words(caps),
             "why_far": caps.near_memory.as_ref().err(),
             "async_copies": caps.async_copies,
-            "idle_ns": kernel::idle(caps.wakes).map(|rest| rest.as_nanos() as u64),
+            "idle_ns": kernel::longest_rest(caps).map(|rest| rest.as_nanos() as u64),
         }),
     }
 }

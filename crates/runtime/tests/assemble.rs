@@ -2,7 +2,7 @@
 
 use pelton::Placement;
 use pelton::kernel::{
-    Claim, Geometry, Handler, Io, Lifetime, Region, SlotBody, Spec, Tenant, assemble, idle,
+    Claim, Geometry, Handler, Io, Lifetime, Region, SlotBody, Spec, Tenant, assemble, longest_rest,
 };
 use pelton::protocol::Opcode;
 use pelton_device::{Caps, open};
@@ -94,8 +94,8 @@ fn fused_has_no_switch() {
 fn an_idle_kernel_rests_no_longer_than_it_says() {
     let here = open("reference").unwrap().caps().clone();
     let gpu = Caps { memory_bytes: Some(1 << 37), independent_subgroups: true, wakes: false, ..here.clone() };
-    let most = idle(gpu.wakes).expect("nobody wakes it").as_nanos() as u64;
-    assert_eq!(idle(here.wakes), None);
+    let most = longest_rest(&gpu).expect("the host cannot wake it").as_nanos() as u64;
+    assert_eq!(longest_rest(&here), None);
     for placement in [Placement::Near, Placement::Far] {
         let made = assemble(&base().placement(placement), &gpu).unwrap();
         // Who looks for tasks rests for a number that is chosen, whoever keeps the control words for one that is written down.

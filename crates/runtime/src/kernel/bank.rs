@@ -95,7 +95,7 @@ impl SlotBanks {
 }
 
 /// A stripe has at least this many slots, unless its whole ring has fewer.
-const LEAST: u32 = 16;
+const MIN_STRIPE_SLOTS: u32 = 16;
 
 /// Chooses where rings lie: where the `Spec` asks for, or else where it suits the device best.
 pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, AssembleError> {
@@ -129,17 +129,17 @@ pub(super) fn session_banks(
     // A device with memory of its own has many groups unless the `Spec` names a number. They divide a ring's slots
     // among them, because a ring per group would be large.
     let many = caps.memory_bytes.is_some() && spec.geometry.groups.is_none();
-    let shared = |stripes: u32| slots.div_ceil(stripes).next_power_of_two().max(LEAST).min(slots);
+    let shared = |stripes: u32| slots.div_ceil(stripes).next_power_of_two().max(MIN_STRIPE_SLOTS).min(slots);
     match placement {
         Placement::Near => {
             let slots = if many { shared(workers) } else { slots };
-            Ok(SlotBanks::Near(bank((Placement::Near, workers, slots), rings, None)?))
+            Ok(SlotBanks::Near(slot_bank((Placement::Near, workers, slots), rings, None)?))
         }
-        Placement::Far => Ok(SlotBanks::Far(bank((Placement::Far, workers, slots), rings, None)?)),
+        Placement::Far => Ok(SlotBanks::Far(slot_bank((Placement::Far, workers, slots), rings, None)?)),
         Placement::Both => {
             let groups = (workers / NEAR_SHARE).max(1);
-            let near = bank((Placement::Near, groups, shared(groups)), rings, None)?;
-            let far = bank((Placement::Far, workers - groups, slots), rings, Some(&near))?;
+            let near = slot_bank((Placement::Near, groups, shared(groups)), rings, None)?;
+            let far = slot_bank((Placement::Far, workers - groups, slots), rings, Some(&near))?;
             Ok(SlotBanks::Both { near, far })
         }
     }
@@ -147,11 +147,11 @@ pub(super) fn session_banks(
 
 /// Works out the slots of a drained batch, which is one ring for all tenants.
 pub(super) fn batch_bank(workers: u32, slots: u32) -> Result<SlotBanks, AssembleError> {
-    Ok(SlotBanks::Far(bank((Placement::Far, workers, slots), 1, None)?))
+    Ok(SlotBanks::Far(slot_bank((Placement::Far, workers, slots), 1, None)?))
 }
 
 /// Works out the slots of one placement. They are numbered after those of the placement `before`, if there is one.
-fn bank(
+fn slot_bank(
     (placement, groups, slots): (Placement, u32, u32),
     rings: u32,
     before: Option<&SlotBank>,

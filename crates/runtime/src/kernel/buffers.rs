@@ -376,7 +376,7 @@ fn tallies(plan: KernelPlan<'_>) -> u32 {
 }
 
 /// Whether two names are equal. Unlike `==`, this works in constants.
-const fn same(a: &str, b: &str) -> bool {
+const fn same_name(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {
         return false;
@@ -396,15 +396,15 @@ const _: () = {
     let mut step = 0;
     while step < step::TABLE.len() {
         let name = step::TABLE[step].buffer;
-        let mut known = same(name, "");
+        let mut known = same_name(name, "");
         let mut row = 0;
         while row < TABLE.len() {
-            known |= same(name, TABLE[row].names[0]);
+            known |= same_name(name, TABLE[row].names[0]);
             row += 1;
         }
         let mut own = 0;
         while own < step::HOST_WORDS.len() {
-            known |= same(name, step::HOST_WORDS[own]);
+            known |= same_name(name, step::HOST_WORDS[own]);
             own += 1;
         }
         assert!(known, "a step names a buffer that does not exist");

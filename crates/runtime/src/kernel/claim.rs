@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use pelton_device::Caps;
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
@@ -27,8 +28,13 @@ pub(super) const REST_NS: u32 = 2000;
 /// The longest time that an idle kernel rests before it looks for tasks again, or `None` on devices that the host
 /// wakes. A task may have to wait for one such rest in a near ring, and for two in a far ring: first for the router's
 /// rest, then for a group's.
-pub const fn idle(wakes: bool) -> Option<Duration> {
-    if wakes { None } else { Some(Duration::from_nanos(REST_NS as u64)) }
+pub const fn longest_rest(caps: &Caps) -> Option<Duration> {
+    rest_unless(caps.wakes)
+}
+
+/// The longest rest of an idle kernel, unless the host wakes it.
+pub(super) const fn rest_unless(woken: bool) -> Option<Duration> {
+    if woken { None } else { Some(Duration::from_nanos(REST_NS as u64)) }
 }
 
 /// Writes the function that chooses the ring to serve next. It gives [`NO_RING`] if there is none. `ready` is the

@@ -36,7 +36,7 @@ mod pass_word {
 }
 
 /// What is added to [`pass_word::NEXT`] to end a pass. No window has so large a number, so no group claims another one.
-const END: u64 = 1 << 32;
+const END_PASS: u64 = 1 << 32;
 
 /// What the host asks of a pass, in [`PassBuffers::wanted`](super::buffers::PassBuffers).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,18 +54,18 @@ pub(crate) struct PassRequest {
 }
 
 /// The first bit of [`PassRequest::window`] in the second word.
-const WINDOW: u32 = 32;
+const WINDOW_SHIFT: u32 = 32;
 /// The bit of [`PassRequest::fences`] in the second word.
-const FENCES: u32 = 62;
+const FENCES_BIT: u32 = 62;
 /// The bit of [`PassRequest::more`] in the second word.
-const MORE: u32 = 63;
+const MORE_BIT: u32 = 63;
 
 impl PassRequest {
     /// The two words in which the kernel reads the request.
     pub fn words(self) -> [u64; 2] {
         let PassRequest { start, count, window, fences, more } = self;
-        let flags = u64::from(fences) << FENCES | u64::from(more) << MORE;
-        [start, u64::from(count) | u64::from(window) << WINDOW | flags]
+        let flags = u64::from(fences) << FENCES_BIT | u64::from(more) << MORE_BIT;
+        [start, u64::from(count) | u64::from(window) << WINDOW_SHIFT | flags]
     }
 }
 
@@ -110,14 +110,14 @@ pub(super) fn write_drain(m: &mut Builder, run: WindowRunner<'_>, mode: &DrainMo
         kernel.copy_piece_table(f);
         let shape = f.group_broadcast(shape, 0);
         let all = f.cast::<u32>(shape).named("all");
-        let most = f.cast::<u32>(shape >> WINDOW & u64::from(u32::MAX >> 2)).named("window");
+        let most = f.cast::<u32>(shape >> WINDOW_SHIFT & u64::from(u32::MAX >> 2)).named("window");
         f.when(f.lane().eq(0), || {
             // What is needed only between windows is kept in memory, which saves registers.
             f.store(kernel.shared.heads.at(0), start);
             let flag = |bit: u32| f.cast::<u32>(shape >> bit & 1u64);
             for (at, word) in [
-                (state::FENCES, flag(FENCES)),
-                (state::MORE, flag(MORE)),
+                (state::FENCES, flag(FENCES_BIT)),
+                (state::MORE, flag(MORE_BIT)),
                 (state::ALL, all),
                 (state::MOST, most),
             ] {
@@ -215,7 +215,7 @@ fn leave_pass<'b>(
         f.when(f.lane().eq(0), || {
             let front = |at: u32| frontier.front.at(at);
             let next = f.atomic_load(Order::Relaxed, Scope::Device, front(pass_word::NEXT));
-            f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END);
+            f.atomic_store(Order::Relaxed, Scope::System, pass.report.at(report.ended), next / END_PASS);
             let start = f.load(kernel.shared.heads.at(0));
             f.store(front(0), start + u64::from(kernel.layout.largest_stripe()));
             for at in [1, pass_word::NEXT, pass_word::LEFT] {
@@ -291,7 +291,7 @@ fn run_admitted<'b>(
     f.choose(
         ends,
         || {
-            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(pass_word::NEXT), END);
+            f.atomic_add(Order::Relaxed, Scope::Device, frontier.front.at(pass_word::NEXT), END_PASS);
             (f.lit(Status::Done.code()), f.lit(0))
         },
         call,

@@ -70,7 +70,7 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
         let import = Signature::from_function(function);
         let suits = |verb: &&Verb| verb.name == import.name && verb.widths.contains(&width);
         let Some(verb) = verbs.iter().find(suits) else {
-            unknown.push(unbound(import, verbs, libraries));
+            unknown.push(unbound_import(import, verbs, libraries));
             continue;
         };
         let found = Signature {
@@ -89,7 +89,7 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
 }
 
 /// Describes an import that neither a library nor a verb defines, with the nearest known name.
-fn unbound(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> MissingImport {
+fn unbound_import(import: Signature, verbs: &[Verb], libraries: &[Valid]) -> MissingImport {
     let functions = libraries.iter().flat_map(|library| library.functions.iter()).map(|(_, f)| f);
     let functions = functions.filter(|f| f.kind == FunctionKind::Function).map(|f| &*f.name);
     let known = verbs.iter().map(|verb| verb.name).chain(functions);

@@ -3,11 +3,14 @@
 //! The numbers are worked out once, from the `Spec` and from what the device can do. The kernel is written from them,
 //! and the host finds what it reads and writes by them.
 
+use std::time::Duration;
+
 use pelton_device::{Caps, MemoryKind, mapped::WordWidth as Word};
 
 use super::bank;
 pub use super::bank::{SlotBank, SlotBanks};
 use super::buffers::BufferId;
+use super::claim;
 use super::error::AssembleError;
 use super::placement::Placement;
 use super::route;
@@ -223,6 +226,11 @@ impl Layout {
     /// How many observables all tenants have.
     pub fn observable_count(&self) -> u32 {
         self.observables.iter().map(|(at, len)| at + len).max().unwrap_or(0)
+    }
+
+    /// The longest time that the kernel rests when it is idle, as [`longest_rest`](super::longest_rest) gives it.
+    pub fn longest_rest(&self) -> Option<Duration> {
+        claim::rest_unless(self.wakes)
     }
 
     /// The region with this name, if there is one.

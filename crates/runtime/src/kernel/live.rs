@@ -37,14 +37,14 @@ pub(super) fn write_live(
             let fences = Fences::write(m, kernel, slots, None);
             let near =
                 NearServer::write(m, WindowRunner { kernel, slots, table, fences: &fences }, light, caps);
-            main(m, kernel, |f| near.serve_or_keep(f, copy.as_ref()));
+            write_main(m, kernel, |f| near.serve_or_keep(f, copy.as_ref()));
         }
         LiveRings::Far(far) => {
             let light = light(m);
             let fences = Fences::write(m, kernel, &far.slots, Some(&far.frontier));
             let run = WindowRunner { kernel, slots: &far.slots, table, fences: &fences };
             let far = FarServer::write(m, run, far, light, caps);
-            main(m, kernel, |f| far.serve(f));
+            write_main(m, kernel, |f| far.serve(f));
         }
         LiveRings::Both { near: slots, far } => {
             let light = light(m);
@@ -54,7 +54,7 @@ pub(super) fn write_live(
             let near = NearServer::write(m, near, Some(light).filter(|_| kernel.groups_watch()), caps);
             let run = WindowRunner { kernel, slots: &far.slots, table, fences: &far_fences };
             let far = FarServer::write(m, run, far, light, caps);
-            main(m, kernel, |f| {
+            write_main(m, kernel, |f| {
                 let is_near = f.group().lt(near.groups());
                 f.choose(is_near, || near.serve(f), || far.serve(f));
             });
@@ -64,7 +64,11 @@ pub(super) fn write_live(
 
 /// Writes the entry point of the kernel. Every group first copies the table of pieces, and then does what `serve`
 /// writes.
-fn main(m: &mut Builder, kernel: &KernelContext<'_>, serve: impl for<'b> FnOnce(&'b FunctionBuilder<'b>)) {
+fn write_main(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    serve: impl for<'b> FnOnce(&'b FunctionBuilder<'b>),
+) {
     m.kernel("main", |f| {
         kernel.copy_piece_table(f);
         serve(f);

@@ -56,7 +56,7 @@ pub use assemble::{Assembled, assemble};
 pub use buffers::BufferId;
 pub(crate) use buffers::STRIDE;
 pub use builtin::UNIMPLEMENTED_OPS;
-pub use claim::idle;
+pub use claim::longest_rest;
 pub use error::{AssembleError, UnknownOpcode};
 pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, Visible, Width};
 pub use import::{VERBS, Verb};

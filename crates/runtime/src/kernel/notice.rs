@@ -37,7 +37,7 @@ const CHANGED: u32 = 1;
 const AWAY: u32 = 2;
 
 /// The bits of the host's word CHANGED that say which control word has changed.
-const WORD: u32 = 0xff;
+const WORD_BITS: u32 = 0xff;
 
 /// The lanes of the keeper: the number of this lane among them, and how many there are.
 pub(super) type KeeperLanes<'b> = (U32<'b>, u32);
@@ -54,7 +54,7 @@ pub(super) fn take_change_over<'b>(
     // Pairs with the host's release: the new value of the word that CHANGED names is seen.
     let asked = f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::CHANGED));
     f.when(asked.ne(last), || {
-        let word = asked & WORD;
+        let word = asked & WORD_BITS;
         let value = f.atomic_load(Order::Relaxed, Scope::System, kernel.global.host.at(word));
         // All lanes of the keeper write the same value, because each lane then tells pollers of its own.
         f.atomic_store(Order::Relaxed, Scope::Device, copy.buffers.words.at(word), value);

@@ -48,7 +48,7 @@ pub(super) fn write_router(
     pollers: Option<u32>,
 ) -> Callee<(), ()> {
     let kernel = run.kernel;
-    let visit = RouterRounds { run, far, light };
+    let rounds = RouterRounds { run, far, light };
     m.function("route", |f, ()| {
         claim::load_heads(f, kernel, |ring| run.slots.session_stripe(ring));
         match pollers {
@@ -59,11 +59,11 @@ pub(super) fn write_router(
                     || keep_control_words(f, kernel, &far.copy),
                     || {
                         let first = f.subgroup() + (f.sublane() / TEAM_LANES) * pollers;
-                        visit.rounds(f, (first, pollers * teams), true);
+                        rounds.poll_rings(f, (first, pollers * teams), true);
                     },
                 );
             }
-            None => f.when(f.lane().eq(0), || visit.rounds(f, (f.lit(0), 1), false)),
+            None => f.when(f.lane().eq(0), || rounds.poll_rings(f, (f.lit(0), 1), false)),
         }
     })
 }
@@ -109,7 +109,7 @@ struct RouterRounds<'k> {
 impl RouterRounds<'_> {
     /// Polls every `step`-th ring from the first on, until the stop. Either a team of lanes polls each ring, or one
     /// lane polls all of them.
-    fn rounds<'b>(self, f: &'b FunctionBuilder<'b>, (first, step): (U32<'b>, u32), team: bool) {
+    fn poll_rings<'b>(self, f: &'b FunctionBuilder<'b>, (first, step): (U32<'b>, u32), team: bool) {
         let (kernel, copy) = (self.run.kernel, &self.far.copy);
         let rings = kernel.layout.rings.len() as u32;
         f.forever::<_, ()>((f.lit(0), f.lit(0)), |rounds, (last, idle)| {
@@ -158,7 +158,7 @@ impl RouterRounds<'_> {
     fn look_as_lane<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> Val<'b, bool> {
         let at = self.read_ring(f, ring, f.load(self.run.kernel.shared.heads.at(ring)));
         let words = line::read_line(f, self.run.slots.words, at.number * LINE);
-        let end = self.tail(f, ring);
+        let end = self.load_tail(f, ring);
         let moved = end.ne(at.head);
         f.when(moved, || self.pass_tail_on(f, at, words, end));
         moved
@@ -186,7 +186,7 @@ impl RouterRounds<'_> {
             },
             none,
         );
-        let end = f.choose(there & member.eq(0), || self.tail(f, ring), || at.head);
+        let end = f.choose(there & member.eq(0), || self.load_tail(f, ring), || at.head);
         let words = std::array::from_fn(|k| f.shuffle(pair[k % 2], first + k as u32 / 2));
         let moved = end.ne(at.head);
         f.when(moved, || self.pass_tail_on(f, at, words, end));
@@ -209,7 +209,7 @@ impl RouterRounds<'_> {
     }
 
     /// Loads the tail of a ring from host memory.
-    fn tail<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> U64<'b> {
+    fn load_tail<'b>(self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> U64<'b> {
         // Pairs with the producer's release of the tail: the slots below it are seen.
         f.atomic_load(Order::Acquire, Scope::System, self.far.router.tails.at(ring * STRIDE))
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::kernel::layout::Layout;
-use crate::kernel::{BufferId, Spec, Tenant, idle};
+use crate::kernel::{BufferId, Spec, Tenant};
 use crate::protocol::{Priority, control};
 use crate::session::{BufferMemories, Rings};
 use crate::telemetry::Quantiles;
@@ -160,7 +160,7 @@ pub(crate) fn take_snapshot(
         lost: counters[control::LOG_LOST as usize],
         checks: counters[control::CHECKS as usize],
         latency: rings.meter.quantiles(),
-        idle_ns: idle(layout.wakes).map(|rest| rest.as_nanos() as u64),
+        idle_ns: layout.longest_rest().map(|rest| rest.as_nanos() as u64),
     })
 }
 
