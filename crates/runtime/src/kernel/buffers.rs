@@ -75,7 +75,7 @@ pub(crate) enum BufferMemory {
 
 impl BufferMemory {
     /// The kind of memory that the host allocates. It allocates none for shared memory.
-    pub fn kind(self, plan: KernelPlan<'_>) -> Option<MemoryKind> {
+    pub(crate) fn kind(self, plan: KernelPlan<'_>) -> Option<MemoryKind> {
         let host_if = |host: bool| if host { MemoryKind::Host } else { MemoryKind::Device };
         match self {
             BufferMemory::Group => None,
@@ -137,7 +137,7 @@ pub(crate) struct BufferRow {
 
 impl BufferRow {
     /// The name of the buffer in a module with this layout.
-    pub fn name(&self, layout: &Layout) -> &'static str {
+    pub(crate) fn name(&self, layout: &Layout) -> &'static str {
         self.names[usize::from(matches!(layout.banks, SlotBanks::Both { .. }))]
     }
 }
@@ -183,7 +183,7 @@ macro_rules! buffers {
 
             impl $section {
                 /// Declares the buffers of this section.
-                pub fn declare(d: &mut Declarer<'_>) -> Self {
+                pub(in crate::kernel) fn declare(d: &mut Declarer<'_>) -> Self {
                     $section { $($field: d.declare(BufferId::$id),)* }
                 }
             }
@@ -333,35 +333,35 @@ pub(super) use rows::{
 /// The words of [`SharedBuffers::state`].
 pub(super) mod group_state {
     /// The place of the first task of the window that is not ready.
-    pub const LIMIT: u32 = 0;
+    pub(crate) const LIMIT: u32 = 0;
     /// How many group-wide tasks the window has.
-    pub const WIDES: u32 = 1;
+    pub(crate) const WIDES: u32 = 1;
     /// Whether the window has a fence.
-    pub const FENCED: u32 = 2;
+    pub(crate) const FENCED: u32 = 2;
     /// Whether others may read what a task of the window wrote, so that a fence is needed.
-    pub const DIRTY: u32 = 3;
+    pub(crate) const DIRTY: u32 = 3;
     /// How many windows the group has served.
-    pub const TURN: u32 = 4;
+    pub(crate) const TURN: u32 = 4;
     /// Whether a drained batch has fences.
-    pub const FENCES: u32 = 5;
+    pub(crate) const FENCES: u32 = 5;
     /// Whether the next pass belongs to the same run of a drained batch.
-    pub const MORE: u32 = 6;
+    pub(crate) const MORE: u32 = 6;
     /// How many slots a drained batch has.
-    pub const ALL: u32 = 7;
+    pub(crate) const ALL: u32 = 7;
     /// The most slots of a drained batch that a group takes at once.
-    pub const MOST: u32 = 8;
+    pub(crate) const MOST: u32 = 8;
     /// How many words there are.
-    pub const WORDS: u32 = 9;
+    pub(crate) const WORDS: u32 = 9;
 }
 
 /// The words of [`ControlCopy::flags`].
 pub(super) mod flag {
     /// How many groups have arrived.
-    pub const ARRIVED: u32 = 0;
+    pub(crate) const ARRIVED: u32 = 0;
     /// Whether to halt.
-    pub const HALT: u32 = crate::protocol::step::HALT;
+    pub(crate) const HALT: u32 = crate::protocol::step::HALT;
     /// How many words there are.
-    pub const WORDS: u32 = 2;
+    pub(crate) const WORDS: u32 = 2;
 }
 
 /// How many counters all groups have.

@@ -147,17 +147,22 @@ pub(super) struct Credit<'b> {
 
 impl<'b> Credit<'b> {
     /// Reads the tenant's quota.
-    pub fn new(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, tenant: U32<'b>) -> Self {
+    pub(super) fn new(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, tenant: U32<'b>) -> Self {
         Credit { tenant, quota: kernel.host_word(f, tenant + control::QUOTAS) }
     }
 
     /// Whether the tenant's quota is still the one that was read.
-    pub fn holds(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) -> Val<'b, bool> {
+    pub(super) fn holds(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) -> Val<'b, bool> {
         kernel.host_word(f, self.tenant + control::QUOTAS).eq(self.quota)
     }
 
     /// Takes credit for `count` tasks, or for as many as there is credit left for. Gives the number of tasks.
-    pub fn take(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) -> U32<'b> {
+    pub(super) fn take(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        kernel: &KernelContext<'_>,
+        count: U32<'b>,
+    ) -> U32<'b> {
         f.choose(
             self.quota.eq(0),
             || count,
@@ -173,7 +178,7 @@ impl<'b> Credit<'b> {
     }
 
     /// Gives back the credit for `count` tasks.
-    pub fn give(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) {
+    pub(super) fn give(self, f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, count: U32<'b>) {
         f.when(self.quota.ne(0) & count.ne(0), || {
             let claims = kernel.global.control.at(self.tenant + control::CLAIMS);
             f.atomic_sub(Order::Relaxed, Scope::Device, claims, f.cast::<u64>(count));

@@ -28,7 +28,7 @@ pub(super) struct SlotSource {
 
 impl SlotSource {
     /// Loads one of the first two words of a slot, which the host writes again when it cancels a task.
-    pub fn head<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
+    pub(super) fn head<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
         match self.live {
             true => f.atomic_load(Order::Relaxed, Scope::System, self.words.at(at)),
             false => f.load(self.words.at(at)),
@@ -36,7 +36,7 @@ impl SlotSource {
     }
 
     /// Loads a word of arguments, which is never written again once the slot is published.
-    pub fn load<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
+    pub(super) fn load<'b>(self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
         f.load(self.words.at(at))
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct Rights<'b> {
 impl<'b> Rights<'b> {
     /// The opcodes that the tenant may use without a window. There are none if the tenant has a quota, because only
     /// windows take credit from it. Both words must have arrived before the result is known.
-    pub fn light_mask(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
+    pub(super) fn light_mask(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
         f.select(self.quota.eq(0), self.mask, 0)
     }
 }
@@ -76,7 +76,7 @@ pub(super) struct KernelContext<'s> {
 
 impl<'s> KernelContext<'s> {
     /// Declares the buffers that a kernel needs. `fueled` says whether some handler has loops that take fuel.
-    pub fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout, fueled: bool) -> Self {
+    pub(super) fn new(m: &mut Builder, spec: &'s Spec, mut layout: Layout, fueled: bool) -> Self {
         let plan = KernelPlan { spec, layout: &layout };
         let mut d = Declarer { module: m, plan, bound: Vec::new() };
         let mode = Mode::declare(&mut d);
@@ -95,7 +95,7 @@ impl<'s> KernelContext<'s> {
     }
 
     /// Runs `body` for each number below `count`, with the numbers dealt out to the lanes. `count` is at most `most`.
-    pub fn each_by_lane<'b>(
+    pub(super) fn each_by_lane<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
         count: U32<'b>,
@@ -110,7 +110,7 @@ impl<'s> KernelContext<'s> {
     }
 
     /// Copies the table of pieces into the group's own memory, where it has a copy. Every group does this once.
-    pub fn copy_piece_table<'b>(&self, f: &'b FunctionBuilder<'b>) {
+    pub(super) fn copy_piece_table<'b>(&self, f: &'b FunctionBuilder<'b>) {
         let Some(PieceCopies { firsts, lens }) = self.pieces else { return };
         let count = self.layout.piece_words() / 2;
         self.each_by_lane(f, f.lit(count), count, |at| {
@@ -122,12 +122,12 @@ impl<'s> KernelContext<'s> {
     }
 
     /// Whether the kernel counts tasks.
-    pub fn counts_tasks(&self) -> bool {
+    pub(super) fn counts_tasks(&self) -> bool {
         self.spec.telemetry != Telemetry::Off
     }
 
     /// Loads a control word of the host, or the copy of it where groups do not read the host's own words.
-    pub fn host_word<'b>(&self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U32<'b> {
+    pub(super) fn host_word<'b>(&self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U32<'b> {
         match (&self.mode, self.mode.control_copy()) {
             (_, Some(copy)) => f.atomic_load(Order::Relaxed, Scope::Device, copy.buffers.words.at(at)),
             (Mode::Drain(_), None) => f.load(self.global.host.at(at)),
@@ -136,24 +136,24 @@ impl<'s> KernelContext<'s> {
     }
 
     /// The words by which pollers are told that a control word has changed, if they have to be told.
-    pub fn notices(&self) -> Option<Buf<u32>> {
+    pub(super) fn notices(&self) -> Option<Buf<u32>> {
         self.mode.control_copy()?.notices
     }
 
     /// Whether pollers are told when a control word changes. They may then read control words together with a line.
-    pub fn pollers_are_told(&self) -> bool {
+    pub(super) fn pollers_are_told(&self) -> bool {
         self.layout.pollers > 0
     }
 
     /// Loads the tenant's mask and quota, which decide whether its tasks may run without a window. Both loads are under
     /// way at once.
-    pub fn rights<'b>(&self, f: &'b FunctionBuilder<'b>, tenant: U32<'b>) -> Rights<'b> {
+    pub(super) fn rights<'b>(&self, f: &'b FunctionBuilder<'b>, tenant: U32<'b>) -> Rights<'b> {
         let [mask, quota] = [control::MASKS, control::QUOTAS].map(|table| self.host_word(f, tenant + table));
         Rights { mask, quota }
     }
 
     /// How many tasks a fence in this slot may reach back over: as many as its stripe has slots.
-    pub fn fence_reach<'b>(&self, f: &'b FunctionBuilder<'b>, number: U32<'b>) -> U32<'b> {
+    pub(super) fn fence_reach<'b>(&self, f: &'b FunctionBuilder<'b>, number: U32<'b>) -> U32<'b> {
         let slots = |bank: &SlotBank| f.lit(bank.stripe_slots());
         match &self.layout.banks {
             SlotBanks::Near(bank) | SlotBanks::Far(bank) => slots(bank),
@@ -165,7 +165,7 @@ impl<'s> KernelContext<'s> {
     /// acquired. From here on, everything is seen that the host wrote before it published the line. A device with
     /// memory of its own needs nothing, because the host writes that memory by copies, and they had ended before the
     /// line was published.
-    pub fn acquire_host_writes<'b>(&self, f: &'b FunctionBuilder<'b>) {
+    pub(super) fn acquire_host_writes<'b>(&self, f: &'b FunctionBuilder<'b>) {
         if !self.layout.remote {
             f.fence(Order::Acquire, Scope::System);
         }
@@ -175,28 +175,28 @@ impl<'s> KernelContext<'s> {
     /// not acquired. From here on, everything is seen that the host wrote to that memory before it published the lines,
     /// whatever the nearest cache holds. The copy that wrote it had ended, so the device's scope is wide enough. The
     /// fence also separates the lines from the word that says that the group is [away](super::notice).
-    pub fn refresh_after_lines<'b>(&self, f: &'b FunctionBuilder<'b>) {
+    pub(super) fn refresh_after_lines<'b>(&self, f: &'b FunctionBuilder<'b>) {
         f.fence(Order::AcqRel, Scope::Device);
     }
 
     /// Whether the groups of near rings have a watch: a subgroup that looks at all rings at once.
-    pub fn groups_watch(&self) -> bool {
+    pub(super) fn groups_watch(&self) -> bool {
         self.layout.lanes >= self.layout.subgroup
     }
 
     /// Where a group counts the tasks of an opcode until it adds them to its counters that others see.
-    pub fn tally<'b>(&self, counter: u32) -> At<'b, u32> {
+    pub(super) fn tally<'b>(&self, counter: u32) -> At<'b, u32> {
         self.shared.tally.at(if self.mode.drains() { control::OBSERVABLES + counter } else { counter })
     }
 
     /// Adds one to a counter of this group that other lanes of the group may write at the same time.
-    pub fn bump_shared<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>) {
+    pub(super) fn bump_shared<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         f.atomic_add(Order::Relaxed, Scope::Device, self.global.rows.at(at), 1u64);
     }
 
     /// Adds to a counter of this group that only one lane writes at a time.
-    pub fn bump_own<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>, by: U32<'b>) {
+    pub(super) fn bump_own<'b>(&self, f: &'b FunctionBuilder<'b>, counter: U32<'b>, by: U32<'b>) {
         let at = f.group() * self.layout.counters_per_group() + counter;
         let old = f.atomic_load(Order::Relaxed, Scope::System, self.global.rows.at(at));
         f.atomic_store(Order::Relaxed, Scope::System, self.global.rows.at(at), old + f.cast::<u64>(by));

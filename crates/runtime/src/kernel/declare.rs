@@ -19,7 +19,7 @@ pub(super) struct Declarer<'m> {
 
 impl Declarer<'_> {
     /// Declares a buffer as its row in the table says. `T` is the element type that the row has.
-    pub fn declare<T: Num>(&mut self, id: BufferId) -> Buf<T> {
+    pub(super) fn declare<T: Num>(&mut self, id: BufferId) -> Buf<T> {
         let row = id.row();
         debug_assert_eq!(row.elem, T::TYPE);
         let name = row.name(self.plan.layout);
@@ -45,7 +45,7 @@ impl Declarer<'_> {
     }
 
     /// Declares the buffer of a region of the workspace.
-    pub fn declare_region(&mut self, number: usize, area: &RegionArea) -> Buffer {
+    pub(super) fn declare_region(&mut self, number: usize, area: &RegionArea) -> Buffer {
         let (name, elem, len) = (area.buffer_name(), area.region.elem, area.total);
         self.bound.push(BufferBinding {
             key: BufferKey::Region(number),

@@ -82,7 +82,7 @@ pub(super) struct HandlerTable {
 
 impl HandlerTable {
     /// Calls the dispatch function, which runs one task.
-    pub fn call_dispatch<'b>(
+    pub(super) fn call_dispatch<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
         args: DispatchArgs<'b>,

@@ -30,9 +30,9 @@ use crate::protocol::{FaultCode, Opcode, Status, WindowState, control, slot};
 mod pass_word {
     /// The lower half counts the windows that were claimed beyond one per group. The upper half counts the tasks that
     /// have ended the pass.
-    pub const NEXT: u32 = 2;
+    pub(super) const NEXT: u32 = 2;
     /// How many groups have left the pass.
-    pub const LEFT: u32 = 3;
+    pub(super) const LEFT: u32 = 3;
 }
 
 /// What is added to [`pass_word::NEXT`] to end a pass. No window has so large a number, so no group claims another one.
@@ -62,7 +62,7 @@ const MORE_BIT: u32 = 63;
 
 impl PassRequest {
     /// The two words in which the kernel reads the request.
-    pub fn words(self) -> [u64; 2] {
+    pub(crate) fn words(self) -> [u64; 2] {
         let PassRequest { start, count, window, fences, more } = self;
         let flags = u64::from(fences) << FENCES_BIT | u64::from(more) << MORE_BIT;
         [start, u64::from(count) | u64::from(window) << WINDOW_SHIFT | flags]
@@ -85,7 +85,7 @@ pub(crate) struct PassReport {
 
 impl PassReport {
     /// Works out where the words of the report are.
-    pub fn new(layout: &Layout) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         let faults = layout.counters_per_group();
         let (control, ended) = (faults + 1, faults + 1 + control::OBSERVABLES);
         PassReport { faults, control, ended, words: ended + 1 }

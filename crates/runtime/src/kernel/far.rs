@@ -45,7 +45,7 @@ pub(super) struct FarServer<'k> {
 
 impl<'k> FarServer<'k> {
     /// Writes the functions.
-    pub fn write(
+    pub(super) fn write(
         m: &mut Builder,
         run: WindowRunner<'k>,
         far: &'k FarRings,
@@ -61,7 +61,7 @@ impl<'k> FarServer<'k> {
     }
 
     /// Does the work of the router if the group is the first to arrive, and of a worker otherwise.
-    pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
+    pub(super) fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let FarServer { run, far, route, pick } = self;
         let first = f.lane().eq(0);
         let ticket = f.choose(

@@ -49,7 +49,7 @@ pub(super) struct Fences<'k> {
 
 impl<'k> Fences<'k> {
     /// Writes the functions. `frontier` has the buffers for windows that may end in any order, where they may.
-    pub fn write(
+    pub(super) fn write(
         m: &mut Builder,
         kernel: &KernelContext<'_>,
         slots: &'k BankSlots,
@@ -62,12 +62,12 @@ impl<'k> Fences<'k> {
     }
 
     /// The buffers for windows that may end in any order. There are none in near rings, or if the kernel has no fences.
-    pub fn frontier(&self) -> Option<&'k FrontierBuffers> {
+    pub(super) fn frontier(&self) -> Option<&'k FrontierBuffers> {
         self.frontier
     }
 
     /// Does what comes after the records of a window: retires its fences, or leaves marks for them. All lanes call it.
-    pub fn retire_after<'b>(
+    pub(super) fn retire_after<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
         kernel: &KernelContext<'_>,
@@ -113,7 +113,7 @@ impl<'k> Fences<'k> {
     }
 
     /// Whether the frontier is at this position: everything before it has ended, and its marks were followed.
-    pub fn is_quiet<'b>(
+    pub(super) fn is_quiet<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
         ring: U32<'b>,
@@ -126,7 +126,7 @@ impl<'k> Fences<'k> {
 
     /// Moves the frontier past a task that the router has run at the frontier. No other group moves it at the same
     /// time, because there are no marks to follow from there.
-    pub fn move_frontier<'b>(&self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, next: U64<'b>) {
+    pub(super) fn move_frontier<'b>(&self, f: &'b FunctionBuilder<'b>, ring: U32<'b>, next: U64<'b>) {
         if let Some(frontier) = self.frontier {
             // This releases again what the group that moved the frontier before has released.
             f.fence(Order::AcqRel, Scope::Device);

@@ -27,11 +27,11 @@ pub(super) const FEW_TASKS: u64 = 4;
 /// What became of a line that a lane tried to run.
 pub(super) mod attempt {
     /// The line is not the expected one, or it is not whole.
-    pub const NOT_READY: u32 = 0;
+    pub(crate) const NOT_READY: u32 = 0;
     /// The task was run.
-    pub const RAN: u32 = 1;
+    pub(crate) const RAN: u32 = 1;
     /// The task is not light, or its tenant may not run it without a window. It is left to a group.
-    pub const NEEDS_WINDOW: u32 = 2;
+    pub(crate) const NEEDS_WINDOW: u32 = 2;
 }
 
 /// The types of [`LightArgs`], in their order.
@@ -103,7 +103,7 @@ pub(super) struct FoundLine<'b> {
 
 impl LightTasks {
     /// Writes the function that runs light tasks.
-    pub fn write(m: &mut Builder, kernel: &KernelContext<'_>, entries: &[HandlerEntry]) -> Self {
+    pub(super) fn write(m: &mut Builder, kernel: &KernelContext<'_>, entries: &[HandlerEntry]) -> Self {
         let run = m.function::<LightTypes, (u32, u32, u32)>("light", |f, tuple| {
             let args = LightArgs::from_tuple(tuple);
             let LightArgs { task, op, mask, .. } = args;
@@ -133,7 +133,7 @@ impl LightTasks {
     }
 
     /// Runs the task of a line that waits alone, in this lane. Gives one of [`attempt`].
-    pub fn attempt<'b>(
+    pub(super) fn attempt<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         run: WindowRunner<'_>,

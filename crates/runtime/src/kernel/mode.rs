@@ -78,7 +78,7 @@ fn near_slots(d: &mut Declarer<'_>, bank: SlotBank, prefix: &'static str) -> Ban
 
 impl Mode {
     /// Declares the buffers of the mode that a plan asks for.
-    pub fn declare(d: &mut Declarer<'_>) -> Self {
+    pub(super) fn declare(d: &mut Declarer<'_>) -> Self {
         let layout = d.plan.layout;
         match layout.banks {
             SlotBanks::Near(bank) | SlotBanks::Far(bank) if d.plan.spec.lifetime == Lifetime::Drain => {
@@ -102,12 +102,12 @@ impl Mode {
     }
 
     /// Whether the kernel drains batches.
-    pub fn drains(&self) -> bool {
+    pub(super) fn drains(&self) -> bool {
         matches!(self, Mode::Drain(_))
     }
 
     /// The slots of near rings, if there are any.
-    pub fn near(&self) -> Option<&BankSlots> {
+    pub(super) fn near(&self) -> Option<&BankSlots> {
         match self {
             Mode::Live(LiveRings::Near { near, .. } | LiveRings::Both { near, .. }) => Some(near),
             _ => None,
@@ -115,7 +115,7 @@ impl Mode {
     }
 
     /// The copy of the host's control words, if groups read that instead of the host's own words.
-    pub fn control_copy(&self) -> Option<&KeptControl> {
+    pub(super) fn control_copy(&self) -> Option<&KeptControl> {
         match self {
             Mode::Drain(_) => None,
             Mode::Live(LiveRings::Near { copy, .. }) => copy.as_ref(),
@@ -125,7 +125,7 @@ impl Mode {
 
     /// The slots that a group of one lane may read in place: those of near rings where there are no far rings, or those
     /// of a drained batch. The second value says whether the host may still write them.
-    pub fn in_place(&self) -> Option<(&BankSlots, bool)> {
+    pub(super) fn in_place(&self) -> Option<(&BankSlots, bool)> {
         match self {
             Mode::Drain(drain) => Some((&drain.slots, false)),
             Mode::Live(LiveRings::Near { near, .. }) => Some((near, true)),

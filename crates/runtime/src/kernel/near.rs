@@ -31,13 +31,13 @@ const BUSY_RING: u32 = u32::MAX - 2;
 /// What a look at the rings has found.
 pub(super) mod look {
     /// There are no tasks.
-    pub const NOTHING: u32 = 0;
+    pub(crate) const NOTHING: u32 = 0;
     /// There were tasks, and the watch has run them.
-    pub const RAN: u32 = 1;
+    pub(crate) const RAN: u32 = 1;
     /// There are tasks that the group must run.
-    pub const FOUND: u32 = 2;
+    pub(crate) const FOUND: u32 = 2;
     /// The host has asked for the stop.
-    pub const HALT: u32 = 3;
+    pub(crate) const HALT: u32 = 3;
 }
 
 /// The functions with which a group serves its stripes of near rings.
@@ -54,7 +54,12 @@ pub(super) struct NearServer<'k> {
 
 impl<'k> NearServer<'k> {
     /// Writes the functions. `light` runs light tasks; there is none if the groups have no watch.
-    pub fn write(m: &mut Builder, run: WindowRunner<'k>, light: Option<LightTasks>, caps: &Caps) -> Self {
+    pub(super) fn write(
+        m: &mut Builder,
+        run: WindowRunner<'k>,
+        light: Option<LightTasks>,
+        caps: &Caps,
+    ) -> Self {
         let (kernel, slots) = (run.kernel, run.slots);
         let acquired = kernel.source.live && !kernel.layout.remote;
         let check = (!acquired).then(|| write_check(m, slots));
@@ -65,13 +70,13 @@ impl<'k> NearServer<'k> {
     }
 
     /// How many groups serve near rings.
-    pub fn groups(self) -> u32 {
+    pub(super) fn groups(self) -> u32 {
         self.run.slots.bank.groups
     }
 
     /// Serves the group's stripes. Where there is a copy of the control words, the last group serves none, and keeps
     /// the copy for the others.
-    pub fn serve_or_keep<'b>(self, f: &'b FunctionBuilder<'b>, copy: Option<&KeptControl>) {
+    pub(super) fn serve_or_keep<'b>(self, f: &'b FunctionBuilder<'b>, copy: Option<&KeptControl>) {
         let kernel = self.run.kernel;
         match copy {
             Some(copy) => f.choose(
@@ -84,7 +89,7 @@ impl<'k> NearServer<'k> {
     }
 
     /// Serves the group's stripes until the stop.
-    pub fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
+    pub(super) fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let NearServer { run, check, .. } = self;
         let kernel = run.kernel;
         claim::load_heads(f, kernel, |ring| own_stripe(f, run.slots, ring));

@@ -19,39 +19,39 @@ pub(super) struct BankSlots {
 
 impl BankSlots {
     /// The name of a function that is written for each placement.
-    pub fn function_name(&self, what: &str) -> String {
+    pub(super) fn function_name(&self, what: &str) -> String {
         format!("{}{what}", self.prefix)
     }
 
     /// The number of a stripe's first slot.
-    pub fn first_slot<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+    pub(super) fn first_slot<'b>(&self, stripe: U32<'b>) -> U32<'b> {
         // The mask changes no number. Where the number of stripes is a power of two, it lets the bounds analysis prove
         // that the slot is in range.
         (stripe & (self.bank.stripe_count().next_power_of_two() - 1)) * self.bank.stripe_slots()
     }
 
     /// The number of a position's slot within its stripe.
-    pub fn slot_in_stripe<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
+    pub(super) fn slot_in_stripe<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position) & (self.bank.stripe_slots() - 1)
     }
 
     /// A stripe's number among all stripes of a session.
-    pub fn session_stripe<'b>(&self, stripe: U32<'b>) -> U32<'b> {
+    pub(super) fn session_stripe<'b>(&self, stripe: U32<'b>) -> U32<'b> {
         if self.bank.first_stripe == 0 { stripe } else { stripe + self.bank.first_stripe }
     }
 
     /// A slot's number among all slots of a session.
-    pub fn session_slot<'b>(&self, number: U32<'b>) -> U32<'b> {
+    pub(super) fn session_slot<'b>(&self, number: U32<'b>) -> U32<'b> {
         if self.bank.first_slot == 0 { number } else { number + self.bank.first_slot }
     }
 
     /// The generation of a position, shifted to where word 0 of a slot and a record have it.
-    pub fn generation_bits<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
+    pub(super) fn generation_bits<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         f.cast::<u32>(position >> self.bank.log2_slots) << slot::GENERATION_SHIFT
     }
 
     /// What the lower half of word 0 is when the task of this position is published.
-    pub fn ready_word<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
+    pub(super) fn ready_word<'b>(&self, f: &'b FunctionBuilder<'b>, position: U64<'b>) -> U32<'b> {
         self.generation_bits(f, position) | Status::Published.code()
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct RingOwner<'b> {
 
 impl<'b> TaskWindow<'b> {
     /// The ring of the window and its tenant. In a drained batch both are 0, and the tenant has no meaning.
-    pub fn ring_and_tenant(self, f: &'b FunctionBuilder<'b>) -> (U32<'b>, U32<'b>) {
+    pub(super) fn ring_and_tenant(self, f: &'b FunctionBuilder<'b>) -> (U32<'b>, U32<'b>) {
         match self.owner {
             WindowOwner::Ring(owner) => (owner.ring, owner.tenant),
             WindowOwner::EachSlot => (f.lit(0), f.lit(0)),
@@ -85,20 +85,20 @@ struct TaskPlace<'b> {
 impl<'k> WindowRunner<'k> {
     /// Clears what the last window has left in the group's memory. One lane does this, and a barrier must follow before
     /// the next window runs.
-    pub fn clear_state<'b>(self, f: &'b FunctionBuilder<'b>) {
+    pub(super) fn clear_state<'b>(self, f: &'b FunctionBuilder<'b>) {
         for word in [state::WIDES, state::FENCED, state::DIRTY] {
             f.store(self.kernel.shared.state.at(word), 0);
         }
     }
 
     /// Runs a window whose slots can be read. All lanes call it.
-    pub fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
+    pub(super) fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         self.each_task(f, window, |task| self.run_task(f, window, task));
         self.finish_window(f, window);
     }
 
     /// Runs a task of a window in this lane. A group-wide task is put aside until the whole group can run it.
-    pub fn run_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
+    pub(super) fn run_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, task: U32<'b>) {
         let kernel = self.kernel;
         let place = self.task_place(f, window, task);
         let word = kernel.source.head(f, place.at);
@@ -120,7 +120,7 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Does the rest for a window whose lane-wide tasks have run: group-wide tasks, counters, records and fences.
-    pub fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
+    pub(super) fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kernel = self.kernel;
         if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
             self.run_group_wide(f, window);

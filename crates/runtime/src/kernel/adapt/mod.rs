@@ -54,7 +54,7 @@ pub(super) struct HandlerArgs<'b> {
 
 impl<'b> HandlerArgs<'b> {
     /// The arguments of a call, in the order of [`AdaptedHandler`].
-    pub fn tuple(self) -> (U32<'b>, U32<'b>, U32<'b>) {
+    pub(super) fn tuple(self) -> (U32<'b>, U32<'b>, U32<'b>) {
         (self.task, self.words, self.tenant)
     }
 }
@@ -109,17 +109,17 @@ pub(super) struct HandlerCode {
 
 impl HandlerCode {
     /// Whether the handler has no loop.
-    pub fn is_light(&self) -> bool {
+    pub(super) fn is_light(&self) -> bool {
         !self.module.functions[self.func].insts().any(|(_, node)| node.op.is_loop())
     }
 
     /// Whether the handler has loops that take fuel.
-    pub fn takes_fuel(&self) -> bool {
+    pub(super) fn takes_fuel(&self) -> bool {
         self.fueled && fuel::takes_fuel(&self.module.functions[self.func])
     }
 
     /// Writes the handler into a kernel under a name.
-    pub fn write_adapted(
+    pub(super) fn write_adapted(
         &self,
         m: &mut Builder,
         kernel: &KernelContext<'_>,
@@ -179,7 +179,12 @@ impl HandlerCode {
 
     /// Finds what the handler's buffers are in the kernel, and declares its shared buffers there. The names of these
     /// contain the handler's opcode, so that no other buffer can have the same name.
-    pub fn declare_buffers(&self, m: &mut Builder, kernel: &KernelContext<'_>, op: Opcode) -> HandlerBuffers {
+    pub(super) fn declare_buffers(
+        &self,
+        m: &mut Builder,
+        kernel: &KernelContext<'_>,
+        op: Opcode,
+    ) -> HandlerBuffers {
         let areas = &kernel.layout.areas;
         let piece = |buffer, column: usize, elem| {
             HandlerBuffer::Piece(RegionPiece { buffer, column: column as u32, elem })

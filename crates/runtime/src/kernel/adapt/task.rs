@@ -44,7 +44,7 @@ pub(super) enum PieceAccess<'a> {
 
 impl<'b> HandlerTask<'b, '_> {
     /// Records a fault of the task, unless one is recorded already.
-    pub fn record_fault(self, code: U32<'b>) {
+    pub(super) fn record_fault(self, code: U32<'b>) {
         let (f, at) = (self.f, self.kernel.shared.faults.at(self.args.task));
         match self.width {
             Width::Lane => f.when(f.load(at).eq(0), || f.store(at, code)),
@@ -54,14 +54,14 @@ impl<'b> HandlerTask<'b, '_> {
 
     /// The number itself if the host can read it as a fault code: one of the protocol's, or one of the handler's own.
     /// Any other number becomes [`FaultCode::ARGUMENTS`].
-    pub fn readable_code(self, code: U32<'b>) -> U32<'b> {
+    pub(super) fn readable_code(self, code: U32<'b>) -> U32<'b> {
         let protocol = (code - 1).lt(fault::TABLE.len() as u32);
         let own = (code - fault::FIRST_USER).le(fault::MAX_CODE - fault::FIRST_USER);
         self.f.select(protocol | own, code, FaultCode::ARGUMENTS.code())
     }
 
     /// An argument of the task. Beyond the last argument it is 0.
-    pub fn argument(self, index: U32<'b>) -> U32<'b> {
+    pub(super) fn argument(self, index: U32<'b>) -> U32<'b> {
         let (f, source, words) = (self.f, self.kernel.source, self.args.words);
         let known = index.constant().map(|c| c.bits() as u32);
         if let Some(agreed) = self.agreed {
@@ -91,7 +91,7 @@ impl<'b> HandlerTask<'b, '_> {
     }
 
     /// A word of the table of pieces, for this task's tenant and a column of the table.
-    pub fn piece_word(self, column: u32, word: PieceWord) -> U32<'b> {
+    pub(super) fn piece_word(self, column: u32, word: PieceWord) -> U32<'b> {
         let columns = self.kernel.layout.areas.len() as u32 + 1;
         let tenant = self.args.tenant;
         match self.kernel.pieces {
@@ -131,7 +131,7 @@ impl<'b> HandlerTask<'b, '_> {
     /// Writes an access to the tenant's piece. `emit` writes the access itself, for a place in the region's buffer. An
     /// access to several elements takes the `many` elements of the 16 bytes that hold the index; pieces start at a
     /// multiple of 16 bytes.
-    pub fn access_piece(
+    pub(super) fn access_piece(
         self,
         (column, index): (u32, U32<'b>),
         many: u32,
