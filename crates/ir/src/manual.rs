@@ -1,6 +1,6 @@
-//! The tables of the manual, made from the tables of the language.
+//! The tables of the manual, which are generated from the tables of the language.
 //!
-//! `docs/ir.md` embeds them between markers, and a test holds it to what these functions give.
+//! `docs/ir.md` embeds them between markers, and a test checks that it has what these functions return.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::op::{Op, OpForm, OpRow, TABLE, TypePattern};
 use crate::pass::Pass;
 use crate::valid::Rule;
 
-/// Chapters in the order of the op table, each with all its rows.
+/// Returns the chapters in the order of the op table, each with all its rows.
 pub fn chapters() -> Vec<(&'static str, Vec<&'static OpRow>)> {
     let mut chapters: Vec<(&str, Vec<&OpRow>)> = Vec::new();
     for row in TABLE {
@@ -21,7 +21,7 @@ pub fn chapters() -> Vec<(&'static str, Vec<&'static OpRow>)> {
     chapters
 }
 
-/// What a row's op does besides giving values, in a word.
+/// Returns the side effect of a row's op in one word.
 pub fn effect_name(row: &OpRow) -> String {
     format!("{:?}", row.effect).to_lowercase()
 }
@@ -34,7 +34,7 @@ fn pattern_name(pat: &TypePattern) -> &'static str {
     }
 }
 
-/// Operands and results of a row with their types.
+/// Returns the operands and results of a row with their types.
 pub fn row_signature(row: &OpRow) -> String {
     let args: Vec<String> =
         row.args.iter().map(|(name, ty)| format!("{name}: {}", pattern_name(ty))).collect();
@@ -47,7 +47,7 @@ pub fn row_signature(row: &OpRow) -> String {
     text
 }
 
-/// An instruction of a row's op as the text spells it, in canonical form. Its operands have the names that the row
+/// Returns an instruction of a row's op in the canonical form of the text. Its operands have the names that the row
 /// gives them, and each buffer is one of `u32`.
 pub fn row_example(row: &OpRow) -> String {
     const WIDE: &str = "%w0, %w1, %w2, %w3";
@@ -80,7 +80,7 @@ pub fn row_example(row: &OpRow) -> String {
     if row.results.is_empty() { code.into() } else { format!("%r = {code}") }
 }
 
-/// An example of a control op, each of which has a form of its own.
+/// Returns an example of a control op. Each control op has a form of its own.
 fn control_example(op: Op) -> &'static str {
     match op {
         Op::If | Op::Yield => "%r: u32 = if %c {\n  yield %a\n} else {\n  yield %b\n}",
@@ -106,12 +106,12 @@ fn control_example(op: Op) -> &'static str {
     }
 }
 
-/// A cell of a table: a bar would end it.
+/// Escapes the text of a table cell, because a bar would end the cell.
 fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The ops, one table a chapter.
+/// Returns the ops as Markdown, with one table per chapter.
 pub fn op_tables() -> String {
     let mut text = String::new();
     for (k, (chapter, rows)) in chapters().into_iter().enumerate() {
@@ -129,7 +129,7 @@ pub fn op_tables() -> String {
     text
 }
 
-/// The validator's rules.
+/// Returns the rules of the validator as a Markdown table.
 pub fn rule_table() -> String {
     let mut text = String::from("| code | a valid module |\n|---|---|\n");
     for rule in Rule::ALL {
@@ -138,7 +138,7 @@ pub fn rule_table() -> String {
     text
 }
 
-/// The passes.
+/// Returns the passes as a Markdown table.
 pub fn pass_table() -> String {
     let mut text = String::from("| pass | does |\n|---|---|\n");
     for pass in Pass::ALL {
@@ -147,7 +147,7 @@ pub fn pass_table() -> String {
     text
 }
 
-/// The limits.
+/// Returns the limits as a Markdown table.
 pub fn limit_table() -> String {
     let rows: [(&str, u64); 10] = [
         ("regions within regions, the function's body included", limits::MAX_DEPTH as u64),

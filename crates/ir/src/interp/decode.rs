@@ -1,4 +1,4 @@
-//! From functions to flat code.
+//! Decoding functions into flat code.
 //!
 //! The kernel and the functions that it reaches are decoded callee first. A function's registers lie above those of
 //! everything it may call, so a chain of calls never meets a register twice, and a call is two jumps and some moves.
@@ -16,23 +16,23 @@ use crate::module::{Attr, Function, FunctionKind, Module, Node, Operand, Site};
 use crate::op::{Op, OpEffect};
 use crate::types::Type;
 
-/// A kernel, decoded.
+/// A kernel that has been decoded.
 #[derive(Debug)]
 pub(super) struct DecodedKernel {
     pub code: Code,
     pub entry: Pc,
-    /// What a lane's registers hold before anything about the launch is known.
+    /// The initial content of a lane's registers, as far as it does not depend on the launch.
     pub registers: Vec<u64>,
 }
 
-/// Where a decoded function is, and where it keeps what passes between it and its callers.
+/// The position of a decoded function, and the registers that it shares with its callers.
 #[derive(Clone, Copy)]
 struct CallFrame {
     entry: Pc,
     link: Reg,
     params: Reg,
     results: Reg,
-    /// The register after its last.
+    /// The register after the last one of the function.
     end: Reg,
 }
 
@@ -61,7 +61,8 @@ pub(super) fn decode(module: &Module, kernel: Func) -> Result<DecodedKernel, Loa
     Ok(DecodedKernel { code, entry: frames[&kernel].entry, registers })
 }
 
-/// The kernel and all that it may call, callees first. Refuses the ops that do not run here.
+/// Returns the kernel and all functions that it may call, callees first. Ops that the interpreter cannot run are an
+/// error.
 fn reachable_functions(module: &Module, kernel: Func) -> Result<Vec<Func>, LoadError> {
     let mut marked = vec![false; kernel.index() + 1];
     marked[kernel.index()] = true;
@@ -85,7 +86,7 @@ fn reachable_functions(module: &Module, kernel: Func) -> Result<Vec<Func>, LoadE
     Ok(reached)
 }
 
-/// Decodes one function behind the code of those before it.
+/// Decodes one function and appends its code.
 fn decode_function(
     module: &Module,
     func: Func,
@@ -145,23 +146,23 @@ pub(super) struct FunctionDecoder<'c, 'm> {
     consts: &'m HashMap<u64, Reg>,
     /// The register of each value that has been defined.
     regs: Vec<Reg>,
-    /// How many operands each value is.
+    /// How often each value is used as an operand.
     uses: Vec<u32>,
     targets: Vec<OpenTarget>,
-    /// A comparison that the branch after it will make itself.
+    /// A comparison that is fused with the branch that follows it.
     held: Option<(Value, PureFunction, Reg, Reg)>,
     frame: CallFrame,
 }
 
 impl<'m> FunctionDecoder<'_, 'm> {
-    /// Gives values their registers, in a row.
+    /// Assigns new consecutive registers to values, and returns the first.
     pub(crate) fn define(&mut self, values: Values) -> Reg {
         let first = self.emit.take_registers(values.len());
         self.name(values.iter(), first);
         first
     }
 
-    /// Lets values be registers that exist, in a row.
+    /// Assigns existing consecutive registers to values.
     pub(crate) fn name(&mut self, values: impl Iterator<Item = Value>, first: Reg) {
         for (value, reg) in values.zip(first..) {
             self.regs[value.index()] = reg;
@@ -316,7 +317,7 @@ impl<'m> FunctionDecoder<'_, 'm> {
         self.emit.bind_label(end);
     }
 
-    /// Does something with a loop or block open.
+    /// Runs a closure while a loop or block is open as a target of jumps.
     fn inside(&mut self, target: OpenTarget, build: impl FnOnce(&mut Self)) {
         self.targets.push(target);
         build(self);

@@ -9,24 +9,25 @@ use super::run::LaunchBoard;
 /// Why a lane stopped running.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LanePause {
-    /// It has had its turn.
+    /// Its turn is over.
     Turn,
-    /// It is at an op that lanes do together.
+    /// It has reached an op that lanes execute together.
     Wait,
-    /// It has nothing to do for so long.
+    /// It backs off for this many nanoseconds.
     Backoff { ns: u32 },
-    /// It is done.
+    /// It has returned from the kernel.
     End,
-    /// It asks for the end of the launch.
+    /// It has trapped, which ends the launch.
     Trap { code: u32 },
 }
 
 /// What `clock` reads.
 #[derive(Clone, Copy)]
 pub(super) enum Clock {
-    /// The time since then.
+    /// The time that has passed since this instant.
     Real(Instant),
-    /// Steps, of which so many were done before this turn; so that a schedule repeats itself whole.
+    /// The number of steps. This many were executed before the turn, so that a schedule with the same seed repeats
+    /// itself exactly.
     Steps(u64),
 }
 
@@ -39,7 +40,7 @@ impl Clock {
     }
 }
 
-/// Runs a lane from `pc` for at most `turn` steps. Gives why it stopped and how many steps it did.
+/// Runs a lane from `pc` for at most `turn` steps. Returns why it stopped and how many steps it executed.
 pub(super) fn run_lane<M: LaneMemory>(
     code: &Code,
     pc: &mut Pc,

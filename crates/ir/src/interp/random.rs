@@ -1,6 +1,6 @@
-//! The dice of seeded schedules.
+//! The random numbers of seeded schedules.
 
-/// A small generator (splitmix64): the same seed gives the same numbers everywhere and for ever.
+/// A small random number generator (splitmix64). The same seed gives the same numbers on every machine.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -15,12 +15,12 @@ impl Random {
         x ^ x >> 31
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`. `n` must not be 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// True once in `n` times.
+    /// Returns true with a probability of one in `n`.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

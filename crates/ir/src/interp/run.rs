@@ -1,4 +1,4 @@
-//! Who runs when: groups on threads, or everything on one thread in an order that a seed decides.
+//! Schedules: groups run on threads, or all lanes run on one thread in an order that a seed decides.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,32 +13,32 @@ use super::random::Random;
 use super::{End, Fault, InterpLaunch, InterpReport, LaunchError};
 use crate::module::{BufferDecl, Site};
 
-/// Steps that a lane does before the next one runs.
+/// The number of steps that a lane executes before the next lane runs.
 const TURN: u64 = 512;
 
-/// Rounds of a thread in which nobody has anything to do before it sleeps.
+/// The number of rounds without work after which a thread sleeps.
 const PATIENCE: u32 = 64;
 
-/// The longest that a thread sleeps before it looks again.
+/// The longest time that a thread sleeps before it looks for work again.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Turns of a seeded schedule between two looks at the stop word and the clock.
+/// The number of turns of a seeded schedule between two looks at the stop word and the clock.
 const LOOK: u64 = 64;
 
-/// All that the parts of a launch need to know.
+/// The kernel and the launch, as all parts of the scheduler need them.
 pub(super) struct InterpJob<'a> {
     pub code: &'a Code,
     pub entry: Pc,
-    /// What a lane's registers hold at its start, but for its own numbers.
+    /// The initial content of a lane's registers, except for the numbers of the lane and its group.
     pub registers: &'a [u64],
     pub buffers: &'a [BufferDecl],
     pub launch: &'a InterpLaunch<'a>,
     pub board: &'a LaunchBoard<'a>,
-    /// How many groups are under way at once.
+    /// The number of groups that run at the same time.
     pub resident: usize,
 }
 
-/// What the threads of a launch tell each other.
+/// The state that the threads of a launch share.
 pub(super) struct LaunchBoard<'a> {
     stop: Option<&'a AtomicU32>,
     until: Option<Instant>,
@@ -48,7 +48,7 @@ pub(super) struct LaunchBoard<'a> {
     faults: AtomicU64,
 }
 
-/// How a launch ends before its lanes do, stop and deadline aside.
+/// Why a launch ends before all lanes have returned, other than by the stop word or the deadline.
 enum Verdict {
     Trap { code: u32, site: Site },
     Diverged { site: Site },
@@ -66,7 +66,7 @@ impl<'a> LaunchBoard<'a> {
         }
     }
 
-    /// Whether the launch must end now. Nothing is read on the strength of it, so relaxed will do.
+    /// Returns whether the launch must end now. No other data depends on the answer, so relaxed accesses suffice.
     fn over(&self) -> bool {
         let asked = || self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0);
         let late = || self.until.is_some_and(|until| Instant::now() >= until);
@@ -86,7 +86,7 @@ impl<'a> LaunchBoard<'a> {
         self.end(Verdict::Trap { code, site });
     }
 
-    /// Lanes that should have met cannot.
+    /// Ends the launch because lanes that should meet at an instruction cannot.
     pub(crate) fn diverge(&self, site: Site) {
         self.end(Verdict::Diverged { site });
     }
@@ -96,7 +96,7 @@ impl<'a> LaunchBoard<'a> {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// What became of the launch.
+    /// Returns the outcome of the launch.
     pub(crate) fn report(self, outcome: Outcome) -> Result<InterpReport, LaunchError> {
         let end = match self.verdict.into_inner() {
             Some(Verdict::Diverged { site }) => return Err(LaunchError::Diverged { site }),
@@ -110,7 +110,7 @@ impl<'a> LaunchBoard<'a> {
     }
 }
 
-/// What a thread did.
+/// What a thread has done.
 pub(super) struct Outcome {
     steps: u64,
     /// Whether all its groups have ended.
@@ -139,8 +139,8 @@ pub(super) fn threads(job: &InterpJob<'_>, count: usize) -> Outcome {
     })
 }
 
-/// Runs groups in rounds, a turn a lane, and starts one more each round. So a group that ends at once is gone before
-/// the next is there, and one that waits for a later group gets it.
+/// Runs groups in rounds, in which each lane has one turn, and starts one more group per round. So a group that ends at
+/// once is gone before the next one starts, and a group that waits for a later group will find it running.
 fn worker(job: &InterpJob<'_>, next: &AtomicU32, most: usize, start: Instant) -> Outcome {
     let mut groups: Vec<Group<RealMemory<'_>>> = Vec::new();
     let (mut steps, mut idle) = (0, 0);
@@ -174,12 +174,13 @@ fn worker(job: &InterpJob<'_>, next: &AtomicU32, most: usize, start: Instant) ->
     }
 }
 
-/// The next group that nobody has started.
+/// Claims the next group that no thread has started.
 fn claim(next: &AtomicU32, groups: u32) -> Option<u32> {
     next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |index| (index < groups).then(|| index + 1)).ok()
 }
 
-/// Runs a launch on this thread: each time a lane drawn by lot does a number of steps drawn by lot, often one.
+/// Runs a launch on this thread. A random lane executes a random number of steps, often one, and then another lane
+/// runs.
 pub(super) fn seeded<M: LaneMemory>(job: &InterpJob<'_>, seed: u64, memory: impl Fn(u32) -> M) -> Outcome {
     let mut random = Random::new(seed);
     let mut groups: Vec<Group<M>> = Vec::new();

@@ -1,6 +1,7 @@
 //! Views: for each location, the oldest write that may still be read.
 //!
-//! A view is what a lane, a message or a fence knows. To learn is to join: of two bounds the newer holds.
+//! A view is what a lane, a message or a fence knows about memory. Two views are joined by taking the newer bound for
+//! each location.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ pub(super) type Location = u32;
 /// A place in a word's order of writes.
 pub(super) type Time = u64;
 
-/// A bound for each location, 0 where it says nothing. Cheap to clone.
+/// A bound for each location, which is 0 where the view says nothing. Views are cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct MemoryView {
     /// In order of location.
@@ -26,7 +27,7 @@ impl MemoryView {
         self.bounds.binary_search_by_key(&location, |(l, _)| *l).map_or(0, |k| self.bounds[k].1)
     }
 
-    /// Learns of a write.
+    /// Raises the bound of a location to a write that has been seen.
     pub(crate) fn raise(&mut self, location: Location, time: Time) {
         match self.bounds.binary_search_by_key(&location, |(l, _)| *l) {
             Ok(k) if self.bounds[k].1 >= time => {}
@@ -35,7 +36,7 @@ impl MemoryView {
         }
     }
 
-    /// Learns all that the other knows.
+    /// Joins another view into this one.
     pub(crate) fn join(&mut self, other: &MemoryView) {
         if Rc::ptr_eq(&self.bounds, &other.bounds) || other.bounds.iter().all(|(l, t)| self.get(*l) >= *t) {
             return;
@@ -60,7 +61,7 @@ pub(super) struct ScopedViews {
 }
 
 impl ScopedViews {
-    /// The one that a scope means.
+    /// Returns the view that holds in a scope.
     pub(crate) fn in_scope(&self, scope: Scope) -> &MemoryView {
         match scope {
             Scope::Group => &self.near,
@@ -83,22 +84,23 @@ impl ScopedViews {
     }
 }
 
-/// What a write hands to those who acquire it.
+/// The views that a write passes to lanes that acquire it.
 #[derive(Clone, Default)]
 pub(super) struct ReleasedViews {
-    /// To everyone.
+    /// The view that every lane may take.
     wide: MemoryView,
-    /// To lanes of a group only.
+    /// The views that only lanes of a group may take, by group.
     near: Vec<(u32, MemoryView)>,
 }
 
 impl ReleasedViews {
-    /// What a lane of that group released.
+    /// Creates the views that a lane of a group releases.
     pub(crate) fn new(group: u32, ScopedViews { near, wide }: ScopedViews) -> Self {
         ReleasedViews { wide, near: vec![(group, near)] }
     }
 
-    /// What a lane of that group may take at each scope. An edge needs both scopes to include the other lane.
+    /// Returns what a lane of a group may take at each scope. Two lanes synchronise only if the scope of each includes
+    /// the other lane.
     pub(crate) fn take(&self, group: u32) -> ScopedViews {
         let near =
             self.near.iter().find(|(g, _)| *g == group).map(|(_, view)| view.clone()).unwrap_or_default();
@@ -107,7 +109,7 @@ impl ReleasedViews {
         ScopedViews { near, wide }
     }
 
-    /// Hands on what another write hands out: a release sequence goes on through atomics that modify.
+    /// Adds the views of another write, because a release sequence continues through read-modify-write atomics.
     pub(crate) fn join(&mut self, other: &ReleasedViews) {
         self.wide.join(&other.wide);
         for (group, view) in &other.near {

@@ -1,6 +1,6 @@
-//! What instructions may touch: the reads, the writes, and whatever keeps its order against both.
+//! The effects of instructions: the buffers that they may read and write, and whether they must keep their order.
 //!
-//! A [`EffectSet`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
+//! An [`EffectSet`] over-approximates. Loads of a buffer that nobody writes during the launch touch nothing. Atomics,
 //! fences, time, faults, loops that might not end and calls of imports and of functions that have effects are
 //! *ordered*: no pass looks into them, and they stand against every access. Barriers and subgroup ops *wait*; what
 //! that means to an access, each pass says.
@@ -26,12 +26,12 @@ impl BufferSet {
         self.0[buffer.index() / 64] |= 1 << (buffer.index() % 64);
     }
 
-    /// Whether the buffer is in it.
+    /// Returns whether a buffer is in the set.
     pub(crate) fn has(self, buffer: Buffer) -> bool {
         self.0[buffer.index() / 64] >> (buffer.index() % 64) & 1 == 1
     }
 
-    /// Whether some buffer is in both.
+    /// Returns whether some buffer is in both sets.
     pub(crate) fn meets(self, other: BufferSet) -> bool {
         self.0.iter().zip(other.0).any(|(a, b)| a & b != 0)
     }
@@ -44,7 +44,7 @@ impl BitOr for BufferSet {
     }
 }
 
-/// What an instruction, or a stretch of them, may touch.
+/// The effects that an instruction, or a sequence of instructions, may have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct EffectSet {
     /// Buffers with a plain load.
@@ -58,7 +58,7 @@ pub(super) struct EffectSet {
 }
 
 impl EffectSet {
-    /// What cannot be known.
+    /// All effects, for code that is not known.
     pub(crate) const UNKNOWN: EffectSet =
         EffectSet { reads: BufferSet::NONE, writes: BufferSet::NONE, ordered: true, waits: true };
 
@@ -80,12 +80,12 @@ impl EffectSet {
         touch
     }
 
-    /// Whether it touches nothing; it may wait.
+    /// Returns whether there are no effects on memory. The instruction may still wait for other lanes.
     pub(crate) fn is_empty(self) -> bool {
         self.reads == BufferSet::NONE && self.writes == BufferSet::NONE && !self.ordered
     }
 
-    /// Whether the order of the two can be told from outside.
+    /// Returns whether the order of the two can be observed.
     pub(crate) fn conflicts(self, other: EffectSet) -> bool {
         let either = self.ordered && !other.is_empty() || other.ordered && !self.is_empty();
         either || self.writes.meets(other.reads | other.writes) || self.reads.meets(other.writes)

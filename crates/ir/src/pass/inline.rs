@@ -1,4 +1,4 @@
-//! Inlining: a call becomes the body of what it calls.
+//! Inlining, which replaces a call by the body of the called function.
 //!
 //! **Law.** The callee's parameters are the call's operands. If the callee returns at its end alone, its body
 //! takes the place of the call; otherwise the body is a block, its last `return` the block's `yield`, and any
@@ -18,20 +18,20 @@ use crate::valid::Valid;
 use super::rewrite::{FunctionCopier, RewriteRule, rewrite};
 use super::shape::{RegionTree, last};
 
-/// How many instructions the pipeline lets inlining add to a module.
+/// The most instructions that inlining may add to a module in the pipeline.
 pub const LIMIT: usize = 1 << 15;
 
-/// What inlining made.
+/// The outcome of inlining.
 #[derive(Clone, Debug)]
 pub struct Inlined {
-    /// The module.
+    /// The module with calls inlined.
     pub module: Valid,
-    /// The calls in its kernels that stay.
+    /// The calls that are left in the module's kernels.
     pub left: Vec<Site>,
 }
 
-/// Inlines calls until the module has grown by `limit` instructions. A device that cannot call asks for
-/// [`MAX_INSTS`] and refuses a module of which something is left.
+/// Inlines calls until the module has grown by `limit` instructions. A device that cannot call functions passes
+/// [`MAX_INSTS`] and refuses a module that still has calls.
 pub fn inline_calls(module: &Valid, limit: usize) -> Inlined {
     let mut work = Module::clone(module);
     apply(&mut work, limit);
@@ -67,12 +67,12 @@ pub(super) fn apply(module: &mut Module, limit: usize) -> bool {
     changed
 }
 
-/// What a call must know of a function.
+/// What inlining must know about a function that is called.
 struct InlineCallee {
     size: usize,
-    /// Its regions within regions, the body included.
+    /// How deep the function's regions are nested, the body included.
     depth: usize,
-    /// Whether it returns anywhere but at its end.
+    /// Whether the function returns anywhere but at its end.
     early: bool,
 }
 

@@ -1,15 +1,15 @@
-//! Passes: programs into better programs that do the same.
+//! Passes, which turn a module into a better one that does the same.
 //!
-//! A [`Pass`] takes a valid module and gives a valid module, in time linear in its size. Each is one file with
-//! its law in the header: what it may do, and why nobody can tell. They share one walker (`rewrite`), which
-//! copies a function through the writer, so that what comes out is numbered as the text shows it.
+//! A [`Pass`] takes a valid module and returns a valid module, in time linear in its size. Each pass is one file, whose
+//! header states its law: what the pass may change, and why the change cannot be observed. All passes share one walker,
+//! `rewrite`, which copies a function through the writer, so that the result is numbered in the order of the text.
 //!
-//! What nobody can tell:
+//! The passes rely on these principles:
 //! - **Effects stay in order.** Stores, atomics, fences, barriers, subgroup ops, time and faults are neither
 //!   dropped, added, moved nor merged. There are two exceptions: accesses that are known to be out of range,
 //!   which do nothing, and barriers that are proved to order nothing. Plain loads may be merged or dropped.
-//! - **Values stay equal, by bits.** NaNs aside, whose bits the language leaves open.
-//! - **A loop that might not end stays.** Only counted loops go.
+//! - **Values keep their bits,** except for NaNs, whose bits the language leaves open.
+//! - **A loop that might not end stays.** Only counted loops are removed.
 //! - **Uniformity does not fall.** A value is replaced only by one that is at least as uniform, and control flow
 //!   is only ever taken away, so what was valid stays valid.
 //!
@@ -36,12 +36,12 @@ use crate::module::{Function, Module};
 use crate::text::ColorMode;
 use crate::valid::{Valid, validate};
 
-/// How often the pipeline runs at most; it ends earlier when nothing changes.
+/// The most rounds that the pipeline runs. It ends earlier when nothing changes.
 const ROUNDS: usize = 3;
 
 macro_rules! passes {
     ($($pass:ident $name:literal $apply:expr, $doc:literal;)*) => {
-        /// A pass.
+        /// A pass of the optimiser.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         pub enum Pass { $(#[doc = $doc] $pass,)* }
 
@@ -49,17 +49,17 @@ macro_rules! passes {
             /// Every pass, in the order of the pipeline.
             pub const ALL: &[Pass] = &[$(Pass::$pass),*];
 
-            /// What the command line calls it.
+            /// Returns the name of the pass on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Pass::$pass => $name),* }
             }
 
-            /// What it does, in a sentence.
+            /// Returns what the pass does, in one sentence.
             pub const fn doc(self) -> &'static str {
                 match self { $(Pass::$pass => $doc),* }
             }
 
-            /// Changes a module and says whether it did.
+            /// Changes a module and returns whether anything changed.
             fn apply(self, module: &mut Module) -> bool {
                 match self { $(Pass::$pass => $apply(module)),* }
             }
@@ -78,7 +78,7 @@ passes! {
 }
 
 impl Pass {
-    /// Runs it on a module.
+    /// Runs the pass on a module.
     pub fn run(self, module: &Valid) -> Valid {
         let mut work = Module::clone(module);
         self.apply(&mut work);
@@ -99,7 +99,7 @@ impl FromStr for Pass {
     }
 }
 
-/// Runs the pipeline: inlining once, then all other passes until nothing changes, but at most a few times.
+/// Runs the pipeline: inlining once, and then all other passes until nothing changes or a limit on rounds is reached.
 pub fn optimize(module: &Valid) -> Valid {
     let mut work = Module::clone(module);
     for round in 0..ROUNDS {
@@ -118,8 +118,8 @@ pub fn optimize(module: &Valid) -> Valid {
     validated(work, module)
 }
 
-/// The proof that a module is still valid. A pass that broke one has a bug: debug builds stop there, others go
-/// on with what the pass was given.
+/// Validates a module that a pass has changed. A pass that makes a module invalid has a bug: debug builds panic, and
+/// other builds continue with the module that the pass was given.
 fn validated(module: Module, from: &Valid) -> Valid {
     match validate(module) {
         Ok(valid) => valid,
@@ -134,7 +134,8 @@ fn validated(module: Module, from: &Valid) -> Valid {
     }
 }
 
-/// Replaces each function by what `pass` makes of it, in order, and says whether any has changed. Imports stay.
+/// Replaces each function by the one that `pass` returns, in order, and returns whether any function has changed.
+/// Imports stay as they are.
 fn rewrite_each(module: &mut Module, mut pass: impl FnMut(&Module, &Function) -> Option<Function>) -> bool {
     let mut changed = false;
     for func in module.functions.handles() {

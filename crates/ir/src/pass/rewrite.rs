@@ -1,4 +1,4 @@
-//! The one walker: copies a function, with a rule that may put something else in the place of an instruction.
+//! The walker that all passes share. It copies a function under a rule, which may replace instructions.
 //!
 //! Everything goes through a [`FunctionWriter`], so what comes out is numbered as the text shows it. Names and places
 //! go along; a name that is taken already is dropped. What would follow a jump in its region is not copied.
@@ -14,35 +14,35 @@ use crate::op::{Op, OpForm};
 use crate::types::{Const, Len, Type};
 use crate::write::FunctionWriter;
 
-/// What a pass does differently from copying.
+/// Decides which instructions of a function a pass replaces, and writes the replacements.
 pub(super) trait RewriteRule: Sized {
-    /// Puts something in the place of an instruction and says so, or leaves it to be copied.
+    /// Replaces an instruction and returns true, or returns false to have it copied.
     fn inst(&mut self, copy: &mut FunctionCopier<'_>, inst: Inst) -> bool;
 
-    /// The `at`-th region of an instruction has been opened.
+    /// Is called when the region at index `at` of an instruction has been opened.
     fn enter(&mut self, _copy: &mut FunctionCopier<'_>, _inst: Inst, _at: usize) {}
 
-    /// It is about to be closed.
+    /// Is called when that region is about to be closed.
     fn leave(&mut self, _copy: &mut FunctionCopier<'_>, _inst: Inst, _at: usize) {}
 }
 
-/// A function being copied.
+/// A function that is being copied.
 pub(super) struct FunctionCopier<'a> {
-    /// The module it belongs to.
+    /// The module that contains the function.
     pub module: &'a Module,
-    /// What is copied.
+    /// The function that is copied.
     pub from: &'a Function,
-    /// What is written.
+    /// The copy that is being written.
     pub to: FunctionWriter,
-    /// What stands for each value of `from`.
+    /// The operand of the copy that stands for each value of `from`.
     values: Vec<Option<Operand>>,
-    /// What stands for each loop and block of `from`.
+    /// The copy of each loop and block of `from`.
     labels: Vec<Option<Inst>>,
     /// The instruction that gives each value of `to`.
     defs: Vec<Option<Inst>>,
     /// The names that are taken, if another function is copied too, and whether it is being copied.
     taken: (HashSet<&'a str>, bool),
-    /// Room for types.
+    /// A list of types that is reused, to avoid allocations.
     types: Vec<Type>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> FunctionCopier<'a> {
     /// What stands for an operand.
     pub(crate) fn operand(&self, operand: Operand) -> Operand {
         match operand {
-            // Only what cannot be reached uses a value that nothing stands for.
+            // Only code that cannot be reached uses a value that nothing stands for.
             Operand::Value(value) => {
                 self.values[value.index()].unwrap_or(Operand::Const(Const::zero(self.from.ty(value))))
             }

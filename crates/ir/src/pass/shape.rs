@@ -1,4 +1,4 @@
-//! Who holds whom: the regions of a function as a tree, and the jumps that name each loop and block.
+//! The regions of a function as a tree, and the jumps to each loop and block.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use crate::op::Op;
 
 /// The tree of a function's instructions.
 pub(super) struct RegionTree {
-    /// The instruction in whose region each stands, by index; none in the body.
+    /// The instruction in whose region each instruction stands, by index; `None` for instructions of the body.
     pub parent: Vec<Option<Inst>>,
-    /// The `break`s and `continue`s that name each loop and block that they name.
+    /// The `break`s and `continue`s that name each loop and block.
     jumps: HashMap<Inst, Vec<Inst>>,
 }
 
 impl RegionTree {
-    /// Looks at every instruction once.
+    /// Builds the tree of a function.
     pub(crate) fn new(function: &Function) -> RegionTree {
         let count = function.insts().len();
         let mut shape = RegionTree { parent: vec![None; count], jumps: HashMap::new() };
@@ -37,7 +37,7 @@ impl RegionTree {
         self.jumps.get(&target).map_or(&[], |jumps| jumps)
     }
 
-    /// Those of them that are of this op.
+    /// Iterates over the jumps with a given op that name an instruction.
     pub(crate) fn jumps_by(&self, target: Inst, op: Op, function: &Function) -> impl Iterator<Item = Inst> {
         self.jumps(target).iter().copied().filter(move |inst| function.inst(*inst).op == op)
     }

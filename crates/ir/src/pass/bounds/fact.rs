@@ -7,22 +7,22 @@ use crate::types::{Len, Type};
 
 use super::range::IntRange;
 
-/// How many ops of a condition are looked into.
+/// The most nested ops of a condition that are examined.
 const CONDITION: usize = 16;
 
 /// What is known of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ValueFact {
-    /// Where it lies.
+    /// The interval that contains the value.
     pub range: IntRange,
-    /// Buffers whose length it is below, a bit each.
+    /// The buffers whose length the value is below, one bit per buffer.
     pub below: u64,
-    /// Buffers whose length it is not above.
+    /// The buffers whose length the value does not exceed, one bit per buffer.
     pub upto: u64,
 }
 
 impl ValueFact {
-    /// A range and no more.
+    /// Creates a fact that states a range and nothing else.
     pub(crate) fn from_range(range: IntRange) -> ValueFact {
         ValueFact { range, below: 0, upto: 0 }
     }
@@ -59,7 +59,7 @@ pub(super) struct ValueFacts<'a> {
     facts: Vec<ValueFact>,
     /// The instruction that gives each value.
     defs: Vec<Option<Inst>>,
-    /// What to put back.
+    /// The facts to restore when the walk leaves a region.
     undo: Vec<(usize, ValueFact)>,
 }
 
@@ -96,19 +96,19 @@ impl<'a> ValueFacts<'a> {
         self.facts[value.index()] = fact;
     }
 
-    /// A place to come back to.
+    /// Returns the current state, for [`restore`](Self::restore).
     pub(crate) fn checkpoint(&self) -> usize {
         self.undo.len()
     }
 
-    /// Forgets what was learned since.
+    /// Forgets everything that was learned since a checkpoint.
     pub(crate) fn restore(&mut self, mark: usize) {
         for (at, fact) in self.undo.drain(mark..).rev() {
             self.facts[at] = fact;
         }
     }
 
-    /// Learns something of an operand from here on.
+    /// Adds a fact about an operand, which holds until it is restored.
     pub(crate) fn learn(&mut self, operand: Operand, fact: ValueFact) {
         let Some(value) = operand.value() else { return };
         self.refine(value.index(), fact);
@@ -131,7 +131,7 @@ impl<'a> ValueFacts<'a> {
         Some(self.function.inst(self.defs[operand.value()?.index()]?))
     }
 
-    /// Learns what a condition says if it is `truth`.
+    /// Adds what follows from a condition being `truth`.
     pub(crate) fn assume(&mut self, condition: Operand, truth: bool) {
         let mut work = vec![(condition, truth)];
         for _ in 0..CONDITION {
@@ -145,7 +145,7 @@ impl<'a> ValueFacts<'a> {
         }
     }
 
-    /// Learns what a comparison of integers says.
+    /// Adds what follows from a comparison of integers.
     fn compare(&mut self, node: &Node, truth: bool) {
         let &[a, b] = &node.args[..] else { return };
         if matches!(self.function.operand_ty(a), Type::F32 | Type::Bool) {

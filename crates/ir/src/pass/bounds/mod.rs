@@ -1,4 +1,4 @@
-//! Bounds: which accesses are proved to be in range, so that lowering need not check them.
+//! The analysis that proves accesses in range, so that lowering need not check them at run time.
 //!
 //! One walk over each function keeps what is known of every value: an interval, and the buffers whose length it
 //! is below or at most. It comes from constants, geometry, loop counters and pure ops where a value is defined,
@@ -25,24 +25,24 @@ use super::shape::yielded;
 use fact::{ValueFact, ValueFacts, bit};
 use range::IntRange;
 
-/// What is known of the geometry; nothing by default.
+/// What is known about the geometry of a launch. By default nothing is known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct KnownGeometry {
-    /// Lanes in a group.
+    /// The number of lanes of a group.
     pub lanes: Option<u32>,
-    /// Groups in the launch.
+    /// The number of groups of the launch.
     pub groups: Option<u32>,
-    /// Lanes in a subgroup.
+    /// The number of lanes of a subgroup.
     pub subgroup: Option<u32>,
 }
 
 /// Why an access is in range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proof {
-    /// It touches no element after the `last`, and the buffer has at least `len`.
+    /// The access touches no element after `last`, and the buffer has at least `len` elements.
     #[allow(missing_docs)]
     Most { last: u64, len: u64 },
-    /// A condition holds its index below the buffer's length.
+    /// A condition around the access ensures that the index is below the buffer's length.
     Guard,
 }
 
@@ -64,7 +64,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Looks at every function, knowing this of the geometry.
+    /// Analyses every function of a module, given what is known about the geometry.
     pub fn new(module: &Valid, known: KnownGeometry) -> Bounds {
         let mut all = Bounds { proofs: HashMap::new(), bytes: HashSet::new(), turns: HashMap::new() };
         for (func, function) in module.functions.iter() {
@@ -80,34 +80,36 @@ impl Bounds {
         all
     }
 
-    /// Whether an access needs no check.
+    /// Returns whether an access is proved to be in range, so that it needs no check.
     pub fn in_bounds(&self, site: Site) -> bool {
         self.proof(site).is_some()
     }
 
-    /// Whether the byte that a `load_byte` names is one of an element. The element itself may still be out of range.
+    /// Returns whether the byte that a `load_byte` names is proved to be a byte of an element. The element itself may
+    /// still be out of range.
     pub fn byte_in_bounds(&self, site: Site) -> bool {
         self.bytes.contains(&(site.func, site.inst))
     }
 
-    /// Why an access needs no check.
+    /// Returns the proof that an access is in range, if there is one.
     pub fn proof(&self, site: Site) -> Option<Proof> {
         self.proofs.get(&(site.func, site.inst)).copied()
     }
 
-    /// The most turns that a counted loop takes each time.
+    /// Returns the most iterations that a counted loop can have each time it runs, if that is known.
     pub fn max_turns(&self, site: Site) -> Option<u64> {
         self.turns.get(&(site.func, site.inst)).copied()
     }
 }
 
-/// What can be proved of each access whatever the geometry, in words: notes for a printed module.
+/// Returns a function that describes the proof for an access, if there is one for every geometry. It serves as the
+/// notes of a printed module.
 pub fn proof_notes(module: &Valid) -> impl Fn(Site) -> Option<String> + use<> {
     let bounds = Bounds::new(module, KnownGeometry::default());
     move |site| bounds.proof(site).map(|proof| proof.to_string())
 }
 
-/// One function being looked at.
+/// The walk over one function.
 struct BoundsWalk<'a> {
     module: &'a Module,
     function: &'a Function,
@@ -174,7 +176,7 @@ impl BoundsWalk<'_> {
                 }
             }
         }
-        // What a loop carries is not looked into, so only its breaks are not enough.
+        // Carried values are not analysed, so the breaks of a loop alone do not say what its results are.
         if node.op.has_regions() && !matches!(node.op, Op::Loop | Op::While) {
             for (value, fact) in node.results.iter().zip(self.exits.remove(&inst).unwrap_or_default()) {
                 self.facts.define(value, fact);
