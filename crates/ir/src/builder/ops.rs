@@ -1,4 +1,4 @@
-//! A method a row of the op table, and Rust's operators for the ops that have one.
+//! One method per row of the op table, and Rust's operators for the ops that have one.
 
 use std::ops;
 

@@ -1,4 +1,4 @@
-//! How functions of libraries get into a module.
+//! Copying the functions of libraries into a module.
 //!
 //! The linked module is written function by function, what is called before what calls it. A walk with a stack of its
 //! own finds that order: chains of calls through libraries may be long, and a chain that comes back to where it is
@@ -14,7 +14,7 @@ use crate::op::{Op, OpEffect};
 use crate::text::nearest_name;
 use crate::valid::Valid;
 
-/// Binds what libraries have a function for.
+/// Binds those imports for which a library has a function.
 pub(super) fn bind(module: &Module, libraries: &[Valid]) -> Result<Module, LinkError> {
     let mut linker = ModuleLinker::new(module, libraries);
     for func in module.functions.handles() {
@@ -60,7 +60,7 @@ struct ModuleLinker<'a> {
     exports: HashMap<&'a str, Option<Definition>>,
     /// By source, the functions in which lanes meet.
     meets: Vec<Vec<bool>>,
-    /// What was written so far.
+    /// The linked module, as it has been written so far.
     linked: Module,
     placed: HashMap<Definition, Func>,
     /// Imports that stay, by name.
@@ -144,7 +144,7 @@ impl<'a> ModuleLinker<'a> {
         Ok(*self.unbound.entry(&import.name).or_insert(own.unwrap_or(asked)))
     }
 
-    /// Writes a function behind all that it calls.
+    /// Writes a function after all functions that it calls.
     fn place_with_callees(&mut self, root: Definition) -> Result<(), LinkError> {
         let mut open: HashSet<Definition> = HashSet::new();
         let mut stack: Vec<Visit> = Vec::new();
@@ -203,7 +203,7 @@ impl<'a> ModuleLinker<'a> {
             if !function.is_import() {
                 function.name = self.free_name(definition, function.name);
             }
-            // Its places are those of another text.
+            // The places are dropped, because they refer to another text.
             function.debug = DebugInfo {
                 values: function.debug.values,
                 labels: function.debug.labels,

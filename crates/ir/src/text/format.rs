@@ -1,4 +1,4 @@
-//! Printing with the comments of a text kept.
+//! The formatter, which prints the module of a text and keeps the comments.
 //!
 //! The printer decides what lines there are. Each line knows where the text had it, so a comment that follows the
 //! last token of a line stays there, and any other goes on a line of its own before the next thing that is printed.

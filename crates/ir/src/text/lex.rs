@@ -1,11 +1,12 @@
-//! Bytes to tokens.
+//! The lexer, which splits a text into tokens.
 //!
-//! Tokens are made one at a time and hold no text of their own, so reading takes no memory beside the text itself.
-//! Nothing is an error here: what cannot be a token is [`TokenKind::Bad`], and the parser says what it wanted instead.
+//! Tokens are produced one at a time and refer to the text, so lexing takes no memory besides the text itself. The
+//! lexer reports no errors: what cannot be a token is [`TokenKind::Bad`], and the parser reports what it expected
+//! instead.
 
 use crate::module::TextPlace;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TokenKind {
     /// `add`, `kernel`, `u32`
@@ -30,21 +31,21 @@ pub(super) enum TokenKind {
     End,
 }
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub kind: TokenKind,
     pub place: TextPlace,
-    /// Whether it is the first of its line.
+    /// Whether the token is the first of its line.
     pub fresh: bool,
 }
 
-/// A place in a text, and what it takes to go on from there. Copies look ahead.
+/// A position in a text. A copy of the lexer can be used to look ahead.
 #[derive(Clone, Copy)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// How much of `[ word` stands directly before: after both, `;` is a mark and not a comment.
+    /// How many of the two tokens `[` and a word come directly before. After both, `;` is a mark and not a comment.
     typed: u8,
 }
 

@@ -1,4 +1,4 @@
-//! How a function's values and labels are written.
+//! The names with which a function's values and labels are printed.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,16 +8,17 @@ use crate::arena::{Handle, Inst, Value};
 use crate::limits::MAX_NAME;
 use crate::module::{Attr, Function};
 
-/// The names of a function that can be told apart. All else is written as its handle, which no name looks like.
+/// The names of a function that are distinct. Every other value or label is printed as its handle, which no name looks
+/// like.
 pub(super) struct ValueNames<'f> {
     values: Vec<&'f str>,
     labels: Vec<PrintedLabel<'f>>,
 }
 
-/// What stands for a label.
+/// How a label is printed.
 #[derive(Clone, Copy)]
 enum PrintedLabel<'f> {
-    /// Nothing: no jump needs it.
+    /// The label is not printed, because no jump names it.
     None,
     Handle,
     Name(&'f str),

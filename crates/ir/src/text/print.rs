@@ -1,7 +1,7 @@
-//! Modules to text: one instruction a line, two spaces an indent.
+//! Printing modules as text, with one instruction per line and an indent of two spaces.
 //!
-//! The walk keeps its own stack, because it prints also what the validator has not seen. What else a text is printed
-//! for (places, notes, comments) hangs on to it by [`Hook`].
+//! The printer keeps its own stack, because it also prints modules that have not been validated. Listings, notes and
+//! the formatter use a [`Hook`] to observe the lines or to add to them.
 
 use std::fmt::{self, Write};
 
@@ -18,26 +18,27 @@ pub fn print(module: &Module) -> String {
     ModulePrinter::new(module, Plain).module().0
 }
 
-/// As [`print()`] has it.
+/// Prints the module as [`print()`] does.
 impl fmt::Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&print(self))
     }
 }
 
-/// What happens around the lines of a text.
+/// Callbacks around the lines that are printed.
 pub(super) trait Hook {
-    /// Before a line. `apart` asks for an empty line before it; `depth` is the indent of what stands above it.
+    /// Is called before a line. `apart` asks for an empty line before it, and `depth` is the indent of the lines above.
     fn before(&mut self, _line: PrintedLine, apart: bool, _depth: usize, out: &mut String) {
         if apart && !out.is_empty() {
             out.push('\n');
         }
     }
 
-    /// After a line, before its end.
+    /// Is called after the content of a line, before the line ends.
     fn after(&mut self, _line: PrintedLine, _out: &mut String) {}
 
-    /// Where something was printed. What is not printed is where the brace is that it would stand before.
+    /// Is called with the place at which something was printed. A part that is not printed has the place of the brace
+    /// that would follow it.
     fn mark(&mut self, _line: PrintedLine, _place: TextPlace) {}
 
     /// Prints a constant.
@@ -61,7 +62,7 @@ pub(super) trait Hook {
     }
 }
 
-/// Nothing happens.
+/// The hook that does nothing.
 struct Plain;
 
 impl Hook for Plain {}
@@ -73,7 +74,7 @@ pub(super) fn push(out: &mut String, what: fmt::Arguments<'_>) {
 
 /// Adds the space before a line.
 pub(super) fn indent(out: &mut String, depth: usize) {
-    // What is nested deeper than is allowed would make a text of quadratic size.
+    // Without this bound, a module that is nested too deep would be printed in quadratic size.
     for _ in 0..depth.min(MAX_DEPTH) {
         out.push_str("  ");
     }
@@ -107,7 +108,7 @@ struct PrintedRegion {
     closed: Closed,
     /// The next instruction in it.
     at: usize,
-    /// Whose region it is, and which.
+    /// The instruction that has the region, and the index of the region.
     of: Option<(Inst, usize)>,
 }
 

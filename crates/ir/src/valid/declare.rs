@@ -1,4 +1,4 @@
-//! What stands outside of bodies: needs, buffers, heads of functions.
+//! The checks of everything outside of function bodies: needs, buffers and the heads of functions.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::module::{BufferDecl, FunctionKind, Module};
 use crate::text::is_name;
 use crate::types::{Access, Len, Space, Type};
 
-/// Checks what is not a function. False if the module is too large to look further.
+/// Checks needs, buffers and sizes. Returns false if the module is too large to check the rest.
 pub(super) fn check_module(module: &Module, errors: &mut Errors) -> bool {
     let size = size(module);
     let fits = size.is_ok();
@@ -60,7 +60,7 @@ fn check_buffers(module: &Module, errors: &mut Errors) {
     }
 }
 
-/// Whether a name is not taken; it is now.
+/// Checks that a name is not taken, and takes it.
 fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> CheckResult {
     if names.insert(name) {
         Ok(())
@@ -69,7 +69,7 @@ fn fresh<'m>(names: &mut HashSet<&'m str>, name: &'m str, what: &str) -> CheckRe
     }
 }
 
-/// Adds what a shared buffer takes. The one that takes too much is told, not those after it.
+/// Adds the bytes of a shared buffer. Only the first buffer that exceeds the limit is reported.
 fn share(decl: &BufferDecl, bytes: &mut u64) -> CheckResult {
     let (Space::Shared, Len::Fixed(len)) = (decl.space, decl.len) else { return Ok(()) };
     let before = *bytes;
@@ -82,7 +82,7 @@ fn share(decl: &BufferDecl, bytes: &mut u64) -> CheckResult {
     Ok(())
 }
 
-/// What a declaration says of elements, length and access.
+/// Checks the element type, the length and the access of a buffer.
 fn shape(decl: &BufferDecl) -> CheckResult {
     let name = &decl.name;
     if decl.elem == Type::Bool {
@@ -121,7 +121,7 @@ fn shape(decl: &BufferDecl) -> CheckResult {
     Ok(())
 }
 
-/// Checks the head of a function; `names` are those of the functions before it.
+/// Checks the head of a function. `names` has the names of the functions before it.
 pub(super) fn check_function_head<'m>(
     module: &'m Module,
     func: Func,
@@ -152,7 +152,7 @@ pub(super) fn check_function_head<'m>(
     errors.record(ErrorSite::Function(func), check);
 }
 
-/// Whether the text could spell a name.
+/// Checks that the text can spell a name.
 fn check_name(name: &str) -> CheckResult {
     if name.len() > MAX_NAME {
         let (start, _) = name.split_at(name.floor_char_boundary(MAX_NAME / 2));

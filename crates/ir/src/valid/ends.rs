@@ -1,4 +1,4 @@
-//! Where control goes: ends of regions and their values, shapes of nesting ops, calls.
+//! The checks of control flow: terminators and their values, the regions of instructions, and calls.
 
 use std::collections::HashSet;
 
@@ -11,21 +11,21 @@ use crate::module::{Attr, FunctionKind, Node, Operand};
 use crate::op::Op;
 use crate::types::Type;
 
-/// What the values of an end become.
+/// Where the values of a terminator go.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Goal {
     /// Results of an instruction.
     Results(Inst),
     /// Values that a loop carries.
     Carried(Inst),
-    /// Whether a `while` goes on.
+    /// The decision whether a `while` goes on.
     Test(Inst),
     /// Results of the function.
     Function,
 }
 
 impl FunctionCheck<'_> {
-    /// Whether an end may stand here and gives what its goal takes.
+    /// Checks that a terminator may stand here and passes the values that its goal takes.
     pub(crate) fn end(&mut self, node: &Node) -> CheckResult {
         self.results(node, 0, |_| None)?;
         let goal = self.goal(node)?;
@@ -51,7 +51,7 @@ impl FunctionCheck<'_> {
                 let frame = self.target(op, *target)?;
                 Ok(if op == Op::Break { Goal::Results(frame.inst) } else { Goal::Carried(frame.inst) })
             }
-            // Refused by `attribute` before.
+            // `check_attribute` has refused this before.
             _ => Ok(Goal::Function),
         }
     }
@@ -80,7 +80,7 @@ impl FunctionCheck<'_> {
         }
     }
 
-    /// The types that a goal takes; none where that is unsure.
+    /// Returns the types that a goal takes, or `None` where they are not certain.
     fn wanted(&self, goal: Goal) -> Vec<Option<Type>> {
         let types = |values: Values, skip: usize| {
             values.iter().skip(skip).map(|value| self.ty(Operand::Value(value))).collect()
@@ -97,7 +97,7 @@ impl FunctionCheck<'_> {
         }
     }
 
-    /// Whether an end gives as many values, of such types, as its goal takes.
+    /// Checks that a terminator passes as many values as its goal takes, with the right types.
     fn gives(&mut self, node: &Node, goal: Goal) -> CheckResult {
         let wanted = self.wanted(goal);
         let rule = if matches!(goal, Goal::Test(_)) { Rule::Test } else { Rule::Ends };
@@ -114,7 +114,7 @@ impl FunctionCheck<'_> {
                 }
             };
             match (node.op, found.len()) {
-                // Most often nobody wrote this end.
+                // In most cases the writer has added this terminator and nobody wrote it.
                 (Op::Yield | Op::Return, 0) => {
                     format!("this ends without values, but {takes}: end it with `{name}` and the values")
                 }
@@ -136,7 +136,7 @@ impl FunctionCheck<'_> {
         if self.told.insert((goal, found)) { fail(rule, message) } else { Ok(()) }
     }
 
-    /// Whether a nesting op has the operands, regions, parameters and results of its kind.
+    /// Checks that an instruction with regions has the operands, regions, parameters and results that its op requires.
     pub(crate) fn shape(&self, node: &Node) -> CheckResult {
         let name = node.op.row().name;
         self.fixed(node)?;
@@ -152,7 +152,7 @@ impl FunctionCheck<'_> {
         if let Attr::Cases(cases) = &node.attr {
             distinct(cases)?;
         }
-        // A counter has the type of the step, which stands before the carried values as it does.
+        // The counter has the type of the step. Both come right before the carried values.
         let counter = usize::from(node.op == Op::Loop);
         let params: &[Operand] = &node.args[node.op.row().args.len() - counter..];
         for (k, region) in node.regions.iter().enumerate() {
@@ -186,7 +186,7 @@ impl FunctionCheck<'_> {
         }
     }
 
-    /// The first value whose type is not its operand's.
+    /// Returns the first value whose type differs from that of its operand.
     fn alike(&self, values: Values, operands: &[Operand]) -> Option<(usize, Type, Type)> {
         let mut pairs = values.iter().zip(operands).enumerate();
         pairs.find_map(|(k, (value, operand))| {
@@ -195,7 +195,7 @@ impl FunctionCheck<'_> {
         })
     }
 
-    /// Whether a call names a function that may be called, with its arguments.
+    /// Checks that a call names a function that may be called, with the right arguments.
     pub(crate) fn call(&self, node: &Node) -> CheckResult {
         let Attr::Call(callee) = node.attr else { return Ok(()) };
         let Some(function) = self.module.functions.get(callee) else {
@@ -240,7 +240,7 @@ impl FunctionCheck<'_> {
     }
 }
 
-/// Whether the cases of a switch exclude each other.
+/// Checks that every case of a switch has values and no value has two cases.
 fn distinct(cases: &[Vec<u32>]) -> CheckResult {
     let mut seen = HashSet::new();
     for case in cases {

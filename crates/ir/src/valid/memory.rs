@@ -1,4 +1,4 @@
-//! What may be done to which buffer: access, space, order, scope, index.
+//! The checks of memory accesses: the buffer's access and space, and the order, the scope and the index.
 
 use super::Rule;
 use super::error::{CheckResult, fail};
@@ -10,7 +10,7 @@ use crate::op::{Op, OpEffect, OpForm};
 use crate::types::{Len, Order, Scope, Space, Type};
 
 impl FunctionCheck<'_> {
-    /// Whether the buffers that an instruction names are declared.
+    /// Checks that the buffers that an instruction names are declared.
     pub(crate) fn buffers(&self, node: &Node) -> CheckResult {
         let (first, second) = match node.attr {
             Attr::Buffer(b) | Attr::Atomic(b, ..) => (b, b),
@@ -23,7 +23,7 @@ impl FunctionCheck<'_> {
         }
     }
 
-    /// Whether an instruction, whose types are right, may do this to its buffers.
+    /// Checks that an instruction may access its buffers in this way. Its types have been checked before.
     pub(crate) fn memory(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         match (row.form, &node.attr) {
@@ -32,7 +32,7 @@ impl FunctionCheck<'_> {
             }
             (OpForm::Place | OpForm::Wide | OpForm::Atomic, Attr::Buffer(b) | Attr::Atomic(b, ..)) => {
                 let decl = &self.module.buffers[*b];
-                // The row says it: what has a result loads; what has more operands than a place stores.
+                // An op that has a result loads, and an op that has more operands than an index stores.
                 let stores = row.effect != OpEffect::Read && row.args.len() > 1;
                 self.access(node, *b, !row.results.is_empty(), stores)?;
                 if let Attr::Atomic(_, order, scope) = node.attr {
@@ -63,7 +63,7 @@ impl FunctionCheck<'_> {
 
     fn access(&self, node: &Node, buffer: Buffer, reads: bool, writes: bool) -> CheckResult {
         let BufferDecl { name, access, space, .. } = &self.module.buffers[buffer];
-        // A shared buffer with another access was refused where it is declared.
+        // A shared buffer with another access has been refused at its declaration.
         if *space == Space::Shared {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl FunctionCheck<'_> {
     }
 }
 
-/// Whether a buffer takes an atomic op, with that order and scope.
+/// Checks that a buffer allows an atomic op with this order and scope.
 fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> CheckResult {
     let name = op.row().name;
     if op.is_read_modify_write() && decl.space == Space::Host {
@@ -116,10 +116,10 @@ fn atomic(op: Op, decl: &BufferDecl, order: Order, scope: Scope) -> CheckResult 
     Ok(())
 }
 
-/// Whether an index, if it is a constant, is one of a buffer whose length is known.
+/// Checks that a constant index is in range, if the length of the buffer is known.
 fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> CheckResult {
     let (Len::Fixed(len), Some(Operand::Const(c))) = (decl.len, at) else { return Ok(()) };
-    // A buffer without elements was refused where it is declared.
+    // A buffer without elements has been refused at its declaration.
     let Some(last) = len.checked_sub(1) else { return Ok(()) };
     let name = &decl.name;
     if c.bits() > last {
@@ -137,7 +137,7 @@ fn index(node: &Node, decl: &BufferDecl, at: Option<&Operand>, whole: bool) -> C
     Ok(())
 }
 
-/// Whether the byte that a `load_byte` names, if it is a constant, is one of an element.
+/// Checks that the byte that a `load_byte` names is a byte of an element, if it is a constant.
 fn byte(node: &Node, decl: &BufferDecl) -> CheckResult {
     let (Op::LoadByte, Some(Operand::Const(byte))) = (node.op, node.args.get(1)) else { return Ok(()) };
     let bytes = decl.elem.bytes();

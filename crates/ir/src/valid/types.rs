@@ -1,4 +1,4 @@
-//! Types against the op table.
+//! The checks of types against the op table.
 
 use super::Rule;
 use super::error::{CheckResult, fail};
@@ -8,11 +8,12 @@ use crate::op::{Op, OpForm, TypePattern};
 use crate::types::{Const, Type, TypeClass};
 
 impl FunctionCheck<'_> {
-    /// Whether an instruction has the operands and results that its row gives it.
+    /// Checks that an instruction has the operands and results that its row states.
     pub(crate) fn row(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let elem = self.elem(node);
-        // A wide access to a buffer whose elements are unsure could be either; its count is not judged.
+        // If the element type of the buffer is not certain, a wide access may have two or four values, so the number is
+        // not checked.
         let many = match row.form {
             OpForm::Wide => elem.map(elements_per_wide),
             _ => Some(1),
@@ -35,7 +36,8 @@ impl FunctionCheck<'_> {
         })
     }
 
-    /// Whether a nesting op has the operands that its row gives it, and others only if it carries them.
+    /// Checks that an instruction with regions has the operands that its row states, and further ones only if it is a
+    /// loop that carries them.
     pub(crate) fn fixed(&self, node: &Node) -> CheckResult {
         let wanted = node.op.row().args.len();
         let found = node.args.len();
@@ -45,8 +47,8 @@ impl FunctionCheck<'_> {
         self.operands(node, self.bind(node))
     }
 
-    /// What `T` stands for: the type of the buffer's elements, else of the first operand that is not a constant,
-    /// since a constant is what people write with the wrong suffix.
+    /// Returns what `T` stands for: the element type of the buffer, or else the type of the first operand that is not a
+    /// constant, because people often write constants with the wrong suffix.
     fn bind(&self, node: &Node) -> Option<Type> {
         let row = node.op.row();
         if matches!(row.form, OpForm::Place | OpForm::Wide | OpForm::Atomic) {
@@ -60,13 +62,13 @@ impl FunctionCheck<'_> {
         of(false).or_else(|| of(true))
     }
 
-    /// The type of the elements of the buffer that is accessed; none if the buffer itself was refused.
+    /// Returns the element type of the buffer that is accessed, or `None` if the buffer has an error.
     pub(crate) fn elem(&self, node: &Node) -> Option<Type> {
         let elem = self.module.buffers.get(node.buffer()?)?.elem;
         (elem != Type::Bool).then_some(elem)
     }
 
-    /// Whether each operand has the type of its pattern, and `T` is of the row's class.
+    /// Checks that each operand has the type of its pattern, and that `T` is in the row's class.
     fn operands(&self, node: &Node, bound: Option<Type>) -> CheckResult {
         let row = node.op.row();
         let name = row.name;
@@ -108,7 +110,7 @@ impl FunctionCheck<'_> {
         !node.op.has_regions() || k < node.op.row().args.len()
     }
 
-    /// Whether a conversion goes to a type that it can give.
+    /// Checks that a conversion names a type that it can produce.
     fn converts(&self, node: &Node) -> CheckResult {
         match (node.op, &node.attr) {
             (op @ (Op::Cast | Op::Bitcast), Attr::Type(Type::Bool)) => {
@@ -124,7 +126,7 @@ impl FunctionCheck<'_> {
         }
     }
 
-    /// Whether the results are `wanted` in number and of these types, where they are known.
+    /// Checks that there are `wanted` results and that they have these types, where the types are known.
     pub(crate) fn results(
         &self,
         node: &Node,
@@ -150,14 +152,14 @@ impl FunctionCheck<'_> {
 fn count(node: &Node, wanted: usize) -> CheckResult {
     let row = node.op.row();
     let found = plural(node.args.len(), "operand");
-    // The last of a wide store's row stands for all its values.
+    // The last operand of a wide store's row stands for all stored values.
     let names = row.args.iter().chain(std::iter::repeat(row.args.last()).flatten()).take(wanted);
     let names: Vec<&str> = names.map(|(name, _)| *name).collect();
     let names = if names.is_empty() { "none".to_string() } else { format!("{wanted}: {}", names.join(", ")) };
     fail(Rule::Count, format!("`{}` has {found}, but takes {names}", row.name))
 }
 
-/// What to write instead, if that is clear.
+/// Returns a hint about what to write instead, or an empty string if that is not clear.
 pub(super) fn hint(function: &Function, found: Operand, ty: Type, wanted: Type) -> String {
     match found {
         Operand::Const(c) => respell(c, wanted).map_or_else(String::new, |c| format!(": write `{c}`")),
@@ -168,7 +170,7 @@ pub(super) fn hint(function: &Function, found: Operand, ty: Type, wanted: Type) 
     }
 }
 
-/// The constant of another type that has the same value.
+/// Returns the constant of another type that has the same value.
 fn respell(c: Const, wanted: Type) -> Option<Const> {
     let value: f64 = match c.ty() {
         Type::U32 | Type::Bool => c.bits() as f64,
@@ -187,7 +189,7 @@ fn respell(c: Const, wanted: Type) -> Option<Const> {
     }
 }
 
-/// An operand as the text spells it.
+/// Returns an operand as the text spells it.
 pub(super) fn operand(function: &Function, operand: Operand) -> String {
     match operand {
         Operand::Value(value) => spell(function, value),
@@ -195,13 +197,13 @@ pub(super) fn operand(function: &Function, operand: Operand) -> String {
     }
 }
 
-/// A class as a list of its types.
+/// Returns the types of a class as a list in words.
 fn list(class: TypeClass) -> String {
     let words: Vec<&str> = class.types().iter().map(|ty| ty.word()).collect();
     either(&words)
 }
 
-/// Words of which one will do.
+/// Joins alternatives with commas and `or`.
 pub(super) fn either(words: &[impl AsRef<str>]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.split_last() {
@@ -211,7 +213,7 @@ pub(super) fn either(words: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// A number of things.
+/// Returns a number with its noun in the singular or the plural.
 pub(super) fn plural(n: usize, what: &str) -> String {
     match n {
         0 => format!("no {what}s"),

@@ -1,7 +1,7 @@
 //! The walk over a function in the order of the text: numbering, definitions, scopes, the shape of regions.
 //!
-//! The walk counts values, instructions and regions as it meets them and holds every handle against the count. So
-//! the arenas are in the order of the text, each thing is met once, and the walk ends.
+//! The walk counts values, instructions and regions as it meets them and compares every handle with the count. So the
+//! arenas are in the order of the text, every item is met once, and the walk ends.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,8 @@ use crate::op::{Op, OpForm, TypePattern};
 use crate::text::UnsureInsts;
 use crate::types::Type;
 
-/// Checks the body of a function. What is in doubt counts as refused, and was told before.
+/// Checks the body of a function. Instructions in `doubts` count as refused, because the parser has already reported an
+/// error for them.
 pub(super) fn check_function(module: &Module, func: Func, doubts: &UnsureInsts, errors: &mut Errors) {
     let function = &module.functions[func];
     let mut walk = FunctionCheck {
@@ -41,20 +42,20 @@ pub(super) fn check_function(module: &Module, func: Func, doubts: &UnsureInsts, 
     }
 }
 
-/// Why nothing more can be said about a function.
+/// Why the rest of a function cannot be checked.
 enum Stop {
     /// The numbering is broken.
     Lost,
-    /// It is too deep, which was told.
+    /// Regions are nested too deep, which has been reported.
     Deep,
 }
 
-/// What is known of a value.
+/// What is known about a value.
 #[derive(Clone, Copy)]
 struct ValueDef {
-    /// The region it was defined in, once it was.
+    /// The region in which the value is defined, or `None` before its definition.
     home: Option<Region>,
-    /// Whether its type is what its definition was meant to give.
+    /// Whether the type of the value is certain. It is not if the definition has an error.
     sure: bool,
 }
 
@@ -69,26 +70,26 @@ struct Next {
 /// An instruction whose region is being walked.
 pub(super) struct OpenInst {
     pub inst: Inst,
-    /// Which of its regions.
+    /// The index of the region that is being walked.
     pub region: usize,
-    /// Whether what goes to it is not to be judged, because the instruction itself was refused.
+    /// Whether values that are passed to the instruction are not checked, because the instruction itself has an error.
     pub unsure: bool,
 }
 
-/// A function on its way through the checks.
+/// A function that is being checked.
 pub(super) struct FunctionCheck<'m> {
     pub module: &'m Module,
     pub func: Func,
     pub function: &'m Function,
     defs: Vec<ValueDef>,
-    /// Which regions' values are seen.
+    /// Whether the values of each region are visible at the current position.
     open: Vec<bool>,
     /// The instructions around the current one, outermost first.
     pub frames: Vec<OpenInst>,
     next: Next,
-    /// Whether errors are not to be told.
+    /// Whether errors are not reported.
     muted: bool,
-    /// What wrong types jumps gave to where; told once.
+    /// The wrong types that jumps pass to a target, which are reported once per target.
     pub told: HashSet<(Goal, Vec<Option<Type>>)>,
     doubts: &'m UnsureInsts,
     errors: &'m mut Errors,
@@ -105,7 +106,7 @@ impl<'m> FunctionCheck<'m> {
         if met == all { Ok(()) } else { Err(Stop::Lost) }
     }
 
-    /// Whether an import is nothing but its head.
+    /// Checks that an import has a head and nothing else.
     fn bodiless(&self) -> CheckResult {
         let function = self.function;
         let bare = function.params == Values::new(0, function.values.len())
@@ -124,7 +125,7 @@ impl<'m> FunctionCheck<'m> {
         )
     }
 
-    /// Counts values that are consecutive from the next on.
+    /// Counts values, which must be consecutive and start with the next one.
     fn count(&mut self, values: Values) -> Result<(), Stop> {
         let end = self.next.value + values.len();
         if values != Values::new(self.next.value, values.len()) || end > self.defs.len() {
@@ -140,7 +141,7 @@ impl<'m> FunctionCheck<'m> {
         }
     }
 
-    /// Walks a region and leaves it open.
+    /// Walks a region. Its values stay visible until the caller hides them.
     fn region(&mut self, region: Region) -> Result<(), Stop> {
         let block = self.function.regions.get(region).ok_or(Stop::Lost)?;
         if region.index() != self.next.region {
@@ -159,7 +160,7 @@ impl<'m> FunctionCheck<'m> {
             if let (Some(end), false) = (ended, self.muted) {
                 let text = format!("nothing runs after `{}`: remove what follows it", end.row().name);
                 self.report(*inst, fail(Rule::End, text));
-                // One error for all that follows; the writer adds another end, which nobody wrote.
+                // All that follows causes one error. The writer adds a terminator that nobody wrote.
                 self.muted = true;
             }
             self.inst(*inst, node, region)?;
@@ -192,7 +193,7 @@ impl<'m> FunctionCheck<'m> {
         if !node.regions.is_empty() {
             self.nested(inst, node, refused)?;
         }
-        // A nesting op says the types of its results itself.
+        // An op with regions states the types of its results itself.
         let sure = node.op.has_regions() || !refused && !self.guessed(node);
         self.define(node.results, home, sure);
         Ok(())
@@ -211,7 +212,8 @@ impl<'m> FunctionCheck<'m> {
             let params = self.function.regions.get(*region).ok_or(Stop::Lost)?.params;
             self.count(params)?;
             self.define(params, *region, !refused);
-            // From the back: carried values stand last on both sides, and the counter meets the step.
+            // This compares from the back, because carried values come last on both sides and the counter corresponds
+            // to the step.
             for (param, init) in params.iter().rev().zip(node.args.iter().rev()) {
                 self.defs[param.index()].sure &= self.ty(*init).is_some();
             }
@@ -231,14 +233,14 @@ impl<'m> FunctionCheck<'m> {
         Ok(())
     }
 
-    /// Keeps an error, unless nobody wants to hear it.
+    /// Records an error, unless errors are not reported here.
     fn report(&mut self, inst: Inst, check: CheckResult) {
         if !self.muted {
             self.errors.record(ErrorSite::Inst(Site { func: self.func, inst }), check);
         }
     }
 
-    /// Everything about one instruction but its regions' contents.
+    /// Checks everything about one instruction except the contents of its regions.
     fn check_inst(&mut self, node: &Node) -> CheckResult {
         self.check_attribute(node)?;
         self.check_counts(node)?;
@@ -262,7 +264,7 @@ impl<'m> FunctionCheck<'m> {
         }
     }
 
-    /// Whether the instruction names what its form asks for.
+    /// Checks that the instruction names what its form asks for.
     fn check_attribute(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let right = match (row.form, &node.attr) {
@@ -287,7 +289,7 @@ impl<'m> FunctionCheck<'m> {
         }
     }
 
-    /// Whether there are no more operands, results and cases than there may be.
+    /// Checks the numbers of operands, results and cases against their limits.
     fn check_counts(&self, node: &Node) -> CheckResult {
         let row = node.op.row();
         let free = node.args.len().saturating_sub(row.args.len());
@@ -308,7 +310,7 @@ impl<'m> FunctionCheck<'m> {
         Ok(())
     }
 
-    /// Whether a value is defined and seen here.
+    /// Checks that a value is defined and visible at the current position.
     fn check_visible(&self, value: Value) -> CheckResult {
         let (rule, problem) = match self.defs.get(value.index()) {
             None => (Rule::Undefined, "does not exist in this function"),
@@ -322,7 +324,8 @@ impl<'m> FunctionCheck<'m> {
         fail(rule, format!("`{}` {problem}", self.name(value)))
     }
 
-    /// Whether an instruction's result types were read off an operand or a buffer that is unsure.
+    /// Returns whether the result types of an instruction were derived from an operand or a buffer whose type is not
+    /// certain.
     pub(crate) fn guessed(&self, node: &Node) -> bool {
         let row = node.op.row();
         row.results.contains(&TypePattern::T)
@@ -332,7 +335,7 @@ impl<'m> FunctionCheck<'m> {
             }
     }
 
-    /// The type of an operand that was seen; none if it is unsure.
+    /// Returns the type of a visible operand, or `None` if it is not certain.
     pub(crate) fn ty(&self, operand: Operand) -> Option<Type> {
         match operand {
             Operand::Const(c) => Some(c.ty()),
@@ -343,13 +346,13 @@ impl<'m> FunctionCheck<'m> {
         }
     }
 
-    /// What the text calls a value.
+    /// Returns the value as the text spells it.
     pub(crate) fn name(&self, value: Value) -> String {
         spell(self.function, value)
     }
 }
 
-/// What the text calls a value.
+/// Returns a value of a function as the text spells it.
 pub(super) fn spell(function: &Function, value: Value) -> String {
     function.debug.value(value).map_or_else(|| value.to_string(), |name| format!("%{name}"))
 }

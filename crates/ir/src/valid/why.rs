@@ -1,4 +1,4 @@
-//! Why something is not uniform: the shortest way back through the graph, told by its turns.
+//! Explanations of why something is not uniform: the shortest path through the graph back to what differs among lanes.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::arena::{Func, Handle};
 use crate::module::{Function, Site};
 use crate::op::Op;
 
-/// Where a way back ends.
+/// The end of a path: what differs among lanes in the first place.
 #[derive(Clone, Copy)]
 enum DivergenceOrigin {
-    /// At an instruction that gives each lane its own.
+    /// An instruction whose result differs among lanes.
     Inside(Site),
-    /// At a call: which parameter it passes, or else that not all lanes make it.
+    /// A call that passes a parameter that differs among lanes or, if there is no parameter, that not all lanes make.
     Call(Site, Option<usize>),
 }
 
@@ -26,18 +26,18 @@ impl DivergenceOrigin {
     }
 }
 
-/// What is to be said of the way back from a node.
+/// What an error reports about the path back from a node.
 #[derive(Clone, Copy, Default)]
 struct WayBack {
-    /// The condition at which lanes part, if the node is control.
+    /// The condition at which lanes diverge, if the node is a stretch of control.
     condition: Option<Edge>,
-    /// The jump under that condition that takes some of them away.
+    /// The jump under that condition by which some lanes leave.
     jump: Option<Edge>,
-    /// What differs in the first place; none if the node is uniform enough.
+    /// What differs in the first place, or `None` if the node is uniform enough.
     origin: Option<DivergenceOrigin>,
 }
 
-/// The ways back from all nodes of a function that are less uniform than a level.
+/// The paths back from all nodes of a function that are less uniform than a level.
 pub(super) struct Explanation<'m> {
     func: Func,
     function: &'m Function,
@@ -46,7 +46,7 @@ pub(super) struct Explanation<'m> {
 }
 
 impl<'m> Explanation<'m> {
-    /// Finds all ways at once, from the origins.
+    /// Finds all paths in one breadth-first search that starts from the origins.
     pub(crate) fn new(
         func: Func,
         function: &'m Function,
@@ -71,7 +71,7 @@ impl<'m> Explanation<'m> {
         why
     }
 
-    /// The way over an edge and on from where it comes.
+    /// Returns the path that starts with an edge and continues from the edge's source.
     fn step(&self, edge: Edge) -> WayBack {
         let on = self.ways[edge.from as usize];
         match (self.is_value(edge.to), self.is_value(edge.from)) {
@@ -84,14 +84,14 @@ impl<'m> Explanation<'m> {
         }
     }
 
-    /// Where the lanes part that do not all come to a stretch of control.
+    /// Returns where lanes diverge, so that not all of them reach a stretch of control.
     pub(crate) fn parting(&self, point: Point) -> Option<ErrorSite> {
         let way = self.ways[point as usize];
         let condition = way.condition.map(|edge| Site { func: self.func, inst: edge.why });
         condition.or(way.origin.map(DivergenceOrigin::site)).map(ErrorSite::Inst)
     }
 
-    /// What lanes parted at on the way to a node, and what differed first.
+    /// Returns notes about where lanes diverge on the way to a node, and about what differs in the first place.
     pub(crate) fn notes(&self, point: Point) -> Vec<ErrorNote> {
         let way = self.ways[point as usize];
         let jump = way.jump.filter(|_| way.condition.is_some()).map(|edge| self.jump(edge));
@@ -138,7 +138,7 @@ impl<'m> Explanation<'m> {
     }
 }
 
-/// The ways of nodes that are less uniform than a level by themselves.
+/// Returns the paths of those nodes that are themselves less uniform than a level.
 fn origins(
     func: Func,
     function: &Function,

@@ -1,4 +1,4 @@
-//! Literals to constants.
+//! Parsing of literals into constants.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Text to modules.
+//! The parser, which reads modules from text.
 //!
 //! One pass over the tokens, writing through [`FunctionWriter`] as the builder does. An error does not end the pass:
 //! the rest of its line is passed over, what the line would have defined counts as defined, and reading goes on, so
@@ -26,12 +26,13 @@ use crate::module::{self, BufferDecl, ImportFlow, Module, TextPlace};
 use crate::types::{Access, Const, Len, Need, Space, Type};
 use crate::write::FunctionWriter;
 
-/// Reads a module. All that is wrong with the text is reported, each mistake with its place.
+/// Parses a module. If the text has mistakes, all of them are returned, each with its place.
 pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
     source(text).map(|source| source.module)
 }
 
-/// The constant that a word spells, or what is wrong with it. An integer without a type is of the type `plain`.
+/// Parses a constant, such as `7`, `-7i32` or `0.5`. An integer without a suffix has the type `plain`. The error is a
+/// clause that says what is wrong.
 pub fn parse_constant(word: &str, plain: Type) -> Result<Const, String> {
     literal::word(word).map_or_else(|| literal::number(word, plain), Ok)
 }
@@ -86,8 +87,8 @@ fn parse_text(text: &str) -> Result<Parser<'_>, Vec<Diagnostic>> {
     Ok(parser)
 }
 
-/// What names stand for and where they were first given. What had an error in its definition is `None`: a use of it
-/// is no second error.
+/// What names stand for, and where they were defined first. A name whose definition has an error stands for `None`, so
+/// that its uses cause no further errors.
 type KnownNames<'t, T> = HashMap<&'t str, (Option<T>, u32)>;
 
 /// The name of a function, its parameters and the types of its results.
@@ -358,7 +359,7 @@ impl<'t> Parser<'t> {
         Ok(types)
     }
 
-    /// Holds a list to its limit.
+    /// Checks the length of a list against the limit.
     fn check_count(&mut self, len: usize, what: &str, token: Token) -> Parsed<()> {
         if len > MAX_ARGS {
             return Err(self.read.limit(token.place, format!("there are more than {MAX_ARGS} {what}")));

@@ -1,8 +1,9 @@
-//! What someone may have meant by a name that is not known.
+//! Suggestions for names that are not known.
 
-/// The candidate nearest to a name, if it is near enough to be a slip. Of equally near ones the first.
+/// Returns the candidate that is spelled most like a name, if it is similar enough that the name may be a typing
+/// mistake. Of equally similar candidates the first is returned.
 pub fn nearest_name<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    // Every single letter is near every other.
+    // Every single letter is similar to every other.
     if name.len() < 2 {
         return None;
     }
@@ -20,7 +21,8 @@ pub fn nearest_name<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str
     best.map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, removed, changed or swapped with their neighbour, if no more than a limit.
+/// Returns how many letters must be added, removed, changed or swapped with their neighbour to turn one name into the
+/// other, or `None` if that is more than a limit.
 fn distance(a: &[u8], b: &[u8], limit: usize) -> Option<usize> {
     const LONGEST: usize = crate::limits::MAX_NAME;
     if a.len().abs_diff(b.len()) > limit || a.len() > LONGEST || b.len() > LONGEST {
