@@ -1,4 +1,4 @@
-//! Micro-ops: the flat code that a kernel is decoded into.
+//! The micro-ops into which a kernel is decoded.
 //!
 //! A lane computes in a file of 64-bit registers. No function calls itself, so every function's registers have fixed
 //! numbers and no micro-op adds a frame's base. What cannot change during a launch (geometry, buffer lengths,
@@ -13,7 +13,7 @@ use crate::types::{Order, Scope};
 /// A register of a lane.
 pub(super) type Reg = u32;
 
-/// A place in the code; while a function is being decoded, a label of it.
+/// A position in the code. While a function is being decoded, it is a label.
 pub(super) type Pc = u32;
 
 /// The registers that come first in every program; the buffers' lengths follow them, then the constants.
@@ -32,7 +32,7 @@ pub(super) mod fixed {
     pub(crate) const LENGTHS: Reg = 9;
 }
 
-/// The code of a kernel and of all it calls.
+/// The code of a kernel and of all functions that it calls.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     pub steps: Vec<Step>,
@@ -40,7 +40,7 @@ pub(super) struct Code {
     pub sites: Vec<Site>,
 }
 
-/// Which memory an access goes to, and how it is ordered. A plain access is a relaxed one.
+/// The buffer, the order and the scope of an access. A plain access is a relaxed one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessMode {
     pub buffer: Buffer,
@@ -48,7 +48,7 @@ pub(super) struct AccessMode {
     pub scope: Scope,
 }
 
-/// A micro-op. Whatever is rare and large is boxed, to keep the others small.
+/// A micro-op. Rare micro-ops with many operands are boxed, to keep the others small.
 #[derive(Debug)]
 pub(super) enum Step {
     Move {
@@ -65,12 +65,12 @@ pub(super) enum Step {
     Jump {
         to: Pc,
     },
-    /// Goes on if the condition holds, else jumps.
+    /// Continues with the next step if the condition is true, and jumps otherwise.
     Branch {
         c: Reg,
         or: Pc,
     },
-    /// A comparison whose result only decides the branch.
+    /// A comparison fused with a branch that is the only use of its result.
     Compare {
         f: PureFunction,
         a: Reg,
@@ -79,14 +79,14 @@ pub(super) enum Step {
     },
     Switch(Box<SwitchTable>),
     Enter(Box<Enter>),
-    /// The back-edge of a counted loop: falls through when no iteration is left.
+    /// The back-edge of a counted loop, which falls through when no iteration is left.
     Next {
         left: Reg,
         i: Reg,
         step: Reg,
         body: Pc,
     },
-    /// Leaves the place to return to in the callee's `link`.
+    /// A call, which stores the position to return to in the callee's `link` register.
     Call {
         to: Pc,
         link: Reg,
@@ -148,14 +148,14 @@ pub(super) struct SwitchTable {
 }
 
 impl SwitchTable {
-    /// Where a number leads.
+    /// Returns the position to which a number leads.
     pub(crate) fn find(&self, number: u32) -> Pc {
         let found = self.cases.binary_search_by_key(&number, |(on, _)| *on);
         found.map_or(self.default, |k| self.cases[k].1)
     }
 }
 
-/// The start of a counted loop: computes how often it runs, and jumps if that is not at all.
+/// The start of a counted loop, which computes the number of iterations and jumps if there are none.
 #[derive(Debug)]
 pub(super) struct Enter {
     pub left: Reg,
@@ -204,26 +204,26 @@ pub(super) struct Cas {
     pub how: AccessMode,
 }
 
-/// An op that lanes do together. `a` is the value, `from` the lane asked for.
+/// An op that lanes execute together. `a` is the value, and `from` is the lane whose value is requested.
 #[derive(Debug)]
 pub(super) struct LaneSync {
     pub op: Op,
     pub dst: Reg,
     pub a: Reg,
     pub from: Reg,
-    /// What a reduction combines with.
+    /// The function with which a reduction combines values.
     pub f: Option<PureFunction>,
 }
 
 impl LaneSync {
-    /// Whether the whole group does it, and not a subgroup.
+    /// Returns whether the whole group executes the op, and not just a subgroup.
     pub(crate) fn group(&self) -> bool {
         matches!(self.op, Op::Barrier | Op::GroupBroadcast)
     }
 }
 
 impl Step {
-    /// Visits the registers that it reads.
+    /// Visits the registers that the step reads.
     pub(crate) fn reads(&self, mut visit: impl FnMut(Reg)) {
         let mut all = |regs: &[Reg]| regs.iter().copied().for_each(&mut visit);
         match self {
@@ -250,7 +250,7 @@ impl Step {
         }
     }
 
-    /// Visits the registers that it writes: the first of some in a row, and how many.
+    /// Visits the registers that the step writes, as the first register and the number of consecutive registers.
     pub(crate) fn writes(&self, mut visit: impl FnMut(Reg, u32)) {
         match self {
             Step::Move { dst, .. }
@@ -275,7 +275,7 @@ impl Step {
         }
     }
 
-    /// Whether something else than the next step may run after it.
+    /// Returns whether a step other than the next one may follow.
     pub(crate) fn leaves(&self) -> bool {
         matches!(
             self,
@@ -291,7 +291,7 @@ impl Step {
         )
     }
 
-    /// Visits the places it may jump to, a call's aside.
+    /// Visits the positions to which the step may jump, except for the target of a call.
     pub(crate) fn targets(&mut self, mut visit: impl FnMut(&mut Pc)) {
         match self {
             Step::Jump { to: pc } | Step::Branch { or: pc, .. } | Step::Compare { or: pc, .. } => visit(pc),

@@ -1,4 +1,4 @@
-//! A function's code in the making: registers, labels, and moves that happen at once.
+//! Emitting the code of a function: registers, labels, and moves that happen at the same time.
 //!
 //! Registers are given by stack discipline: what a region defines is dead after it, so the next region takes the
 //! same registers again. Jumps name labels until the function is whole.
@@ -19,7 +19,7 @@ pub(super) struct Move {
     pub last: bool,
 }
 
-/// Where code goes.
+/// The code of a function that is being emitted.
 pub(super) struct CodeEmitter<'c> {
     code: &'c mut Code,
     func: Func,
@@ -28,7 +28,8 @@ pub(super) struct CodeEmitter<'c> {
     start: usize,
     /// What each label stands for.
     labels: Vec<Pc>,
-    /// Where a jump may arrive last: what lies before is not always what ran before.
+    /// The last position to which a jump may lead. The step before such a position is not always the one that ran
+    /// before.
     bound: usize,
     top: Reg,
     high: Reg,
@@ -41,7 +42,7 @@ impl<'c> CodeEmitter<'c> {
         CodeEmitter { code, func, inst, start, labels: Vec::new(), bound: start, top: base, high: base }
     }
 
-    /// Says which instruction the following steps come from.
+    /// Sets the instruction from which the following steps come.
     pub(crate) fn set_inst(&mut self, inst: Inst) {
         self.inst = inst;
     }
@@ -52,7 +53,7 @@ impl<'c> CodeEmitter<'c> {
         self.code.sites.push(Site { func: self.func, inst: self.inst });
     }
 
-    /// Takes consecutive registers, and gives the first.
+    /// Takes consecutive registers and returns the first.
     pub(crate) fn take_registers(&mut self, count: usize) -> Reg {
         let first = self.top;
         self.top += count as Reg;
@@ -70,13 +71,13 @@ impl<'c> CodeEmitter<'c> {
         self.top = top;
     }
 
-    /// A new label.
+    /// Creates a label.
     pub(crate) fn label(&mut self) -> Pc {
         self.labels.push(Pc::MAX);
         self.labels.len() as Pc - 1
     }
 
-    /// Sets a label here. A jump to it that stands just before is not needed.
+    /// Binds a label to the current position. A jump to the label that comes directly before is removed.
     pub(crate) fn bind_label(&mut self, label: Pc) {
         while self.code.steps.len() > self.bound
             && matches!(self.code.steps.last(), Some(Step::Jump { to }) if *to == label)
@@ -88,7 +89,7 @@ impl<'c> CodeEmitter<'c> {
         self.labels[label as usize] = self.bound as Pc;
     }
 
-    /// Does the moves as if all at once: every source is read before a destination that is one is written.
+    /// Emits moves that happen at the same time: a register that is also a source is read before it is written.
     pub(crate) fn assign(&mut self, mut moves: Vec<Move>) {
         moves.retain(|m| m.dst != m.src);
         let mut k = 0;
@@ -117,7 +118,7 @@ impl<'c> CodeEmitter<'c> {
         }
     }
 
-    /// Lets the step that computed `from` compute `to` instead, if it is near and nothing since minds.
+    /// Lets the step that computed `from` write `to` instead, if the step is near and nothing in between uses either.
     fn rename(&mut self, from: Reg, to: Reg) -> bool {
         let end = self.code.steps.len();
         for step in self.code.steps[self.bound.max(end.saturating_sub(REACH))..].iter_mut().rev() {
@@ -136,7 +137,7 @@ impl<'c> CodeEmitter<'c> {
         false
     }
 
-    /// Turns labels into places; gives the register after the last one used.
+    /// Replaces labels by positions, and returns the register after the last one that is used.
     pub(crate) fn finish(self) -> Reg {
         for step in &mut self.code.steps[self.start..] {
             step.targets(|pc| *pc = self.labels[*pc as usize]);

@@ -1,4 +1,4 @@
-//! How a group's lanes use the view machine.
+//! The memory of a group's lanes on top of the view machine.
 //!
 //! A load that acquires nothing may be *deferred*: its register stays open until something needs the value, so that
 //! others can see what the lane writes later before it has read. What needs it: a step that reads the register, an
@@ -19,10 +19,10 @@ use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
 use crate::types::{Order, Scope, Space};
 
-/// How often a load is deferred, one in so many.
+/// One in this many loads is deferred.
 const DEFERRED: usize = 2;
 
-/// How often a deferred load is done before anything needs it, one step in so many.
+/// Before one in this many steps, a deferred load is performed although nothing needs it yet.
 const CHANCE: usize = 16;
 
 /// The memory of a launch as it starts: bound words as they are, and then each group's own, zero.
@@ -31,7 +31,7 @@ pub(super) fn start(job: &InterpJob<'_>, seed: u64) -> ViewMachine {
     let bound = buffers.flat_map(|words| (0..words.len()).map(|at| words.load(at, Ordering::Relaxed)));
     let shared: u64 = job.buffers.iter().map(shared_len).sum();
     let values = bound.chain(std::iter::repeat_n(0, shared as usize * job.launch.groups as usize));
-    // The schedule has dice of its own.
+    // The schedule has a random number generator of its own.
     ViewMachine::new(values, job.launch.groups, job.launch.lanes, Random::new(!seed))
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Explorer<'a> {
     machine: &'a RefCell<ViewMachine>,
     /// The first location of each buffer, and its length.
     places: Vec<(Location, u32)>,
-    /// What the machine calls the group's first lane.
+    /// The number of the group's first lane in the machine.
     first: usize,
     /// By lane of the group.
     deferred: Vec<Vec<Deferred>>,
@@ -93,7 +93,7 @@ impl<'a> Explorer<'a> {
         self.first + self.lane
     }
 
-    /// Does those deferred loads of the lane that something needs now.
+    /// Performs those deferred loads of the lane whose values are needed now.
     fn settle(&mut self, regs: &mut [u64], needs: impl Fn(Deferred) -> bool) {
         let (id, machine) = (self.id(), &mut *self.machine.borrow_mut());
         self.deferred[self.lane].retain(|load| {
@@ -106,7 +106,8 @@ impl<'a> Explorer<'a> {
         });
     }
 
-    /// Does what must come before an access: loads of the same word, and all if it releases.
+    /// Performs the deferred loads that must come before an access: those of the same word, and all of them if the
+    /// access releases.
     fn access(&mut self, regs: &mut [u64], how: AccessMode, location: Location) {
         self.settle(regs, |load| load.location == location || how.order.releases());
     }

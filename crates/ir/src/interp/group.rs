@@ -1,4 +1,4 @@
-//! The lanes of a group, and the ops that they do together.
+//! The lanes of a group, and the ops that they execute together.
 //!
 //! Each lane runs by itself until it comes to such an op, and waits there. Once all lanes of the subgroup, or of the
 //! group, wait at it, it is done for all of them at once. Subgroups wait only for their own lanes.
@@ -42,13 +42,13 @@ enum State {
     Ended,
 }
 
-/// What a round over all lanes of a group came to.
+/// The outcome of a round over all lanes of a group.
 #[derive(Default)]
 pub(super) struct Round {
     pub steps: u64,
     /// Whether some lane did something other than back off.
     pub busy: bool,
-    /// The least time that a lane backed off for.
+    /// The shortest time for which a lane backs off.
     pub rest_ns: Option<u32>,
 }
 
@@ -70,12 +70,12 @@ impl<M: LaneMemory> Group<M> {
         Group { memory, lanes, regs, width, size, running: count, ended: 0, waiting: 0, apart }
     }
 
-    /// Whether all lanes have ended.
+    /// Returns whether all lanes have ended.
     pub(crate) fn done(&self) -> bool {
         self.ended == self.lanes.len()
     }
 
-    /// A lane that can run: the first from `lane` on, counting round.
+    /// Returns the first lane that can run, starting at `lane` and wrapping around.
     pub(crate) fn next(&self, lane: usize) -> Option<usize> {
         let count = self.lanes.len();
         (lane..lane + count).map(|k| k % count).find(|k| self.lanes[*k].state == State::Runs)
@@ -128,7 +128,7 @@ impl<M: LaneMemory> Group<M> {
                 self.wait(job, lane);
             }
         }
-        // The validator makes all lanes meet at the same op; a launch that it failed must end all the same.
+        // The validator ensures that all lanes meet at the same op. If it is wrong, the launch must still end.
         if self.running == 0
             && let Some(stuck) = self.lanes.iter().find(|lane| lane.state == State::Waits)
         {
@@ -137,7 +137,7 @@ impl<M: LaneMemory> Group<M> {
         (pause, steps)
     }
 
-    /// Counts a lane that has come to an op that lanes do together, and does it if none is missing.
+    /// Counts a lane that has reached an op that lanes execute together, and executes the op if no lane is missing.
     fn wait(&mut self, job: &InterpJob<'_>, lane: usize) {
         let pc = self.lanes[lane].pc;
         let Step::Sync(sync) = &job.code.steps[pc as usize] else { return };

@@ -12,10 +12,10 @@ use super::random::Random;
 use super::view::{Location, MemoryView, ReleasedViews, ScopedViews, Time};
 use crate::types::{Order, Scope};
 
-/// The most writes that are remembered, over all words; older ones can no longer be read.
+/// The most writes that are remembered for all words together. Older writes can no longer be read.
 const WRITES: usize = 1 << 15;
 
-/// The distance between writes that follow each other, so that others can come between.
+/// The distance in time between successive writes, which leaves room for others in between.
 const GAP: Time = 1 << 20;
 
 /// A write.
@@ -25,21 +25,21 @@ struct Message {
     gift: ReleasedViews,
 }
 
-/// What a lane knows.
+/// The views of a lane.
 #[derive(Clone, Default)]
 struct LaneViews {
     group: u32,
     view: MemoryView,
-    /// What an acquire fence would take in.
+    /// The views that an acquire fence would add to the lane's view.
     seen: ScopedViews,
-    /// What a relaxed write hands out: the view at the last release fence.
+    /// The views that a relaxed write passes on, which are those at the last release fence.
     fenced: ScopedViews,
 }
 
 /// The memory of a whole launch.
 pub(super) struct ViewMachine {
     pub random: Random,
-    /// The writes of each word, oldest first; never none.
+    /// The writes of each word, from the oldest to the newest. There is always at least one.
     words: Vec<Vec<Message>>,
     lanes: Vec<LaneViews>,
     /// How many writes each word keeps.
@@ -87,7 +87,7 @@ impl ViewMachine {
         self.observe(lane, location, at, order, scope)
     }
 
-    /// Lets a lane know that it has read that write.
+    /// Updates the views of a lane that has read a write.
     fn observe(&mut self, lane: usize, location: Location, at: usize, order: Order, scope: Scope) -> u64 {
         let (lane, write) = (&mut self.lanes[lane], &self.words[location as usize][at]);
         let gift = write.gift.take(lane.group);
@@ -111,7 +111,7 @@ impl ViewMachine {
         }
         let before = writes[after].time;
         let time = match writes.get(after + 1) {
-            // No room: an atomic has followed it at once.
+            // There is no room, because an atomic follows directly.
             Some(next) if next.time - before < 2 => writes[last].time + GAP,
             Some(next) => before + (next.time - before) / 2,
             None => before + GAP,
@@ -119,7 +119,7 @@ impl ViewMachine {
         self.publish(lane, location, Message { time, value, gift: ReleasedViews::default() }, order, scope);
     }
 
-    /// Replaces the newest value of a word by a function of it, or not; gives the old one.
+    /// Replaces the newest value of a word by a function of it, if the function returns one, and returns the old value.
     pub(crate) fn modify(
         &mut self,
         lane: usize,
@@ -175,7 +175,7 @@ impl ViewMachine {
         }
     }
 
-    /// A barrier: each of these lanes comes to know what any of them knew.
+    /// Executes a barrier, after which each of these lanes knows what any of them knew.
     pub(crate) fn meet(&mut self, lanes: Range<usize>) {
         let mut view = MemoryView::default();
         self.lanes[lanes.clone()].iter().for_each(|lane| view.join(&lane.view));

@@ -1,4 +1,4 @@
-//! Memory as real words: what host threads see while the kernel runs.
+//! The memory of lanes as real atomic words, which host threads see while the kernel runs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -8,20 +8,21 @@ use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
 use crate::types::{Order, Scope};
 
-/// What a group's lanes load from and store to. A load out of range gives 0, anything else there does nothing.
+/// The memory that the lanes of a group access. A load out of range returns 0, and every other access out of range does
+/// nothing.
 ///
-/// Every access is handed the lane's registers, because one that the lane did before may still be under way.
+/// Every access gets the lane's registers, because an earlier load of the lane may not have been performed yet.
 pub(super) trait LaneMemory {
     /// Whether each step is announced before it runs.
     const WATCHES: bool = false;
 
-    /// The lane of the group that runs from now on.
+    /// Sets the lane of the group that runs from now on.
     fn enter(&mut self, _lane: u32) {}
 
-    /// The lane is about to run this step.
+    /// Is called before the lane runs a step.
     fn before(&mut self, _step: &Step, _regs: &mut [u64]) {}
 
-    /// How many elements a buffer has.
+    /// Returns how many elements a buffer has.
     fn len(&self, buffer: Buffer) -> u32;
 
     /// Loads an element into a register.
@@ -30,13 +31,14 @@ pub(super) trait LaneMemory {
     /// Stores an element.
     fn store(&mut self, regs: &mut [u64], how: AccessMode, at: u32, value: u64);
 
-    /// Replaces an element by a function of it, or not, in one step. Gives the old value.
+    /// Replaces an element by a function of it in one atomic step, if the function returns a value. Returns the old
+    /// value.
     fn modify(&mut self, regs: &mut [u64], how: AccessMode, at: u32, f: impl Fn(u64) -> Option<u64>) -> u64;
 
     /// Orders the accesses around it.
     fn fence(&mut self, regs: &mut [u64], order: Order, scope: Scope);
 
-    /// All lanes of the group have come to a barrier.
+    /// Is called when all lanes of the group have reached a barrier.
     fn meet(&mut self) {}
 }
 

@@ -1,4 +1,4 @@
-//! Choices, blocks and jumps.
+//! Writing choices, blocks and jumps.
 
 use crate::arena::{Inst, Region, Value};
 use crate::module::{Attr, Operand};
@@ -11,18 +11,18 @@ use super::lower::PtxLowering;
 use super::write::{Predicate, PtxLabel, PtxReg};
 use crate::arena::Handle;
 
-/// Instructions of an `if` that are rather run under a predicate than branched around.
+/// The most instructions of an `if` that run under a predicate instead of being branched around.
 const FEW: usize = 3;
 
-/// Values that are tried one after the other; more are halved first.
+/// The most values of a `switch` that are compared one after the other. More values are searched by halving.
 const ROW: usize = 3;
 
 /// What jumps to an instruction need to know.
 #[derive(Clone)]
 pub(super) struct JumpFrame {
-    /// Where `break` goes, with the results.
+    /// The label to which `break` goes, with the results.
     pub leave: PtxLabel,
-    /// Where `continue` goes, with the carried values.
+    /// The label to which `continue` goes, with the carried values.
     pub again: Option<PtxLabel>,
     pub carried: Vec<Value>,
     pub results: Vec<Value>,
@@ -42,13 +42,13 @@ impl PtxLowering<'_> {
         self.owners.pop();
     }
 
-    /// Whether a region comes to its end rather than jumping away.
+    /// Returns whether a region ends with `yield` and not with a jump.
     pub(crate) fn falls(&self, inst: Inst, at: usize) -> bool {
         let block = self.function.region(self.function.inst(inst).regions[at]);
         block.insts.last().is_some_and(|last| self.function.inst(*last).op == Op::Yield)
     }
 
-    /// Whether a region does nothing.
+    /// Returns whether a region does nothing.
     fn idle(&self, inst: Inst, at: usize) -> bool {
         let block = self.function.region(self.function.inst(inst).regions[at]);
         let node = block.insts.first().map(|first| self.function.inst(*first));

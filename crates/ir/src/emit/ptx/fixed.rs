@@ -1,4 +1,5 @@
-//! What is set at a kernel's start: who a lane is, where buffers lie, until when to run.
+//! Values that are computed at the start of a kernel: the numbers of a lane, the addresses of buffers, and the time
+//! limit.
 //!
 //! The body asks for it and is given a register; [`PtxLowering::start`], which is written last, sets what was asked
 //! for.
@@ -10,7 +11,7 @@ use super::lower::{PtxLowering, WARP};
 use super::memory::plus;
 use super::write::{PtxReg, RegKind};
 
-/// Looks between two readings of the clock.
+/// The number of looks at the stop word between two readings of the clock.
 pub(super) const LOOKS: u32 = 16;
 
 /// The offset of a word of the launch record in bytes.
@@ -23,7 +24,7 @@ pub(super) fn noted(record: PtxReg, word: usize) -> String {
     plus(record, 4 * word as u64)
 }
 
-/// Something that is set at the start. What one needs stands before it.
+/// A value that is computed at the start. The values that it depends on are listed before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Fixed {
     /// A lane's number in its group.
@@ -46,9 +47,9 @@ pub(super) enum Fixed {
     Len(Buffer),
     /// The address of the end record.
     Record,
-    /// Looks until the clock is read.
+    /// The number of looks at the stop word until the clock is read.
     Looks,
-    /// Until when to run.
+    /// The time until which the kernel may run.
     Limit,
     /// Where shared memory begins.
     Shared,
@@ -64,7 +65,7 @@ impl Fixed {
         }
     }
 
-    /// What must be set before.
+    /// Returns the values that must be computed before.
     fn needs(self) -> Option<Fixed> {
         match self {
             Fixed::Sublane | Fixed::Subgroup | Fixed::Mask | Fixed::Present => Some(Fixed::Lane),
@@ -110,7 +111,7 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// Sets all that was asked for.
+    /// Writes the code that computes all values that were asked for.
     pub(crate) fn start(&mut self) {
         for (what, to) in self.start.clone() {
             self.set(what, to);

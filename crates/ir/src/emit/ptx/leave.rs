@@ -1,4 +1,4 @@
-//! Who may have left before an op: where lanes that meet must count who came.
+//! The analysis of which lanes may have left before an op, so that lanes that meet there must count who came.
 //!
 //! Lanes leave at traps and where loops look at the stop word. One may have left before an op if such a place comes
 //! before it in the text and not on another branch, or if one loop holds both.
@@ -8,7 +8,7 @@ use crate::module::{Function, Node};
 use crate::op::{Op, OpEffect};
 use crate::valid::{UniformLevel, Uniformity};
 
-/// Turns of a counted loop that nobody needs to stop.
+/// The most iterations of a counted loop that needs no look at the stop word.
 const BRIEF: u32 = 4096;
 
 /// Turns between two looks: of a loop that only computes, and of one whose turns may take long.
@@ -17,12 +17,12 @@ const TURNS: (u32, u32) = (256, 4);
 /// Waits that a loop can have hundreds of between two looks.
 const SHORT_NS: u64 = 2_000;
 
-/// Who may have left.
+/// Which lanes may have left.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct LeftLanes {
-    /// A lane, or a whole warp.
+    /// Whether any lanes may have left, be it one or a whole warp.
     pub any: bool,
-    /// A lane by itself, out of a warp that goes on.
+    /// Whether a single lane may have left a warp that continues.
     pub alone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The text as it grows: lines, registers, labels.
+//! Writing the text of PTX: lines, registers and labels.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) enum RegKind {
 impl RegKind {
     const ALL: [RegKind; 4] = [RegKind::Word, RegKind::Long, RegKind::Float, RegKind::Truth];
 
-    /// What values of a type live in.
+    /// Returns the kind of register that holds values of a type.
     pub(crate) fn from_type(ty: Type) -> RegKind {
         match ty {
             Type::U32 | Type::I32 => RegKind::Word,
@@ -30,7 +30,7 @@ impl RegKind {
         }
     }
 
-    /// How its registers begin, and the type that they and moves between them have.
+    /// Returns the prefix of the names of such registers, and the type of the registers and of moves between them.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             RegKind::Word => ("%r", "b32"),
@@ -67,7 +67,7 @@ impl fmt::Display for PtxLabel {
     }
 }
 
-/// When an instruction runs: always, or where a predicate holds.
+/// The condition under which an instruction runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Predicate {
     Always,
@@ -85,7 +85,7 @@ impl fmt::Display for Predicate {
     }
 }
 
-/// What is written so far.
+/// The PTX that has been written so far.
 #[derive(Default)]
 pub(super) struct PtxOut {
     pub text: String,
@@ -95,49 +95,49 @@ pub(super) struct PtxOut {
 }
 
 impl PtxOut {
-    /// A register that nobody has.
+    /// Creates a register.
     pub(crate) fn new_reg(&mut self, kind: RegKind) -> PtxReg {
         let count = &mut self.regs[kind as usize];
         *count += 1;
         PtxReg { kind, at: *count - 1 }
     }
 
-    /// A label that stands nowhere yet.
+    /// Creates a label, which has no position yet.
     pub(crate) fn new_label(&mut self, word: &'static str) -> PtxLabel {
         self.labels.push(false);
         PtxLabel { word, at: self.labels.len() as u32 - 1 }
     }
 
-    /// One instruction.
+    /// Adds a line with one instruction.
     pub(crate) fn push_line(&mut self, text: fmt::Arguments<'_>) {
         use fmt::Write as _;
         writeln!(self.text, "    {text};").expect("a string takes all that is written");
     }
 
-    /// A branch, taken by all lanes of a warp or none if it is `uniform`.
+    /// Adds a branch. If it is `uniform`, all lanes of a warp take it or none does.
     pub(crate) fn branch(&mut self, when: Predicate, to: PtxLabel, uniform: bool) {
         self.labels[to.at as usize] = true;
         self.push_line(format_args!("{when}bra{} {to}", if uniform { ".uni" } else { "" }));
     }
 
-    /// Whether something branches there.
+    /// Returns whether a branch to a label has been written.
     pub(crate) fn is_branched_to(&self, label: PtxLabel) -> bool {
         self.labels[label.at as usize]
     }
 
-    /// Puts a label that is branched back to later here.
+    /// Puts a label here to which a branch that is written later goes back.
     pub(crate) fn place_loop_head(&mut self, label: PtxLabel) {
         self.text.push_str(&format!("{label}:\n"));
     }
 
-    /// Puts a label here if something branched to it.
+    /// Puts a label here, if a branch to it has been written.
     pub(crate) fn place_label(&mut self, label: PtxLabel) {
         if self.is_branched_to(label) {
             self.place_loop_head(label);
         }
     }
 
-    /// Declares every register.
+    /// Returns the declarations of all registers.
     pub(crate) fn declare(&self) -> String {
         let declare = |kind: RegKind| match (kind.words(), self.regs[kind as usize]) {
             (_, 0) => String::new(),
@@ -147,7 +147,7 @@ impl PtxOut {
     }
 }
 
-/// A number as PTX writes it.
+/// Returns a constant as PTX spells it.
 pub(super) fn literal(c: Const) -> String {
     match c.ty() {
         Type::I32 => (c.bits() as u32 as i32).to_string(),
@@ -157,7 +157,7 @@ pub(super) fn literal(c: Const) -> String {
     }
 }
 
-/// The type of integer and float arithmetic.
+/// Returns the type with which PTX computes.
 pub(super) fn number(ty: Type) -> &'static str {
     match ty {
         Type::U32 | Type::Bool => "u32",
@@ -167,7 +167,7 @@ pub(super) fn number(ty: Type) -> &'static str {
     }
 }
 
-/// The type of as many bits.
+/// Returns the untyped PTX type with the same number of bits.
 pub(super) fn bits(ty: Type) -> &'static str {
     if ty == Type::U64 { "b64" } else { "b32" }
 }
