@@ -1,4 +1,4 @@
-//! Memory of a drain is allocated once: runs reuse it.
+//! A drain allocates its memory once, and its runs reuse it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,14 +9,14 @@ use pelton::device::{Caps, Device, DeviceError, Kernel, Memory, MemoryKind, Word
 use pelton::ir::valid::Valid;
 use pelton::{Batch, Claim, Drain, Geometry, Opcode, Spec, Task};
 
-/// Counts the bytes that a thread asks for.
+/// An allocator that counts the bytes which each thread allocates.
 struct Counting;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is the system's; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator, and counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.set(BYTES.get() + layout.size());
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// A device that counts what it lends.
+/// A device that counts the memory which it allocates.
 #[derive(Debug)]
 struct Lender(Arc<dyn Device>, AtomicUsize);
 
@@ -69,7 +69,7 @@ fn runs_reuse_memory() {
         for _ in 0..3 {
             let before = BYTES.get();
             let done = drain.run_all(&all).unwrap().statistics().done;
-            // A launch costs the device something; tasks cost not even a byte each.
+            // A launch may allocate something on the device, but less than one byte per task.
             let spent = BYTES.get() - before;
             assert_eq!(done, TASKS as u64);
             assert!(spent < TASKS, "{spent} bytes");

@@ -1,4 +1,4 @@
-//! Sessions from launch to stop, on every device that is here.
+//! Sessions from launch to stop, on every device of this machine.
 
 mod pretend;
 
@@ -118,7 +118,7 @@ fn an_aim_decides_where_tasks_lie() {
     for device in ["cpu", "reference"].map(|name| open(name).unwrap()) {
         let spec = spec().placement(Placement::Both);
         let spec = Spec { geometry: spec.geometry.clone().groups(8), ..spec };
-        // Nothing is run, so what is submitted stays.
+        // The tenant is disabled, so tasks stay in their rings.
         let session = Session::launch(&device, &spec.clone().tenant(Tenant::new(0).mask(0))).unwrap();
         let (near, far) =
             (session.layout().banks.near().copied().unwrap(), session.layout().banks.far().copied().unwrap());
@@ -128,7 +128,7 @@ fn an_aim_decides_where_tasks_lie() {
         let mut producer = session.producer(0).unwrap();
         let placed = [1, 4, 1, 5].map(|count| producer.submit_all(few(count)).unwrap());
         let found = placed.each_ref().map(Span::placement);
-        // A few go near while a stripe there is idle; many, and those that would wait, go far.
+        // A few tasks go near while a near stripe is idle. Many at once, and tasks that would have to wait, go far.
         assert_eq!(found, [Placement::Near, Placement::Far, Placement::Far, Placement::Far]);
         producer = producer.aim(Aim::Throughput);
         assert_eq!(producer.submit(one()).unwrap().placement(), Placement::Far);
@@ -136,7 +136,7 @@ fn an_aim_decides_where_tasks_lie() {
         let span = producer.submit_all(few(28)).unwrap();
         assert_eq!(span.placement(), Placement::Near);
         assert_eq!(producer.submit_all(few(36)).unwrap().placement(), Placement::Far);
-        // A fence stands where the tasks are that it follows.
+        // A fence goes to the stripe of the tasks that it waits for.
         let fence = Task::new(Opcode::BATCH_FENCE).args([37]);
         let far = Err(SubmitError::FenceReach { count: 37, within: 36 });
         assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), far);
@@ -144,7 +144,7 @@ fn an_aim_decides_where_tasks_lie() {
         assert_eq!(producer.submit(fence).map(|ticket| ticket.placement()), Ok(Placement::Far));
         drop((placed, span, producer));
         assert_eq!(session.stop().unwrap().tasks_left(), 1 + 4 + 1 + 5 + 1 + 28 + 36 + 1);
-        // One group that works cannot do both.
+        // A single group cannot serve both kinds of rings.
         let lone = Spec { geometry: spec.geometry.clone().groups(1), ..spec };
         let refused = Session::launch(&device, &lone).unwrap_err().to_string();
         assert_eq!(refused, "placement = both: it takes two groups that run tasks");
@@ -162,7 +162,7 @@ fn without_room_for_near_rings_there_are_far_ones() {
         let mut producer = session.producer(0).unwrap();
         let mut ticket = producer.submit(Task::new(add()).args([3, 5])).unwrap();
         assert_eq!(ticket.wait(Deadline::after_ms(20_000)), Ok(0));
-        // Whoever asks for near rings is told.
+        // A spec that insists on near rings is refused if they do not fit.
         let asked = Session::launch(&remote, &spec().placement(Placement::Both)).map(|_| ());
         assert_eq!(asked.is_err(), bytes == 1);
     }

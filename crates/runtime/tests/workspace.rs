@@ -1,4 +1,4 @@
-//! Regions of every type, of one tenant or of all, seen from both sides.
+//! Regions of every type, shared or of one tenant, as the host and as tasks see them.
 
 use pelton::device::open;
 use pelton::ir::types::Type;
@@ -47,7 +47,7 @@ fn regions_are_typed_and_the_tenants_own() {
             };
             assert_eq!((run(1), run(1)), (Ok(len), Ok(len)), "{device}");
         }
-        // The table is all tenants', the rest their own.
+        // All tenants share the table, and have the other regions for themselves.
         for tenant in [0, 3] {
             assert_eq!(session.view::<f32>(tenant, "sums").unwrap().read(0, 3).unwrap(), [0.0, 6.0, 0.0]);
             assert_eq!(session.view::<i32>(tenant, "signs").unwrap().read(0, 2).unwrap(), [0, -7]);
@@ -57,7 +57,7 @@ fn regions_are_typed_and_the_tenants_own() {
                 2 << 40
             );
         }
-        // Beyond the tenant's own piece is a fault, though the region goes on.
+        // An access beyond the tenant's own piece is a fault, even though the region is longer.
         let mut producer = session.producer(0).unwrap();
         let mut beyond = producer.submit(Task::new(scale()).args([5, 0])).unwrap();
         assert!(beyond.wait(Deadline::after_ms(20_000)).is_err(), "{device}");
@@ -89,7 +89,7 @@ fn values_go_in_and_out_as_they_are() {
         let (sums, signs) =
             (session.view::<f32>(3, "sums").unwrap(), session.view::<i32>(3, "signs").unwrap());
         let long = session.view::<u64>(3, "long").unwrap();
-        // A value that is not a number keeps its bits.
+        // A NaN keeps its bits.
         let odd = f32::from_bits(0x7fc0_1234);
         sums.write(2, &[-0.0, odd, f32::MIN]).unwrap();
         let mut found = [1.0f32; 5];
@@ -109,7 +109,7 @@ fn values_go_in_and_out_as_they_are() {
     }
 }
 
-/// Stores its second argument at the first and gives the byte there that its third names.
+/// Stores its second argument in the element that the first names, and returns the byte of it that the third names.
 fn large(region: Region) -> Spec {
     let handler = Handler::lane_wide(|slot| {
         let f = slot.body();
@@ -121,10 +121,11 @@ fn large(region: Region) -> Spec {
     Spec::default().region(region).handler_at(scale(), "scale", handler)
 }
 
-/// Catches an offset of 32 bits, a sum of a piece's start and an index that wraps, and a region that is refused though indices reach it.
+/// Catches an offset of 32 bits, a sum of a piece's start and an index that wraps, and a region that is refused though
+/// indices reach it.
 #[test]
 fn a_region_may_have_as_many_elements_as_there_are_indices() {
-    // The second tenant's piece ends where indices do, beyond 4 GiB.
+    // The second tenant's piece ends at the largest index, beyond 4 GiB.
     let (first, second) = ((1 << 31) + 1, (1u32 << 31) - 17);
     let spec = large(Region::new("huge", Type::U32, 8))
         .tenant(Tenant::new(0).size("huge", first))

@@ -1,7 +1,7 @@
-//! A GPU that is lost under a session: a kernel of somebody else in the same process traps while tasks are in flight.
+//! A GPU that is lost under a session, because another kernel in the same process traps while tasks are in flight.
 //!
-//! The driver then gives the same error to every later call of that process, so the loss happens in a child: this program,
-//! started again. Without a GPU the test is ignored by name.
+//! The driver then gives the same error to every later call of that process, so the loss happens in a child: this
+//! program, started again. Without a GPU the test is ignored by name.
 
 mod trap;
 
@@ -19,23 +19,23 @@ use pelton::{
     SubmitError, Task, TaskError, Tenant, Ticket,
 };
 
-/// Set in a child: what it is to do.
+/// The environment variable that tells a child what to do.
 const CHILD: &str = "PELTON_LOST";
 const FAR: &str = "lose far rings";
 const NEAR: &str = "lose near rings";
 const WORK: &str = "work";
-/// A child that takes so long hangs.
+/// A child that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How tasks end that the GPU has not finished.
+/// How tasks end that the GPU has not finished when it is lost.
 const LOST: TaskError = TaskError::Lost(LossReason::Device);
 
-/// Adds to a word.
+/// The opcode of a task that adds to a word.
 const ADD: u32 = 8;
-/// Says that it runs, and never ends.
+/// The opcode of a task that stores that it runs and never ends.
 const ENDLESS: u32 = 9;
 
-/// Whose turn it is.
+/// Tests take turns, because each one loses or uses the GPU alone.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let has = |placement: Placement| device.as_ref().is_some_and(|on| placement.is_available(on.caps()));
     let trial = |name: &str, task: &'static str, there: bool| {
         let test = move || {
-            // A process that loses its GPU is no company for another.
+            // A process that loses its GPU must not run beside another that uses it.
             let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             child(task);
             child(WORK);
@@ -61,12 +61,12 @@ fn main() -> ExitCode {
             .with_ignored_flag(!there)
     };
     let trials = vec![trial("far", FAR, has(Placement::Far)), trial("near", NEAR, has(Placement::Near))];
-    // Others must find the GPU as if this process were not there.
+    // Other processes must not notice that this one has lost the GPU.
     drop(device);
     run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Runs this program again, which must end well and in time.
+/// Runs this program again as a child, which must succeed in time.
 fn child(task: &str) {
     let program = std::env::current_exe().expect("it runs");
     let mut child: Child = Command::new(program).env(CHILD, task).spawn().expect("it runs again");
@@ -93,7 +93,7 @@ fn add() -> Task {
     Task::new(op(ADD)).args([1, 0])
 }
 
-/// Two groups, which leave room for the kernel that traps; tenant 1 may do nothing, so its tasks wait.
+/// A spec of two groups, which leave room for the kernel that traps. Tenant 1 is disabled, so its tasks wait.
 fn spec(placement: Placement) -> Spec {
     Spec::new(Geometry::new(256).groups(2))
         .placement(placement)
@@ -126,7 +126,7 @@ fn soon() -> Deadline {
     Deadline::after_ms(30_000)
 }
 
-/// A session on a GPU that nobody has lost in this process.
+/// Runs a session on a GPU that was not lost in this process.
 fn works() {
     let device = open("cuda").expect("there is one");
     let session = Session::launch(&device, &spec(Placement::Far)).expect("it starts");
@@ -180,10 +180,10 @@ fn lose(placement: Placement) {
     assert_eq!(producer.submit(add()).err(), Some(SubmitError::Ended(EndReason::Lost(LossReason::Device))));
     assert!(matches!(session.producer(0), Err(Error::Ended(_))));
     assert!(matches!(session.quiesce(soon()), Err(Error::Ended(_))));
-    // What lies on the GPU is gone, and says so.
+    // Memory on the GPU cannot be read any more, and the error says so.
     assert!(session.view::<u32>(0, "data").and_then(|view| view.read_all()).is_err());
     assert!(matches!(session.stop(), Err(Error::Device(DeviceError::Lost(_)))));
-    // In this process it stays lost, and that is an answer too.
+    // The GPU stays lost in this process, and opening it again says so.
     assert!(Session::launch(&device, &spec(placement)).is_err());
 }
 
@@ -191,7 +191,7 @@ fn submit(producer: &mut Producer, task: Task) -> Ticket {
     producer.submit(task).expect("there is room")
 }
 
-/// Wakes a thread.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

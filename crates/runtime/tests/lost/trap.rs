@@ -1,6 +1,6 @@
-//! A kernel that traps, in the context that all of this process share.
+//! A kernel that traps in the CUDA context which all kernels of this process share.
 //!
-//! The language has no such thing: its traps end a kernel in order. So this goes to the driver.
+//! A trap of the language only ends its own kernel, so this one is written in PTX and launched through the driver.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -23,14 +23,14 @@ fn check(result: CUresult) {
     assert_eq!(result, CUresult::CUDA_SUCCESS);
 }
 
-/// A kernel that is ready to trap.
+/// A loaded kernel that traps when it is run.
 pub(crate) struct Trap {
     function: CUfunction,
     stream: CUstream,
 }
 
 impl Trap {
-    /// Loads it. The device must be open, so that the library and the context are there.
+    /// Loads the kernel. The device must be open, because this uses its library and its context.
     pub(crate) fn load() -> Trap {
         let (mut context, mut module) = (null_mut(), null_mut());
         let (mut function, mut stream) = (null_mut(), null_mut());
@@ -51,7 +51,7 @@ impl Trap {
         Trap { function, stream }
     }
 
-    /// Runs it: the device is lost for this process.
+    /// Runs the kernel, after which the device is lost for this process.
     pub(crate) fn launch(self) {
         let none = null_mut();
         // SAFETY: the kernel takes nothing.

@@ -1,4 +1,5 @@
-//! The interpreter as if it had memory of its own: kernels are assembled for it as for a GPU, and run where there is none.
+//! The interpreter, pretending to have memory of its own. Kernels are assembled for it as for a GPU, on machines
+//! without one.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ macro_rules! named {
     };
 }
 
-/// Ends the process if a test does not come back: what must end in bounded time is tested by nothing else.
+/// Ends the process if a test does not return in time. This is what tests that calls return at all.
 fn watched(name: &str, test: impl FnOnce()) {
     let (done, watch) = channel::<()>();
     let name = name.to_owned();
@@ -39,8 +39,8 @@ fn watched(name: &str, test: impl FnOnce()) {
     drop(done);
 }
 
-/// A test of a device, ignored where there is none. Those of a GPU come one after the other: a resident kernel keeps others
-/// from loading theirs.
+/// Makes a test of a device, which is ignored if there is no such device. Tests of a GPU run one after the other,
+/// because no code can be loaded while a kernel is resident.
 pub(crate) fn trial(theme: &str, (name, test): Test, on: &str, device: Option<On>) -> Trial {
     static GPU: Mutex<()> = Mutex::new(());
     let (name, gpu, absent) = (format!("{theme}::{name}@{on}"), on == "cuda", device.is_none());
@@ -56,7 +56,7 @@ pub(crate) fn trial(theme: &str, (name, test): Test, on: &str, device: Option<On
     Trial::test(name, run).with_ignored_flag(absent)
 }
 
-/// A test that brings its own device.
+/// Makes a test that opens its own device.
 pub(crate) fn alone(name: &'static str, test: fn()) -> Trial {
     Trial::test(name, move || {
         watched(name, test);
@@ -64,7 +64,7 @@ pub(crate) fn alone(name: &'static str, test: fn()) -> Trial {
     })
 }
 
-/// Holds the page on isolation to what is tested: every row names a test that there is.
+/// Makes a test of the page on isolation: every row of its table must name a test that exists.
 pub(crate) fn documented(known: Vec<String>) -> Trial {
     Trial::test("docs::the_page_on_tenants_names_tests_that_there_are", move || {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tenants.md"))?;
@@ -79,7 +79,7 @@ pub(crate) fn documented(known: Vec<String>) -> Trial {
     })
 }
 
-/// Where rings lie, and lanes of a group.
+/// The shape of a session: where its rings lie, and how many lanes a group has.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub placement: Placement,
@@ -92,17 +92,17 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Near rings, so many lanes.
+/// Returns the shape with near rings and so many lanes.
 pub(crate) const fn near(lanes: u32) -> Shape {
     Shape { placement: Placement::Near, lanes }
 }
 
-/// Far rings, so many lanes.
+/// Returns the shape with far rings and so many lanes.
 pub(crate) const fn far(lanes: u32) -> Shape {
     Shape { placement: Placement::Far, lanes }
 }
 
-/// Near and far rings, so many lanes.
+/// Returns the shape with near and far rings and so many lanes.
 pub(crate) const fn both(lanes: u32) -> Shape {
     Shape { placement: Placement::Both, lanes }
 }
@@ -110,18 +110,18 @@ pub(crate) const fn both(lanes: u32) -> Shape {
 /// Every placement with every number of lanes.
 pub(crate) const ALL: &[Shape] = &[near(1), near(8), near(32), far(1), far(8), far(32), both(1), both(32)];
 
-/// Every placement and every number of lanes, but not each with each.
+/// Every placement and every number of lanes, but not every combination of them.
 pub(crate) const SOME: &[Shape] = &[near(1), near(32), far(8), both(8)];
 
 impl Shape {
-    /// A geometry of this shape with so many groups that run tasks.
+    /// Returns a geometry of this shape with so many groups that run tasks.
     pub(crate) fn geometry(self, slots: u32, workers: u32) -> Geometry {
-        // One more serves near rings.
+        // With both kinds of rings, one more group serves the near ones.
         let all = workers + u32::from(self.placement == Placement::Both);
         Geometry::new(slots).lanes(self.lanes).groups(all)
     }
 
-    /// A kernel of this shape that can [`add`].
+    /// Returns the spec of a kernel of this shape that can [`add`].
     pub(crate) fn spec(self, slots: u32, workers: u32) -> Spec {
         self.bare(slots, workers).handler_at(
             op(ADD),
@@ -134,13 +134,13 @@ impl Shape {
         )
     }
 
-    /// A kernel of this shape with what is built in.
+    /// Returns the spec of a kernel of this shape that has only the built-in operations.
     pub(crate) fn bare(self, slots: u32, workers: u32) -> Spec {
         Spec::new(self.geometry(slots, workers)).placement(self.placement)
     }
 }
 
-/// The shapes whose placement a device has.
+/// Returns those shapes whose placement a device supports.
 pub(crate) fn shapes<'a>(on: &'a On, all: &'a [Shape]) -> impl Iterator<Item = Shape> + 'a {
     all.iter().copied().filter(|shape| shape.placement.is_available(on.caps()))
 }
@@ -148,17 +148,17 @@ pub(crate) fn shapes<'a>(on: &'a On, all: &'a [Shape]) -> impl Iterator<Item = S
 /// The handler of [`Shape::spec`].
 pub(crate) const ADD: u32 = 8;
 
-/// A user's opcode.
+/// Returns an opcode of a handler.
 pub(crate) fn op(code: u32) -> Opcode {
     Opcode::user(code).expect("it is a user's")
 }
 
-/// A task that adds to an element of `data` and gives what was there.
+/// Returns a task that adds to an element of `data` and returns its old value.
 pub(crate) fn add(by: u32, at: u32) -> Task {
     Task::new(op(ADD)).args([by, at])
 }
 
-/// Long enough on any machine; not for ever, so that what is lost is seen.
+/// Returns a deadline that is long enough on any machine, but ends, so that a lost task is noticed.
 pub(crate) fn soon() -> Deadline {
     Deadline::after_ms(60_000)
 }
@@ -168,28 +168,29 @@ pub(crate) fn launch(on: &On, spec: &Spec) -> Session {
     Session::launch(on, spec).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs a task to its end.
+/// Submits a task and waits for its result.
 pub(crate) fn run(producer: &mut Producer, task: Task) -> Result<u32, TaskError> {
     producer.submit(task).expect("there is room").wait(soon())
 }
 
-/// Tenant 0's `data`.
+/// Returns a copy of the region `data` of tenant 0.
 pub(crate) fn data(session: &Session) -> Vec<u32> {
     session.view::<u32>(0, "data").and_then(|view| view.read_all()).expect("it is there")
 }
 
-/// Waits until so many tasks are counted as done, and no more. A task that the router runs alone is counted after its record.
+/// Waits until so many tasks are counted as done, and no more. A task that the router runs alone is counted after its
+/// record.
 pub(crate) fn counted(session: &Session, tasks: u64) {
     until("all tasks are counted", || Ok(session.snapshot()?.done >= tasks));
     assert_eq!(session.snapshot().unwrap().done, tasks);
 }
 
-/// How a task ends that faults.
+/// Returns the error of a task that ended with a fault.
 pub(crate) fn fault(code: FaultCode) -> Result<u32, TaskError> {
     Err(TaskError::Fault(TaskFault { code, inner: 0 }))
 }
 
-/// Waits until something holds that a session will make so.
+/// Waits until a condition holds that the session is going to bring about.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
     let end = Instant::now() + Duration::from_secs(60);
     while !holds().unwrap_or_else(|error| panic!("{what}: {error}")) {

@@ -65,7 +65,7 @@ fn every_item_of_many_runs_once(on: &On) {
 /// Catches a pass that is sized by its lanes or by its ring and not by its items.
 fn every_item_of_a_batch_runs_once(on: &On) {
     let million = if slow(on) { 3000 } else { 1 << 20 };
-    // In one pass, and in many.
+    // The batch takes one pass, or many.
     for (lanes, slots, items) in [(1, 1 << 16, 1 << 16), (24, 1 << 16, 1 << 16), (32, 1 << 15, million)] {
         let spec = Spec::new(Geometry::new(slots).lanes(lanes)).lifetime(Lifetime::Drain);
         let mut drain = Drain::new(on, &sized(spec, items)).unwrap();
@@ -97,8 +97,8 @@ fn ten_equal_adds_add_ten_times(on: &On) {
 
 /// Catches positions of 32 bits, and generations that are compared as if they never wrapped.
 fn counters_go_past_their_edges(on: &On) {
-    // Where generations of 24 bits begin anew, in small rings and large; where positions need a 33rd bit, in a ring whose
-    // generations hold that bit; and from the last start there is.
+    // Positions where generations of 24 bits wrap, in small and in large rings; where positions need a 33rd bit, in a
+    // ring whose generations hold that bit; and the last possible start.
     let starts = [
         (16, (16 << 24) - 37),
         (1024, (1024 << 24) - 37),
@@ -163,7 +163,7 @@ fn every_stripe_has_a_start_of_its_own(on: &On) {
                 let producer = &mut producers[producer];
                 producer.set_aim(aim);
                 for _lap in 0..3 {
-                    // So many that no stripe is left out.
+                    // There are enough tasks for every stripe to get some.
                     let count = producer.largest_batch() as u32;
                     let mut span =
                         producer.submit_all((0..count).map(|_| add(1, 0).priority(level))).unwrap();
@@ -199,7 +199,7 @@ fn starts_are_refused_that_are_not_one_per_stripe(on: &On) {
     }
 }
 
-/// A task that is told apart from all others: it counts itself, and gives its own word back.
+/// A task that differs from all others: it counts itself, and returns its own word.
 fn token(at: u32) -> Task {
     Task::new(op(9)).args([at, at.wrapping_mul(0x9e37_79b9)])
 }
@@ -208,7 +208,7 @@ fn redeem(ticket: &mut Ticket, at: u32) {
     assert_eq!(ticket.wait(soon()), Ok(at.wrapping_mul(0x9e37_79b9) ^ at), "task {at}");
 }
 
-/// Submits tasks with up to `most` in flight, and takes results now in order, now from behind.
+/// Submits tasks with up to `most` in flight, and takes their results sometimes in order and sometimes from the end.
 fn feed(mut producer: Producer, tokens: std::ops::Range<u32>, most: usize) {
     let mut flight = VecDeque::new();
     for at in tokens {
@@ -223,7 +223,8 @@ fn feed(mut producer: Producer, tokens: std::ops::Range<u32>, most: usize) {
     }
 }
 
-/// Catches a slot that is written before its result was read, a claim that two groups win, and a record of another task.
+/// Catches a slot that is written before its result was read, a claim that two groups win, and a record of another
+/// task.
 fn none_lost_and_none_doubled_with_many_in_flight(on: &On) {
     let each = if on.caps().name == "reference" { 400 } else { 3000 };
     for shape in shapes(on, ALL) {
@@ -241,7 +242,7 @@ fn none_lost_and_none_doubled_with_many_in_flight(on: &On) {
         std::thread::scope(|threads| {
             for k in 0..3 {
                 let producer = session.producer(0).unwrap().patience(Deadline::Never);
-                // What is taken from behind leaves gaps, so that 16 tickets may span a ring of 32.
+                // Taking results from the end leaves gaps, so that 16 tickets may span a ring of 32.
                 let most = [2, 9, 16][k as usize];
                 threads.spawn(move || feed(producer, k * each..(k + 1) * each, most));
             }

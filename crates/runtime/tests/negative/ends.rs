@@ -1,4 +1,4 @@
-//! How sessions end: every stop comes back, says what it left, and every ticket ends.
+//! How sessions end: every stop returns and says what it left, and every ticket ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ pub(crate) const TESTS: &[Test] = named![
     a_lease_that_runs_out_says_so,
 ];
 
-/// Says how many came before it, after a while.
+/// The opcode of a task that returns, after a while, how many came before it.
 const NEXT: u32 = 9;
-/// Never ends.
+/// The opcode of a task that never ends.
 const ENDLESS: u32 = 10;
-/// Ends the kernel.
+/// The opcode of a task that ends the kernel.
 const TRAP: u32 = 11;
 
 fn spec(shape: Shape) -> Spec {
@@ -62,7 +62,7 @@ fn spec(shape: Shape) -> Spec {
 /// Catches a stop that waits for an empty ring, and one that forgets what it left.
 fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
     for shape in shapes(on, ALL) {
-        // Time enough to finish what was taken, so that the device's own stop is not used.
+        // There is time enough to finish the tasks that were taken, so the device need not end the kernel.
         let session = launch(on, &spec(shape).tenant(Tenant::new(0).producers(2)));
         let mut producers = [session.producer(0).unwrap(), session.producer(0).unwrap()];
         let tasks = vec![Task::new(op(NEXT)); 200];
@@ -82,7 +82,7 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
             }
             assert_eq!((places.len() - before) as u64 + left, 200, "{shape}: {stopped:?}");
         }
-        // What was taken was finished, and what is left never ran: no place is missing.
+        // Tasks that were taken were finished and the others never ran, so no turn is missing.
         places.sort();
         assert_eq!(places, (0..places.len() as u32).collect::<Vec<_>>(), "{shape}");
         assert!(matches!(producers[0].submit(add(1, 0)), Err(SubmitError::Ended(_))), "{shape}");
@@ -145,7 +145,7 @@ fn producers_outlive_their_session(on: &On) {
                 }
             }
         });
-        // Once its rings are full it waits.
+        // The producer waits once its rings are full.
         let room = session
             .layout()
             .banks
@@ -175,7 +175,7 @@ fn producers_are_given_back_and_taken_again(on: &On) {
                 matches!(session.producer(0), Err(Error::NoIdleProducer { tenant: 0, count: 2 })),
                 "{shape}"
             );
-            // Three at a time into eight slots, each held over the next producer's turn.
+            // Three tasks at a time go into eight slots, and are held until the next producer has had its turn.
             let next = producer.submit_all([add(1, 2); 3]).unwrap();
             held.push(next);
             if held.len() > 1 {
@@ -255,7 +255,7 @@ fn a_lease_that_runs_out_says_so(on: &On) {
         says(session.quiesce(soon()).unwrap_err());
         assert!(matches!(session.session_end(), Some(SessionEnd::Lease(found)) if found == lease), "{shape}");
         says(session.stop().unwrap_err());
-        // A producer outlives its session, and still knows.
+        // A producer that outlives its session still knows how it ended.
         assert!(
             matches!(producer.session_end(), Some(SessionEnd::Lease(found)) if found == lease),
             "{shape}"
@@ -263,7 +263,7 @@ fn a_lease_that_runs_out_says_so(on: &On) {
     }
 }
 
-/// Catches an end whose cause nobody hears of.
+/// Catches an end whose cause is not reported.
 pub(crate) fn a_lost_session_says_why() {
     let soon_lost = Some(Duration::from_millis(20));
     let trap = Faults { trap_after: soon_lost, ..Faults::default() };
@@ -281,7 +281,7 @@ pub(crate) fn a_lost_session_says_why() {
         assert!(error.starts_with(text), "{error}");
         let end = producer.session_end().unwrap();
         assert_eq!(end.reason(), EndReason::Lost(reason));
-        // The place of a trap is that of the instruction.
+        // A trap is reported with its instruction.
         match end {
             SessionEnd::Device(error) => match &*error {
                 DeviceError::Fault { code, function, instruction, .. } => {
@@ -316,7 +316,7 @@ pub(crate) fn lost_by_its_device() {
     ] {
         let device: On = Arc::new(Null::new(faults));
         assert!(matches!(Session::launch(&device, &Spec::default()), Err(Error::Device(_))), "{faults:?}");
-        // What failed once may work the next time, and nothing is left of the first.
+        // A launch that failed leaves nothing behind, and the next one may succeed.
         assert_eq!(launch(&device, &Spec::default()).stop().unwrap().tasks_left(), 0, "{faults:?}");
     }
 }

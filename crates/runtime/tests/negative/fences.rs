@@ -13,7 +13,7 @@ pub(crate) const TESTS: &[Test] = named![no_epoch_before_its_batch_has_ended, a_
 const BATCHES: u32 = 48;
 const BATCH: u32 = 7;
 
-/// Spins for a while, then says that it was there; faults if told to.
+/// The opcode of a task that spins for a while and then leaves its mark. It faults if its argument says so.
 const SPIN: u32 = 9;
 
 fn spec(shape: Shape) -> Spec {
@@ -31,7 +31,8 @@ fn spec(shape: Shape) -> Spec {
     )
 }
 
-/// A batch and its fence. The first tasks are the slow ones, so that later windows end before them; one ends as a fault.
+/// A batch and its fence. The first tasks are the slow ones, so that later windows end before them; one ends as a
+/// fault.
 fn batch(number: u32) -> impl ExactSizeIterator<Item = Task> + Clone {
     (0..BATCH + 1).map(move |k| match k {
         BATCH => Task::new(Opcode::BATCH_FENCE).args([BATCH, number + 1]),
@@ -49,7 +50,7 @@ fn whole(session: &Session) -> u64 {
     data.chunks(BATCH as usize).filter(|marks| marks.iter().all(|mark| *mark == 1)).count() as u64
 }
 
-/// Ends the observer, however the test ends.
+/// Ends the observing thread, even if the test panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -84,7 +85,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
                 if spans.len() < 4 && number + 1 < BATCHES {
                     continue;
                 }
-                // The last fence first: whoever sees its record sees those of its batch.
+                // The last fence is looked at first: a thread that sees its record sees those of its batch.
                 while let Some(span) = spans.pop_back() {
                     until("a fence is passed", || {
                         Ok(span.result(BATCH as usize) != Some(Err(TaskError::Late)))
@@ -102,7 +103,7 @@ fn no_epoch_before_its_batch_has_ended(on: &On) {
     }
 }
 
-/// Catches a fence that waits for what will never come.
+/// Catches a fence that waits for tasks that will never come.
 fn a_fence_without_a_batch(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &spec(shape));
@@ -113,7 +114,7 @@ fn a_fence_without_a_batch(on: &On) {
         assert_eq!(span.wait(soon()).unwrap().done, 3, "{shape}");
         assert_eq!(span.results().collect::<Vec<_>>(), [Ok(2), Ok(3), Ok(4)], "{shape}");
         assert_eq!(session.view::<u32>(0, "observable").unwrap().read_all().unwrap(), [8], "{shape}");
-        // More than a ring holds is refused, by the host if it knows and else by the kernel.
+        // A fence over more tasks than a ring holds is refused, by the host if it can tell and otherwise by the kernel.
         match producer.submit(fence(65, 9)) {
             Ok(mut ticket) => assert_eq!(ticket.wait(soon()), fault(FaultCode::ARGUMENTS), "{shape}"),
             Err(error) => {

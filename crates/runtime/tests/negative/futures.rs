@@ -1,4 +1,4 @@
-//! Tickets as futures, with the smallest of executors.
+//! Tickets, spans and rooms as futures, with a minimal executor.
 
 use std::future::Future;
 use std::pin::pin;
@@ -51,7 +51,8 @@ fn a_thousand_tickets_are_awaited(on: &On) {
         let tickets: Vec<Ticket> = (0..1000).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
         let mut olds = block_on(async {
             let mut olds = Vec::new();
-            // From behind, so that most have ended when they are first looked at, and the first has not.
+            // The last ticket is awaited first, so that most tasks have ended when they are first looked at, and the
+            // first one has not.
             for ticket in tickets.into_iter().rev() {
                 olds.push(ticket.await.unwrap());
             }
@@ -61,7 +62,7 @@ fn a_thousand_tickets_are_awaited(on: &On) {
         assert_eq!(olds, (0..1000).collect::<Vec<_>>(), "{shape}");
         let ends = block_on(producer.submit_all([add(1, 1); 100]).unwrap());
         assert_eq!(ends.done, 100, "{shape}");
-        // One at a time: each is registered before it ends.
+        // With one task at a time, each future is registered before its task ends.
         for k in 0..100 {
             assert_eq!(block_on(producer.submit(add(1, 2)).unwrap()), Ok(k), "{shape}");
         }
@@ -86,7 +87,7 @@ fn several_threads_await(on: &On) {
     }
 }
 
-/// A session of a tenant that is not served, with a thread that awaits its task.
+/// Launches a session whose tenant is disabled, with a thread that awaits a task of it.
 fn waiting(on: &On, shape: Shape) -> (Session, std::thread::JoinHandle<Result<u32, pelton::TaskError>>) {
     let session = launch(on, &shape.spec(32, 2).tenant(Tenant::new(0).mask(0)));
     let ticket = session.producer(0).unwrap().submit(add(1, 0)).unwrap();
@@ -102,21 +103,21 @@ fn futures_wake_when_the_session_ends(on: &On) {
         assert!(!thread.is_finished(), "{shape}");
         session.stop().unwrap();
         assert_eq!(thread.join().unwrap(), Err(pelton::TaskError::Stopped), "{shape}");
-        // And if it is enabled, they wake by their record.
+        // When the tenant is enabled, the futures are woken by their records.
         let (session, thread) = waiting(on, shape);
         session.set_mask(0, u32::MAX).unwrap();
         assert_eq!(thread.join().unwrap(), Ok(0), "{shape}");
     }
 }
 
-/// Catches a place among the waiters that is kept by one who is gone.
+/// Catches an entry among the waiters that stays after its future was dropped.
 fn a_future_that_is_dropped_wakes_nobody_else(on: &On) {
     for shape in shapes(on, &[near(1), far(8)]) {
         let session = launch(on, &shape.spec(4, 1));
         let mut producer = session.producer(0).unwrap().patience(Deadline::Never);
         for round in 0..100 {
             let mut ticket = producer.submit(add(1, 0)).unwrap();
-            // Looked at once and dropped, so that its place is used again by the next lap.
+            // The future is polled once and dropped, and the next lap uses its entry again.
             let mut context = Context::from_waker(Waker::noop());
             let _ = std::pin::Pin::new(&mut ticket).poll(&mut context);
             if round % 3 != 0 {
@@ -126,7 +127,7 @@ fn a_future_that_is_dropped_wakes_nobody_else(on: &On) {
     }
 }
 
-/// Catches a slot that is given up by another thread and that nobody tells the producer of.
+/// Catches a producer that is not told of a slot which another thread gives up.
 fn a_producer_awaits_room(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(8, 1));
@@ -135,7 +136,7 @@ fn a_producer_awaits_room(on: &On) {
         session.quiesce(soon()).unwrap();
         let mut context = Context::from_waker(Waker::noop());
         {
-            // One that is dropped half-way has submitted nothing, and keeps nobody from waiting.
+            // A future that is dropped before it is ready has submitted nothing, and others can still wait.
             let mut given_up = pin!(producer.submit_when_room(add(100, 0)));
             assert!(given_up.as_mut().poll(&mut context).is_pending(), "{shape}");
         }
@@ -145,7 +146,7 @@ fn a_producer_awaits_room(on: &On) {
         });
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!waiter.is_finished(), "{shape}: there is no room");
-        // Whoever looks at its result first has it.
+        // The ticket is read before it is dropped, so its slot is free at once.
         assert!(tickets[0].has_ended(), "{shape}");
         drop(tickets.remove(0));
         let (end, mut producer) = waiter.join().unwrap();
@@ -157,14 +158,15 @@ fn a_producer_awaits_room(on: &On) {
     }
 }
 
-/// Catches a producer that is never woken for a ring whose tickets are dropped before their tasks have ended, or taken elsewhere.
+/// Catches a producer that is never woken for a ring whose tickets are dropped before their tasks have ended, or taken
+/// elsewhere.
 fn a_producer_awaits_room_for_many(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(8, 2).tenant(Tenant::new(0).mask(0)));
         let mut producer = session.producer(0).unwrap();
         let most = producer.largest_batch() as u32;
         let mut total = 0;
-        // They are dropped unseen; there is room for others once they have run.
+        // The tickets are dropped unread. There is room for other tasks once these have run.
         while let Ok(span) = producer.submit_all((0..3).map(|_| add(1, 0))) {
             total += span.len() as u32;
         }
@@ -209,7 +211,7 @@ fn a_producer_that_awaits_room_hears_of_the_end(on: &On) {
     }
 }
 
-/// Counts how often it is told to wake.
+/// A waker that counts how often it is woken.
 #[derive(Default)]
 struct Count(AtomicU32);
 
@@ -225,7 +227,7 @@ fn a_producer_is_woken_no_more_often_than_slots_are_given_up(on: &On) {
         let session = launch(on, &shape.spec(8, 2));
         let mut producer = session.producer(0).unwrap().aim(Aim::Latency);
         let mut held: Vec<Ticket> = Vec::new();
-        // All slots of all stripes.
+        // These tasks take all slots of all stripes.
         while let Ok(ticket) = producer.submit(add(1, 0)) {
             held.push(ticket);
         }
@@ -244,8 +246,8 @@ fn a_producer_is_woken_no_more_often_than_slots_are_given_up(on: &On) {
                 assert_eq!(span.unwrap().wait(soon()).unwrap().done as usize, wanted, "{shape}");
                 break;
             }
-            // One more slot is given up, always the oldest, so that it can be taken back. Like an executor, this polls again when
-            // it is woken.
+            // One more slot is given up, always the oldest, so that it can be taken back. Like an executor, this polls
+            // again when it is woken.
             drop(held.remove(0));
             until("it is woken", || Ok(count.0.load(Ordering::Relaxed) > seen));
         }
@@ -270,7 +272,7 @@ fn two_producers_await_room_at_once(on: &On) {
                 });
             })
         });
-        // The second first.
+        // The slots of the second producer are given up first.
         for span in held.into_iter().rev() {
             drop(span);
         }

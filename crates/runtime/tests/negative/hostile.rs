@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = named![
 /// The opcode of the handler that is tried.
 const TRIED: u32 = 9;
 
-/// A handler from text, with the buffers that all have.
+/// Makes a handler from text, with the buffers that all handlers here have.
 fn text(body: &str) -> Handler {
     let source =
         format!("buffer arg: [u32; 12] global read\nbuffer data: [u32; ?] global read_write\n{body}");
@@ -62,7 +62,7 @@ fn what_would_end_the_kernel_is_refused(on: &On) {
         ] {
             let why = refused(on, shape, text(&format!("fn tried() -> u32 {{\n  {body}\n  return 0\n}}")));
             assert!(why.contains(&format!("`{word}`")), "{shape}: {body}: {why}");
-            // Behind a call it is the same.
+            // It is refused in a function that the handler calls, too.
             let behind = format!(
                 "fn deep() -> u32 {{\n  {body}\n  return 0\n}}\nfn tried() -> u32 {{\n  %r = call deep()\n  return %r\n}}"
             );
@@ -109,7 +109,7 @@ fn what_is_not_a_handlers_to_name_is_refused(on: &On) {
     }
 }
 
-/// Reads all its shared words, then leaves its tenant's number in them.
+/// A handler that reads all its shared words and then stores its tenant's number in them.
 fn leaves_words() -> Handler {
     const WORDS: u32 = 300;
     Handler::group_wide(|slot| {
@@ -127,7 +127,7 @@ fn leaves_words() -> Handler {
     })
 }
 
-/// Catches words of one tenant's task that another's finds.
+/// Catches shared words that one tenant's task leaves behind and another tenant's task finds.
 fn shared_memory_is_zero_when_a_task_begins(on: &On) {
     for shape in shapes(on, &[near(1), near(8), near(32), far(8), both(32)]) {
         let session = launch(
@@ -149,7 +149,8 @@ fn with_table(shape: Shape, len: u32) -> Spec {
     shape.spec(64, 2).region(Region::new("table", Type::U32, len).read_only())
 }
 
-/// Catches a read that comes from a cache which nothing renews. On a device that works in the host's memory there is none.
+/// Catches a read that comes from a cache which nothing renews. On a device that works in the host's memory there is
+/// none.
 fn a_region_that_is_rewritten_is_read_as_it_is(on: &On) {
     for shape in shapes(on, &[near(1), near(32), far(1), far(32), both(32)]) {
         let spec = with_table(shape, 64).handler_at(
@@ -160,7 +161,7 @@ fn a_region_that_is_rewritten_is_read_as_it_is(on: &On) {
                 slot.finish(slot.body().load(table.at(slot.arg(0))));
             }),
         );
-        // The same with a loop, which no poller runs itself.
+        // The same handler with a loop, which a poller does not run itself.
         let spec = spec.handler_at(
             op(TRIED + 1),
             "tried_1",
@@ -192,11 +193,12 @@ fn a_region_that_is_rewritten_is_read_as_it_is(on: &On) {
     }
 }
 
-/// Catches lanes that go different ways because the host changed what decides while they looked: they would never meet again.
+/// Catches lanes that go different ways because the host changed what decides while they looked: they would never meet
+/// again.
 fn lanes_meet_although_a_region_changes(on: &On) {
     for shape in shapes(on, &[near(8), near(32), far(32)]) {
         let spec = with_table(shape, 1);
-        // How often the lanes meet stands in the table.
+        // The table says how often the lanes meet.
         let meets = Handler::group_wide(|slot| {
             let (f, table) = (slot.body(), slot.region::<u32>("table"));
             let turns = f.forever::<_, _>(f.lit(0), |turns, k| {
@@ -246,8 +248,8 @@ fn fuel_bounds_work_and_not_only_turns(on: &On) {
     }
 }
 
-/// Catches fuel that is decided on before helpers are in their place: a handler whose loops are all in helpers, or whose helpers are in
-/// loops, had none at all.
+/// Catches fuel that is decided on before helpers are in their place: a handler whose loops are all in helpers, or
+/// whose helpers are in loops, had none at all.
 fn helpers_in_loops_burn_fuel_rightly(on: &On) {
     for shape in shapes(on, &[near(1), near(8), far(8)]) {
         for width in [Width::Lane, Width::Group] {
@@ -285,7 +287,7 @@ fn helpers() -> Handler {
     Handler::from_text(&pelton::ir::text::print(&m.finish()))
 }
 
-/// A handler whose regions are so deep.
+/// Makes a handler whose regions are nested so deep.
 fn nested(depth: u32) -> Handler {
     fn nest(slot: &HandlerBody<'_>, left: u32) {
         let f = slot.body();
@@ -300,7 +302,7 @@ fn nested(depth: u32) -> Handler {
     })
 }
 
-/// Catches a handler that makes a kernel that is not valid, which would be called a defect of Pelton.
+/// Catches a handler with which the assembled kernel is not valid, which would be reported as a defect of Pelton.
 fn what_is_too_large_is_refused_by_name(on: &On) {
     let shape = near(8);
     let shared = |name: &str, words: u32| {
@@ -325,7 +327,7 @@ fn what_is_too_large_is_refused_by_name(on: &On) {
     assert!(said.contains("is longer than"), "{said}");
 }
 
-/// A handler of so many instructions in a row.
+/// Makes a handler of so many instructions in a row.
 fn long(insts: u32) -> Handler {
     Handler::lane_wide(|slot| {
         let value = (0..insts / 2).fold(slot.arg(0), |value, k| (value ^ (k | 1)) * 3);
@@ -340,7 +342,7 @@ fn shared_arg() -> Handler {
     Handler::from_text(source).width(Width::Group)
 }
 
-/// A handler of so many checked accesses in a row.
+/// Makes a handler of so many checked accesses in a row.
 fn loads(count: u32) -> Handler {
     Handler::lane_wide(|slot| {
         let sum = (0..count).fold(slot.arg(0), |sum, k| sum + slot.load(k % 1024));
@@ -403,7 +405,8 @@ fn effects_that_are_allowed_harm_nobody(on: &On) {
     }
 }
 
-/// Catches a shared buffer whose name in the kernel is that of another buffer: it would be that buffer, whoever's memory that is.
+/// Catches a shared buffer whose name in the kernel is that of another buffer: it would be that buffer, whoever's
+/// memory that is.
 fn shared_buffers_are_nobody_elses_memory(on: &On) {
     for shape in shapes(on, &[near(8), far(8), both(32)]) {
         let reads = |buffer: &str, len: u32| {
@@ -532,7 +535,8 @@ fn the_test_of_a_loop_takes_fuel_too(on: &On) {
     }
 }
 
-/// Catches a loop that a subgroup goes through together and leaves lane by lane when the fuel is gone: its lanes would not meet again.
+/// Catches a loop that a subgroup goes through together and leaves lane by lane when the fuel is gone: its lanes would
+/// not meet again.
 fn subgroups_leave_their_loops_together(on: &On) {
     for shape in shapes(on, &[near(8), near(64), far(64)]) {
         let sums = Handler::group_wide(|slot| {

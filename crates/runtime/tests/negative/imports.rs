@@ -1,4 +1,5 @@
-//! Imports of handlers: what is bound is held to what the handler is held to, and what cannot be bound is refused by name.
+//! Imports of handlers: what is bound is held to what the handler is held to, and what cannot be bound is refused by
+//! name.
 
 use pelton::ir::module::Module;
 use pelton::ir::text::{self, ColorMode};
@@ -27,13 +28,13 @@ fn library(source: &str) -> Module {
     })
 }
 
-/// A handler from text, with the buffers that all have.
+/// Makes a handler from text, with the buffers that all handlers here have.
 fn handler(body: &str) -> Handler {
     let buffers = "buffer arg: [u32; 12] global read\nbuffer data: [u32; ?] global read_write";
     Handler::from_text(&format!("{buffers}\n{body}"))
 }
 
-/// A handler that gives what an import gives for its first argument.
+/// Makes a handler that returns what an import returns for its first argument.
 fn calls(name: &str) -> Handler {
     handler(&format!(
         "import fn {name}(%x: u32) -> u32
@@ -89,7 +90,7 @@ fn what_cannot_be_bound_is_refused_by_name(on: &On) {
             assert!(matches!(&found, AssembleError::Import { name, .. } if name == "tried"), "{found}");
             assert!(found.to_string().contains(why), "{shape}: {found}");
         }
-        // A verb that is to come is not there yet, and nor is a built-in handler.
+        // A verb that is only planned cannot be imported, and neither can a built-in operation.
         for name in ["spawn", "wait", "atomic_add", "load_u32", "dispatch", "printf"] {
             let found = refused(on, &spec.clone().handler_at(op(TRIED), "tried", calls(name)));
             assert!(found.to_string().contains(&format!("`{name}(u32) -> u32`")), "{found}");
@@ -225,7 +226,7 @@ fn names_of_a_library_are_no_names_of_the_kernel(on: &On) {
             assert_eq!(run(&mut producer, add(3, 5)), Ok(0), "{shape}, {name}");
             assert_eq!(data(&session)[5], 3, "{shape}, {name}");
         }
-        // An import may be called as a function of the kernel is.
+        // An import may have the name of a function of the kernel.
         let session = launch(
             on,
             &shape.spec(64, 2).library(library(&hostile)).handler_at(op(TRIED), "tried", calls("dispatch")),
@@ -235,7 +236,8 @@ fn names_of_a_library_are_no_names_of_the_kernel(on: &On) {
     }
 }
 
-/// Catches a group-wide handler whose imported functions meet with too few lanes, or on shared memory that is not its own.
+/// Catches a group-wide handler whose imported functions meet with too few lanes, or on shared memory that is not its
+/// own.
 fn lanes_meet_in_uniform_imports_of_wide_handlers(on: &On) {
     let sums = library(
         "buffer total: [u32; 1] shared read_write
@@ -264,7 +266,7 @@ fn lanes_meet_in_uniform_imports_of_wide_handlers(on: &On) {
     }
 }
 
-/// Catches a library that costs something where nothing of it is used.
+/// Catches a library that changes a kernel which uses nothing of it.
 fn libraries_that_nobody_imports_from_change_nothing(on: &On) {
     for shape in shapes(on, SOME) {
         let spec = shape.spec(64, 2);

@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = named![
     an_iterator_may_panic,
 ];
 
-/// Says that it has `says` tasks, and gives `gives`.
+/// An iterator that says that it has `says` tasks, and yields `gives`.
 #[derive(Clone)]
 struct Liar {
     says: usize,
@@ -48,7 +48,7 @@ fn an_iterator_may_give_more_or_fewer_than_it_says(on: &On) {
         let mut producer = session.producer(0).unwrap();
         let mut expected = 0;
         for (says, gives) in [(2, 6), (6, 2), (0, 5), (5, 0), (8, 9), (8, 1), (3, 3)] {
-            // These hold their slots, and must keep their results.
+            // These tickets hold their slots, and must keep their results.
             let mut held: Vec<Ticket> = Vec::new();
             for _ in 0..8 - says {
                 held.push(producer.submit(add(1, 0)).unwrap());
@@ -69,7 +69,7 @@ fn an_iterator_may_give_more_or_fewer_than_it_says(on: &On) {
             expected += count as u32;
         }
         assert_eq!(data(&session)[0], expected, "{shape}");
-        // More than anybody would wait for: what comes after as many as it says is not looked at.
+        // The iterator would go on for ever, but only as many tasks as it says are taken from it.
         let mut span = producer.submit_all(Liar { says: 2, gives: usize::MAX, task: add(1, 0) }).unwrap();
         assert_eq!(span.wait(soon()).unwrap().done, 2, "{shape}");
         let large = SubmitError::TooLarge { wanted: u64::MAX, slots: 8 };
@@ -78,7 +78,7 @@ fn an_iterator_may_give_more_or_fewer_than_it_says(on: &On) {
     }
 }
 
-/// Gives one task to whoever looks first, and another afterwards.
+/// An iterator that yields one task in the first pass and another one in the second.
 struct Changing<'c> {
     clones: &'c Cell<u32>,
     shown: Task,
@@ -136,7 +136,7 @@ fn an_iterator_may_give_other_tasks_when_it_is_cloned(on: &On) {
     }
 }
 
-/// Panics after so many looks: those of the check, and then as many as are to be written.
+/// An iterator that panics after so many calls: those of the check, and then as many as tasks are to be written.
 #[derive(Clone)]
 pub(crate) struct Panics<'c> {
     pub looks: &'c Cell<usize>,
@@ -174,10 +174,10 @@ fn an_iterator_may_panic(on: &On) {
             session.quiesce(soon()).unwrap();
             let seen = data(&session)[0];
             let what = format!("{shape}, round {round}, {written} written, {seen} in all");
-            // Some of those that were written ran, each once.
+            // Some of the tasks that were written ran, each of them once.
             assert!((least..=least + written as u32).contains(&seen), "{what}");
             assert_eq!(run(&mut producer, add(1, 0)), Ok(seen), "{what}");
-            // All slots are there again, in the end.
+            // In the end all slots are free again.
             let mut span = producer.submit_all([add(1, 0); 256]).unwrap();
             assert_eq!(span.wait(soon()).unwrap().done, 256, "{what}");
             let mut olds: Vec<u32> = span.results().map(|end| end.unwrap()).collect();

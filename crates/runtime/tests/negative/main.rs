@@ -1,6 +1,8 @@
-//! What has failed in published systems and must not fail here, and how sessions end: one named test a matter and device.
+//! What has failed in published systems and must not fail here, and how sessions end. There is one named test per
+//! subject and device.
 //!
-//! Devices that are not there are ignored by name. Above each test stands the change that it is there to catch.
+//! The tests of devices that this machine does not have are ignored by name. The comment above each test says which
+//! defect it catches.
 
 #[macro_use]
 mod common;
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {
-        // One device for all its tests, so that a kernel is compiled once.
+        // All tests of a device share it, so that each kernel is compiled once.
         let device = if name == "apart" { Some(apart::open()) } else { open(name).ok() };
         for (theme, tests) in themes {
             all.extend(tests.iter().map(|test| common::trial(theme, *test, name, device.clone())));

@@ -1,4 +1,4 @@
-//! Packed slots: every packing that may be, and those that may not.
+//! Packed slots: every packing that is allowed, and those that are not.
 
 use std::iter::repeat_n;
 
@@ -11,14 +11,14 @@ use crate::common::*;
 pub(crate) const TESTS: &[Test] =
     named![every_packing_runs_once_or_is_malformed, the_first_fault_ends_a_packed_slot];
 
-/// Adds 1 to element 0; takes nothing.
+/// An operation without arguments that adds 1 to element 0.
 const TICK: u8 = 9;
-/// Adds 1 to an element.
+/// An operation that adds 1 to an element.
 const BUMP: u8 = 10;
-/// Is run by a group, so it cannot be packed.
+/// An operation that a group runs, so it cannot be packed.
 const WIDE: u8 = 11;
 
-/// What can be packed, with its arguments.
+/// Returns how many arguments an operation takes, or `None` if it cannot be packed.
 fn arity(op: u8) -> Option<u32> {
     match op {
         TICK => Some(0),
@@ -65,8 +65,8 @@ fn pack(n: u8, a: u8, pairs: &[(u8, u8)], word: u32) -> Task {
     Task::new(Opcode::PACKED_SLOT).args(words)
 }
 
-/// Slots for every number of operations and argument words: the same operation each, at the first offset, at the last that fits, and at
-/// the one after it; then those with one operation that cannot be packed at their end.
+/// Slots for every number of operations and argument words: the same operation each, at the first offset, at the last
+/// that fits, and at the one after it; then those with one operation that cannot be packed at their end.
 fn packings() -> Vec<Task> {
     let mut all = Vec::new();
     let next = |all: &Vec<Task>| all.len() as u32 + 1;
@@ -90,7 +90,8 @@ fn packings() -> Vec<Task> {
     all
 }
 
-/// Catches a decoder that runs an operation before it has seen the last, runs one twice or not at all, or reads beyond the slot.
+/// Catches a decoder that runs an operation before it has seen the last, runs one twice or not at all, or reads beyond
+/// the slot.
 fn every_packing_runs_once_or_is_malformed(on: &On) {
     let all = packings();
     for shape in shapes(on, SOME) {
@@ -124,7 +125,7 @@ fn every_packing_runs_once_or_is_malformed(on: &On) {
     }
 }
 
-/// Holds the counters of opcodes to what must have run.
+/// Compares the counters of opcodes with what must have run.
 fn counted(session: &Session, all: &[Task], shape: Shape) {
     let legal = || all.iter().filter_map(|task| decode_packed(&task.args, arity).ok()).flatten();
     let counts = session.snapshot().unwrap().opcodes;
@@ -141,7 +142,7 @@ fn the_first_fault_ends_a_packed_slot(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
-        // Each finds what the one before left: 0 → 1 → 2.
+        // Each operation finds what the one before it has stored: 0 → 1 → 2.
         let mut packed = pelton::protocol::packed::Packed::new();
         packed.push(op(BUMP.into()), &[5]).unwrap();
         packed.push(Opcode::COMPARE_SWAP, &[5, 1, 7]).unwrap();

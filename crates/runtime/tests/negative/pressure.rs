@@ -1,4 +1,4 @@
-//! Rings that are full: an error that says so, nothing lost, and results that nobody has read are kept.
+//! Full rings: an error says so, nothing is lost, and results that were not read are kept.
 
 use pelton::{Aim, Deadline, SubmitError, Tenant, Ticket};
 
@@ -45,16 +45,16 @@ fn results_that_nobody_took_hold_their_slots(on: &On) {
         session.quiesce(soon()).unwrap();
         let full = Some(SubmitError::Full { room: 0, wanted: 1 });
         assert_eq!(producer.submit(add(50, 0)).err(), full, "{shape}");
-        // One in the middle frees nothing: what stands before it is still held.
+        // Dropping a ticket in the middle frees nothing, because the slots before it are still held.
         drop(tickets.remove(3));
         assert_eq!(producer.submit(add(50, 0)).err(), full, "{shape}");
         drop(tickets.drain(..3));
         let mut more: Vec<Ticket> = (0..4).map(|_| producer.submit(add(0, 0)).unwrap()).collect();
         assert_eq!(producer.submit(add(50, 0)).err(), full, "{shape}");
-        // They give their results when they are asked, a lap later.
+        // The tickets still have their results one lap later.
         assert!(more.iter_mut().all(|ticket| ticket.wait(soon()) == Ok(28)), "{shape}");
         assert!(tickets.iter_mut().all(|ticket| ticket.result().is_ok()), "{shape}");
-        // A ticket that is dropped before its task has ended frees its slot once it has.
+        // A ticket that is dropped early frees its slot once its task has ended.
         drop((tickets, more));
         for _ in 0..5 * SLOTS {
             producer = producer.patience(Deadline::after_ms(60_000));

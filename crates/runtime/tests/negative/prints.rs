@@ -1,4 +1,4 @@
-//! What tasks print, and opcodes that nobody knows.
+//! What tasks print, and tasks with unknown opcodes.
 
 use pelton::kernel::SlotBody;
 use pelton::protocol::FaultCode;
@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Test] = named![
     an_unknown_opcode_is_a_fault_and_never_done
 ];
 
-/// A task that prints a number and its sevenfold.
+/// Returns a task that prints a number and seven times that number.
 fn print(k: u32) -> Task {
     Task::new(Opcode::PRINTF).args([1, k, k * 7])
 }
@@ -39,7 +39,7 @@ fn sixty_five_prints_into_sixty_four_records(on: &On) {
     }
 }
 
-/// Catches a kernel that comes to know late that the log was read.
+/// Catches a kernel that is told too late that the log was read.
 fn a_log_that_is_read_in_time_loses_nothing(on: &On) {
     for shape in shapes(on, ALL) {
         let session = launch(on, &shape.bare(128, 2).format("{} and {}"));

@@ -18,12 +18,12 @@ pub(crate) const TESTS: &[Test] = named![
     more_credit_than_can_be_counted_is_refused,
 ];
 
-/// Tasks that take their time, in turns of a loop that burns fuel.
+/// The opcode of tasks that run for a while, in a loop that uses fuel.
 const TURN: u32 = 9;
-/// The element of `data` in which they count how many have begun.
+/// The element of `data` in which those tasks count how many of them have begun.
 const BEGUN: u32 = 9;
 
-/// A session with another tenant, whose producer keeps the kernel's groups at work meanwhile.
+/// A session with another tenant, whose producer keeps the kernel's groups busy.
 fn session(on: &On, shape: Shape) -> Session {
     launch(on, &spec(shape))
 }
@@ -35,7 +35,7 @@ fn spec(shape: Shape) -> Spec {
         Handler::lane_wide(|slot| {
             let f = slot.body();
             let many = slot.arg(0);
-            // Whoever waits for it sees that it has begun.
+            // The test can see in `data` that the task has begun.
             slot.atomic_add(BEGUN, 1);
             let turns = f.forever::<_, _>(f.lit(0), |turns, k| {
                 f.when(k.eq(many), || turns.leave(k));
@@ -46,7 +46,7 @@ fn spec(shape: Shape) -> Spec {
     )
 }
 
-/// Keeps a tenant's tasks coming from another thread while something is tried.
+/// Lets another thread submit tasks of a tenant while a closure runs.
 fn beside(session: &Session, test: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -63,8 +63,8 @@ fn beside(session: &Session, test: impl FnOnce()) {
     });
 }
 
-/// Catches a mask that is read before the task is seen, a copy of the control words that is renewed now and then, a watch or a router that
-/// goes on with what it read before, and a host that does not wait.
+/// Catches a mask that is read before the task is seen, a copy of the control words that is renewed now and then, a
+/// watch or a router that goes on with what it read before, and a host that does not wait.
 fn a_mask_holds_for_the_next_task(on: &On) {
     for shape in shapes(on, ALL) {
         let session = session(on, shape);
@@ -72,7 +72,7 @@ fn a_mask_holds_for_the_next_task(on: &On) {
         beside(&session, || {
             for round in 0..60 {
                 session.set_mask(0, !op(ADD).mask_bit()).unwrap();
-                // One task alone is run by whoever polls, a few by a group.
+                // A single task is run by the lane that polls, and a few tasks by a group.
                 for count in [1, 5] {
                     let mut span = producer.submit_all(vec![add(1, 3); count]).unwrap();
                     span.wait(soon()).unwrap();
@@ -118,7 +118,8 @@ fn a_mask_holds_for_tasks_of_other_threads(on: &On) {
     }
 }
 
-/// Catches a task that begins without being charged although there is a quota, and one that waits although there is none.
+/// Catches a task that begins without being charged although there is a quota, and one that waits although there is
+/// none.
 fn a_quota_holds_for_the_next_task(on: &On) {
     for shape in shapes(on, ALL) {
         let session = session(on, shape);
@@ -131,7 +132,7 @@ fn a_quota_holds_for_the_next_task(on: &On) {
                 charged += 3;
                 until("the credit is used up", || Ok(session.credit(0)? == Some(0)));
                 until("what had credit has run", || Ok(data(&session)[7] >= round * 5 + 3));
-                // Others are served meanwhile, and these are not.
+                // Other tenants are served meanwhile, and this one is not.
                 std::thread::yield_now();
                 assert_eq!(data(&session)[7], round * 5 + 3, "{shape}, round {round}: a quota came late");
                 session.set_quota(0, 0).unwrap();
@@ -144,12 +145,13 @@ fn a_quota_holds_for_the_next_task(on: &On) {
     }
 }
 
-/// Catches a change that waits until a window has ended: whoever runs long tasks would decide when others lose their rights.
+/// Catches a change that waits until a window has ended: whoever runs long tasks would decide when others lose their
+/// rights.
 fn a_change_does_not_wait_for_tasks_that_run(on: &On) {
     for shape in shapes(on, ALL) {
         let session = session(on, shape);
         let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
-        // As many as there are groups and more, each for longer than any test may take.
+        // There are more tasks than groups, and each runs for longer than any test may take.
         let many = 8 * shape.lanes.max(1) as usize;
         let mut long = other.submit_all(vec![Task::new(op(TURN)).args([u32::MAX]); many.min(64)]).unwrap();
         let view = session.view::<u32>(1, "data").unwrap();
@@ -176,7 +178,7 @@ fn a_tenant_that_waits_for_rights_is_served_as_soon_as_it_has_them(on: &On) {
         let mut producer = session.producer(0).unwrap();
         for round in 0..3 {
             let mut span = producer.submit_all([add(1, 2); 7]).unwrap();
-            // Long enough for every group to go to rest.
+            // This is long enough for every group to park.
             std::thread::sleep(std::time::Duration::from_millis(60));
             assert_eq!(data(&session)[2], round * 7, "{shape}");
             session.set_mask(0, u32::MAX).unwrap();
@@ -186,8 +188,8 @@ fn a_tenant_that_waits_for_rights_is_served_as_soon_as_it_has_them(on: &On) {
     }
 }
 
-/// Catches credit that is not what is left, that a grant replaces instead of adding to it, and a grant that takes an unlimited tenant's
-/// freedom away.
+/// Catches credit that is not what is left, that a grant replaces instead of adding to it, and a grant that takes an
+/// unlimited tenant's freedom away.
 fn credit_is_granted_read_and_used_up(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &spec(shape).tenant(Tenant::new(0).quota(4)));
@@ -209,12 +211,12 @@ fn credit_is_granted_read_and_used_up(on: &On) {
         }
         session.grant(0, 10).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(10), "{shape}");
-        // In all, from the launch on: 12 were charged.
+        // The quota counts from the launch, and 12 tasks were charged since.
         session.set_quota(0, 20).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(8), "{shape}");
         session.set_quota(0, 5).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(0), "{shape}");
-        // Seven more were charged than there may be now, so a grant of ten leaves three.
+        // Seven tasks more were charged than the quota allows now, so a grant of ten leaves three.
         session.grant(0, 10).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(3), "{shape}");
         for id in [2, 29, u32::MAX] {

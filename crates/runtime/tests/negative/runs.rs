@@ -15,7 +15,8 @@ pub(crate) const TESTS: &[Test] = named![
     rights_hold_in_the_next_run,
 ];
 
-/// Catches a handle that reaches for the run that was there when it was made, and a run that begins elsewhere than the last one ended.
+/// Catches a handle that reaches for the run that was there when it was made, and a run that begins elsewhere than the
+/// last one ended.
 fn tickets_and_producers_outlive_a_run(on: &On) {
     for shape in shapes(on, ALL) {
         let session = launch(on, &shape.spec(16, 2).producers(2));
@@ -45,7 +46,8 @@ fn tickets_and_producers_outlive_a_run(on: &On) {
     }
 }
 
-/// Catches the end of a run that is taken for the end of its session: by a ticket that waits, by the reaper, or by whoever asks.
+/// Catches the end of a run that is taken for the end of its session: by a ticket that waits, by the reaper, or by
+/// whoever asks.
 fn a_replaced_run_does_not_end_its_session(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(16, 1));
@@ -115,7 +117,8 @@ fn tasks_that_are_submitted_while_runs_change_run_once(on: &On) {
     }
 }
 
-/// Catches a run that begins with the rights that the session was launched with, and one that answers for the last one's changes.
+/// Catches a run that begins with the rights that the session was launched with, and one that answers for the last
+/// one's changes.
 fn rights_hold_in_the_next_run(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &shape.spec(16, 1));

@@ -1,4 +1,5 @@
-//! Batches that no stripe has room for: a batch that fits the ring is taken on every device, and is one batch all the same.
+//! Batches that no stripe has room for: a batch that fits the ring is taken on every device, and is one batch all the
+//! same.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,12 +29,12 @@ pub(crate) const TESTS: &[Test] = named![
     random_batches_do_as_a_list_does,
 ];
 
-/// Slots of a stripe, and stripes.
+/// How many slots a stripe has, and how many stripes there are.
 const SLOTS: u32 = 8;
 const STRIPES: u32 = 4;
 const ALL: u32 = SLOTS * STRIPES;
 
-/// Gives what it is given, turned over, and counts itself.
+/// The opcode of a task that returns its argument with every second bit flipped, and counts itself.
 const ECHO: u32 = 9;
 
 fn spec(shape: Shape) -> Spec {
@@ -69,7 +70,7 @@ fn release(session: &Session) {
     session.set_mask(0, u32::MAX).unwrap();
 }
 
-/// Catches pieces in another order than their tasks, and one that nobody waits for.
+/// Catches pieces that are not in the order of their tasks, and a piece that is not waited for.
 fn a_batch_larger_than_a_stripe_comes_back_in_order(on: &On) {
     for shape in shapes(on, &[near(1), near(32)]) {
         let session = launch(on, &spec(shape));
@@ -182,7 +183,7 @@ fn a_spread_batch_is_cancelled_as_one(on: &On) {
     }
 }
 
-/// Catches pieces that nobody gives up.
+/// Catches pieces whose slots are never given up.
 fn a_spread_batch_that_is_dropped_gives_all_its_slots_back(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
@@ -192,7 +193,7 @@ fn a_spread_batch_that_is_dropped_gives_all_its_slots_back(on: &On) {
             match round % 3 {
                 0 => {}
                 1 => assert!(!span.has_ended() || span.wait(Deadline::Now).is_ok(), "{shape}"),
-                // Registered once, and dropped.
+                // The span is polled once, and dropped.
                 _ => {
                     let mut context = Context::from_waker(Waker::noop());
                     let _ = Future::poll(Pin::new(&mut span), &mut context);
@@ -206,7 +207,7 @@ fn a_spread_batch_that_is_dropped_gives_all_its_slots_back(on: &On) {
     }
 }
 
-/// Catches a wait for one stripe that can never have room for all.
+/// Catches a wait for one stripe that can never have room for all tasks.
 fn patience_waits_for_room_in_all_stripes(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
@@ -230,7 +231,7 @@ fn patience_waits_for_room_in_all_stripes(on: &On) {
     }
 }
 
-/// Catches a fence that is cut off from what it follows, and a wait for what can never be.
+/// Catches a fence that is separated from the tasks it waits for, and a wait for room that there can never be.
 fn a_fence_keeps_its_batch_in_one_stripe(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
@@ -243,21 +244,21 @@ fn a_fence_keeps_its_batch_in_one_stripe(on: &On) {
         assert_eq!((span.pieces(), span.wait(soon()).unwrap().done), (1, 8), "{shape}");
         drop(span);
         assert_eq!(producer.submit_all(echoes(0, ALL)).unwrap().wait(soon()).unwrap().done, ALL, "{shape}");
-        // Of what was spread, a fence can follow the last piece.
+        // After a batch that was spread, a fence can wait for the last piece of it.
         let apart = SubmitError::FenceReach { count: 9, within: 8 };
         assert_eq!(producer.submit(fence(9)).err(), Some(apart), "{shape}");
         assert_eq!(run(&mut producer, fence(8)), Ok(2), "{shape}");
         // The fence that reaches furthest back counts, wherever it stands.
         let apart = SubmitError::FenceReach { count: 99, within: 9 };
         assert_eq!(producer.submit_all([fence(1), fence(100)]).err(), Some(apart), "{shape}");
-        // Many more than a stripe holds, behind tasks that were submitted before.
+        // There are many more tasks than a stripe holds, after tasks that were submitted before.
         let back = [fence(1)].into_iter().chain(echoes(0, 8)).collect::<Vec<_>>();
         assert_eq!(producer.submit_all(back).err(), Some(fenced), "{shape}");
         assert_eq!(session.epoch().unwrap(), 2, "{shape}");
     }
 }
 
-/// Catches pieces of a batch that came to nothing and hold their slots for ever.
+/// Catches pieces of a batch that failed and that hold their slots for ever.
 fn an_iterator_may_panic_in_the_middle_of_a_spread_batch(on: &On) {
     for shape in shapes(on, &[near(1), near(8)]) {
         let session = launch(on, &spec(shape));
@@ -312,7 +313,7 @@ fn a_full_ring_spills_into_the_other(on: &On) {
     assert_eq!(producer.submit(echo(1)).err(), Some(SubmitError::Full { room: 0, wanted: 1 }));
 }
 
-/// A small generator: what matters is that every size and order comes.
+/// A small random generator, which only has to produce every size and order.
 struct Dice(u64);
 
 impl Dice {
@@ -322,7 +323,8 @@ impl Dice {
     }
 }
 
-/// Catches what no single test here does: batches of any size are submitted while others are held, and dropped in any order.
+/// Catches what no single test here does: batches of any size are submitted while others are held, and dropped in any
+/// order.
 fn random_batches_do_as_a_list_does(on: &On) {
     for shape in shapes(on, &[near(1), near(8), both(1)]) {
         let session = launch(on, &spec(shape));
@@ -341,7 +343,7 @@ fn random_batches_do_as_a_list_does(on: &On) {
                 }
                 Err(SubmitError::Full { room, wanted }) => {
                     assert!(wanted == count.into() && room < wanted, "{shape}: {room} of {wanted}");
-                    // Nobody waits for room that is there.
+                    // An empty ring has room for every batch.
                     assert!(!open.is_empty(), "{shape}: the ring is empty");
                 }
                 Err(error) => panic!("{shape}: {error}"),

@@ -19,8 +19,8 @@ pub(crate) const TESTS: &[Test] = named![
     cancelled_means_never_ran,
 ];
 
-/// Some tasks of a tenant that is always served. When they are done every group has looked at every ring, for the rings of a group
-/// take turns.
+/// Some tasks of a tenant that is always served. When they are done every group has looked at every ring, for the rings
+/// of a group take turns.
 fn rounds(producer: &mut Producer) {
     for _ in 0..3 {
         let tickets: Vec<Ticket> = (0..4).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
@@ -75,7 +75,8 @@ fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
     }
 }
 
-/// Catches an index that is checked against the whole workspace, against another tenant's piece, or after it was added up.
+/// Catches an index that is checked against the whole workspace, against another tenant's piece, or after it was added
+/// up.
 fn aiming_beyond_ones_region_changes_nothing(on: &On) {
     const LEN: u32 = 48;
     for shape in shapes(on, ALL) {
@@ -86,7 +87,7 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
             session.view::<u32>(id, "data").unwrap().write(0, &pattern).unwrap();
         }
         let mut producer = session.producer(1).unwrap();
-        // The first beyond, the neighbour's, the one that wraps to the neighbour's.
+        // The first element beyond the piece, the neighbour's first one, and an index that wraps around to it.
         for at in [LEN, LEN + 16, 64, 1 << 16, 1 << 31, u32::MAX, u32::MAX - LEN, u32::MAX - 63] {
             let tasks = [
                 Task::new(Opcode::STORE_U32).args([7, at]),
@@ -105,7 +106,7 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
                 assert_eq!(end, fault(FaultCode::REGION), "{shape}: {} {:?}", task.op, task.args);
             }
         }
-        // Ranges that begin within and end beyond.
+        // Ranges that begin inside the piece and end beyond it.
         for [from, to, words] in [[LEN - 1, 0, 2], [0, LEN - 1, 2], [1, 0, LEN], [8, 0, u32::MAX - 4]] {
             let end = run(&mut producer, Task::new(Opcode::MEMCPY).args([from, to, words]));
             assert_eq!(end, fault(FaultCode::REGION), "{shape}: {from} {to} {words}");
@@ -124,8 +125,8 @@ fn aiming_beyond_ones_region_changes_nothing(on: &On) {
 /// The opcode of [`accesses`].
 const ACCESS: u32 = 9;
 
-/// Loads 16 bytes, stores 16 bytes, loads a byte, adds, stores or loads a word, as the first argument says; the second is the index and the
-/// third the byte.
+/// Loads 16 bytes, stores 16 bytes, loads a byte, adds, stores or loads a word, as the first argument says; the second
+/// is the index and the third the byte.
 fn accesses(spec: Spec) -> Spec {
     let accesses = Handler::lane_wide(|slot| {
         let f = slot.body();
@@ -153,8 +154,8 @@ fn accesses(spec: Spec) -> Spec {
     spec.handler_at(op(ACCESS), "accesses", accesses)
 }
 
-/// Catches 16 bytes that straddle the end of a piece and reach the next tenant's, a check that is folded away though the tenant's piece is
-/// not the whole buffer, and a byte of an element beyond the piece.
+/// Catches 16 bytes that straddle the end of a piece and reach the next tenant's, a check that is folded away though
+/// the tenant's piece is not the whole buffer, and a byte of an element beyond the piece.
 fn wide_accesses_and_bytes_end_with_the_region(on: &On) {
     // One tenant, whose piece is known when the kernel is assembled, two with equal pieces, and pieces of any length.
     for lens in [&[10u32][..], &[2], &[64], &[48, 48], &[10, 30], &[3, 64, 1]] {
@@ -201,7 +202,7 @@ fn wide_accesses_and_bytes_end_with_the_region(on: &On) {
             for id in ids.clone() {
                 assert_eq!(all(id), pattern(id), "{shape}, {lens:?}");
             }
-            // What is inside is stored, and nothing beside it.
+            // Stores inside the piece are made, and no others.
             for id in ids.clone().filter(|id| lens[*id as usize] >= 4) {
                 let mut producer = session.producer(id).unwrap();
                 let last = (lens[id as usize] & !3) - 1;
@@ -260,7 +261,7 @@ fn masks_deny_what_they_do_not_allow(on: &On) {
         for denied in [Opcode::NOP, Opcode::STORE_U32, Opcode::BATCH_FENCE, op(9), op(30)] {
             assert_eq!(run(&mut first, Task::new(denied)), fault(FaultCode::DENIED), "{shape}: {denied}");
         }
-        // What is allowed as a packed slot is not allowed what is in it.
+        // A tenant that may submit packed slots may still not run every operation inside of one.
         let mut packed = Packed::new();
         packed.push(Opcode::ATOMIC_ADD, &[1, 1]).unwrap();
         packed.push(Opcode::STORE_U32, &[9, 2]).unwrap();
@@ -282,7 +283,7 @@ fn quotas_are_exact_over_several_groups(on: &On) {
         let spec = Spec { geometry: Geometry { window: 32, ..spec.geometry.clone() }, ..spec };
         let session = launch(on, &spec);
         let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(1).unwrap());
-        // In small spans, so that every stripe has some.
+        // The tasks are submitted in small spans, so that every stripe gets some.
         let mut spans: Vec<_> = (0..30).map(|_| producer.submit_all([add(1, 7); 10]).unwrap()).collect();
         let mut ran = |many: u32| {
             until("the quota is used up", || Ok(data(&session)[7] >= many));
@@ -329,7 +330,7 @@ fn cancelled_means_never_ran(on: &On) {
         let mut producer = session.producer(0).unwrap();
         let mut tickets: Vec<Ticket> = (0..20).map(|k| producer.submit(add(1, k)).unwrap()).collect();
         tickets.iter_mut().step_by(2).for_each(Ticket::cancel);
-        // What a tenant may do has no bit for cancelling: it always may.
+        // No mask forbids cancelling.
         session.set_mask(0, op(ADD).mask_bit()).unwrap();
         for (k, ticket) in tickets.iter_mut().enumerate() {
             let expected = if k % 2 == 0 { Err(TaskError::Cancelled) } else { Ok(0) };
@@ -338,7 +339,7 @@ fn cancelled_means_never_ran(on: &On) {
         let ran: Vec<u32> = (0..20).map(|k| k % 2).collect();
         assert_eq!(data(&session)[..20], ran, "{shape}");
         drop(tickets);
-        // Against a kernel that takes them meanwhile: whatever came of each, the record says what was done.
+        // Now the kernel takes the tasks meanwhile. Whatever becomes of each, its record must say what was done.
         let mut done = 0;
         for _ in 0..20 {
             let mut tickets: Vec<Ticket> = (0..8).map(|_| producer.submit(add(1, 30)).unwrap()).collect();

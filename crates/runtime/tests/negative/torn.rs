@@ -1,8 +1,9 @@
-//! Lines that are not whole.
+//! Lines that the kernel reads while they are being written.
 //!
-//! A line that may be read before it is known to be whole is checked: in a near ring, and by the router of far rings where a task
-//! waits alone. What the groups of far rings read lies behind a tail that was acquired, is whole by the rules of memory, and is not
-//! checked. Nor is what a group of one lane reads in the host's memory, after it has acquired word 0 of the line.
+//! A line that may be read before it is known to be whole is checked: in a near ring, and by the router of far rings
+//! where a task waits alone. What the groups of far rings read lies behind a tail that was acquired, is whole by the
+//! rules of memory, and is not checked. Nor is what a group of one lane reads in the host's memory, after it has
+//! acquired word 0 of the line.
 
 use pelton::{Placement, Producer, TaskError};
 
@@ -10,7 +11,7 @@ use crate::common::*;
 
 pub(crate) const TESTS: &[Test] = named![a_line_with_one_wrong_bit_is_never_run];
 
-/// The cells that the task adds to, and that the others do.
+/// The element that the torn task adds to, and the one that all other tasks add to.
 const TORN: u32 = 3;
 const OTHER: u32 = 4;
 
@@ -49,7 +50,7 @@ fn a_line_with_one_wrong_bit_is_never_run(on: &On) {
     }
 }
 
-/// Lets the group go round twice, so that it has looked at the other ring between.
+/// Lets the group go round twice, so that it has looked at the other ring in between.
 fn turn(other: &mut Producer) {
     for _ in 0..2 {
         run(other, add(1, OTHER)).unwrap();

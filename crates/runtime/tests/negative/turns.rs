@@ -1,4 +1,4 @@
-//! Whose turn it is: no level of priority starves another.
+//! Priorities take turns: no level starves another.
 
 use pelton::{Claim, Geometry, Handler, Priority, Producer, Spec, Task, Tenant, Ticket};
 
@@ -6,7 +6,7 @@ use crate::common::*;
 
 pub(crate) const TESTS: &[Test] = named![a_waiting_task_is_served_within_the_bound, urgent_tasks_come_first];
 
-/// Every so many windows the level that has waited longest comes.
+/// Once in this many windows, the level that has waited longest is served.
 const EVERY: u32 = 3;
 const LEVELS: u32 = 5;
 
@@ -29,7 +29,8 @@ fn seen(other: &mut Producer) {
     }
 }
 
-/// Catches levels that are served strictly, and producers of a level that do not take turns: by the order in which tasks ran, not by time.
+/// Catches levels that are served strictly, and producers of a level that do not take turns: by the order in which
+/// tasks ran, not by time.
 fn a_waiting_task_is_served_within_the_bound(on: &On) {
     for (shape, producers) in [(near(1), 1), (near(8), 3), (far(1), 3), (far(32), 1)] {
         if shapes(on, &[shape]).count() == 0 {
@@ -71,7 +72,7 @@ fn a_waiting_task_is_served_within_the_bound(on: &On) {
     }
 }
 
-/// Catches priorities that are not looked at.
+/// Catches priorities that have no effect.
 fn urgent_tasks_come_first(on: &On) {
     for shape in shapes(on, &[near(8), far(8)]) {
         let session = launch(on, &spec(shape, 1));

@@ -1,4 +1,4 @@
-//! Handlers that a group runs together, beside those of single lanes; faults and fuel in both.
+//! Group-wide handlers beside lane-wide ones, with faults and fuel in both.
 
 use pelton::ir::types::{Order, Scope};
 use pelton::protocol::FaultCode;
@@ -13,20 +13,20 @@ pub(crate) const TESTS: &[Test] = named![
     codes_that_are_none_are_still_faults,
 ];
 
-/// Sums `arg 0 + lane` over its lanes, in two ways that must agree.
+/// The opcode of a task that sums `arg 0 + lane` over its lanes, in two ways that must agree.
 const SUM: u32 = 9;
-/// Faults in the lane that its argument names.
+/// The opcode of a task that faults in the lane which its argument names.
 const PICK: u32 = 10;
-/// Loops in all lanes alike, for so many turns or for ever.
+/// The opcode of a task whose lanes all loop equally often, or for ever.
 const TURN: u32 = 11;
-/// Loops in each lane for another number of turns.
+/// The opcode of a task whose lanes loop each for another number of turns.
 const VARY: u32 = 12;
-/// Loops in one lane.
+/// The opcode of a task that loops in one lane only.
 const LANE: u32 = 13;
-/// Faults with the code that it is given.
+/// The opcode of a task that faults with the code which its argument gives.
 const CODE: u32 = 14;
 
-/// Enough for what ends.
+/// Fuel that is enough for every task that ends.
 const FUEL: u32 = 5000;
 
 fn sum() -> Handler {
@@ -37,7 +37,7 @@ fn sum() -> Handler {
         f.when(f.lane().eq(0), || f.store(total.at(0), 0));
         f.store(cells.at(f.lane()), mine);
         f.barrier();
-        // One lane of each subgroup adds what its subgroup has.
+        // One lane of each subgroup adds the sum of its subgroup.
         let part = f.reduce_add(mine);
         f.when(f.sublane().eq(0), || {
             f.atomic_add(Order::Relaxed, Scope::Group, total.at(0), part);
@@ -45,7 +45,7 @@ fn sum() -> Handler {
         f.barrier();
         let alone = f.range((f.lit(0), f.lanes(), f.lit(1)), f.lit(0), |_, k, sum| sum + f.load(cells.at(k)));
         let all = f.load(total.at(0));
-        // Whoever is slow still reads the total before the next task clears it.
+        // Slow lanes still read the total before the next task clears it.
         f.barrier();
         f.when(alone.ne(all), || slot.fault(0x200));
         slot.finish(all);
@@ -150,7 +150,7 @@ fn faults_of_any_lane_end_a_wide_task(on: &On) {
         let session = launch(on, &spec(shape));
         let mut producer = session.producer(0).unwrap();
         let task = |k: u32| Task::new(op(PICK)).args([k, 0x100 + k]);
-        // As many lanes as there are, and as many that are not.
+        // Some of these lanes exist, and some do not.
         let mut span = producer.submit_all((0..64).map(task)).unwrap();
         span.wait(soon()).unwrap();
         for (k, end) in (0..64).zip(span.results()) {
@@ -160,7 +160,8 @@ fn faults_of_any_lane_end_a_wide_task(on: &On) {
     }
 }
 
-/// Catches fuel that is not counted, that one task takes from the next, or that ends some lanes of a group and not the others.
+/// Catches fuel that is not counted, that one task takes from the next, or that ends some lanes of a group and not the
+/// others.
 fn fuel_ends_loops_of_lanes_and_groups(on: &On) {
     for shape in shapes(on, WIDE) {
         let session = launch(on, &spec(shape));
@@ -182,7 +183,7 @@ fn fuel_ends_loops_of_lanes_and_groups(on: &On) {
         let sum = Ok(lanes * (lanes - 1) / 2);
         let expected = [Ok(300), fuel, Ok(7), fuel, Ok(300), Ok(lanes), fuel, sum, Ok(0)];
         assert_eq!(span.results().collect::<Vec<_>>(), expected, "{shape}");
-        // What burns its fuel does not keep others from running, however many there are.
+        // Tasks that use up their fuel do not keep others from running, however many there are.
         let mut span = producer.submit_all([Task::new(op(LANE)).args([u32::MAX]); 40]).unwrap();
         assert_eq!(span.wait(soon()).unwrap().faults, 40, "{shape}");
     }
