@@ -94,7 +94,7 @@ pub(crate) fn open_view<'s, T: Element>(
 
 /// Where a tenant's piece of a region lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RegionPiece {
+pub struct PieceLocation {
     /// The buffer that the piece is part of.
     pub key: BufferKey,
     /// The type of its elements.
@@ -107,7 +107,7 @@ pub struct RegionPiece {
 
 /// Finds a tenant's piece of a region. The region `observable` is the tenant's observables, which LOAD_U32 and fences
 /// write.
-pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<RegionPiece, Error> {
+pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Result<PieceLocation, Error> {
     let at = tenant as usize;
     if at >= layout.observables.len() || !layout.rings.iter().any(|ring| ring.tenant == tenant) {
         return Err(Error::UnknownTenant(tenant));
@@ -120,7 +120,7 @@ pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Resul
         }
         None => return Err(Error::UnknownRegion(name.into())),
     };
-    Ok(RegionPiece { key, elem, first: first as usize, len: len as usize })
+    Ok(PieceLocation { key, elem, first: first as usize, len: len as usize })
 }
 
 impl<'s, T: Element> RegionView<'s, T> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pelton::kernel::handler::OBSERVABLE;
 use pelton::kernel::{Layout, TenantId};
-use pelton::workspace::{Element, RegionPiece, RegionView};
+use pelton::workspace::{Element, PieceLocation, RegionView};
 use pelton::{Drain, Session};
 use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::{Init, InitError};
@@ -20,7 +20,7 @@ pub(super) trait WorkspaceOwner {
     /// The layout of the workspace.
     fn layout(&self) -> &Layout;
     /// The place of a tenant's piece of a region.
-    fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, pelton::Error>;
+    fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, pelton::Error>;
     /// A view of a tenant's piece of a region.
     fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error>;
 }
@@ -31,7 +31,7 @@ macro_rules! workspace_owners {
             fn layout(&self) -> &Layout {
                 $name::layout(self)
             }
-            fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, pelton::Error> {
+            fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, pelton::Error> {
                 $name::piece(self, tenant, region)
             }
             fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error> {

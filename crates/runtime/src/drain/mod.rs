@@ -39,7 +39,7 @@ use crate::protocol::slot::{GENERATION_MASK, WORDS};
 use crate::protocol::{CompletionRecord, Opcode, Slot, control, priority};
 use crate::session::{self, BufferMemories};
 use crate::telemetry::{self, LogPrinter};
-use crate::workspace::{self, Element, RegionPiece, RegionView};
+use crate::workspace::{self, Element, PieceLocation, RegionView};
 use batch::{BatchUses, priority_level};
 use mirror::BufferMirror;
 use readback::RunWords;
@@ -392,7 +392,7 @@ impl Drain {
     }
 
     /// Returns the place, the length and the type of a tenant's piece of a region.
-    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, Error> {
+    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, Error> {
         workspace::find_piece(&self.layout, tenant, region)
     }
 

@@ -53,7 +53,7 @@ use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
 use crate::telemetry::{self, LogPrinter, Snapshot};
-use crate::workspace::{self, Element, RegionPiece, RegionView};
+use crate::workspace::{self, Element, PieceLocation, RegionView};
 
 pub use place::Aim;
 pub use producer::Producer;
@@ -236,7 +236,7 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::UnknownTenant`] and [`Error::UnknownRegion`].
-    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<RegionPiece, Error> {
+    pub fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, Error> {
         workspace::find_piece(&self.layout, tenant, region)
     }
 

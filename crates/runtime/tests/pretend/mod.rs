@@ -10,7 +10,7 @@ use pelton::ir::valid::Valid;
 
 /// A device that pretends to be another.
 #[derive(Debug)]
-pub struct PretendDevice {
+pub(crate) struct PretendDevice {
     /// The device that does the work.
     inner: Arc<dyn Device>,
     /// What the device says of itself.
@@ -21,12 +21,12 @@ pub struct PretendDevice {
 
 impl PretendDevice {
     /// A device that says of itself what `caps` says, and works as `inner` does.
-    pub fn new(inner: Arc<dyn Device>, caps: Caps) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Device>, caps: Caps) -> Self {
         PretendDevice { inner, caps, resident: None }
     }
 
     /// The same device with kernels so large that only `resident` groups of them fit.
-    pub fn with_resident(self, resident: u32) -> Self {
+    pub(crate) fn with_resident(self, resident: u32) -> Self {
         PretendDevice { resident: Some(resident), ..self }
     }
 }
