@@ -11,7 +11,7 @@ use crate::protocol::drained::BatchEntry;
 use crate::protocol::priority::LEVELS;
 use crate::protocol::slot::PRIORITY;
 use crate::protocol::{Opcode, Slot, Status};
-use crate::session::submittable;
+use crate::session::check_submittable;
 use crate::task::Task;
 
 use super::lines::BatchLines;
@@ -103,7 +103,7 @@ impl Batch {
             Opcode::SHUTDOWN => self.uses.ends = true,
             Opcode::BATCH_FENCE => self.uses.fences = true,
             Opcode::PRINTF => self.uses.prints = true,
-            _ => submittable(op)?,
+            _ => check_submittable(op)?,
         }
         Ok(())
     }

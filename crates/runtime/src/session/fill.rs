@@ -31,7 +31,7 @@ pub(super) fn fill_next_run(
     fill_some(spec, layout, memories, starts, |id| {
         matches!(id, BufferId::Start | BufferId::Route | BufferId::Front)
     })?;
-    // The groups of the next run arrive anew, and nobody has asked them to halt.
+    // The groups of the next run have not arrived yet, and were not asked to halt.
     match memories.get(BufferKey::Kernel(BufferId::Flags)) {
         Some(flags) => Ok(flags.upload(0, &vec![0u32; flags.len()])?),
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::producer::{Producer, submittable};
+use super::producer::{Producer, check_submittable};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::SubmitError;
 use crate::protocol::{Opcode, Priority};
@@ -68,7 +68,7 @@ impl Producer {
         let (mut priority, mut fenced) = (None, FenceReach::No);
         for (at, task) in tasks.enumerate() {
             if !task.op.is_low_user() {
-                submittable(task.op)?;
+                check_submittable(task.op)?;
                 if task.op == Opcode::BATCH_FENCE {
                     fenced = fenced.with_fence(task.args[0].saturating_sub(at as u32));
                 }

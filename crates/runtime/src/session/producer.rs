@@ -369,11 +369,11 @@ impl Drop for Producer {
 }
 
 /// Checks that producers may submit an opcode.
-pub(crate) fn submittable(op: Opcode) -> Result<(), SubmitError> {
+pub(crate) fn check_submittable(op: Opcode) -> Result<(), SubmitError> {
     if UNIMPLEMENTED_OPS.contains(&op) {
         return Err(SubmitError::NotImplemented(op));
     }
-    let built = op.code() < 8 || matches!(op, Opcode::PRINTF | Opcode::PACKED_SLOT);
-    let user = !op.is_reserved();
-    if built || user { Ok(()) } else { Err(SubmitError::NotSubmittable(op)) }
+    // Opcodes below those of handlers are built-in operations.
+    let builtin = op.code() < *Opcode::ASSIGNED.start() || matches!(op, Opcode::PRINTF | Opcode::PACKED_SLOT);
+    if builtin || !op.is_reserved() { Ok(()) } else { Err(SubmitError::NotSubmittable(op)) }
 }

@@ -48,7 +48,8 @@ impl RoomWaiter {
     /// Wakes the producer if slots of its ring can be taken back, or never will be because the session has ended.
     /// Returns whether it did. Only the reaper calls this.
     pub(crate) fn wake(&self, rings: &Rings, producer: u32) -> bool {
-        // Pairs with the release of the producer that registered: its waker is there, and what it took back is seen.
+        // Pairs with the release of the producer that registered: its waker is in place, and the slots that it took back
+        // are seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
         let ring = level * rings.layout.producers + producer;
         if rings.state.is_running() && !rings.ring_stripes(ring).any(|stripe| stripe.can_reclaim()) {
