@@ -1,4 +1,4 @@
-//! Common subexpressions: what has been computed is not computed again.
+//! Common subexpression elimination, which does not compute again what has been computed.
 //!
 //! **Law.** A pure op gives way to an equal one that dominates it. In structured regions that is one that stands
 //! before it in its own region or one around it; the test of a `while` dominates its body too.
@@ -36,19 +36,19 @@ type Key = [u64; 4];
 type Seen = (Values, u64);
 
 struct Cse<'a> {
-    /// The ops that can be seen from here.
+    /// The ops that dominate the current position.
     seen: HashMap<Key, Seen>,
-    /// What to put back at the end of each open region.
+    /// The entries to restore at the end of each open region.
     undo: Vec<(Key, Option<Seen>)>,
-    /// Where the open regions begin in `undo`.
+    /// The indices in `undo` at which the open regions begin.
     marks: Vec<usize>,
-    /// When each buffer was last moved on by itself.
+    /// The version that each buffer got when it was last changed on its own.
     own: Vec<u64>,
-    /// When all were last moved on together.
+    /// The version that all buffers got when they were last changed together.
     all: u64,
-    /// How often anything moved on.
+    /// The newest version.
     now: u64,
-    /// What each loop may touch.
+    /// The effects of each loop.
     touches: HashMap<Inst, EffectSet>,
     quiet: &'a [bool],
 }
@@ -67,7 +67,7 @@ impl<'a> Cse<'a> {
         }
     }
 
-    /// Moves on whatever something may write.
+    /// Gives a new version to every buffer that an effect may change.
     fn advance(&mut self, module: &Module, touch: EffectSet) {
         self.now += 1;
         if touch.ordered || touch.waits {
@@ -79,7 +79,7 @@ impl<'a> Cse<'a> {
         }
     }
 
-    /// The version of the buffer that an instruction reads.
+    /// Returns the version of the buffer that an instruction reads.
     fn version(&self, module: &Module, node: &Node) -> u64 {
         match node.buffer() {
             Some(b) if node.op.effect() == OpEffect::Read && !frozen(module, b) => {

@@ -1,4 +1,4 @@
-//! Dead code: what nobody needs is not computed.
+//! Dead code elimination, which removes what nothing needs.
 //!
 //! **Law.** Needed are effects, `return`s, calls of functions that have effects, and `while` and `forever`, which
 //! may not end. With an instruction everything around it is needed, its operands, and the jumps that decide how
@@ -33,25 +33,25 @@ pub(super) fn apply(module: &mut Module) -> bool {
     })
 }
 
-/// What gives a value.
+/// What defines a value.
 #[derive(Clone, Copy)]
 enum ValueOrigin {
-    /// The function's caller.
+    /// The caller of the function, which passes it as a parameter.
     Caller,
-    /// An instruction, as the `k`-th result.
+    /// An instruction, as the result with this index.
     Result(Inst, usize),
-    /// A loop, as the `k`-th parameter.
+    /// A loop, as the region parameter with this index.
     Param(Inst, usize),
 }
 
-/// What is needed so far.
+/// The instructions and values that are known to be needed.
 struct Live<'a> {
     function: &'a Function,
     shape: RegionTree,
     origins: Vec<ValueOrigin>,
     insts: Vec<bool>,
     values: Vec<bool>,
-    /// What has been marked and not yet followed.
+    /// The items that have been marked and whose own needs have not been marked yet.
     work: Vec<LiveItem>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Follows everything that is marked.
+    /// Marks everything that the marked items need.
     fn close(&mut self) {
         while let Some(item) = self.work.pop() {
             match item {

@@ -1,4 +1,4 @@
-//! Folding: what is known when the program is written is not computed when it runs.
+//! Constant folding, which computes what is known in advance and simplifies what follows from it.
 //!
 //! **Law.** An op of constants becomes the constant that [`eval`] gives, which is what the interpreter would have
 //! got. An identity of [`algebra`](super::algebra) replaces an op by an equal one. `if` and `switch` on a
@@ -30,7 +30,7 @@ pub(super) fn apply(module: &mut Module) -> bool {
 
 struct Fold {
     shape: RegionTree,
-    /// What stood for the condition of each open region before it was entered.
+    /// The operand that stood for the condition of each open region before the region was entered.
     learned: Vec<Option<(Value, Operand)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Loop invariants: what is the same in every iteration is computed once, before the loop.
+//! Loop-invariant code motion, which computes what is the same in every iteration once, before the loop.
 //!
 //! **Law.** A pure op, and a plain load of a buffer that nobody writes, whose operands come from outside a loop,
 //! moves to just before the outermost such loop. No op of the language traps, so computing what would not have been
@@ -28,18 +28,18 @@ pub(super) fn apply(module: &mut Module) -> bool {
 }
 
 struct Licm {
-    /// What moves before each loop.
+    /// The instructions that move to just before each loop.
     before: HashMap<Inst, Vec<Inst>>,
     /// Whether each instruction moves.
     moved: Vec<bool>,
 }
 
-/// Where an instruction stands.
+/// The position of an instruction among loops.
 #[derive(Clone, Copy, Default)]
 struct Depth {
-    /// In how many loops.
+    /// The number of loops around the instruction.
     loops: u16,
-    /// The deepest of them that is a `forever`, counted from the outside; 0 if none is.
+    /// The innermost `forever` among them, counted from the outside, or 0 if there is none.
     forever: u16,
     /// The loop that pure ops here must not leave.
     pure: u16,

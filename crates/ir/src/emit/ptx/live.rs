@@ -1,10 +1,10 @@
-//! Which values somebody needs: what ptxas will not delete with all that led to it.
+//! The analysis of which values are needed, and which ptxas would delete together with everything that leads to them.
 
 use crate::arena::{Handle, Inst, Value};
 use crate::module::{Attr, Function, Operand};
 use crate::op::{Op, OpEffect};
 
-/// By value: whether something that is seen depends on it.
+/// Returns for each value whether an observable effect depends on it.
 pub(super) fn live(function: &Function) -> Vec<bool> {
     let mut graph = Graph { function, needs: vec![Vec::new(); function.values().len()], roots: Vec::new() };
     graph.region(None, function.body);
@@ -19,13 +19,13 @@ pub(super) fn live(function: &Function) -> Vec<bool> {
 
 struct Graph<'a> {
     function: &'a Function,
-    /// By value: those it is made of.
+    /// The values that each value depends on.
     needs: Vec<Vec<Value>>,
     roots: Vec<Value>,
 }
 
 impl Graph<'_> {
-    /// These values are made of those operands, one by one.
+    /// Records that each of some values depends on the operand at the same index.
     fn flow(&mut self, to: impl Iterator<Item = Value>, from: &[Operand]) {
         for (to, from) in to.zip(from) {
             self.needs[to.index()].extend(from.value());

@@ -13,14 +13,14 @@ use super::lower::PtxLowering;
 use super::write::{Predicate, PtxLabel, PtxReg, RegKind, number};
 use crate::arena::Handle;
 
-/// A loop being written.
+/// A loop that is being written.
 struct OpenLoop {
     inst: Inst,
     head: PtxLabel,
     again: PtxLabel,
-    /// Where it goes when it ends by itself.
+    /// The label to which the loop goes when its last iteration is over.
     out: PtxLabel,
-    /// Whether a warp turns it as one.
+    /// Whether all lanes of a warp run the iterations together.
     uniform: bool,
 }
 
@@ -34,7 +34,7 @@ impl PtxLowering<'_> {
         OpenLoop { inst, head, again, out, uniform }
     }
 
-    /// The end of a loop that ends by itself: what it carries is what it gives.
+    /// Ends a loop whose last iteration is over. Its results are the carried values.
     fn over(&mut self, cycle: &OpenLoop) {
         let frame = self.frames[cycle.inst.index()].clone().expect("the loop is open");
         let carried: Vec<Operand> = frame.carried.iter().map(|value| Operand::Value(*value)).collect();
@@ -42,7 +42,7 @@ impl PtxLowering<'_> {
         self.moves(Predicate::Always, &frame.results, &carried);
     }
 
-    /// A counted loop.
+    /// Writes a counted loop.
     pub(crate) fn count(&mut self, inst: Inst) {
         let function = self.function;
         let node = function.inst(inst);
@@ -68,7 +68,7 @@ impl PtxLowering<'_> {
         self.over(&cycle);
     }
 
-    /// Passes a counted loop by that has no turns, as far as that is not known.
+    /// Writes the branches around a counted loop without iterations, as far as the number is not known beforehand.
     fn enter(&mut self, cycle: &OpenLoop, some: bool, forward: bool) {
         let node = self.function.inst(cycle.inst);
         let ty = number(self.function.operand_ty(node.args[0]));
@@ -84,7 +84,7 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// The turns of a loop that counts by one, in stretches between looks.
+    /// Writes the iterations of a loop that counts by one, in stretches between looks at the stop word.
     fn by_one(&mut self, cycle: &OpenLoop, counter: Value, ty: Type) {
         let node = self.function.inst(cycle.inst);
         let (i, to) = (self.reg(counter), self.arg(node.args[1]));
@@ -116,7 +116,8 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// The turns of any other counted loop, by the distance that is left: the counter itself could wrap.
+    /// Writes the iterations of any other counted loop. They are counted by the remaining distance, because the counter
+    /// itself could wrap.
     fn by_step(&mut self, cycle: &OpenLoop, counter: Value) {
         let node = self.function.inst(cycle.inst);
         let (i, left) = (self.reg(counter), self.word());
@@ -136,7 +137,7 @@ impl PtxLowering<'_> {
         self.back(cycle, tick);
     }
 
-    /// `while` and `forever`.
+    /// Writes a `while` or a `forever`.
     pub(crate) fn repeat(&mut self, inst: Inst) {
         let op = self.function.inst(inst).op;
         let cycle = self.cycle(inst);
@@ -158,21 +159,21 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// The end of a `while`'s test.
+    /// Writes the end of the test of a `while`.
     pub(crate) fn test(&mut self, on: Operand) {
         let (out, uniform) = *self.tests.last().expect("the loop is open");
         let c = self.held(on);
         self.out.branch(Predicate::Unless(c), out, uniform);
     }
 
-    /// Whether a turn can be followed by another; if so, it ends here.
+    /// Ends the body of a loop, and returns whether another iteration can follow.
     fn turns_back(&mut self, cycle: &OpenLoop) -> bool {
         let last = self.function.inst(cycle.inst).regions.len() - 1;
         self.out.place_label(cycle.again);
         self.out.is_branched_to(cycle.again) || self.falls(cycle.inst, last)
     }
 
-    /// A count of turns until the next look, if the loop looks.
+    /// Sets up the counter of iterations until the next look at the stop word, if the loop looks.
     fn tick(&mut self, cycle: &OpenLoop) -> Option<(PtxReg, u32)> {
         let turns = self.leave.turns(cycle.inst)?;
         let tick = self.word();
@@ -180,7 +181,7 @@ impl PtxLowering<'_> {
         Some((tick, turns))
     }
 
-    /// The back-edge.
+    /// Writes the back-edge of a loop.
     fn back(&mut self, cycle: &OpenLoop, tick: Option<(PtxReg, u32)>) {
         let Some((tick, turns)) = tick else {
             return self.out.branch(Predicate::Always, cycle.head, true);
@@ -192,7 +193,7 @@ impl PtxLowering<'_> {
         self.look(cycle, |lower| lower.out.push_line(format_args!("mov.b32 {tick}, {turns}")));
     }
 
-    /// A look: leaves if the stop word is set, and now and then reads the clock.
+    /// Writes a look at the stop word. Lanes leave if it is set, and from time to time the look also reads the clock.
     fn look(&mut self, cycle: &OpenLoop, next: impl Fn(&mut Self)) {
         let (at, looks, limit) =
             (self.fixed(Fixed::Record), self.fixed(Fixed::Looks), self.fixed(Fixed::Limit));
@@ -215,14 +216,14 @@ impl PtxLowering<'_> {
         self.out.push_line(format_args!("setp.lt.u64 {lasts}, {now}, {limit}"));
         self.out.branch(Predicate::If(lasts), cycle.head, false);
         self.lease(now, limit, lasts);
-        // The next look finds it, and there lanes leave in the right company.
+        // The next look sees the stop word, so that the lanes of a warp leave together.
         self.out
             .push_line(format_args!("@!{lasts} st.relaxed.gpu.global.u32 [{}], 1", noted(at, record::STOP)));
         self.notice(Predicate::Unless(lasts));
         self.out.branch(Predicate::Always, cycle.head, false);
     }
 
-    /// Reads the lease, if there is one, and says whether it lasts.
+    /// Reads the lease, if there is one, and sets `lasts` to whether it has not run out.
     fn lease(&mut self, now: PtxReg, limit: PtxReg, lasts: PtxReg) {
         let (lease, some, none) = (self.out.new_reg(RegKind::Long), self.truth(), self.truth());
         self.out.push_line(format_args!("ld.param.u64 {lease}, [launch+{}]", given(launch::LEASE)));
