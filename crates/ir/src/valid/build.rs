@@ -1,4 +1,4 @@
-//! From a function to its graph: which node depends on which.
+//! Building the dependency graph of a function.
 //!
 //! **Jumps.** Lanes that jump are missing from the jump to the end of what it leaves or, for `continue`, of the
 //! iteration: all control in between depends on the control of the jump. If they leave a loop, its next iterations
@@ -11,7 +11,7 @@ use crate::module::{Attr, Function, Module, Node, Operand};
 use crate::op::{Op, OpEffect};
 use crate::types::{Access, Space};
 
-/// The graph of a function, given the summaries of those before it.
+/// Builds the graph of a function, given the summaries of the functions before it.
 pub(super) fn flow(module: &Module, function: &Function, earlier: &[Summary]) -> DependencyGraph {
     let values = function.values.len() as Point;
     let count = function.results.len() as Point;
@@ -33,13 +33,14 @@ fn point(value: Value) -> Point {
     value.index() as Point
 }
 
-/// Something that jumps can leave, and what jumps inside it leave more than it.
+/// The function, or an instruction with regions, while its regions are walked.
 struct EscapeFrame {
-    /// Its instruction; none for the function.
+    /// The instruction, or `None` for the function itself.
     inst: Option<Inst>,
     /// The control that its first region starts with.
     start: Point,
-    /// Jumps from inside to frames around it: which, and the control of those that took them.
+    /// The jumps from inside to frames around this one: the index of the target frame, and the control of the lanes
+    /// that jump.
     escapes: Vec<(usize, Point)>,
 }
 
@@ -62,14 +63,14 @@ impl FlowBuilder<'_> {
         self.flow.edges.push(Edge { to, from, why });
     }
 
-    /// A node depends on an operand; on a constant, nothing does.
+    /// Adds the dependency of a node on an operand. Constants cause no dependency.
     fn uses(&mut self, to: Point, from: Operand, why: Inst) {
         if let Operand::Value(value) = from {
             self.edge(to, point(value), why);
         }
     }
 
-    /// Walks a region; gives the control at its end.
+    /// Walks a region and returns the control at its end.
     fn region(&mut self, region: Region, mut control: Point) -> Point {
         let function = self.function;
         for inst in &function.regions[region].insts {
@@ -112,8 +113,8 @@ impl FlowBuilder<'_> {
         decl.is_some_and(|decl| decl.access == Access::Read && decl.space != Space::Host)
     }
 
-    /// What a call gives, by the masks of what it calls. Which lanes call does not matter: those that do are the
-    /// ones that get something.
+    /// Adds the dependencies of a call's results, which follow from the masks of the callee. Which lanes make the call
+    /// does not matter, because only those lanes get results.
     fn call(&mut self, inst: Inst, node: &Node) {
         let Attr::Call(callee) = node.attr else { return };
         let earlier = self.earlier;
@@ -251,7 +252,7 @@ impl FlowBuilder<'_> {
         let last = depth + 1 == self.frames.len();
         for (to, arg) in into.into_iter().zip(&node.args) {
             self.uses(to, *arg, inst);
-            // The `return` at the end of the body takes all who are left.
+            // All remaining lanes reach the `return` at the end of the body.
             if !(last && target.is_none()) {
                 self.edge(to, control, inst);
             }
@@ -266,7 +267,7 @@ impl FlowBuilder<'_> {
         }
     }
 
-    /// Notes for the innermost frame that lanes leave more than it.
+    /// Records in the innermost frame that lanes jump to a frame further out.
     fn escape(&mut self, target: usize, from: Point, why: Inst) {
         let inner = self.frames.len() - 1;
         if target >= inner {

@@ -1,4 +1,4 @@
-//! What depends on what in a function: the graph in which uniformity is reachability.
+//! The graph of what depends on what in a function, in which uniformity is a question of reachability.
 //!
 //! A node is a value or a stretch of control: the instructions that the same lanes meet. An edge says that one node
 //! is at most as uniform as another: a sum as its operands, a region as the condition before it, what follows a
@@ -13,13 +13,13 @@ use crate::module::Function;
 
 /// A set of sources.
 pub(super) type Mask = u128;
-/// Something inside that differs from lane to lane.
+/// The source for something inside the function that differs from lane to lane.
 pub(super) const LANE: Mask = 1;
-/// Something inside that differs from subgroup to subgroup.
+/// The source for something inside the function that differs from subgroup to subgroup.
 pub(super) const SUBGROUP: Mask = 2;
-/// Which lanes called.
+/// The source for the set of lanes that make the call.
 pub(super) const CONTROL: Mask = 4;
-/// A parameter. There are at most `MAX_ARGS`.
+/// Returns the source for a parameter. There are at most `MAX_ARGS` parameters.
 pub(super) fn param(k: usize) -> Mask {
     8 << k
 }
@@ -27,19 +27,19 @@ pub(super) fn param(k: usize) -> Mask {
 /// A node: first the values by index, then stretches of control and results of the function.
 pub(super) type Point = u32;
 
-/// `to` is at most as uniform as `from`.
+/// An edge, which says that `to` is at most as uniform as `from`.
 #[derive(Clone, Copy)]
 pub(super) struct Edge {
     pub to: Point,
     pub from: Point,
-    /// The instruction that makes it so.
+    /// The instruction that causes the dependency.
     pub why: Inst,
 }
 
 /// The graph of a function.
 pub(super) struct DependencyGraph {
     pub edges: Vec<Edge>,
-    /// What does not depend on other nodes, with its mask and its instruction.
+    /// The nodes that are sources, each with its mask and its instruction.
     pub sources: Vec<(Point, Mask, Inst)>,
     /// The stretch of control of each instruction.
     pub control: Vec<Point>,

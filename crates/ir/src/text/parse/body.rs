@@ -23,24 +23,25 @@ pub(crate) struct BodyParser<'p, 't> {
     pub lost: bool,
     /// How many of the open regions have a head that was not understood.
     pub orphans: usize,
-    /// What cannot be judged; none if nothing can, because regions do not stand where the text has them.
+    /// The instructions that cannot be checked, or `None` if nothing in the function can be, because regions are not
+    /// where the text has them.
     pub doubts: Option<UnsureInsts>,
-    /// Whether the instruction in hand has something in place of what was not read.
+    /// What stands in the current instruction for a part that could not be read.
     pub blank: UnreadPart,
-    /// Whether a line of the region in hand was not read.
+    /// Whether a line of the current region could not be read.
     gap: bool,
-    /// Names that were given twice: which of both is meant, nobody knows.
+    /// Names that are defined twice, so that it is not known which definition a use means.
     pub twice: HashSet<&'t str>,
 }
 
-/// What stands in place of something that was not read.
+/// What stands for a part of an instruction that could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum UnreadPart {
-    /// Nothing does.
+    /// Everything could be read.
     None,
-    /// Operands do.
+    /// An operand stands for one that could not be read.
     Operand,
-    /// A buffer or function does, so that the number of results is not known either.
+    /// A buffer or a function could not be read, so the number of results is not known either.
     Shape,
 }
 
@@ -75,13 +76,13 @@ impl<'p, 't> BodyParser<'p, 't> {
         }
     }
 
-    /// Reads the body after its brace. Gives the function, and what of it cannot be judged.
+    /// Reads the body after its brace. Returns the function and those of its instructions that cannot be checked.
     pub(crate) fn finish(mut self) -> Parsed<(Function, Option<UnsureInsts>)> {
         self.fill()?;
         Ok((self.writer.finish(), self.doubts))
     }
 
-    /// Notes that an instruction cannot be judged.
+    /// Records that an instruction cannot be checked.
     pub(crate) fn doubt(&mut self, inst: Inst) {
         if let Some(doubts) = &mut self.doubts {
             doubts.insert(inst);
@@ -117,7 +118,7 @@ impl<'p, 't> BodyParser<'p, 't> {
         self.gap = outer;
     }
 
-    /// Closes the region that the writer has open; the text ends it at a place.
+    /// Closes the region that the writer has open. `end` is the place at which the text ends it.
     pub(crate) fn close(&mut self, end: TextPlace) {
         let before = self.writer.function().insts().len();
         let region = self.writer.close_region();
@@ -132,7 +133,7 @@ impl<'p, 't> BodyParser<'p, 't> {
         ends[region.index()] = end;
     }
 
-    /// Whether what comes next ends a region, rightly or not.
+    /// Returns whether the next token ends a region, correctly or not.
     pub(crate) fn at_end(&self) -> bool {
         matches!(self.p.read.token.kind, TokenKind::End | TokenKind::Mark(b'}')) || self.p.at_item()
     }

@@ -1,4 +1,4 @@
-//! The parser's hold on the text: the token it looks at, what it expected there, and the errors so far.
+//! Reading tokens for the parser: the next token, what is expected there, and the errors that have been found.
 
 use super::near;
 use crate::limits::MAX_NAME;
@@ -6,20 +6,20 @@ use crate::module::TextPlace;
 use crate::text::Diagnostic;
 use crate::text::lex::{Lexer, Token, TokenKind, is_name, is_number};
 
-/// Errors after which the rest of a text is not read.
+/// The number of errors after which the rest of a text is not read.
 const MAX_ERRORS: usize = 20;
 
-/// How many of the names in reach are compared with one that is not known.
+/// The most names that are compared with an unknown name to find a suggestion.
 const MAX_NEAR: usize = 4096;
 
-/// Proof that an error was reported; whoever gets it reports none of their own.
+/// The proof that an error has been reported, so that the caller does not report another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported;
 
-/// What a step of the parser gives.
+/// The result of a step of the parser.
 pub(crate) type Parsed<T> = Result<T, Reported>;
 
-/// A text that is being read. Copies of its lexer and token are places to come back to.
+/// A text that is being read. A copy of its lexer and its token is a position to which the parser can return.
 pub(crate) struct TokenReader<'t> {
     pub text: &'t str,
     pub lexer: Lexer<'t>,
@@ -39,7 +39,7 @@ impl<'t> TokenReader<'t> {
         TokenReader { text, lexer, token, last: 0, errors: Vec::new(), done: false }
     }
 
-    /// Goes to the next token.
+    /// Returns the next token and goes past it.
     pub(crate) fn advance(&mut self) -> Token {
         let token = self.token;
         self.last = token.place.end;
@@ -118,12 +118,12 @@ impl<'t> TokenReader<'t> {
         Err(self.missing(&format!("{what}: {}", words.join(", "))))
     }
 
-    /// Where the text stands from a byte to the last token.
+    /// Returns the place from a byte to the end of the last token.
     pub(crate) fn since(&self, start: u32) -> TextPlace {
         TextPlace { start, end: self.last.max(start) }
     }
 
-    /// Reports an error. The last that is kept says that there are more.
+    /// Reports an error. If there are too many, the last one that is kept says so.
     pub(crate) fn error(&mut self, error: Diagnostic) -> Reported {
         if self.done {
             return Reported;
@@ -143,7 +143,8 @@ impl<'t> TokenReader<'t> {
         self.error(self.expected(wanted))
     }
 
-    /// Reports that something is not what it should be in the middle of a line. If the line has ended, that is where.
+    /// Reports that the next token is not what should follow in the line. If the line has ended, the error points at
+    /// its end.
     pub(crate) fn missing(&mut self, wanted: &str) -> Reported {
         if !self.token.fresh || self.token.kind == TokenKind::End {
             return self.wrong(wanted);
@@ -152,7 +153,7 @@ impl<'t> TokenReader<'t> {
         self.error(expected(wanted, "the end of the line", end))
     }
 
-    /// That the next token is not what it should be.
+    /// Returns the error that the next token is not what it should be.
     pub(crate) fn expected(&self, wanted: &str) -> Diagnostic {
         let found = match self.token.kind {
             TokenKind::End => "the end of the text".into(),
@@ -168,7 +169,7 @@ impl<'t> TokenReader<'t> {
         Reported
     }
 
-    /// That a name stands for nothing, with the one that may have been meant.
+    /// Returns the error that a name is not known, with a suggestion if there is one.
     pub(crate) fn unknown<'c>(
         &self,
         what: &str,
@@ -195,7 +196,7 @@ impl<'t> TokenReader<'t> {
         self.error(Diagnostic::new("duplicate", token.place, message).label("defined again").note(note))
     }
 
-    /// Reports a name that no definition may give.
+    /// Reports an error if a definition may not use a name.
     pub(crate) fn check_name(&mut self, token: Token, name: &str) -> Parsed<()> {
         if name.len() > MAX_NAME {
             let message = format!("the name has {} bytes, but at most {MAX_NAME} are allowed", name.len());
@@ -210,7 +211,7 @@ impl<'t> TokenReader<'t> {
         Err(self.error(Diagnostic::new("syntax", token.place, message).label("not a name").note(note)))
     }
 
-    /// The line of a byte, from 1.
+    /// Returns the number of the line that contains a byte, starting with 1.
     pub(crate) fn line_number(&self, at: u32) -> usize {
         1 + self.text.as_bytes()[..at as usize].iter().filter(|byte| **byte == b'\n').count()
     }
@@ -227,14 +228,14 @@ impl<'t> TokenReader<'t> {
     }
 }
 
-/// That something is not what it should be; the label leaves out what may follow a colon.
+/// Returns the error that something is not what it should be. The label omits what follows a colon in `wanted`.
 fn expected(wanted: &str, found: &str, place: TextPlace) -> Diagnostic {
     let short = wanted.split(": ").next().unwrap_or(wanted);
     let message = format!("expected {wanted}, found {found}");
     Diagnostic::new("syntax", place, message).label(format!("expected {short}"))
 }
 
-/// A piece of the text in quotes, short enough for a message.
+/// Returns a piece of the text in quotes, shortened to fit into a message.
 fn quote(text: &str) -> String {
     const MOST: usize = 48;
     let end = text.floor_char_boundary(MOST);
