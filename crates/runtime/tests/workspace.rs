@@ -156,3 +156,15 @@ fn a_region_beyond_all_indices_is_refused() {
     let refused = Session::launch(&open("cpu").unwrap(), &spec).map(drop).unwrap_err().to_string();
     assert!(refused.contains("a buffer has at most 4294967295"), "{refused}");
 }
+
+/// Catches a piece without elements that is counted as if it had some.
+#[test]
+fn an_empty_piece_fits_beside_the_longest() {
+    let spec = large(Region::new("huge", Type::U32, u32::MAX)).tenant(Tenant::new(1).size("huge", 0));
+    let session = Session::launch(&open("cpu").unwrap(), &spec).unwrap();
+    assert_eq!(session.view::<u32>(0, "huge").unwrap().len(), u32::MAX as usize);
+    let mut producer = session.producer(1).unwrap();
+    let task = Task::new(scale()).args([0, 7, 0]);
+    assert!(producer.submit(task).unwrap().wait(Deadline::after_ms(20_000)).is_err());
+    assert_eq!(session.view::<u32>(0, "huge").unwrap().read(0, 1).unwrap(), [0]);
+}

@@ -320,7 +320,8 @@ fn region_area(region: &Region, tenants: &[Tenant]) -> Result<RegionArea, Assemb
         let len = tenant.region_len(region);
         let at = if region.shared { 0 } else { next };
         pieces[tenant.id as usize] = (at as u32, len);
-        total = total.max(at + u64::from(len));
+        // An empty piece has no elements, wherever it would start.
+        total = if len == 0 { total } else { total.max(at + u64::from(len)) };
         next = next.max(at + u64::from(len).next_multiple_of(step.into()));
     }
     let most = pelton_ir::limits::MAX_LEN;
