@@ -43,10 +43,10 @@ fn what_is_wrong_is_shown_where_it_is() {
         (format!("{handler}file = \"none.pel\"\n"), "spec.toml:4:8"),
         (
             format!("{handler}file = \"other.pel\"\n"),
-            "handler \"add\" (0x8): it has no function of that name",
+            "handler \"add\" (0x8): it has no function of that name; its functions are: \"sub\"",
         ),
         ("[geometry]\nslots = 3\n".into(), "a ring has 3 slots, which is not a power of two"),
-        ("io = \"polled\"\n".into(), "io = polled: nothing serves requests of tasks yet"),
+        ("io = \"polled\"\n".into(), "io = polled: nothing serves the requests of tasks yet"),
     ] {
         let spec = folder.file("spec.toml", &text);
         folder.file("bad.pel", "fn add() -> u32 {\n  retrun 1\n}\n");

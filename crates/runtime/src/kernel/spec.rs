@@ -290,6 +290,10 @@ impl Spec {
     /// yet, so handlers that are added in the same order get the same opcodes; [`opcode`](Spec::opcode) looks it up. If
     /// something is wrong with the handler, or if no opcode is free, [`assemble`](super::assemble) says so.
     ///
+    /// A tenant's mask has one bit for each opcode up to 30 and one bit for all others together. So a right to use one of
+    /// the handlers from the 24th on is a right to use all of them, and PRINTF too. Give handlers that only some tenants
+    /// may use to [`handler_at`](Spec::handler_at), or add them first.
+    ///
     /// ```
     /// use pelton::{Handler, Spec, Task};
     ///

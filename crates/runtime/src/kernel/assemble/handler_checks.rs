@@ -104,7 +104,12 @@ fn check_handler<'s>(
 /// The function of a handler: the one that has the handler's name.
 fn handler_function(handler: &NamedHandler, module: &Module) -> Result<Func, AssembleError> {
     let found = module.functions.iter().find(|(_, function)| function.name == handler.name);
-    let missing = || refuse_handler(handler, "it has no function of that name");
+    let missing = || {
+        let have: Vec<String> =
+            module.functions.iter().map(|(_, function)| format!("{:?}", function.name)).collect();
+        let have = if have.is_empty() { "none".into() } else { have.join(", ") };
+        refuse_handler(handler, format!("it has no function of that name; its functions are: {have}"))
+    };
     found.map(|(at, _)| at).ok_or_else(missing)
 }
 
