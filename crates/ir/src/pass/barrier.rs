@@ -1,10 +1,10 @@
 //! Barrier elision: a barrier that orders nothing is not waited for.
 //!
-//! **Law.** A barrier goes if nothing that may run before it, back to the barriers that stay, conflicts with
-//! anything that may run after it, up to the next barriers as written. Two accesses conflict if they touch the
-//! same buffer and one writes; an atomic, a fence, time, a fault, a copy or a call that has effects conflicts
-//! with every access and with its like, since a barrier hands on what a lane has acquired or is about to release. So
-//! does a loop that might not end, since nobody comes past a barrier that some lane never comes to.
+//! **Law.** A barrier is removed if nothing that may run before it, back to the barriers that stay, conflicts with
+//! anything that may run after it, up to the next barriers as written. Two accesses conflict if they touch the same
+//! buffer and one of them writes. An atomic, a fence, a look at the time, a fault, a copy and a call with effects
+//! conflict with every access and with each other, because a barrier hands on what a lane has acquired or is about to
+//! release. A loop that might not end conflicts likewise, because no lane passes a barrier that some lane never reaches.
 //!
 //! **Proof.** Control at a barrier is the same for the whole group, so all its lanes meet the same barriers in
 //! the same order. Let x of one lane and y of another conflict, with barriers between them as written, of which B

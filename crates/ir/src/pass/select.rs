@@ -1,4 +1,4 @@
-//! `if` and `switch` to `select`: a choice between values that are cheap is not worth a branch.
+//! Turns `if` and `switch` into `select`, because a choice between cheap values is not worth a branch.
 //!
 //! **Law.** An `if` or `switch` all of whose regions yield, and hold but a few cheap pure ops, becomes those ops and
 //! `select`s. Pure ops have no effect and never trap, so running every side changes nothing; the results are the
@@ -19,7 +19,7 @@ const IF: u32 = 6;
 /// The most ops that one `switch` may turn into. A jump to one of many places is foreseen less often than a branch.
 const SWITCH: u32 = 24;
 
-/// More than any may turn into.
+/// More ops than any instruction may turn into.
 const NEVER: u32 = SWITCH + 1;
 
 /// The most results that it may have: with more, the selects would be more than the `if` and its two yields.
@@ -68,14 +68,14 @@ fn costs(function: &Function) -> Vec<u32> {
     costs
 }
 
-/// What an instruction itself counts.
+/// How many ops an instruction counts for, without what it holds.
 fn cost(function: &Function, node: &Node) -> u32 {
     let yields = || node.regions.iter().all(|region| yielded(function, *region).is_some());
     let chosen = || node.results.len() <= RESULTS && yields();
     match (node.op, &node.attr) {
         (Op::Yield, _) => 0,
         (Op::If, _) if chosen() => node.results.len() as u32,
-        // A case of n values is n comparisons, n − 1 ors, and a select a result.
+        // A case of n values is n comparisons, n − 1 ors, and one select per result.
         (Op::Switch, Attr::Cases(cases)) if chosen() => {
             let ops = cases
                 .iter()

@@ -8,12 +8,13 @@
 //! **Sources.** Constants, `group`, `lanes`, `groups`, `subgroup_size` and `len` are the same in a group, and so is
 //! what `group_broadcast` gives. `subgroup` and what `ballot`, `any`, `all`, `broadcast` and the reductions give is
 //! the same in a subgroup. `lane`, `sublane`, `elect`, `shuffle`, `clock`, atomics and loads differ; but a `load`
-//! from a `read` buffer that is not the host's is as uniform as its index, since nobody writes there. All else
+//! from a `read` buffer that is not the host's is as uniform as its index, since nothing writes there. All else
 //! follows from these along the graph that `flow` describes and `build` makes.
 //!
 //! **Calls.** What a call gives depends on that call alone. What is kept of the inside of a function holds in all
-//! its calls; nobody's call counts as uniform. What an import gives differs among lanes, since nobody knows yet what
-//! it will be bound to; a uniform import too is only said to be called by all lanes of a group at once.
+//! its calls, and a function that is never called counts as called uniformly. What an import gives differs among lanes,
+//! because it is not known yet what the import will be bound to. A uniform import, too, is only known to be called by all
+//! lanes of a group at once.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -21,8 +21,9 @@ const VISIBLE_BIT: u32 = 1 << slot::GENERATION_SHIFT;
 /// The number that stands for no counter, where a task is not counted by its opcode.
 const NO_COUNTER: u32 = u32::MAX;
 
-/// Up to about this many waiting tasks are run by the lane that finds them. More tasks are worth the work of a group.
-pub(super) const FEW_TASKS: u64 = 4;
+/// Up to about this many waiting tasks are run by the lane that finds them. More tasks are worth the work of a group. In a
+/// session with near and far rings, producers send at most this many tasks at once near by their own choice.
+pub(crate) const FEW_TASKS: u64 = 4;
 
 /// What became of a line that a lane tried to run.
 pub(super) mod attempt {

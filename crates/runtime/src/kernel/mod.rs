@@ -61,6 +61,7 @@ pub use error::{AssembleError, UnknownOpcode};
 pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, Visible, Width};
 pub use import::{VERBS, Verb};
 pub use layout::Layout;
+pub(crate) use light::FEW_TASKS;
 pub use placement::Placement;
 pub use spec::{Claim, Geometry, Io, Lifetime, Report, SlotBody, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};

@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 use super::producer::{Producer, check_submittable};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::SubmitError;
+use crate::kernel::FEW_TASKS;
 use crate::protocol::{Opcode, Priority};
 use crate::task::Task;
 
-/// In a session with near and far rings, at most this many tasks at once are better off near.
-const FEW_TASKS: u64 = 4;
 /// How many near stripes are looked at in the search for one that has nothing to do.
 const IDLE_LOOKS: u32 = 8;
 

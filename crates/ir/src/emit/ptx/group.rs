@@ -52,7 +52,7 @@ impl PtxLowering<'_> {
         self.out.push_line(format_args!("bar.warp.sync {mask}"));
     }
 
-    /// A barrier: whoever finds somebody missing leaves.
+    /// Writes a barrier. A lane that finds another one missing leaves.
     fn barrier(&mut self, inst: Inst) {
         let left = self.leave.before(inst).any;
         if !left || self.single() {
@@ -67,8 +67,8 @@ impl PtxLowering<'_> {
         self.out.push_line(format_args!("@{p} exit"));
     }
 
-    /// One lane's value to all: in a group of one warp directly, else through shared memory. Two slots in turn: who
-    /// writes one again has met, at the barrier of the other, all who read it.
+    /// Gives one lane's value to all lanes of the group: directly in a group of one warp, else through shared memory. Two
+    /// slots are used in turn. A lane that writes a slot again has met all readers of it at the barrier of the other slot.
     fn group_broadcast(&mut self, inst: Inst, node: &Node) {
         if self.single() {
             self.shuffle(node);
@@ -102,7 +102,7 @@ impl PtxLowering<'_> {
         self.out.push_line(format_args!("selp.{ty} {word}, {word}, {zero}, {p}"));
     }
 
-    /// A predicate as a word; others as they are.
+    /// Gives a predicate as a word, and any other value as it is.
     fn as_word(&mut self, value: PtxReg) -> PtxReg {
         if value.kind != RegKind::Truth {
             return value;
@@ -112,7 +112,7 @@ impl PtxLowering<'_> {
         word
     }
 
-    /// The predicate that a word stands for; others are there already.
+    /// Turns a word back into the predicate that it stands for. Any other value is there already.
     fn as_truth(&mut self, to: PtxReg, word: PtxReg) {
         if to.kind == RegKind::Truth {
             self.out.push_line(format_args!("setp.ne.u32 {to}, {word}, 0"));
@@ -140,7 +140,7 @@ impl PtxLowering<'_> {
         self.as_truth(to, got);
     }
 
-    /// Another lane's word.
+    /// Reads another lane's word.
     fn exchange(&mut self, mode: &str, to: PtxReg, from: PtxReg, by: &str) {
         let mask = self.mask();
         if to.kind != RegKind::Long {
@@ -182,7 +182,8 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// A reduction by exchanging: all with all in a whole warp, else down to the first lane and from there to all.
+    /// Reduces by exchanging values: each lane with every other in a whole warp, else down to the first lane and from
+    /// there to all.
     fn fold(&mut self, to: PtxReg, value: PtxReg, op: &str) {
         let ty = to.kind.words().1;
         let whole = self.whole();
@@ -206,7 +207,7 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// Time and faults.
+    /// Writes the ops that read the time, wait, trap or report a fault.
     pub(crate) fn world(&mut self, inst: Inst, node: &Node) {
         match node.op {
             Op::Clock => {

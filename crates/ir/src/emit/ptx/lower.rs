@@ -194,7 +194,7 @@ impl PtxLowering<'_> {
         self.out.new_reg(RegKind::Word)
     }
 
-    /// Geometry: set at the start already, or always the same.
+    /// Writes the ops that give the geometry of the launch, which is set at the start or always the same.
     fn geometry(&mut self, node: &Node) {
         let value = node.results.get(0);
         let fixed =
@@ -249,7 +249,7 @@ impl PtxLowering<'_> {
         Lowered { text, entry, shared: self.shared }
     }
 
-    /// Makes shared memory zero, 16 bytes a lane at a time.
+    /// Sets shared memory to zero, 16 bytes per lane at a time.
     fn clear(&mut self) {
         if self.shared == self.scratch {
             return;

@@ -305,7 +305,7 @@ fn unsigned(elem: Type) -> &'static str {
     if elem == Type::U64 { "u64" } else { "u32" }
 }
 
-/// How a plain access says what it does: one that only reads a buffer which nobody writes may take another way.
+/// The suffix of a plain access. A load of a buffer that is never written may go through the read-only cache.
 fn plain(space: Space, access: Access) -> &'static str {
     match (space, access) {
         (Space::Host, _) => ".relaxed.sys.global",

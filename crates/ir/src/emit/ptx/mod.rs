@@ -13,27 +13,28 @@
 //!
 //! # How a launch ends
 //!
-//! **Where lanes look.** At the back-edge of every loop but brief ones, every few turns, a lane reads the stop word: a
-//! load from the GPU's own memory. A loop of plain arithmetic has hundreds of turns between two looks, one that waits
-//! or meets others has few. A loop that counts by one is cut into stretches instead, so that its turns cost nothing
-//! more. Now and then a look also reads the clock; only when the limit has passed does it read the lease across the
-//! bus, and if that has run out too it sets the stop word.
+//! **Where lanes look.** At the back-edge of every loop but brief ones, a lane reads the stop word once every few
+//! turns. The word lies in the GPU's own memory. A loop of plain arithmetic has hundreds of turns between two looks, and
+//! a loop in which lanes wait or meet has few. A loop that counts by one is cut into stretches instead, so that its turns
+//! cost nothing more. Now and then a look also reads the clock. Only when the limit has passed does it read the lease
+//! across the bus, and if the lease has run out too, it sets the stop word.
 //!
-//! **Leaving is `exit`.** PTX lets barriers and warp ops go on without threads that have exited. So nobody waits for a
-//! lane that left; but those who meet without it must not go on with what they got, as they would not have met. They
-//! find out by counting: a barrier that someone may have left before it counts who came (`barrier.red.popc`), a warp
-//! op in a warp that a lane may have left alone asks who is there. Whoever misses somebody exits as well. Where nobody
-//! can have left, by the shape of the program, nothing is counted.
+//! **Leaving is `exit`.** PTX lets barriers and warp ops go on without threads that have exited, so no lane waits for a
+//! lane that has left. But lanes that meet without it must not go on with what they got, because in the language they
+//! would not have met. They find out by counting. A barrier that a lane may have left before counts the lanes that came
+//! (`barrier.red.popc`), and a warp op in a warp that a single lane may have left asks which lanes are there. A lane that
+//! finds another one missing exits as well. Where the shape of the program shows that no lane can have left, nothing is
+//! counted.
 //!
-//! **A warp leaves as one** where it runs as one: in a loop that all lanes of a warp turn together they vote, as long
-//! as there is a warp op that could miss some of them. `trap` of PTX is not used: it would cost the process its
-//! context.
+//! **A warp leaves as one** where it runs as one. The lanes of a warp that turn a loop together vote on leaving it, if
+//! there is a warp op that could miss some of them. The kernel never uses PTX's `trap`, because it would cost the
+//! process its context.
 //!
 //! # Memory
 //!
-//! Orders and scopes are PTX's own. Plain accesses to host buffers are relaxed ones of the system, as they must not be
-//! cached; plain loads of buffers that nobody writes go through the read-only cache. ptxas deletes a load whose value
-//! is not used, whatever its order; so an acquire whose value is not used is emitted as a fence.
+//! Orders and scopes are PTX's own. Plain accesses to host buffers are relaxed accesses at system scope, because they
+//! must not be cached. Plain loads of buffers that are never written go through the read-only cache. ptxas deletes a load
+//! whose value is not used, whatever its order, so an acquire whose value is not used is emitted as a fence.
 
 pub mod abi;
 mod control;
