@@ -10,8 +10,8 @@
 //! room for allocates a list of its pieces.
 //!
 //! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish the tasks that it has taken, and reports how
-//! many it has left. The tickets of tasks that were left end as stopped. If the kernel ends by itself, they end as
-//! lost. A session that is dropped is stopped.
+//! many tasks it has not run. The tickets of those tasks end as stopped. If the kernel ends by itself, the tickets of
+//! tasks that have not ended end as lost. Dropping a session stops it.
 
 mod fill;
 #[cfg(feature = "inject")]
@@ -61,7 +61,7 @@ pub use span::{Span, SpanEnds};
 pub use start::StartPositions;
 pub use ticket::Ticket;
 
-/// What a session left behind when it was stopped.
+/// What [`Session::stop`] reports: how many tasks never ran, and whether the kernel had to be forced to end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StopReport {
     /// For each ring, in the order of the layout, how many of its tasks were submitted and never ran. A task that
@@ -123,9 +123,9 @@ impl Session {
         Session::launch_at(device, spec, 0)
     }
 
-    /// The last position that [`launch_at`](Session::launch_at) accepts. Kernels use bit 63 of a position for a mark of
-    /// their own. A session that starts here and runs a thousand million tasks per second reaches that bit after more
-    /// than two hundred years.
+    /// The greatest position that [`launch_at`](Session::launch_at) accepts. Kernels use bit 63 of a position for a
+    /// mark of their own. A session that starts here and runs a thousand million tasks per second reaches that bit
+    /// after more than two hundred years.
     pub const LAST_START: u64 = 1 << 61;
 
     /// Launches the kernel of a `Spec` as [`launch`](Session::launch) does, but lets its stripes count their positions
@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks,
-    /// these positions are not all of the same moment.
+    /// these positions are not all read at the same moment.
     pub fn positions(&self) -> Vec<u64> {
         self.rings().stripes.iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
@@ -201,12 +201,12 @@ impl Session {
         &self.layout
     }
 
-    /// Looks up the opcode of a handler or of a built-in operation by its name. Any number of tasks can be made with
-    /// one opcode, so a caller looks it up once.
+    /// Looks up the opcode of a handler or of a built-in operation by its name. Look it up once, and make any number of
+    /// tasks with it.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownOpcode`] if there is no such name. It suggests the nearest name that exists.
+    /// [`Error::UnknownOpcode`] if there is no such name. The error suggests the nearest name that exists.
     pub fn opcode(&self, name: &str) -> Result<Opcode, Error> {
         Ok(self.spec.opcode(name)?)
     }
@@ -221,7 +221,7 @@ impl Session {
     }
 
     /// Returns a view of a tenant's piece of a region of the workspace, through which the host reads and writes its
-    /// elements. The region named `observable` is the tenant's observables.
+    /// elements. The name `observable` refers to the tenant's observables, which are words that tasks show to the host.
     ///
     /// # Errors
     ///
@@ -240,7 +240,11 @@ impl Session {
         workspace::find_piece(&self.layout, tenant, region)
     }
 
-    /// Returns the epoch: how many fences of this session have ended so far.
+    /// Returns the epoch, which is the number of fences of this session that have ended so far.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the epoch cannot be copied from the device.
     pub fn epoch(&self) -> Result<u64, Error> {
         let mut word = [0u64];
         self.memory.blocks.need(BufferId::Control)?.download(control::EPOCH as usize, &mut word)?;
@@ -249,6 +253,10 @@ impl Session {
 
     /// Returns the lines that tasks have printed since the last call, in order. This also works after the session has
     /// ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the lines cannot be copied from the device.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         let mut at = self.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (lines, end) = telemetry::read_log(&self.printer, &self.memory.blocks, *at)?;
@@ -260,9 +268,10 @@ impl Session {
         }
     }
 
-    /// Returns a producer of a tenant that is not in use. When it is dropped, it can be taken again.
+    /// Takes a producer of the given tenant that is not in use. Once the producer is dropped, it can be taken again.
     ///
-    /// [`Spec::producers`] and [`Tenant`](crate::Tenant) say how many producers each tenant has.
+    /// [`Spec::producers`] sets how many producers tenant 0 has, and [`Tenant::producers`](crate::Tenant::producers())
+    /// how many any tenant has.
     ///
     /// # Errors
     ///
@@ -285,12 +294,12 @@ impl Session {
         }
     }
 
-    /// Waits until all tasks have ended that were submitted before this call, by any producer.
+    /// Waits until all tasks that any producer submitted before this call have ended.
     ///
     /// # Errors
     ///
-    /// [`Error::Late`] if the deadline passes before; it says how many tasks are left. [`Error::Ended`] if the session
-    /// ends before.
+    /// [`Error::Late`] if the deadline passes first; the error says how many tasks have not ended. [`Error::Ended`] if
+    /// the session ends first.
     pub fn quiesce(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let deadline = deadline.into().started();
         let rings = self.rings();
@@ -329,7 +338,7 @@ impl Session {
     /// How long [`stop`](Session::stop) and dropping a session give the kernel to finish the tasks that it has taken.
     pub const STOP_TIME: Duration = Duration::from_millis(500);
 
-    /// Stops the session, and returns what it left behind.
+    /// Stops the session, and reports how many tasks were submitted and never ran.
     ///
     /// The kernel takes no new tasks, finishes those that it has taken, and ends. If it has not ended after
     /// [`STOP_TIME`](Session::STOP_TIME), the device ends it, whatever it is doing.
@@ -343,6 +352,10 @@ impl Session {
 
     /// Stops the session as [`stop`](Session::stop) does, but gives the kernel until a deadline to finish the tasks
     /// that it has taken.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`stop`](Session::stop).
     pub fn stop_within(mut self, deadline: impl Into<Deadline>) -> Result<StopReport, Error> {
         self.close(deadline.into())
     }

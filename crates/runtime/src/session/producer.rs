@@ -168,7 +168,7 @@ impl Producer {
     /// Checks whether a task could be submitted if there were room for it.
     ///
     /// A fence may still be refused when it is submitted, because only then is it known whether the tasks that it waits
-    /// for stand in one stripe.
+    /// for are in the same stripe as the fence.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Producer {
     /// # Errors
     ///
     /// [`SubmitError::Full`] if there was no room in time, [`SubmitError::Ended`] if the session has ended, and other
-    /// errors if the session cannot run such a task. The kernel has then seen nothing of the task.
+    /// errors if the session cannot run such a task. If there is an error, the kernel has seen nothing of the task.
     ///
     /// ```
     /// use std::time::Duration;
@@ -221,16 +221,17 @@ impl Producer {
     /// Submits tasks of one priority at once, either all of them or none, and returns the span through which their
     /// results are read. The kernel is woken once for all of them.
     ///
-    /// The tasks stand in one stripe, in order. If no stripe has room for all of them but several near stripes together
-    /// have, the tasks are spread over those, and a list of the pieces is allocated. Their results are in the order of
-    /// submission all the same. Tasks with a fence among them are never spread, because a fence waits for tasks of its
-    /// own stripe only.
+    /// The tasks stand in one stripe, in order. A stripe is the part of a near ring that one group of the kernel polls,
+    /// and a far ring is a single stripe. If no stripe has room for all tasks but several near stripes together have,
+    /// the tasks are spread over those, and a list of the pieces is allocated. The results are still in the order of
+    /// submission. Tasks with a fence among them are never spread, because a fence waits for tasks of its own stripe
+    /// only.
     ///
-    /// The iterator is cloned and gone through twice, once to check the tasks and once to write them. Its `len` says
-    /// how many tasks there are. If it yields more, the rest is ignored; if it yields fewer, the span is shorter. A
-    /// task that only the second pass yields is not checked, and ends with a fault if the kernel cannot run it. If the
-    /// iterator panics while tasks are being written, those that were written already run, and their results are given
-    /// up.
+    /// The iterator is cloned and run twice, once to check the tasks and once to write them. Its `len` says how many
+    /// tasks there are. If it yields more, the rest is ignored; if it yields fewer, the span is shorter. A task that
+    /// only the second pass yields is not checked, and ends with a fault if the kernel cannot run it. If the iterator
+    /// panics while tasks are being written, the tasks that were already written are run, and their results are
+    /// discarded.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Spans: what a producer gets for tasks that it submits at once.
 //!
-//! The tasks of a span mostly stand in one stripe. If they stand in several, the span has one piece per stripe, in the
+//! The tasks of a span are usually in one stripe. If they are in several, the span has one piece per stripe, in the
 //! order of submission.
 
 use std::future::Future;
@@ -14,7 +14,7 @@ use crate::error::TaskError;
 use crate::kernel::Placement;
 use crate::ring::BLOCK;
 
-/// How many tasks of a span ended in which way.
+/// How the tasks of a span ended: the number of tasks for each way to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpanEnds {
     /// Tasks that ended with a result.
@@ -41,7 +41,7 @@ impl SpanEnds {
     }
 }
 
-/// What a producer gets for tasks that it submits at once: the way to their results.
+/// A handle to tasks that were submitted at once, through which their results are read.
 ///
 /// A span holds the slots of its tasks until it is dropped, and the slots can be used again after that.
 ///
@@ -67,7 +67,7 @@ impl SpanEnds {
 #[must_use = "a span that is dropped gives its results up"]
 #[derive(Debug)]
 pub struct Span {
-    /// The first piece, which is mostly the only one.
+    /// The first piece, which is usually the only one.
     hold: HeldSlots,
     rest: Option<Box<LaterPieces>>,
 }
@@ -106,7 +106,7 @@ impl Span {
         self.len() == 0
     }
 
-    /// Returns in how many stripes the tasks stand. This is one, unless no single stripe had room for all of them.
+    /// Returns how many stripes the tasks are in. This is one, unless no single stripe had room for all of them.
     pub fn pieces(&self) -> usize {
         1 + self.rest.as_ref().map_or(0, |rest| rest.holds.len())
     }
@@ -135,11 +135,11 @@ impl Span {
         true
     }
 
-    /// Waits until all tasks have ended, and returns how many ended in which way.
+    /// Waits until all tasks have ended, and returns how many ended in each way.
     ///
     /// # Errors
     ///
-    /// [`TaskError::Late`] if the deadline passes before; the tasks go on and may be waited for again.
+    /// [`TaskError::Late`] if the deadline passes first; the tasks go on and may be waited for again.
     #[inline]
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<SpanEnds, TaskError> {
         if !self.has_ended() {
@@ -208,13 +208,14 @@ impl Span {
         SpanResults { hold, rest, at: hold.first, end: hold.end_position(), left: self.len() }
     }
 
-    /// Returns whether the tasks went to a near or to a far ring. Tasks that stand in several stripes are all near.
+    /// Returns whether the tasks went to a near or to a far ring. Tasks that are in several stripes are all near.
     pub fn placement(&self) -> Placement {
         self.hold.placement()
     }
 
-    /// Asks the kernel not to run those tasks that have not ended. Each task then ends as
-    /// [`Cancelled`](TaskError::Cancelled), or as if nobody had asked, if the kernel had already taken it.
+    /// Asks the kernel not to run those tasks that have not ended. Each of them then ends as
+    /// [`Cancelled`](TaskError::Cancelled) or, if the kernel had already taken it, as it would have ended without this
+    /// call.
     pub fn cancel(&mut self) {
         for hold in self.holds() {
             let ring = &hold.stripe().ring;

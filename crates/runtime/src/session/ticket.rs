@@ -1,6 +1,6 @@
 //! Tickets: what a producer gets for a task that it submits.
 //!
-//! A ticket can be looked at, waited for and awaited. It holds the slot of its task until it is dropped, so that the
+//! A ticket can be polled, waited for and awaited. It holds the slot of its task until it is dropped, so that the
 //! result stays there; after that, the producer may use the slot again.
 
 use std::fmt;
@@ -178,7 +178,7 @@ impl fmt::Debug for HeldSlots {
     }
 }
 
-/// What a producer gets for a task that it submits: the way to the task's result.
+/// A handle to a submitted task, through which its result is read.
 ///
 /// Every ticket ends: with a result, or with a [`TaskError`] that says why there is none. The ticket holds the slot of
 /// its task until it is dropped, and the slot can be used again after that.
@@ -242,7 +242,7 @@ impl Ticket {
     }
 
     /// Asks the kernel not to run the task. The kernel may already have taken it, so only the ticket says what became
-    /// of the task: it ends as [`Cancelled`](TaskError::Cancelled), or as if nobody had asked.
+    /// of the task: it ends as [`Cancelled`](TaskError::Cancelled), or as it would have ended without this call.
     pub fn cancel(&mut self) {
         if !self.0.has_ended() {
             self.0.stripe().ring.cancel(self.0.first);
@@ -254,8 +254,8 @@ impl Ticket {
         (&self.0.share, self.0.stripe())
     }
 
-    /// Returns the number of the stripe that the task stands in, as [`Session::positions`](super::Session::positions)
-    /// counts them. It is for messages and tests; no other call takes it.
+    /// Returns the number of the stripe that the task is in, which is its index in
+    /// [`Session::positions`](super::Session::positions). It is for messages and tests; no other call takes it.
     pub fn stripe(&self) -> u32 {
         self.0.stripe
     }
