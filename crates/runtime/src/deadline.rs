@@ -93,8 +93,8 @@ pub(crate) struct PollBackoff {
 impl PollBackoff {
     /// How many pauses only spin, because what is waited for may be running on another core.
     const SPINS: u32 = 2000;
-    /// Every so many pauses the core is yielded even while spinning, because what is waited for may need this very
-    /// core.
+    /// One in this many pauses yields the core even while the others spin, because what is waited for may need this
+    /// very core.
     const SHARE: u32 = 64;
     /// How many pauses yield the core before pauses begin to sleep.
     const YIELDS: u32 = 400;

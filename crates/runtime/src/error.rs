@@ -22,7 +22,7 @@ pub enum Error {
     /// No handler and no built-in operation has the name that was looked up.
     #[error(transparent)]
     UnknownOpcode(#[from] UnknownOpcode),
-    /// Some words do not follow the protocol.
+    /// A value does not follow the protocol between host and kernel.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The `Spec` has no tenant with this number.
@@ -59,7 +59,7 @@ pub enum Error {
     /// Some tasks had not ended when the deadline passed. They may be waited for again.
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },
-    /// The session has ended, and why.
+    /// The session has ended. The value says why.
     #[error("the session has ended: {0}")]
     Ended(SessionEnd),
     /// The session lacks a buffer of its own, which is a defect of Pelton.
@@ -76,7 +76,7 @@ pub enum Error {
 /// How a session ended, in full: with the error of the device if there was one.
 ///
 /// [`Session::session_end`](crate::Session::session_end) and [`Producer::session_end`](crate::Producer::session_end)
-/// return it. [`EndReason`] is the same in short, which can be copied and compared.
+/// return it. [`EndReason`] is a short form of it, which can be copied and compared.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionEnd {
@@ -84,7 +84,7 @@ pub enum SessionEnd {
     #[error("it was stopped")]
     Stopped,
     /// The lease of the kernel ran out after this long without a sign of life from the host. A session renews the lease
-    /// by itself while its process runs, so the process was suspended or had no time on any core.
+    /// by itself while its process runs, so this means that the process was suspended or got no time on any core.
     #[error(
         "the lease of its kernel ran out after {0:?} without a sign of life from the host; \
          if the process may pause for that long, launch with a longer one (`Spec::lease`)"
@@ -99,7 +99,7 @@ pub enum SessionEnd {
 }
 
 impl SessionEnd {
-    /// Returns the same end in short, without the error of the device.
+    /// Returns the short form of this end, which lacks the error of the device.
     pub fn reason(&self) -> EndReason {
         EndReason::Lost(match self {
             SessionEnd::Stopped => return EndReason::Stopped,
@@ -123,7 +123,8 @@ pub enum EndReason {
     Lost(LossReason),
 }
 
-/// Why a session ended by itself, in short. [`SessionEnd`] has the details.
+/// Why a session ended by itself, or why the result of one of its tasks was lost, in short. [`SessionEnd`] has the
+/// details.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -139,7 +140,8 @@ pub enum LossReason {
     /// The kernel returned although nobody had asked it to.
     #[error("its kernel returned without being asked to")]
     Returned,
-    /// The kernel posted a record that does not follow the protocol. The session itself may still run.
+    /// The kernel posted a record that does not follow the protocol, so the result of its task is lost. Only tasks end
+    /// for this reason; the session itself may still run.
     #[error("its kernel posted a record that does not follow the protocol")]
     Record,
 }
@@ -160,8 +162,8 @@ pub enum SubmitError {
     /// There are more tasks than the rings of the producer can ever hold at once, near or far.
     #[error("{wanted} tasks cannot be submitted at once: there is room for at most {slots}")]
     TooLarge { wanted: u64, slots: u64 },
-    /// There are more tasks than one stripe can ever hold. A fence is among them, so they cannot be spread over several
-    /// stripes.
+    /// There are more tasks than one stripe, which is a part of a ring, can ever hold. A fence is among them, so they
+    /// cannot be spread over several stripes.
     #[error(
         "{wanted} tasks cannot be submitted at once with a fence among them: they must fit in one stripe of {slots} slots"
     )]
@@ -175,12 +177,12 @@ pub enum SubmitError {
     /// No tenant can have this number.
     #[error("there is no tenant {0}: tenants are numbered below {most}", most = Tenant::MAX_TENANTS)]
     UnknownTenant(TenantId),
-    /// A task has a priority, and the session does not have priorities.
+    /// A task has a priority other than normal, but the session was launched without priorities.
     #[error(
         "priority {0} has no effect, because the session serves its rings in turn; launch with claim = priority"
     )]
     NoPriorities(Priority),
-    /// The tasks have several priorities.
+    /// Tasks that were submitted at once do not all have the same priority.
     #[error("tasks that are submitted at once have one priority, not both {0} and {1}")]
     MixedPriorities(Priority, Priority),
     /// A fence would have to wait for tasks in other stripes than its own.
@@ -208,7 +210,7 @@ pub enum TaskError {
     /// The session was stopped before the task ran.
     #[error("the session was stopped before the task ran")]
     Stopped,
-    /// The pass over the batch did not run the task: its tenant is disabled or has no credit, or the pass ended before.
+    /// The pass over the batch did not run the task: its tenant is disabled or has no credit, or the pass ended first.
     #[error(
         "the pass did not run the task: its tenant is disabled or has no credit, or the pass ended before"
     )]

@@ -1,9 +1,10 @@
 //! Feeds a kernel that stays on a GPU, or on CPU threads, with small tasks while it runs.
 //!
-//! Launching a GPU kernel and waiting for it costs about 9 µs, however little it does. This crate launches one kernel and keeps it running.
-//! Host threads write tasks of 64 bytes into rings; the running kernel claims them, runs the handler of each task, and writes a completion
-//! record that the host reads. One task takes 2 to 4 µs on an NVIDIA H200, and eight threads push more than 700 million tasks per second
-//! through it; `docs/benchmarks.md` has the figures with their commands.
+//! Launching a GPU kernel and waiting for it costs about 9 µs, however little it does. This crate launches one kernel
+//! and keeps it running. Host threads write tasks of 64 bytes into rings; the running kernel claims them, runs the
+//! handler of each task, and writes a completion record that the host reads. One task takes 2 to 4 µs on an NVIDIA
+//! H200, and eight threads push more than 700 million tasks per second through it; `docs/benchmarks.md` has the figures
+//! with their commands.
 //!
 //! # Example
 //!
@@ -40,12 +41,14 @@
 //!
 //! # Should I use this?
 //!
-//! Use it for many small tasks that arrive over time and belong on a GPU, and for several users of one GPU whose memory, rights and quotas
-//! must be kept apart. Develop and test on the CPU; the same handlers give the same results on every device.
+//! Use it for many small tasks that arrive over time and belong on a GPU, and for several users of one GPU whose
+//! memory, rights and quotas must be kept apart. Develop and test on the CPU; the same handlers give the same results
+//! on every device.
 //!
 //! Use something else for
 //!
-//! - large kernels of a millisecond or more: CUDA streams, since the cost of a launch does not matter there and a resident kernel takes up room;
+//! - large kernels of a millisecond or more: CUDA streams, since the cost of a launch does not matter there and a
+//!   kernel that stays on the GPU takes up room;
 //! - a fixed sequence of kernels that is run again and again: CUDA graphs;
 //! - loops over data on the CPU: rayon;
 //! - messages between CPU threads: crossbeam-channel or rtrb.
@@ -54,43 +57,50 @@
 //!
 //! In the order of use:
 //!
-//! 1. A [`Handler`] is what a task does: a function of a small language ([`ir`]), written by a closure or as text. One lane runs it, beside
-//!    other tasks, or a whole group of lanes together. It reads the task's arguments and the tenant's memory, and gives one `u32`.
-//! 2. A [`Spec`] describes the kernel as plain data: its handlers, its [`Geometry`] (slots, lanes, groups), its memory in named
-//!    [`Region`]s, its [`Tenant`]s, and which tasks come first ([`Claim`]). [`kernel::assemble`] turns it into a program of the language and is the
-//!    one place where a combination that cannot work is refused.
+//! 1. A [`Handler`] is what a task does: a function of a small language ([`ir`]), written by a closure or as text.
+//!    Either one lane runs it, beside lanes that run other tasks, or a whole group of lanes runs it together. It reads
+//!    the task's arguments and the tenant's memory, and returns one `u32`.
+//! 2. A [`Spec`] describes the kernel as plain data: its handlers, its [`Geometry`] (slots, lanes, groups), its memory
+//!    in named [`Region`]s, its [`Tenant`]s, and which tasks come first ([`Claim`]). [`kernel::assemble`] turns it into
+//!    a program of the language and is the one place where a combination that cannot work is refused.
 //! 3. [`device::open`] opens a device by its name: `cuda`, `cpu`, `reference` or `auto`.
-//! 4. [`Session::launch`] starts the kernel. The session also changes rights and credit, reads and writes memory ([`Session::view`]), takes a
-//!    [`Snapshot`] of counters and latencies, and stops the kernel.
-//! 5. A [`Producer`] submits tasks for one tenant, from one thread at a time. It waits for room, or says that there is none, as it is told
-//!    ([`Producer::patience`]), and may prefer latency or throughput ([`Aim`]).
+//! 4. [`Session::launch`] starts the kernel. The session also changes rights and credit, reads and writes memory
+//!    ([`Session::view`]), takes a [`Snapshot`] of counters and latencies, and stops the kernel.
+//! 5. A [`Producer`] submits tasks for one tenant, from one thread at a time. If there is no room, it waits or returns
+//!    an error, as [`Producer::patience`] says. It may prefer latency or throughput ([`Aim`]).
 //! 6. A [`Task`] is an [`Opcode`], up to twelve argument words and a [`Priority`].
-//! 7. A [`Ticket`] stands for one submitted task, a [`Span`] for many. Both can be looked at, waited for until a [`Deadline`], awaited as
-//!    futures, and cancelled. They hold their slots until they are dropped, so a result is never overwritten before it was read.
-//! 8. A [`TaskError`] says why a task has no result, a [`SubmitError`] why a task was not taken, and an [`Error`] why a session could not be
-//!    launched or used. [`Session::session_end`] says how a session ended.
+//! 7. A [`Ticket`] stands for one submitted task, a [`Span`] for many. Both can be polled, waited for until a
+//!    [`Deadline`], awaited as futures, and cancelled. They hold their slots until they are dropped, so no result is
+//!    overwritten while its ticket or span exists.
+//! 8. A [`TaskError`] says why a task has no result, a [`SubmitError`] why tasks were not submitted, and an [`Error`]
+//!    why a session could not be launched or used. [`Session::session_end`] says how a session ended.
 //!
 //! A [`Drain`] runs the same `Spec` differently: a [`Batch`] of tasks that are all known beforehand, in one launch.
 //!
-//! The guide, `docs/guide.md`, builds an application with these types in ten steps. [`protocol`] and [`ring`] are what host and kernel
-//! say to each other, word by word; applications do not need them.
+//! The guide, `docs/guide.md`, builds an application with these types in ten steps. [`protocol`] and [`ring`] define
+//! what host and kernel write to each other, word by word; applications do not need them.
 //!
 //! # What always holds
 //!
 //! - **Every ticket ends**: with a result, with a fault, as cancelled, as stopped, or as lost if the device failed.
-//! - **A task that goes wrong harms no other.** Accesses out of range do nothing, loops run out of fuel, and the task says why it failed.
-//! - **Tenants are kept apart by the kernel itself**, even if handlers come from strangers. `docs/tenants.md` lists what is promised.
-//! - **A change of rights holds when the call returns**: no task that is submitted afterwards begins under the old ones.
-//! - **Nothing allocates or locks between submit and done**, with two small exceptions that [`session`] names.
+//! - **A task that goes wrong harms no other.** Accesses out of range do nothing, loops run out of fuel, and the task
+//!   says why it failed.
+//! - **Tenants are kept apart by the kernel itself**, even if handlers come from strangers. `docs/tenants.md` lists
+//!   what is promised.
+//! - **A change of rights holds when the call returns**: no task that is submitted afterwards begins under the old
+//!   rights.
+//! - **Nothing allocates or locks between submit and done**, with two small exceptions, which the documentation of
+//!   [`session`] names.
 //!
 //! # Limits
 //!
-//! - A task has at most 12 argument words of 32 bits, and its result is one `u32`. Everything larger goes through regions.
+//! - A task has at most 12 argument words of 32 bits, and its result is one `u32`. Everything larger goes through
+//!   regions.
 //! - A session runs on one device and has at most 29 tenants. A ring has at most 2^24 slots.
-//! - Near rings, which lie in the memory of a GPU, need Linux on x86-64, Vulkan, and a GPU with resizable BAR. Otherwise rings lie in host
-//!   memory.
+//! - Near rings, which lie in the memory of a GPU, need Linux on x86-64, Vulkan, and a GPU with resizable BAR.
+//!   Otherwise rings lie in host memory.
 //! - Handlers cannot yet start other tasks or wait for files.
-//! - Linux on x86-64 is what is tested.
+//! - This crate is tested on Linux on x86-64 only.
 //!
 //! # Feature flags
 //!

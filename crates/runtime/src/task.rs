@@ -27,7 +27,7 @@ impl Task {
         Task { op, priority: Priority::Normal, args: [0; slot::ARGS] }
     }
 
-    /// Sets the first arguments. An array of more than twelve does not compile.
+    /// Sets the first arguments. An array of more than twelve arguments does not compile.
     #[inline]
     pub const fn args<const N: usize>(mut self, args: [u32; N]) -> Self {
         const { assert!(N <= slot::ARGS, "a task has at most twelve arguments") };
@@ -43,7 +43,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`Malformed::Long`] if there are more than twelve.
+    /// [`Malformed::Long`] if there are more than twelve arguments.
     ///
     /// ```
     /// # use pelton::{Opcode, Task};
@@ -82,7 +82,8 @@ impl Task {
         Ok(self)
     }
 
-    /// Sets how urgent the task is. A priority other than normal needs a session whose `Spec` claims by priority.
+    /// Sets how urgent the task is. A priority other than normal needs a session whose `Spec` has
+    /// [`Claim::Priority`](crate::Claim::Priority).
     pub const fn priority(self, priority: Priority) -> Self {
         Task { priority, ..self }
     }

@@ -1,8 +1,9 @@
 //! The workspace: the memory of tenants, as the host reads and writes it.
 //!
-//! Regions of the workspace are typed, and every tenant has its own piece of each region. A [`RegionView`] is one such
-//! piece. Its elements are copied in and out; if the host can reach the device's memory, its words can also be used in
-//! place. A copy that begins after the ticket of a task has ended sees what the task wrote.
+//! The workspace consists of typed regions. Every tenant has its own piece of each region, except that all tenants
+//! share the elements of a shared region. A [`RegionView`] is a view of one piece. It copies elements in and out; if
+//! the host can reach the device's memory, the words can also be used in place. A copy that begins after the ticket of
+//! a task has ended sees what the task wrote.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -66,8 +67,8 @@ elements! {
 /// A view of a tenant's piece of a region, through which the host reads and writes its elements.
 ///
 /// [`Session::view`](crate::Session::view) and [`Drain::view`](crate::Drain::view) return it. A view does not keep
-/// tasks from running: while tasks write the same elements, a copy may have some elements from before and some from
-/// after.
+/// tasks from running: while tasks write the same elements, a copy may have some elements from before a write and some
+/// from after it.
 #[derive(Clone, Debug)]
 pub struct RegionView<'s, T> {
     memory: &'s Memory,
