@@ -1,9 +1,9 @@
-//! Handlers: what the tasks of an opcode do, written as functions of the language.
+//! Handlers: functions of the language that the tasks of an opcode run.
 //!
 //! A handler is an ordinary module, so it is checked, printed and tested like any other. Its function has no parameters
 //! and returns the result, a `u32`. It reads the task's arguments from the buffer `arg`, and declares regions of the
-//! workspace as buffers of unknown length. The kernel makes sure that each access stays within the piece of the task's
-//! tenant:
+//! workspace as buffers of unknown length. The kernel makes sure that each access stays within the piece of the region
+//! that belongs to the task's tenant:
 //!
 //! ```text
 //! buffer arg: [u32; 12] global read
@@ -52,7 +52,7 @@ pub enum Width {
     Group,
 }
 
-/// What of a task is visible to others when it has ended.
+/// Which effects of a task are visible to others when it has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Visible {
     /// Everything that the task wrote, and its result.
@@ -62,10 +62,11 @@ pub enum Visible {
     Result,
 }
 
-/// Whether tasks of a handler may run a second time, after a device was lost.
+/// Whether tasks of a handler may run a second time after a device was lost. Sessions do not run tasks again yet, so
+/// this has no effect so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Class {
-    /// A task must not run twice, because that is not the same as running it once.
+    /// A task must not run twice, because running it again could change something.
     #[default]
     Once,
     /// A task may run twice, because running it again changes nothing.
@@ -91,13 +92,13 @@ pub enum Class {
 pub struct Handler {
     /// How many lanes run one task.
     pub width: Width,
-    /// What of a task is visible to others when it has ended.
+    /// Which effects of a task are visible to others when it has ended.
     pub visible: Visible,
     /// Whether a task may run a second time.
     pub class: Class,
     /// The handler's function, and the buffers that it names.
     pub module: Module,
-    /// What went wrong while the handler was written.
+    /// What went wrong while the handler was made.
     pub(super) error: Option<String>,
     /// Whether the handler may end the kernel with `trap`.
     pub(super) may_trap: bool,
@@ -128,8 +129,9 @@ impl Handler {
         Handler::lane_wide(|body| build(GroupHandlerBody(body))).width(Width::Group)
     }
 
-    /// Makes a handler that one lane runs from the text of a module. The function with the handler's name in the `Spec`
-    /// is the one that runs. A mistake in the text is reported when the `Spec` is assembled.
+    /// Makes a handler from the text of a module. One lane runs it, unless [`width`](Handler::width()) says otherwise.
+    /// The function with the handler's name in the `Spec` is the one that runs. A mistake in the text is reported when
+    /// the `Spec` is assembled.
     pub fn from_text(source: &str) -> Self {
         match text::parse(source) {
             Ok(module) => Handler::from_module(module),
@@ -143,8 +145,8 @@ impl Handler {
         }
     }
 
-    /// Makes a handler that one lane runs from a module. The function with the handler's name in the `Spec` is the one
-    /// that runs.
+    /// Makes a handler from a module. One lane runs it, unless [`width`](Handler::width()) says otherwise. The function
+    /// with the handler's name in the `Spec` is the one that runs.
     pub fn from_module(module: Module) -> Self {
         let (width, visible, class) = Default::default();
         Handler { width, visible, class, module, error: None, may_trap: false }
@@ -155,7 +157,7 @@ impl Handler {
         Handler { width, ..self }
     }
 
-    /// Sets what of a task is visible to others when it has ended.
+    /// Sets which effects of a task are visible to others when it has ended.
     pub fn visible(self, visible: Visible) -> Self {
         Handler { visible, ..self }
     }
@@ -166,7 +168,7 @@ impl Handler {
         Handler { may_trap: true, ..self }
     }
 
-    /// Sets whether a task may run a second time, after a device was lost.
+    /// Sets whether a task may run a second time after a device was lost. See [`Class`].
     pub fn class(self, class: Class) -> Self {
         Handler { class, ..self }
     }
@@ -196,7 +198,7 @@ pub struct NamedHandler {
 }
 
 impl NamedHandler {
-    /// Names a handler. A function that a closure wrote gets the name too.
+    /// Names a handler. The function gets the same name if a closure wrote it.
     pub(super) fn new(op: Opcode, name: String, mut handler: Handler) -> Self {
         let functions = &mut handler.module.functions;
         let unnamed = functions.iter().find(|(_, function)| function.name == UNNAMED).map(|(at, _)| at);
@@ -214,16 +216,16 @@ impl Deref for NamedHandler {
     }
 }
 
-/// What the closure of [`Handler::lane_wide`] writes a handler with: the task's arguments, the regions of its tenant,
-/// and the [body](HandlerBody::body) of the function.
+/// What the closure of [`Handler::lane_wide`] is given to write a handler: access to the task's arguments, to the
+/// regions of its tenant, and to the [body](HandlerBody::body) of the function.
 #[derive(Clone)]
 pub struct HandlerBody<'b> {
     f: &'b FunctionBuilder<'b>,
     error: Rc<RefCell<Option<String>>>,
 }
 
-/// What the closure of [`Handler::group_wide`] writes a handler with. It has everything that a [`HandlerBody`] has, and
-/// also buffers that the lanes of the group share.
+/// What the closure of [`Handler::group_wide`] is given to write a handler. It has everything that a [`HandlerBody`]
+/// has, and also buffers that the lanes of the group share.
 #[derive(Clone)]
 pub struct GroupHandlerBody<'b>(HandlerBody<'b>);
 

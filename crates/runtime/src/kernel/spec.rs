@@ -1,7 +1,7 @@
-//! Which megakernel is wanted, as plain data.
+//! The description of the kernel that a session or a drain runs, as plain data.
 //!
 //! A [`Spec`] is a value: it can be cloned, compared, hashed, printed and read back. Each way in which kernels can
-//! differ is an axis of the `Spec`, and never another function. Nothing is checked here: [`assemble`](super::assemble)
+//! differ is an axis of the `Spec`, which is one of its fields. Nothing is checked here: [`assemble`](super::assemble)
 //! refuses combinations that cannot work, and names the axis, tenant, region or handler that is wrong.
 
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::protocol::{Opcode, opcode};
 /// How many slots, lanes and groups a kernel has. Numbers that are left open are chosen to suit the device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// How many slots a ring has, which must be a power of two. In a near ring each group has this many slots to
-    /// itself, with two exceptions: if there are far rings too, or if the number of groups is left open on a device
-    /// with memory of its own, the groups divide the slots among them.
+    /// How many slots a ring has, which must be a power of two. A near ring has this many slots for each group that
+    /// polls it, with two exceptions: if there are far rings too, or if the number of groups is left open on a device
+    /// with memory of its own, the ring has this many slots in total, which the groups divide among them.
     pub slots: u32,
     /// How many lanes a group has.
     pub lanes: Option<u32>,
@@ -35,7 +35,7 @@ impl Geometry {
     /// The most tasks that a group may take at once.
     pub const MAX_WINDOW: u32 = 256;
 
-    /// A geometry with this many slots per ring. The rest is chosen to suit the device.
+    /// Returns a geometry with this many slots per ring. The numbers of lanes and groups are chosen to suit the device.
     pub fn new(slots: u32) -> Self {
         Geometry { slots, lanes: None, groups: None, window: Self::MAX_WINDOW.min(slots) }
     }
@@ -79,8 +79,8 @@ pub enum Claim {
     /// Rings are served in turn, and each ring in the order of its tasks.
     #[default]
     Owned,
-    /// Each producer has one ring per level of priority. The most urgent level with tasks is served first. But in one
-    /// of `every` windows, the level that has waited longest comes first, so that no level starves.
+    /// Each producer has one ring per level of priority. The most urgent level that has tasks is served first. Once in
+    /// `every` windows, the level that has waited longest comes first instead, so that no level starves.
     #[allow(missing_docs)]
     Priority { every: u32 },
 }
@@ -89,7 +89,7 @@ impl Claim {
     /// Tasks are taken by priority, with every eighth window for the level that has waited longest.
     pub const PRIORITY: Claim = Claim::Priority { every: 8 };
 
-    /// How many rings each producer has: one per level of priority.
+    /// Returns how many rings each producer has: one, or one per level of priority.
     pub fn levels(self) -> u32 {
         match self {
             Claim::Owned => 1,
@@ -108,7 +108,7 @@ pub enum SlotBody {
     Fused,
 }
 
-/// How tasks ask the host for data.
+/// How tasks ask the host for data. Only [`Io::Off`] can be assembled yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Io {
     /// Tasks do not ask the host for data.
@@ -142,9 +142,9 @@ pub enum Telemetry {
     Off,
 }
 
-/// Which megakernel is wanted.
+/// The description of a kernel.
 ///
-/// [`Spec::new`] gives the smallest kernel of a geometry, and the other methods change one thing each.
+/// [`Spec::new`] describes a kernel that has only the built-in operations, and the other methods change one thing each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Spec {
     /// How many slots, lanes and groups the kernel has.
@@ -165,9 +165,12 @@ pub struct Spec {
     pub telemetry: Telemetry,
     /// How much of the device the kernel may take, in percent of the groups that can be resident at once.
     pub share: u32,
-    /// How long the kernel may run without a sign of life from its host.
+    /// How long the kernel may run without a sign of life from its host before it ends. A session gives the sign by
+    /// itself while its process runs.
     pub lease: Duration,
-    /// How many turns all loops of one task may take together. A task that takes more ends as a fault.
+    /// How much work the loops of one task may do together. A turn of a loop takes one unit of fuel, and one more for
+    /// every 256 instructions that it may run; short counted loops take none. A task that runs out of fuel ends with a
+    /// fault.
     pub fuel: u32,
     /// The regions of the workspace. The region `data` must be among them.
     pub regions: Vec<Region>,
@@ -190,7 +193,7 @@ impl Default for Spec {
 
 /// One method per axis.
 impl Spec {
-    /// A kernel of this geometry. Everything else has its default.
+    /// Describes a kernel of this geometry. Everything else has its default.
     pub fn new(geometry: Geometry) -> Self {
         Spec {
             geometry,
@@ -257,7 +260,7 @@ impl Spec {
         Spec { lease, ..self }
     }
 
-    /// Sets how many turns all loops of one task may take together.
+    /// Sets how much work the loops of one task may do together, in units of fuel, which the field `fuel` explains.
     pub fn fuel(self, fuel: u32) -> Self {
         Spec { fuel, ..self }
     }
@@ -280,7 +283,8 @@ impl Spec {
         self
     }
 
-    /// Sets how many producers tenant 0 has, and adds tenant 0 if it is not there.
+    /// Sets how many producers tenant 0 has, and adds tenant 0 if it is not there. For other tenants, see
+    /// [`Tenant::producers()`].
     pub fn producers(self, producers: u32) -> Self {
         let tenant = self.tenants.iter().find(|t| t.id == 0).cloned().unwrap_or_else(|| Tenant::new(0));
         self.tenant(tenant.producers(producers))
@@ -290,9 +294,10 @@ impl Spec {
     /// yet, so handlers that are added in the same order get the same opcodes; [`opcode`](Spec::opcode) looks it up. If
     /// something is wrong with the handler, or if no opcode is free, [`assemble`](super::assemble) says so.
     ///
-    /// A tenant's mask has one bit for each opcode up to 30 and one bit for all others together. So a right to use one of
-    /// the handlers from the 24th on is a right to use all of them, and PRINTF too. Give handlers that only some tenants
-    /// may use to [`handler_at`](Spec::handler_at), or add them first.
+    /// A tenant's mask has one bit for each opcode up to 30 and one bit for all others together. So a tenant that may
+    /// use one of the handlers from the 24th on may use all of them, and also PRINTF and, in a drained batch, SHUTDOWN.
+    /// Add handlers that only some tenants may use first, or choose their opcodes with
+    /// [`handler_at`](Spec::handler_at).
     ///
     /// ```
     /// use pelton::{Handler, Spec, Task};
@@ -329,7 +334,7 @@ impl Spec {
     }
 
     /// Adds a module whose functions handlers can import, such as one that [`text::parse`](pelton_ir::text::parse)
-    /// gives. Its functions run as part of the handler: they reach the tenant's regions and take the task's fuel.
+    /// returns. Its functions run as part of the handler: they reach the tenant's regions and take the task's fuel.
     pub fn library(mut self, module: Module) -> Self {
         self.libraries.push(module);
         self
@@ -340,7 +345,7 @@ impl Spec {
     ///
     /// # Errors
     ///
-    /// [`UnknownOpcode`], which says which known name is nearest.
+    /// [`UnknownOpcode`] if there is no such name. The error suggests the nearest name that exists.
     pub fn opcode(&self, name: &str) -> Result<Opcode, UnknownOpcode> {
         let own = self.handlers.iter().find(|known| known.name == name).map(|known| known.op);
         own.or_else(|| Opcode::from_name(name)).ok_or_else(|| {

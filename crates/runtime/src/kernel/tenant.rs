@@ -1,4 +1,4 @@
-//! Tenants, which share a kernel, and the regions of memory that it has for them.
+//! Tenants, which share a kernel, and the regions of memory that the kernel has for them.
 
 use pelton_ir::types::{Access, Type};
 
@@ -7,8 +7,8 @@ use crate::protocol::{Opcode, control};
 /// The number of a tenant, which is below [`Tenant::MAX_TENANTS`].
 pub type TenantId = u32;
 
-/// A named and typed piece of the workspace. Every tenant has its own elements, or all tenants share elements that are
-/// only read.
+/// A named and typed part of the workspace. Either every tenant has elements of its own, or all tenants share the same
+/// elements, which handlers can only read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
     /// The name by which handlers refer to the region.
@@ -55,21 +55,23 @@ pub struct Tenant {
     /// How many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
     /// limit.
     pub quota: u32,
-    /// How many observables the tenant has.
+    /// How many observables the tenant has. Observables are words that tasks show to the host: LOAD_U32 and fences
+    /// write them.
     pub observables: u32,
-    /// The regions in which the tenant has more or fewer elements than others, with the number of elements.
+    /// The names of the regions in which the tenant does not have the usual number of elements, each with the number
+    /// that it has.
     pub sizes: Vec<(String, u32)>,
 }
 
 impl Tenant {
-    /// The number of tenants that a kernel can have. Tenants are numbered below it.
+    /// The greatest number of tenants that a kernel can have. The numbers of tenants are below it.
     pub const MAX_TENANTS: u32 = control::TENANTS as u32;
     /// The greatest number of tasks for which a tenant may have credit at once. The kernel's account holds a little
     /// more, because groups charge whole windows, give back what they do not take, and must not overflow the account
     /// in the meantime.
     pub const MAX_QUOTA: u32 = 1_000_000_000;
 
-    /// Returns a tenant with one producer that may use every opcode.
+    /// Returns a tenant that has one producer and may use every opcode, without a limit on its tasks.
     pub fn new(id: TenantId) -> Self {
         Tenant {
             id,
