@@ -15,7 +15,8 @@ pub enum Retry {
     Never,
     /// The same call may succeed later.
     Later,
-    /// The device is lost for this process. Opening it again in the same process fails as well; only a new process can use it.
+    /// The device is lost for this process. Opening it again in the same process fails as well; only a new process can
+    /// use it.
     NewProcess,
 }
 
@@ -45,7 +46,7 @@ pub enum DeviceError {
     /// A buffer of the launch has no memory or the wrong memory.
     #[error("buffer {name:?} {why}")]
     Binding { name: String, why: String },
-    /// The device does not have that kind of memory, or memory cannot be used so.
+    /// The device does not have that kind of memory, or the memory cannot be used in that way.
     #[error("{device} has no {what}")]
     Memory { device: String, what: &'static str },
     /// The device does not have near memory.
@@ -84,13 +85,13 @@ pub enum DeviceError {
     Lost(String),
 }
 
-/// The bound that a size has crossed, as a clause.
+/// Returns the bound that a size has crossed, as a clause.
 fn bound(found: u64, most: u64) -> String {
     if found == 0 { "at least 1".into() } else { format!("at most {most}") }
 }
 
 impl DeviceError {
-    /// The error of a launch in which an instruction of a module trapped.
+    /// Makes the error of a launch in which an instruction of a module trapped.
     pub(crate) fn fault(module: &Valid, (code, site): (u32, Site), recorded: Option<Fault>) -> Self {
         let listing = text::print_listing(module);
         let printed = listing.inst(site);
@@ -100,7 +101,7 @@ impl DeviceError {
         DeviceError::Fault { code, site, place, function, instruction, recorded }
     }
 
-    /// Whether trying again can help. The answer depends on the kind of the error only.
+    /// Returns whether trying again can help. The answer depends only on the kind of error.
     pub fn retry(&self) -> Retry {
         match self {
             DeviceError::Exhausted { .. } | DeviceError::Busy { .. } | DeviceError::Thread(_) => Retry::Later,

@@ -27,7 +27,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A launch of `groups` groups, without memory, deadline or lease.
+    /// Describes a launch of `groups` groups, without memory, deadline or lease.
     pub fn new(groups: u32) -> Self {
         Launch { groups, ..Launch::default() }
     }
@@ -42,25 +42,26 @@ impl Launch {
         self
     }
 
-    /// Ends the launch after this time.
+    /// Sets how long after its start the launch is ended.
     pub fn deadline(mut self, after: Duration) -> Self {
         self.deadline = Some(after);
         self
     }
 
-    /// Ends the launch if it is not [renewed](crate::Run::renew) for this time.
+    /// Sets how long the launch may run without being [renewed](crate::Run::renew) before it is ended.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// How often a thread that waits for the end of the launch should renew its lease.
+    /// Returns how often a thread that waits for the end of the launch should renew its lease, or `None` if it has no
+    /// lease.
     pub fn beat(&self) -> Option<Duration> {
         self.lease.map(|lease| (lease / 4).max(Duration::from_millis(1)))
     }
 
-    /// The memory of each buffer of a module, or an error that says what is wrong with the bindings. Devices call this before they
-    /// launch a kernel.
+    /// Returns the memory of each buffer of a module, or an error that says what is wrong with the bindings. Devices
+    /// call this before they launch a kernel.
     pub fn bound(&self, module: &Module) -> Result<Vec<Option<&Memory>>, DeviceError> {
         if self.groups == 0 {
             let device = "every device".into();
@@ -109,7 +110,7 @@ impl Launch {
     }
 }
 
-/// Why a launch ended whose kernel did not trap.
+/// Why a launch ended, if its kernel did not trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaunchOutcome {
     /// Every lane returned.
@@ -143,7 +144,7 @@ pub struct LaunchEnd {
     pub fault: Option<Fault>,
 }
 
-/// Chooses a kernel to load. Refuses a module with imports that are not bound, which no device can load.
+/// Chooses the kernel to load. A module with imports that are not bound is refused, because no device can load it.
 pub(crate) fn kernel_to_load(module: &Module, name: Option<&str>) -> Result<Func, DeviceError> {
     check_bound(module)?;
     Ok(module.choose_kernel(name)?)

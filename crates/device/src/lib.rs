@@ -1,7 +1,8 @@
 //! The devices that run Pelton's kernels: the CPU, NVIDIA GPUs and the reference interpreter, behind one set of traits.
 //!
-//! A kernel is a function of a validated module of [`pelton_ir`]. This crate compiles it for a device, gives out the memory
-//! that it works on, launches it, and says how it ended. A kernel may end by itself or stay on the device and be fed while it runs.
+//! A kernel is a function of a validated module of [`pelton_ir`]. This crate compiles it for a device, allocates the
+//! memory that it works on, launches it, and reports how it ended. A kernel may end by itself or stay on the device and
+//! be fed while it runs.
 //!
 //! # Example
 //!
@@ -41,46 +42,48 @@
 //!
 //! In the order of use:
 //!
-//! 1. [`open`] opens a device by its name; [`names`] lists the names that may be opened here. [`cpu::Cpu`], [`cuda::Cuda`] and
-//!    [`reference::Reference`] can also be made directly, with options that names do not have.
+//! 1. [`open`] opens a device by its name; [`names`] lists the names to try on this machine. [`cpu::Cpu`],
+//!    [`cuda::Cuda`] and [`reference::Reference`] can also be made directly, with options that names do not have.
 //! 2. [`Device::caps`] says what the device can do, as plain data in [`Caps`].
-//! 3. [`Device::alloc`] gives out [`Memory`] of one of three [kinds](MemoryKind). A [`View32`] or [`View64`] reaches the words of
-//!    memory that is mapped without asking the memory each time.
+//! 3. [`Device::alloc`] allocates [`Memory`] of one of three [kinds](MemoryKind). A [`View32`] or [`View64`] gives
+//!    direct access to the words of mapped memory, without a lookup for each access.
 //! 4. [`Device::load`] compiles a kernel for groups of a fixed number of lanes.
 //! 5. A [`Launch`] says how many groups run, which memory each buffer is bound to, and when the launch must end.
-//! 6. [`Kernel::run`] runs a kernel to its end. [`Kernel::launch`] starts it and gives a [`Run`], through which the host stops,
-//!    wakes and waits for it.
-//! 7. A [`LaunchEnd`] says how the launch ended. A [`DeviceError`] says why something failed, and [`DeviceError::retry`] whether
-//!    trying again can help.
+//! 6. [`Kernel::run`] runs a kernel to its end. [`Kernel::launch`] starts it and returns a [`Run`], through which the
+//!    host stops, wakes and waits for it.
+//! 7. A [`LaunchEnd`] says how the launch ended. A [`DeviceError`] says why something failed, and
+//!    [`DeviceError::retry`] whether trying again can help.
 //!
 //! # Promises
 //!
 //! Every device keeps these, and `tests/promises.rs` holds each device to them.
 //!
-//! - **Results are the same on every device**, as `docs/ir.md` defines them. A compiled kernel cannot fault: accesses out of
-//!   range and divisions by zero have defined results.
-//! - **Groups progress.** Up to [`Kernel::resident`] groups of a launch progress independently, so they may wait for each other.
-//! - **Every launch can be ended.** It can be stopped, and it can have a deadline and a lease that the host renews. It ends in
-//!   bounded time after any of these, because the back-edges of loops look for them. Dropping a `Run` stops the launch and
-//!   waits for its end.
-//! - **Parked kernels can be woken.** A kernel that finds nothing to do executes `backoff`, and a device may park it there. A host
-//!   thread that has published words for a resident kernel calls [`Run::wake`] afterwards, which costs a fence and a load
-//!   unless a group is parked.
-//! - **Only valid modules run.** Nothing here accepts a module that the validator did not hand out.
+//! - **Results are the same on every device**, as `docs/ir.md` defines them. A kernel has no undefined behaviour:
+//!   accesses out of range and divisions by zero have defined results.
+//! - **Groups progress.** Up to [`Kernel::resident`] groups of a launch progress independently, so they may wait for
+//!   each other.
+//! - **Every launch can be ended.** It can be stopped, and it can have a deadline and a lease that the host renews. It
+//!   ends in bounded time after any of these, because every turn of a loop checks for them. Dropping a `Run` stops the
+//!   launch and waits for its end.
+//! - **Waiting kernels notice new work.** A kernel that finds nothing to do executes `backoff`. Where [`Caps::wakes`]
+//!   is true, the device may park it there, and a host thread that has published words for it calls [`Run::wake`]
+//!   afterwards, which costs a fence and a load unless a group is parked. Elsewhere, as on a GPU, a `backoff` ends by
+//!   itself after at most the time that it was given.
+//! - **Only valid modules run.** Nothing in this crate accepts a module that the validator has not approved.
 //!
 //! # Should I use this crate?
 //!
-//! Use it to run kernels of Pelton's language on several kinds of hardware, or to run one language for tests and for production. To
-//! feed small tasks to a kernel that stays, use the crate `pelton`, which is built on this one: this crate knows nothing of
-//! rings, tasks or tenants. To run existing CUDA C++ or PTX use CUDA's own libraries instead: kernels written in other languages
-//! cannot be loaded here.
+//! Use it to run kernels of Pelton's language on several kinds of hardware, or to use one language in tests and in
+//! production. To feed small tasks to a kernel that stays, use the crate `pelton`, which is built on this one: this
+//! crate has no notion of rings, tasks or tenants. To run existing CUDA C++ or PTX, use CUDA's own libraries instead:
+//! kernels written in other languages cannot be loaded here.
 //!
 //! # Limits
 //!
-//! - A group has at most 1,024 lanes, and a subgroup on the CPU at most 32.
-//! - A GPU needs compute capability 8.0 and a driver that knows CUDA 12.0. While a kernel is resident on a GPU, no other kernel
-//!   can be loaded there, and memory that is dropped is freed only after the kernel has ended.
-//! - Near memory on a GPU needs Linux on x86-64 and the Vulkan part of NVIDIA's driver.
+//! - A group has at most 1,024 lanes, and a subgroup has at most 32.
+//! - A GPU needs compute capability 8.0 and a driver that knows CUDA 12.0. While a kernel is resident on a GPU, no
+//!   other kernel can be loaded there, and memory that is dropped is freed only after the kernel has ended.
+//! - Near memory on a GPU needs Linux on x86-64, the Vulkan part of NVIDIA's driver, and resizable BAR.
 //! - A GPU that is lost, for example after a hardware error, can be used again only by another process.
 //! - No device runs asynchronous copies (`async_load`) yet.
 //!
@@ -88,8 +91,8 @@
 //!
 //! | feature | default | gives |
 //! |---|---|---|
-//! | `cuda` | yes | NVIDIA GPUs, in the module [`cuda`]. The driver is loaded at run time, so the program also starts where there is none |
-//! | `loom` | no | the eventcount over loom's atomics, for the test of its interleavings only |
+//! | `cuda` | yes | NVIDIA GPUs, in the module [`cuda`]; the driver is loaded at run time, so it may be absent |
+//! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
 pub mod caps;
 pub mod cpu;
@@ -120,29 +123,29 @@ pub use view::{View, View32, View64};
 
 /// Something that runs kernels: a processor, a GPU or an interpreter.
 ///
-/// A device is shared by reference counting. What it gives out (memory, kernels, launches) keeps what it needs of the device, so
-/// the device itself may be dropped first.
+/// A device is shared by reference counting. Memory, kernels and launches keep alive whatever they need of their
+/// device, so the device itself may be dropped first.
 pub trait Device: fmt::Debug + Send + Sync {
-    /// What the device can do.
+    /// Returns what the device can do.
     fn caps(&self) -> &Caps;
 
-    /// Allocates memory of `len` words that are all zero.
+    /// Allocates memory of `len` words, which are all zero.
     fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError>;
 
-    /// Compiles a kernel for groups of `lanes` lanes: the kernel of the given name or, if no name is given, the module's only
-    /// kernel.
+    /// Compiles a kernel for groups of `lanes` lanes: the kernel of the given name or, if no name is given, the
+    /// module's only kernel.
     ///
-    /// A kernel that is already compiled for as many lanes is found again instead.
+    /// A kernel that was already compiled for this number of lanes is returned without compiling it again.
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError>;
 }
 
 /// A kernel that is compiled for groups of a fixed number of lanes.
 pub trait Kernel: fmt::Debug + Send + Sync {
-    /// How many groups of the kernel progress together. If groups of the kernel may wait for each other, the device may refuse a
-    /// launch of more groups.
+    /// Returns how many groups of the kernel progress together. If groups of the kernel may wait for each other, the
+    /// device may refuse a launch of more groups.
     fn resident(&self) -> u32;
 
-    /// Starts a launch of the kernel and returns while it is under way.
+    /// Starts a launch of the kernel, and returns without waiting for its end.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError>;
 
     /// Runs a launch of the kernel to its end, and renews its lease meanwhile.
@@ -157,9 +160,10 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     }
 }
 
-/// A launch that is under way, or has ended and not been dropped yet. Dropping it stops the launch and waits for its end.
+/// A launch that is under way, or has ended and not been dropped yet. Dropping it stops the launch and waits for its
+/// end.
 pub trait Run: fmt::Debug + Send + Sync {
-    /// Asks the kernel to end, which it does in bounded time. Does not wait for the end.
+    /// Asks the kernel to end, which it does in bounded time. This call does not wait for the end.
     fn stop(&self);
 
     /// Wakes the groups that are parked in `backoff`. The host calls this after it has published words for the kernel.
@@ -168,17 +172,19 @@ pub trait Run: fmt::Debug + Send + Sync {
     /// Starts the lease anew, if the launch has one.
     fn renew(&self);
 
-    /// Waits for the end of the launch, for at most `timeout`. Gives `None` if the launch is still under way then.
+    /// Waits for the end of the launch, for at most `timeout`. Returns `None` if the launch is still under way then.
     ///
     /// # Errors
     ///
-    /// A kernel that trapped is a [`DeviceError::Fault`], and a device that was lost meanwhile a [`DeviceError::Lost`].
+    /// [`DeviceError::Fault`] if the kernel trapped, and [`DeviceError::Lost`] if the device was lost meanwhile.
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError>;
 }
 
-/// The names of the devices that this build knows, the best first, for [`open`]. Each GPU that is there has a name of its own.
+/// Returns the names of the devices that this build knows, the best first, for [`open`]. Each GPU of the machine has a
+/// name of its own.
 ///
-/// A name in the list need not open: without a GPU the list has one name `cuda`, so that a program can show why it is absent.
+/// Opening a device in the list may still fail: without a GPU, the list has the name `cuda`, so that a program can show
+/// why the GPU is absent.
 pub fn names() -> Vec<String> {
     let mut names = gpu_names();
     names.extend(["cpu", "reference"].map(String::from));
@@ -203,12 +209,12 @@ fn gpu_names() -> Vec<String> {
 /// | `reference`, `reference:2` | the reference interpreter with as many threads as there are cores, with two threads |
 /// | `auto` | the best that is there: a GPU, or else the CPU |
 ///
-/// The [null device](null) cannot be opened by name. It runs nothing, so a program that waits for its kernel would wait for
-/// ever.
+/// The [null device](null) cannot be opened by name. It runs nothing, so a program that waits for its kernel would wait
+/// for ever.
 ///
 /// # Errors
 ///
-/// [`DeviceError::Absent`] says why there is no such device.
+/// [`DeviceError::Absent`] if there is no such device; the error says why.
 pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
     let absent = |why: &str| DeviceError::Absent { name: name.into(), why: why.into() };
     let (kind, number) = match name.split_once(':') {

@@ -1,9 +1,9 @@
-//! Memory that a device gives out.
+//! Memory that a device allocates.
 //!
-//! There are three kinds, which differ in how host and device reach them. *Host* memory is mapped: both sides see its words at any
-//! time. *Device* memory is the device's own; the host copies words in and out, even while a kernel is resident. *Near* memory
-//! lies at the device and takes whole lines from the host, which does not read it. A device may map more kinds than it
-//! must: on the CPU all memory is mapped.
+//! There are three kinds, which differ in how host and device reach them. *Host* memory is mapped: both sides see its
+//! words at any time. *Device* memory is the device's own; the host copies words in and out, even while a kernel is
+//! resident. *Near* memory is memory of the device to which the host writes whole lines, and from which it does not
+//! read. A device may map more than host memory: on the CPU, all memory is mapped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,19 +19,20 @@ pub enum MemoryKind {
     Host,
     /// Memory of the device, which the host copies to and from.
     Device,
-    /// Memory of the device that the host writes one line at a time, and that the device polls without crossing the bus.
+    /// Memory of the device that the host writes one line at a time, and that the device polls without crossing the
+    /// bus.
     Near,
 }
 
 /// A line: the 64 bytes that the host writes to near memory at once.
 pub type Line = [u64; 8];
 
-/// What a device implements to give out [`Memory`]. [`Memory`] checks ranges and widths before it calls these methods.
+/// What a device implements to allocate [`Memory`]. [`Memory`] checks ranges and widths before it calls these methods.
 pub trait MemoryStore: fmt::Debug + Send + Sync {
-    /// The words themselves, if the host can reach them.
+    /// Returns the words themselves, if the host can reach them.
     fn mapped(&self) -> Option<&Mapped>;
-    /// The address of the memory on the device that gave it out. `device` is the number of the device that asks, and other devices
-    /// get `None`.
+    /// Returns the address of the memory on the device that allocated it. `device` is the number of the device that
+    /// asks; other devices get `None`.
     fn address(&self, _device: u64) -> Option<u64> {
         None
     }
@@ -87,7 +88,7 @@ impl Slice for u64 {
     }
 }
 
-/// A block of memory that a device gave out. It consists of words of one width, and a clone is the same block.
+/// A block of memory that a device allocated. It consists of words of one width. A clone refers to the same block.
 #[derive(Clone, Debug)]
 pub struct Memory {
     kind: MemoryKind,
@@ -97,47 +98,47 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes memory from what a device keeps behind it. Only devices call this.
+    /// Makes memory from the store that a device implements. Only devices call this.
     pub fn new(kind: MemoryKind, width: WordWidth, len: usize, store: Arc<dyn MemoryStore>) -> Self {
         Memory { kind, width, len, store }
     }
 
-    /// Memory of the host's process that is mapped, for devices that work in the host's memory.
+    /// Allocates mapped memory in the host's process, for devices that work in the host's memory.
     pub fn mapped(kind: MemoryKind, width: WordWidth, len: usize) -> Result<Self, DeviceError> {
         Ok(Memory::new(kind, width, len, Arc::new(Mapped::new(width, len)?)))
     }
 
-    /// How host and device reach the memory.
+    /// Returns how host and device reach the memory.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
-    /// The width of the words.
+    /// Returns the width of the words.
     pub fn width(&self) -> WordWidth {
         self.width
     }
 
-    /// How many words the memory has.
+    /// Returns how many words the memory has.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the memory has no words.
+    /// Returns whether the memory has no words.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What the device keeps behind the memory. Only devices call this.
+    /// Returns the store that the device implements for this memory. Only devices call this.
     pub fn store(&self) -> &Arc<dyn MemoryStore> {
         &self.store
     }
 
-    /// The words as atomics, if the host can reach them and they have 32 bits.
+    /// Returns the words as atomics, if the host can reach them and they have 32 bits.
     pub fn words32(&self) -> Option<&[AtomicU32]> {
         self.store.mapped()?.words32()
     }
 
-    /// The words as atomics, if the host can reach them and they have 64 bits.
+    /// Returns the words as atomics, if the host can reach them and they have 64 bits.
     pub fn words64(&self) -> Option<&[AtomicU64]> {
         self.store.mapped()?.words64()
     }
@@ -146,7 +147,8 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// The words must have the memory's width and lie in it; otherwise nothing is copied.
+    /// [`DeviceError::Memory`] if the words do not have the memory's width, and [`DeviceError::Range`] if they do not
+    /// all lie in the memory. Nothing is copied then.
     pub fn upload<T: Slice>(&self, at: usize, words: &[T]) -> Result<(), DeviceError> {
         self.check::<T>(at, words.len())?;
         self.store.upload(at, T::words(words))
@@ -156,13 +158,15 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// The words must have the memory's width and lie in it; otherwise nothing is copied.
+    /// [`DeviceError::Memory`] if the words do not have the memory's width, and [`DeviceError::Range`] if they do not
+    /// all lie in the memory. Nothing is copied then.
     pub fn download<T: Slice>(&self, at: usize, words: &mut [T]) -> Result<(), DeviceError> {
         self.check::<T>(at, words.len())?;
         self.store.download(at, T::words_mut(words))
     }
 
-    /// Copies numbers to the words from the first on, whatever their width. A word of 32 bits takes the low half of its number.
+    /// Copies numbers to the words from the first on, whatever their width. A word of 32 bits takes the low half of its
+    /// number.
     pub fn set_bits(&self, bits: &[u64]) -> Result<(), DeviceError> {
         match self.width {
             WordWidth::W32 => self.upload(0, &bits.iter().map(|bits| *bits as u32).collect::<Vec<u32>>()),
@@ -182,8 +186,8 @@ impl Memory {
         Ok(words.into_iter().map(u64::from).collect())
     }
 
-    /// Writes lines to near memory one after another, from word `at` on. They are sent at once. In which order they arrive is
-    /// known only for lines with a [`flush`](Memory::flush) between them.
+    /// Writes lines to near memory one after another, from word `at` on. They are sent immediately. The order in
+    /// which two lines arrive is known only if there is a [`flush`](Memory::flush) between them.
     pub fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
         if self.kind != MemoryKind::Near {
             return Err(DeviceError::Memory {
@@ -211,7 +215,7 @@ impl Memory {
     }
 }
 
-/// Mapped memory needs nothing behind it: copies are loops over its words.
+/// Mapped memory needs no store beside itself: copies are loops over its words.
 impl MemoryStore for Mapped {
     fn mapped(&self) -> Option<&Mapped> {
         Some(self)
