@@ -1,7 +1,7 @@
 //! Regions of every type, shared or of one tenant, as the host and as tasks see them.
 
 use pelton::device::open;
-use pelton::ir::types::Type;
+use pelton::ir::types::{Order, Scope, Type};
 use pelton::{Deadline, Error, Handler, Opcode, Region, Session, Spec, Task, Tenant};
 
 fn scale() -> Opcode {
@@ -167,4 +167,24 @@ fn an_empty_piece_fits_beside_the_longest() {
     let task = Task::new(scale()).args([0, 7, 0]);
     assert!(producer.submit(task).unwrap().wait(Deadline::after_ms(20_000)).is_err());
     assert_eq!(session.view::<u32>(0, "huge").unwrap().read(0, 1).unwrap(), [0]);
+}
+
+/// Catches a handler that only loads, by whatever op, and is taken for one that writes.
+#[test]
+fn every_kind_of_load_reads_a_shared_region() {
+    let loads = Handler::lane_wide(|task| {
+        let f = task.body();
+        let table = task.region::<u32>("table");
+        let [a, b, c, d] = f.load_wide::<u32, 4>(Order::Relaxed, Scope::Device, table.at(0));
+        let whole = f.atomic_load(Order::Relaxed, Scope::Device, table.at(1));
+        task.finish(f.load_byte(table.at(0), 1) + whole + f.load(table.at(2)) + a + b + c + d);
+    });
+    let spec = Spec::default().region(Region::shared("table", Type::U32, 4)).handler("loads", loads);
+    for device in ["cpu", "reference"] {
+        let session = Session::launch(&open(device).unwrap(), &spec).unwrap();
+        session.view::<u32>(0, "table").unwrap().write(0, &[0x0500, 7, 11, 13]).unwrap();
+        let task = Task::new(session.opcode("loads").unwrap());
+        let result = session.producer(0).unwrap().submit(task).unwrap().wait(Deadline::after_ms(60_000));
+        assert_eq!(result.unwrap(), 5 + 7 + 11 + 0x0500 + 7 + 11 + 13, "{device}");
+    }
 }

@@ -177,7 +177,7 @@ impl Handler {
 /// Declares the regions that a handler only loads from as read-only, so that it may name regions that cannot be
 /// written.
 fn restrict_access(module: &mut Module) {
-    let reads = |op: Op| matches!(op, Op::Load | Op::LoadWide | Op::Len);
+    let reads = |op: Op| matches!(op, Op::Load | Op::LoadByte | Op::LoadWide | Op::AtomicLoad | Op::Len);
     let nodes = module.functions.iter().flat_map(|(_, function)| function.insts());
     let written: Vec<_> = nodes.filter(|(_, node)| !reads(node.op)).filter_map(|(_, n)| n.buffer()).collect();
     let regions = module.buffers.iter().filter(|(_, decl)| decl.space == Space::Global).map(|(at, _)| at);
