@@ -106,6 +106,8 @@ pub(crate) enum WrittenBy {
 pub(crate) enum FirstContent {
     /// It holds zeros.
     Zeros,
+    /// It holds zeros when any run starts, not only the first: what the groups of a run tell each other.
+    ZerosEachRun,
     /// It holds the host's control words, with each tenant's mask and quota.
     ControlWords,
     /// It holds the tenant of each ring.
@@ -136,6 +138,14 @@ pub(crate) struct BufferRow {
 }
 
 impl BufferRow {
+    /// Whether the buffer is filled again for a run that follows another over the same memory: it says where the run
+    /// begins, or belongs to one run alone, and the host does not keep it.
+    #[cfg(feature = "inject")]
+    pub(crate) fn begins_each_run(&self) -> bool {
+        let begins = matches!(self.first, ZerosEachRun | StripeStarts | RingStarts { .. });
+        begins && self.written != WrittenBy::Host
+    }
+
     /// The name of the buffer in a module with this layout.
     pub(crate) fn name(&self, layout: &Layout) -> &'static str {
         self.names[usize::from(matches!(layout.banks, SlotBanks::Both { .. }))]
@@ -191,7 +201,7 @@ macro_rules! buffers {
     };
 }
 
-use FirstContent::{ControlWords, Pieces, RingStarts, RingTenants, StripeStarts, Zeros};
+use FirstContent::{ControlWords, Pieces, RingStarts, RingTenants, StripeStarts, Zeros, ZerosEachRun};
 
 #[rustfmt::skip]
 mod rows {
@@ -231,7 +241,7 @@ buffers! {
 
     /// The copy of the host's control words that one group keeps for the others.
     ControlCopy {
-        flags Flags u32 "flags" Device Kernel (|_| flag::WORDS) (Zeros)
+        flags Flags u32 "flags" Device Kernel (|_| flag::WORDS) (ZerosEachRun)
             "How many groups have arrived, and whether to halt. The words are those of `flag`.";
         words ControlCopy u32 "mirror" Device Kernel (|_| control::OBSERVABLES) (ControlWords)
             "The host's control words in device memory.";

@@ -3,9 +3,9 @@
 use super::memory::BufferMemories;
 use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
-use crate::kernel::buffers::{FirstContent, STRIDE};
+use crate::kernel::buffers::{BufferRow, FirstContent, STRIDE};
 use crate::kernel::layout::BufferKey;
-use crate::kernel::{BufferId, Layout, Spec, Tenant};
+use crate::kernel::{Layout, Spec, Tenant};
 use crate::protocol::control;
 
 /// Fills every buffer whose first content is not zeros. `starts` has the first position of each stripe.
@@ -28,32 +28,27 @@ pub(super) fn fill_next_run(
     memories: &BufferMemories,
     starts: &[u64],
 ) -> Result<(), Error> {
-    fill_some(spec, layout, memories, starts, |id| {
-        matches!(id, BufferId::Start | BufferId::Route | BufferId::Front)
-    })?;
-    // The groups of the next run have not arrived yet, and were not asked to halt.
-    match memories.get(BufferKey::Kernel(BufferId::Flags)) {
-        Some(flags) => Ok(flags.upload(0, &vec![0u32; flags.len()])?),
-        None => Ok(()),
-    }
+    fill_some(spec, layout, memories, starts, BufferRow::begins_each_run)
 }
 
-/// Fills those buffers that are chosen and whose first content is not zeros.
+/// Fills those buffers whose rows are chosen. Memory is zero when it is allocated, so nothing is done for zeros that only
+/// the first run needs.
 fn fill_some(
     spec: &Spec,
     layout: &Layout,
     memories: &BufferMemories,
     starts: &[u64],
-    chosen: impl Fn(BufferId) -> bool,
+    chosen: impl Fn(&BufferRow) -> bool,
 ) -> Result<(), Error> {
     for (key, memory) in memories.iter() {
         let BufferKey::Kernel(id) = key else { continue };
-        if !chosen(id) {
+        let row = id.row();
+        if !chosen(row) {
             continue;
         }
-        let row = id.row();
         let words = match row.first {
             FirstContent::Zeros => continue,
+            FirstContent::ZerosEachRun => FirstWords::W32(vec![0; memory.len()]),
             FirstContent::ControlWords => FirstWords::W32(control_words(spec)),
             FirstContent::RingTenants => {
                 FirstWords::W32(layout.rings.iter().map(|ring| ring.tenant).collect())
