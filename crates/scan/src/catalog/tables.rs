@@ -1,0 +1,92 @@
+//! The tables of a catalog, as engines read them.
+
+use crate::factor::{ByteSet, LITERAL_MAX};
+
+/// One automaton of stage one: it reads every byte and says where literals end.
+///
+/// A byte is first mapped to its class, in which both cases of an ASCII letter are one. State 0 is the initial state.
+/// States from [`first_accepting`](Self::first_accepting) on are accepting: a literal ends at the byte that led there.
+/// The state depends on the last [`Catalog::lead`](super::Catalog::lead) bytes at most.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FactorTable {
+    /// The class of each byte.
+    pub classes: Vec<u8>,
+    /// The number of classes.
+    pub class_count: u32,
+    /// The number of states, at most 65,536.
+    pub state_count: u32,
+    /// The first accepting state.
+    pub first_accepting: u32,
+    /// The next state for `state * class_count + class`.
+    pub next: Vec<u16>,
+    /// For each accepting state the index of its first output; one more entry is the number of outputs.
+    pub output_rows: Vec<u32>,
+    /// What ends at accepting states.
+    pub outputs: Vec<FactorOutput>,
+}
+
+/// A literal that ends where an accepting state was reached.
+///
+/// The classes of the automaton have no cases, so the literal itself must still be compared: with the text's bytes
+/// `end - 15 ..= end`, where `end` is the position of the byte that led to the state. Bytes before the literal have
+/// mask 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FactorOutput {
+    /// The branch that the literal belongs to.
+    pub branch: u32,
+    /// The number of bytes from the beginning of the part to the end of the literal: the part begins at
+    /// `end + 1 - back`.
+    pub back: u32,
+    /// What the bytes must be under the mask.
+    pub value: [u8; LITERAL_MAX],
+    /// The bits that are compared.
+    pub mask: [u8; LITERAL_MAX],
+}
+
+/// The automaton of stage two for one branch, which reads from the beginning of the part on.
+///
+/// State [`WINDOW_NO`] means that no match is possible, [`WINDOW_YES`] that one may be. After `limit` bytes without
+/// either the answer is `at_limit`. If the text ends before, the answer is *maybe*.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WindowInfo {
+    /// The index of the automaton's first entry in [`WindowTables::next`].
+    pub base: u32,
+    /// The number of its byte classes; 0 if the branch has no automaton, so that the answer is always *maybe*.
+    pub class_count: u32,
+    /// The index of its 256 byte classes in [`WindowTables::classes`], in maps: byte `b` has the class
+    /// `classes[class_map * 256 + b]`.
+    pub class_map: u32,
+    /// The largest number of bytes that are read.
+    pub limit: u32,
+    /// Whether the answer after `limit` bytes is *maybe* rather than *no*.
+    pub at_limit: bool,
+}
+
+/// The state in which a window answers *no*.
+pub const WINDOW_NO: u16 = 0;
+/// The state in which a window answers *maybe*.
+pub const WINDOW_YES: u16 = 1;
+/// The state in which a window begins.
+pub const WINDOW_START: u16 = 2;
+
+/// The automata of stage two.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WindowTables {
+    /// One window per branch.
+    pub windows: Vec<WindowInfo>,
+    /// Maps of bytes to classes, 256 entries each.
+    pub classes: Vec<u8>,
+    /// The next state for `base + state * class_count + class`.
+    pub next: Vec<u16>,
+}
+
+/// A factor that is a run of bytes of one class.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClassRun {
+    /// The branch that the run belongs to.
+    pub branch: u32,
+    /// The class.
+    pub class: ByteSet,
+    /// The smallest number of bytes.
+    pub length: u32,
+}

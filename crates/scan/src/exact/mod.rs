@@ -1,0 +1,1 @@
+//! The exact stage: from candidates to matches.

@@ -1,0 +1,44 @@
+//! Findings.
+
+use std::ops::Range;
+
+/// A match of a rule: what the exact stage yields, before any filter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Match {
+    /// The rule, as an index of the scanner's rules.
+    pub rule: u32,
+    /// The position of the first byte of the match in the input.
+    pub start: u64,
+    /// The position after its last byte.
+    pub end: u64,
+}
+
+/// A match that no filter dropped, with what people want to see of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// The match.
+    pub found: Match,
+    /// The line in which it begins, from 1.
+    pub line: u64,
+    /// The column at which it begins in that line, in bytes, from 1.
+    pub column: u64,
+    /// The line in which it ends.
+    pub end_line: u64,
+    /// The bytes of the match; of a match longer than [`Finding::TEXT_MAX`] only the first ones.
+    pub text: Vec<u8>,
+    /// Which bytes of `text` are the secret.
+    pub secret: Range<usize>,
+    /// The entropy of the secret, in bits per byte.
+    pub entropy: f64,
+    /// The lines that the match lies in, without the line break at the end; of long lines only what is near the match.
+    pub context: Vec<u8>,
+    /// Where in `context` the match begins.
+    pub context_start: usize,
+}
+
+impl Finding {
+    /// The largest number of bytes of a match that a finding keeps.
+    pub const TEXT_MAX: usize = 1 << 16;
+    /// The largest number of bytes before and after a match that a finding keeps as context.
+    pub const CONTEXT_MAX: usize = 1 << 12;
+}
