@@ -1,6 +1,12 @@
 //! Factors: for each rule a few literals, one of which every match contains.
 
+mod extract;
+mod language;
+mod weight;
+
 use regex_syntax::hir::Hir;
+
+pub use extract::extract_factors;
 
 /// The longest literal of a factor, in bytes. An output of the automaton compares this many bytes at most.
 pub const LITERAL_MAX: usize = 16;
