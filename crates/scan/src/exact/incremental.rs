@@ -1,0 +1,326 @@
+//! An exact search that reads its text piece by piece.
+//!
+//! A lazy automaton reads every byte once. It says when a match is complete, that is when nothing that follows can
+//! change it, and when no match is under way, so that earlier text can be forgotten. The start of a match is found by a
+//! second automaton, which reads backwards from its end.
+//!
+//! That no match is under way is told by the automaton being back in a start state, and this holds only if no byte of a
+//! match can lead back to where matches begin: after the `a` of `a*b` the automaton is in its start state, although a
+//! match has begun. [`IncrementalMatcher::new`] decides this by looking at the automaton. Where it does not hold, nothing
+//! is forgotten early.
+
+use std::io;
+
+use regex_automata::hybrid::{LazyStateID, dfa, regex};
+use regex_automata::nfa::thompson::{self, NFA, State};
+use regex_automata::util::primitives::StateID;
+use regex_automata::util::{start, syntax};
+use regex_automata::{Anchored, MatchKind};
+
+use super::source::TextSource;
+use crate::expression::Expression;
+
+/// The number of bytes that are read backwards at once.
+const BACK_BLOCK: u64 = 4096;
+
+/// The automata of an expression.
+#[derive(Debug)]
+pub struct IncrementalMatcher {
+    automata: regex::Regex,
+    can_forget: bool,
+}
+
+/// A search under way: which byte is read next, and what is known so far.
+#[derive(Debug)]
+pub struct IncrementalSearch {
+    cache: regex::Cache,
+    state: Option<LazyStateID>,
+    /// The position from which the search began.
+    from: u64,
+    /// The position of the next byte.
+    position: u64,
+    /// No match that is still to be found begins before this position.
+    live_from: u64,
+    /// The end of the best match so far.
+    best_end: Option<u64>,
+    /// The byte before `from`.
+    before: Option<u8>,
+}
+
+/// What a search knows after reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// More text is needed.
+    NeedsMore,
+    /// A match ends here, and nothing that follows can change that.
+    Ends(u64),
+    /// There is no further match.
+    Nothing,
+}
+
+/// Why a search cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The expression has a Unicode word boundary and the text a byte that is not ASCII: no automaton decides that.
+    #[error("a Unicode word boundary cannot be decided in a text that is not in memory as a whole")]
+    CannotDecide,
+    /// The match begins in text that is no longer there.
+    #[error("a match began too far back")]
+    Forgotten,
+    /// The text could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl IncrementalMatcher {
+    /// Builds the automata of an expression.
+    pub fn new(expression: &Expression) -> Result<IncrementalMatcher, String> {
+        let config = dfa::Config::new()
+            .match_kind(MatchKind::LeftmostFirst)
+            .unicode_word_boundary(true)
+            .specialize_start_states(true)
+            .skip_cache_capacity_check(true);
+        let syntax = syntax::Config::new().unicode(expression.unicode()).utf8(false);
+        let automata = regex::Builder::new()
+            .dfa(config)
+            .syntax(syntax)
+            .thompson(thompson::Config::new().utf8(false))
+            .build(expression.text())
+            .map_err(|error| error.to_string())?;
+        let can_forget = !leads_back_to_start(automata.forward().get_nfa());
+        Ok(IncrementalMatcher { automata, can_forget })
+    }
+
+    /// Begins a search at a position; `before` is the byte before it.
+    pub fn begin(&self, from: u64, before: Option<u8>) -> IncrementalSearch {
+        let cache = self.automata.create_cache();
+        IncrementalSearch {
+            cache,
+            state: None,
+            from,
+            position: from,
+            live_from: from,
+            best_end: None,
+            before,
+        }
+    }
+}
+
+/// Returns whether some byte of a match leads to a state in which matches begin.
+fn leads_back_to_start(nfa: &NFA) -> bool {
+    let mut begins = vec![false; nfa.states().len()];
+    let mut reached = begins.clone();
+    let mut waiting = vec![nfa.start_anchored()];
+    while let Some(state) = waiting.pop() {
+        if !std::mem::replace(&mut begins[state], true) {
+            follow(nfa.state(state), &mut waiting, None);
+        }
+    }
+    for state in (0..begins.len()).filter(|&state| begins[state]) {
+        follow(&nfa.states()[state], &mut vec![], Some(&mut waiting));
+    }
+    while let Some(state) = waiting.pop() {
+        if !std::mem::replace(&mut reached[state], true) {
+            let mut free = vec![];
+            follow(nfa.state(state), &mut free, Some(&mut waiting));
+            waiting.extend(free);
+        }
+    }
+    let reads = |state: &State| {
+        matches!(state, State::ByteRange { .. } | State::Sparse(_) | State::Dense(_) | State::Look { .. })
+    };
+    (0..begins.len()).any(|state| begins[state] && reached[state] && reads(&nfa.states()[state]))
+}
+
+/// Adds the states that follow without a byte to `free`, and those that follow a byte to `read`.
+fn follow(state: &State, free: &mut Vec<StateID>, read: Option<&mut Vec<StateID>>) {
+    match state {
+        State::Look { next, .. } | State::Capture { next, .. } => free.push(*next),
+        State::Union { alternates } => free.extend(alternates.iter().copied()),
+        State::BinaryUnion { alt1, alt2 } => free.extend([*alt1, *alt2]),
+        State::Fail | State::Match { .. } => {}
+        State::ByteRange { trans } => read.into_iter().for_each(|read| read.push(trans.next)),
+        State::Sparse(sparse) => {
+            read.into_iter().for_each(|read| read.extend(sparse.transitions.iter().map(|trans| trans.next)));
+        }
+        State::Dense(dense) => {
+            read.into_iter().for_each(|read| read.extend(dense.transitions.iter().copied()));
+        }
+    }
+}
+
+impl IncrementalSearch {
+    /// Returns the position of the byte that is read next.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the position from which on text should be kept.
+    pub fn keep_from(&self) -> u64 {
+        self.live_from
+    }
+
+    /// Returns whether no match is under way.
+    pub fn is_idle(&self) -> bool {
+        self.live_from == self.position && self.best_end.is_none()
+    }
+
+    /// Begins again at a position, with the byte before it.
+    pub fn restart(&mut self, from: u64, before: Option<u8>) {
+        (self.state, self.best_end, self.before) = (None, None, before);
+        (self.from, self.position, self.live_from) = (from, from, from);
+    }
+
+    /// Returns the state, which is a start state at first.
+    fn state(&mut self, matcher: &IncrementalMatcher) -> Result<LazyStateID, SearchError> {
+        if let Some(state) = self.state {
+            return Ok(state);
+        }
+        let config = start::Config::new().look_behind(self.before).anchored(Anchored::No);
+        let cache = self.cache.as_parts_mut().0;
+        matcher.automata.forward().start_state(cache, &config).map_err(|_| SearchError::CannotDecide)
+    }
+
+    /// Reads text that begins at [`position`](Self::position).
+    pub fn read(&mut self, matcher: &IncrementalMatcher, text: &[u8]) -> Result<Progress, SearchError> {
+        let mut state = self.state(matcher)?;
+        let automaton = matcher.automata.forward();
+        let cache = self.cache.as_parts_mut().0;
+        for &byte in text {
+            state = automaton.next_state(cache, state, byte).map_err(|_| SearchError::CannotDecide)?;
+            if state.is_tagged() {
+                if state.is_match() {
+                    self.best_end = Some(self.position);
+                } else if state.is_dead() {
+                    self.state = Some(state);
+                    return Ok(self.best_end.map_or(Progress::Nothing, Progress::Ends));
+                } else if state.is_quit() {
+                    return Err(SearchError::CannotDecide);
+                } else if state.is_start() && self.best_end.is_none() && matcher.can_forget {
+                    self.live_from = self.position + 1;
+                }
+            }
+            self.position += 1;
+        }
+        self.state = Some(state);
+        Ok(Progress::NeedsMore)
+    }
+
+    /// Says that the text has ended.
+    pub fn finish(&mut self, matcher: &IncrementalMatcher) -> Result<Progress, SearchError> {
+        let state = self.state(matcher)?;
+        if !state.is_dead() {
+            let automaton = matcher.automata.forward();
+            let cache = self.cache.as_parts_mut().0;
+            let end = automaton.next_eoi_state(cache, state).map_err(|_| SearchError::CannotDecide)?;
+            if end.is_match() {
+                self.best_end = Some(self.position);
+            }
+        }
+        Ok(self.best_end.map_or(Progress::Nothing, Progress::Ends))
+    }
+
+    /// Finds the start of the match that ends at `end`. `after` is the byte at `end`, or `None` at the end of the text.
+    pub fn find_start(
+        &mut self,
+        matcher: &IncrementalMatcher,
+        end: u64,
+        after: Option<u8>,
+        source: &mut dyn TextSource,
+    ) -> Result<u64, SearchError> {
+        let automaton = matcher.automata.reverse();
+        let cache = self.cache.as_parts_mut().1;
+        let config = start::Config::new().look_behind(after).anchored(Anchored::Yes);
+        let mut state = automaton.start_state(cache, &config).map_err(|_| SearchError::CannotDecide)?;
+        let floor = self.from.max(source.available().start);
+        let (mut position, mut start, mut text) = (end, None, vec![]);
+        while position > floor {
+            source.fetch(floor.max(position.saturating_sub(BACK_BLOCK))..position, &mut text)?;
+            for &byte in text.iter().rev() {
+                state = automaton.next_state(cache, state, byte).map_err(|_| SearchError::CannotDecide)?;
+                if state.is_match() {
+                    start = Some(position);
+                } else if state.is_dead() {
+                    return start.ok_or(SearchError::Forgotten);
+                } else if state.is_quit() {
+                    return Err(SearchError::CannotDecide);
+                }
+                position -= 1;
+            }
+        }
+        if floor > self.from {
+            return Err(SearchError::Forgotten);
+        }
+        let before = if floor == 0 { None } else { self.before };
+        let last = match before {
+            Some(byte) => automaton.next_state(cache, state, byte),
+            None => automaton.next_eoi_state(cache, state),
+        };
+        if last.map_err(|_| SearchError::CannotDecide)?.is_match() {
+            start = Some(position);
+        }
+        start.ok_or(SearchError::Forgotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::TextInMemory;
+    use super::*;
+
+    fn matcher(text: &str) -> IncrementalMatcher {
+        IncrementalMatcher::new(&Expression::parse(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn it_is_known_which_expressions_can_be_forgotten_early() {
+        for text in ["abc", "a{2,5}b", r"\bab+", "ab*", r"(?s)a.*b", "(?:ab|cd)e+"] {
+            assert!(matcher(text).can_forget, "{text}");
+        }
+        for text in ["a*b", "a+b", r"(?:ab)+c", r".*x", r"(?:x|y*)z", r"a?b*c"] {
+            assert!(!matcher(text).can_forget, "{text}");
+        }
+    }
+
+    /// Searches a text in pieces of `step` bytes from a position on.
+    fn first(expression: &str, text: &str, from: u64, step: usize) -> Option<(u64, u64)> {
+        let matcher = matcher(expression);
+        let mut source = TextInMemory { base: 0, text: text.as_bytes() };
+        let before = source.byte_before(from).unwrap();
+        let mut search = matcher.begin(from, before);
+        let mut progress = Progress::NeedsMore;
+        for piece in text.as_bytes()[from as usize..].chunks(step) {
+            progress = search.read(&matcher, piece).unwrap();
+            if progress != Progress::NeedsMore {
+                break;
+            }
+        }
+        if progress == Progress::NeedsMore {
+            progress = search.finish(&matcher).unwrap();
+        }
+        let Progress::Ends(end) = progress else { return None };
+        let after = text.as_bytes().get(end as usize).copied();
+        Some((search.find_start(&matcher, end, after, &mut source).unwrap(), end))
+    }
+
+    #[test]
+    fn pieces_do_not_matter() {
+        for expression in ["a(?:.*b)?", r"\bab\b", "a+b", "(?m)^b$", "x*", r"b\z", "(?:a|ab)(?:c|bcd)?"] {
+            for text in ["", "a", "aab abcd", "xx\nb\nab", "ab", "a b\na....b..b"] {
+                let oracle = ::regex::bytes::RegexBuilder::new(expression).unicode(false).build().unwrap();
+                for from in 0..=text.len() {
+                    let wanted = oracle
+                        .find_at(text.as_bytes(), from)
+                        .map(|found| (found.start() as u64, found.end() as u64));
+                    for step in 1..4 {
+                        assert_eq!(
+                            first(expression, text, from as u64, step),
+                            wanted,
+                            "{expression} in {text:?} from {from}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the exact stage reads an input that is not in memory as a whole.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// An input of which a stretch can be read at any time.
+pub trait TextSource {
+    /// Returns the positions of the bytes that can be read.
+    fn available(&self) -> Range<u64>;
+
+    /// Replaces the contents of `into` by the bytes of a range that is available. If the input turns out to be shorter,
+    /// as a file that somebody truncates, there are fewer.
+    fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Returns the byte before a position, if there is one and it is available.
+    fn byte_before(&mut self, position: u64) -> io::Result<Option<u8>> {
+        if position <= self.available().start || position > self.available().end {
+            return Ok(None);
+        }
+        let mut one = vec![];
+        self.fetch(position - 1..position, &mut one)?;
+        Ok(one.first().copied())
+    }
+}
+
+/// A text in memory that begins at some position of its input.
+#[derive(Clone, Copy, Debug)]
+pub struct TextInMemory<'t> {
+    /// The position of the first byte.
+    pub base: u64,
+    /// The bytes.
+    pub text: &'t [u8],
+}
+
+impl TextSource for TextInMemory<'_> {
+    fn available(&self) -> Range<u64> {
+        self.base..self.base + self.text.len() as u64
+    }
+
+    fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()> {
+        into.clear();
+        into.extend_from_slice(
+            &self.text[(range.start - self.base) as usize..(range.end - self.base) as usize],
+        );
+        Ok(())
+    }
+}
+
+/// A file, which is read again where the exact stage needs it.
+#[derive(Debug)]
+pub struct TextInFile<'f> {
+    file: &'f File,
+    len: u64,
+}
+
+impl<'f> TextInFile<'f> {
+    /// Makes a source of the first `len` bytes of a file.
+    pub fn new(file: &'f File, len: u64) -> TextInFile<'f> {
+        TextInFile { file, len }
+    }
+}
+
+impl TextSource for TextInFile<'_> {
+    fn available(&self) -> Range<u64> {
+        0..self.len
+    }
+
+    fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()> {
+        into.resize((range.end - range.start) as usize, 0);
+        let count = read_full_at(self.file, into, range.start)?;
+        into.truncate(count);
+        Ok(())
+    }
+}
+
+/// Reads until a buffer is full or the file ends. Returns the number of bytes.
+pub fn read_full_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], position + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,336 @@
+//! Matches in an input that comes piece by piece.
+//!
+//! Candidates arrive in the order of pieces, and matches are decided as soon as nothing that is still to come can change
+//! them. For a rule whose matches have a greatest length a stretch of text decides. For any other an
+//! [incremental search](super::incremental) does, which runs from the start of a range until no match is under way. A
+//! rule that is searched everywhere, or that can match arbitrarily much before its part, has a search that always runs.
+//!
+//! A range may be begun only when no candidate that is still to come can lie before it: candidates of later pieces begin
+//! at the end of what was scanned, less the lead of the catalog, and their matches up to `prefix_max` bytes earlier.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::OnceLock;
+
+use super::incremental::{IncrementalMatcher, IncrementalSearch, Progress, SearchError};
+use super::matcher::{MARGIN, Matcher};
+use super::source::TextSource;
+use super::{StartRange, unite};
+use crate::finding::Match;
+
+/// The largest number of starts that are decided by one search of a stretch of text.
+const STARTS_MAX: u64 = 1 << 20;
+/// The number of bytes that an incremental search reads first, and at most, at once.
+const BLOCK_MIN: u64 = 256;
+const BLOCK_MAX: u64 = 1 << 16;
+
+/// How one rule is searched for.
+#[derive(Debug)]
+pub struct RuleSearch {
+    /// The expression.
+    pub matcher: Matcher,
+    /// The largest number of bytes of a match before the part of any branch; `None` if there is no limit or the rule
+    /// has no branches, so that it is searched everywhere.
+    pub prefix_max: Option<u64>,
+    incremental: OnceLock<Result<IncrementalMatcher, String>>,
+}
+
+impl RuleSearch {
+    /// Makes a search of a rule.
+    pub fn new(matcher: Matcher, prefix_max: Option<u64>) -> RuleSearch {
+        RuleSearch { matcher, prefix_max, incremental: OnceLock::new() }
+    }
+
+    fn incremental(&self) -> Result<&IncrementalMatcher, String> {
+        let built = self.incremental.get_or_init(|| IncrementalMatcher::new(self.matcher.expression()));
+        built.as_ref().map_err(String::clone)
+    }
+
+    /// Returns whether the rule is searched for in all of the text, with or without candidates.
+    fn always(&self) -> bool {
+        self.prefix_max.is_none()
+    }
+}
+
+/// The matches of many rules in one input.
+pub struct StreamMatches<'s> {
+    searches: &'s [Option<RuleSearch>],
+    lead: u64,
+    states: BTreeMap<u32, RuleState>,
+}
+
+/// What is known of one rule.
+#[derive(Default)]
+struct RuleState {
+    /// `find_iter` would go on from here.
+    at: u64,
+    ranges: Vec<StartRange>,
+    search: Option<Box<IncrementalSearch>>,
+    last_end: Option<u64>,
+    outcome: RuleOutcome,
+}
+
+/// Whether a rule is still searched for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum RuleOutcome {
+    #[default]
+    Searching,
+    /// There is no further match.
+    Done,
+    /// It cannot be decided whether there is one.
+    GaveUp(String),
+}
+
+/// What can be decided now.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The candidates of all text before this position have arrived.
+    scanned: u64,
+    /// The input has ended.
+    ended: bool,
+}
+
+impl<'s> StreamMatches<'s> {
+    /// Begins an input. `lead` is that of the catalog. Rules without a search, which find files by their path, are
+    /// `None`; so may be those that do not apply to the input.
+    pub fn new(
+        searches: &'s [Option<RuleSearch>],
+        lead: u64,
+        applies: impl Fn(u32) -> bool,
+    ) -> StreamMatches<'s> {
+        let always = (0..searches.len() as u32).filter(|&rule| {
+            searches[rule as usize].as_ref().is_some_and(RuleSearch::always) && applies(rule)
+        });
+        StreamMatches { searches, lead, states: always.map(|rule| (rule, RuleState::default())).collect() }
+    }
+
+    /// Adds a range in which matches of a rule may begin.
+    pub fn add(&mut self, rule: u32, range: StartRange) {
+        if self.searches[rule as usize].as_ref().is_some_and(|search| !search.always()) {
+            self.states.entry(rule).or_default().ranges.push(range);
+        }
+    }
+
+    /// Decides what can be decided: all candidates of the text before `scanned` have been added, and if the input has
+    /// `ended`, `source` has all of it. Calls `found` with each match.
+    pub fn advance<E: From<io::Error>>(
+        &mut self,
+        source: &mut dyn TextSource,
+        scanned: u64,
+        ended: bool,
+        found: &mut dyn FnMut(Match, &mut dyn TextSource) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let known = Known { scanned, ended };
+        for (&rule, state) in &mut self.states {
+            let Some(search) = &self.searches[rule as usize] else { continue };
+            while let Some((start, end)) = state.next(search, self.lead, source, known)? {
+                found(Match { rule, start, end }, source)?;
+            }
+        }
+        if !ended {
+            self.states.retain(|_, state| {
+                !(state.ranges.is_empty()
+                    && state.search.is_none()
+                    && state.at == 0
+                    && state.outcome == RuleOutcome::Searching)
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the position from which on text is still needed, if text up to `scanned` has been scanned.
+    pub fn keep_from(&self, scanned: u64) -> u64 {
+        let prefix = self.searches.iter().flatten().filter_map(|search| search.prefix_max).max().unwrap_or(0);
+        let mut keep = scanned.saturating_sub(self.lead + prefix);
+        for state in self.states.values().filter(|state| state.outcome == RuleOutcome::Searching) {
+            let ranges = state.ranges.iter().map(|range| range.lo.max(state.at)).min();
+            let search = state.search.as_ref().map(|search| search.keep_from());
+            keep = ranges.into_iter().chain(search).fold(keep, u64::min);
+        }
+        keep.saturating_sub(MARGIN as u64)
+    }
+
+    /// Returns the rules that had to give up, with the reasons.
+    pub fn gave_up(&self) -> Vec<(u32, String)> {
+        let reason = |(&rule, state): (&u32, &RuleState)| match &state.outcome {
+            RuleOutcome::GaveUp(reason) => Some((rule, reason.clone())),
+            _ => None,
+        };
+        self.states.iter().filter_map(reason).collect()
+    }
+}
+
+impl RuleState {
+    /// Returns the next match that can be decided.
+    fn next(
+        &mut self,
+        search: &RuleSearch,
+        lead: u64,
+        source: &mut dyn TextSource,
+        known: Known,
+    ) -> Result<Option<(u64, u64)>, io::Error> {
+        if self.outcome != RuleOutcome::Searching {
+            return Ok(None);
+        }
+        let horizon = match search.prefix_max {
+            _ if known.ended => u64::MAX,
+            None => 0,
+            Some(max) => known.scanned.saturating_sub(lead + max),
+        };
+        let found = match search.matcher.max_len() {
+            Some(max_len) if !search.always() => {
+                self.next_bounded(&search.matcher, max_len, horizon, source, known.ended)?
+            }
+            _ => match self.next_incremental(search, horizon, source, known) {
+                Ok(found) => found,
+                Err(SearchError::Io(error)) => return Err(error),
+                Err(error) => {
+                    self.outcome = RuleOutcome::GaveUp(error.to_string());
+                    self.search = None;
+                    None
+                }
+            },
+        };
+        if let Some((_, end)) = found {
+            self.at = end;
+            self.last_end = Some(end);
+        }
+        Ok(found)
+    }
+
+    /// Decides ranges of a rule whose matches have a greatest length.
+    fn next_bounded(
+        &mut self,
+        matcher: &Matcher,
+        max_len: u64,
+        horizon: u64,
+        source: &mut dyn TextSource,
+        ended: bool,
+    ) -> io::Result<Option<(u64, u64)>> {
+        unite(&mut self.ranges, 0);
+        let (margin, end) = (MARGIN as u64, source.available().end);
+        let mut text = vec![];
+        while let Some(&range) = self.ranges.first() {
+            let from = self.at.max(range.lo);
+            if from > range.hi || from > end {
+                self.ranges.remove(0);
+                continue;
+            }
+            let decidable =
+                if ended { u64::MAX } else { horizon.min((end + 1).saturating_sub(max_len + margin)) };
+            let Some(last) = decidable.checked_sub(1) else { return Ok(None) };
+            let last = range.hi.min(last).min(from.saturating_add(STARTS_MAX));
+            if from > last {
+                return Ok(None);
+            }
+            let base = from.saturating_sub(margin).max(source.available().start);
+            let to = last.saturating_add(max_len).min(end);
+            source.fetch(base..to.saturating_add(margin).min(end), &mut text)?;
+            let to = ((to - base) as usize).min(text.len());
+            let local = ((from - base) as usize).min(to);
+            match matcher.find(&text, local, to) {
+                Some((start, stop)) if base + start as u64 <= last => {
+                    return Ok(Some((base + start as u64, base + stop as u64)));
+                }
+                _ => self.at = last + 1,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets an incremental search read on.
+    fn next_incremental(
+        &mut self,
+        search: &RuleSearch,
+        horizon: u64,
+        source: &mut dyn TextSource,
+        known: Known,
+    ) -> Result<Option<(u64, u64)>, SearchError> {
+        let matcher = search.incremental().map_err(|_| SearchError::CannotDecide)?;
+        unite(&mut self.ranges, 0);
+        let limit =
+            if known.ended { source.available().end } else { source.available().end.min(known.scanned) };
+        let (mut text, mut block) = (vec![], BLOCK_MIN);
+        loop {
+            if !search.always() {
+                self.skip_idle();
+            }
+            if self.search.is_none() && !self.begin(search, matcher, horizon, source)? {
+                return Ok(None);
+            }
+            let running = self.search.as_mut().expect("a search was begun");
+            let progress = if running.position() < limit {
+                source.fetch(running.position()..limit.min(running.position() + block), &mut text)?;
+                block = (2 * block).min(BLOCK_MAX);
+                if text.is_empty() { running.finish(matcher)? } else { running.read(matcher, &text)? }
+            } else if known.ended {
+                running.finish(matcher)?
+            } else {
+                return Ok(None);
+            };
+            match progress {
+                Progress::NeedsMore => {}
+                Progress::Nothing => {
+                    self.outcome = RuleOutcome::Done;
+                    return Ok(None);
+                }
+                Progress::Ends(end) => {
+                    let after = byte_at(source, end)?;
+                    let start = running.find_start(matcher, end, after, source)?;
+                    // Like `find_iter`, do not report an empty match at the end of the match before it.
+                    let repeated = start == end && self.last_end == Some(end);
+                    let next = if repeated { end + 1 } else { end };
+                    if next > source.available().end {
+                        self.outcome = RuleOutcome::Done;
+                        return Ok(None);
+                    }
+                    let before = source.byte_before(next)?;
+                    running.restart(next, before);
+                    if !repeated {
+                        return Ok(Some((start, end)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a search that has no match under way and has passed the ranges that it was begun for.
+    fn skip_idle(&mut self) {
+        let Some(search) = &self.search else { return };
+        if search.is_idle() {
+            let position = search.position();
+            self.ranges.retain(|range| range.hi >= position);
+            if self.ranges.first().is_none_or(|range| range.lo > position) {
+                self.at = self.at.max(position);
+                self.search = None;
+            }
+        }
+    }
+
+    /// Begins a search, if there is something to search for and nothing before it can still arrive.
+    fn begin(
+        &mut self,
+        search: &RuleSearch,
+        matcher: &IncrementalMatcher,
+        horizon: u64,
+        source: &mut dyn TextSource,
+    ) -> Result<bool, SearchError> {
+        self.ranges.retain(|range| range.hi >= self.at);
+        let from = match self.ranges.first() {
+            _ if search.always() => self.at,
+            Some(range) => self.at.max(range.lo),
+            None => return Ok(false),
+        };
+        if !search.always() && from >= horizon {
+            return Ok(false);
+        }
+        let before = source.byte_before(from)?;
+        self.search = Some(Box::new(matcher.begin(from, before)));
+        Ok(true)
+    }
+}
+
+/// Returns the byte at a position, if there is one.
+fn byte_at(source: &mut dyn TextSource, position: u64) -> io::Result<Option<u8>> {
+    source.byte_before(position + 1)
+}
