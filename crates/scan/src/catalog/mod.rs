@@ -1,13 +1,20 @@
 //! The catalog: the tables that find candidates, made from the factors of all rules.
 
+mod determinize;
+mod error;
+mod literals;
+mod minimize;
+mod relax;
 mod tables;
+mod windows;
 
+pub use error::CatalogError;
 pub use tables::{
     ClassRun, FactorOutput, FactorTable, WINDOW_NO, WINDOW_START, WINDOW_YES, WindowInfo, WindowTables,
 };
 
 use crate::error::ScanError;
-use crate::factor::RuleFactors;
+use crate::factor::{Factor, FactorBranch, LITERAL_MAX, RuleFactors};
 
 /// What the exact stage must know about a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +28,9 @@ pub struct BranchInfo {
 }
 
 /// The tables that find candidates.
+///
+/// Every index and every state in the tables is valid: [`build`](Self::build) makes only such tables, and a catalog that
+/// is read from bytes is checked. Engines rely on it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Catalog {
     branches: Vec<BranchInfo>,
@@ -30,10 +40,42 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Builds the tables. `rules` has one entry per rule.
+    /// Builds the tables, on all processors. `rules` has one entry per rule.
     pub fn build(rules: &[RuleFactors]) -> Result<Catalog, ScanError> {
-        let _ = rules;
-        todo!()
+        let sources: Vec<(u32, &FactorBranch)> = (0u32..)
+            .zip(rules)
+            .flat_map(|(rule, factors)| {
+                let branches: &[FactorBranch] = match factors {
+                    RuleFactors::Branches(branches) => branches,
+                    RuleFactors::Always => &[],
+                };
+                branches.iter().map(move |branch| (rule, branch))
+            })
+            .collect();
+        let branches = sources
+            .iter()
+            .map(|&(rule, source)| BranchInfo {
+                rule,
+                prefix_max: source.prefix_max,
+                suffix_max: source.suffix_max,
+            })
+            .collect();
+        let mut class_runs = Vec::new();
+        let mut literals = Vec::new();
+        for (branch, (_, source)) in (0u32..).zip(&sources) {
+            match &source.factor {
+                Factor::Literals(list) => {
+                    for literal in list {
+                        literals.push(literals::FoldedLiteral::new(branch, literal)?);
+                    }
+                }
+                Factor::ClassRun { length: 0, .. } => return Err(CatalogError::EmptyRun { branch }.into()),
+                &Factor::ClassRun { class, length } => class_runs.push(ClassRun { branch, class, length }),
+            }
+        }
+        let factors = literals::build_tables(literals)?;
+        let sources: Vec<&FactorBranch> = sources.into_iter().map(|(_, source)| source).collect();
+        Ok(Catalog { branches, factors, windows: windows::build_windows(&sources), class_runs })
     }
 
     /// The branches of all rules, to which candidates refer.
@@ -58,12 +100,14 @@ impl Catalog {
 
     /// The number of bytes that must stand before a piece of an input, so that no candidate of the piece is missed.
     pub fn lead(&self) -> usize {
-        todo!()
+        let backs = self.factors.iter().flat_map(|table| &table.outputs).map(|output| output.back);
+        let runs = self.class_runs.iter().map(|run| run.length);
+        backs.chain(runs).max().unwrap_or(0).max(LITERAL_MAX as u32) as usize
     }
 
     /// The number of bytes that must follow a piece of an input, so that windows give the answer that they would give
     /// in the whole input.
     pub fn tail(&self) -> usize {
-        todo!()
+        self.windows.windows.iter().map(|window| window.limit).max().unwrap_or(0) as usize
     }
 }

@@ -5,7 +5,14 @@ use std::ops::Range;
 use crate::candidate::Candidate;
 use crate::error::ScanError;
 
+mod class_run;
 mod native;
+mod window;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;
 
 pub use native::NativeEngine;
 
