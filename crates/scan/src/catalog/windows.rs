@@ -80,7 +80,7 @@ fn build_all(sources: &[WindowSource<'_>]) -> Vec<Option<WindowAutomaton>> {
                     // Relaxed: the number alone decides who builds what; results are published by the lock.
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(source) = sources.get(at) else { break };
-                    let window = build_window(source.suffix, source.end);
+                    let window = build_window(source.suffix, source.end, STATE_MAX);
                     built.lock().unwrap_or_else(PoisonError::into_inner)[at] = window;
                 }
             });
@@ -89,8 +89,8 @@ fn build_all(sources: &[WindowSource<'_>]) -> Vec<Option<WindowAutomaton>> {
     built.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Builds a window, with relaxed bounds if it would be too large otherwise.
-fn build_window(suffix: &Hir, end: WindowEnd) -> Option<WindowAutomaton> {
+/// Builds a window of at most `state_max` states, with relaxed bounds if it would be too large otherwise.
+fn build_window(suffix: &Hir, end: WindowEnd, state_max: usize) -> Option<WindowAutomaton> {
     let largest = largest_bound(suffix);
     let useful = BOUNDS.into_iter().filter(|&bound| bound == u32::MAX || bound < largest);
     for bound in useful {
@@ -99,7 +99,7 @@ fn build_window(suffix: &Hir, end: WindowEnd) -> Option<WindowAutomaton> {
             Determinized::OverBudget => {}
             Determinized::Automaton(automaton) => {
                 let window = minimize(&automaton);
-                if window.state_count() <= STATE_MAX {
+                if window.state_count() <= state_max {
                     return Some(window);
                 }
             }
@@ -137,5 +137,132 @@ impl WindowPacker {
         let class_count = automaton.class_count as u32;
         let WindowEnd { limit, at_limit } = end;
         self.tables.windows.push(WindowInfo { base, class_count, class_map, limit, at_limit });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use regex_automata::{Anchored, Input, meta, util::syntax};
+    use regex_syntax::ParserBuilder;
+
+    use super::*;
+    use crate::catalog::tables::{WINDOW_NO, WINDOW_START, WINDOW_YES};
+    use crate::engine::oracle::Random;
+
+    /// Expressions, and whether their windows are exact: without look-arounds and with an end.
+    const SUFFIXES: [(&str, bool); 12] = [
+        ("key[a-z]{3}", true),
+        ("key(?:[ab]{2,9}c|x{1,300}y)", true),
+        (r"(?i)key[\w.-]{0,20}[=:]{1,3}[a-z0-9]{8,12}", true),
+        ("k(?:e(?:y|a{2}){1,3}){2,5}x", true),
+        ("(?:key|ke.{0,9}b|k)", true),
+        (r"key\b[a-z]?=", false),
+        (r"\bkey$", false),
+        (r"key\B(?:a|\z)", false),
+        ("key[^=]*=[ab]+", false),
+        (r"(?s)key.*=", false),
+        ("key[a-c]{600}=", false),
+        (r"(?-u:key[\x80-\xff]{1,4}a)", true),
+    ];
+
+    const FRAGMENTS: [&str; 14] =
+        ["key", "k", "e", "abc", "a", "aa", "bbb", "x", "xxy", "=", ":", ".", "\u{e9}", "12345678"];
+
+    fn answer(window: &WindowAutomaton, end: WindowEnd, text: &[u8]) -> bool {
+        let mut state = WINDOW_START;
+        for &byte in text.iter().take(end.limit as usize) {
+            let class = usize::from(window.classes[usize::from(byte)]);
+            state = window.next[usize::from(state) * window.class_count + class];
+            if state == WINDOW_NO || state == WINDOW_YES {
+                return state == WINDOW_YES;
+            }
+        }
+        text.len() < end.limit as usize || end.at_limit
+    }
+
+    #[test]
+    fn a_window_never_denies_a_match() {
+        let mut random = Random(5);
+        let (mut denied, mut matched) = (0, 0);
+        for (suffix, exact) in SUFFIXES {
+            let config = syntax::Config::new().unicode(false).utf8(false);
+            let mut builder = meta::Builder::new();
+            let regex = builder.syntax(config).configure(meta::Config::new().utf8_empty(false));
+            let regex = regex.build(suffix).unwrap();
+            let hir = ParserBuilder::new().unicode(false).utf8(false).build().parse(suffix).unwrap();
+            let end = window_end(hir.properties().maximum_len().map(|len| len as u32));
+            for state_max in [STATE_MAX, 40, 20, 10, 5] {
+                let Some(window) = build_window(&hir, end, state_max) else { continue };
+                assert!(window.state_count() <= state_max);
+                for _ in 0..20 {
+                    let len = random.below(400);
+                    let text = random.text(&FRAGMENTS, len);
+                    for at in 0..text.len() {
+                        let input = Input::new(&text).range(at..).anchored(Anchored::Yes);
+                        let is_match = regex.is_match(input);
+                        let maybe = answer(&window, end, &text[at..]);
+                        assert!(maybe || !is_match, "{suffix} at {at} of {:?}", text.escape_ascii());
+                        let decided =
+                            exact && state_max == STATE_MAX && text.len() - at >= end.limit as usize;
+                        assert!(
+                            !decided || is_match == maybe,
+                            "{suffix} at {at} of {:?}",
+                            text.escape_ascii()
+                        );
+                        denied += usize::from(!maybe);
+                        matched += usize::from(is_match);
+                    }
+                }
+            }
+        }
+        assert!(denied > 10_000 && matched > 500, "{denied} denied, {matched} matched");
+    }
+
+    #[test]
+    fn a_long_suffix_is_not_denied_at_the_limit() {
+        let hir = ParserBuilder::new().build().parse("ka{600}").unwrap();
+        let end = window_end(Some(601));
+        assert_eq!(end, WindowEnd { limit: 512, at_limit: true });
+        let window = build_window(&hir, end, STATE_MAX).unwrap();
+        assert!(answer(&window, end, &[b"k", [b'a'; 600].as_slice()].concat()));
+        assert!(!answer(&window, end, &[b"k", [b'a'; 50].as_slice(), &[b'b'; 600]].concat()));
+    }
+
+    #[test]
+    fn a_suffix_that_matches_at_once_has_no_window() {
+        let end = WindowEnd { limit: 4, at_limit: false };
+        assert_eq!(build_window(&Hir::empty(), end, STATE_MAX), None);
+        let nothing = build_window(&Hir::fail(), end, STATE_MAX).unwrap();
+        assert_eq!((nothing.state_count(), nothing.class_count), (3, 1));
+        assert!(!answer(&nothing, end, b"aaaa"));
+    }
+
+    #[test]
+    fn an_expression_that_bursts_is_relaxed() {
+        let parse = |text: &str| ParserBuilder::new().unicode(false).utf8(false).build().parse(text).unwrap();
+        let end = WindowEnd { limit: 512, at_limit: true };
+        let hir = parse(r"key[a-z]{0,300}(?:[a-f]{200}|[c-z]{3,150}q[a-m]{30})[0-9]{200}");
+        let window = build_window(&hir, end, STATE_MAX).unwrap();
+        assert!(window.state_count() <= STATE_MAX);
+        assert!(!answer(&window, end, b"key="));
+        // Too large even before it is made deterministic, and again after every relaxation but the last ones.
+        let hir = parse(r"key(?:(?:[a-z]{0,900}x){900}y){900}");
+        assert!(!answer(&build_window(&hir, end, STATE_MAX).unwrap(), end, b"ky"));
+    }
+
+    #[test]
+    fn equal_windows_and_class_maps_are_stored_once() {
+        let branch = |text: &str| FactorBranch {
+            factor: Factor::Literals(vec![]),
+            prefix_max: None,
+            suffix_max: Some(9),
+            suffix: regex_syntax::parse(text).unwrap(),
+        };
+        let list = [branch("ab{1,8}c"), branch("ab{1,8}c"), branch("(ab{1,8}c)"), branch("ab{2,7}c")];
+        let tables = build_windows(&list.iter().collect::<Vec<_>>());
+        assert_eq!(tables.windows[0], tables.windows[1]);
+        assert_eq!(tables.windows[0], tables.windows[2]);
+        assert_ne!(tables.windows[0].base, tables.windows[3].base);
+        assert_eq!(tables.classes.len(), 256);
     }
 }

@@ -10,7 +10,7 @@ mod native;
 mod window;
 
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 #[cfg(test)]
 mod tests;
 
