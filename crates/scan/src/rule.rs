@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 use crate::expression::Expression;
 
 /// A rule: what is searched for, and which matches count.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rule {
     /// The name, unique within a set.
     pub id: String,
@@ -27,12 +27,24 @@ pub struct Rule {
     pub allow: Vec<AllowList>,
     /// Words for grouping in reports.
     pub tags: Vec<String>,
+    /// Whether filters apply to the rule's matches.
+    pub filters: FilterUse,
     /// Where the rule was read.
     pub origin: RuleOrigin,
     /// Texts that the rule must find something in, for tests of the rule.
     pub positive: Vec<String>,
     /// Texts that the rule must find nothing in.
     pub negative: Vec<String>,
+}
+
+/// Whether filters apply to the matches of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FilterUse {
+    /// All filters apply: comments, the rule's own, and the allow-lists of the whole set.
+    #[default]
+    Apply,
+    /// None apply: every match counts. Bare expressions of the command line are taken like this.
+    Skip,
 }
 
 /// Where a rule was read.
