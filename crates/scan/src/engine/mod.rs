@@ -38,6 +38,11 @@ pub trait CandidateEngine: Send + Sync {
     /// Describes the engine for people, such as `native loop, 4 streams`.
     fn describe(&self) -> String;
 
+    /// Returns the length of the pieces in which the engine likes to get large inputs.
+    fn piece_len(&self) -> usize {
+        1 << 22
+    }
+
     /// Makes an arena of `len` bytes.
     fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError>;
 

@@ -29,16 +29,36 @@ const BLOCK_MAX: u64 = 1 << 16;
 pub struct RuleSearch {
     /// The expression.
     pub matcher: Matcher,
-    /// The largest number of bytes of a match before the part of any branch; `None` if there is no limit or the rule
-    /// has no branches, so that it is searched everywhere.
-    pub prefix_max: Option<u64>,
+    /// Where its matches begin.
+    pub starts: MatchStarts,
     incremental: OnceLock<Result<IncrementalMatcher, String>>,
+}
+
+/// Where matches of a rule begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MatchStarts {
+    /// Anywhere: the rule has no candidates.
+    Everywhere,
+    /// Near candidates.
+    NearCandidates {
+        /// The largest number of bytes of a match before the part of any branch; `None` if there is no limit.
+        prefix_max: Option<u64>,
+    },
 }
 
 impl RuleSearch {
     /// Makes a search of a rule.
-    pub fn new(matcher: Matcher, prefix_max: Option<u64>) -> RuleSearch {
-        RuleSearch { matcher, prefix_max, incremental: OnceLock::new() }
+    pub fn new(matcher: Matcher, starts: MatchStarts) -> RuleSearch {
+        RuleSearch { matcher, starts, incremental: OnceLock::new() }
+    }
+
+    /// Returns the largest number of bytes of a match before the part of any branch; `None` if there is no limit or
+    /// there are no branches.
+    pub fn prefix_max(&self) -> Option<u64> {
+        match self.starts {
+            MatchStarts::Everywhere => None,
+            MatchStarts::NearCandidates { prefix_max } => prefix_max,
+        }
     }
 
     fn incremental(&self) -> Result<&IncrementalMatcher, String> {
@@ -46,9 +66,9 @@ impl RuleSearch {
         built.as_ref().map_err(String::clone)
     }
 
-    /// Returns whether the rule is searched for in all of the text, with or without candidates.
-    fn always(&self) -> bool {
-        self.prefix_max.is_none()
+    /// Returns whether the rule is searched for in all of a stream, with or without candidates.
+    pub fn always(&self) -> bool {
+        self.prefix_max().is_none()
     }
 }
 
@@ -140,7 +160,7 @@ impl<'s> StreamMatches<'s> {
 
     /// Returns the position from which on text is still needed, if text up to `scanned` has been scanned.
     pub fn keep_from(&self, scanned: u64) -> u64 {
-        let prefix = self.searches.iter().flatten().filter_map(|search| search.prefix_max).max().unwrap_or(0);
+        let prefix = self.searches.iter().flatten().filter_map(RuleSearch::prefix_max).max().unwrap_or(0);
         let mut keep = scanned.saturating_sub(self.lead + prefix);
         for state in self.states.values().filter(|state| state.outcome == RuleOutcome::Searching) {
             let ranges = state.ranges.iter().map(|range| range.lo.max(state.at)).min();
@@ -172,7 +192,7 @@ impl RuleState {
         if self.outcome != RuleOutcome::Searching {
             return Ok(None);
         }
-        let horizon = match search.prefix_max {
+        let horizon = match search.prefix_max() {
             _ if known.ended => u64::MAX,
             None => 0,
             Some(max) => known.scanned.saturating_sub(lead + max),

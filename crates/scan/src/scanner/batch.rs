@@ -1,0 +1,154 @@
+//! Scans inputs that are in memory, many at once.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::Scanner;
+use crate::candidate::Candidate;
+use crate::engine::Arena;
+use crate::error::ScanError;
+use crate::exact::StartRange;
+use crate::exact::whole::{find_everywhere, find_in_ranges};
+use crate::finding::{Finding, Match};
+
+/// Several inputs in one arena, which are scanned together.
+pub struct InputBatch {
+    arena: Box<dyn Arena>,
+    used: usize,
+    inputs: Vec<BatchInput>,
+}
+
+/// An input of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BatchInput {
+    /// A number that the caller chose.
+    pub key: u64,
+    /// The path, for filters.
+    pub path: PathBuf,
+    /// Where its bytes lie in the arena.
+    pub range: Range<usize>,
+}
+
+impl InputBatch {
+    /// Returns the room that is left.
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.arena.bytes_mut()[self.used..]
+    }
+
+    /// Declares the next `len` bytes of the room to be an input.
+    ///
+    /// # Panics
+    ///
+    /// If there is not that much room.
+    pub fn push(&mut self, key: u64, path: &Path, len: usize) {
+        assert!(
+            len <= self.arena.bytes().len() - self.used,
+            "an input of {len} bytes is larger than the room that is left"
+        );
+        self.inputs.push(BatchInput { key, path: path.into(), range: self.used..self.used + len });
+        self.used += len;
+    }
+
+    /// Returns the inputs.
+    pub fn inputs(&self) -> &[BatchInput] {
+        &self.inputs
+    }
+
+    /// Returns the bytes of an input.
+    pub fn text(&self, input: &BatchInput) -> &[u8] {
+        &self.arena.bytes()[input.range.clone()]
+    }
+
+    /// Removes all inputs.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.inputs.clear();
+    }
+}
+
+/// Where matches of a rule may begin in an input of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct InputRange {
+    input: u32,
+    rule: u32,
+    range: StartRange,
+}
+
+impl Scanner {
+    /// Makes an empty batch with room for `capacity` bytes.
+    pub fn batch(&self, capacity: usize) -> Result<InputBatch, ScanError> {
+        Ok(InputBatch { arena: self.engine.arena(capacity)?, used: 0, inputs: vec![] })
+    }
+
+    /// Scans the inputs of a batch. Returns one list of findings per input, in the order of their positions.
+    pub fn scan_batch(&self, batch: &InputBatch) -> Result<Vec<Vec<Finding>>, ScanError> {
+        let mut candidates = vec![];
+        self.engine.candidates(&*batch.arena, batch.used, 0..batch.used, &mut candidates)?;
+        let mut ranges = self.ranges_of_inputs(&candidates, &batch.inputs);
+        ranges.sort_unstable();
+        let mut rest = &ranges[..];
+        let mut all = Vec::with_capacity(batch.inputs.len());
+        for (number, input) in (0..).zip(&batch.inputs) {
+            let own = rest.partition_point(|range| range.input <= number);
+            all.push(self.scan_whole(&input.path, batch.text(input), &rest[..own]));
+            rest = &rest[own..];
+        }
+        Ok(all)
+    }
+
+    /// Assigns candidates to the inputs in which matches through them would begin.
+    fn ranges_of_inputs(&self, candidates: &[Candidate], inputs: &[BatchInput]) -> Vec<InputRange> {
+        let mut ranges = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            let branch = &self.catalog.branches()[candidate.branch as usize];
+            let first = inputs.partition_point(|input| input.range.end <= candidate.first as usize);
+            // A run of a class can reach over several inputs.
+            let touched = (first..)
+                .zip(&inputs[first..])
+                .take_while(|(_, input)| input.range.start <= candidate.last as usize);
+            for (number, input) in touched {
+                let local = |position: u32| {
+                    (position as usize).max(input.range.start) as u64 - input.range.start as u64
+                };
+                let range = StartRange::of_part(branch, local(candidate.first), local(candidate.last));
+                ranges.push(InputRange { input: number as u32, rule: branch.rule, range });
+            }
+        }
+        ranges
+    }
+
+    /// Scans one input, with the ranges of all rules that have candidates in it, sorted by rule.
+    fn scan_whole(&self, path: &Path, text: &[u8], ranges: &[InputRange]) -> Vec<Finding> {
+        if !self.applies_to(path) {
+            return vec![];
+        }
+        let mut matches = self.matches_in_ranges(path, text, ranges);
+        for &rule in self.everywhere.iter().filter(|&&rule| self.filters.searches(rule as usize, path)) {
+            let Some(search) = &self.searches[rule as usize] else { continue };
+            find_everywhere(&search.matcher, text, |start, end| {
+                matches.push(Match { rule, start: start as u64, end: end as u64 });
+            });
+        }
+        matches.sort_unstable_by_key(|found| (found.start, found.end, found.rule));
+        let mut findings = self.path_findings(path);
+        findings.extend(self.report_whole(path, text, &matches));
+        findings
+    }
+
+    /// Finds the matches of all rules that have candidates.
+    fn matches_in_ranges(&self, path: &Path, text: &[u8], ranges: &[InputRange]) -> Vec<Match> {
+        let mut matches = vec![];
+        for group in ranges.chunk_by(|one, other| one.rule == other.rule) {
+            let rule = group[0].rule;
+            let Some(search) = &self.searches[rule as usize] else { continue };
+            if !self.filters.searches(rule as usize, path) {
+                continue;
+            }
+            let mut starts = group.iter().map(|own| own.range).collect();
+            find_in_ranges(&search.matcher, text, &mut starts, |start, end| {
+                matches.push(Match { rule, start: start as u64, end: end as u64 });
+            });
+        }
+        matches
+    }
+}

@@ -1,0 +1,112 @@
+//! The scanner: rules, catalog and engine together.
+//!
+//! [`Scanner::scan_batch`] scans inputs that are in memory, many small ones at once. [`Scanner::scan_file`] and
+//! [`Scanner::scan_reader`] scan inputs of any size in memory that does not grow with them.
+
+mod batch;
+mod compile;
+mod file;
+mod lines;
+mod plan;
+mod reader;
+mod report;
+mod stream;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use batch::{BatchInput, InputBatch};
+pub use plan::{RulePlan, SearchWay};
+pub use stream::{FindingSink, StreamOptions, StreamReport};
+
+use crate::catalog::Catalog;
+use crate::engine::{CandidateEngine, NativeEngine};
+use crate::error::ScanError;
+use crate::exact::stream::{MatchStarts, RuleSearch};
+use crate::filter::Filters;
+use crate::finding::Finding;
+use crate::rule::RuleSet;
+
+/// Finds the matches of a set of rules. Threads share one scanner.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use pelton_scan::{RuleSet, Scanner, rules};
+///
+/// let rule = rules::from_expression("ticket", r"TICKET-\d{4}")?;
+/// let scanner = Scanner::new(RuleSet { rules: vec![rule], ..RuleSet::default() })?;
+/// let found = scanner.scan_bytes(Path::new("notes.txt"), b"see TICKET-1234\nand TICKET-99\n")?;
+/// assert_eq!(found.len(), 1);
+/// assert_eq!((found[0].line, found[0].column, &found[0].text[..]), (1, 5, &b"TICKET-1234"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Scanner {
+    rules: RuleSet,
+    filters: Filters,
+    /// One per rule; `None` for rules that find files by their path alone.
+    searches: Vec<Option<RuleSearch>>,
+    /// The rules that have no candidates.
+    everywhere: Vec<u32>,
+    catalog: Arc<Catalog>,
+    lead: usize,
+    tail: usize,
+    engine: Box<dyn CandidateEngine>,
+}
+
+impl Scanner {
+    /// Makes a scanner that uses the native engine. Rules that cannot be searched for are moved to the set's list of
+    /// rejected rules.
+    pub fn new(rules: RuleSet) -> Result<Scanner, ScanError> {
+        let compiled = compile::compile_rules(rules)?;
+        let catalog = Arc::new(compiled.catalog);
+        let is_everywhere = |search: &Option<RuleSearch>| {
+            search.as_ref().is_some_and(|search| search.starts == MatchStarts::Everywhere)
+        };
+        let everywhere = (0u32..).zip(&compiled.searches).filter(|(_, search)| is_everywhere(search));
+        Ok(Scanner {
+            filters: Filters::new(&compiled.rules),
+            rules: compiled.rules,
+            everywhere: everywhere.map(|(rule, _)| rule).collect(),
+            searches: compiled.searches,
+            lead: catalog.lead(),
+            tail: catalog.tail(),
+            engine: Box::new(NativeEngine::new(Arc::clone(&catalog))),
+            catalog,
+        })
+    }
+
+    /// Uses another engine, which must have been made for [this scanner's catalog](Self::catalog).
+    pub fn with_engine(mut self, engine: Box<dyn CandidateEngine>) -> Scanner {
+        self.engine = engine;
+        self
+    }
+
+    /// Returns the rules.
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// Returns the catalog.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Returns the engine.
+    pub fn engine(&self) -> &dyn CandidateEngine {
+        &*self.engine
+    }
+
+    /// Returns whether any rule may apply to a file. If not, it need not be read.
+    pub fn applies_to(&self, path: &Path) -> bool {
+        self.filters.searches_file(path)
+    }
+
+    /// Scans bytes in memory. Findings come in the order of their positions.
+    pub fn scan_bytes(&self, path: &Path, text: &[u8]) -> Result<Vec<Finding>, ScanError> {
+        let mut batch = self.batch(text.len())?;
+        batch.room()[..text.len()].copy_from_slice(text);
+        batch.push(0, path, text.len());
+        Ok(self.scan_batch(&batch)?.pop().unwrap_or_default())
+    }
+}
