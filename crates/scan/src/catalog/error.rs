@@ -38,4 +38,7 @@ pub enum CatalogError {
         /// What the builder said.
         reason: String,
     },
+    /// Bytes are not a stored catalog of this version, or they are damaged.
+    #[error("the stored catalog is of another version or damaged, so it must be built again")]
+    NotACatalog,
 }

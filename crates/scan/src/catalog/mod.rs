@@ -1,13 +1,18 @@
 //! The catalog: the tables that find candidates, made from the factors of all rules.
 
+mod bytes;
+mod cache;
+mod check;
 mod determinize;
 mod error;
 mod literals;
 mod minimize;
 mod relax;
+mod stored;
 mod tables;
 mod windows;
 
+pub use cache::{CatalogCache, StoredCatalog};
 pub use error::CatalogError;
 pub use tables::{
     ClassRun, FactorOutput, FactorTable, WINDOW_NO, WINDOW_START, WINDOW_YES, WindowInfo, WindowTables,

@@ -1,0 +1,204 @@
+//! The cache of catalogs on disk.
+//!
+//! An entry is a file that is named by a hash of its key. The file holds the key itself, so that two keys with the same
+//! hash are told apart, and a checksum. It is written under another name and then renamed, so readers see only whole
+//! entries and several writers do not disturb each other. A cache that cannot be read or written is no error: the
+//! catalog is then built again.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, io, process};
+
+use super::Catalog;
+use super::bytes::{ByteReader, ByteWriter, checksum};
+
+/// The bytes that an entry begins with. They change with the layout of entries.
+const MAGIC: [u8; 8] = *b"plcache\x01";
+
+/// The number of the next file that is being written, which makes its name unique in the process.
+static NEXT_FILE: AtomicU32 = AtomicU32::new(0);
+
+/// A folder in which catalogs are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CatalogCache {
+    folder: PathBuf,
+}
+
+/// A catalog that was kept in a cache.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredCatalog {
+    /// The catalog.
+    pub catalog: Catalog,
+    /// What the caller stored beside it.
+    pub notes: Vec<u8>,
+}
+
+impl CatalogCache {
+    /// Uses a folder, which is made when the first catalog is stored.
+    pub fn new(folder: impl Into<PathBuf>) -> CatalogCache {
+        CatalogCache { folder: folder.into() }
+    }
+
+    /// Uses the folder that Pelton keeps compiled code in: the value of the environment variable `PELTON_CACHE`, or else
+    /// the folder `pelton` among the user's caches. Returns `None` if `PELTON_CACHE` is `off` or no folder is known.
+    pub fn from_environment() -> Option<CatalogCache> {
+        default_folder(|name| env::var_os(name).map(PathBuf::from)).map(CatalogCache::new)
+    }
+
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the catalog that was stored under a key, unless it is absent, damaged or of another version.
+    ///
+    /// The key must contain everything that the catalog depends on, for example a hash of all rules.
+    pub fn load(&self, key: &[u8]) -> Option<StoredCatalog> {
+        let bytes = fs::read(self.path(key)).ok()?;
+        let mut reader = ByteReader::new(&bytes);
+        if reader.array()? != MAGIC || reader.u64()? != checksum(bytes.get(MAGIC.len() + 8..)?) {
+            return None;
+        }
+        let stored_key = reader.u8_list()?;
+        let notes = reader.u8_list()?;
+        let length = reader.length(1)?;
+        let catalog = Catalog::from_bytes(reader.raw(length)?).ok()?;
+        reader.end()?;
+        (stored_key == key).then_some(StoredCatalog { catalog, notes })
+    }
+
+    /// Stores a catalog under a key, with notes that only the caller understands, and replaces what was there.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be written. A caller that can do without the cache ignores it.
+    pub fn store(&self, key: &[u8], catalog: &Catalog, notes: &[u8]) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let mut rest = ByteWriter::default();
+        rest.u8_list(key);
+        rest.u8_list(notes);
+        rest.u8_list(&catalog.to_bytes());
+        let rest = rest.finish();
+        let bytes = [&MAGIC[..], &checksum(&rest).to_le_bytes(), &rest].concat();
+        // Relaxed: nothing else is published with the number.
+        let unique = format!("{}.{}", process::id(), NEXT_FILE.fetch_add(1, Ordering::Relaxed));
+        let path = self.path(key);
+        let aside = path.with_extension(unique);
+        let written = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, &path));
+        written.inspect_err(|_| drop(fs::remove_file(&aside)))
+    }
+
+    fn path(&self, key: &[u8]) -> PathBuf {
+        self.folder.join(format!("{:016x}.catalog", checksum(key)))
+    }
+}
+
+/// Returns the folder for caches; `variable` yields the values of environment variables.
+fn default_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let set = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
+    match set("PELTON_CACHE") {
+        Some(own) if own == Path::new("off") => None,
+        Some(own) => Some(own),
+        None => {
+            let user = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+            user.map(|caches| caches.join("pelton"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::engine::oracle::{literal, literal_rule};
+
+    /// A folder of its own for a test, removed afterwards.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            Scratch(env::temp_dir().join(format!("pelton-catalogs-{name}-{}", process::id())))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn catalog(word: &str) -> Catalog {
+        Catalog::build(&[literal_rule(&[literal(word, 0)], &format!("{word}[0-9]"))]).unwrap()
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let scratch = Scratch::new("store");
+        let cache = CatalogCache::new(&scratch.0);
+        assert_eq!(cache.load(b"one"), None);
+        cache.store(b"one", &catalog("one"), b"notes").unwrap();
+        cache.store(b"two", &catalog("two"), b"").unwrap();
+        let expected = StoredCatalog { catalog: catalog("one"), notes: b"notes".to_vec() };
+        assert_eq!(cache.load(b"one"), Some(expected));
+        cache.store(b"one", &catalog("two"), b"").unwrap();
+        assert_eq!(cache.load(b"one"), cache.load(b"two"));
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2, "nothing is left beside the entries");
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_entry_is_absent() {
+        let scratch = Scratch::new("damage");
+        let cache = CatalogCache::new(&scratch.0);
+        cache.store(b"k", &catalog("k"), b"n").unwrap();
+        let whole = fs::read(cache.path(b"k")).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x20;
+            fs::write(cache.path(b"k"), &bytes).unwrap();
+            assert_eq!(cache.load(b"k"), None, "byte {at} is wrong");
+            fs::write(cache.path(b"k"), &whole[..at]).unwrap();
+            assert_eq!(cache.load(b"k"), None, "it ends at byte {at}");
+        }
+        fs::write(cache.path(b"other"), &whole).unwrap();
+        assert_eq!(cache.load(b"other"), None, "it was stored under another key");
+    }
+
+    #[test]
+    fn several_writers_and_readers_see_whole_entries() {
+        let scratch = Scratch::new("writers");
+        let cache = CatalogCache::new(&scratch.0);
+        let catalogs = [catalog("a"), catalog("bb"), catalog("ccc")];
+        cache.store(b"k", &catalogs[0], b"").unwrap();
+        thread::scope(|scope| {
+            for mine in &catalogs {
+                scope.spawn(|| (0..30).for_each(|_| cache.store(b"k", mine, b"").unwrap()));
+            }
+            for _ in 0..100 {
+                assert!(catalogs.contains(&cache.load(b"k").unwrap().catalog));
+            }
+        });
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_reported_and_loads_nothing() {
+        let scratch = Scratch::new("file");
+        fs::write(&scratch.0, b"a file").unwrap();
+        let cache = CatalogCache::new(scratch.0.join("folder"));
+        assert!(cache.store(b"k", &catalog("k"), b"").is_err());
+        assert_eq!(cache.load(b"k"), None);
+        fs::remove_file(&scratch.0).unwrap();
+    }
+
+    #[test]
+    fn the_default_folder_is_that_of_the_rest_of_pelton() {
+        let folder = |list: &[(&str, &str)]| {
+            default_folder(|name| list.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(folder(&[("PELTON_CACHE", "/c"), ("HOME", "/h")]), Some("/c".into()));
+        assert_eq!(folder(&[("PELTON_CACHE", "off"), ("HOME", "/h")]), None);
+        assert_eq!(folder(&[("PELTON_CACHE", ""), ("HOME", "/h")]), Some("/h/.cache/pelton".into()));
+        assert_eq!(folder(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")]), Some("/x/pelton".into()));
+        assert_eq!(folder(&[]), None);
+    }
+}
