@@ -42,7 +42,7 @@ mod error;
 
 pub use candidate::Candidate;
 pub use catalog::Catalog;
-pub use error::ScanError;
+pub use error::{RuleMistake, ScanError};
 pub use expression::Expression;
 pub use finding::Finding;
 pub use rule::{Rule, RuleSet};

@@ -1,10 +1,12 @@
 //! Rules, as every reader of rules yields them.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
 use regex::bytes::Regex;
 
 use crate::expression::Expression;
+use crate::rules::duplicate;
 
 /// A rule: what is searched for, and which matches count.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +58,20 @@ pub struct RuleOrigin {
     pub line: Option<u32>,
 }
 
+impl Display for RuleOrigin {
+    /// Writes `file:line`, as far as it is known.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}", file.display())?;
+        }
+        match self.line {
+            Some(line) if self.file.is_some() => write!(f, ":{line}"),
+            Some(line) => write!(f, "line {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Matches that are allowed to be there, and so are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct AllowList {
@@ -73,6 +89,8 @@ pub struct AllowList {
     pub stopwords: Vec<String>,
     /// Only these rules are concerned, by name; all if empty. Used by lists of a whole set.
     pub rules: Vec<String>,
+    /// Where the list was read.
+    pub origin: RuleOrigin,
 }
 
 /// How the conditions of an allow-list are combined.
@@ -108,7 +126,22 @@ pub struct RuleSet {
     pub allow: Vec<AllowList>,
 }
 
-/// A rule that cannot be used.
+impl RuleSet {
+    /// Adds the rules and allow-lists of another set. A rule whose name is taken is rejected. Allow-lists that name no
+    /// rules concern the rules of both sets afterwards.
+    pub fn append(&mut self, other: RuleSet) {
+        for rule in other.rules {
+            match self.rules.iter().find(|first| first.id == rule.id) {
+                None => self.rules.push(rule),
+                Some(first) => self.rejected.push(duplicate(rule.id, rule.origin, &first.origin)),
+            }
+        }
+        self.rejected.extend(other.rejected);
+        self.allow.extend(other.allow);
+    }
+}
+
+/// A rule that cannot be used, or something else in a file of rules that has no effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RejectedRule {
     /// The name of the rule, or what stands for it.
@@ -117,4 +150,38 @@ pub struct RejectedRule {
     pub origin: RuleOrigin,
     /// Why it cannot be used.
     pub reason: String,
+}
+
+impl Display for RejectedRule {
+    /// Writes `file:line: name: reason`, as far as the place is known.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.origin != RuleOrigin::default() {
+            write!(f, "{}: ", self.origin)?;
+        }
+        write!(f, "{}: {}", self.id, self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(id: &str, file: &str) -> Rule {
+        let origin = RuleOrigin { file: Some(file.into()), line: Some(3) };
+        Rule { id: id.into(), origin, ..Rule::default() }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_rejected_when_sets_are_joined() {
+        let mut set = RuleSet { rules: vec![rule("a", "one"), rule("b", "one")], ..RuleSet::default() };
+        set.append(RuleSet {
+            rules: vec![rule("b", "two"), rule("c", "two")],
+            allow: vec![AllowList::default()],
+            ..RuleSet::default()
+        });
+        assert_eq!(set.rules.iter().map(|rule| rule.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(set.allow.len(), 1);
+        let texts: Vec<String> = set.rejected.iter().map(|rejected| rejected.to_string()).collect();
+        assert_eq!(texts, ["two:3: b: a rule of this name is already defined at one:3"]);
+    }
 }
