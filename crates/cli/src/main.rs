@@ -18,6 +18,7 @@ mod litmus;
 mod ops;
 mod opt;
 mod run;
+mod scan;
 mod source;
 mod stop;
 mod term;
@@ -49,6 +50,7 @@ Examples:
   pelton exec add.pel --lanes 4 --buffer 'x=[1 2 3 4]' --buffer y=iota:4
   pelton run examples/run/spec.toml < examples/run/tasks.jsonl
   pelton test filetests
+  pelton scan .                  find secrets in a folder
 
 `pelton COMMAND --help` explains a command and shows examples.
 
@@ -57,7 +59,8 @@ Exit status:
     1  a file, module, test or device is at fault, or results could not be written
     2  the kernel trapped, recorded a fault or was stopped at its deadline
    64  the command line is wrong
-  130  interrupted by Ctrl-C";
+  130  interrupted by Ctrl-C
+`pelton scan` has its own: 0 if nothing was found, 1 if something was, and 2 for every error.";
 
 #[derive(Subcommand)]
 enum CliCommand {
@@ -67,6 +70,7 @@ enum CliCommand {
     Opt(opt::OptArgs),
     Exec(exec::ExecArgs),
     Run(run::RunArgs),
+    Scan(scan::ScanArgs),
     Kernel(kernel::KernelArgs),
     Test(test::TestArgs),
     Emit(emit::EmitArgs),
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         CliCommand::Opt(args) => opt::run_opt(&args, &term),
         CliCommand::Exec(args) => exec::run_exec(args, &term),
         CliCommand::Run(args) => run::run_spec(&args, &term),
+        CliCommand::Scan(args) => return scan::run_scan(&args, &term),
         CliCommand::Kernel(args) => kernel::run_kernel(&args, &term),
         CliCommand::Test(args) => test::run_tests(&args, &term),
         CliCommand::Emit(args) => emit::run_emit(&args, &term),

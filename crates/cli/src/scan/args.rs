@@ -1,0 +1,159 @@
+//! The options of `pelton scan`.
+
+use std::path::PathBuf;
+
+use crate::count::parse_count_in;
+use crate::scan::size::parse_size;
+
+/// Find secrets, or whatever else rules describe, in files, folders and pipes
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    pub(super) files: FileArgs,
+
+    #[command(flatten)]
+    pub(super) rules: RuleArgs,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+}
+
+const AFTER: &str = "\
+Examples:
+  pelton scan                            scan the current folder for secrets
+  pelton scan src .env                   scan a folder and a file
+  git log -p | pelton scan -             scan what a pipe carries
+  pelton scan -e 'TODO|FIXME' src        search for an expression instead
+  pelton scan --rules .gitleaks.toml     use rules of your own
+  pelton scan --staged                   scan what the next commit would add, as a commit hook
+  pelton scan --json > known.jsonl       write one JSON object per finding
+  pelton scan --baseline known.jsonl     report only what is not known yet
+  pelton scan --explain                  list the rules, and how each is searched for
+
+In folders, hidden files are scanned, and files that git ignores are not, unless git tracks them. Symbolic
+links are not followed. What is named on the command line is always scanned.
+
+A finding is printed as `path:line:column: rule: text`, where the column counts bytes from 1. Where the
+output is not a terminal, only the beginning of a secret is printed; --no-redact prints all of it. A line
+with the comment `gitleaks:allow` is not reported, and neither is what .gitleaksignore lists.
+
+Exit status:
+    0  nothing was found
+    1  something was found; --exit-code sets another status
+    2  something could not be scanned, or a rule could not be used; what was found is printed all the same
+   64  the command line is wrong
+  130  interrupted by Ctrl-C, after printing what was found until then";
+
+/// What is scanned.
+#[derive(clap::Args)]
+pub(super) struct FileArgs {
+    /// The files and folders to scan; `-` is standard input [default: the current folder]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Scan what the next commit of git would add, line by line, instead of the files in the folders
+    #[arg(long)]
+    pub staged: bool,
+
+    /// Also scan files that git ignores
+    #[arg(long, conflicts_with = "staged")]
+    pub no_ignore: bool,
+
+    /// Also scan binary files in folders, and scan all files as the bytes that they are
+    #[arg(long)]
+    pub binary: bool,
+
+    /// Skip files in folders that are larger than this, such as 500K, 10M or 1G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_filesize: Option<u64>,
+
+    /// The largest number of bytes that are kept of a pipe while a match may still go on
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub max_retain: u64,
+}
+
+/// What is searched for.
+#[derive(clap::Args)]
+pub(super) struct RuleArgs {
+    /// Search for a regular expression instead of using the starter rules; may be repeated
+    #[arg(short = 'e', long = "regexp", value_name = "EXPR", allow_hyphen_values = true)]
+    pub expressions: Vec<String>,
+
+    /// Use the rules of a file instead of the starter rules: TOML as Pelton or gitleaks has it if the name
+    /// ends in .toml, otherwise one expression per line; may be repeated
+    #[arg(long = "rules", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Do not report what an earlier --json or --sarif output, or a JSON report of gitleaks, has already;
+    /// may be repeated
+    #[arg(long = "baseline", value_name = "FILE")]
+    pub baselines: Vec<PathBuf>,
+
+    /// Print which rules there are and how each is searched for, and scan nothing
+    #[arg(long, conflicts_with_all = ["sarif", "count", "files_with_matches", "staged", "baselines"])]
+    pub explain: bool,
+}
+
+/// What is printed.
+#[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is an option of the command line")]
+pub(super) struct OutputArgs {
+    /// Print one JSON object per finding and line, with path, line, column, start, end, rule, match and more
+    #[arg(long, conflicts_with_all = ["sarif", "count", "files_with_matches"])]
+    pub json: bool,
+
+    /// Print a report in the format SARIF 2.1.0
+    #[arg(long, conflicts_with_all = ["count", "files_with_matches"])]
+    pub sarif: bool,
+
+    /// Print the number of findings of each file that has some
+    #[arg(long, conflicts_with = "files_with_matches")]
+    pub count: bool,
+
+    /// Print only the paths of files with findings
+    #[arg(long, short = 'l')]
+    pub files_with_matches: bool,
+
+    /// Print only the beginning of each secret, on a terminal too
+    #[arg(long, conflicts_with = "no_redact")]
+    pub redact: bool,
+
+    /// Print secrets in full, even where the output is not a terminal
+    #[arg(long)]
+    pub no_redact: bool,
+
+    /// The exit status if something was found
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count_in::<u8>(0..=255), allow_negative_numbers = true)]
+    pub exit_code: u8,
+
+    /// Print what was scanned, and how fast, on standard error at the end
+    #[arg(long)]
+    pub stats: bool,
+
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// How the scan is run.
+#[derive(clap::Args)]
+pub(super) struct RunArgs {
+    /// The device that searches for candidates
+    #[arg(long, short, value_name = "NAME", default_value = "cpu")]
+    pub device: String,
+
+    /// The number of threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = parse_count_in::<usize>(1..=1024), allow_negative_numbers = true)]
+    pub threads: Option<usize>,
+}
+
+impl RunArgs {
+    /// Returns the number of threads to scan on.
+    pub(super) fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+}

@@ -1,0 +1,191 @@
+//! `pelton scan`: finds the matches of many rules in files, folders and pipes.
+//!
+//! The inputs are found first and sorted. Then threads scan them and deliver what they find, which is printed in the
+//! order of the inputs.
+
+mod added_lines;
+mod args;
+mod base64;
+mod baseline;
+mod blobs;
+mod device;
+mod escape;
+mod explain;
+mod fingerprint;
+mod format;
+mod git;
+mod ignore_file;
+mod inputs;
+mod order;
+mod pipe_reader;
+mod print;
+mod redact;
+mod report;
+mod rule_options;
+mod size;
+mod staged;
+mod stats;
+mod text_reader;
+mod walk;
+mod work;
+mod worker;
+
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use pelton_scan::Scanner;
+
+pub(crate) use self::args::ScanArgs;
+use self::baseline::Baseline;
+use self::device::open_scanner;
+use self::explain::print_rules;
+use self::format::{FindingFormatter, OutputFormat};
+use self::ignore_file::IgnoredPlaces;
+use self::inputs::{GatheredInputs, gather_inputs};
+use self::print::{ScanEnd, ScanPrinter, progress_bar};
+use self::redact::SecretMode;
+use self::report::{FindingReporter, ScanCounters};
+use self::rule_options::{CollectedRules, collect_rules, rejection_text};
+use self::staged::gather_staged;
+use self::stats::{ScanTimes, print_stats, print_summary};
+use self::work::{FileReading, ScanWork, WorkOptions};
+use self::worker::ScanWorker;
+use crate::error::CliError;
+use crate::term::Term;
+use crate::{CliStatus, stop};
+
+/// Runs the command. It has exit statuses of its own, by which a commit hook tells a finding from an error.
+pub(crate) fn run_scan(args: &ScanArgs, term: &Term) -> ExitCode {
+    match scan(args, term) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            term.error(&error);
+            match error {
+                // The reader of the output has seen enough of it.
+                CliError::Pipe => CliStatus::Fine.into(),
+                CliError::Interrupted => CliStatus::Interrupted.into(),
+                _ => CliStatus::Failed.into(),
+            }
+        }
+    }
+}
+
+fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
+    stop::listen()?;
+    let began = Instant::now();
+    let (scanner, mut failed) = prepare_rules(args, term)?;
+    if args.rules.explain {
+        print_rules(&scanner, args, term)?;
+        return Ok(if failed { CliStatus::Failed as u8 } else { CliStatus::Fine as u8 });
+    }
+    let mut baseline = Baseline::default();
+    for file in &args.rules.baselines {
+        baseline.read(file)?;
+    }
+    let prepared = Instant::now();
+    let threads = args.run.thread_count();
+    let gathered = match args.files.staged {
+        true => gather_staged(&args.files.paths)?,
+        false => gather_inputs(&args.files, threads),
+    };
+    stop::unless_pressed()?;
+    for problem in &gathered.problems {
+        term.wrong(problem);
+        failed = true;
+    }
+    let walked = Instant::now();
+    let reporter = FindingReporter {
+        formatter: FindingFormatter {
+            format: OutputFormat::from_args(&args.output),
+            secrets: secret_mode(args),
+            color: term.out_color,
+        },
+        baseline,
+        ignored: ignored_places(&gathered)?,
+        counters: ScanCounters::default(),
+    };
+    let work = Arc::new(ScanWork::new(scanner, gathered.inputs, reporter, work_options(args, threads)));
+    let bar = progress_bar(term, work.inputs.len(), !args.output.no_progress);
+    let mut printer = ScanPrinter::new(term, &work, bar);
+    let workers = start_workers(&work)?;
+    let end = printer.print_all(&workers)?;
+    failed |= printer.problems > 0;
+    let times = ScanTimes { prepare: prepared - began, walk: walked - prepared, scan: walked.elapsed() };
+    if args.output.stats {
+        print_stats(&work, times, end, term);
+    } else if io::stderr().is_terminal() && end != ScanEnd::Unread {
+        print_summary(&work, times, end, term);
+    }
+    Ok(exit_code(&work, args, end, failed))
+}
+
+/// Makes the scanner. Returns also whether a rule that the user has given cannot be used.
+fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliError> {
+    let CollectedRules { set, bad_expressions } = collect_rules(&args.rules)?;
+    for problem in &bad_expressions {
+        term.wrong(problem);
+    }
+    let scanner = open_scanner(set, &args.run.device)?;
+    let rules = scanner.rules();
+    for rejected in &rules.rejected {
+        term.note(format_args!("warning: {}", rejection_text(rejected)));
+    }
+    let bad_expression = !bad_expressions.is_empty()
+        || rules.rejected.iter().any(|rejected| args.rules.expressions.contains(&rejected.id));
+    if rules.rules.is_empty() {
+        return Err(CliError::Wrong("there is no rule that can be used".into()));
+    }
+    Ok((scanner, bad_expression))
+}
+
+fn secret_mode(args: &ScanArgs) -> SecretMode {
+    let shown = args.output.no_redact || io::stdout().is_terminal() && !args.output.redact;
+    if shown { SecretMode::Shown } else { SecretMode::Redacted }
+}
+
+fn work_options(args: &ScanArgs, threads: usize) -> WorkOptions {
+    WorkOptions {
+        reading: if args.files.binary { FileReading::Bytes } else { FileReading::Text },
+        max_filesize: args.files.max_filesize.unwrap_or(u64::MAX),
+        max_retain: usize::try_from(args.files.max_retain).unwrap_or(usize::MAX),
+        threads,
+    }
+}
+
+/// Reads what `.gitleaksignore` lists, in the current folder and in those that are scanned.
+fn ignored_places(gathered: &GatheredInputs) -> Result<IgnoredPlaces, CliError> {
+    let mut ignored = IgnoredPlaces::default();
+    ignored.read(Path::new(""))?;
+    for folder in gathered.folders.iter().filter(|folder| !folder.as_os_str().is_empty()) {
+        ignored.read(folder)?;
+    }
+    Ok(ignored)
+}
+
+/// Starts the threads. They are not joined, because after Ctrl-C the program does not wait for them.
+fn start_workers(work: &Arc<ScanWork>) -> Result<Vec<JoinHandle<()>>, CliError> {
+    let count = work.options.threads.min(work.job_count());
+    let mut workers = Vec::with_capacity(count);
+    for number in 0..count {
+        let worker = ScanWorker::new(Arc::clone(work))
+            .map_err(|error| CliError::Wrong(format!("cannot start the scan: {error}")))?;
+        let thread = std::thread::Builder::new().name(format!("pelton-scan-{number}"));
+        let thread = thread.spawn(move || worker.run());
+        workers.push(thread.map_err(|error| CliError::Wrong(format!("cannot start a thread: {error}")))?);
+    }
+    Ok(workers)
+}
+
+/// The exit status. An error counts more than a finding, so that nobody takes a part for the whole.
+fn exit_code(work: &ScanWork, args: &ScanArgs, end: ScanEnd, failed: bool) -> u8 {
+    match end {
+        ScanEnd::Interrupted => CliStatus::Interrupted as u8,
+        _ if failed => CliStatus::Failed as u8,
+        _ if ScanCounters::get(&work.reporter.counters.found) > 0 => args.output.exit_code,
+        _ => CliStatus::Fine as u8,
+    }
+}

@@ -1,0 +1,155 @@
+//! Prints what the threads of a scan deliver, while they work.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+
+use crate::error::CliError;
+use crate::scan::order::OutputPiece;
+use crate::scan::report::ScanCounters;
+use crate::scan::size::spell_size;
+use crate::scan::work::ScanWork;
+use crate::stop;
+use crate::term::Term;
+
+/// The time between two looks at Ctrl-C and at the threads.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// The time that threads have after Ctrl-C to deliver what they have found.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// How a scan ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ScanEnd {
+    /// Everything was looked at.
+    Complete,
+    /// Ctrl-C was pressed.
+    Interrupted,
+    /// The reader of the output has gone.
+    Unread,
+}
+
+/// Prints output in order.
+pub(super) struct ScanPrinter<'p> {
+    term: &'p Term,
+    work: &'p Arc<ScanWork>,
+    bar: ProgressBar,
+    /// Whether a finding was printed.
+    begun: bool,
+    /// The number of messages about what went wrong.
+    pub problems: usize,
+}
+
+impl<'p> ScanPrinter<'p> {
+    /// Makes a printer for some work.
+    pub(super) fn new(term: &'p Term, work: &'p Arc<ScanWork>, bar: ProgressBar) -> ScanPrinter<'p> {
+        ScanPrinter { term, work, bar, begun: false, problems: 0 }
+    }
+
+    /// Prints until the threads have ended, Ctrl-C is pressed or nobody reads any more.
+    pub(super) fn print_all(&mut self, threads: &[JoinHandle<()>]) -> Result<ScanEnd, CliError> {
+        let end = self.print_report(threads);
+        self.bar.finish_and_clear();
+        match end {
+            Err(error) => {
+                self.work.abandon();
+                self.work.output.close();
+                if matches!(error, CliError::Pipe) { Ok(ScanEnd::Unread) } else { Err(error) }
+            }
+            Ok(end) => Ok(end),
+        }
+    }
+
+    fn print_report(&mut self, threads: &[JoinHandle<()>]) -> Result<ScanEnd, CliError> {
+        let rules = &self.work.scanner.rules().rules;
+        self.write(&self.work.reporter.formatter.header(rules))?;
+        let end = self.print_findings(threads)?;
+        let complete = end == ScanEnd::Complete && self.problems == 0;
+        self.write(&self.work.reporter.formatter.footer(complete))?;
+        Ok(end)
+    }
+
+    fn print_findings(&mut self, threads: &[JoinHandle<()>]) -> Result<ScanEnd, CliError> {
+        let ended = || threads.iter().all(JoinHandle::is_finished);
+        loop {
+            // Looked at before output is taken, so that nothing can be delivered after the last take.
+            let all_ended = ended();
+            let (piece, jobs) = self.work.output.take(GLANCE);
+            self.print(piece)?;
+            self.show_progress();
+            if jobs == self.work.job_count() {
+                return Ok(ScanEnd::Complete);
+            }
+            if stop::pressed() {
+                return self.print_rest(ended);
+            }
+            if all_ended {
+                let rest = self.work.output.close();
+                self.print(rest)?;
+                return Err(CliError::Wrong("a thread of the scan has ended too early".into()));
+            }
+        }
+    }
+
+    /// Prints what was found until Ctrl-C was pressed.
+    fn print_rest(&mut self, ended: impl Fn() -> bool) -> Result<ScanEnd, CliError> {
+        let until = Instant::now() + GRACE;
+        while !ended() && Instant::now() < until {
+            let (piece, _) = self.work.output.take(GLANCE);
+            self.print(piece)?;
+        }
+        let rest = self.work.output.close();
+        self.print(rest)?;
+        Ok(ScanEnd::Interrupted)
+    }
+
+    fn print(&mut self, piece: OutputPiece) -> Result<(), CliError> {
+        let OutputPiece { out, problems } = piece;
+        if !out.is_empty() {
+            let formatter = &self.work.reporter.formatter;
+            let bytes = if self.begun { &out } else { formatter.trim_first(&out) };
+            self.begun = true;
+            self.write(bytes)?;
+        }
+        self.problems += problems.len();
+        for problem in problems {
+            self.bar.suspend(|| self.term.wrong(problem));
+        }
+        Ok(())
+    }
+
+    /// Writes to standard output.
+    fn write(&self, bytes: &[u8]) -> Result<(), CliError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.bar.suspend(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes)?;
+            Ok(out.flush()?)
+        })
+    }
+
+    fn show_progress(&self) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let counters = &self.work.reporter.counters;
+        self.bar.set_position(ScanCounters::get(&counters.inputs));
+        let (bytes, found) = (ScanCounters::get(&counters.bytes), ScanCounters::get(&counters.found));
+        self.bar.set_message(format!("{}, {found} found", spell_size(bytes)));
+        self.bar.tick();
+    }
+}
+
+/// The progress bar: files if there are several, or else only that something happens.
+pub(super) fn progress_bar(term: &Term, inputs: usize, wanted: bool) -> ProgressBar {
+    match inputs {
+        _ if !wanted || !io::stderr().is_terminal() => ProgressBar::hidden(),
+        0 | 1 => term.bar(0, "{spinner} {msg}"),
+        _ => term.bar(inputs as u64, "{bar:40} {pos}/{len} files, {msg}"),
+    }
+}
