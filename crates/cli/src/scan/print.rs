@@ -55,7 +55,7 @@ impl<'p> ScanPrinter<'p> {
         self.bar.finish_and_clear();
         match end {
             Err(error) => {
-                self.work.abandon();
+                self.work.end_early();
                 self.work.output.close();
                 if matches!(error, CliError::Pipe) { Ok(ScanEnd::Unread) } else { Err(error) }
             }
@@ -96,6 +96,7 @@ impl<'p> ScanPrinter<'p> {
 
     /// Prints what was found until Ctrl-C was pressed.
     fn print_rest(&mut self, ended: impl Fn() -> bool) -> Result<ScanEnd, CliError> {
+        self.work.end_early();
         let until = Instant::now() + GRACE;
         while !ended() && Instant::now() < until {
             let (piece, _) = self.work.output.take(GLANCE);

@@ -37,9 +37,7 @@ pub(super) fn collect_rules(args: &RuleArgs) -> Result<CollectedRules, CliError>
     }
     let mut names: HashSet<String> = set.rules.iter().map(|rule| rule.id.clone()).collect();
     for file in &args.files {
-        let read = rules::read_file(file).map_err(|error| {
-            CliError::Wrong(format!("cannot use the rules of {}: {error}", shown_path(file)))
-        })?;
+        let read = rules::read_file(file).map_err(|error| CliError::Wrong(error.to_string()))?;
         add_file(&mut set, read, &mut names, args.files.len());
     }
     Ok(CollectedRules { set, bad_expressions })

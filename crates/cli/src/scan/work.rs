@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pelton_scan::Scanner;
+use pelton_scan::scanner::StreamOptions;
 
 use crate::scan::inputs::ScanInput;
 use crate::scan::order::OrderedOutput;
@@ -56,7 +57,7 @@ pub(super) struct ScanWork {
     pub large_file: Mutex<()>,
     next_job: AtomicUsize,
     job_size: usize,
-    abandoned: AtomicBool,
+    over: AtomicBool,
 }
 
 impl ScanWork {
@@ -78,7 +79,7 @@ impl ScanWork {
             large_file: Mutex::new(()),
             next_job: AtomicUsize::new(0),
             job_size,
-            abandoned: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -102,14 +103,25 @@ impl ScanWork {
         first..(first + self.job_size).min(self.inputs.len())
     }
 
-    /// Ends the scan early, because nobody reads the output any more.
-    pub(super) fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Relaxed);
+    /// Ends the scan early: because of Ctrl-C, or because nobody reads the output any more.
+    pub(super) fn end_early(&self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the scan ends early.
     pub(super) fn is_over(&self) -> bool {
-        stop::pressed() || self.abandoned.load(Ordering::Relaxed)
+        stop::pressed() || self.over.load(Ordering::Relaxed)
+    }
+
+    /// Returns the word that says that the scan ends early.
+    pub(super) fn over(&self) -> &AtomicBool {
+        &self.over
+    }
+
+    /// Returns how long inputs are scanned.
+    pub(super) fn stream_options(&self) -> StreamOptions<'_> {
+        let progress = Some(&self.reporter.counters.bytes);
+        StreamOptions { threads: 1, retain: self.options.max_retain, progress, stop: None }
     }
 
     /// Returns the path of an input.

@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
-use pelton_scan::scanner::{InputBatch, StreamReport};
-use pelton_scan::{Finding, ScanError};
+use pelton_scan::ScanError;
+use pelton_scan::scanner::{FindingSink, InputBatch, StreamOptions, StreamReport};
 
 use crate::scan::blobs::BlobStore;
 use crate::scan::escape::{shown_path, shown_text};
@@ -15,7 +15,6 @@ use crate::scan::inputs::{InputSource, ScanInput};
 use crate::scan::order::OutputPiece;
 use crate::scan::pipe_reader::PipeReader;
 use crate::scan::report::{ScanCounters, Scanned};
-use crate::scan::size::spell_size;
 use crate::scan::staged::StagedBlob;
 use crate::scan::text_reader::{FileKind, HEAD_LENGTH, TextReader};
 use crate::scan::work::{FileReading, ScanWork};
@@ -124,6 +123,10 @@ impl ScanWorker {
     /// Scans a file of any size.
     fn scan_opened(&mut self, index: usize, mut file: File, meta: &Metadata) -> Result<(), ScanError> {
         let work = Arc::clone(&self.work);
+        if !work.scanner.applies_to(work.path(index)) {
+            self.push(index, Scanned::PathOnly, 0);
+            return Ok(());
+        }
         let found = matches!(work.inputs[index].source, InputSource::Found);
         if found && meta.len() > work.options.max_filesize {
             ScanCounters::add(&work.reporter.counters.too_large, 1);
@@ -164,7 +167,8 @@ impl ScanWorker {
         let turn = all.then(|| work.large_file.lock().unwrap_or_else(PoisonError::into_inner));
         let threads = if all { work.options.threads } else { 1 };
         self.stream_findings(index, Scanned::Whole, |work, input, sink| {
-            work.scanner.scan_file(&input.path, file, threads, sink)
+            let options = StreamOptions { threads, stop: Some(work.over()), ..work.stream_options() };
+            work.scanner.scan_file(&input.path, file, options, sink)
         })?;
         drop(turn);
         Ok(())
@@ -205,7 +209,7 @@ impl ScanWorker {
         Ok(bytes.finish()?)
     }
 
-    /// Scans what a reader yields.
+    /// Scans what a reader yields. A pipe ends when Ctrl-C is pressed, and then what has come until then is scanned.
     fn scan_stream(
         &mut self,
         index: usize,
@@ -214,7 +218,7 @@ impl ScanWorker {
     ) -> Result<(), ScanError> {
         self.scan_batch();
         self.stream_findings(index, scanned, |work, input, sink| {
-            work.scanner.scan_reader(&input.path, reader, work.options.max_retain, sink)
+            work.scanner.scan_reader(&input.path, reader, work.stream_options(), sink)
         })
     }
 
@@ -223,11 +227,7 @@ impl ScanWorker {
         &mut self,
         index: usize,
         scanned: Scanned,
-        scan: impl FnOnce(
-            &ScanWork,
-            &ScanInput,
-            &mut (dyn FnMut(Finding) -> ControlFlow<()> + Send),
-        ) -> Result<StreamReport, ScanError>,
+        scan: impl FnOnce(&ScanWork, &ScanInput, &mut FindingSink<'_>) -> Result<StreamReport, ScanError>,
     ) -> Result<(), ScanError> {
         self.deliver();
         let (work, job) = (Arc::clone(&self.work), self.job);
@@ -241,15 +241,10 @@ impl ScanWorker {
             if enough || work.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         work.reporter.end_input(input, found, &mut self.piece.out);
-        let report = report?;
-        ScanCounters::add(&work.reporter.counters.bytes, report.bytes);
-        for rule in report.gave_up {
+        for (rule, reason) in report?.gave_up {
             let id = shown_text(&work.scanner.rules().rules[rule as usize].id);
-            self.piece.problems.push(format!(
-                "{}: rule {id} gave up, because a match may be longer than {}; --max-retain sets another limit",
-                shown_path(&input.path),
-                spell_size(work.options.max_retain as u64)
-            ));
+            let path = shown_path(&input.path);
+            self.piece.problems.push(format!("{path}: rule {id} gave up: {}", shown_text(&reason)));
         }
         Ok(())
     }
