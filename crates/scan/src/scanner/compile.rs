@@ -1,10 +1,11 @@
-//! Compiles a set of rules.
+//! Compiles a set of rules, or takes what was compiled before from the cache.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::catalog::Catalog;
+use super::facts::{RuleFacts, cache_key, read_facts, write_facts};
+use crate::catalog::{Catalog, CatalogCache};
 use crate::error::ScanError;
 use crate::exact::matcher::Matcher;
 use crate::exact::stream::{MatchStarts, RuleSearch};
@@ -19,58 +20,84 @@ pub(super) struct CompiledRules {
     pub(super) catalog: Catalog,
 }
 
-/// What became of the expression of a rule.
-type Compiled = Result<(Matcher, RuleFactors), String>;
-
 /// Compiles the expressions of all rules, on all processors, and builds the catalog. Rules whose expressions cannot be
-/// compiled are rejected.
-pub(super) fn compile_rules(mut set: RuleSet) -> Result<CompiledRules, ScanError> {
-    let compiled = compile_all(&set);
-    let (mut rules, mut searches, mut factors) = (vec![], vec![], vec![]);
-    for (rule, compiled) in set.rules.drain(..).zip(compiled) {
-        match compiled {
-            Some(Err(reason)) => set.rejected.push(RejectedRule { id: rule.id, origin: rule.origin, reason }),
-            Some(Ok((matcher, found))) => {
-                searches.push(Some(RuleSearch::new(matcher, match_starts(&found))));
-                factors.push(found);
-                rules.push(rule);
-            }
-            None => {
-                searches.push(None);
-                factors.push(RuleFactors::Branches(vec![]));
-                rules.push(rule);
-            }
-        }
+/// compiled are rejected. With a cache, this is done once for the same expressions.
+pub(super) fn compile_rules(set: RuleSet, cache: Option<&CatalogCache>) -> Result<CompiledRules, ScanError> {
+    let key = cache_key(&set);
+    let stored = cache.and_then(|cache| cache.load(&key)).and_then(|stored| {
+        let facts = read_facts(&stored.notes).filter(|facts| facts.len() == set.rules.len())?;
+        Some((stored.catalog, facts))
+    });
+    if let Some((catalog, facts)) = stored {
+        return Ok(use_facts(set, facts, catalog));
     }
-    set.rules = rules;
-    Ok(CompiledRules { catalog: Catalog::build(&factors)?, rules: set, searches })
+    let (facts, factors): (Vec<RuleFacts>, Vec<Option<RuleFactors>>) = compile_all(&set).into_iter().unzip();
+    let catalog = Catalog::build(&factors.into_iter().flatten().collect::<Vec<_>>())?;
+    if let Some(cache) = cache {
+        // A cache that cannot be written costs time and nothing else.
+        let _ = cache.store(&key, &catalog, &write_facts(&facts));
+    }
+    Ok(use_facts(set, facts, catalog))
 }
 
-/// Compiles the expression of each rule that has one.
-fn compile_all(set: &RuleSet) -> Vec<Option<Compiled>> {
+/// Separates the rules that can be used from those that cannot.
+fn use_facts(mut set: RuleSet, facts: Vec<RuleFacts>, catalog: Catalog) -> CompiledRules {
+    let (mut rules, mut searches) = (vec![], vec![]);
+    for (rule, facts) in std::mem::take(&mut set.rules).into_iter().zip(facts) {
+        match (facts, &rule.expression) {
+            (RuleFacts::Rejected(reason), _) => {
+                set.rejected.push(RejectedRule { id: rule.id, origin: rule.origin, reason });
+                continue;
+            }
+            (RuleFacts::Usable { max_len, starts }, Some(expression)) => {
+                searches.push(Some(RuleSearch::new(Matcher::new(expression.clone(), max_len), starts)));
+            }
+            _ => searches.push(None),
+        }
+        rules.push(rule);
+    }
+    set.rules = rules;
+    CompiledRules { rules: set, searches, catalog }
+}
+
+/// What compiling a rule yields. A rule that cannot be used has no factors.
+type Compiled = (RuleFacts, Option<RuleFactors>);
+
+/// Compiles the expression of each rule.
+fn compile_all(set: &RuleSet) -> Vec<Compiled> {
     let results: Vec<Mutex<Option<Compiled>>> = set.rules.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let threads =
-        thread::available_parallelism().map_or(1, usize::from).min(set.rules.len().div_ceil(8).max(1));
+        thread::available_parallelism().map_or(1, usize::from).min(set.rules.len().div_ceil(8)).max(1);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(rule) = set.rules.get(at) else { break };
-                    let compiled = rule.expression.as_ref().map(compile_one);
-                    *results[at].lock().unwrap_or_else(PoisonError::into_inner) = compiled;
+                    let compiled = compile_one(rule.expression.as_ref());
+                    *results[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(compiled);
                 }
             });
         }
     });
-    results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    let result =
+        |result: Mutex<Option<Compiled>>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().map(|one| result(one).expect("every rule was compiled")).collect()
 }
 
 /// Compiles one expression.
-fn compile_one(expression: &Expression) -> Compiled {
-    let matcher = Matcher::compile(expression.clone())?;
-    Ok((matcher, extract_factors(expression)))
+fn compile_one(expression: Option<&Expression>) -> Compiled {
+    let Some(expression) = expression else {
+        return (RuleFacts::PathOnly, Some(RuleFactors::Branches(vec![])));
+    };
+    match Matcher::compile(expression.clone()) {
+        Err(reason) => (RuleFacts::Rejected(reason), None),
+        Ok(matcher) => {
+            let factors = extract_factors(expression);
+            (RuleFacts::Usable { max_len: matcher.max_len(), starts: match_starts(&factors) }, Some(factors))
+        }
+    }
 }
 
 /// Returns where matches of a rule begin.

@@ -5,6 +5,7 @@
 
 mod batch;
 mod compile;
+mod facts;
 mod file;
 mod lines;
 mod plan;
@@ -19,7 +20,7 @@ pub use batch::{BatchInput, InputBatch};
 pub use plan::{RulePlan, SearchWay};
 pub use stream::{FindingSink, StreamOptions, StreamReport};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogCache};
 use crate::engine::{CandidateEngine, NativeEngine};
 use crate::error::ScanError;
 use crate::exact::stream::{MatchStarts, RuleSearch};
@@ -58,7 +59,13 @@ impl Scanner {
     /// Makes a scanner that uses the native engine. Rules that cannot be searched for are moved to the set's list of
     /// rejected rules.
     pub fn new(rules: RuleSet) -> Result<Scanner, ScanError> {
-        let compiled = compile::compile_rules(rules)?;
+        Scanner::with_cache(rules, None)
+    }
+
+    /// Does what [`new`](Self::new) does, and keeps the tables in a cache, so that the same rules need not be compiled
+    /// again.
+    pub fn with_cache(rules: RuleSet, cache: Option<&CatalogCache>) -> Result<Scanner, ScanError> {
+        let compiled = compile::compile_rules(rules, cache)?;
         let catalog = Arc::new(compiled.catalog);
         let is_everywhere = |search: &Option<RuleSearch>| {
             search.as_ref().is_some_and(|search| search.starts == MatchStarts::Everywhere)
