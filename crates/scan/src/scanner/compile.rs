@@ -10,7 +10,7 @@ use crate::error::ScanError;
 use crate::exact::matcher::Matcher;
 use crate::exact::stream::{MatchStarts, RuleSearch};
 use crate::expression::Expression;
-use crate::factor::{RuleFactors, extract_factors};
+use crate::factor::{FactorBranch, RuleFactors, extract_factors};
 use crate::rule::{RejectedRule, RuleSet};
 
 /// A set of rules that can be searched for.
@@ -103,6 +103,6 @@ fn compile_one(expression: Option<&Expression>) -> Compiled {
 /// Returns where matches of a rule begin.
 fn match_starts(factors: &RuleFactors) -> MatchStarts {
     let RuleFactors::Branches(branches) = factors else { return MatchStarts::Everywhere };
-    let limits = branches.iter().map(|branch| branch.prefix_max.map(u64::from));
-    MatchStarts::NearCandidates { prefix_max: limits.fold(Some(0), |most, limit| Some(most?.max(limit?))) }
+    let most = |most: u32, branch: &FactorBranch| Some(most.max(branch.prefix_max?));
+    MatchStarts::NearCandidates { prefix_max: branches.iter().try_fold(0, most).map(u64::from) }
 }

@@ -1,6 +1,7 @@
 //! The law: findings are those of `find_iter` of the `regex` crate, however the input is cut and whoever finds the
 //! candidates. Mistakes that such scanners are known to make are planted, and the law must find them.
 
+mod generate;
 mod naive;
 mod rules;
 mod sample;
@@ -208,6 +209,59 @@ fn long_texts_in_pieces_give_the_same() {
             let wanted = oracle(&scanner, &text);
             assert_eq!(scan_stream(&scanner, &text), wanted, "by {piece_len}");
             assert_eq!(scan_file(&scanner, &text, 2), wanted, "by {piece_len}");
+        }
+    }
+}
+
+/// The number of random sets; more are tried if the environment variable says so.
+fn random_sets() -> u64 {
+    std::env::var("LAW_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
+}
+
+#[test]
+fn random_expressions_give_what_regex_gives() {
+    for seed in 0..random_sets() {
+        let mut random = Random(seed);
+        let texts: Vec<String> =
+            (0..1 + random.below(6)).map(|_| generate::expression(&mut random)).collect();
+        let rules: Vec<&str> =
+            texts.iter().map(String::as_str).filter(|text| Expression::parse(text).is_ok()).collect();
+        if rules.is_empty() {
+            continue;
+        }
+        let piece_len = 1 + random.below(90);
+        let scanner = scanner(&rules, None, piece_len);
+        for text in texts_of(&rules, seed, 4, 250) {
+            let wanted = oracle(&scanner, &text);
+            let shown = || format!("seed {seed}: {rules:?} in {}", text.escape_ascii());
+            assert_eq!(scan_whole(&scanner, &text), wanted, "{}", shown());
+            assert_eq!(scan_stream(&scanner, &text), wanted, "by {piece_len}, {}", shown());
+        }
+    }
+}
+
+#[test]
+fn thousands_of_rules_give_what_regex_gives() {
+    for count in [1, 10, 1000, 10_000] {
+        let mut random = Random(count);
+        let word = |random: &mut Random| {
+            (0..7 + random.below(6)).map(|_| random.pick(b"abcdefghij") as char).collect::<String>()
+        };
+        let kinds = |random: &mut Random| match random.below(4) {
+            0 => format!("{}_[0-9]{{4}}", word(random)),
+            1 => format!("(?i){}=", word(random)),
+            2 => format!("{}.{{0,3}}{}", word(random), word(random)),
+            _ => format!("{}|{}", word(random), word(random)),
+        };
+        let texts: Vec<String> = (0..count).map(|_| kinds(&mut random)).collect();
+        let rules: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let scanner = scanner(&rules, None, 1 << 16);
+        assert!(count < 10_000 || scanner.catalog().factors().len() > 1, "the rules fit into one table");
+        let few: Vec<&str> = (0..20).map(|_| random.pick(&rules)).collect();
+        for text in texts_of(&few, count, 2, 1500) {
+            let wanted = oracle(&scanner, &text);
+            assert!(!wanted.is_empty());
+            assert_eq!(scan_whole(&scanner, &text), wanted);
         }
     }
 }

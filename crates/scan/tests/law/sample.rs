@@ -20,8 +20,8 @@ impl Random {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    pub(crate) fn pick<'t, T>(&mut self, from: &'t [T]) -> &'t T {
-        &from[self.below(from.len())]
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
     }
 }
 
@@ -49,14 +49,14 @@ pub(crate) fn sample(hir: &Hir, random: &mut Random, text: &mut Vec<u8>) {
         HirKind::Capture(capture) => sample(&capture.sub, random, text),
         HirKind::Concat(parts) => parts.iter().for_each(|part| sample(part, random, text)),
         HirKind::Alternation(choices) => {
-            let choice = random.pick(choices).clone();
+            let choice = random.pick(choices);
             sample(&choice, random, text);
         }
         HirKind::Repetition(repetition) => {
             let (min, max) =
                 (repetition.min, repetition.max.unwrap_or(repetition.min + 5).min(repetition.min + 600));
             // The limits are where mistakes are.
-            let count = *random.pick(&[
+            let count = random.pick(&[
                 min,
                 max,
                 min.min(max),
@@ -76,13 +76,13 @@ pub(crate) fn sampled_text(expressions: &[&Expression], random: &mut Random, len
     let mut text = vec![];
     while text.len() < len {
         let mut one = vec![];
-        sample(random.pick(&hirs), random, &mut one);
+        sample(&random.pick(&hirs), random, &mut one);
         match random.below(8) {
             0 => one.truncate(random.below(one.len() + 1)),
             1 => one = one.repeat(2 + random.below(3)),
             2 if !one.is_empty() => {
                 let at = random.below(one.len());
-                one.insert(at, *random.pick(b"a0 \n=\x00\xff_"));
+                one.insert(at, random.pick(b"a0 \n=\x00\xff_"));
             }
             3 if !one.is_empty() => {
                 one.remove(random.below(one.len()));
@@ -107,7 +107,7 @@ pub(crate) fn sampled_text(expressions: &[&Expression], random: &mut Random, len
         text.truncate(len.max(1) + random.below(8));
     } else {
         // The end of the text is a place at which mistakes are made, so some texts end with a match.
-        sample(random.pick(&hirs), random, &mut text);
+        sample(&random.pick(&hirs), random, &mut text);
     }
     text
 }
