@@ -4,6 +4,7 @@ mod errors;
 mod gitleaks;
 mod pelton;
 mod plain;
+mod starter;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
