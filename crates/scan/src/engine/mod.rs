@@ -7,6 +7,7 @@ use crate::error::ScanError;
 
 mod class_run;
 mod native;
+mod streams;
 mod window;
 
 #[cfg(test)]
@@ -47,8 +48,12 @@ pub trait CandidateEngine: Send + Sync {
     fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError>;
 
     /// Finds the candidates in the first `len` bytes of an arena that this engine made. Reported are those whose factor
-    /// ends in `own`; for a literal the end is the position after its last byte minus one, for a run of a class it is
-    /// the position at which the run becomes long enough. Candidates are appended to `out`, in no particular order.
+    /// ends in `own`: for a literal, the last byte must lie there; for a run of a class, the last of the `length` bytes
+    /// with which a part begins. Candidates are appended to `out`, in no particular order.
+    ///
+    /// A run that is longer than needed has many positions at which a part can begin. Those whose first `length` bytes
+    /// end in `own` are reported, from [`first`](Candidate::first) to [`last`](Candidate::last). If an input is scanned
+    /// in consecutive pieces, each reports its share of a long run, so no position is lost and none is reported twice.
     ///
     /// The text may consist of several inputs, one after the other: a candidate whose bytes lie in two of them is
     /// reported as any other. Calls from several threads at once are fine; each has its own arena.

@@ -3,24 +3,32 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::class_run::find_runs;
+use super::class_run::{RunGroup, group_runs};
+use super::streams::{LiteralEnd, STREAMS, StreamTable};
 use super::window::push_candidate;
 use crate::candidate::Candidate;
 use crate::catalog::{Catalog, FactorTable};
 use crate::engine::{Arena, CandidateEngine};
 use crate::error::ScanError;
-use crate::factor::LITERAL_MAX;
+
+/// The number of bytes that all tables read before any reads the next ones. They stay in the cache meanwhile.
+const BLOCK: usize = 256 << 10;
 
 /// Runs the tables of a catalog on the calling thread.
 #[derive(Debug)]
 pub struct NativeEngine {
     catalog: Arc<Catalog>,
+    /// One per automaton of stage one.
+    streams: Vec<StreamTable>,
+    run_groups: Vec<RunGroup>,
 }
 
 impl NativeEngine {
     /// Makes an engine for a catalog.
     pub fn new(catalog: Arc<Catalog>) -> NativeEngine {
-        NativeEngine { catalog }
+        let streams = catalog.factors().iter().map(StreamTable::new).collect();
+        let run_groups = group_runs(catalog.class_runs());
+        NativeEngine { catalog, streams, run_groups }
     }
 
     /// Returns the catalog.
@@ -36,33 +44,28 @@ impl NativeEngine {
     pub fn find(&self, text: &[u8], own: Range<usize>, out: &mut Vec<Candidate>) {
         assert!(u32::try_from(text.len()).is_ok(), "a text of {} bytes is too long", text.len());
         assert!(own.start <= own.end && own.end <= text.len(), "{own:?} is no part of the text");
-        for table in self.catalog.factors() {
-            self.find_literals(table, text, own.clone(), out);
-        }
-        for run in self.catalog.class_runs() {
-            find_runs(run, text, own.clone(), out);
+        for start in own.clone().step_by(BLOCK) {
+            let block = start..own.end.min(start + BLOCK);
+            for (table, stream) in self.catalog.factors().iter().zip(&self.streams) {
+                stream.find(text, block.clone(), |at| self.push_outputs(table, text, at, out));
+            }
+            for group in &self.run_groups {
+                group.find(text, block.clone(), out);
+            }
         }
     }
 
-    /// Finds the candidates of one automaton.
-    fn find_literals(&self, table: &FactorTable, text: &[u8], own: Range<usize>, out: &mut Vec<Candidate>) {
-        let mut state = 0;
-        for at in own.start.saturating_sub(LITERAL_MAX - 1)..own.end {
-            let class = usize::from(table.classes[usize::from(text[at])]);
-            state = usize::from(table.next[state * table.class_count as usize + class]);
-            if state >= table.first_accepting as usize && at >= own.start {
-                let row = state - table.first_accepting as usize;
-                for output in table.output_rows[row]..table.output_rows[row + 1] {
-                    push_candidate(&self.catalog, text, at, &table.outputs[output as usize], out);
-                }
-            }
+    /// Appends the candidates of all literals that end at a place.
+    fn push_outputs(&self, table: &FactorTable, text: &[u8], at: LiteralEnd, out: &mut Vec<Candidate>) {
+        for output in table.output_rows[at.row]..table.output_rows[at.row + 1] {
+            push_candidate(&self.catalog, text, at.end, &table.outputs[output as usize], out);
         }
     }
 }
 
 impl CandidateEngine for NativeEngine {
     fn describe(&self) -> String {
-        "native loop".into()
+        format!("native loop, {STREAMS} streams")
     }
 
     fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError> {

@@ -89,6 +89,36 @@ fn the_engine_takes_every_own_range_of_a_short_text() {
     }
 }
 
+#[test]
+fn the_engine_reads_texts_that_need_all_streams_and_several_blocks() {
+    let rules = rules();
+    let engine = engine(&rules);
+    let mut random = Random(4);
+    for len in [383, 384, 385, 1000, 5003, 300_000] {
+        let text = random.text(&FRAGMENTS, len);
+        let start = random.below(20);
+        let expected = normalize(find_naively(&rules, engine.catalog(), &text, start..len));
+        assert!(find(&engine, &text, start..len) == expected, "{start}..{len}");
+    }
+}
+
+#[test]
+fn many_runs_are_searched_in_several_groups() {
+    let classes = ["0123456789", "abcdefx", "abcdefghijklmnopqrstuvwxyz ", "x", "ehs"];
+    let rules: Vec<RuleFactors> =
+        (1..60).map(|length| run_rule(classes[length as usize % classes.len()], length)).collect();
+    let engine = engine(&rules);
+    let mut random = Random(6);
+    for _ in 0..30 {
+        let len = 1 + random.below(700);
+        let text = random.text(&FRAGMENTS, len);
+        let start = random.below(len);
+        let expected = normalize(find_naively(&rules, engine.catalog(), &text, start..len));
+        assert!(!expected.is_empty());
+        assert_eq!(find(&engine, &text, start..len), expected, "{start}.. of {:?}", text.escape_ascii());
+    }
+}
+
 /// A cut has no effect on candidates, except that one whose window reaches past the end of its piece may be added.
 #[test]
 fn pieces_give_the_candidates_of_the_whole() {
