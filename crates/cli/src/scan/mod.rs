@@ -23,6 +23,7 @@ mod redact;
 mod report;
 mod rule_options;
 mod size;
+mod sorter;
 mod staged;
 mod stats;
 mod text_reader;

@@ -15,6 +15,7 @@ use crate::scan::inputs::{InputSource, ScanInput};
 use crate::scan::order::OutputPiece;
 use crate::scan::pipe_reader::PipeReader;
 use crate::scan::report::{ScanCounters, Scanned};
+use crate::scan::sorter::{FindingOrder, FindingSorter};
 use crate::scan::staged::StagedBlob;
 use crate::scan::text_reader::{FileKind, HEAD_LENGTH, TextReader};
 use crate::scan::work::{FileReading, ScanWork};
@@ -222,7 +223,7 @@ impl ScanWorker {
         })
     }
 
-    /// Runs a scan that yields findings one by one, and delivers each of them at once.
+    /// Runs a scan that yields findings one by one, and delivers them on the way.
     fn stream_findings(
         &mut self,
         index: usize,
@@ -232,14 +233,23 @@ impl ScanWorker {
         self.deliver();
         let (work, job) = (Arc::clone(&self.work), self.job);
         let input = &work.inputs[index];
+        let live = matches!(input.source, InputSource::Pipe | InputSource::Stdin);
+        let order = if live { FindingOrder::AsFound } else { FindingOrder::Sorted };
+        let mut sorter = FindingSorter::new(order);
         let mut found = 0;
         let report = scan(&work, input, &mut |finding| {
-            let mut piece = OutputPiece::default();
-            found += u64::from(work.reporter.report(&work.scanner, input, scanned, &finding, &mut piece.out));
-            work.output.deliver(job, piece);
+            let mut out = Vec::new();
+            if work.reporter.report(&work.scanner, input, scanned, &finding, &mut out) {
+                found += 1;
+                let out = sorter.push(finding.found, out);
+                work.output.deliver(job, OutputPiece { out, problems: Vec::new() });
+            }
             let enough = found > 0 && work.reporter.formatter.format == OutputFormat::Paths;
-            if enough || work.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            // A pipe ends by itself when Ctrl-C is pressed, and what has come of it until then is reported.
+            let over = !live && work.is_over();
+            if enough || over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        self.piece.out.append(&mut sorter.take());
         work.reporter.end_input(input, found, &mut self.piece.out);
         for (rule, reason) in report?.gave_up {
             let id = shown_text(&work.scanner.rules().rules[rule as usize].id);

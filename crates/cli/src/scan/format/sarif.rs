@@ -46,7 +46,7 @@ pub(super) fn push_result(out: &mut Vec<u8>, view: &FindingView<'_>, secrets: Se
     } else {
         lossy_text(&finding.text).0
     };
-    let what = if rule.description.is_empty() { &rule.id } else { &rule.description };
+    let what = if rule.description.is_empty() { &rule.id } else { rule.description.trim_end_matches('.') };
     let object = json!({
         "ruleId": rule.id,
         "ruleIndex": index,
