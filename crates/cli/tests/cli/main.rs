@@ -15,6 +15,7 @@ mod litmus;
 mod opt;
 mod pages;
 mod run;
+mod scan;
 mod test;
 
 use std::fs;
