@@ -232,7 +232,8 @@ impl IncrementalSearch {
         let cache = self.cache.as_parts_mut().1;
         let config = start::Config::new().look_behind(after).anchored(Anchored::Yes);
         let mut state = automaton.start_state(cache, &config).map_err(|_| SearchError::CannotDecide)?;
-        let floor = self.from.max(source.available().start);
+        // No match begins earlier; if that text is gone, the reverse automaton may still find that none began in it.
+        let floor = self.live_from.max(source.available().start);
         let (mut position, mut start, mut text) = (end, None, vec![]);
         while position > floor {
             source.fetch(floor.max(position.saturating_sub(BACK_BLOCK))..position, &mut text)?;
@@ -248,10 +249,10 @@ impl IncrementalSearch {
                 position -= 1;
             }
         }
-        if floor > self.from {
+        if floor > self.live_from {
             return Err(SearchError::Forgotten);
         }
-        let before = if floor == 0 { None } else { self.before };
+        let before = if floor == self.from { self.before } else { source.byte_before(floor)? };
         let last = match before {
             Some(byte) => automaton.next_state(cache, state, byte),
             None => automaton.next_eoi_state(cache, state),

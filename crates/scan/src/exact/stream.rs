@@ -8,7 +8,7 @@
 //! A range may be begun only when no candidate that is still to come can lie before it: candidates of later pieces begin
 //! at the end of what was scanned, less the lead of the catalog, and their matches up to `prefix_max` bytes earlier.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::OnceLock;
 
@@ -84,7 +84,10 @@ pub struct StreamMatches<'s> {
 struct RuleState {
     /// `find_iter` would go on from here.
     at: u64,
-    ranges: Vec<StartRange>,
+    /// Where matches may begin, sorted and united.
+    ranges: VecDeque<StartRange>,
+    /// Ranges that have been added since.
+    added: Vec<StartRange>,
     search: Option<Box<IncrementalSearch>>,
     last_end: Option<u64>,
     outcome: RuleOutcome,
@@ -110,6 +113,14 @@ struct Known {
     ended: bool,
 }
 
+impl Known {
+    /// Returns the position up to which matches are decided. What follows is left for those who want to see more than
+    /// the match.
+    fn limit(self, source: &dyn TextSource) -> u64 {
+        if self.ended { source.available().end } else { source.available().end.min(self.scanned) }
+    }
+}
+
 impl<'s> StreamMatches<'s> {
     /// Begins an input. `lead` is that of the catalog. Rules without a search, which find files by their path, are
     /// `None`; so may be those that do not apply to the input.
@@ -127,7 +138,7 @@ impl<'s> StreamMatches<'s> {
     /// Adds a range in which matches of a rule may begin.
     pub fn add(&mut self, rule: u32, range: StartRange) {
         if self.searches[rule as usize].as_ref().is_some_and(|search| !search.always()) {
-            self.states.entry(rule).or_default().ranges.push(range);
+            self.states.entry(rule).or_default().added.push(range);
         }
     }
 
@@ -143,6 +154,7 @@ impl<'s> StreamMatches<'s> {
         let known = Known { scanned, ended };
         for (&rule, state) in &mut self.states {
             let Some(search) = &self.searches[rule as usize] else { continue };
+            state.settle();
             while let Some((start, end)) = state.next(search, self.lead, source, known)? {
                 found(Match { rule, start, end }, source)?;
             }
@@ -181,6 +193,15 @@ impl<'s> StreamMatches<'s> {
 }
 
 impl RuleState {
+    /// Takes in the ranges that have been added.
+    fn settle(&mut self) {
+        if !self.added.is_empty() {
+            self.added.extend(self.ranges.drain(..));
+            unite(&mut self.added, 0);
+            self.ranges.extend(self.added.drain(..));
+        }
+    }
+
     /// Returns the next match that can be decided.
     fn next(
         &mut self,
@@ -199,7 +220,7 @@ impl RuleState {
         };
         let found = match search.matcher.max_len() {
             Some(max_len) if !search.always() => {
-                self.next_bounded(&search.matcher, max_len, horizon, source, known.ended)?
+                self.next_bounded(&search.matcher, max_len, horizon, source, known)?
             }
             _ => match self.next_incremental(search, horizon, source, known) {
                 Ok(found) => found,
@@ -225,19 +246,20 @@ impl RuleState {
         max_len: u64,
         horizon: u64,
         source: &mut dyn TextSource,
-        ended: bool,
+        known: Known,
     ) -> io::Result<Option<(u64, u64)>> {
-        unite(&mut self.ranges, 0);
         let (margin, end) = (MARGIN as u64, source.available().end);
         let mut text = vec![];
-        while let Some(&range) = self.ranges.first() {
+        while let Some(&range) = self.ranges.front() {
             let from = self.at.max(range.lo);
             if from > range.hi || from > end {
-                self.ranges.remove(0);
+                self.ranges.pop_front();
                 continue;
             }
-            let decidable =
-                if ended { u64::MAX } else { horizon.min((end + 1).saturating_sub(max_len + margin)) };
+            let decidable = match known.ended {
+                true => u64::MAX,
+                false => horizon.min((known.limit(source) + 1).saturating_sub(max_len + margin)),
+            };
             let Some(last) = decidable.checked_sub(1) else { return Ok(None) };
             let last = range.hi.min(last).min(from.saturating_add(STARTS_MAX));
             if from > last {
@@ -267,7 +289,6 @@ impl RuleState {
         known: Known,
     ) -> Result<Option<(u64, u64)>, SearchError> {
         let matcher = search.incremental().map_err(|_| SearchError::CannotDecide)?;
-        unite(&mut self.ranges, 0);
         let limit =
             if known.ended { source.available().end } else { source.available().end.min(known.scanned) };
         let (mut text, mut block) = (vec![], BLOCK_MIN);
@@ -320,7 +341,7 @@ impl RuleState {
         if search.is_idle() {
             let position = search.position();
             self.ranges.retain(|range| range.hi >= position);
-            if self.ranges.first().is_none_or(|range| range.lo > position) {
+            if self.ranges.front().is_none_or(|range| range.lo > position) {
                 self.at = self.at.max(position);
                 self.search = None;
             }
@@ -336,7 +357,7 @@ impl RuleState {
         source: &mut dyn TextSource,
     ) -> Result<bool, SearchError> {
         self.ranges.retain(|range| range.hi >= self.at);
-        let from = match self.ranges.first() {
+        let from = match self.ranges.front() {
             _ if search.always() => self.at,
             Some(range) => self.at.max(range.lo),
             None => return Ok(false),

@@ -156,7 +156,7 @@ impl PieceResults<'_, '_, '_> {
             self.turn += 1;
             let last = self.turn == pieces.count();
             if self.ended.is_none() {
-                self.ended = self.stream.advance(&mut source, &result, last, self.sink).err();
+                self.ended = self.stream.advance(&mut source, &result, last, pieces.options, self.sink).err();
             }
         }
     }

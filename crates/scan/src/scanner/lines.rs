@@ -67,12 +67,15 @@ pub(super) struct LineIndex {
     /// The number of the first block that is still known.
     first: u64,
     blocks: std::collections::VecDeque<(u64, u64)>,
+    /// The position that was located last, with the number of line breaks before it and the start of its line.
+    /// Positions are mostly located in order, so that little has to be read.
+    last: (u64, u64, u64),
 }
 
 impl LineIndex {
     /// Makes an index that knows the beginning of the first block.
     pub(super) fn new(block_len: u64) -> LineIndex {
-        LineIndex { block_len, first: 0, blocks: [(0, 0)].into() }
+        LineIndex { block_len, first: 0, blocks: [(0, 0)].into(), last: (0, 0, 0) }
     }
 
     /// Adds the blocks that follow.
@@ -94,15 +97,19 @@ impl LineIndex {
     }
 
     /// Returns where a position is.
-    pub(super) fn locate(&self, source: &mut dyn TextSource, position: u64) -> io::Result<LinePosition> {
+    pub(super) fn locate(&mut self, source: &mut dyn TextSource, position: u64) -> io::Result<LinePosition> {
         let number = (position / self.block_len).clamp(self.first, self.first + self.blocks.len() as u64 - 1);
         let (breaks, line_start) = self.blocks[(number - self.first) as usize];
+        let mut from = ((number * self.block_len).min(position), breaks, line_start);
+        if (from.0..=position).contains(&self.last.0) {
+            from = self.last;
+        }
         let mut text = vec![];
-        source.fetch((number * self.block_len).min(position)..position, &mut text)?;
-        let line = breaks + memchr_iter(b'\n', &text).count() as u64 + 1;
-        let line_start =
-            memrchr(b'\n', &text).map_or(line_start, |at| number * self.block_len + at as u64 + 1);
-        Ok(LinePosition { line, column: position - line_start + 1 })
+        source.fetch(from.0..position, &mut text)?;
+        let breaks = from.1 + memchr_iter(b'\n', &text).count() as u64;
+        let line_start = memrchr(b'\n', &text).map_or(from.2, |at| from.0 + at as u64 + 1);
+        self.last = (position, breaks, line_start);
+        Ok(LinePosition { line: breaks + 1, column: position - line_start + 1 })
     }
 }
 

@@ -10,7 +10,9 @@ use super::lines::{BlockLines, piece_and_block_len};
 use super::stream::{FindingSink, InputStream, PieceResult, StreamOptions, StreamReport, StreamStop};
 use crate::engine::Arena;
 use crate::error::ScanError;
+use crate::exact::matcher::MARGIN;
 use crate::exact::source::TextInMemory;
+use crate::finding::Finding;
 
 /// The text of a reader, as far as it is kept.
 struct KeptText {
@@ -46,11 +48,11 @@ impl Scanner {
             }
         }
         let (piece_len, block_len) = piece_and_block_len(self.engine.piece_len());
-        let mut arena = self.engine.arena(self.lead + piece_len as usize + self.tail)?;
+        let mut arena = self.engine.arena(self.lead + piece_len as usize + self.stream_tail() as usize)?;
         let mut kept = KeptText { base: 0, bytes: vec![], scanned: 0, block_len, ended: false };
         let mut stream = InputStream::new(self, path, block_len);
         loop {
-            kept.fill(reader, (piece_len, self.tail as u64), options)?;
+            kept.fill(reader, (piece_len, self.stream_tail()), options)?;
             if options.stopped() {
                 return Ok(stream.report(true));
             }
@@ -59,7 +61,7 @@ impl Scanner {
             options.count(kept.scanned - before);
             let last = kept.ended && kept.scanned == kept.end();
             let mut source = TextInMemory { base: kept.base, text: &kept.bytes };
-            match stream.advance(&mut source, &piece, last, sink) {
+            match stream.advance(&mut source, &piece, last, options, sink) {
                 Ok(()) if last => return Ok(stream.report(false)),
                 Ok(()) => {}
                 Err(StreamStop::Break) => return Ok(stream.report(true)),
@@ -69,6 +71,12 @@ impl Scanner {
             kept.forget_before(needed.min(kept.scanned.saturating_sub(self.lead as u64)));
             stream.lines.forget_before(kept.base);
         }
+    }
+
+    /// Returns the number of bytes that must follow a piece: those that windows need, and those that are shown and
+    /// filtered with a match.
+    fn stream_tail(&self) -> u64 {
+        self.tail.max(Finding::CONTEXT_MAX + MARGIN) as u64
     }
 
     /// Does stages one and two for the next piece of what is kept.
@@ -81,8 +89,8 @@ impl Scanner {
     ) -> Result<PieceResult, ScanError> {
         let start = kept.scanned;
         let base = start.saturating_sub(self.lead as u64).max(kept.base);
-        let end = kept.whole_blocks(self.tail as u64).min(start + piece_len);
-        let stop = kept.end().min(end + self.tail as u64);
+        let end = kept.whole_blocks(self.stream_tail()).min(start + piece_len);
+        let stop = kept.end().min(end + self.stream_tail());
         let text = &kept.bytes[(base - kept.base) as usize..(stop - kept.base) as usize];
         arena.bytes_mut()[..text.len()].copy_from_slice(text);
         let own = (start - base) as usize..(end - base) as usize;

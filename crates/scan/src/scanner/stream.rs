@@ -111,6 +111,7 @@ impl<'s> InputStream<'s> {
         source: &mut dyn TextSource,
         piece: &PieceResult,
         ended: bool,
+        options: StreamOptions<'_>,
         sink: &mut FindingSink<'_>,
     ) -> Result<(), StreamStop> {
         self.lines.extend(&piece.lines);
@@ -119,7 +120,7 @@ impl<'s> InputStream<'s> {
             self.matches.add(rule, range);
         }
         let (scanner, path, lines, has_keyword) =
-            (self.scanner, self.path, &self.lines, &mut self.has_keyword);
+            (self.scanner, self.path, &mut self.lines, &mut self.has_keyword);
         self.matches.advance(source, piece.end, ended, &mut |found, source| {
             let Some(finding) = scanner.long_finding(path, found, source, lines)? else { return Ok(()) };
             let rule = found.rule as usize;
@@ -133,7 +134,7 @@ impl<'s> InputStream<'s> {
                     return Ok(());
                 }
             }
-            if sink(finding).is_break() { Err(StreamStop::Break) } else { Ok(()) }
+            if sink(finding).is_break() || options.stopped() { Err(StreamStop::Break) } else { Ok(()) }
         })
     }
 
@@ -192,7 +193,7 @@ impl Scanner {
         path: &Path,
         found: Match,
         source: &mut dyn TextSource,
-        lines: &LineIndex,
+        lines: &mut LineIndex,
     ) -> io::Result<Option<Finding>> {
         let available = source.available();
         let base = found.start.saturating_sub(Finding::CONTEXT_MAX as u64).max(available.start);
