@@ -87,3 +87,21 @@ fn disable_without_extend_is_a_mistake() {
     let text = error_of(&folder, &folder.write("a.toml", "disable = ['x']\n"));
     assert!(text.starts_with("a.toml:1: `disable` needs `extend`"), "{text}");
 }
+
+#[test]
+fn damaged_files_are_read_or_refused_but_never_panic() {
+    for text in [pelton::FULL, gitleaks::FULL, gitleaks::BASE] {
+        let chain = ExtendChain::new(Path::new("damaged.toml"));
+        let mut refused = 0;
+        for (at, c) in text.char_indices().step_by(11) {
+            let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
+            for damaged in [before.to_string(), format!("{before}{after}"), format!("{before}]{after}")] {
+                match read_toml(&damaged, &chain) {
+                    Ok(drafts) => drop(drafts.finish()),
+                    Err(error) => refused += usize::from(!error.to_string().is_empty()),
+                }
+            }
+        }
+        assert!(refused > 0);
+    }
+}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rule::{AllowCondition, AllowTarget};
 
-const BASE: &str = r#"
+pub(super) const BASE: &str = r#"
 title = "base"
 
 [[rules]]
@@ -26,7 +26,7 @@ description = "the whole set"
 paths = ['''(^|/)vendor/''']
 "#;
 
-const FULL: &str = r#"
+pub(super) const FULL: &str = r#"
 title = "a config with everything"
 minVersion = "v8.25.0"
 

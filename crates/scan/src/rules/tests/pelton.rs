@@ -3,7 +3,7 @@
 use super::*;
 use crate::rule::{AllowCondition, AllowTarget};
 
-const FULL: &str = r#"
+pub(super) const FULL: &str = r#"
 # A file with everything.
 [[rule]]
 id = "acme-token"
