@@ -5,55 +5,56 @@ use rustc_hash::FxHashMap;
 use super::determinize::WindowAutomaton;
 use super::tables::{WINDOW_NO, WINDOW_START, WINDOW_YES};
 
-/// Merges states that no text tells apart, and then byte classes that no state tells apart.
-pub(super) fn minimize(automaton: &WindowAutomaton) -> WindowAutomaton {
-    merge_classes(&merge_states(automaton))
-}
-
-/// Merges states by refinement: states are together as long as equal bytes lead them to states that are together.
-fn merge_states(automaton: &WindowAutomaton) -> WindowAutomaton {
-    let (count, width) = (automaton.state_count(), automaton.class_count);
-    // At first only `WINDOW_YES` is apart, so states from which it cannot be reached end up with `WINDOW_NO`.
-    let mut block: Vec<u16> = (0..count).map(|state| u16::from(state == usize::from(WINDOW_YES))).collect();
-    let mut block_count = 2;
-    let mut signature = Vec::with_capacity(width + 1);
-    loop {
-        let mut numbers: FxHashMap<Vec<u16>, u16> = FxHashMap::default();
-        let mut refined = Vec::with_capacity(count);
-        for state in 0..count {
-            signature.clear();
-            signature.push(block[state]);
-            signature.extend(
-                automaton.next[state * width..][..width].iter().map(|&next| block[usize::from(next)]),
-            );
-            let fresh = numbers.len() as u16;
-            let number = match numbers.get(&signature) {
-                Some(&number) => number,
-                None => *numbers.entry(signature.clone()).or_insert(fresh),
-            };
-            refined.push(number);
-        }
-        // Numbers are given in the order of states, so the first states keep the first numbers.
-        let settled = numbers.len() == block_count;
-        (block, block_count) = (refined, numbers.len());
-        if settled {
-            break;
-        }
-    }
+/// Merges states that no text tells apart, and then byte classes that no state tells apart. Returns `None` if more than
+/// `state_max` states are left.
+pub(super) fn minimize(automaton: &WindowAutomaton, state_max: usize) -> Option<WindowAutomaton> {
+    let block = merge_states(automaton, state_max)?;
+    let width = automaton.class_count;
     // The beginning keeps a state of its own, even if nothing can match.
     if block[usize::from(WINDOW_START)] == WINDOW_NO {
         let next = [vec![WINDOW_NO; width], vec![WINDOW_YES; width], vec![WINDOW_NO; width]].concat();
-        return WindowAutomaton { next, ..automaton.clone() };
+        return Some(merge_classes(&WindowAutomaton { next, ..automaton.clone() }));
     }
-    let mut next = Vec::with_capacity(block_count * width);
+    let mut next = Vec::new();
     for (state, &number) in block.iter().enumerate() {
         if usize::from(number) * width == next.len() {
-            next.extend(
-                automaton.next[state * width..][..width].iter().map(|&next| block[usize::from(next)]),
-            );
+            let row = &automaton.next[state * width..][..width];
+            next.extend(row.iter().map(|&next| block[usize::from(next)]));
         }
     }
-    WindowAutomaton { next, ..automaton.clone() }
+    Some(merge_classes(&WindowAutomaton { next, ..automaton.clone() }))
+}
+
+/// Divides states into blocks that no text tells apart, and returns the number of each state's block. Blocks are numbered
+/// in the order of their first states, so the first states keep their numbers.
+///
+/// Only [`WINDOW_YES`] is apart at first, so states from which it cannot be reached end up with [`WINDOW_NO`]. A block is
+/// divided where a byte leads its states to different blocks, until there is none.
+fn merge_states(automaton: &WindowAutomaton, state_max: usize) -> Option<Vec<u16>> {
+    let (count, width) = (automaton.state_count(), automaton.class_count);
+    let mut block: Vec<u16> = (0..count).map(|state| u16::from(state == usize::from(WINDOW_YES))).collect();
+    let mut refined = block.clone();
+    let mut numbers: FxHashMap<(u16, u16), u16> = FxHashMap::default();
+    let mut block_count = 2;
+    loop {
+        let before = block_count;
+        for class in 0..width {
+            numbers.clear();
+            for state in 0..count {
+                let next = block[usize::from(automaton.next[state * width + class])];
+                let fresh = numbers.len() as u16;
+                refined[state] = *numbers.entry((block[state], next)).or_insert(fresh);
+            }
+            block_count = numbers.len();
+            if block_count > state_max {
+                return None;
+            }
+            std::mem::swap(&mut block, &mut refined);
+        }
+        if block_count == before {
+            return Some(block);
+        }
+    }
 }
 
 /// Merges byte classes whose bytes lead every state to the same states.
