@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::candidate::Candidate;
 use crate::error::ScanError;
 
+mod class_mask;
 mod class_run;
 mod native;
 mod streams;

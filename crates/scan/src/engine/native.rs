@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::class_mask::MaskedRuns;
 use super::class_run::{RunGroup, group_runs};
 use super::streams::{LiteralEnd, STREAMS, StreamTable};
 use super::window::push_candidate;
@@ -20,6 +21,9 @@ pub struct NativeEngine {
     catalog: Arc<Catalog>,
     /// One per automaton of stage one.
     streams: Vec<StreamTable>,
+    /// The runs of classes that vector instructions search.
+    masked_runs: Vec<MaskedRuns>,
+    /// The other runs of classes.
     run_groups: Vec<RunGroup>,
 }
 
@@ -27,8 +31,8 @@ impl NativeEngine {
     /// Makes an engine for a catalog.
     pub fn new(catalog: Arc<Catalog>) -> NativeEngine {
         let streams = catalog.factors().iter().map(StreamTable::new).collect();
-        let run_groups = group_runs(catalog.class_runs());
-        NativeEngine { catalog, streams, run_groups }
+        let (masked_runs, others) = MaskedRuns::take(catalog.class_runs());
+        NativeEngine { catalog, streams, masked_runs, run_groups: group_runs(&others) }
     }
 
     /// Returns the catalog.
@@ -48,6 +52,9 @@ impl NativeEngine {
             let block = start..own.end.min(start + BLOCK);
             for (table, stream) in self.catalog.factors().iter().zip(&self.streams) {
                 stream.find(text, block.clone(), |at| self.push_outputs(table, text, at, out));
+            }
+            for runs in &self.masked_runs {
+                runs.find(text, block.clone(), out);
             }
             for group in &self.run_groups {
                 group.find(text, block.clone(), out);

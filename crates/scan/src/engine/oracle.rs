@@ -31,7 +31,8 @@ pub(crate) fn literal_rule(literals: &[FactorLiteral], suffix: &str) -> RuleFact
 pub(crate) fn run_rule(class: &str, length: u32) -> RuleFactors {
     let mut set = ByteSet::default();
     class.bytes().for_each(|byte| set.insert(byte));
-    branch_rule(Factor::ClassRun { class: set, length }, &format!("[{class}]{{{length},}}"))
+    // A run has no window, so its suffix is never looked at.
+    branch_rule(Factor::ClassRun { class: set, length }, "x+")
 }
 
 fn branch_rule(factor: Factor, suffix: &str) -> RuleFactors {
