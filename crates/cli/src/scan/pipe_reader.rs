@@ -16,11 +16,16 @@ const AHEAD: usize = 4;
 /// The time between two looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The bytes of a pipe. They end where the pipe does, or when Ctrl-C is pressed.
+/// The time that bytes which are on their way have to arrive after Ctrl-C.
+const LAST_WAIT: Duration = Duration::from_millis(100);
+
+/// The bytes of a pipe. They end where the pipe does, or soon after Ctrl-C is pressed.
 pub(super) struct PipeReader {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
     given: usize,
+    /// The number of chunks that were taken after Ctrl-C. What has been read ahead by then is still taken.
+    taken_late: usize,
 }
 
 impl PipeReader {
@@ -50,21 +55,24 @@ impl PipeReader {
                 }
             }
         })?;
-        Ok(PipeReader { chunks, chunk: Vec::new(), given: 0 })
+        Ok(PipeReader { chunks, chunk: Vec::new(), given: 0, taken_late: 0 })
     }
 }
 
 impl Read for PipeReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         while self.given == self.chunk.len() {
-            if stop::pressed() {
+            let over = stop::pressed();
+            if over && self.taken_late > AHEAD {
                 return Ok(0);
             }
-            match self.chunks.recv_timeout(GLANCE) {
+            match self.chunks.recv_timeout(if over { LAST_WAIT } else { GLANCE }) {
                 Ok(chunk) => (self.chunk, self.given) = (chunk?, 0),
+                Err(RecvTimeoutError::Timeout) if over => return Ok(0),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }
+            self.taken_late += usize::from(over);
         }
         let some = to.len().min(self.chunk.len() - self.given);
         to[..some].copy_from_slice(&self.chunk[self.given..self.given + some]);

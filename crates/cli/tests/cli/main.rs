@@ -16,6 +16,11 @@ mod opt;
 mod pages;
 mod run;
 mod scan;
+mod scan_files;
+#[cfg(unix)]
+mod scan_interrupt;
+mod scan_rules;
+mod scan_staged;
 mod test;
 
 use std::fs;
