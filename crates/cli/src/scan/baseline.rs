@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::error::CliError;
+use crate::scan::escape::shown_path;
 use crate::scan::fingerprint::Fingerprint;
 use crate::scan::format::FINGERPRINT_NAME;
 use crate::scan::ignore_file::FindingPlace;
@@ -28,7 +29,7 @@ impl Baseline {
     /// Reads a report and adds its findings: the output of `--json` or `--sarif`, or a JSON report of gitleaks.
     pub(super) fn read(&mut self, path: &Path) -> Result<(), CliError> {
         let fail =
-            |why: String| CliError::Wrong(format!("cannot use the baseline {}: {why}", path.display()));
+            |why: String| CliError::Wrong(format!("cannot use the baseline {}: {why}", shown_path(path)));
         let text = fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
         self.add(&text).map_err(fail)
     }

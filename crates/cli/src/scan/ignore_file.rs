@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
+use crate::scan::escape::shown_path;
 use crate::scan::inputs::plain_path;
 
 /// The name of the file.
@@ -36,7 +37,7 @@ impl IgnoredPlaces {
             Ok(text) => self.add(root, &String::from_utf8_lossy(&text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(CliError::Wrong(format!("cannot read {}: {error}", file.display())));
+                return Err(CliError::Wrong(format!("cannot read {}: {error}", shown_path(&file))));
             }
         }
         Ok(())

@@ -254,7 +254,8 @@ impl ScanWorker {
         for (rule, reason) in report?.gave_up {
             let id = shown_text(&work.scanner.rules().rules[rule as usize].id);
             let path = shown_path(&input.path);
-            self.piece.problems.push(format!("{path}: rule {id} gave up: {}", shown_text(&reason)));
+            let hint = if live { "; more of a pipe is kept with a larger --max-retain" } else { "" };
+            self.piece.problems.push(format!("{path}: rule {id} gave up: {}{hint}", shown_text(&reason)));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The commands that the README and the guide show, run as they stand there.
+//! The commands that the README, the guide and the page about scans show, run as they stand there.
 //!
 //! A fenced block whose first line is a comment that names a file (`# spec.toml`, `; sum.pel`) is written to that file. In a block of kind
 //! `console` every line that begins with `$ ` is a command for a shell, and the lines below it are all that it must print to its standard
@@ -80,6 +80,13 @@ fn the_readme_shows_what_its_commands_print() {
 fn the_guide_shows_what_its_commands_print() {
     let page = include_str!("../../../../docs/guide.md");
     assert!(run_page("guide", page) >= 2);
+}
+
+#[test]
+#[cfg(unix)]
+fn the_page_about_scans_shows_what_its_commands_print() {
+    let page = include_str!("../../../../docs/scan.md");
+    assert!(run_page("scan-page", page) >= 7);
 }
 
 #[test]

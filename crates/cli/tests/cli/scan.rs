@@ -295,6 +295,18 @@ fn standard_input_is_scanned() {
     assert_eq!(both.out, "<stdin>:1\n");
 }
 
+#[test]
+fn a_rule_that_would_have_to_keep_too_much_of_a_pipe_gives_up() {
+    let text = format!("one KEY-1\nBEGIN{}\nKEY-2 END\n", "x".repeat(3 << 20));
+    let args = ["scan", "--count", "-e", "(?s)BEGIN.*END", "-e", "KEY-[0-9]+", "-"];
+    let ran = pelton_with(&args, &text);
+    assert_eq!((ran.code, &*ran.out), (Some(1), "<stdin>:3\n"), "{}", ran.err);
+    let ran = pelton_with(&[&args[..], &["--max-retain", "1M"]].concat(), &text);
+    assert_eq!((ran.code, &*ran.out), (Some(2), "<stdin>:2\n"), "{}", ran.err);
+    assert!(ran.err.contains("error: <stdin>: rule (?s)BEGIN.*END gave up"), "{}", ran.err);
+    assert!(ran.err.contains("--max-retain"), "{}", ran.err);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_reader_that_leaves_ends_the_scan_quietly() {
