@@ -47,7 +47,7 @@ use self::explain::print_rules;
 use self::format::{FindingFormatter, OutputFormat};
 use self::ignore_file::IgnoredPlaces;
 use self::inputs::{GatheredInputs, gather_inputs};
-use self::print::{ScanEnd, ScanPrinter, progress_bar};
+use self::print::{ProgressUse, ScanEnd, ScanPrinter};
 use self::redact::SecretMode;
 use self::report::{FindingReporter, ScanCounters};
 use self::rule_options::{CollectedRules, collect_rules, rejection_text};
@@ -110,8 +110,8 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
         counters: ScanCounters::default(),
     };
     let work = Arc::new(ScanWork::new(scanner, gathered.inputs, reporter, work_options(args, threads)));
-    let bar = progress_bar(term, work.inputs.len(), !args.output.no_progress);
-    let mut printer = ScanPrinter::new(term, &work, bar);
+    let progress = if args.output.no_progress { ProgressUse::Hide } else { ProgressUse::Show };
+    let mut printer = ScanPrinter::new(term, &work, progress);
     let workers = start_workers(&work)?;
     let end = printer.print_all(&workers)?;
     failed |= printer.problems > 0;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use crate::error::CliError;
 use crate::scan::order::OutputPiece;
@@ -20,6 +20,18 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// The time that threads have after Ctrl-C to deliver what they have found.
 const GRACE: Duration = Duration::from_millis(400);
+
+/// The time after which progress is shown. A bar that vanishes at once would only disturb.
+const BAR_DELAY: Duration = Duration::from_millis(400);
+
+/// Whether progress is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ProgressUse {
+    /// On a terminal.
+    Show,
+    /// Never.
+    Hide,
+}
 
 /// How a scan ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +48,10 @@ pub(super) enum ScanEnd {
 pub(super) struct ScanPrinter<'p> {
     term: &'p Term,
     work: &'p Arc<ScanWork>,
+    /// Shows nothing at first.
     bar: ProgressBar,
+    /// When the bar is to be shown, if it is not shown yet and ever will be.
+    bar_from: Option<Instant>,
     /// Whether a finding was printed.
     begun: bool,
     /// The number of messages about what went wrong.
@@ -44,9 +59,16 @@ pub(super) struct ScanPrinter<'p> {
 }
 
 impl<'p> ScanPrinter<'p> {
-    /// Makes a printer for some work.
-    pub(super) fn new(term: &'p Term, work: &'p Arc<ScanWork>, bar: ProgressBar) -> ScanPrinter<'p> {
-        ScanPrinter { term, work, bar, begun: false, problems: 0 }
+    /// Makes a printer for some work, with a progress bar unless that is not wanted or standard error is no terminal.
+    pub(super) fn new(term: &'p Term, work: &'p Arc<ScanWork>, progress: ProgressUse) -> ScanPrinter<'p> {
+        let bar = match work.inputs.len() {
+            0 | 1 => term.bar(0, "{spinner} {msg}"),
+            count => term.bar(count as u64, "{bar:40} {pos}/{len} files, {msg}"),
+        };
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        let shown = progress == ProgressUse::Show && io::stderr().is_terminal();
+        let bar_from = shown.then(|| Instant::now() + BAR_DELAY);
+        ScanPrinter { term, work, bar, bar_from, begun: false, problems: 0 }
     }
 
     /// Prints until the threads have ended, Ctrl-C is pressed or nobody reads any more.
@@ -134,7 +156,10 @@ impl<'p> ScanPrinter<'p> {
         })
     }
 
-    fn show_progress(&self) {
+    fn show_progress(&mut self) {
+        if self.bar_from.take_if(|from| *from <= Instant::now()).is_some() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
         if self.bar.is_hidden() {
             return;
         }
@@ -143,14 +168,5 @@ impl<'p> ScanPrinter<'p> {
         let (bytes, found) = (ScanCounters::get(&counters.bytes), ScanCounters::get(&counters.found));
         self.bar.set_message(format!("{}, {found} found", spell_size(bytes)));
         self.bar.tick();
-    }
-}
-
-/// The progress bar: files if there are several, or else only that something happens.
-pub(super) fn progress_bar(term: &Term, inputs: usize, wanted: bool) -> ProgressBar {
-    match inputs {
-        _ if !wanted || !io::stderr().is_terminal() => ProgressBar::hidden(),
-        0 | 1 => term.bar(0, "{spinner} {msg}"),
-        _ => term.bar(inputs as u64, "{bar:40} {pos}/{len} files, {msg}"),
     }
 }
