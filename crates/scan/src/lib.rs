@@ -47,3 +47,8 @@ pub use expression::Expression;
 pub use finding::Finding;
 pub use rule::{Rule, RuleSet};
 pub use scanner::Scanner;
+
+/// The Rust snippet of the README is compiled and run as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;
