@@ -3,6 +3,7 @@
 use regex::bytes::RegexBuilder;
 
 use super::*;
+use crate::factor::{Factor, RuleFactors, extract_factors};
 use crate::filter::secret_of;
 
 #[test]
@@ -57,6 +58,20 @@ fn every_rule_that_searches_text_takes_bytes() {
             assert!(!expression.unicode(), "{}", rule.id);
             let shortest = expression.hir().properties().minimum_len();
             assert!(shortest >= Some(8), "{} matches {shortest:?} bytes", rule.id);
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_searched_by_literals_that_begin_near_the_match() {
+    for rule in &starter().rules {
+        let Some(expression) = &rule.expression else { continue };
+        let RuleFactors::Branches(branches) = extract_factors(expression) else {
+            panic!("{} has no factors", rule.id);
+        };
+        for branch in branches {
+            assert!(matches!(branch.factor, Factor::Literals(_)), "{} has a run of a class", rule.id);
+            assert!(branch.prefix_max.is_some_and(|max| max <= 1024), "{}: {:?}", rule.id, branch.prefix_max);
         }
     }
 }
