@@ -36,6 +36,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         catalog.lead(),
         catalog.tail(),
     );
+    let bytes = catalog.to_bytes();
+    let started = Instant::now();
+    assert_eq!(Catalog::from_bytes(&bytes)?, *catalog);
+    println!("read from {:.1} MB in {:.2?}", bytes.len() as f64 * 1e-6, started.elapsed());
     let engine = NativeEngine::new(catalog);
     let mut out = Vec::new();
     for _ in 0..5 {

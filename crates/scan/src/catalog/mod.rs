@@ -80,7 +80,9 @@ impl Catalog {
         }
         let factors = literals::build_tables(literals)?;
         let sources: Vec<&FactorBranch> = sources.into_iter().map(|(_, source)| source).collect();
-        Ok(Catalog { branches, factors, windows: windows::build_windows(&sources), class_runs })
+        let catalog = Catalog { branches, factors, windows: windows::build_windows(&sources), class_runs };
+        debug_assert!(check::is_valid(&catalog), "a catalog that was built is valid");
+        Ok(catalog)
     }
 
     /// The branches of all rules, to which candidates refer.

@@ -48,8 +48,11 @@ impl NativeEngine {
     pub fn find(&self, text: &[u8], own: Range<usize>, out: &mut Vec<Candidate>) {
         assert!(u32::try_from(text.len()).is_ok(), "a text of {} bytes is too long", text.len());
         assert!(own.start <= own.end && own.end <= text.len(), "{own:?} is no part of the text");
-        for start in own.clone().step_by(BLOCK) {
-            let block = start..own.end.min(start + BLOCK);
+        // Each block of a long run is read with what comes before it, so blocks must be longer than runs.
+        let longest_run = self.catalog.class_runs().iter().map(|run| run.length as usize).max().unwrap_or(0);
+        let block_len = BLOCK.max(4 * longest_run);
+        for start in own.clone().step_by(block_len) {
+            let block = start..own.end.min(start + block_len);
             for (table, stream) in self.catalog.factors().iter().zip(&self.streams) {
                 stream.find(text, block.clone(), |at| self.push_outputs(table, text, at, out));
             }
