@@ -1,7 +1,7 @@
 //! Runs git.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -51,17 +51,23 @@ pub(super) fn path_from_git(bytes: &[u8]) -> PathBuf {
     OsStr::new(&*String::from_utf8_lossy(bytes)).into()
 }
 
-/// Returns the files below a folder that git tracks, relative to the folder. There are none where there is no git or
-/// no repository.
-pub(super) fn tracked_files(folder: &Path) -> Vec<PathBuf> {
+/// Calls a function for each file below a folder that git tracks, with its path relative to the folder. There are none
+/// where there is no git or no repository.
+pub(super) fn for_each_tracked(folder: &Path, mut visit: impl FnMut(PathBuf)) {
     let mut command = git_command(folder);
     // In a hook these name the repository of the commit, which need not be that of the folder.
     for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
         command.env_remove(variable);
     }
-    let listed = git_output(command.args(["ls-files", "-z", "--stage"])).unwrap_or_default();
-    let entries = listed.split(|byte| *byte == 0);
-    entries.filter_map(regular_file).map(path_from_git).collect()
+    command.args(["ls-files", "-z", "--stage"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return };
+    let entries = child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).split(0));
+    for entry in entries.map_while(Result::ok) {
+        if let Some(path) = regular_file(&entry) {
+            visit(path_from_git(path));
+        }
+    }
+    let _ = child.wait();
 }
 
 /// Returns the path of an entry `mode object stage<tab>path`, if it is a regular file.

@@ -1,6 +1,5 @@
 //! Finds the files of a folder, as git sees it: what is ignored is left out, unless it is tracked.
 
-use std::collections::HashSet;
 use std::fs;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ignore::{DirEntry, ParallelVisitor, ParallelVisitorBuilder, WalkBuilder, WalkState};
 
 use crate::scan::escape::{shown_path, shown_text};
-use crate::scan::git::tracked_files;
+use crate::scan::git::for_each_tracked;
 use crate::stop;
 
 /// What was found in a folder.
@@ -56,21 +55,23 @@ fn enter(entry: &DirEntry, repositories: &Mutex<Vec<PathBuf>>) -> bool {
 
 /// Adds the tracked files of repositories that the walk has left out.
 fn add_tracked(walked: &mut WalkedFiles, repositories: &[PathBuf]) {
-    let mut tracked = Vec::new();
+    walked.files.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
+    let mut left_out = Vec::new();
     for repository in repositories {
-        tracked.extend(tracked_files(repository).into_iter().map(|file| repository.join(file)));
+        for_each_tracked(repository, |file| {
+            let path = repository.join(file);
+            let found = walked.files.binary_search_by(|file| file.as_os_str().cmp(path.as_os_str()));
+            if found.is_err() {
+                left_out.push(path);
+            }
+        });
     }
-    if tracked.is_empty() {
-        return;
-    }
-    let found: HashSet<&Path> = walked.files.iter().map(PathBuf::as_path).collect();
-    tracked.retain(|file| !found.contains(file.as_path()));
     // A file with conflicts has several entries.
-    tracked.sort_unstable();
-    tracked.dedup();
+    left_out.sort_unstable();
+    left_out.dedup();
     // A tracked file may have been deleted, or something else may have taken its place.
-    tracked.retain(|file| fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file()));
-    walked.files.append(&mut tracked);
+    left_out.retain(|file| fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file()));
+    walked.files.append(&mut left_out);
 }
 
 /// Makes one collector per thread of the walk.
