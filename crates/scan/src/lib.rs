@@ -36,6 +36,8 @@ pub mod filter;
 pub mod finding;
 pub mod rule;
 pub mod rules;
+#[doc(hidden)]
+pub mod sample_rules;
 pub mod scanner;
 
 mod error;
