@@ -23,6 +23,12 @@ const SPLIT_MAX: usize = 24;
 const SPLIT_DEPTH: usize = 2;
 /// A literal that is expected more often than this per MiB is worth comparing with other ways.
 const OFTEN: f64 = 5.0;
+/// Literals are preferred to a run of a class unless they are expected more often than this per MiB. Literals of all
+/// rules are found in one pass and most are then ruled out by a window, whereas every run has to be searched for and
+/// leads to an exact search.
+const LITERAL_RATE_MAX: f64 = 2000.0;
+/// Even then, a run must be expected so many times less often than the literals.
+const RUN_ADVANTAGE: f64 = 20.0;
 /// A run of a class is searched for only if it is expected less often than this per MiB.
 const RUN_RATE_MAX: f64 = 2000.0;
 /// The shortest run of a class that is searched for.
@@ -72,14 +78,18 @@ fn choose(hir: &Hir, depth: usize) -> Option<Choice> {
     if literals.as_ref().is_some_and(|choice| choice.cost <= OFTEN) {
         return literals;
     }
-    let others = [split(&elements, depth), best_class_run(&elements)];
-    // A literal is found at a known place and has a window, so another way must be much better.
-    let better = others.into_iter().flatten().min_by(|one, other| one.cost.total_cmp(&other.cost));
-    match (literals, better) {
-        (Some(literals), Some(better)) => {
-            Some(if better.cost < literals.cost * 0.5 { better } else { literals })
+    // A split costs more branches, so it must be much better.
+    let literals = match (literals, split(&elements, depth)) {
+        (Some(literals), Some(split)) if split.cost >= literals.cost * 0.5 => Some(literals),
+        (literals, split) => split.or(literals),
+    };
+    match (literals, best_class_run(&elements)) {
+        (Some(literals), Some(run))
+            if literals.cost <= LITERAL_RATE_MAX || run.cost * RUN_ADVANTAGE > literals.cost =>
+        {
+            Some(literals)
         }
-        (literals, better) => literals.or(better),
+        (literals, run) => run.or(literals),
     }
 }
 
@@ -298,6 +308,12 @@ mod tests {
     fn runs_of_a_class_are_a_last_resort() {
         assert_eq!(shown("[a-f0-9]{40}"), ["40 of 16 bytes Some(0) Some(40)"]);
         assert_eq!(shown(r"[a-z]+@?\d{12}"), ["12 of 10 bytes None Some(12)"]);
+    }
+
+    #[test]
+    fn literals_are_preferred_to_runs_that_seem_rarer() {
+        assert_eq!(shown(r"\b((?:AKIA|ASIA)[A-Z2-7]{16})\b"), ["akia@4 asia@4 Some(0) Some(20)"]);
+        assert_eq!(shown("e[0-9a-f]{32}"), ["32 of 16 bytes Some(1) Some(32)"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) enum RuleFacts {
 
 /// Returns the key under which the catalog of a set is kept: everything that it depends on.
 pub(super) fn cache_key(set: &RuleSet) -> Vec<u8> {
-    let mut key = format!("pelton-scan {} rules 1\n", env!("CARGO_PKG_VERSION")).into_bytes();
+    let mut key = format!("pelton-scan {} rules 2\n", env!("CARGO_PKG_VERSION")).into_bytes();
     for rule in &set.rules {
         let (mode, text) = rule.expression.as_ref().map_or(('p', ""), |expression| {
             (if expression.unicode() { 'u' } else { 'b' }, expression.text())
