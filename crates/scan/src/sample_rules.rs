@@ -14,6 +14,9 @@ use crate::rule::{FilterUse, Rule, RuleSet};
 use crate::rules;
 use shapes::{Shape, ShapeKind};
 
+/// Every so many keywords of generated sets of any size, there is a common word.
+const COMMON_PERIOD: usize = 10;
+
 /// A set of rules, and what it takes to write texts in which each of them finds something.
 #[derive(Clone, Debug)]
 pub struct SampleRules {
@@ -25,7 +28,7 @@ impl SampleRules {
     /// Returns a set of about 220 rules of the kinds that are most widespread: tokens with a prefix of their own, and
     /// keywords that stand before an assigned value.
     pub fn easy() -> SampleRules {
-        SampleRules::with_starter(220, |number| match number % 3 {
+        SampleRules::with_starter(220, 4, |number| match number % 3 {
             0 => ShapeKind::Prefix,
             _ => ShapeKind::Assignment,
         })
@@ -33,7 +36,7 @@ impl SampleRules {
 
     /// Returns a set of about 740 rules with loose gaps, in which anything may stand between a keyword and a value.
     pub fn hard() -> SampleRules {
-        SampleRules::with_starter(740, |number| match number % 10 {
+        SampleRules::with_starter(740, 10, |number| match number % 10 {
             0 => ShapeKind::Prefix,
             1 => ShapeKind::Assignment,
             2..=5 => ShapeKind::TwoGaps,
@@ -45,25 +48,27 @@ impl SampleRules {
     pub fn generate(count: usize) -> SampleRules {
         let kinds = [ShapeKind::Prefix, ShapeKind::Assignment, ShapeKind::TwoGaps, ShapeKind::Gap];
         let mut set = SampleRules { rules: Vec::new(), shapes: Vec::new() };
-        set.fill(count, |number| kinds[number % kinds.len()]);
+        set.fill(count, COMMON_PERIOD, |number| kinds[number % kinds.len()]);
         set
     }
 
-    /// Returns the rules of the starter set, and generated ones up to `count` in all.
-    fn with_starter(count: usize, kind: impl Fn(usize) -> ShapeKind) -> SampleRules {
+    /// Returns half of the rules of the starter set, and generated ones up to `count` in all. Every `period`-th keyword is a
+    /// common word.
+    fn with_starter(count: usize, period: usize, kind: impl Fn(usize) -> ShapeKind) -> SampleRules {
         let mut set = SampleRules { rules: Vec::new(), shapes: Vec::new() };
-        for rule in rules::starter().rules {
+        // Not all of them, so that the kinds of rules are mixed as in other scanners' sets.
+        for rule in rules::starter().rules.into_iter().step_by(2) {
             let Some(expression) = rule.expression else { continue };
             set.shapes.push(Shape::of_examples(rule.positive));
             set.rules.push(bare_rule(rule.id, expression));
         }
-        set.fill(count, kind);
+        set.fill(count, period, kind);
         set
     }
 
     /// Adds generated rules until there are `count`.
-    fn fill(&mut self, count: usize, kind: impl Fn(usize) -> ShapeKind) {
-        let mut services = words::ServiceWords::new();
+    fn fill(&mut self, count: usize, period: usize, kind: impl Fn(usize) -> ShapeKind) {
+        let mut services = words::ServiceWords::new(period);
         for number in 0..count.saturating_sub(self.rules.len()) {
             let kind = kind(number);
             let service = match kind {

@@ -4,57 +4,67 @@ use std::collections::BTreeSet;
 
 use super::random::SampleRandom;
 
-/// Words that are common in source code, more common ones first. Their frequencies are what makes generated rules as
+/// Words that are common in source code, the most common ones last. Their frequencies are what makes generated rules as
 /// costly as real ones, in which names of services are such words too.
-const COMMON_WORDS: [&str; 48] = [
-    "secret",
-    "access",
-    "token",
+const COMMON_WORDS: [&str; 58] = [
+    "graph",
+    "list",
+    "stack",
+    "base",
+    "global",
+    "messag",
+    "work",
+    "box",
+    "page",
+    "share",
+    "bucket",
+    "auth",
+    "pipe",
+    "frame",
+    "signal",
+    "launch",
+    "client",
+    "fast",
+    "branch",
+    "beacon",
     "linear",
     "square",
-    "credential",
-    "passw",
-    "global",
-    "vault",
-    "drone",
-    "beacon",
-    "signal",
-    "client",
-    "branch",
-    "bucket",
-    "stack",
     "mail",
-    "page",
-    "chat",
     "cloud",
+    "vault",
     "sense",
-    "pipe",
-    "share",
-    "work",
-    "graph",
-    "form",
-    "data",
-    "code",
-    "time",
-    "user",
-    "list",
-    "file",
-    "test",
-    "name",
-    "type",
-    "line",
-    "text",
-    "call",
-    "port",
-    "node",
-    "path",
-    "link",
+    "drone",
+    "chat",
+    "easy",
     "post",
     "view",
-    "base",
-    "box",
+    "credential",
+    "link",
+    "port",
+    "access",
+    "user",
+    "api",
+    "text",
     "app",
+    "node",
+    "token",
+    "code",
+    "path",
+    "call",
     "map",
+    "key",
+    "file",
+    "age",
+    "data",
+    "line",
+    "test",
+    "form",
+    "time",
+    "name",
+    "ext",
+    "doc",
+    "mon",
+    "type",
 ];
 
 /// The first parts of invented names.
@@ -73,29 +83,31 @@ const ENDINGS: [&str; 16] = [
     "sync", "vox",
 ];
 
-/// Yields words, each once: now and then a common one, as long as there are any.
+/// Yields words, each once: every so often a common one, as long as there are any.
 pub(super) struct ServiceWords {
     common: std::slice::Iter<'static, &'static str>,
+    period: usize,
     taken: usize,
     random: SampleRandom,
     known: BTreeSet<String>,
 }
 
 impl ServiceWords {
-    /// Begins with the first word.
-    pub(super) fn new() -> ServiceWords {
+    /// Begins with the first word. Every `period`-th one is a common one.
+    pub(super) fn new(period: usize) -> ServiceWords {
         ServiceWords {
             common: COMMON_WORDS.iter(),
+            period,
             taken: 0,
             random: SampleRandom::new(7),
             known: BTreeSet::new(),
         }
     }
 
-    /// Returns the next word, every twelfth time a common one.
+    /// Returns the next word, now and then a common one.
     pub(super) fn next_word(&mut self) -> String {
         self.taken += 1;
-        let common = if self.taken.is_multiple_of(12) { self.common.next() } else { None };
+        let common = if self.taken.is_multiple_of(self.period) { self.common.next() } else { None };
         common.map_or_else(|| self.invented(), |word| word.to_string())
     }
 
