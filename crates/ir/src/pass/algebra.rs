@@ -143,7 +143,47 @@ fn right(copy: &FunctionCopier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> O
     match ty {
         Type::F32 => float(op, a, b),
         Type::Bool => truth(op, a, b.bits() == 1),
-        _ => integer(op, ty, a, b).or_else(|| chain(copy, op, ty, a, b)),
+        _ => integer(op, ty, a, b)
+            .or_else(|| bounded(copy, op, ty, a, b))
+            .or_else(|| chain(copy, op, ty, a, b)),
+    }
+}
+
+/// A comparison of an unsigned number with a constant, or the lesser of the two, where the number is known not to
+/// exceed some bound. A handler's access with an index that is masked needs no check at run time because of this.
+fn bounded(copy: &FunctionCopier<'_>, op: Op, ty: Type, a: Operand, b: Const) -> Option<Simplified> {
+    if ty == Type::I32 || !matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Min) {
+        return None;
+    }
+    let (most, b) = (upper_bound(copy, a, 4)?, b.bits());
+    match op {
+        Op::Lt if most < b => Some(As(true.into())),
+        Op::Le if most <= b => Some(As(true.into())),
+        Op::Gt if most <= b => Some(As(false.into())),
+        Op::Ge if most < b => Some(As(false.into())),
+        Op::Min if most <= b => Some(As(a)),
+        _ => None,
+    }
+}
+
+/// A number that an unsigned value never exceeds, if its definition says so. At most `depth` definitions are followed.
+fn upper_bound(copy: &FunctionCopier<'_>, a: Operand, depth: u32) -> Option<u64> {
+    if let Operand::Const(c) = a {
+        return Some(c.bits());
+    }
+    let node = copy.def(a).filter(|_| depth > 0)?;
+    let arg = |at: usize| upper_bound(copy, *node.args.get(at)?, depth - 1);
+    match node.op {
+        Op::And | Op::Min => arg(0).into_iter().chain(arg(1)).min(),
+        // Neither operand has a bit above the highest bit of either bound.
+        Op::Or => Some(u64::MAX.checked_shr((arg(0)? | arg(1)?).leading_zeros()).unwrap_or(0)),
+        Op::Shr => {
+            let count = node.args[1].constant()?.bits();
+            let wide = copy.to.function().operand_ty(a) == Type::U64;
+            let count = count & if wide { 63 } else { 31 };
+            Some(arg(0).unwrap_or(if wide { u64::MAX } else { u32::MAX.into() }) >> count)
+        }
+        _ => None,
     }
 }
 
