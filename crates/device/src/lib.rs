@@ -46,7 +46,8 @@
 //!    [`cuda::Cuda`] and [`reference::Reference`] can also be made directly, with options that names do not have.
 //! 2. [`Device::caps`] says what the device can do, as plain data in [`Caps`].
 //! 3. [`Device::alloc`] allocates [`Memory`] of one of three [kinds](MemoryKind). A [`View32`] or [`View64`] gives
-//!    direct access to the words of mapped memory, without a lookup for each access.
+//!    direct access to the words of mapped memory, without a lookup for each access. [`HostBytes`] are bytes of the host
+//!    that a device copies from at the full speed of its bus.
 //! 4. [`Device::load`] compiles a kernel for groups of a fixed number of lanes.
 //! 5. A [`Launch`] says how many groups run, which memory each buffer is bound to, and when the launch must end.
 //! 6. [`Kernel::run`] runs a kernel to its end. [`Kernel::launch`] starts it and returns a [`Run`], through which the
@@ -100,6 +101,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod error;
 pub mod event;
+pub mod host_bytes;
 pub mod launch;
 pub mod mapped;
 pub mod memory;
@@ -116,6 +118,7 @@ use pelton_ir::valid::Valid;
 
 pub use caps::Caps;
 pub use error::{DeviceError, Retry};
+pub use host_bytes::HostBytes;
 pub use launch::{Launch, LaunchEnd, LaunchOutcome};
 pub use mapped::WordWidth;
 pub use memory::{Memory, MemoryKind};
