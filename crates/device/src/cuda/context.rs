@@ -47,8 +47,10 @@ pub(super) struct CudaContext {
     /// The driver's name of the device.
     pub gpu: Gpu,
     handle: current::ContextHandle,
-    /// The stream of uploads and downloads.
+    /// The stream of uploads.
     pub copies: StreamHandle,
+    /// The stream of downloads, which must not wait behind long uploads: a GPU copies in both directions at once.
+    pub reads: StreamHandle,
     /// The stream of stop words, which must not wait behind a long copy.
     pub control: StreamHandle,
     zeros: Mutex<Option<Pinned>>,
@@ -91,12 +93,12 @@ impl CudaContext {
         let handle = gpu.retain()?;
         let made = (|| {
             let current = gpu.enter(handle)?;
-            let (copies, control) = (current.stream()?, current.stream()?);
+            let streams = [current.stream()?, current.stream()?, current.stream()?];
             let zeros = Pinned::new(current, Mapped::new(WordWidth::W64, ZEROS / 8)?)?;
-            Ok((copies, control, zeros))
+            Ok((streams, zeros))
         })();
         // What was made belongs to the driver's context and is freed with it.
-        let (copies, control, zeros) = made.inspect_err(|_: &DeviceError| {
+        let ([copies, reads, control], zeros) = made.inspect_err(|_: &DeviceError| {
             let _ = gpu.release();
         })?;
         Ok(CudaContext {
@@ -107,6 +109,7 @@ impl CudaContext {
             gpu,
             handle,
             copies,
+            reads,
             control,
             zeros: Mutex::new(Some(zeros)),
             deferred: Mutex::default(),
@@ -204,6 +207,7 @@ impl Drop for CudaContext {
                 DeferredFree::Host(zeros).free(current);
             }
             let _ = current.end_stream(self.copies);
+            let _ = current.end_stream(self.reads);
             let _ = current.end_stream(self.control);
         }
         let _ = self.gpu.release();

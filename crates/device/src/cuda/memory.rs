@@ -53,7 +53,7 @@ pub(super) fn download(context: &CudaContext, from: u64, words: WordSliceMut<'_>
         WordSliceMut::W32(words) => (words.as_mut_ptr().cast::<u8>(), size_of_val(words)),
         WordSliceMut::W64(words) => (words.as_mut_ptr().cast(), size_of_val(words)),
     };
-    let (current, on) = (context.enter()?, context.copies);
+    let (current, on) = (context.enter()?, context.reads);
     if bytes > 0 {
         // SAFETY: the words are borrowed and the range lies in the caller's memory until the copy is waited for.
         let copied = unsafe { current.copy_out(start, from, bytes, on) };
