@@ -39,6 +39,8 @@ pub mod rules;
 #[doc(hidden)]
 pub mod sample_rules;
 pub mod scanner;
+#[cfg(feature = "session")]
+pub mod session;
 
 mod error;
 

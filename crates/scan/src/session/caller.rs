@@ -1,0 +1,295 @@
+//! A caller: a producer of the session, with its places for texts and their lists of candidates.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use pelton::workspace::RegionView;
+use pelton::{Opcode, Producer, Session, Span, Task};
+
+use super::config::RegionPlan;
+use super::kernel::{FOUND, FOUND_HEADER, FOUND_WORDS, OVERFLOW, ScanArgs, TEXT};
+use super::pieces::{Piece, divide, smaller};
+use super::versions::LoadedCatalog;
+use crate::error::ScanError;
+
+/// How long the tasks of a chunk may take. It is far more than any chunk takes; a device that is stuck is an error.
+const TASK_TIME: Duration = Duration::from_secs(300);
+
+/// How many candidates are copied back together with their number.
+const FIRST_FOUND: u32 = 2048;
+
+/// The part of the ring that a batch takes at most is one in so many. Two batches per caller may wait for their results
+/// to be read while a third one is submitted.
+const RING_SHARE: u64 = 4;
+
+/// How many pieces of a long range there are for each group.
+const PIECES_PER_GROUP: u32 = 6;
+/// The largest piece.
+const PIECE_MAX: u32 = 1 << 20;
+
+/// A candidate as a task reports it: its branch and where its part begins in the text on the device.
+pub(super) type Found = [u32; 2];
+
+/// What makes and runs the tasks of one call at a time.
+#[derive(Debug)]
+pub(super) struct Caller {
+    producer: Producer,
+    op: Opcode,
+    plan: RegionPlan,
+    lanes: u32,
+    groups: u32,
+    /// The number of the caller's first place.
+    first_place: u32,
+    /// What the counter of each of the caller's lists shows.
+    counters: [u32; 2],
+}
+
+/// A range of a text on the device that is being scanned.
+#[derive(Debug)]
+pub(super) struct Pending {
+    place: usize,
+    len: u32,
+    own: Range<u32>,
+    submitted: Submitted,
+}
+
+/// Tasks that were submitted.
+#[derive(Debug)]
+struct Submitted {
+    /// The piece and the automaton of each task.
+    tasks: Vec<(Piece, u32)>,
+    /// The results of the first tasks, whose slots were given back.
+    results: Vec<u32>,
+    /// The other tasks.
+    span: Option<Span>,
+}
+
+impl Submitted {
+    /// Waits until all tasks have ended, and gives their slots back.
+    fn wait(&mut self) -> Result<(), ScanError> {
+        if let Some(mut span) = self.span.take() {
+            span.wait(TASK_TIME).map_err(failed)?;
+            for result in span.results() {
+                self.results.push(result.map_err(failed)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Caller {
+    pub(super) fn new(
+        session: &Session,
+        plan: RegionPlan,
+        op: Opcode,
+        number: u32,
+    ) -> Result<Self, ScanError> {
+        let producer = session.producer(plan.tenant).map_err(failed)?.patience(TASK_TIME);
+        let (lanes, groups) = (session.layout().lanes, session.layout().groups);
+        Ok(Caller { producer, op, plan, lanes, groups, first_place: number * 2, counters: [0; 2] })
+    }
+
+    /// The most bytes of text that a place holds.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.plan.config.chunk_bytes as usize
+    }
+
+    /// Copies a text to a place, from a byte of the place on that is a multiple of four.
+    pub(super) fn copy_text(
+        &self,
+        session: &Session,
+        place: usize,
+        at: usize,
+        bytes: &[u8],
+    ) -> Result<(), ScanError> {
+        let view: RegionView<'_, u32> = session.view(self.plan.tenant, TEXT).map_err(failed)?;
+        let first = self.text_word(place) as usize + at / 4;
+        // SAFETY: every four bytes are a number.
+        let (before, words, rest) = unsafe { bytes.align_to::<u32>() };
+        if before.is_empty() {
+            view.write(first, words).map_err(failed)?;
+            if !rest.is_empty() {
+                view.write(first + words.len(), &[last_word(rest)]).map_err(failed)?;
+            }
+        } else {
+            let (words, rest) = bytes.as_chunks::<4>();
+            let mut words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+            words.extend((!rest.is_empty()).then(|| last_word(rest)));
+            view.write(first, &words).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Submits the tasks that scan a range of a text that lies in a place.
+    pub(super) fn submit(
+        &mut self,
+        version: &LoadedCatalog,
+        place: usize,
+        len: u32,
+        own: Range<u32>,
+    ) -> Result<Pending, ScanError> {
+        let bytes = self.piece_bytes(&own);
+        let automata = 0..version.automata.len() as u32;
+        let tasks =
+            automata.flat_map(|at| divide(own.clone(), bytes).map(move |piece| (piece, at))).collect();
+        let submitted = self.submit_tasks(version, (place, len), tasks)?;
+        Ok(Pending { place, len, own, submitted })
+    }
+
+    /// The size of the pieces of a range: what the configuration says, or more if there are many pieces for each group.
+    fn piece_bytes(&self, own: &Range<u32>) -> u32 {
+        let share = (own.end - own.start) / (self.groups * PIECES_PER_GROUP);
+        share.max(self.plan.config.piece_bytes).min(PIECE_MAX)
+    }
+
+    /// Submits one task for each piece and automaton. Tasks hold their slots until their results are read, so only the
+    /// last of several batches is not waited for.
+    fn submit_tasks(
+        &mut self,
+        version: &LoadedCatalog,
+        text: (usize, u32),
+        tasks: Vec<(Piece, u32)>,
+    ) -> Result<Submitted, ScanError> {
+        let batch = (self.producer.largest_batch() / RING_SHARE).max(1) as usize;
+        let mut submitted = Submitted { tasks: Vec::new(), results: Vec::new(), span: None };
+        for tasks in tasks.chunks(batch) {
+            submitted.wait()?;
+            let list: Vec<Task> = tasks.iter().map(|task| self.task(version, text, *task)).collect();
+            submitted.span = Some(self.producer.submit_all(list).map_err(failed)?);
+        }
+        submitted.tasks = tasks;
+        Ok(submitted)
+    }
+
+    fn task(&self, version: &LoadedCatalog, (place, len): (usize, u32), (piece, at): (Piece, u32)) -> Task {
+        let automaton = version.automata[at as usize];
+        let args = ScanArgs {
+            text: self.text_word(place),
+            len,
+            begin: piece.begin,
+            strip: piece.strip(self.lanes, automaton.lead_blocks * 16),
+            own_start: piece.start,
+            own_end: piece.end,
+            lead_blocks: automaton.lead_blocks,
+            automaton: automaton.header,
+            found: self.found_word(place),
+            found_base: self.counters[place],
+            found_room: self.plan.config.candidate_room,
+        };
+        Task::new(self.op).args(args.words())
+    }
+
+    /// Waits for the tasks of a range, and scans what had too many hits again. Returns the candidates.
+    pub(super) fn finish(
+        &mut self,
+        session: &Session,
+        version: &LoadedCatalog,
+        mut pending: Pending,
+    ) -> Result<ChunkFound, ScanError> {
+        let mut hits = 0;
+        let mut again = false;
+        let mut bytes = self.piece_bytes(&pending.own);
+        loop {
+            pending.submitted.wait()?;
+            let Submitted { tasks, results, .. } = &pending.submitted;
+            hits += results.iter().map(|result| u64::from(result & !OVERFLOW)).sum::<u64>();
+            let lost = results.iter().zip(tasks).filter(|(result, _)| **result & OVERFLOW != 0);
+            let lost: Vec<(Piece, u32)> = lost.map(|(_, task)| *task).collect();
+            if lost.is_empty() {
+                break;
+            }
+            again = true;
+            bytes = smaller(bytes, self.plan.shape.safe_bytes());
+            let parts = |(piece, at): (Piece, u32)| divide(piece.own(), bytes).map(move |part| (part, at));
+            let tasks = lost.into_iter().flat_map(parts).collect();
+            pending.submitted = self.submit_tasks(version, (pending.place, pending.len), tasks)?;
+        }
+        match self.read_found(session, pending.place)? {
+            Some(mut found) => {
+                if again {
+                    // What was found before the hits were too many was found a second time.
+                    found.sort_unstable();
+                    found.dedup();
+                }
+                Ok(ChunkFound { found, hits })
+            }
+            None => self.scan_halves(session, version, &pending),
+        }
+    }
+
+    /// Scans a range that has more candidates than the list has room for, in two halves.
+    fn scan_halves(
+        &mut self,
+        session: &Session,
+        version: &LoadedCatalog,
+        pending: &Pending,
+    ) -> Result<ChunkFound, ScanError> {
+        let Range { start, end } = pending.own;
+        // A block that lies in both halves would be scanned twice.
+        let middle = (start + (end - start) / 2).next_multiple_of(16);
+        let middle = if middle < end { middle } else { start + (end - start) / 2 };
+        if middle == start {
+            return Err(ScanError::Engine("one position has more candidates than there is room for".into()));
+        }
+        let mut both = ChunkFound::default();
+        for own in [start..middle, middle..end] {
+            let half = self.submit(version, pending.place, pending.len, own)?;
+            let half = self.finish(session, version, half)?;
+            both.found.extend(half.found);
+            both.hits += half.hits;
+        }
+        both.found.sort_unstable();
+        both.found.dedup();
+        Ok(both)
+    }
+
+    /// Copies the candidates of a place back. `None` if there was no room for some of them.
+    fn read_found(&mut self, session: &Session, place: usize) -> Result<Option<Vec<Found>>, ScanError> {
+        let view: RegionView<'_, u32> = session.view(self.plan.tenant, FOUND).map_err(failed)?;
+        let room = self.plan.config.candidate_room;
+        let first = self.found_word(place) as usize;
+        let at_once = FIRST_FOUND.min(room);
+        let words = view.read(first, (FOUND_HEADER + FOUND_WORDS * at_once) as usize).map_err(failed)?;
+        let count = words[0].wrapping_sub(self.counters[place]);
+        self.counters[place] = words[0];
+        if count > room {
+            return Ok(None);
+        }
+        let (known, _) = words[FOUND_HEADER as usize..].as_chunks::<2>();
+        let mut found: Vec<Found> = known[..count.min(at_once) as usize].to_vec();
+        if let Some(more) = count.checked_sub(at_once).filter(|more| *more > 0) {
+            let at = first + (FOUND_HEADER + FOUND_WORDS * at_once) as usize;
+            let words = view.read(at, (more * FOUND_WORDS) as usize).map_err(failed)?;
+            found.extend(words.as_chunks::<2>().0);
+        }
+        Ok(Some(found))
+    }
+
+    fn text_word(&self, place: usize) -> u32 {
+        (self.first_place + place as u32) * self.plan.text_words
+    }
+
+    fn found_word(&self, place: usize) -> u32 {
+        (self.first_place + place as u32) * self.plan.found_words
+    }
+}
+
+/// What was found in a range of a text on the device.
+#[derive(Debug, Default)]
+pub(super) struct ChunkFound {
+    pub found: Vec<Found>,
+    /// The number of hits of stage one.
+    pub hits: u64,
+}
+
+/// The word that holds the last one to three bytes of a text.
+fn last_word(rest: &[u8]) -> u32 {
+    let mut bytes = [0; 4];
+    bytes[..rest.len()].copy_from_slice(rest);
+    u32::from_ne_bytes(bytes)
+}
+
+/// Says what a session said.
+pub(super) fn failed(error: impl std::fmt::Display) -> ScanError {
+    ScanError::Engine(format!("the device session failed: {error}"))
+}

@@ -1,0 +1,401 @@
+//! The handler that scans a piece of text: stage one, the automaton over every byte.
+//!
+//! All lanes of a group run it together. The piece is cut into as many strips as the group has lanes, and lane k reads
+//! strip k. A lane reads 16 bytes at a time and steps through them without a branch: it keeps the greatest state that
+//! it has been in, and looks at the single states only if that one is accepting. Hits go to a list in the group's own
+//! memory, so no lane waits for another while it reads, and nothing is written to the device's memory but candidates.
+//! After each turn the lanes meet. Once the list is half full, or the piece is done, they divide the hits among them and
+//! run stage two (see [`stage_two`](super::stage_two)).
+//!
+//! A list that is too short for a turn's hits is the one thing that can go wrong. The task then says so in its result,
+//! and the host scans the piece again in smaller parts, in the end in parts that have no more bytes than the list has
+//! room for.
+
+use pelton::Handler;
+use pelton::device::Caps;
+use pelton::ir::builder::{Buf, FunctionBuilder, Val};
+use pelton::ir::types::{Order, Scope};
+use pelton::kernel::GroupHandlerBody;
+
+use super::image::{FIRST_CLASS_BIT, RUN_BIT};
+use super::stage_two::{drain_hits, push};
+
+/// A value of a kernel.
+pub(super) type U32<'b> = Val<'b, u32>;
+
+/// How many bytes a lane loads at once.
+pub(super) const BLOCK_BYTES: u32 = 16;
+/// Strips are multiples of this.
+pub(super) const STRIP_STEP: u32 = 8 * BLOCK_BYTES;
+
+/// What the handler keeps in a group's own memory, and how often its lanes meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelShape {
+    /// How many blocks of 16 bytes a lane reads between two meetings of the group: 1, 2, 4 or 8.
+    pub turn_blocks: u32,
+    /// How many hits the group's list holds, at least 64.
+    pub hit_room: u32,
+    /// How many windows the group's list holds, at least 1.
+    pub window_room: u32,
+    /// How many words of the automaton's first rows are copied to the group's memory, at least 1.
+    pub hot_words: u32,
+}
+
+impl KernelShape {
+    /// The shape that suits a device. A CPU has no memory that is faster than its caches.
+    pub fn suiting(device: &Caps) -> KernelShape {
+        let hot_words = if device.memory_bytes.is_some() { 4096 } else { 1 };
+        KernelShape { turn_blocks: 4, hit_room: 1024, window_room: 1024, hot_words }
+    }
+
+    /// The nearest shape that the handler can have.
+    pub(super) fn checked(self) -> KernelShape {
+        KernelShape {
+            turn_blocks: self.turn_blocks.clamp(1, 8).next_power_of_two(),
+            hit_room: self.hit_room.clamp(64, 8192),
+            window_room: self.window_room.clamp(1, 8192),
+            hot_words: self.hot_words.clamp(1, 32768),
+        }
+    }
+
+    /// A piece of at most this many bytes never has more hits than there is room for, even if it begins and ends within
+    /// blocks.
+    pub(super) fn safe_bytes(self) -> u32 {
+        self.hit_room - 2 * BLOCK_BYTES
+    }
+}
+/// The bit of a result that says that there were more hits than room.
+pub(super) const OVERFLOW: u32 = 1 << 31;
+
+/// The name of the region with the images of catalogs.
+pub(super) const TABLES: &str = "scan_tables";
+/// The name of the region with texts.
+pub(super) const TEXT: &str = "scan_text";
+/// The name of the region with candidates.
+pub(super) const FOUND: &str = "scan_found";
+
+/// How many words of the found region stand before the candidates of a list. The first of them counts the candidates.
+pub(super) const FOUND_HEADER: u32 = 4;
+/// How many words a candidate has: its branch and where its part begins.
+pub(super) const FOUND_WORDS: u32 = 2;
+
+/// The arguments of a task, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ScanArgs {
+    /// The word of the text region at which the text begins, a multiple of four.
+    pub text: u32,
+    /// The number of bytes of the text.
+    pub len: u32,
+    /// Where lane 0 begins, a multiple of 16 bytes from the start of the text.
+    pub begin: u32,
+    /// The number of bytes of a strip, a multiple of [`STRIP_STEP`].
+    pub strip: u32,
+    /// Hits from here on are taken.
+    pub own_start: u32,
+    /// Hits before here are taken.
+    pub own_end: u32,
+    /// How many blocks a lane reads before its strip begins.
+    pub lead_blocks: u32,
+    /// The word of the table region at which the automaton's header begins.
+    pub automaton: u32,
+    /// The word of the found region at which the list of candidates begins.
+    pub found: u32,
+    /// What the list's counter showed when it was empty.
+    pub found_base: u32,
+    /// How many candidates the list holds.
+    pub found_room: u32,
+}
+
+impl ScanArgs {
+    /// The arguments as words.
+    pub(super) fn words(self) -> [u32; 11] {
+        [
+            self.text,
+            self.len,
+            self.begin,
+            self.strip,
+            self.own_start,
+            self.own_end,
+            self.lead_blocks,
+            self.automaton,
+            self.found,
+            self.found_base,
+            self.found_room,
+        ]
+    }
+}
+
+/// The words of an automaton's header.
+#[derive(Clone, Copy)]
+pub(super) enum HeaderWord {
+    /// The word at which 256 words with the column of each byte begin.
+    Columns,
+    /// The word at which the rows begin.
+    Rows,
+    /// The first entry that is an accepting state.
+    FirstAccepting,
+    /// The word at which the column of outputs begins.
+    Outputs,
+    /// The number of words of a row.
+    RowWords,
+    /// The word at which the windows of branches begin.
+    Windows,
+    /// The word at which the classes of runs begin that the columns know: for each its smallest length and its number.
+    RunClasses,
+}
+
+/// How many words a header has.
+pub(super) const HEADER_WORDS: u32 = 8;
+
+/// What the code of the handler is written with: its arguments, its regions and the group's lists.
+#[derive(Clone, Copy)]
+pub(super) struct ScanBody<'b> {
+    pub f: &'b FunctionBuilder<'b>,
+    tables: Buf<u32>,
+    text: Buf<u32>,
+    pub found: Buf<u32>,
+    sizes: RegionSizes,
+    pub shape: KernelShape,
+    /// The list of hits: a state or classes in the low half, the position in the high half.
+    pub hits: Buf<u64>,
+    /// The list of windows: a branch in the low half, where the part begins in the high half.
+    pub windows: Buf<u64>,
+    /// The counters of the group.
+    pub counts: Buf<u32>,
+    columns: Buf<u32>,
+    hot: Buf<u32>,
+    rows: U32<'b>,
+    text_start: U32<'b>,
+    pub len: U32<'b>,
+    pub own_start: U32<'b>,
+    pub own_end: U32<'b>,
+    pub found_word: U32<'b>,
+    pub found_base: U32<'b>,
+    pub found_room: U32<'b>,
+    pub first_accepting: U32<'b>,
+    pub outputs: U32<'b>,
+    pub row_words: U32<'b>,
+    pub window_infos: U32<'b>,
+    pub run_infos: U32<'b>,
+}
+
+/// What a lane knows of the text before the block that it reads.
+#[derive(Clone, Copy)]
+struct LaneState<'b> {
+    /// The state of the automaton: the number of words before its row.
+    state: U32<'b>,
+    /// The columns that all bytes of the block before have in common, with the bits of their classes.
+    common: U32<'b>,
+}
+
+/// A block that a lane has read.
+struct ReadBlock<'b> {
+    /// The states after each of its bytes.
+    states: [U32<'b>; 16],
+    /// What the columns of its bytes have in common.
+    common: U32<'b>,
+}
+
+/// The words of the group's counters.
+pub(super) mod count {
+    /// How many hits were found since the list was emptied.
+    pub(crate) const HITS: u32 = 0;
+    /// How many windows were asked for since the list was emptied.
+    pub(crate) const WINDOWS: u32 = 1;
+    /// How many hits were found in all.
+    pub(crate) const ALL_HITS: u32 = 2;
+    /// Whether hits were lost.
+    pub(crate) const LOST: u32 = 3;
+}
+
+/// The numbers of words of the regions that are only read. They are powers of two, so that a masked index is known to be
+/// in range and needs no check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RegionSizes {
+    pub tables: u32,
+    pub text: u32,
+}
+
+/// Makes the handler.
+pub(super) fn scan_handler(sizes: RegionSizes, shape: KernelShape) -> Handler {
+    assert!(sizes.tables.is_power_of_two() && sizes.text.is_power_of_two());
+    Handler::group_wide(|group| write_scan(&group, sizes, shape.checked()))
+}
+
+fn write_scan(group: &GroupHandlerBody<'_>, sizes: RegionSizes, shape: KernelShape) {
+    let f = group.body();
+    let arg = |k: u32| group.arg(k);
+    let tables = group.region::<u32>(TABLES);
+    let header = |word: HeaderWord| f.load(tables.at((arg(7) + word as u32) & (sizes.tables - 1)));
+    let body = ScanBody {
+        f,
+        tables,
+        text: group.region(TEXT),
+        found: group.region(FOUND),
+        sizes,
+        shape,
+        hits: group.shared("hits", shape.hit_room),
+        windows: group.shared("windows", shape.window_room),
+        counts: group.shared("counts", 4),
+        columns: group.shared("columns", 256),
+        hot: group.shared("hot", shape.hot_words),
+        rows: header(HeaderWord::Rows),
+        text_start: arg(0),
+        len: arg(1),
+        own_start: arg(4),
+        own_end: arg(5),
+        found_word: arg(8),
+        found_base: arg(9),
+        found_room: arg(10),
+        first_accepting: header(HeaderWord::FirstAccepting),
+        outputs: header(HeaderWord::Outputs),
+        row_words: header(HeaderWord::RowWords),
+        window_infos: header(HeaderWord::Windows),
+        run_infos: header(HeaderWord::RunClasses),
+    };
+    let columns_word = header(HeaderWord::Columns);
+    f.range((f.lane(), f.lit(256), f.lanes()), (), |_, byte, ()| {
+        f.store(body.columns.at(byte), body.table(columns_word + byte));
+    });
+    f.range((f.lane(), f.lit(shape.hot_words), f.lanes()), (), |_, word, ()| {
+        f.store(body.hot.at(word), body.table(body.rows + word));
+    });
+    f.barrier();
+    let (strip, lead_blocks) = (arg(3), arg(6));
+    let first = arg(2) + f.lane() * strip;
+    let before = body.lead(first, lead_blocks);
+    body.read_strip(first, strip, before);
+    let all = f.load(body.counts.at(count::ALL_HITS));
+    let lost = f.load(body.counts.at(count::LOST));
+    group.finish(all | f.select(lost.ne(0), OVERFLOW, 0));
+}
+
+impl<'b> ScanBody<'b> {
+    /// A word of the table region.
+    pub(super) fn table(&self, at: U32<'b>) -> U32<'b> {
+        self.f.load(self.tables.at(at & (self.sizes.tables - 1)))
+    }
+
+    /// The four words of the table region that begin at a multiple of four.
+    pub(super) fn table_wide(&self, at: U32<'b>) -> [U32<'b>; 4] {
+        self.f.load_wide(Order::Relaxed, Scope::Group, self.tables.at(at & (self.sizes.tables - 1)))
+    }
+
+    /// A byte of the table region, counted in bytes from a word on.
+    pub(super) fn table_byte(&self, word: U32<'b>, byte: U32<'b>) -> U32<'b> {
+        let at = (word + (byte >> 2)) & (self.sizes.tables - 1);
+        self.f.load_byte(self.tables.at(at), byte & 3)
+    }
+
+    /// A word of the text, counted from where the text begins. Words outside the text are some words of the region.
+    pub(super) fn text_word(&self, word: U32<'b>) -> U32<'b> {
+        self.f.load(self.text.at((self.text_start + word) & (self.sizes.text - 1)))
+    }
+
+    /// The byte of the text at a position.
+    pub(super) fn text_byte(&self, position: U32<'b>) -> U32<'b> {
+        let at = (self.text_start + (position >> 2)) & (self.sizes.text - 1);
+        self.f.load_byte(self.text.at(at), position & 3)
+    }
+
+    /// The 16 bytes of the text from a position on, which is a multiple of 16.
+    fn text_block(&self, position: U32<'b>) -> [U32<'b>; 4] {
+        let at = (self.text_start + (position >> 2)) & (self.sizes.text - 1);
+        self.f.load_wide(Order::Relaxed, Scope::Group, self.text.at(at))
+    }
+
+    /// Steps through 16 bytes.
+    fn read_block(&self, words: [U32<'b>; 4], from: U32<'b>) -> ReadBlock<'b> {
+        let f = self.f;
+        let columns: [U32<'b>; 16] = std::array::from_fn(|k| {
+            let byte = (words[k / 4] >> (8 * (k as u32 % 4))) & 0xff;
+            f.load(self.columns.at(byte))
+        });
+        let mut state = from;
+        let states = columns.map(|column| {
+            state = self.next_state(state + (column & 0xff));
+            state
+        });
+        let common = columns.into_iter().reduce(|a, b| a & b).expect("there are 16");
+        ReadBlock { states, common }
+    }
+
+    /// The column of the byte at a position.
+    pub(super) fn column_at(&self, position: U32<'b>) -> U32<'b> {
+        self.f.load(self.columns.at(self.text_byte(position) & 0xff))
+    }
+
+    /// A word of the automaton's rows. The first rows are those of the most frequent states, and a copy of them lies in
+    /// the group's memory. Both memories are read, which takes no longer than the slower of them; a lane that needs only
+    /// the copy reads the same word as all others like it, which costs the cache next to nothing.
+    fn next_state(&self, at: U32<'b>) -> U32<'b> {
+        let f = self.f;
+        let is_hot = at.lt(self.shape.hot_words);
+        let hot = f.load(self.hot.at(f.min(at, self.shape.hot_words - 1)));
+        let cold = self.table(self.rows + f.select(is_hot, 0, at));
+        f.select(is_hot, hot, cold)
+    }
+
+    /// Reads the blocks before a strip, after which the state is the one that the whole text before would give.
+    fn lead(&self, first: U32<'b>, blocks: U32<'b>) -> LaneState<'b> {
+        let f = self.f;
+        let nothing = (f.lit(0), f.lit(0));
+        let (state, common) = f.range((f.lit(0), blocks, f.lit(1)), nothing, |_, k, (state, _)| {
+            let back = (blocks - k) * BLOCK_BYTES;
+            let block = self.read_block(self.text_block(first - back), state);
+            // Before the text begins there is nothing to read.
+            let inside = first.ge(back);
+            (f.select(inside, block.states[15], 0), f.select(inside, block.common, 0))
+        });
+        LaneState { state, common }
+    }
+
+    /// Reads a strip. All lanes take the same number of turns.
+    fn read_strip(&self, first: U32<'b>, strip: U32<'b>, from: LaneState<'b>) {
+        let f = self.f;
+        let turn_bytes = self.shape.turn_blocks * BLOCK_BYTES;
+        let turns = strip / turn_bytes;
+        f.range((f.lit(0), turns, f.lit(1)), (from.state, from.common), |_, turn, (state, common)| {
+            let places = (0..self.shape.turn_blocks).map(|k| first + turn * turn_bytes + k * BLOCK_BYTES);
+            let blocks: Vec<_> = places.map(|place| (place, self.text_block(place))).collect();
+            let mut before = LaneState { state, common };
+            for (place, words) in blocks {
+                let block = self.read_block(words, before.state);
+                self.record_hits(place, &block, before.common);
+                before = LaneState { state: block.states[15], common: block.common };
+            }
+            f.barrier();
+            let found = f.group_broadcast(f.load(self.counts.at(count::HITS)), 0);
+            let done = (turn + 1).eq(turns);
+            f.when(done & found.ne(0) | found.gt(self.shape.hit_room / 2), || drain_hits(self, found));
+            (before.state, before.common)
+        });
+    }
+
+    /// Adds the hits of a block to the list: the states that accept, and the classes to which all bytes of this block
+    /// belong but not all bytes of the block before.
+    fn record_hits(&self, position: U32<'b>, block: &ReadBlock<'b>, common_before: U32<'b>) {
+        let f = self.f;
+        let greatest = block.states.into_iter().reduce(|a, b| f.max(a, b)).expect("there are 16");
+        let classes = (block.common & !common_before) >> FIRST_CLASS_BIT;
+        // What lies outside the range that the task owns is not this task's; exact positions are compared later.
+        let own = position.lt(self.own_end) & (position + (BLOCK_BYTES - 1)).ge(self.own_start);
+        f.when((greatest.ge(self.first_accepting) | classes.ne(0)) & own, || {
+            let hit = |state: U32<'b>| state.ge(self.first_accepting);
+            let one = |hit: Val<'b, bool>| f.select(hit, 1, 0);
+            let count = block.states.into_iter().map(|state| one(hit(state))).reduce(|a, b| a + b);
+            let count = count.expect("there are 16") + one(classes.ne(0));
+            let mut at = push(f, self.counts.at(count::HITS), count);
+            let store = |found: Val<'b, bool>, at: U32<'b>, what: U32<'b>, position: U32<'b>| {
+                f.when(found & at.lt(self.shape.hit_room), || {
+                    f.store(self.hits.at(at), f.cast::<u64>(what) | f.cast::<u64>(position) << 32);
+                });
+                at + one(found)
+            };
+            for (k, state) in (0..).zip(block.states) {
+                at = store(hit(state), at, state, position + k);
+            }
+            store(classes.ne(0), at, classes | RUN_BIT, position);
+        });
+    }
+}

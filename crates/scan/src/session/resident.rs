@@ -1,0 +1,70 @@
+//! Texts that stay on the device, to be scanned more than once.
+
+use std::ops::Range;
+
+use super::caller::{ChunkFound, failed};
+use super::engine::{CallerGuard, SessionEngine};
+use crate::error::ScanError;
+
+/// How many bytes are copied to the device at once.
+const COPY_BYTES: usize = 64 << 20;
+
+/// A text that lies in the device's memory. It occupies one of the engine's callers until it is dropped.
+pub struct ResidentText<'e> {
+    engine: &'e SessionEngine,
+    caller: CallerGuard<'e>,
+    len: usize,
+}
+
+/// What a scan of a resident text has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ResidentCounts {
+    /// The number of hits of stage one.
+    pub hits: u64,
+    /// The number of candidates that stage two has left.
+    pub candidates: u64,
+}
+
+impl SessionEngine {
+    /// Makes a text of `len` bytes that stays on the device. `fill` is called with pieces of it, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Engine`] if the text is longer than a chunk of the engine, or a copy fails.
+    pub fn resident_text(
+        &self,
+        len: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<ResidentText<'_>, ScanError> {
+        let caller = self.take_caller();
+        if len > caller.text_bytes() {
+            let most = caller.text_bytes();
+            return Err(failed(format!("a text of {len} bytes is longer than a chunk, which has {most}")));
+        }
+        let mut piece = vec![0; COPY_BYTES.min(len)];
+        for at in (0..len).step_by(COPY_BYTES) {
+            let part = &mut piece[..COPY_BYTES.min(len - at)];
+            fill(part);
+            caller.copy_text(self.session(), 0, at, part)?;
+        }
+        Ok(ResidentText { engine: self, caller, len })
+    }
+}
+
+impl ResidentText<'_> {
+    /// Scans a range of the text, and counts what it finds.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Engine`] if the session fails or the range does not lie in the text.
+    pub fn count(&mut self, own: Range<usize>) -> Result<ResidentCounts, ScanError> {
+        if own.start > own.end || own.end > self.len {
+            return Err(failed(format!("{own:?} is no part of a text of {} bytes", self.len)));
+        }
+        let version = self.engine.current_version();
+        let own = own.start as u32..own.end as u32;
+        let pending = self.caller.submit(&version, 0, self.len as u32, own)?;
+        let ChunkFound { found, hits } = self.caller.finish(self.engine.session(), &version, pending)?;
+        Ok(ResidentCounts { hits, candidates: found.len() as u64 })
+    }
+}
