@@ -19,7 +19,7 @@ pub(crate) struct ScanArgs {
     pub(super) output: OutputArgs,
 
     #[command(flatten)]
-    pub(super) run: RunArgs,
+    pub(super) engine: EngineArgs,
 }
 
 const AFTER: &str = "\
@@ -139,9 +139,9 @@ pub(super) struct OutputArgs {
     pub no_progress: bool,
 }
 
-/// How the scan is run.
+/// What searches, and on how many threads.
 #[derive(clap::Args)]
-pub(super) struct RunArgs {
+pub(super) struct EngineArgs {
     /// The device that searches for candidates
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     pub device: String,
@@ -151,7 +151,7 @@ pub(super) struct RunArgs {
     pub threads: Option<usize>,
 }
 
-impl RunArgs {
+impl EngineArgs {
     /// Returns the number of threads to scan on.
     pub(super) fn thread_count(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))

@@ -57,8 +57,8 @@ fn literal_text(bytes: &[u8]) -> String {
 pub(super) fn print_rules(scanner: &Scanner, args: &ScanArgs, term: &Term) -> Result<(), CliError> {
     let rules = scanner.rules().rules.iter().enumerate();
     let rules = rules.map(|(index, rule)| (rule, scanner.plan(index)));
-    let threads = args.run.thread_count();
-    let why = engine_reason(&args.run.device);
+    let threads = args.engine.thread_count();
+    let why = engine_reason(&args.engine.device);
     if args.output.json {
         let rejected = scanner.rules().rejected.iter().map(|rejected| {
             json!({ "rule": rejected.id, "file": rejected.origin.file.as_deref().map(shown_path),

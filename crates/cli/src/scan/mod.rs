@@ -88,7 +88,7 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
         baseline.read(file)?;
     }
     let prepared = Instant::now();
-    let threads = args.run.thread_count();
+    let threads = args.engine.thread_count();
     let gathered = match args.files.staged {
         true => gather_staged(&args.files.paths)?,
         false => gather_inputs(&args.files, threads),
@@ -120,6 +120,8 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
         print_stats(&work, times, end, term);
     } else if io::stderr().is_terminal() && end != ScanEnd::Unread {
         print_summary(&work, times, end, term);
+    } else if end == ScanEnd::Interrupted {
+        term.note("interrupted: these are the findings so far");
     }
     Ok(exit_code(&work, args, end, failed))
 }
@@ -130,7 +132,7 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliErr
     for problem in &bad_expressions {
         term.wrong(problem);
     }
-    let scanner = open_scanner(set, &args.run.device)?;
+    let scanner = open_scanner(set, &args.engine.device)?;
     let rules = scanner.rules();
     for rejected in &rules.rejected {
         term.note(format_args!("warning: {}", rejection_text(rejected)));

@@ -28,7 +28,7 @@ pub(super) fn print_summary(work: &ScanWork, times: ScanTimes, end: ScanEnd, ter
         "{}{}; scanned {}, {}, in {:.2} s",
         end_text(end),
         found_text(counters),
-        counted(ScanCounters::get(&counters.inputs), "file"),
+        counted(scanned_inputs(counters), "file"),
         spell_size(ScanCounters::get(&counters.bytes)),
         total.as_secs_f64()
     ));
@@ -92,10 +92,15 @@ fn found_text(counters: &ScanCounters) -> String {
     text
 }
 
+/// Returns the number of inputs that were not skipped.
+fn scanned_inputs(counters: &ScanCounters) -> u64 {
+    let skipped = ScanCounters::get(&counters.binary) + ScanCounters::get(&counters.too_large);
+    ScanCounters::get(&counters.inputs).saturating_sub(skipped)
+}
+
 fn files_text(counters: &ScanCounters) -> String {
     let (binary, too_large) = (ScanCounters::get(&counters.binary), ScanCounters::get(&counters.too_large));
-    let scanned = ScanCounters::get(&counters.inputs).saturating_sub(binary + too_large);
-    let mut text = format!("{scanned} scanned");
+    let mut text = format!("{} scanned", scanned_inputs(counters));
     for (count, why) in [(binary, "binary"), (too_large, "too large")] {
         if count > 0 {
             let _ = write!(text, ", {count} skipped as {why}");

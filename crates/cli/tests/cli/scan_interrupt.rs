@@ -90,4 +90,5 @@ fn a_huge_file() {
     interrupt(&child);
     let ran = end(child, out, read);
     assert_eq!((ran.code, &*ran.out), (Some(130), "a.txt:1:1: KEY-[0-9]+: KEY-1\n"), "{}", ran.err);
+    assert_eq!(ran.err, "interrupted: these are the findings so far\n");
 }
