@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pelton_scan::catalog::CatalogCache;
-use pelton_scan::session::SessionEngine;
-use pelton_scan::{RuleSet, Scanner};
+use pelton_scan::session::{SessionConfig, SessionEngine};
+use pelton_scan::{RuleSet, ScanError, Scanner};
 
 use crate::error::CliError;
 
@@ -13,20 +13,30 @@ use crate::error::CliError;
 /// `cpu` is the native loop over the tables, which on CPUs is faster than the kernel that other devices run. `auto` is a
 /// GPU if there is one, and otherwise the native loop. Any other name is that of a device for the kernel, so that
 /// `cpu:2` runs the kernel on two threads.
-pub(super) fn open_scanner(rules: RuleSet, device: &str) -> Result<Scanner, CliError> {
+pub(super) fn open_scanner(rules: RuleSet, device: &str, threads: usize) -> Result<Scanner, CliError> {
     let cache = CatalogCache::from_environment();
     let scanner = Scanner::with_cache(rules, cache.as_ref())
         .map_err(|error| CliError::Wrong(format!("cannot prepare the rules: {error}")))?;
     match device {
         "cpu" => Ok(scanner),
-        "auto" => match SessionEngine::open("cuda", Arc::clone(scanner.catalog())) {
+        "auto" => match open_engine("cuda", &scanner, threads) {
             Ok(engine) => Ok(scanner.with_engine(Box::new(engine))),
             Err(_) => Ok(scanner),
         },
         name => {
-            let engine = SessionEngine::open(name, Arc::clone(scanner.catalog()))
+            let engine = open_engine(name, &scanner, threads)
                 .map_err(|error| CliError::Wrong(format!("cannot scan on {name}: {error}")))?;
             Ok(scanner.with_engine(Box::new(engine)))
         }
     }
 }
+
+/// Opens a device and launches a session on it that serves all threads at once.
+fn open_engine(name: &str, scanner: &Scanner, threads: usize) -> Result<SessionEngine, ScanError> {
+    let device = pelton_device::open(name).map_err(|error| ScanError::Engine(error.to_string()))?;
+    let config = SessionConfig { callers: threads.clamp(1, CALLERS_MAX) as u32, ..SessionConfig::default() };
+    SessionEngine::launch(device, Arc::clone(scanner.catalog()), config)
+}
+
+/// The largest number of threads that a session serves at once. Each takes memory of the device.
+const CALLERS_MAX: usize = 16;

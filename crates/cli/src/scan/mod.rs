@@ -132,7 +132,7 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliErr
     for problem in &bad_expressions {
         term.wrong(problem);
     }
-    let scanner = open_scanner(set, &args.engine.device)?;
+    let scanner = open_scanner(set, &args.engine.device, args.engine.thread_count())?;
     let rules = scanner.rules();
     for rejected in &rules.rejected {
         term.note(format_args!("warning: {}", rejection_text(rejected)));
