@@ -23,6 +23,9 @@ use crate::scan::work::{FileReading, ScanWork};
 /// The number of bytes of small files that are scanned together.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Output is delivered when it is larger than this.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Files from this size on are scanned by all threads together.
 const SHARED_FILE_BYTES: u64 = 64 << 20;
 
@@ -307,21 +310,32 @@ impl ScanWorker {
     fn scan_batch(&mut self) {
         let Some((first, _)) = self.batched.first() else { return };
         let work = Arc::clone(&self.work);
-        match work.scanner.scan_batch(&self.batch) {
-            Ok(lists) => {
-                for ((index, scanned), findings) in self.batched.iter().zip(lists) {
-                    let (input, mut found) = (&work.inputs[*index], 0);
-                    for finding in findings {
-                        let out = &mut self.piece.out;
-                        found +=
-                            u64::from(work.reporter.report(&work.scanner, input, *scanned, &finding, out));
-                    }
-                    work.reporter.end_input(input, found, &mut self.piece.out);
+        let (batched, piece, job) = (&self.batched, &mut self.piece, self.job);
+        // The input whose findings are being reported, and how many it has so far.
+        let (mut current, mut found) = (0, 0);
+        let scanned = work.scanner.visit_batch(&self.batch, &mut |number, finding| {
+            while current < number {
+                work.reporter.end_input(&work.inputs[batched[current].0], found, &mut piece.out);
+                (current, found) = (current + 1, 0);
+            }
+            let (index, scanned) = batched[number];
+            let input = &work.inputs[index];
+            found += u64::from(work.reporter.report(&work.scanner, input, scanned, &finding, &mut piece.out));
+            if piece.out.len() > PIECE_BYTES {
+                work.output.deliver(job, std::mem::take(piece));
+            }
+            if work.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match scanned {
+            Ok(()) => {
+                for (index, _) in &batched[current..] {
+                    work.reporter.end_input(&work.inputs[*index], found, &mut piece.out);
+                    found = 0;
                 }
             }
             Err(error) => {
-                let (first, count) = (shown_path(work.path(*first)), self.batched.len());
-                self.piece.problems.push(format!("cannot scan {count} files from {first} on: {error}"));
+                let (first, count) = (shown_path(work.path(*first)), batched.len());
+                piece.problems.push(format!("cannot scan {count} files from {first} on: {error}"));
             }
         }
         self.batched.clear();

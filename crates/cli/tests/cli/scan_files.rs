@@ -320,3 +320,21 @@ fn the_output_file_is_not_scanned() {
     assert_eq!(status.expect("the program starts").code(), Some(1));
     assert_eq!(folder.read("out.txt"), b"KEY-2\na.txt:1:1: KEY-[0-9]+: KEY-1\n");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_line_of_nothing_but_matches_takes_little_memory() {
+    let folder = ScratchFolder::new("scan-matches");
+    plant(&folder, "a.txt", "a".repeat(200_000));
+    // Each finding has the line around it, so all of them together take more than is there.
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -v 1000000; exec \"$0\" scan -e a --threads 2 --stats",
+            env!("CARGO_BIN_EXE_pelton"),
+        ])
+        .current_dir(&folder.0)
+        .output();
+    let ran: RunOutput = output.expect("the shell starts").into();
+    assert_eq!((ran.code, ran.out.lines().count()), (Some(1), 200_000), "{}", ran.err);
+}

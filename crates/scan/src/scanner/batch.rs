@@ -1,6 +1,6 @@
 //! Scans inputs that are in memory, many at once.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use super::Scanner;
@@ -82,18 +82,36 @@ impl Scanner {
 
     /// Scans the inputs of a batch. Returns one list of findings per input, in the order of their positions.
     pub fn scan_batch(&self, batch: &InputBatch) -> Result<Vec<Vec<Finding>>, ScanError> {
+        let mut all = vec![vec![]; batch.inputs.len()];
+        self.visit_batch(batch, &mut |input, finding| {
+            all[input].push(finding);
+            ControlFlow::Continue(())
+        })?;
+        Ok(all)
+    }
+
+    /// Scans the inputs of a batch, and calls a function with the index of an input and a finding in it, in the order
+    /// of inputs and positions. A text of nothing but matches takes far less memory than with
+    /// [`scan_batch`](Self::scan_batch), because findings have the lines around them. `Break` ends the scan.
+    pub fn visit_batch(
+        &self,
+        batch: &InputBatch,
+        visit: &mut dyn FnMut(usize, Finding) -> ControlFlow<()>,
+    ) -> Result<(), ScanError> {
         let mut candidates = vec![];
         self.engine.candidates(&*batch.arena, batch.used, 0..batch.used, &mut candidates)?;
         let mut ranges = self.ranges_of_inputs(&candidates, &batch.inputs);
         ranges.sort_unstable();
         let mut rest = &ranges[..];
-        let mut all = Vec::with_capacity(batch.inputs.len());
         for (number, input) in (0..).zip(&batch.inputs) {
             let own = rest.partition_point(|range| range.input <= number);
-            all.push(self.scan_whole(&input.path, batch.text(input), &rest[..own]));
+            let mut visit_own = |finding| visit(number as usize, finding);
+            if self.scan_whole(&input.path, batch.text(input), &rest[..own], &mut visit_own).is_break() {
+                break;
+            }
             rest = &rest[own..];
         }
-        Ok(all)
+        Ok(())
     }
 
     /// Assigns candidates to the inputs in which matches through them would begin.
@@ -118,9 +136,15 @@ impl Scanner {
     }
 
     /// Scans one input, with the ranges of all rules that have candidates in it, sorted by rule.
-    fn scan_whole(&self, path: &Path, text: &[u8], ranges: &[InputRange]) -> Vec<Finding> {
+    fn scan_whole(
+        &self,
+        path: &Path,
+        text: &[u8],
+        ranges: &[InputRange],
+        visit: &mut dyn FnMut(Finding) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         if !self.applies_to(path) {
-            return vec![];
+            return ControlFlow::Continue(());
         }
         let mut matches = self.matches_in_ranges(path, text, ranges);
         for &rule in self.everywhere.iter().filter(|&&rule| self.filters.searches(rule as usize, path)) {
@@ -130,9 +154,10 @@ impl Scanner {
             });
         }
         matches.sort_unstable_by_key(|found| (found.start, found.end, found.rule));
-        let mut findings = self.path_findings(path);
-        findings.extend(self.report_whole(path, text, &matches));
-        findings
+        for finding in self.path_findings(path) {
+            visit(finding)?;
+        }
+        self.report_whole(path, text, &matches, visit)
     }
 
     /// Finds the matches of all rules that have candidates.

@@ -1,5 +1,6 @@
 //! Makes findings of matches: secret, filters, lines.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use memchr::{memchr, memrchr};
@@ -42,11 +43,17 @@ impl Scanner {
         (0..self.searches.len()).filter(finds).map(finding).collect()
     }
 
-    /// Returns the findings among the matches in a text that is in memory as a whole. Matches are sorted by their start.
-    pub(super) fn report_whole(&self, path: &Path, text: &[u8], matches: &[Match]) -> Vec<Finding> {
+    /// Calls a function for each finding among the matches in a text that is in memory as a whole. Matches are sorted by
+    /// their start.
+    pub(super) fn report_whole(
+        &self,
+        path: &Path,
+        text: &[u8],
+        matches: &[Match],
+        visit: &mut dyn FnMut(Finding) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut cursor = LineCursor::default();
         let mut has_keyword = FxHashMap::default();
-        let mut findings = vec![];
         for &found in matches {
             let position = cursor.locate(text, found.start as usize);
             let last = found.start.max(found.end.saturating_sub(1));
@@ -58,10 +65,10 @@ impl Scanner {
             };
             let rule = found.rule as usize;
             if *has_keyword.entry(rule).or_insert_with(|| self.filters.has_keyword(rule, text)) {
-                findings.push(finding);
+                visit(finding)?;
             }
         }
-        findings
+        ControlFlow::Continue(())
     }
 
     /// Makes a finding of a match, unless a filter drops it.
