@@ -84,7 +84,9 @@ pub(super) fn print_rules(scanner: &Scanner, args: &ScanArgs, term: &Term) -> Re
 fn engine_reason(device: &str) -> String {
     match device {
         "auto" => "because --device is auto: a GPU if there is one, otherwise the native loop".into(),
-        "cpu" => "because --device is cpu, where the native loop is faster than the kernel that GPUs run".into(),
+        "cpu" => {
+            "because --device is cpu, where the native loop is faster than the kernel that GPUs run".into()
+        }
         name => format!("because --device is {name}"),
     }
 }

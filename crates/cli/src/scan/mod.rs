@@ -27,6 +27,7 @@ mod sorter;
 mod staged;
 mod stats;
 mod text_reader;
+mod threads;
 mod walk;
 mod work;
 mod worker;
@@ -35,7 +36,6 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use pelton_scan::Scanner;
@@ -53,8 +53,8 @@ use self::report::{FindingReporter, ScanCounters};
 use self::rule_options::{CollectedRules, collect_rules, rejection_text};
 use self::staged::gather_staged;
 use self::stats::{ScanTimes, print_stats, print_summary};
+use self::threads::WorkerThreads;
 use self::work::{FileReading, ScanWork, WorkOptions};
-use self::worker::ScanWorker;
 use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, stop};
@@ -112,8 +112,9 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
     let work = Arc::new(ScanWork::new(scanner, gathered.inputs, reporter, work_options(args, threads)));
     let progress = if args.output.no_progress { ProgressUse::Hide } else { ProgressUse::Show };
     let mut printer = ScanPrinter::new(term, &work, progress);
-    let workers = start_workers(&work)?;
-    let end = printer.print_all(&workers)?;
+    let threads = WorkerThreads::start(&work)?;
+    let end = printer.print_all(&threads)?;
+    drop(threads);
     failed |= printer.problems > 0;
     let times = ScanTimes { prepare: prepared - began, walk: walked - prepared, scan: walked.elapsed() };
     if args.output.stats {
@@ -167,20 +168,6 @@ fn ignored_places(gathered: &GatheredInputs) -> Result<IgnoredPlaces, CliError> 
         ignored.read(folder)?;
     }
     Ok(ignored)
-}
-
-/// Starts the threads. They are not joined, because after Ctrl-C the program does not wait for them.
-fn start_workers(work: &Arc<ScanWork>) -> Result<Vec<JoinHandle<()>>, CliError> {
-    let count = work.options.threads.min(work.job_count());
-    let mut workers = Vec::with_capacity(count);
-    for number in 0..count {
-        let worker = ScanWorker::new(Arc::clone(work))
-            .map_err(|error| CliError::Wrong(format!("cannot start the scan: {error}")))?;
-        let thread = std::thread::Builder::new().name(format!("pelton-scan-{number}"));
-        let thread = thread.spawn(move || worker.run());
-        workers.push(thread.map_err(|error| CliError::Wrong(format!("cannot start a thread: {error}")))?);
-    }
-    Ok(workers)
 }
 
 /// The exit status. An error counts more than a finding, so that nobody takes a part for the whole.

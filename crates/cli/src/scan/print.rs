@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -11,6 +10,7 @@ use crate::error::CliError;
 use crate::scan::order::OutputPiece;
 use crate::scan::report::ScanCounters;
 use crate::scan::size::spell_size;
+use crate::scan::threads::WorkerThreads;
 use crate::scan::work::ScanWork;
 use crate::stop;
 use crate::term::Term;
@@ -19,7 +19,7 @@ use crate::term::Term;
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// The time that threads have after Ctrl-C to deliver what they have found.
-const GRACE: Duration = Duration::from_millis(400);
+const GRACE: Duration = Duration::from_millis(350);
 
 /// The time after which progress is shown. A bar that vanishes at once would only disturb.
 const BAR_DELAY: Duration = Duration::from_millis(400);
@@ -72,7 +72,7 @@ impl<'p> ScanPrinter<'p> {
     }
 
     /// Prints until the threads have ended, Ctrl-C is pressed or nobody reads any more.
-    pub(super) fn print_all(&mut self, threads: &[JoinHandle<()>]) -> Result<ScanEnd, CliError> {
+    pub(super) fn print_all(&mut self, threads: &WorkerThreads) -> Result<ScanEnd, CliError> {
         let end = self.print_report(threads);
         self.bar.finish_and_clear();
         match end {
@@ -85,7 +85,7 @@ impl<'p> ScanPrinter<'p> {
         }
     }
 
-    fn print_report(&mut self, threads: &[JoinHandle<()>]) -> Result<ScanEnd, CliError> {
+    fn print_report(&mut self, threads: &WorkerThreads) -> Result<ScanEnd, CliError> {
         let rules = &self.work.scanner.rules().rules;
         self.write(&self.work.reporter.formatter.header(rules))?;
         let end = self.print_findings(threads)?;
@@ -94,11 +94,10 @@ impl<'p> ScanPrinter<'p> {
         Ok(end)
     }
 
-    fn print_findings(&mut self, threads: &[JoinHandle<()>]) -> Result<ScanEnd, CliError> {
-        let ended = || threads.iter().all(JoinHandle::is_finished);
+    fn print_findings(&mut self, threads: &WorkerThreads) -> Result<ScanEnd, CliError> {
         loop {
             // Looked at before output is taken, so that nothing can be delivered after the last take.
-            let all_ended = ended();
+            let all_ended = threads.have_ended();
             let (piece, jobs) = self.work.output.take(GLANCE);
             self.print(piece)?;
             self.show_progress();
@@ -106,7 +105,7 @@ impl<'p> ScanPrinter<'p> {
                 return Ok(ScanEnd::Complete);
             }
             if stop::pressed() {
-                return self.print_rest(ended);
+                return self.print_rest(threads);
             }
             if all_ended {
                 let rest = self.work.output.close();
@@ -117,10 +116,10 @@ impl<'p> ScanPrinter<'p> {
     }
 
     /// Prints what was found until Ctrl-C was pressed.
-    fn print_rest(&mut self, ended: impl Fn() -> bool) -> Result<ScanEnd, CliError> {
+    fn print_rest(&mut self, threads: &WorkerThreads) -> Result<ScanEnd, CliError> {
         self.work.end_early();
         let until = Instant::now() + GRACE;
-        while !ended() && Instant::now() < until {
+        while !threads.have_ended() && Instant::now() < until {
             let (piece, _) = self.work.output.take(GLANCE);
             self.print(piece)?;
         }

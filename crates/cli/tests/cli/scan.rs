@@ -191,7 +191,20 @@ fn a_wrong_command_line_is_refused() {
 fn an_unknown_device_is_an_error() {
     let ran = pelton(&["scan", "--device", "cup"]);
     assert_eq!(ran.code, Some(2));
-    assert!(ran.err.contains("did you mean cpu?"), "{}", ran.err);
+    assert!(ran.err.contains("there is no device \"cup\": devices are "), "{}", ran.err);
+}
+
+#[test]
+fn all_devices_find_the_same() {
+    let folder = planted("scan-devices");
+    folder.file("large.txt", format!("{}KEY-99\n", "x\n".repeat(40_000)));
+    let args = ["--no-redact", "-e", "KEY-[0-9]+", "-e", "[A-Z0-9]{20}"];
+    let native = scan_in(&folder, &args);
+    assert_eq!((native.code, native.out.lines().count()), (Some(1), 5), "{}{}", native.out, native.err);
+    for device in ["cpu:2", "reference:2", "auto"] {
+        let ran = scan_in(&folder, &[&args[..], &["--device", device]].concat());
+        assert_eq!((ran.code, &*ran.out), (native.code, &*native.out), "{device}: {}", ran.err);
+    }
 }
 
 #[test]
