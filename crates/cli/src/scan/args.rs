@@ -34,17 +34,18 @@ Examples:
   pelton scan --baseline known.jsonl     report only what is not known yet
   pelton scan --explain                  list the rules, and how each is searched for
 
-In folders, hidden files are scanned, and files that git ignores are not, unless git tracks them. Symbolic
-links are not followed. What is named on the command line is always scanned.
+In folders, hidden files are scanned, and files that git ignores are not, unless git tracks them.
+Symbolic links are not followed. What is named on the command line is always scanned.
 
-A finding is printed as `path:line:column: rule: text`, where the column counts bytes from 1. Where the
-output is not a terminal, only the beginning of a secret is printed; --no-redact prints all of it. A line
-with the comment `gitleaks:allow` is not reported, and neither is what .gitleaksignore lists.
+A finding is printed as `path:line:column: rule: text`, where the column counts bytes from 1. Where
+the output is not a terminal, only the beginning of a secret is printed; --no-redact prints all of
+it. A line with the comment `gitleaks:allow` is not reported, and neither is what .gitleaksignore
+lists. SIZE is a number of bytes, or a number with K, M, G or T.
 
 Exit status:
     0  nothing was found
     1  something was found; --exit-code sets another status
-    2  something could not be scanned, or a rule could not be used; what was found is printed all the same
+    2  something could not be scanned, or a rule could not be used; findings are printed anyway
    64  the command line is wrong
   130  interrupted by Ctrl-C, after printing what was found until then";
 

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn at_most_a_quarter_is_left() {
-        assert_eq!(text(b"AKIAABCDEFGHIJKLMNOP"), "AKIA…(20 bytes)");
+        assert_eq!(text(b"TOKEN-BCDEFGHIJKLMNO"), "TOKE…(20 bytes)");
         assert_eq!(text(b"hunter22"), "hu…(8 bytes)");
         assert_eq!(text(b"abc"), "…(3 bytes)");
         assert_eq!(text(b"x"), "…(1 byte)");

@@ -33,6 +33,23 @@ fn json_lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
+fn help_fits_an_ordinary_terminal() {
+    let help = pelton(&["scan", "--help"]);
+    assert_eq!(help.code, Some(0));
+    for line in help.out.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    // No line of the text was cut in two.
+    for text in [
+        "\nSymbolic links are not followed.",
+        "\nthe output is not a terminal",
+        "\n  130  interrupted by Ctrl-C, after",
+    ] {
+        assert!(help.out.contains(text), "{text} is not in {}", help.out);
+    }
+}
+
+#[test]
 fn a_planted_key_is_found_without_any_configuration() {
     let folder = planted("scan-first");
     for args in [&[][..], &["."], &["src"], &["src/config.py"]] {
