@@ -101,7 +101,9 @@ impl FindingReporter {
     /// Notes that all findings of an input were reported.
     pub(super) fn end_input(&self, input: &ScanInput, found: u64, out: &mut Vec<u8>) {
         ScanCounters::add(&self.counters.inputs, 1);
-        ScanCounters::add(&self.counters.found_inputs, u64::from(found > 0));
+        if found > 0 {
+            ScanCounters::add(&self.counters.found_inputs, 1);
+        }
         self.formatter.push_input_end(out, &input.path, found);
     }
 }

@@ -27,9 +27,11 @@ impl WorkerThreads {
         let count = work.options.threads.min(work.job_count());
         let mut threads = WorkerThreads { work: Arc::clone(work), handles: Vec::with_capacity(count) };
         for number in 0..count {
-            let worker = ScanWorker::new(Arc::clone(work))
+            let batch = ScanWorker::make_batch(work)
                 .map_err(|error| CliError::Wrong(format!("cannot start the scan: {error}")))?;
-            let thread = Builder::new().name(format!("pelton-scan-{number}")).spawn(move || worker.run());
+            let work = Arc::clone(work);
+            let thread = Builder::new().name(format!("pelton-scan-{number}"));
+            let thread = thread.spawn(move || ScanWorker::new(&work, batch).run());
             threads
                 .handles
                 .push(thread.map_err(|error| CliError::Wrong(format!("cannot start a thread: {error}")))?);

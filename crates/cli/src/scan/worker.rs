@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use pelton_scan::ScanError;
 use pelton_scan::scanner::{FindingSink, InputBatch, StreamOptions, StreamReport};
@@ -30,8 +30,8 @@ const PIECE_BYTES: usize = 1 << 20;
 const SHARED_FILE_BYTES: u64 = 64 << 20;
 
 /// A thread of a scan.
-pub(super) struct ScanWorker {
-    work: Arc<ScanWork>,
+pub(super) struct ScanWorker<'w> {
+    work: &'w ScanWork,
     /// The job that is being done.
     job: usize,
     batch: InputBatch,
@@ -50,23 +50,21 @@ enum BatchFill {
     Part,
 }
 
-impl ScanWorker {
+impl<'w> ScanWorker<'w> {
+    /// Makes the memory that a thread reads small files into.
+    pub(super) fn make_batch(work: &ScanWork) -> Result<InputBatch, ScanError> {
+        work.scanner.batch(BATCH_BYTES)
+    }
+
     /// Prepares a thread.
-    pub(super) fn new(work: Arc<ScanWork>) -> Result<ScanWorker, ScanError> {
-        let batch = work.scanner.batch(BATCH_BYTES)?;
-        Ok(ScanWorker {
-            work,
-            job: 0,
-            batch,
-            batched: Vec::new(),
-            piece: OutputPiece::default(),
-            blobs: None,
-        })
+    pub(super) fn new(work: &'w ScanWork, batch: InputBatch) -> ScanWorker<'w> {
+        let piece = OutputPiece::default();
+        ScanWorker { work, job: 0, batch, batched: Vec::new(), piece, blobs: None }
     }
 
     /// Does jobs until there is none left, or the scan ends early.
     pub(super) fn run(mut self) {
-        let work = Arc::clone(&self.work);
+        let work = self.work;
         while let Some(job) = work.take_job() {
             self.job = job;
             for index in work.job_inputs(job) {
@@ -98,7 +96,7 @@ impl ScanWorker {
 
     /// Puts an input into the batch, or scans it if it is too large for that.
     fn scan_input(&mut self, index: usize) -> Result<(), ScanError> {
-        let work = Arc::clone(&self.work);
+        let work = self.work;
         let input = &work.inputs[index];
         match &input.source {
             InputSource::Found | InputSource::Named => {
@@ -126,7 +124,7 @@ impl ScanWorker {
 
     /// Scans a file of any size.
     fn scan_opened(&mut self, index: usize, mut file: File, meta: &Metadata) -> Result<(), ScanError> {
-        let work = Arc::clone(&self.work);
+        let work = self.work;
         if !work.scanner.applies_to(work.path(index)) {
             self.push(index, Scanned::PathOnly, 0);
             return Ok(());
@@ -165,7 +163,7 @@ impl ScanWorker {
     /// Scans a large file where it is.
     fn scan_large(&mut self, index: usize, file: &File, len: u64) -> Result<(), ScanError> {
         self.scan_batch();
-        let work = Arc::clone(&self.work);
+        let work = self.work;
         let all = len >= SHARED_FILE_BYTES || work.inputs.len() < work.options.threads;
         // One file at a time has all threads, so that the memory for two is not needed.
         let turn = all.then(|| work.large_file.lock().unwrap_or_else(PoisonError::into_inner));
@@ -234,13 +232,13 @@ impl ScanWorker {
         scan: impl FnOnce(&ScanWork, &ScanInput, &mut FindingSink<'_>) -> Result<StreamReport, ScanError>,
     ) -> Result<(), ScanError> {
         self.deliver();
-        let (work, job) = (Arc::clone(&self.work), self.job);
+        let (work, job) = (self.work, self.job);
         let input = &work.inputs[index];
         let live = matches!(input.source, InputSource::Pipe | InputSource::Stdin);
         let order = if live { FindingOrder::AsFound } else { FindingOrder::Sorted };
         let mut sorter = FindingSorter::new(order);
         let mut found = 0;
-        let report = scan(&work, input, &mut |finding| {
+        let report = scan(work, input, &mut |finding| {
             let mut out = Vec::new();
             if work.reporter.report(&work.scanner, input, scanned, &finding, &mut out) {
                 found += 1;
@@ -272,7 +270,7 @@ impl ScanWorker {
 
     /// Takes the next bytes of the batch's room as an input, after a look at what they are.
     fn push_bytes(&mut self, index: usize, len: usize) -> Result<(), ScanError> {
-        let work = Arc::clone(&self.work);
+        let work = self.work;
         let named = matches!(work.inputs[index].source, InputSource::Named);
         let bytes = &self.batch.room()[..len];
         match (FileKind::of(bytes), work.options.reading) {
@@ -309,7 +307,7 @@ impl ScanWorker {
     /// Scans the batch, and empties it.
     fn scan_batch(&mut self) {
         let Some((first, _)) = self.batched.first() else { return };
-        let work = Arc::clone(&self.work);
+        let work = self.work;
         let (batched, piece, job) = (&self.batched, &mut self.piece, self.job);
         // The input whose findings are being reported, and how many it has so far.
         let (mut current, mut found) = (0, 0);

@@ -187,6 +187,7 @@ fn binary_files_in_folders_are_skipped() {
     assert_eq!(scan_keys(&folder, &["-l"]).out, "late.bin\n");
     assert_eq!(scan_keys(&folder, &["-l", "--binary"]).out, "early.bin\nlarge.bin\nlate.bin\n");
     assert_eq!(scan_keys(&folder, &["-l", "early.bin"]).out, "early.bin\n");
+    assert_eq!(scan_keys(&folder, &["-l", ".", "early.bin"]).out, "early.bin\nlate.bin\n");
     assert_eq!(scan_keys(&folder, &["-l", "large.bin"]).out, "large.bin\n");
 }
 
