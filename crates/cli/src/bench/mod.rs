@@ -13,6 +13,7 @@ mod mark;
 mod ratio;
 mod rounds;
 mod row;
+mod scan;
 mod session;
 mod soak;
 
@@ -39,6 +40,7 @@ enum BenchGroup {
     /// Measure parsing, validating, optimising and loading
     Compile,
     Session(session::SessionArgs),
+    Scan(scan::ScanArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -51,6 +53,7 @@ Examples:
   pelton bench session --device cpu --quick
   pelton bench session --device cuda --json rows.jsonl
   pelton bench session --device cuda --quick --only task --against ../old/target/release/pelton
+  pelton bench scan --quick
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench device --only hash
@@ -90,17 +93,18 @@ impl BenchArgs {
             BenchGroup::Device => ("device", Vec::new()),
             BenchGroup::Echo => ("echo", Vec::new()),
             BenchGroup::Compile => ("compile", Vec::new()),
-            BenchGroup::Session(group) => ("session", group.flags()),
+            BenchGroup::Session(group) => ("session", group.flags().into_iter().map(String::from).collect()),
+            BenchGroup::Scan(group) => ("scan", group.flags()),
             BenchGroup::Soak(_) => {
                 return Err(CliError::Wrong(
                     "`bench soak` does not compare builds; leave out --against".into(),
                 ));
             }
         };
-        let mut flags = vec!["bench", group];
+        let mut flags = vec!["bench".to_string(), group.to_string()];
         flags.extend(own);
-        flags.extend(["--only", &self.only, "--rounds", "1", "--json", "-"]);
-        Ok((group, flags.into_iter().map(String::from).collect()))
+        flags.extend(["--only", &self.only, "--rounds", "1", "--json", "-"].map(String::from));
+        Ok((group, flags))
     }
 }
 
@@ -119,6 +123,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         (None, BenchGroup::Compile) => compile::bench_compile(only, &mut rows, term),
         (None, BenchGroup::Soak(group)) => soak::run_soak(group, term).map(|all| rows = all),
         (None, BenchGroup::Session(group)) => session::run_session(group, only, rounds, &mut rows, term),
+        (None, BenchGroup::Scan(group)) => scan::run_scan(group, only, rounds, &mut rows, term),
     };
     finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))

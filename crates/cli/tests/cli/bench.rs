@@ -54,6 +54,38 @@ fn steps_of_compiling_are_chosen_by_name() {
 }
 
 #[test]
+fn scans_are_measured_and_their_findings_compared() {
+    let args = ["scan", "--quick", "--megabytes", "1", "--rounds", "1", "--only"];
+    let rows = |only| rows(&[&args[..], &[only]].concat());
+    let easy = rows("easy");
+    let case = |name: &str| -> Vec<&Value> { easy.iter().filter(|row| row["case"] == name).collect() };
+    for row in &easy {
+        assert_eq!(row["group"], "scan", "{row}");
+        assert!(row["value"].as_f64() > Some(0.0) && row["metric"].is_string(), "{row}");
+    }
+    for (name, metric) in [
+        ("easy, literal hits", "per MB"),
+        ("easy, findings", "per MB"),
+        ("easy, factors and windows", "MB/s"),
+        ("easy, in memory, all threads", "MB/s"),
+        ("easy, large file", "MB/s"),
+        ("easy, tree", "MB/s"),
+        ("easy, compile, cached", "ms"),
+    ] {
+        assert!(
+            case(name).iter().all(|row| row["metric"] == metric) && !case(name).is_empty(),
+            "{name}: {easy:?}"
+        );
+    }
+    let peers: Vec<&Value> = case("easy, in memory").iter().map(|row| &row["against"]).collect();
+    for peer in ["aho-corasick + regex", "regex set + regex"] {
+        assert!(peers.contains(&&peer.into()), "{peers:?}");
+    }
+    let compile: Vec<Value> = rows("easy, compile").into_iter().map(|row| row["case"].clone()).collect();
+    assert_eq!(compile, ["easy, compile", "easy, compile, cached"]);
+}
+
+#[test]
 fn one_round_is_marked_in_the_table() {
     let ran = pelton(&["bench", "session", "--quick", "--only", "drain 256", "--rounds", "1"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
