@@ -33,7 +33,8 @@ pub(super) type Found = [u32; 2];
 /// What makes and runs the tasks of one call at a time.
 #[derive(Debug)]
 pub(super) struct Caller {
-    producer: Producer,
+    /// One producer for each of the caller's rings.
+    producers: Vec<Producer>,
     op: Opcode,
     plan: RegionPlan,
     lanes: u32,
@@ -60,14 +61,14 @@ struct Submitted {
     tasks: Vec<(Piece, u32)>,
     /// The results of the first tasks, whose slots were given back.
     results: Vec<u32>,
-    /// The other tasks.
-    span: Option<Span>,
+    /// The other tasks, in order.
+    spans: Vec<Span>,
 }
 
 impl Submitted {
     /// Waits until all tasks have ended, and gives their slots back.
     fn wait(&mut self) -> Result<(), ScanError> {
-        if let Some(mut span) = self.span.take() {
+        for mut span in self.spans.drain(..) {
             span.wait(TASK_TIME).map_err(failed)?;
             for result in span.results() {
                 self.results.push(result.map_err(failed)?);
@@ -84,9 +85,11 @@ impl Caller {
         op: Opcode,
         number: u32,
     ) -> Result<Self, ScanError> {
-        let producer = session.producer(plan.tenant).map_err(failed)?.patience(TASK_TIME);
+        let rings = (0..plan.rings_per_caller()).map(|_| session.producer(plan.tenant));
+        let producers = rings.map(|producer| Ok(producer.map_err(failed)?.patience(TASK_TIME)));
+        let producers = producers.collect::<Result<Vec<_>, ScanError>>()?;
         let (lanes, groups) = (session.layout().lanes, session.layout().groups);
-        Ok(Caller { producer, op, plan, lanes, groups, first_place: number * 2, counters: [0; 2] })
+        Ok(Caller { producers, op, plan, lanes, groups, first_place: number * 2, counters: [0; 2] })
     }
 
     /// The most bytes of text that a place holds.
@@ -143,19 +146,24 @@ impl Caller {
     }
 
     /// Submits one task for each piece and automaton. Tasks hold their slots until their results are read, so only the
-    /// last of several batches is not waited for.
+    /// last batch of each ring is not waited for.
     fn submit_tasks(
         &mut self,
         version: &LoadedCatalog,
         text: (usize, u32),
         tasks: Vec<(Piece, u32)>,
     ) -> Result<Submitted, ScanError> {
-        let batch = (self.producer.largest_batch() / RING_SHARE).max(1) as usize;
-        let mut submitted = Submitted { tasks: Vec::new(), results: Vec::new(), span: None };
-        for tasks in tasks.chunks(batch) {
-            submitted.wait()?;
+        let batch = self.producers.iter().map(Producer::largest_batch).min().unwrap_or(1);
+        let batch = (batch / RING_SHARE).max(1) as usize;
+        let even = tasks.len().div_ceil(self.producers.len()).clamp(1, batch);
+        let mut submitted = Submitted { tasks: Vec::new(), results: Vec::new(), spans: Vec::new() };
+        for (k, tasks) in tasks.chunks(even).enumerate() {
+            let ring = k % self.producers.len();
+            if k > 0 && ring == 0 {
+                submitted.wait()?;
+            }
             let list: Vec<Task> = tasks.iter().map(|task| self.task(version, text, *task)).collect();
-            submitted.span = Some(self.producer.submit_all(list).map_err(failed)?);
+            submitted.spans.push(self.producers[ring].submit_all(list).map_err(failed)?);
         }
         submitted.tasks = tasks;
         Ok(submitted)

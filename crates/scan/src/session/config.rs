@@ -102,6 +102,12 @@ impl RegionPlan {
         }
     }
 
+    /// How many rings a caller has. Groups take tasks from a ring one after the other, so several rings give out more
+    /// tasks in the same time.
+    pub(super) fn rings_per_caller(&self) -> u32 {
+        if self.remote { (16 / self.config.callers).clamp(1, 8) } else { 1 }
+    }
+
     /// How many places for texts there are.
     pub(super) fn places(&self) -> u32 {
         self.config.callers * 2
@@ -111,8 +117,9 @@ impl RegionPlan {
     pub(super) fn spec(&self) -> Spec {
         let config = &self.config;
         let pieces = (config.chunk_bytes / config.piece_bytes).max(1);
-        // A batch takes a quarter of the ring at most, and a chunk may have several automata.
-        let mut geometry = Geometry::new((pieces * 8).next_power_of_two().clamp(256, 1 << 17)).window(1);
+        // A batch takes a quarter of a ring at most, and a chunk may have several automata.
+        let slots = (pieces * 8 / self.rings_per_caller()).next_power_of_two().clamp(256, 1 << 17);
+        let mut geometry = Geometry::new(slots).window(1);
         (geometry.lanes, geometry.groups) = (config.lanes, config.groups);
         let spec = Spec::new(geometry).telemetry(Telemetry::Off).body(SlotBody::Fused);
         // A task takes long, so nothing is gained by rings that answer sooner, and groups that poll them would be lost.
@@ -125,7 +132,7 @@ impl RegionPlan {
         let found = self.found_words * self.places();
         let known = spec.tenants.iter().find(|known| known.id == self.tenant).cloned();
         let user = known.unwrap_or_else(|| Tenant::new(self.tenant));
-        let user = user.producers(self.config.callers).size(TEXT, self.sizes.text).size(FOUND, found);
+        let user = user.producers(self.config.callers * self.rings_per_caller()).size(TEXT, self.sizes.text).size(FOUND, found);
         let fuel = spec.fuel.max(FUEL);
         spec.fuel(fuel)
             .region(Region::shared(TABLES, Type::U32, self.sizes.tables))

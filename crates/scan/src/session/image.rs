@@ -10,9 +10,9 @@
 //! only this word.
 //!
 //! **Runs of a class.** The runs of one class are searched together, by the smallest length, and the host finds out which
-//! of them are long enough. There are two ways. A run of at least 31 bytes covers a whole block of 16 bytes. So the
-//! columns of the first automaton also say, in their upper bits, to which classes a byte belongs, and a lane only has to
-//! look whether all bytes of a block have a bit in common. There are 24 such bits. Shorter runs, and those of further
+//! of them are long enough. There are two ways. A run of at least 19 bytes contains 16 bytes that begin at a multiple of
+//! four. So the columns of the first automaton also say, in their upper bits, to which classes a byte belongs, and a lane
+//! only has to look whether four quarters of blocks have a bit in common. There are 24 such bits. Shorter runs, and those of further
 //! classes, become automata of their own: state k says that the last k bytes belong to the class, and the state in which
 //! a run becomes long enough accepts.
 
@@ -28,8 +28,8 @@ pub(super) const OUTPUT_WORDS: u32 = 12;
 pub(super) const RUN_BIT: u32 = 1 << 31;
 /// The longest run that is counted.
 const RUN_MAX: u32 = 16_384;
-/// The smallest length of runs that always cover a block, wherever they begin.
-const BLOCK_RUN: u32 = 2 * BLOCK_BYTES - 1;
+/// The smallest length of runs that always cover four quarters of blocks, wherever they begin.
+const BLOCK_RUN: u32 = BLOCK_BYTES + 3;
 /// How many classes the upper bits of a column have room for.
 const CLASS_BITS: usize = 24;
 /// The bit of a column that stands for the first class.

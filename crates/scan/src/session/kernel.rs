@@ -54,7 +54,7 @@ impl KernelShape {
             turn_blocks: self.turn_blocks.clamp(1, 8).next_power_of_two(),
             hit_room: self.hit_room.clamp(64, 8192),
             window_room: self.window_room.clamp(1, 8192),
-            hot_words: self.hot_words.clamp(1, 32768),
+            hot_words: self.hot_words.clamp(1, 53248),
         }
     }
 
@@ -179,21 +179,35 @@ pub(super) struct ScanBody<'b> {
     pub run_infos: U32<'b>,
 }
 
-/// What a lane knows of the text before the block that it reads.
-#[derive(Clone, Copy)]
-struct LaneState<'b> {
-    /// The state of the automaton: the number of words before its row.
-    state: U32<'b>,
-    /// The columns that all bytes of the block before have in common, with the bits of their classes.
-    common: U32<'b>,
-}
+/// What a lane knows of the text before the block that it reads: the state of the automaton, as the number of words
+/// before its row, and which classes the last bytes belong to.
+type LaneState<'b> = (U32<'b>, ClassesBefore<'b>);
+
+/// The columns that the last 4, 8, 12 and 16 bytes before a block have in common, with the bits of their classes.
+type ClassesBefore<'b> = [U32<'b>; 4];
 
 /// A block that a lane has read.
 struct ReadBlock<'b> {
     /// The states after each of its bytes.
     states: [U32<'b>; 16],
-    /// What the columns of its bytes have in common.
-    common: U32<'b>,
+    /// What the columns of each four bytes have in common.
+    quarters: [U32<'b>; 4],
+}
+
+impl<'b> ReadBlock<'b> {
+    /// What is known after the block, for the next one.
+    fn after(&self) -> LaneState<'b> {
+        let [a, b, c, d] = self.quarters;
+        (self.states[15], [d, c & d, b & c & d, a & b & c & d])
+    }
+
+    /// The classes of which a run becomes 16 bytes long in this block, as far as whole quarters of blocks show it.
+    fn new_classes(&self, before: ClassesBefore<'b>) -> U32<'b> {
+        let [a, b, c, d] = self.quarters;
+        let [last4, last8, last12, last16] = before;
+        let long = (a & last12) | (a & b & last8) | (a & b & c & last4) | (a & b & c & d);
+        (long & !last16) >> FIRST_CLASS_BIT
+    }
 }
 
 /// The words of the group's counters.
@@ -316,8 +330,11 @@ impl<'b> ScanBody<'b> {
             state = self.next_state(state + (column & 0xff));
             state
         });
-        let common = columns.into_iter().reduce(|a, b| a & b).expect("there are 16");
-        ReadBlock { states, common }
+        let quarters = std::array::from_fn(|k| {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|byte| columns[4 * k + byte]);
+            a & b & c & d
+        });
+        ReadBlock { states, quarters }
     }
 
     /// The column of the byte at a position.
@@ -339,45 +356,46 @@ impl<'b> ScanBody<'b> {
     /// Reads the blocks before a strip, after which the state is the one that the whole text before would give.
     fn lead(&self, first: U32<'b>, blocks: U32<'b>) -> LaneState<'b> {
         let f = self.f;
-        let nothing = (f.lit(0), f.lit(0));
-        let (state, common) = f.range((f.lit(0), blocks, f.lit(1)), nothing, |_, k, (state, _)| {
+        let nothing = [f.lit(0); 5];
+        let [state, rest @ ..] = f.range((f.lit(0), blocks, f.lit(1)), nothing, |_, k, [state, ..]| {
             let back = (blocks - k) * BLOCK_BYTES;
-            let block = self.read_block(self.text_block(first - back), state);
+            let (state, classes) = self.read_block(self.text_block(first - back), state).after();
+            let [a, b, c, d] = classes;
             // Before the text begins there is nothing to read.
-            let inside = first.ge(back);
-            (f.select(inside, block.states[15], 0), f.select(inside, block.common, 0))
+            [state, a, b, c, d].map(|value| f.select(first.ge(back), value, 0))
         });
-        LaneState { state, common }
+        (state, rest)
     }
 
     /// Reads a strip. All lanes take the same number of turns.
-    fn read_strip(&self, first: U32<'b>, strip: U32<'b>, from: LaneState<'b>) {
+    fn read_strip(&self, first: U32<'b>, strip: U32<'b>, (state, classes): LaneState<'b>) {
         let f = self.f;
         let turn_bytes = self.shape.turn_blocks * BLOCK_BYTES;
         let turns = strip / turn_bytes;
-        f.range((f.lit(0), turns, f.lit(1)), (from.state, from.common), |_, turn, (state, common)| {
+        let [a, b, c, d] = classes;
+        f.range((f.lit(0), turns, f.lit(1)), [state, a, b, c, d], |_, turn, [state, classes @ ..]| {
             let places = (0..self.shape.turn_blocks).map(|k| first + turn * turn_bytes + k * BLOCK_BYTES);
             let blocks: Vec<_> = places.map(|place| (place, self.text_block(place))).collect();
-            let mut before = LaneState { state, common };
+            let mut before = (state, classes);
             for (place, words) in blocks {
-                let block = self.read_block(words, before.state);
-                self.record_hits(place, &block, before.common);
-                before = LaneState { state: block.states[15], common: block.common };
+                let block = self.read_block(words, before.0);
+                self.record_hits(place, &block, before.1);
+                before = block.after();
             }
             f.barrier();
             let found = f.group_broadcast(f.load(self.counts.at(count::HITS)), 0);
             let done = (turn + 1).eq(turns);
             f.when(done & found.ne(0) | found.gt(self.shape.hit_room / 2), || drain_hits(self, found));
-            (before.state, before.common)
+            let (state, [a, b, c, d]) = before;
+            [state, a, b, c, d]
         });
     }
 
-    /// Adds the hits of a block to the list: the states that accept, and the classes to which all bytes of this block
-    /// belong but not all bytes of the block before.
-    fn record_hits(&self, position: U32<'b>, block: &ReadBlock<'b>, common_before: U32<'b>) {
+    /// Adds the hits of a block to the list: the states that accept, and the classes with runs that became long in it.
+    fn record_hits(&self, position: U32<'b>, block: &ReadBlock<'b>, before: ClassesBefore<'b>) {
         let f = self.f;
         let greatest = block.states.into_iter().reduce(|a, b| f.max(a, b)).expect("there are 16");
-        let classes = (block.common & !common_before) >> FIRST_CLASS_BIT;
+        let classes = block.new_classes(before);
         // What lies outside the range that the task owns is not this task's; exact positions are compared later.
         let own = position.lt(self.own_end) & (position + (BLOCK_BYTES - 1)).ge(self.own_start);
         f.when((greatest.ge(self.first_accepting) | classes.ne(0)) & own, || {

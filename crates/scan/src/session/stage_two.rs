@@ -16,7 +16,7 @@ use super::kernel::{BLOCK_BYTES, FOUND_HEADER, FOUND_WORDS, ScanBody, U32, count
 use crate::catalog::{WINDOW_START, WINDOW_YES};
 
 /// How many bytes a window reads in one turn of its loop.
-const WINDOW_TURN: u32 = 8;
+const WINDOW_TURN: u32 = 16;
 
 /// Adds to a counter of the group, and returns what it was before.
 pub(super) fn push<'b>(f: &'b FunctionBuilder<'b>, counter: At<'b, u32>, by: U32<'b>) -> U32<'b> {
@@ -77,7 +77,8 @@ fn compare_state<'b>(body: &ScanBody<'b>, state: U32<'b>, end: U32<'b>) {
     let f = body.f;
     let row = body.outputs + state;
     let (first, last) = (body.table(row), body.table(row + body.row_words));
-    let text = bytes_before(body, end);
+    // Bytes before the text have no meaning, and masks leave them out.
+    let text = bytes_from(body, end - 15);
     f.range((first, last, f.lit(OUTPUT_WORDS)), (), |_, output, ()| {
         let [branch, back, _, _] = body.table_wide(output);
         let value = body.table_wide(output + 4);
@@ -89,8 +90,8 @@ fn compare_state<'b>(body: &ScanBody<'b>, state: U32<'b>, end: U32<'b>) {
     });
 }
 
-/// Looks how long the runs are that cover a block and did not cover the one before it, and reports those that are long
-/// enough.
+/// Looks how long the runs are that became 16 bytes long in a block, and reports those that are long enough. The first four
+/// bytes of the block always belong to such a run, and not all bytes of the block before it.
 fn measure_runs<'b>(body: &ScanBody<'b>, classes: U32<'b>, block: U32<'b>) {
     let f = body.f;
     f.repeat(
@@ -108,7 +109,7 @@ fn measure_runs<'b>(body: &ScanBody<'b>, classes: U32<'b>, block: U32<'b>) {
             let start = block - before;
             let [least, class] = [0, 1].map(|word| body.table(body.run_infos + number * 2 + word));
             let length = f.repeat(
-                before + BLOCK_BYTES,
+                before + 4,
                 |length| length.lt(least),
                 |run, length| {
                     f.when(!belongs(start + length), || run.leave(f.lit(0)));
@@ -123,11 +124,9 @@ fn measure_runs<'b>(body: &ScanBody<'b>, classes: U32<'b>, block: U32<'b>) {
     );
 }
 
-/// The 16 bytes that end at a position. Bytes before the text have no meaning, and masks leave them out.
-fn bytes_before<'b>(body: &ScanBody<'b>, end: U32<'b>) -> [U32<'b>; 4] {
+/// The 16 bytes from a position on. The position may be below zero; bytes before the text are some bytes of the region.
+fn bytes_from<'b>(body: &ScanBody<'b>, start: U32<'b>) -> [U32<'b>; 4] {
     let f = body.f;
-    // The position may be below zero. Words are then taken from before the text, which wraps around in the region.
-    let start = end - 15;
     let word = f.cast::<u32>(f.bitcast::<i32>(start) >> 2);
     let words: [U32<'b>; 5] = std::array::from_fn(|k| body.text_word(word + k as u32));
     let by = (start & 3) << 3;
@@ -185,9 +184,10 @@ fn run_window<'b>(body: &ScanBody<'b>, at: U32<'b>) {
         |(state, read)| undecided(state) & read.lt(steps),
         |_, (state, read)| {
             let mut state = state;
+            let text = bytes_from(body, start + read);
             for k in 0..WINDOW_TURN {
                 let on = read + k;
-                let class = body.table_byte(map, body.text_byte(start + on));
+                let class = body.table_byte(map, (text[k as usize / 4] >> (8 * (k % 4))) & 0xff);
                 let entry = next + state * classes + class;
                 let pair = body.table(entry >> 1);
                 let stepped = (pair >> ((entry & 1) << 4)) & 0xffff;
