@@ -7,8 +7,8 @@ use pelton::workspace::RegionView;
 use pelton::{Opcode, Producer, Session, Span, Task};
 
 use super::config::RegionPlan;
-use super::kernel::{FOUND, FOUND_HEADER, FOUND_WORDS, OVERFLOW, ScanArgs, TEXT};
-use super::pieces::{Piece, divide, smaller};
+use super::kernel::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanArgs, TEXT};
+use super::pieces::{Piece, divide};
 use super::versions::LoadedCatalog;
 use crate::error::ScanError;
 
@@ -37,7 +37,6 @@ pub(super) struct Caller {
     producers: Vec<Producer>,
     op: Opcode,
     plan: RegionPlan,
-    lanes: u32,
     groups: u32,
     /// The number of the caller's first place.
     first_place: u32,
@@ -57,8 +56,6 @@ pub(super) struct Pending {
 /// Tasks that were submitted.
 #[derive(Debug)]
 struct Submitted {
-    /// The piece and the automaton of each task.
-    tasks: Vec<(Piece, u32)>,
     /// The results of the first tasks, whose slots were given back.
     results: Vec<u32>,
     /// The other tasks, in order.
@@ -88,8 +85,8 @@ impl Caller {
         let rings = (0..plan.rings_per_caller()).map(|_| session.producer(plan.tenant));
         let producers = rings.map(|producer| Ok(producer.map_err(failed)?.patience(TASK_TIME)));
         let producers = producers.collect::<Result<Vec<_>, ScanError>>()?;
-        let (lanes, groups) = (session.layout().lanes, session.layout().groups);
-        Ok(Caller { producers, op, plan, lanes, groups, first_place: number * 2, counters: [0; 2] })
+        let groups = session.layout().groups;
+        Ok(Caller { producers, op, plan, groups, first_place: number * 2, counters: [0; 2] })
     }
 
     /// The most bytes of text that a place holds.
@@ -133,9 +130,8 @@ impl Caller {
     ) -> Result<Pending, ScanError> {
         let bytes = self.piece_bytes(&own);
         let automata = 0..version.automata.len() as u32;
-        let tasks =
-            automata.flat_map(|at| divide(own.clone(), bytes).map(move |piece| (piece, at))).collect();
-        let submitted = self.submit_tasks(version, (place, len), tasks)?;
+        let tasks = automata.flat_map(|at| divide(own.clone(), bytes).map(move |piece| (piece, at)));
+        let submitted = self.submit_tasks(version, (place, len), &tasks.collect::<Vec<_>>())?;
         Ok(Pending { place, len, own, submitted })
     }
 
@@ -151,12 +147,12 @@ impl Caller {
         &mut self,
         version: &LoadedCatalog,
         text: (usize, u32),
-        tasks: Vec<(Piece, u32)>,
+        tasks: &[(Piece, u32)],
     ) -> Result<Submitted, ScanError> {
         let batch = self.producers.iter().map(Producer::largest_batch).min().unwrap_or(1);
         let batch = (batch / RING_SHARE).max(1) as usize;
         let even = tasks.len().div_ceil(self.producers.len()).clamp(1, batch);
-        let mut submitted = Submitted { tasks: Vec::new(), results: Vec::new(), spans: Vec::new() };
+        let mut submitted = Submitted { results: Vec::new(), spans: Vec::new() };
         for (k, tasks) in tasks.chunks(even).enumerate() {
             let ring = k % self.producers.len();
             if k > 0 && ring == 0 {
@@ -165,7 +161,6 @@ impl Caller {
             let list: Vec<Task> = tasks.iter().map(|task| self.task(version, text, *task)).collect();
             submitted.spans.push(self.producers[ring].submit_all(list).map_err(failed)?);
         }
-        submitted.tasks = tasks;
         Ok(submitted)
     }
 
@@ -175,7 +170,7 @@ impl Caller {
             text: self.text_word(place),
             len,
             begin: piece.begin,
-            strip: piece.strip(self.lanes, automaton.lead_blocks * 16),
+            strip: piece.strip(self.plan.lanes, automaton.lead_blocks * 16),
             own_start: piece.start,
             own_end: piece.end,
             lead_blocks: automaton.lead_blocks,
@@ -187,40 +182,17 @@ impl Caller {
         Task::new(self.op).args(args.words())
     }
 
-    /// Waits for the tasks of a range, and scans what had too many hits again. Returns the candidates.
+    /// Waits for the tasks of a range, and returns what they have found.
     pub(super) fn finish(
         &mut self,
         session: &Session,
         version: &LoadedCatalog,
         mut pending: Pending,
     ) -> Result<ChunkFound, ScanError> {
-        let mut hits = 0;
-        let mut again = false;
-        let mut bytes = self.piece_bytes(&pending.own);
-        loop {
-            pending.submitted.wait()?;
-            let Submitted { tasks, results, .. } = &pending.submitted;
-            hits += results.iter().map(|result| u64::from(result & !OVERFLOW)).sum::<u64>();
-            let lost = results.iter().zip(tasks).filter(|(result, _)| **result & OVERFLOW != 0);
-            let lost: Vec<(Piece, u32)> = lost.map(|(_, task)| *task).collect();
-            if lost.is_empty() {
-                break;
-            }
-            again = true;
-            bytes = smaller(bytes, self.plan.shape.safe_bytes());
-            let parts = |(piece, at): (Piece, u32)| divide(piece.own(), bytes).map(move |part| (part, at));
-            let tasks = lost.into_iter().flat_map(parts).collect();
-            pending.submitted = self.submit_tasks(version, (pending.place, pending.len), tasks)?;
-        }
+        pending.submitted.wait()?;
+        let hits = pending.submitted.results.iter().map(|hits| u64::from(*hits)).sum();
         match self.read_found(session, pending.place)? {
-            Some(mut found) => {
-                if again {
-                    // What was found before the hits were too many was found a second time.
-                    found.sort_unstable();
-                    found.dedup();
-                }
-                Ok(ChunkFound { found, hits })
-            }
+            Some(found) => Ok(ChunkFound { found, hits }),
             None => self.scan_halves(session, version, &pending),
         }
     }

@@ -53,6 +53,9 @@ pub(super) const SCAN: &str = "scan";
 /// How much fuel a task has. It is enough for any piece: the loops of the handler end by themselves.
 const FUEL: u32 = 1 << 30;
 
+/// How many lanes a group has on a device with memory of its own.
+const LARGE_GROUP: u32 = 512;
+
 /// A checked configuration, in words of the regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RegionPlan {
@@ -63,6 +66,8 @@ pub(super) struct RegionPlan {
     pub found_words: u32,
     pub sizes: RegionSizes,
     pub shape: KernelShape,
+    /// How many lanes a group has.
+    pub lanes: u32,
     /// Whether the device has memory of its own.
     remote: bool,
     /// The tenant that scans.
@@ -87,6 +92,13 @@ impl RegionPlan {
         config.chunk_bytes = chunk as u32;
         config.piece_bytes = config.piece_bytes.clamp(STRIP_STEP, 1 << 24);
         config.candidate_room = config.candidate_room.max(outputs as u32).clamp(1, 1 << 24);
+        let remote = device.memory_bytes.is_some();
+        // A large group shares one copy of the automaton's first rows.
+        let suits = if remote { LARGE_GROUP.min(device.max_lanes) } else { device.lanes };
+        let lanes = config.lanes.unwrap_or(suits).max(1);
+        // As many lanes as usual are resident, in fewer groups. One group does not run tasks.
+        let groups = u64::from(device.groups) * u64::from(device.lanes) / u64::from(lanes);
+        config.groups = config.groups.or_else(|| remote.then(|| (groups as u32).saturating_sub(1).max(1)));
         let half = image_words.max(config.table_words / 2).max(1024).next_power_of_two();
         RegionPlan {
             config,
@@ -96,8 +108,9 @@ impl RegionPlan {
                 tables: half * 2,
                 text: (u64::from(config.chunk_bytes) / 4 * places) as u32,
             },
-            shape: config.shape.unwrap_or_else(|| KernelShape::suiting(device)).checked(),
-            remote: device.memory_bytes.is_some(),
+            shape: config.shape.unwrap_or_else(|| KernelShape::suiting(device)).checked(lanes),
+            lanes,
+            remote,
             tenant: 0,
         }
     }
@@ -120,7 +133,7 @@ impl RegionPlan {
         // A batch takes a quarter of a ring at most, and a chunk may have several automata.
         let slots = (pieces * 8 / self.rings_per_caller()).next_power_of_two().clamp(256, 1 << 17);
         let mut geometry = Geometry::new(slots).window(1);
-        (geometry.lanes, geometry.groups) = (config.lanes, config.groups);
+        (geometry.lanes, geometry.groups) = (Some(self.lanes), config.groups);
         let spec = Spec::new(geometry).telemetry(Telemetry::Off).body(SlotBody::Fused);
         // A task takes long, so nothing is gained by rings that answer sooner, and groups that poll them would be lost.
         let spec = if self.remote { spec.placement(Placement::Far) } else { spec };
@@ -139,6 +152,6 @@ impl RegionPlan {
             .region(Region::new(TEXT, Type::U32, 0).read_only())
             .region(Region::new(FOUND, Type::U32, 0))
             .tenant(user)
-            .handler(SCAN, scan_handler(self.sizes, self.shape))
+            .handler(SCAN, scan_handler(self.sizes, self.shape, self.lanes))
     }
 }

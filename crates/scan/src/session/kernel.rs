@@ -1,15 +1,12 @@
 //! The handler that scans a piece of text: stage one, the automaton over every byte.
 //!
 //! All lanes of a group run it together. The piece is cut into as many strips as the group has lanes, and lane k reads
-//! strip k. A lane reads 16 bytes at a time and steps through them without a branch: it keeps the greatest state that
-//! it has been in, and looks at the single states only if that one is accepting. Hits go to a list in the group's own
-//! memory, so no lane waits for another while it reads, and nothing is written to the device's memory but candidates.
-//! After each turn the lanes meet. Once the list is half full, or the piece is done, they divide the hits among them and
-//! run stage two (see [`stage_two`](super::stage_two)).
-//!
-//! A list that is too short for a turn's hits is the one thing that can go wrong. The task then says so in its result,
-//! and the host scans the piece again in smaller parts, in the end in parts that have no more bytes than the list has
-//! room for.
+//! strip k. A lane reads blocks of 16 bytes and steps through them without a branch: it keeps the greatest state that it
+//! has been in, since accepting states are the greatest. Only if that one accepts, it adds the block to a list in the
+//! group's own memory, with the state before the block. So a hit costs next to nothing here, no lane waits for another
+//! while it reads, and nothing is written to the device's memory but candidates. After each turn the lanes meet. Once
+//! the list has a block for each lane, or the piece is done, the lanes divide the blocks among them, read them again and
+//! run stage two (see [`stage_two`](super::stage_two)). The list has room for all blocks of a turn, so it cannot overflow.
 
 use pelton::Handler;
 use pelton::device::Caps;
@@ -17,8 +14,8 @@ use pelton::ir::builder::{Buf, FunctionBuilder, Val};
 use pelton::ir::types::{Order, Scope};
 use pelton::kernel::GroupHandlerBody;
 
-use super::image::{FIRST_CLASS_BIT, RUN_BIT};
-use super::stage_two::{drain_hits, push};
+use super::image::FIRST_CLASS_BIT;
+use super::stage_two::{drain_blocks, drain_last_windows, push};
 
 /// A value of a kernel.
 pub(super) type U32<'b> = Val<'b, u32>;
@@ -28,14 +25,12 @@ pub(super) const BLOCK_BYTES: u32 = 16;
 /// Strips are multiples of this.
 pub(super) const STRIP_STEP: u32 = 8 * BLOCK_BYTES;
 
-/// What the handler keeps in a group's own memory, and how often its lanes meet.
+/// How the lanes of a group work together, and what they keep in the group's own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelShape {
     /// How many blocks of 16 bytes a lane reads between two meetings of the group: 1, 2, 4 or 8.
     pub turn_blocks: u32,
-    /// How many hits the group's list holds, at least 64.
-    pub hit_room: u32,
-    /// How many windows the group's list holds, at least 1.
+    /// How many windows the group's list holds; at least four for each lane.
     pub window_room: u32,
     /// How many words of the automaton's first rows are copied to the group's memory, at least 1.
     pub hot_words: u32,
@@ -44,28 +39,19 @@ pub struct KernelShape {
 impl KernelShape {
     /// The shape that suits a device. A CPU has no memory that is faster than its caches.
     pub fn suiting(device: &Caps) -> KernelShape {
-        let hot_words = if device.memory_bytes.is_some() { 4096 } else { 1 };
-        KernelShape { turn_blocks: 4, hit_room: 1024, window_room: 1024, hot_words }
+        let hot_words = if device.memory_bytes.is_some() { 8192 } else { 1 };
+        KernelShape { turn_blocks: 4, window_room: 2048, hot_words }
     }
 
-    /// The nearest shape that the handler can have.
-    pub(super) fn checked(self) -> KernelShape {
+    /// The nearest shape that a handler for groups of so many lanes can have.
+    pub(super) fn checked(self, lanes: u32) -> KernelShape {
         KernelShape {
             turn_blocks: self.turn_blocks.clamp(1, 8).next_power_of_two(),
-            hit_room: self.hit_room.clamp(64, 8192),
-            window_room: self.window_room.clamp(1, 8192),
+            window_room: self.window_room.clamp(lanes * 4, 8192),
             hot_words: self.hot_words.clamp(1, 53248),
         }
     }
-
-    /// A piece of at most this many bytes never has more hits than there is room for, even if it begins and ends within
-    /// blocks.
-    pub(super) fn safe_bytes(self) -> u32 {
-        self.hit_room - 2 * BLOCK_BYTES
-    }
 }
-/// The bit of a result that says that there were more hits than room.
-pub(super) const OVERFLOW: u32 = 1 << 31;
 
 /// The name of the region with the images of catalogs.
 pub(super) const TABLES: &str = "scan_tables";
@@ -156,8 +142,9 @@ pub(super) struct ScanBody<'b> {
     pub found: Buf<u32>,
     sizes: RegionSizes,
     pub shape: KernelShape,
-    /// The list of hits: a state or classes in the low half, the position in the high half.
-    pub hits: Buf<u64>,
+    pub lanes: u32,
+    /// The list of blocks: the state before the block in the low half, the position in the high half.
+    pub blocks: Buf<u64>,
     /// The list of windows: a branch in the low half, where the part begins in the high half.
     pub windows: Buf<u64>,
     /// The counters of the group.
@@ -184,12 +171,25 @@ pub(super) struct ScanBody<'b> {
 type LaneState<'b> = (U32<'b>, ClassesBefore<'b>);
 
 /// The columns that the last 4, 8, 12 and 16 bytes before a block have in common, with the bits of their classes.
-type ClassesBefore<'b> = [U32<'b>; 4];
+pub(super) type ClassesBefore<'b> = [U32<'b>; 4];
+
+/// What the last bytes of a block have in common.
+fn classes_of<'b>([a, b, c, d]: [U32<'b>; 4]) -> ClassesBefore<'b> {
+    [d, c & d, b & c & d, a & b & c & d]
+}
+
+/// What the columns of each four bytes of a block have in common.
+fn quarters_of<'b>(columns: [U32<'b>; 16]) -> [U32<'b>; 4] {
+    std::array::from_fn(|k| {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|byte| columns[4 * k + byte]);
+        a & b & c & d
+    })
+}
 
 /// A block that a lane has read.
-struct ReadBlock<'b> {
+pub(super) struct ReadBlock<'b> {
     /// The states after each of its bytes.
-    states: [U32<'b>; 16],
+    pub states: [U32<'b>; 16],
     /// What the columns of each four bytes have in common.
     quarters: [U32<'b>; 4],
 }
@@ -197,12 +197,11 @@ struct ReadBlock<'b> {
 impl<'b> ReadBlock<'b> {
     /// What is known after the block, for the next one.
     fn after(&self) -> LaneState<'b> {
-        let [a, b, c, d] = self.quarters;
-        (self.states[15], [d, c & d, b & c & d, a & b & c & d])
+        (self.states[15], classes_of(self.quarters))
     }
 
     /// The classes of which a run becomes 16 bytes long in this block, as far as whole quarters of blocks show it.
-    fn new_classes(&self, before: ClassesBefore<'b>) -> U32<'b> {
+    pub(super) fn new_classes(&self, before: ClassesBefore<'b>) -> U32<'b> {
         let [a, b, c, d] = self.quarters;
         let [last4, last8, last12, last16] = before;
         let long = (a & last12) | (a & b & last8) | (a & b & c & last4) | (a & b & c & d);
@@ -212,14 +211,14 @@ impl<'b> ReadBlock<'b> {
 
 /// The words of the group's counters.
 pub(super) mod count {
-    /// How many hits were found since the list was emptied.
-    pub(crate) const HITS: u32 = 0;
-    /// How many windows were asked for since the list was emptied.
+    /// How many blocks the list has.
+    pub(crate) const BLOCKS: u32 = 0;
+    /// How many windows the list has.
     pub(crate) const WINDOWS: u32 = 1;
-    /// How many hits were found in all.
-    pub(crate) const ALL_HITS: u32 = 2;
-    /// Whether hits were lost.
-    pub(crate) const LOST: u32 = 3;
+    /// How many hits there were.
+    pub(crate) const HITS: u32 = 2;
+    /// How many rounds lanes have asked for.
+    pub(crate) const ROUNDS: u32 = 3;
 }
 
 /// The numbers of words of the regions that are only read. They are powers of two, so that a masked index is known to be
@@ -231,12 +230,12 @@ pub(super) struct RegionSizes {
 }
 
 /// Makes the handler.
-pub(super) fn scan_handler(sizes: RegionSizes, shape: KernelShape) -> Handler {
+pub(super) fn scan_handler(sizes: RegionSizes, shape: KernelShape, lanes: u32) -> Handler {
     assert!(sizes.tables.is_power_of_two() && sizes.text.is_power_of_two());
-    Handler::group_wide(|group| write_scan(&group, sizes, shape.checked()))
+    Handler::group_wide(|group| write_scan(&group, sizes, (shape, lanes)))
 }
 
-fn write_scan(group: &GroupHandlerBody<'_>, sizes: RegionSizes, shape: KernelShape) {
+fn write_scan(group: &GroupHandlerBody<'_>, sizes: RegionSizes, (shape, lanes): (KernelShape, u32)) {
     let f = group.body();
     let arg = |k: u32| group.arg(k);
     let tables = group.region::<u32>(TABLES);
@@ -248,7 +247,9 @@ fn write_scan(group: &GroupHandlerBody<'_>, sizes: RegionSizes, shape: KernelSha
         found: group.region(FOUND),
         sizes,
         shape,
-        hits: group.shared("hits", shape.hit_room),
+        lanes,
+        // The list is emptied when it has a block for each lane, and the lanes may add all blocks of a turn before.
+        blocks: group.shared("blocks", lanes * (shape.turn_blocks + 1)),
         windows: group.shared("windows", shape.window_room),
         counts: group.shared("counts", 4),
         columns: group.shared("columns", 256),
@@ -279,9 +280,8 @@ fn write_scan(group: &GroupHandlerBody<'_>, sizes: RegionSizes, shape: KernelSha
     let first = arg(2) + f.lane() * strip;
     let before = body.lead(first, lead_blocks);
     body.read_strip(first, strip, before);
-    let all = f.load(body.counts.at(count::ALL_HITS));
-    let lost = f.load(body.counts.at(count::LOST));
-    group.finish(all | f.select(lost.ne(0), OVERFLOW, 0));
+    drain_last_windows(&body);
+    group.finish(f.load(body.counts.at(count::HITS)));
 }
 
 impl<'b> ScanBody<'b> {
@@ -306,40 +306,42 @@ impl<'b> ScanBody<'b> {
         self.f.load(self.text.at((self.text_start + word) & (self.sizes.text - 1)))
     }
 
-    /// The byte of the text at a position.
-    pub(super) fn text_byte(&self, position: U32<'b>) -> U32<'b> {
-        let at = (self.text_start + (position >> 2)) & (self.sizes.text - 1);
-        self.f.load_byte(self.text.at(at), position & 3)
-    }
-
     /// The 16 bytes of the text from a position on, which is a multiple of 16.
-    fn text_block(&self, position: U32<'b>) -> [U32<'b>; 4] {
+    pub(super) fn text_block(&self, position: U32<'b>) -> [U32<'b>; 4] {
         let at = (self.text_start + (position >> 2)) & (self.sizes.text - 1);
         self.f.load_wide(Order::Relaxed, Scope::Group, self.text.at(at))
     }
 
-    /// Steps through 16 bytes.
-    fn read_block(&self, words: [U32<'b>; 4], from: U32<'b>) -> ReadBlock<'b> {
-        let f = self.f;
-        let columns: [U32<'b>; 16] = std::array::from_fn(|k| {
-            let byte = (words[k / 4] >> (8 * (k as u32 % 4))) & 0xff;
-            f.load(self.columns.at(byte))
-        });
+    /// Steps through the 16 bytes of a block.
+    pub(super) fn read_block(&self, words: [U32<'b>; 4], from: U32<'b>) -> ReadBlock<'b> {
+        let columns = self.columns_of(words);
         let mut state = from;
         let states = columns.map(|column| {
             state = self.next_state(state + (column & 0xff));
             state
         });
-        let quarters = std::array::from_fn(|k| {
-            let [a, b, c, d] = [0, 1, 2, 3].map(|byte| columns[4 * k + byte]);
-            a & b & c & d
-        });
-        ReadBlock { states, quarters }
+        ReadBlock { states, quarters: quarters_of(columns) }
     }
 
-    /// The column of the byte at a position.
-    pub(super) fn column_at(&self, position: U32<'b>) -> U32<'b> {
-        self.f.load(self.columns.at(self.text_byte(position) & 0xff))
+    /// The classes that the bytes of the block before a position belong to. Before the text begins there are none.
+    pub(super) fn classes_before(&self, position: U32<'b>) -> ClassesBefore<'b> {
+        let columns = self.columns_of(self.text_block(position - BLOCK_BYTES));
+        classes_of(quarters_of(columns)).map(|common| self.f.select(position.ge(BLOCK_BYTES), common, 0))
+    }
+
+    /// The columns of 16 bytes.
+    fn columns_of(&self, words: [U32<'b>; 4]) -> [U32<'b>; 16] {
+        std::array::from_fn(|k| {
+            let byte = (words[k / 4] >> (8 * (k as u32 % 4))) & 0xff;
+            self.f.load(self.columns.at(byte))
+        })
+    }
+
+    /// Which bytes of a block belong to the class of a bit of the columns: one bit for each byte.
+    pub(super) fn class_members(&self, position: U32<'b>, class_bit: U32<'b>) -> U32<'b> {
+        let columns = self.columns_of(self.text_block(position));
+        let bits = (0..).zip(columns).map(|(k, column)| ((column >> class_bit) & 1) << k);
+        bits.reduce(|a, b| a | b).expect("there are 16")
     }
 
     /// A word of the automaton's rows. The first rows are those of the most frequent states, and a copy of them lies in
@@ -379,41 +381,28 @@ impl<'b> ScanBody<'b> {
             let mut before = (state, classes);
             for (place, words) in blocks {
                 let block = self.read_block(words, before.0);
-                self.record_hits(place, &block, before.1);
+                self.record_block(place, &block, before);
                 before = block.after();
             }
             f.barrier();
-            let found = f.group_broadcast(f.load(self.counts.at(count::HITS)), 0);
+            let found = f.group_broadcast(f.load(self.counts.at(count::BLOCKS)), 0);
             let done = (turn + 1).eq(turns);
-            f.when(done & found.ne(0) | found.gt(self.shape.hit_room / 2), || drain_hits(self, found));
+            f.when(done & found.ne(0) | found.ge(self.lanes), || drain_blocks(self, found));
             let (state, [a, b, c, d]) = before;
             [state, a, b, c, d]
         });
     }
 
-    /// Adds the hits of a block to the list: the states that accept, and the classes with runs that became long in it.
-    fn record_hits(&self, position: U32<'b>, block: &ReadBlock<'b>, before: ClassesBefore<'b>) {
+    /// Adds a block to the list if a state accepts in it or a run becomes long in it.
+    fn record_block(&self, position: U32<'b>, block: &ReadBlock<'b>, (state, classes): LaneState<'b>) {
         let f = self.f;
         let greatest = block.states.into_iter().reduce(|a, b| f.max(a, b)).expect("there are 16");
-        let classes = block.new_classes(before);
+        let hit = greatest.ge(self.first_accepting) | block.new_classes(classes).ne(0);
         // What lies outside the range that the task owns is not this task's; exact positions are compared later.
         let own = position.lt(self.own_end) & (position + (BLOCK_BYTES - 1)).ge(self.own_start);
-        f.when((greatest.ge(self.first_accepting) | classes.ne(0)) & own, || {
-            let hit = |state: U32<'b>| state.ge(self.first_accepting);
-            let one = |hit: Val<'b, bool>| f.select(hit, 1, 0);
-            let count = block.states.into_iter().map(|state| one(hit(state))).reduce(|a, b| a + b);
-            let count = count.expect("there are 16") + one(classes.ne(0));
-            let mut at = push(f, self.counts.at(count::HITS), count);
-            let store = |found: Val<'b, bool>, at: U32<'b>, what: U32<'b>, position: U32<'b>| {
-                f.when(found & at.lt(self.shape.hit_room), || {
-                    f.store(self.hits.at(at), f.cast::<u64>(what) | f.cast::<u64>(position) << 32);
-                });
-                at + one(found)
-            };
-            for (k, state) in (0..).zip(block.states) {
-                at = store(hit(state), at, state, position + k);
-            }
-            store(classes.ne(0), at, classes | RUN_BIT, position);
+        f.when(hit & own, || {
+            let at = push(f, self.counts.at(count::BLOCKS), f.lit(1));
+            f.store(self.blocks.at(at), f.cast::<u64>(state) | f.cast::<u64>(position) << 32);
         });
     }
 }

@@ -27,12 +27,9 @@
 //!
 //! # What can overflow
 //!
-//! - The list of hits in a group's own memory. The task says so in its result, and its piece is scanned again in parts,
-//!   in the end in parts that cannot overflow.
-//! - The list of windows in a group's own memory. Then windows are left out, which only adds candidates.
-//! - The list of candidates. The counter shows it, and the chunk is scanned again in halves.
-//!
-//! A text of nothing but hits is therefore slow, and not wrong.
+//! Only the list of candidates. The counter shows it, and the chunk is scanned again in halves. The lists in a group's
+//! own memory have room for all that the lanes can add before they look at them. So a text of nothing but hits is slow,
+//! and not wrong.
 //!
 //! # Replacing a catalog
 //!

@@ -30,17 +30,6 @@ impl Piece {
         let even = (self.end - self.begin).div_ceil(lanes).max(lead_bytes);
         even.next_multiple_of(STRIP_STEP)
     }
-
-    /// The range that the piece owns.
-    pub(super) fn own(&self) -> Range<u32> {
-        self.start..self.end
-    }
-}
-
-/// The size of the parts in which a piece that had too many hits is scanned again. Parts of the smallest size cannot
-/// have too many.
-pub(super) fn smaller(bytes: u32, safe_bytes: u32) -> u32 {
-    (bytes / 8).max(safe_bytes)
 }
 
 #[cfg(test)]

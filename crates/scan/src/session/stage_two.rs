@@ -1,12 +1,12 @@
-//! Stage two in the handler: the hits of the group's list are compared with their literals and run through windows.
+//! Stage two in the handler: blocks with hits are read again, literals are compared, and windows are run.
 //!
-//! This is done in two steps, so that the lanes have alike work in each. First each lane takes hits and compares the
-//! bytes around them with every literal that ends in the hit's state; what agrees goes to a second list. Then each lane
-//! takes entries of that list and runs the window of the branch. What is left goes to the list of candidates in the
-//! device's memory.
+//! Each lane takes a block of the list and steps through it again, now with an eye on every state. Then the lanes go
+//! through the outputs of their hits side by side, and compare the bytes before each hit with the literal. What agrees
+//! goes to a list of windows. Once that list is nearly full, or the piece is done, each lane takes windows of the list
+//! and runs them. What is left goes to the list of candidates in the device's memory.
 //!
-//! An entry that the second list has no room for becomes a candidate without having been run through its window. The
-//! contract allows that: a window can only take candidates away.
+//! Lanes meet after every few outputs, and the list of windows has room for all that they can add in between. So nothing
+//! overflows but the list of candidates, whose counter says so.
 
 use pelton::ir::builder::{At, FunctionBuilder, Val};
 use pelton::ir::types::{Order, Scope};
@@ -15,42 +15,135 @@ use super::image::{FIRST_CLASS_BIT, OUTPUT_WORDS, RUN_BIT};
 use super::kernel::{BLOCK_BYTES, FOUND_HEADER, FOUND_WORDS, ScanBody, U32, count};
 use crate::catalog::{WINDOW_START, WINDOW_YES};
 
+/// How many outputs lanes compare between two looks at the list of windows.
+const OUTPUTS_PER_ROUND: u32 = 2;
 /// How many bytes a window reads in one turn of its loop.
-const WINDOW_TURN: u32 = 16;
+const WINDOW_TURN: u32 = 8;
 
 /// Adds to a counter of the group, and returns what it was before.
 pub(super) fn push<'b>(f: &'b FunctionBuilder<'b>, counter: At<'b, u32>, by: U32<'b>) -> U32<'b> {
     f.atomic_add(Order::Relaxed, Scope::Group, counter, by)
 }
 
-/// Runs stage two over the list of hits, and empties it. All lanes of the group call it, with the same number.
-pub(super) fn drain_hits<'b>(body: &ScanBody<'b>, found: U32<'b>) {
+/// Runs stage two over the list of blocks, and empties it. All lanes of the group call it, with the same number.
+pub(super) fn drain_blocks<'b>(body: &ScanBody<'b>, found: U32<'b>) {
     let f = body.f;
-    let kept = f.min(found, body.shape.hit_room);
-    f.range((f.lit(0), kept, f.lanes()), (), |_, first, ()| {
+    f.range((f.lit(0), found, f.lanes()), (), |_, first, ()| {
         let at = first + f.lane();
-        f.when(at.lt(kept), || compare_hit(body, at));
+        let is_there = at.lt(found);
+        let (state, position) = halves(f, f.load(body.blocks.at(f.select(is_there, at, 0))));
+        let block = body.read_block(body.text_block(position), state);
+        let classes = f.select(is_there, block.new_classes(body.classes_before(position)), 0);
+        f.when(classes.ne(0), || measure_runs(body, classes, position));
+        let hits = (0..BLOCK_BYTES).zip(block.states).map(|(k, state)| {
+            let (accepts, end) = (state.ge(body.first_accepting), position + k);
+            let own = end.ge(body.own_start) & end.lt(body.own_end);
+            f.select(accepts & own & is_there, 1 << k, 0)
+        });
+        let hits = hits.reduce(|a, b| a | b).expect("there are 16");
+        compare_hits(body, BlockHits { states: block.states, position }, hits);
+    });
+    f.when(f.lane().eq(0), || f.store(body.counts.at(count::BLOCKS), 0));
+    f.barrier();
+}
+
+/// A lane's block with hits.
+#[derive(Clone, Copy)]
+struct BlockHits<'b> {
+    states: [U32<'b>; 16],
+    position: U32<'b>,
+}
+
+impl<'b> BlockHits<'b> {
+    /// The state after a byte of the block.
+    fn state(&self, f: &'b FunctionBuilder<'b>, byte: U32<'b>) -> U32<'b> {
+        let mut left = self.states.to_vec();
+        for bit in 0..4 {
+            let odd = ((byte >> bit) & 1).ne(0);
+            left = left.chunks(2).map(|pair| f.select(odd, pair[1], pair[0])).collect();
+        }
+        left[0]
+    }
+
+    /// Where the outputs of a hit begin and end in the tables.
+    fn outputs(&self, body: &ScanBody<'b>, byte: U32<'b>) -> (U32<'b>, U32<'b>) {
+        let row = body.outputs + self.state(body.f, byte);
+        (body.table(row), body.table(row + body.row_words))
+    }
+}
+
+/// Goes through the outputs of the lanes' hits. `hits` has a bit for each byte of a lane's block that is a hit.
+fn compare_hits<'b>(body: &ScanBody<'b>, block: BlockHits<'b>, hits: U32<'b>) {
+    let f = body.f;
+    push(f, body.counts.at(count::HITS), f.popcount(hits));
+    let nothing = f.lit(0);
+    let begin = [nothing, hits, nothing, nothing, nothing];
+    f.forever::<_, ()>(begin, |rounds, [round, left, end, first, last]| {
+        let cursor = [left, end, first, last];
+        let cursor = (0..OUTPUTS_PER_ROUND).fold(cursor, |cursor, _| compare_next(body, block, cursor));
+        let [left, end, first, last] = cursor;
+        let round = round + 1;
+        // Lanes that have outputs left ask for another round.
+        f.when(left.ne(0) | first.lt(last), || {
+            f.atomic_max(Order::Relaxed, Scope::Group, body.counts.at(count::ROUNDS), round);
+        });
         f.barrier();
         let asked = f.group_broadcast(f.load(body.counts.at(count::WINDOWS)), 0);
-        let done = (first + f.lanes()).ge(kept);
-        f.when(done & asked.ne(0) | asked.gt(body.shape.window_room / 2), || drain_windows(body, asked));
+        f.when(asked.gt(windows_kept(body)), || drain_windows(body, asked));
+        let rounds_asked = f.group_broadcast(f.load(body.counts.at(count::ROUNDS)), 0);
+        f.when(rounds_asked.lt(round), || rounds.leave(()));
+        [round, left, end, first, last]
     });
-    f.when(f.lane().eq(0), || {
-        let all = f.load(body.counts.at(count::ALL_HITS));
-        f.store(body.counts.at(count::ALL_HITS), all + kept);
-        f.when(found.gt(body.shape.hit_room), || f.store(body.counts.at(count::LOST), 1));
-        f.store(body.counts.at(count::HITS), 0);
-    });
+    f.when(f.lane().eq(0), || f.store(body.counts.at(count::ROUNDS), 0));
     f.barrier();
+}
+
+/// How many windows may stay in the list while lanes add others.
+fn windows_kept(body: &ScanBody<'_>) -> u32 {
+    body.shape.window_room - OUTPUTS_PER_ROUND * body.lanes
+}
+
+/// Runs the windows that are left when a piece is done. All lanes of the group call it.
+pub(super) fn drain_last_windows(body: &ScanBody<'_>) {
+    let f = body.f;
+    let asked = f.group_broadcast(f.load(body.counts.at(count::WINDOWS)), 0);
+    f.when(asked.ne(0), || drain_windows(body, asked));
+}
+
+/// Compares a hit of the lane's block with its next output, if there is one. The cursor has the hits that are left, where
+/// the last hit is, and the outputs that are left of it.
+fn compare_next<'b>(body: &ScanBody<'b>, block: BlockHits<'b>, cursor: [U32<'b>; 4]) -> [U32<'b>; 4] {
+    let f = body.f;
+    let [left, _, first, last] = cursor;
+    let [left, end, first, last] = f.choose(
+        first.ge(last) & left.ne(0),
+        || {
+            let byte = f.ctz(left);
+            let (first, last) = block.outputs(body, byte);
+            [left & (left - 1), block.position + byte, first, last]
+        },
+        || cursor,
+    );
+    f.when(first.lt(last), || {
+        // Bytes before the text have no meaning, and masks leave them out.
+        let text = bytes_from(body, end - 15);
+        let [branch, back, _, _] = body.table_wide(first);
+        let value = body.table_wide(first + 4);
+        let mask = body.table_wide(first + 8);
+        let differs = (0..4).map(|k| (text[k] & mask[k]) ^ value[k]).reduce(|a, b| a | b);
+        // A part that would begin before the text begins cannot match.
+        let agrees = differs.expect("there are four").eq(0) & back.le(end + 1);
+        f.when(agrees, || ask_window(body, branch, end + 1 - back));
+    });
+    [left, end, f.min(first + OUTPUT_WORDS, last), last]
 }
 
 /// Runs all windows of the list, and empties it. All lanes of the group call it, with the same number.
 fn drain_windows<'b>(body: &ScanBody<'b>, asked: U32<'b>) {
     let f = body.f;
-    let kept = f.min(asked, body.shape.window_room);
-    f.range((f.lit(0), kept, f.lanes()), (), |_, first, ()| {
+    f.range((f.lit(0), asked, f.lanes()), (), |_, first, ()| {
         let at = first + f.lane();
-        f.when(at.lt(kept), || run_window(body, at));
+        f.when(at.lt(asked), || run_window(body, at));
     });
     f.barrier();
     f.when(f.lane().eq(0), || f.store(body.counts.at(count::WINDOWS), 0));
@@ -60,34 +153,6 @@ fn drain_windows<'b>(body: &ScanBody<'b>, asked: U32<'b>) {
 /// The two halves of an entry of a list.
 fn halves<'b>(f: &'b FunctionBuilder<'b>, entry: Val<'b, u64>) -> (U32<'b>, U32<'b>) {
     (f.cast::<u32>(entry), f.cast::<u32>(entry >> 32))
-}
-
-/// Compares a hit with the literals of its state, or looks how long the runs of its classes are.
-fn compare_hit<'b>(body: &ScanBody<'b>, at: U32<'b>) {
-    let f = body.f;
-    let (what, position) = halves(f, f.load(body.hits.at(at)));
-    let is_run = (what & RUN_BIT).ne(0);
-    f.when(is_run, || measure_runs(body, what & !RUN_BIT, position));
-    let own = position.ge(body.own_start) & position.lt(body.own_end);
-    f.when(own & !is_run, || compare_state(body, what, position));
-}
-
-/// Compares a hit with the literals of its state.
-fn compare_state<'b>(body: &ScanBody<'b>, state: U32<'b>, end: U32<'b>) {
-    let f = body.f;
-    let row = body.outputs + state;
-    let (first, last) = (body.table(row), body.table(row + body.row_words));
-    // Bytes before the text have no meaning, and masks leave them out.
-    let text = bytes_from(body, end - 15);
-    f.range((first, last, f.lit(OUTPUT_WORDS)), (), |_, output, ()| {
-        let [branch, back, _, _] = body.table_wide(output);
-        let value = body.table_wide(output + 4);
-        let mask = body.table_wide(output + 8);
-        let differs = (0..4).map(|k| (text[k] & mask[k]) ^ value[k]).reduce(|a, b| a | b);
-        // A part that would begin before the text begins cannot match.
-        let agrees = differs.expect("there are four").eq(0) & back.le(end + 1);
-        f.when(agrees, || ask_window(body, branch, end + 1 - back));
-    });
 }
 
 /// Looks how long the runs are that became 16 bytes long in a block, and reports those that are long enough. The first four
@@ -100,22 +165,19 @@ fn measure_runs<'b>(body: &ScanBody<'b>, classes: U32<'b>, block: U32<'b>) {
         |_, left| {
             let number = f.ctz(left);
             let bit = number + FIRST_CLASS_BIT;
-            let belongs = |position: U32<'b>| ((body.column_at(position) >> bit) & 1).ne(0);
-            // The run begins less than a block before this one.
-            let before = f.range((0, BLOCK_BYTES - 1, 1), f.lit(0), |_, k: U32<'b>, count| {
-                let on = count.eq(k) & block.gt(k) & belongs(block - 1 - k);
-                f.select(on, count + 1, count)
-            });
-            let start = block - before;
+            let before = f.clz(!(body.class_members(block - BLOCK_BYTES, bit) << BLOCK_BYTES));
+            let before = f.select(block.ge(BLOCK_BYTES), before, 0);
             let [least, class] = [0, 1].map(|word| body.table(body.run_infos + number * 2 + word));
-            let length = f.repeat(
-                before + 4,
-                |length| length.lt(least),
-                |run, length| {
-                    f.when(!belongs(start + length), || run.leave(f.lit(0)));
-                    length + 1
+            let (length, _) = f.repeat(
+                (before, block),
+                |(length, _)| length.lt(least),
+                |run, (length, at)| {
+                    let more = f.ctz(!body.class_members(at, bit));
+                    f.when(more.lt(BLOCK_BYTES), || run.leave((length + more, at)));
+                    (length + more, at + BLOCK_BYTES)
                 },
             );
+            let start = block - before;
             // What follows the text looks like a part of it here.
             let inside = (body.len - start).ge(least);
             f.when(length.ge(least) & inside, || emit_candidate(body, class, start));
@@ -136,23 +198,16 @@ fn bytes_from<'b>(body: &ScanBody<'b>, start: U32<'b>) -> [U32<'b>; 4] {
     })
 }
 
-/// Adds an entry to the list of windows. A run has no window, and becomes a candidate at once, and so does what finds no
-/// room.
+/// Adds an entry to the list of windows. A run has no window, and becomes a candidate at once.
 fn ask_window<'b>(body: &ScanBody<'b>, branch: U32<'b>, start: U32<'b>) {
     let f = body.f;
-    let is_run = (branch & RUN_BIT).ne(0);
-    let at = f.choose(
-        is_run,
-        || f.lit(body.shape.window_room),
-        || push(f, body.counts.at(count::WINDOWS), f.lit(1)),
-    );
     f.choose(
-        at.lt(body.shape.window_room),
-        || {
-            let entry = f.cast::<u64>(branch) | f.cast::<u64>(start) << 32;
-            f.store(body.windows.at(at), entry);
-        },
+        (branch & RUN_BIT).ne(0),
         || emit_candidate(body, branch, start),
+        || {
+            let at = push(f, body.counts.at(count::WINDOWS), f.lit(1));
+            f.store(body.windows.at(at), f.cast::<u64>(branch) | f.cast::<u64>(start) << 32);
+        },
     );
 }
 
