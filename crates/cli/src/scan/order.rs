@@ -176,6 +176,17 @@ mod tests {
     }
 
     #[test]
+    fn much_output_is_taken_in_parts() {
+        let output = OrderedOutput::new(4);
+        output.deliver(1, piece("b"));
+        output.end(1);
+        output.deliver(0, piece("aaaaaa"));
+        output.end(0);
+        assert_eq!(output.take(SOON), (piece("aaaaaa"), 1));
+        assert_eq!(output.take(SOON), (piece("b"), 2));
+    }
+
+    #[test]
     fn what_is_there_is_taken_at_the_end() {
         let output = OrderedOutput::new(100);
         output.deliver(2, piece("c"));

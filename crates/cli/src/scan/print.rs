@@ -95,10 +95,11 @@ impl<'p> ScanPrinter<'p> {
     }
 
     fn print_findings(&mut self, threads: &WorkerThreads) -> Result<ScanEnd, CliError> {
-        loop {
+        while self.work.job_count() > 0 {
             // Looked at before output is taken, so that nothing can be delivered after the last take.
             let all_ended = threads.have_ended();
             let (piece, jobs) = self.work.output.take(GLANCE);
+            let stuck = all_ended && piece.is_empty();
             self.print(piece)?;
             self.show_progress();
             if jobs == self.work.job_count() {
@@ -107,12 +108,13 @@ impl<'p> ScanPrinter<'p> {
             if stop::pressed() {
                 return self.print_rest(threads);
             }
-            if all_ended {
+            if stuck {
                 let rest = self.work.output.close();
                 self.print(rest)?;
                 return Err(CliError::Wrong("a thread of the scan has ended too early".into()));
             }
         }
+        Ok(ScanEnd::Complete)
     }
 
     /// Prints what was found until Ctrl-C was pressed.
