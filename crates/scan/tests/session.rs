@@ -3,6 +3,9 @@
 //! There is one named test per subject and device. The tests of devices that this machine does not have are ignored by
 //! name.
 
+#[path = "../../runtime/tests/pretend/mod.rs"]
+mod pretend;
+
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,12 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
-use pelton::device::{Device, open};
+use pelton::device::{Caps, Device, open};
 use pelton::{Geometry, Opcode, Spec, Task, Tenant};
 use pelton_scan::engine::{Arena, CandidateEngine, NativeEngine};
 use pelton_scan::factor::extract_factors;
-use pelton_scan::session::{SessionConfig, SessionEngine};
+use pelton_scan::session::{KernelShape, SessionConfig, SessionEngine};
 use pelton_scan::{Candidate, Catalog, Expression};
+
+use pretend::PretendDevice;
 
 /// A test of one device. It is told how large texts may be: the interpreter is slow.
 type Test = fn(&Arc<dyn Device>, usize) -> Result<(), Failed>;
@@ -35,8 +40,8 @@ const TESTS: &[(&str, Test)] = &[
 
 fn main() -> ExitCode {
     let mut all = Vec::new();
-    for (name, size) in [("cpu", 300_000), ("reference", 6_000), ("cuda", 3_000_000)] {
-        let device = open(name).ok();
+    for (name, size) in [("cpu", 300_000), ("reference", 6_000), ("apart", 3_000), ("cuda", 3_000_000)] {
+        let device = if name == "apart" { Some(open_apart()) } else { open(name).ok() };
         for (subject, test) in TESTS {
             let (absent, device) = (device.is_none(), device.clone());
             let run = move || device.map_or(Ok(()), |device| test(&device, size));
@@ -47,6 +52,13 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     run(&arguments, all).exit_code()
+}
+
+/// Opens the interpreter as a device with memory of its own. The engine treats it as a GPU.
+fn open_apart() -> Arc<dyn Device> {
+    let inner = open("reference").expect("it is always there");
+    let caps = Caps { name: "apart".into(), memory_bytes: Some(1 << 34), ..inner.caps().clone() };
+    Arc::new(PretendDevice::new(inner, caps))
 }
 
 const RULES: [&str; 14] = [
@@ -130,12 +142,16 @@ impl Random {
     }
 }
 
+/// Small chunks, so that texts are cut often, and small groups, so that the interpreter is not too slow.
 fn small() -> SessionConfig {
+    let shape = KernelShape { turn_blocks: 2, window_room: 128, hot_words: 256 };
     SessionConfig {
         callers: 2,
         chunk_bytes: 4096,
         piece_bytes: 1024,
         candidate_room: 4096,
+        lanes: Some(32),
+        shape: Some(shape),
         ..Default::default()
     }
 }
@@ -180,7 +196,9 @@ fn same(found: &[Candidate], expected: &[Candidate], about: &str) -> Result<(), 
 }
 
 fn texts_full_of_literals_and_cuts(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
-    let engine = launch(device, &RULES, SessionConfig { chunk_bytes: 1 << 20, ..small() });
+    // Groups as they suit the device.
+    let config = SessionConfig { lanes: None, shape: None, chunk_bytes: 1 << 20, ..small() };
+    let engine = launch(device, &RULES, config);
     let mut random = Random(1);
     let mut total = 0;
     for len in [0, 1, 2, 15, 16, 17, 63, 64, 65, 127, 1000, 1023, 1025, 4097, size] {
@@ -220,7 +238,7 @@ fn nothing_but_hits(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed>
 
 fn more_candidates_than_room(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     let engine = launch(device, &RULES, SessionConfig { candidate_room: 8, ..small() });
-    let text = Random(3).text((size / 8).min(20_000));
+    let text = Random(3).text((size / 8).clamp(2_000, 20_000));
     let expected = native(engine.catalog(), &text, 0..text.len());
     assert!(expected.len() > 100, "there are many candidates");
     same(&find(&engine, &text, 0..text.len()), &expected, "a list for eight candidates")
@@ -329,8 +347,8 @@ fn resident_text(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     NativeEngine::new(engine.catalog()).find(&text, 0..text.len(), &mut expected);
     for _ in 0..2 {
         let counts = resident.count(0..text.len()).map_err(|error| error.to_string())?;
-        assert_eq!(counts.candidates as usize, expected.len());
-        assert!(counts.hits > counts.candidates / 4, "{counts:?}");
+        assert_eq!(counts.records as usize, expected.len());
+        assert!(counts.hits > counts.records / 4, "{counts:?}");
     }
     Ok(())
 }

@@ -42,6 +42,8 @@ pub(super) struct Caller {
     first_place: u32,
     /// What the counter of each of the caller's lists shows.
     counters: [u32; 2],
+    /// Whether a call has failed half-way, so that some of its tasks may not have ended.
+    unsettled: bool,
 }
 
 /// A range of a text on the device that is being scanned.
@@ -86,7 +88,32 @@ impl Caller {
         let producers = rings.map(|producer| Ok(producer.map_err(failed)?.patience(TASK_TIME)));
         let producers = producers.collect::<Result<Vec<_>, ScanError>>()?;
         let groups = session.layout().groups;
-        Ok(Caller { producers, op, plan, groups, first_place: number * 2, counters: [0; 2] })
+        Ok(Caller {
+            producers,
+            op,
+            plan,
+            groups,
+            first_place: number * 2,
+            counters: [0; 2],
+            unsettled: false,
+        })
+    }
+
+    /// Begins a call. If the call before has failed, this waits until none of its tasks can write a list any more.
+    pub(super) fn begin_call(&mut self, session: &Session) -> Result<(), ScanError> {
+        if std::mem::replace(&mut self.unsettled, true) {
+            session.quiesce(TASK_TIME).map_err(failed)?;
+            let view: RegionView<'_, u32> = session.view(self.plan.tenant, FOUND).map_err(failed)?;
+            for place in 0..2 {
+                self.counters[place] = view.read(self.found_word(place) as usize, 1).map_err(failed)?[0];
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a call whose tasks have all ended.
+    pub(super) fn end_call(&mut self) {
+        self.unsettled = false;
     }
 
     /// The most bytes of text that a place holds.

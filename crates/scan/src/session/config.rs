@@ -98,7 +98,8 @@ impl RegionPlan {
         let lanes = config.lanes.unwrap_or(suits).max(1);
         // As many lanes as usual are resident, in fewer groups. One group does not run tasks.
         let groups = u64::from(device.groups) * u64::from(device.lanes) / u64::from(lanes);
-        config.groups = config.groups.or_else(|| remote.then(|| (groups as u32).saturating_sub(1).max(1)));
+        let groups = groups.min(device.groups.into()) as u32;
+        config.groups = config.groups.or_else(|| remote.then(|| groups.saturating_sub(1).max(1)));
         let half = image_words.max(config.table_words / 2).max(1024).next_power_of_two();
         RegionPlan {
             config,
@@ -133,19 +134,24 @@ impl RegionPlan {
         // A batch takes a quarter of a ring at most, and a chunk may have several automata.
         let slots = (pieces * 8 / self.rings_per_caller()).next_power_of_two().clamp(256, 1 << 17);
         let mut geometry = Geometry::new(slots).window(1);
-        (geometry.lanes, geometry.groups) = (Some(self.lanes), config.groups);
+        geometry.groups = config.groups;
         let spec = Spec::new(geometry).telemetry(Telemetry::Off).body(SlotBody::Fused);
         // A task takes long, so nothing is gained by rings that answer sooner, and groups that poll them would be lost.
         let spec = if self.remote { spec.placement(Placement::Far) } else { spec };
         self.add_to(spec)
     }
 
-    /// Adds the handler and its regions to a kernel, for one of its tenants.
-    pub(super) fn add_to(&self, spec: Spec) -> Spec {
+    /// Adds the handler and its regions to a kernel, for one of its tenants. The handler is written for groups of a
+    /// certain number of lanes, which the kernel then has.
+    pub(super) fn add_to(&self, mut spec: Spec) -> Spec {
+        spec.geometry.lanes = Some(self.lanes);
         let found = self.found_words * self.places();
         let known = spec.tenants.iter().find(|known| known.id == self.tenant).cloned();
         let user = known.unwrap_or_else(|| Tenant::new(self.tenant));
-        let user = user.producers(self.config.callers * self.rings_per_caller()).size(TEXT, self.sizes.text).size(FOUND, found);
+        let user = user
+            .producers(self.config.callers * self.rings_per_caller())
+            .size(TEXT, self.sizes.text)
+            .size(FOUND, found);
         let fuel = spec.fuel.max(FUEL);
         spec.fuel(fuel)
             .region(Region::shared(TABLES, Type::U32, self.sizes.tables))

@@ -105,6 +105,11 @@ impl SessionEngine {
         config: SessionConfig,
         beside: Option<(Spec, TenantId)>,
     ) -> Result<SessionEngine, ScanError> {
+        let mut config = config;
+        if let Some((spec, _)) = &beside {
+            // The lanes of a group are the kernel's own affair if it says how many there are.
+            config.lanes = spec.geometry.lanes.or(config.lanes).or(Some(device.caps().lanes));
+        }
         let mut plan = plan_regions(&catalog, device.caps(), config)?;
         let spec = match beside {
             None => plan.spec(),
@@ -178,6 +183,7 @@ impl SessionEngine {
         out: &mut FoundList<'_>,
     ) -> Result<(), ScanError> {
         let mut caller = self.take_caller();
+        caller.begin_call(&self.session)?;
         let margin = Margin::new(&version.catalog);
         let step = (caller.text_bytes() - margin.bytes()) / 16 * 16;
         let mut before: Option<(usize, Pending)> = None;
@@ -198,14 +204,12 @@ impl SessionEngine {
         if let Some((from, pending)) = before {
             out.add(&caller.finish(&self.session, version, pending)?.found, from);
         }
+        caller.end_call();
         Ok(())
     }
 }
 
 /// A caller that is in use, which goes back when this is dropped.
-///
-/// A call that fails half-way may leave tasks that have not ended. They hold the memory of nobody but the caller, and the
-/// next call submits its tasks behind them.
 pub(super) struct CallerGuard<'e> {
     engine: &'e SessionEngine,
     caller: Option<Caller>,
@@ -236,6 +240,11 @@ impl CandidateEngine for SessionEngine {
     fn describe(&self) -> String {
         let layout = self.session.layout();
         format!("session on {}, {} groups of {} lanes", self.device.caps().name, layout.groups, layout.lanes)
+    }
+
+    fn piece_len(&self) -> usize {
+        // A piece comes with the bytes around it, and should be one chunk.
+        self.plan.config.chunk_bytes as usize - 2 * Margin::new(&self.catalog()).bytes()
     }
 
     fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError> {

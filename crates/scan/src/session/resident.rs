@@ -21,8 +21,9 @@ pub struct ResidentText<'e> {
 pub struct ResidentCounts {
     /// The number of hits of stage one.
     pub hits: u64,
-    /// The number of candidates that stage two has left.
-    pub candidates: u64,
+    /// The number of records that stage two has left: candidates, and long runs, each of which may be a candidate of
+    /// several branches.
+    pub records: u64,
 }
 
 impl SessionEngine {
@@ -63,8 +64,10 @@ impl ResidentText<'_> {
         }
         let version = self.engine.current_version();
         let own = own.start as u32..own.end as u32;
+        self.caller.begin_call(self.engine.session())?;
         let pending = self.caller.submit(&version, 0, self.len as u32, own)?;
         let ChunkFound { found, hits } = self.caller.finish(self.engine.session(), &version, pending)?;
-        Ok(ResidentCounts { hits, candidates: found.len() as u64 })
+        self.caller.end_call();
+        Ok(ResidentCounts { hits, records: found.len() as u64 })
     }
 }
