@@ -26,28 +26,28 @@ const AFTER: &str = "\
 Examples:
   pelton scan                            scan the current folder for secrets
   pelton scan src .env                   scan a folder and a file
-  git log -p | pelton scan -             scan what a pipe carries
+  git log -p | pelton scan -             scan a pipe
   pelton scan -e 'TODO|FIXME' src        search for an expression instead
-  pelton scan --rules .gitleaks.toml     use rules of your own
+  pelton scan --rules .gitleaks.toml     use the rules of a file instead of the starter rules
   pelton scan --staged                   scan what the next commit would add, as a commit hook
   pelton scan --json > known.jsonl       write one JSON object per finding
-  pelton scan --baseline known.jsonl     report only what is not known yet
-  pelton scan --explain                  list the rules, and how each is searched for
+  pelton scan --baseline known.jsonl     report only what that file does not list
+  pelton scan --explain                  list the rules, and how each one is searched for
 
 In folders, hidden files are scanned, and files that git ignores are not, unless git tracks them.
 Symbolic links are not followed. What is named on the command line is always scanned.
 
-A finding is printed as `path:line:column: rule: text`, where the column counts bytes from 1. Where
-the output is not a terminal, only the beginning of a secret is printed; --no-redact prints all of
-it. A line with the comment `gitleaks:allow` is not reported, and neither is what .gitleaksignore
-lists. SIZE is a number of bytes, or a number with K, M, G or T.
+A finding is printed as `path:line:column: rule: text`, where columns count bytes from 1. If the
+output is not a terminal, only the beginning of each secret is printed; --no-redact prints all of
+it. Lines that contain `gitleaks:allow` or `pelton:allow` are not reported, and neither is what
+.gitleaksignore lists. SIZE is a number of bytes, or a number with K, M, G or T.
 
 Exit status:
     0  nothing was found
     1  something was found; --exit-code sets another status
     2  something could not be scanned, or a rule could not be used; findings are printed anyway
    64  the command line is wrong
-  130  interrupted by Ctrl-C, after printing what was found until then";
+  130  interrupted by Ctrl-C, after the findings so far were printed";
 
 /// What is scanned.
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub(super) struct FileArgs {
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// Scan what the next commit of git would add, line by line, instead of the files in the folders
+    /// Scan the lines that the next git commit would add, instead of files and folders
     #[arg(long)]
     pub staged: bool,
 
@@ -64,7 +64,7 @@ pub(super) struct FileArgs {
     #[arg(long, conflicts_with = "staged")]
     pub no_ignore: bool,
 
-    /// Also scan binary files in folders, and scan all files as the bytes that they are
+    /// Also scan binary files in folders, and do not decode UTF-16
     #[arg(long)]
     pub binary: bool,
 
@@ -72,7 +72,7 @@ pub(super) struct FileArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_filesize: Option<u64>,
 
-    /// The largest number of bytes that are kept of a pipe while a match may still go on
+    /// How many bytes of a pipe are kept at most while a match may still continue
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub max_retain: u64,
 }
@@ -84,17 +84,17 @@ pub(super) struct RuleArgs {
     #[arg(short = 'e', long = "regexp", value_name = "EXPR", allow_hyphen_values = true)]
     pub expressions: Vec<String>,
 
-    /// Use the rules of a file instead of the starter rules: TOML as Pelton or gitleaks has it if the name
-    /// ends in .toml, otherwise one expression per line; may be repeated
+    /// Use the rules of a file instead of the starter rules: in the TOML format of Pelton or gitleaks if
+    /// its name ends in .toml, otherwise one expression per line; may be repeated
     #[arg(long = "rules", value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// Do not report what an earlier --json or --sarif output, or a JSON report of gitleaks, has already;
-    /// may be repeated
+    /// Do not report findings that are in this file, which is an earlier output of --json or --sarif or a
+    /// JSON report of gitleaks; may be repeated
     #[arg(long = "baseline", value_name = "FILE")]
     pub baselines: Vec<PathBuf>,
 
-    /// Print which rules there are and how each is searched for, and scan nothing
+    /// List the rules and how each one is searched for, and scan nothing
     #[arg(long, conflicts_with_all = ["sarif", "count", "files_with_matches", "staged", "baselines"])]
     pub explain: bool,
 }
@@ -103,15 +103,15 @@ pub(super) struct RuleArgs {
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each of them is an option of the command line")]
 pub(super) struct OutputArgs {
-    /// Print one JSON object per finding and line, with path, line, column, start, end, rule, match and more
+    /// Print each finding as a JSON object on a line of its own
     #[arg(long, conflicts_with_all = ["sarif", "count", "files_with_matches"])]
     pub json: bool,
 
-    /// Print a report in the format SARIF 2.1.0
+    /// Print a report in the SARIF 2.1.0 format
     #[arg(long, conflicts_with_all = ["count", "files_with_matches"])]
     pub sarif: bool,
 
-    /// Print the number of findings of each file that has some
+    /// Print the number of findings in each file that has any
     #[arg(long, conflicts_with = "files_with_matches")]
     pub count: bool,
 
@@ -119,11 +119,11 @@ pub(super) struct OutputArgs {
     #[arg(long, short = 'l')]
     pub files_with_matches: bool,
 
-    /// Print only the beginning of each secret, on a terminal too
+    /// Print only the beginning of each secret, even on a terminal
     #[arg(long, conflicts_with = "no_redact")]
     pub redact: bool,
 
-    /// Print secrets in full, even where the output is not a terminal
+    /// Print secrets in full, even if the output is not a terminal
     #[arg(long)]
     pub no_redact: bool,
 
@@ -140,10 +140,11 @@ pub(super) struct OutputArgs {
     pub no_progress: bool,
 }
 
-/// What searches, and on how many threads.
+/// The device that scans, and the number of threads.
 #[derive(clap::Args)]
 pub(super) struct EngineArgs {
-    /// The device that searches for candidates
+    /// The device to scan on: cpu, cuda for an NVIDIA GPU, or auto for a GPU if there is one; `pelton
+    /// devices` lists all
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     pub device: String,
 

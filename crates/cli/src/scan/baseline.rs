@@ -19,9 +19,9 @@ const GITLEAKS_REDACTED: &str = "REDACTED";
 /// The findings of earlier reports.
 #[derive(Default)]
 pub(super) struct Baseline {
-    /// How often each finding was reported and has not been met in this scan yet.
+    /// How many earlier reports of each finding no finding of this scan has been matched with yet.
     known: Mutex<HashMap<Fingerprint, u64>>,
-    /// The places of findings whose report does not tell the secret.
+    /// The places of findings whose secret is redacted in the report, so that there is no fingerprint.
     places: HashSet<FindingPlace>,
 }
 
@@ -51,9 +51,11 @@ impl Baseline {
 
     /// Adds a line of `--json`.
     fn add_line(&mut self, line: &str) -> Result<(), String> {
-        let finding: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let finding: Value = serde_json::from_str(line).map_err(|_| "this is not JSON")?;
         let print = finding["fingerprint"].as_str().and_then(Fingerprint::parse);
-        self.add_known(print.ok_or("it has no `fingerprint`, so it is no finding of `pelton scan --json`")?);
+        self.add_known(
+            print.ok_or("it has no valid `fingerprint`, so it is not an output of `pelton scan --json`")?,
+        );
         Ok(())
     }
 
@@ -62,17 +64,21 @@ impl Baseline {
         let results = runs.as_array().into_iter().flatten().filter_map(|run| run["results"].as_array());
         for result in results.flatten() {
             let print = result["partialFingerprints"][FINGERPRINT_NAME].as_str().and_then(Fingerprint::parse);
-            self.add_known(print.ok_or("a result has no fingerprint of `pelton scan --sarif`")?);
+            self.add_known(
+                print
+                    .ok_or("a result has no fingerprint, so it is not an output of `pelton scan --sarif`")?,
+            );
         }
         Ok(())
     }
 
     /// Adds a finding of a JSON report of gitleaks.
     fn add_gitleaks(&mut self, finding: &Value) -> Result<(), String> {
-        let field = |name: &str| finding[name].as_str().ok_or(format!("a finding has no `{name}`"));
+        let missing = |name: &str| format!("a finding has no `{name}`, so it is not a report of gitleaks");
+        let field = |name: &str| finding[name].as_str().ok_or_else(|| missing(name));
         let (rule, path, secret) = (field("RuleID")?, field("File")?, field("Secret")?);
         if secret.contains(GITLEAKS_REDACTED) {
-            let line = finding["StartLine"].as_u64().ok_or("a finding has no `StartLine`")?;
+            let line = finding["StartLine"].as_u64().ok_or_else(|| missing("StartLine"))?;
             self.places.insert(FindingPlace { path: PathBuf::from(path), rule: rule.into(), line });
         } else {
             self.add_known(Fingerprint::from_parts(rule, Path::new(path), secret.as_bytes()));
@@ -84,7 +90,7 @@ impl Baseline {
         *self.known.get_mut().unwrap_or_else(PoisonError::into_inner).entry(print).or_default() += 1;
     }
 
-    /// Returns whether a finding was reported before. Each earlier finding accounts for one of this scan.
+    /// Returns whether a finding was reported before. Each earlier report accounts for one finding of this scan.
     pub(super) fn takes(&self, print: Fingerprint, place: &FindingPlace) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.get_mut(&print).filter(|left| **left > 0) {
@@ -147,9 +153,9 @@ mod tests {
     #[test]
     fn what_is_no_report_says_why() {
         for (text, why) in [
-            ("{\"fingerprint\": \"00\"}", "line 1: it has no `fingerprint`"),
-            ("{}\nx", "line 1: it has no"),
-            ("nonsense", "line 1: expected"),
+            ("{\"fingerprint\": \"00\"}", "line 1: it has no valid `fingerprint`"),
+            ("{}\nx", "line 1: it has no valid"),
+            ("nonsense", "line 1: this is not JSON"),
             ("[{}]", "a finding has no `RuleID`"),
             ("{\"runs\": [{\"results\": [{}]}]}", "a result has no fingerprint"),
         ] {

@@ -1,4 +1,4 @@
-//! `--explain`: which rules there are, and how each is searched for.
+//! `--explain`: which rules there are, and how each one is searched for.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use crate::scan::args::ScanArgs;
 use crate::scan::escape::{shown_path, shown_text};
 use crate::term::{Term, TextRole};
 
-/// The largest number of literals that are named in the text.
+/// The largest number of literals of a rule that are printed.
 const LITERALS_SHOWN: usize = 8;
 
-/// Returns one word for how a rule is searched for.
+/// Returns the word by which `--json` says how a rule is searched for.
 fn way_word(way: &SearchWay) -> &'static str {
     match way {
         SearchWay::Factors { runs, .. } if runs.is_empty() => "literals",
@@ -26,12 +26,12 @@ fn way_word(way: &SearchWay) -> &'static str {
     }
 }
 
-/// Returns in words how a rule is searched for.
+/// Describes for people how a rule is searched for.
 fn way_text(way: &SearchWay) -> String {
     let SearchWay::Factors { literals, runs } = way else {
         return match way {
             SearchWay::Path => "by the path alone".into(),
-            _ => "in every byte, because no useful literal is in all matches".into(),
+            _ => "everywhere, because no useful literal occurs in all matches".into(),
         };
     };
     let mut ways = Vec::new();
@@ -44,7 +44,7 @@ fn way_text(way: &SearchWay) -> String {
         ways.push(format!("by {noun} {}{more}", shown.join(" ")));
     }
     for (length, bytes) in runs {
-        ways.push(format!("by runs of at least {length} bytes of {bytes} kinds"));
+        ways.push(format!("by runs of at least {length} bytes of a class of {bytes}"));
     }
     ways.join(", ")
 }
@@ -100,7 +100,7 @@ fn push_rule(text: &mut String, rule: &Rule, plan: &RulePlan, term: &Term) {
     let _ = writeln!(text, "{id}  {}", shown_text(&rule.description));
     if let Some(expression) = &rule.expression {
         let _ = writeln!(text, "    expression  {}", shown_text(expression.text()));
-        let _ = writeln!(text, "    taken as    {}", mode_word(plan));
+        let _ = writeln!(text, "    matches     {}", mode_word(plan));
     }
     let _ = writeln!(text, "    searched    {}", way_text(&plan.way));
     if let Some(path) = &rule.path {
@@ -147,10 +147,10 @@ mod tests {
             runs: runs.into(),
         };
         for (way, word, text) in [
-            (SearchWay::Everywhere, "always", "in every byte, because"),
+            (SearchWay::Everywhere, "always", "everywhere, because"),
             (SearchWay::Path, "path", "by the path alone"),
             (factors(1, &[]), "literals", "by the literal 0\\n"),
-            (factors(0, &[(40, 16)]), "class-run", "by runs of at least 40 bytes of 16 kinds"),
+            (factors(0, &[(40, 16)]), "class-run", "by runs of at least 40 bytes of a class of 16"),
             (
                 factors(10, &[(4, 2)]),
                 "literals-and-class-run",

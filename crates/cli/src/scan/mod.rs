@@ -141,7 +141,7 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliErr
     let bad_expression = !bad_expressions.is_empty()
         || rules.rejected.iter().any(|rejected| args.rules.expressions.contains(&rejected.id));
     if rules.rules.is_empty() {
-        return Err(CliError::Wrong("there is no rule that can be used".into()));
+        return Err(CliError::Wrong("none of the rules can be used, so nothing was scanned".into()));
     }
     Ok((scanner, bad_expression))
 }

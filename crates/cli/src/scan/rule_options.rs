@@ -69,8 +69,9 @@ fn add_file(set: &mut RuleSet, read: RuleSet, names: &mut HashSet<String>, files
 
 /// Says what is wrong with an expression of the command line, and where.
 fn expression_problem(text: &str, error: &ExpressionError) -> String {
-    let mut problem = format!("-e is not a regular expression: {}\n  {}", error.message, shown_text(text));
-    // The place counts in the text without comments, so it is that of the text itself only if there are none.
+    let mut problem =
+        format!("the value of -e is not a regular expression: {}\n  {}", error.message, shown_text(text));
+    // The position is one in the text without comments, so it is of use only if there are none.
     let place = error.at.filter(|_| !text.contains("(?#")).and_then(|at| text.get(..at));
     if let Some(before) = place {
         let column = shown_text(before).chars().count();
@@ -79,7 +80,7 @@ fn expression_problem(text: &str, error: &ExpressionError) -> String {
     problem
 }
 
-/// Says which rule cannot be used, where it stands, and why.
+/// Says which rule cannot be used, where it was read, and why.
 pub(super) fn rejection_text(rejected: &RejectedRule) -> String {
     let id = shown_text(&rejected.id);
     let place = match (&rejected.origin.file, rejected.origin.line) {
@@ -101,7 +102,10 @@ mod tests {
     #[test]
     fn a_bad_expression_is_pointed_at() {
         let problem = |text: &str| expression_problem(text, &Expression::parse(text).unwrap_err());
-        assert_eq!(problem("ab(c"), "-e is not a regular expression: unclosed group\n  ab(c\n    ^");
+        assert_eq!(
+            problem("ab(c"),
+            "the value of -e is not a regular expression: unclosed group\n  ab(c\n    ^"
+        );
         assert!(problem("é\n(").ends_with("\n  é\\n(\n     ^"), "{}", problem("é\n("));
         assert!(!problem("(?#x)(").contains('^'));
     }

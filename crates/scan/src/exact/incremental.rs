@@ -61,11 +61,14 @@ pub enum Progress {
 /// Why a search cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The expression has a Unicode word boundary and the text a byte that is not ASCII: no automaton decides that.
-    #[error("a Unicode word boundary cannot be decided in a text that is not in memory as a whole")]
+    /// The expression has a Unicode word boundary and the text has a byte that is not ASCII, which the automaton cannot
+    /// decide.
+    #[error(
+        "a Unicode word boundary next to a non-ASCII character can be decided only in inputs that are in memory as a whole"
+    )]
     CannotDecide,
     /// The match begins in text that is no longer there.
-    #[error("a match began too far back")]
+    #[error("a match may have begun in text that is no longer kept")]
     Forgotten,
     /// The text could not be read.
     #[error(transparent)]

@@ -75,7 +75,7 @@ fn build(expression: &Expression) -> Result<meta::Regex, String> {
     let syntax = syntax::Config::new().unicode(expression.unicode()).utf8(false);
     meta::Builder::new().configure(config).syntax(syntax).build(expression.text()).map_err(
         |error| match error.size_limit() {
-            Some(limit) => format!("compiled, the expression is larger than {} MiB", limit >> 20),
+            Some(limit) => format!("the compiled expression would be larger than {} MiB", limit >> 20),
             None => error.to_string(),
         },
     )
