@@ -144,11 +144,11 @@ impl RuleSet {
 /// A rule that cannot be used, or something else in a file of rules that has no effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RejectedRule {
-    /// The name of the rule, or what stands for it.
+    /// The name of the rule, or the key in the file that has no effect.
     pub id: String,
     /// Where it was read.
     pub origin: RuleOrigin,
-    /// Why it cannot be used.
+    /// Why it has no effect.
     pub reason: String,
 }
 

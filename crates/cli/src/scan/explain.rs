@@ -106,6 +106,9 @@ fn push_rule(text: &mut String, rule: &Rule, plan: &RulePlan, term: &Term) {
     if let Some(path) = &rule.path {
         let _ = writeln!(text, "    only in     paths that match {}", shown_text(path.as_str()));
     }
+    if !rule.keywords.is_empty() {
+        let _ = writeln!(text, "    keywords    {}", shown_text(&rule.keywords.join(" ")));
+    }
     if let Some(entropy) = rule.entropy {
         let _ = writeln!(text, "    entropy     above {entropy} bits per byte");
     }

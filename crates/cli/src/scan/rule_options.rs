@@ -80,15 +80,15 @@ fn expression_problem(text: &str, error: &ExpressionError) -> String {
     problem
 }
 
-/// Says which rule cannot be used, where it was read, and why.
+/// Says what in a file of rules has no effect, and why, as `file:line: name: reason`.
 pub(super) fn rejection_text(rejected: &RejectedRule) -> String {
     let id = shown_text(&rejected.id);
     let place = match (&rejected.origin.file, rejected.origin.line) {
-        (Some(file), Some(line)) => format!(" ({}:{line})", shown_path(file)),
-        (Some(file), None) => format!(" ({})", shown_path(file)),
+        (Some(file), Some(line)) => format!("{}:{line}: ", shown_path(file)),
+        (Some(file), None) => format!("{}: ", shown_path(file)),
         (None, _) => String::new(),
     };
-    format!("rule {id}{place} cannot be used: {}", shown_text(&rejected.reason))
+    format!("{place}{id}: {}", shown_text(&rejected.reason))
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     fn a_rejected_rule_is_named_with_its_place() {
         let origin = RuleOrigin { file: Some("rules.toml".into()), line: Some(7) };
         let rejected = RejectedRule { id: "key".into(), origin, reason: "it is too large".into() };
-        assert_eq!(rejection_text(&rejected), "rule key (rules.toml:7) cannot be used: it is too large");
+        assert_eq!(rejection_text(&rejected), "rules.toml:7: key: it is too large");
     }
 
     #[test]
