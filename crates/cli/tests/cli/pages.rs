@@ -86,7 +86,7 @@ fn the_guide_shows_what_its_commands_print() {
 #[cfg(unix)]
 fn the_page_about_scans_shows_what_its_commands_print() {
     let page = include_str!("../../../../docs/scan.md");
-    assert!(run_page("scan-page", page) >= 7);
+    assert!(run_page("scan-page", page) >= 12);
 }
 
 #[test]
