@@ -2,11 +2,11 @@
 
 /// A place at which a branch of a rule may match.
 ///
-/// The *part* of a branch is what its factor belongs to: the literal occurs at a known distance from the beginning of
-/// the part, what comes before the part is the branch's prefix, and the part together with what follows it is the
-/// branch's suffix. A factor that is a literal says exactly where the part begins, so [`first`](Self::first) and
-/// [`last`](Self::last) are equal. A factor that is a run of bytes of one class says only that the part begins
-/// somewhere in the run.
+/// An engine finds the factor of a branch, which lies somewhere within a match. The *part* is the stretch of the match
+/// that contains the factor and begins at a known distance from it. What comes before the part is the prefix, and
+/// everything from the beginning of the part on is the suffix. If the factor is a literal, it is known exactly where the
+/// part begins, so [`first`](Self::first) and [`last`](Self::last) are equal. If it is a run of bytes of one class, the
+/// part begins somewhere in the run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Candidate {
     /// The first position at which the part can begin, counted from the start of the text that was scanned.

@@ -10,7 +10,7 @@ pub enum ScanError {
     /// A file could not be read or written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// The tables of the rules could not be made or read.
+    /// The tables of the rules could not be built or read.
     #[error("{0}")]
     Catalog(#[from] crate::catalog::CatalogError),
     /// A file of rules could not be read.
@@ -21,7 +21,8 @@ pub enum ScanError {
         /// Why it could not be read.
         source: std::io::Error,
     },
-    /// A file of rules is wrong as a whole. Single rules that are wrong are rejected instead, and the others work.
+    /// A file of rules cannot be used as a whole. A mistake in a single rule does not lead to this error: the rule is
+    /// put into [`RuleSet::rejected`](crate::RuleSet::rejected), and the others are used.
     #[error("{}", mistake_lines(path, mistakes))]
     RuleFileWrong {
         /// The file.
@@ -29,7 +30,7 @@ pub enum ScanError {
         /// What is wrong, at least one mistake, in the order of the text.
         mistakes: Vec<RuleMistake>,
     },
-    /// An engine failed.
+    /// An engine failed, for example because its device has too little memory.
     #[error("{0}")]
     Engine(String),
 }
@@ -50,7 +51,7 @@ fn mistake_lines(path: &std::path::Path, mistakes: &[RuleMistake]) -> String {
 }
 
 impl Display for RuleMistake {
-    /// Writes `:line: message`, as it follows the name of a file.
+    /// Writes `:line: message`, which is meant to follow the name of a file.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, ":{line}: {}", self.message),

@@ -1,12 +1,12 @@
-//! Expressions: the text of a rule, and the mode in which it is a regular expression.
+//! Expressions: the text of a regular expression, and whether it is compiled with Unicode classes.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::Hir;
 
 /// A regular expression as the `regex` crate understands it.
 ///
-/// It is taken without Unicode classes, so that `\w` and `.` are about bytes. Only if it is not a regular expression in
-/// that mode, for example because it has `\p{L}`, it is taken with them.
+/// It is compiled without Unicode classes, so that `\w` and `.` match bytes. Only if it is not valid in that mode, for
+/// example because it contains `\p{L}`, is it compiled with them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Expression {
     text: String,
@@ -24,7 +24,7 @@ pub struct ExpressionError {
 }
 
 impl Expression {
-    /// Parses an expression. Comments of the form `(?#…)`, which other languages have, are removed first.
+    /// Parses an expression. Comments of the form `(?#…)`, which the `regex` crate does not know, are removed first.
     pub fn parse(text: &str) -> Result<Expression, ExpressionError> {
         let text = strip_comments(text);
         let Err(first) = parse_hir(&text, false) else { return Ok(Expression { text, unicode: false }) };
@@ -39,12 +39,12 @@ impl Expression {
         &self.text
     }
 
-    /// Returns whether the expression is taken with Unicode classes.
+    /// Returns whether the expression is compiled with Unicode classes.
     pub fn unicode(&self) -> bool {
         self.unicode
     }
 
-    /// Returns the expression in the form that factors are taken from.
+    /// Returns the parsed form of the expression, from which factors are extracted.
     pub fn hir(&self) -> Hir {
         parse_hir(&self.text, self.unicode)
             .unwrap_or_else(|error| panic!("{} no longer parses: {error}", self.text))

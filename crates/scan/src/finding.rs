@@ -1,4 +1,4 @@
-//! Findings.
+//! Matches, and findings: the matches that count.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub struct Match {
     pub end: u64,
 }
 
-/// A match that no filter dropped, with what people want to see of it.
+/// A match that no filter dropped, with its line, its secret and the text around it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// The match.
@@ -24,13 +24,14 @@ pub struct Finding {
     pub column: u64,
     /// The line in which it ends.
     pub end_line: u64,
-    /// The bytes of the match; of a match longer than [`Finding::TEXT_MAX`] only the first ones.
+    /// The bytes of the match, of which there are at most [`Finding::TEXT_MAX`]: only the first ones of a longer match.
     pub text: Vec<u8>,
     /// Which bytes of `text` are the secret.
     pub secret: Range<usize>,
     /// The entropy of the secret, in bits per byte.
     pub entropy: f64,
-    /// The lines that the match lies in, without the line break at the end; of long lines only what is near the match.
+    /// The lines that the match lies in, without the line break at the end. Long lines are cut off: at most
+    /// [`Finding::CONTEXT_MAX`] bytes before and after the match are kept.
     pub context: Vec<u8>,
     /// Where in `context` the match begins.
     pub context_start: usize,

@@ -1,30 +1,33 @@
 //! Finds every match of hundreds or thousands of regular expressions in large amounts of data.
 //!
+//! [`Scanner`] is where to begin: it is made from a [`RuleSet`], for example [`rules::starter`], and scans bytes in
+//! memory, files and readers. Its documentation has an example.
+//!
 //! # The contract
 //!
-//! The findings of a rule in an input are exactly those of `find_iter` of the `regex` crate over the whole input: the
-//! same starts and the same ends. Rules are taken without Unicode classes (`unicode(false)`); a rule that is not a
-//! regular expression in that mode is taken with them. Nothing depends on how an input is cut into pieces, on the
-//! engine, or on the device.
+//! The matches of a rule in an input are exactly those of `find_iter` of the `regex` crate over the whole input: the
+//! same starts and the same ends. Expressions are compiled without Unicode classes (`unicode(false)`); only one that is
+//! not valid in that mode is compiled with them. Nothing depends on how an input is cut into pieces, on the engine, or
+//! on the device.
 //!
 //! # How it works
 //!
-//! An automaton of all rules together does not exist: bounded repeats such as `[\w.-]{0,50}` make it too large. So a
-//! scan has three stages, each of which sees far less than the one before it.
+//! One automaton for all rules together would be too large, because of bounded repeats such as `[\w.-]{0,50}`. So a
+//! scan has three stages, each of which has to look at far less than the one before it.
 //!
-//! 1. **Factors** ([`factor`]). Every match of most rules contains one of a few literals. All these literals together
-//!    form one small automaton, which reads every byte. It is finite memory in the strict sense: its state depends on
-//!    the last few bytes alone, so many lanes can each read a piece of the input and none has to guess a state.
+//! 1. **Factors** ([`factor`]). For most rules there are a few literals of which every match contains one. The literals
+//!    of all rules form one small automaton, which reads every byte. Its state depends only on the last few bytes, so
+//!    an input can be cut into pieces that are read at the same time.
 //! 2. **Windows** ([`catalog`]). Where a literal occurs, a small automaton of its rule reads what follows. It answers
-//!    *no*, or *maybe*; a wrong *maybe* costs time, a wrong *no* would lose a match and never happens.
-//! 3. **Exact search** ([`exact`]). For what is left, the expression itself is searched, from the first place at which
-//!    a match can begin.
+//!    *no* or *maybe*. A wrong *maybe* only costs time; a wrong *no*, which would lose a match, never happens.
+//! 3. **Exact search** ([`exact`]). Near the places that are left, the expression itself is searched for, beginning at
+//!    the first position at which a match can begin.
 //!
-//! Stages one and two are done by an [`engine`]: a loop on the CPU, or kernels on a GPU. They yield [`Candidate`]s.
-//! Stage three is always done by the host.
+//! An [`engine`] does stages one and two: a loop on the CPU, or tasks of a [`session`] on a GPU. It yields
+//! [`Candidate`]s. The host always does stage three.
 //!
-//! The rest is what makes a scanner of it: [`rule`] and [`rules`] read rules, and [`filter`] drops findings by entropy,
-//! allow-lists and paths.
+//! Around these stages, [`rules`] reads files of rules, and [`filter`] drops matches by entropy, allow-lists and paths.
+//! What is left are the [`Finding`]s.
 
 pub mod candidate;
 pub mod catalog;

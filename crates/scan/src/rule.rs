@@ -1,4 +1,4 @@
-//! Rules, as every reader of rules yields them.
+//! Rules and sets of rules, in the form in which all readers of rule files return them.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -15,27 +15,28 @@ pub struct Rule {
     pub id: String,
     /// What the rule finds, in words; may be empty.
     pub description: String,
-    /// What is searched for. A rule without an expression finds every file whose path matches.
+    /// The expression to search for. A rule without one reports every file whose path matches.
     pub expression: Option<Expression>,
-    /// Only files whose path matches are searched.
+    /// If given, only files whose path it matches are searched.
     pub path: Option<Regex>,
-    /// The group of the expression that is the secret; without one, the first group that is not empty.
+    /// The number of the group that is the secret. Without it, the first group that is not empty is the secret, or the
+    /// whole match if there is none.
     pub secret_group: Option<u32>,
-    /// Secrets whose entropy in bits per byte is not above this are dropped.
+    /// If given, secrets whose entropy in bits per byte is not higher than this are dropped.
     pub entropy: Option<f64>,
-    /// If not empty, the rule applies only to inputs that contain one of these, in any case.
+    /// If not empty, the rule applies only to inputs that contain one of these words, in upper or lower case.
     pub keywords: Vec<String>,
-    /// Lists of what is allowed to be there.
+    /// The allow-lists of this rule, which drop matches.
     pub allow: Vec<AllowList>,
-    /// Words for grouping in reports.
+    /// Words by which reports can group findings.
     pub tags: Vec<String>,
     /// Whether filters apply to the rule's matches.
     pub filters: FilterUse,
     /// Where the rule was read.
     pub origin: RuleOrigin,
-    /// Texts that the rule must find something in, for tests of the rule.
+    /// Texts in which the rule must find something. [`failed_examples`](crate::rules::failed_examples) tests this.
     pub positive: Vec<String>,
-    /// Texts that the rule must find nothing in.
+    /// Texts in which the rule must find nothing.
     pub negative: Vec<String>,
 }
 
@@ -45,7 +46,7 @@ pub enum FilterUse {
     /// All filters apply: comments, the rule's own, and the allow-lists of the whole set.
     #[default]
     Apply,
-    /// None apply: every match counts. Bare expressions of the command line are taken like this.
+    /// No filter applies, so every match counts. This is meant for expressions on a command line.
     Skip,
 }
 
@@ -59,7 +60,7 @@ pub struct RuleOrigin {
 }
 
 impl Display for RuleOrigin {
-    /// Writes `file:line`, as far as it is known.
+    /// Writes `file:line`, or as much of it as is known.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{}", file.display())?;
@@ -72,22 +73,22 @@ impl Display for RuleOrigin {
     }
 }
 
-/// Matches that are allowed to be there, and so are dropped.
+/// A description of matches that are allowed to be there, and are therefore dropped.
 #[derive(Clone, Debug, Default)]
 pub struct AllowList {
     /// Why they are allowed, in words.
     pub description: String,
-    /// Whether one of the conditions below suffices, or all that are given must hold.
+    /// Whether one of `regexes`, `paths` and `stopwords` suffices, or all that are not empty must apply.
     pub condition: AllowCondition,
-    /// What `regexes` are searched in.
+    /// The text in which `regexes` are searched for.
     pub target: AllowTarget,
-    /// Expressions; one that is found in the target allows the match.
+    /// Expressions of which one must be found in the target.
     pub regexes: Vec<Regex>,
-    /// Expressions over the path of the file.
+    /// Expressions of which one must match the path of the file.
     pub paths: Vec<Regex>,
-    /// Words that a secret may contain, in lower case.
+    /// Words of which the secret must contain one, in upper or lower case.
     pub stopwords: Vec<String>,
-    /// Only these rules are concerned, by name; all if empty. Used by lists of a whole set.
+    /// The names of the rules that the list is for; if empty, it is for all. Only lists of a whole set use this.
     pub rules: Vec<String>,
     /// Where the list was read.
     pub origin: RuleOrigin,
@@ -96,14 +97,14 @@ pub struct AllowList {
 /// How the conditions of an allow-list are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AllowCondition {
-    /// One suffices.
+    /// One of them suffices.
     #[default]
     Any,
-    /// All that are given must hold.
+    /// All that are not empty must apply.
     All,
 }
 
-/// What the expressions of an allow-list are searched in.
+/// The text in which the expressions of an allow-list are searched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AllowTarget {
     /// The secret.
@@ -115,20 +116,20 @@ pub enum AllowTarget {
     Line,
 }
 
-/// Rules that belong together.
+/// Rules that are used together, with their allow-lists.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     /// The rules that can be used.
     pub rules: Vec<Rule>,
-    /// The rules that cannot.
+    /// The rules that cannot be used, with the reasons.
     pub rejected: Vec<RejectedRule>,
     /// Allow-lists for all rules, or for those that they name.
     pub allow: Vec<AllowList>,
 }
 
 impl RuleSet {
-    /// Adds the rules and allow-lists of another set. A rule whose name is taken is rejected. Allow-lists that name no
-    /// rules concern the rules of both sets afterwards.
+    /// Adds the rules and allow-lists of another set. A rule whose name is already taken is rejected. Allow-lists that
+    /// name no rules apply to the rules of both sets afterwards.
     pub fn append(&mut self, other: RuleSet) {
         for rule in other.rules {
             match self.rules.iter().find(|first| first.id == rule.id) {
@@ -153,7 +154,7 @@ pub struct RejectedRule {
 }
 
 impl Display for RejectedRule {
-    /// Writes `file:line: name: reason`, as far as the place is known.
+    /// Writes `file:line: name: reason`, without the place if it is not known.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.origin != RuleOrigin::default() {
             write!(f, "{}: ", self.origin)?;

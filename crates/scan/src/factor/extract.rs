@@ -21,13 +21,13 @@ const LITERAL_COST: f64 = 0.2;
 const SPLIT_MAX: usize = 24;
 /// The largest number of alternations at which one sequence is split.
 const SPLIT_DEPTH: usize = 2;
-/// A literal that is expected more often than this per MiB is worth comparing with other ways.
+/// If literals are expected more often than this per MiB, other choices are considered too.
 const OFTEN: f64 = 5.0;
 /// Literals are preferred to a run of a class unless they are expected more often than this per MiB. Literals of all
 /// rules are found in one pass and most are then ruled out by a window, whereas every run has to be searched for and
 /// leads to an exact search.
 const LITERAL_RATE_MAX: f64 = 2000.0;
-/// Even then, a run must be expected so many times less often than the literals.
+/// Even then, a run is chosen only if it is expected this many times less often than the literals.
 const RUN_ADVANTAGE: f64 = 20.0;
 /// A run of a class is searched for only if it is expected less often than this per MiB.
 const RUN_RATE_MAX: f64 = 2000.0;
@@ -42,7 +42,7 @@ struct Choice {
     cost: f64,
 }
 
-/// Returns what a rule is searched by.
+/// Returns how matches of an expression are searched for.
 pub fn extract_factors(expression: &Expression) -> RuleFactors {
     let hir = without_captures(&expression.hir());
     if hir.properties().minimum_len() == Some(0) {

@@ -1,4 +1,7 @@
-//! Factors: for each rule a few literals, one of which every match contains.
+//! Factors: what every match of a rule contains, which is usually one of a few literals.
+//!
+//! [`extract_factors`] finds them in an expression. [`Catalog::build`](crate::Catalog::build) makes tables of the factors
+//! of all rules, by which an engine finds the places that are worth an exact search.
 
 mod extract;
 mod language;
@@ -8,7 +11,7 @@ use regex_syntax::hir::Hir;
 
 pub use extract::extract_factors;
 
-/// The longest literal of a factor, in bytes. An output of the automaton compares this many bytes at most.
+/// The length of the longest literal that a factor can have, in bytes.
 pub const LITERAL_MAX: usize = 16;
 
 /// One byte of a literal: `byte & mask == value` says whether a byte of the text agrees with it.
@@ -22,12 +25,12 @@ pub struct Symbol {
     pub mask: u8,
 }
 
-/// A literal of a factor.
+/// A literal that a match may contain, and where in the match it lies.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FactorLiteral {
     /// The bytes of the literal, at most [`LITERAL_MAX`] and at least one.
     pub symbols: Vec<Symbol>,
-    /// The number of bytes from the beginning of the part to the end of the literal.
+    /// The number of bytes from the beginning of the part (see [`Candidate`](crate::Candidate)) to the end of the literal.
     pub back: u32,
 }
 
@@ -36,17 +39,17 @@ pub struct FactorLiteral {
 pub enum Factor {
     /// One of these literals.
     Literals(Vec<FactorLiteral>),
-    /// At least `length` consecutive bytes of a class; the part begins with them.
+    /// At least `length` consecutive bytes of a class, with which the part begins.
     ClassRun {
         /// The bytes of the class.
         class: ByteSet,
-        /// The number of bytes.
+        /// The smallest number of bytes.
         length: u32,
     },
 }
 
-/// A branch of a rule: some of its matches, and what each of these contains. Every match of a rule with branches
-/// belongs to one of them.
+/// A branch of a rule: one of the alternatives that a match can be, and what each match of that kind contains. Every
+/// match of a rule belongs to one of the rule's branches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FactorBranch {
     /// What every match of the branch contains.
@@ -55,16 +58,16 @@ pub struct FactorBranch {
     pub prefix_max: Option<u32>,
     /// The largest number of bytes of a match from the beginning of the part on; `None` if there is no limit.
     pub suffix_max: Option<u32>,
-    /// What a match consists of from the beginning of the part on, with the look-arounds still in it.
+    /// The expression from the beginning of the part on, including its look-arounds.
     pub suffix: Hir,
 }
 
-/// What a rule is searched by.
+/// How matches of a rule are searched for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RuleFactors {
-    /// Candidates of these branches.
+    /// Only near candidates of these branches.
     Branches(Vec<FactorBranch>),
-    /// The whole input: no useful factor is contained in every match.
+    /// In the whole input, because no useful factor is contained in every match.
     Always,
 }
 

@@ -31,7 +31,7 @@ static RATES: LazyLock<Rates> = LazyLock::new(|| {
     rates
 });
 
-/// What is not in the table is taken to occur this often per MiB.
+/// How often a trigram that is not in the table is assumed to occur per MiB.
 const RARE: f64 = 1.0;
 
 /// Estimates how often a literal occurs per MiB of text.
@@ -67,7 +67,7 @@ pub(super) fn run_rate(class: &ByteSet, length: u32) -> f64 {
         .map(|byte| RATES.bytes[usize::from(byte)])
         .sum();
     let chance = (inside / f64::from(1 << 20)).clamp(0.0, 1.0);
-    // Text is words, not independent bytes: a run goes on more often than the share of the class says.
+    // The bytes of a word are not independent, so a run goes on more often than the share of the class suggests.
     let goes_on = chance + (1.0 - chance) * 0.4;
     f64::from(1 << 20) * chance * goes_on.powi(length as i32 - 1) * (1.0 - goes_on).max(0.01)
 }
