@@ -79,11 +79,11 @@ const RULES: [&str; 14] = [
 ];
 
 const FRAGMENTS: [&str; 22] = [
-    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345", // pelton:allow
     "ghp_",
     "xoxb-1234-abcd1234",
     "xoxp-",
-    "AKIAABCDEFGHIJKLMNOP",
+    "AKIAABCDEFGHIJKLMNOP", // pelton:allow
     "akia",
     "api_key = 'abcdefgh'",
     "API_KEY:",

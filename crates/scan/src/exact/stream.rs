@@ -23,6 +23,8 @@ const STARTS_MAX: u64 = 1 << 20;
 /// The number of bytes that an incremental search reads first, and at most, at once.
 const BLOCK_MIN: u64 = 256;
 const BLOCK_MAX: u64 = 1 << 16;
+/// The largest number of bytes that are read at once for a rule that no automaton decides.
+const WHOLE_MAX: u64 = 1 << 28;
 
 /// How one rule is searched for.
 #[derive(Debug)]
@@ -90,6 +92,8 @@ struct RuleState {
     added: Vec<StartRange>,
     search: Option<Box<IncrementalSearch>>,
     last_end: Option<u64>,
+    /// The matches in the rest of the text, the last one first, once they are known.
+    rest: Option<Vec<(u64, u64)>>,
     outcome: RuleOutcome,
 }
 
@@ -98,6 +102,8 @@ struct RuleState {
 enum RuleOutcome {
     #[default]
     Searching,
+    /// No automaton decides it, so the rest of the text is searched at once when the input has ended.
+    AtEnd,
     /// There is no further match.
     Done,
     /// It cannot be decided whether there is one.
@@ -174,7 +180,12 @@ impl<'s> StreamMatches<'s> {
     pub fn keep_from(&self, scanned: u64) -> u64 {
         let prefix = self.searches.iter().flatten().filter_map(RuleSearch::prefix_max).max().unwrap_or(0);
         let mut keep = scanned.saturating_sub(self.lead + prefix);
-        for state in self.states.values().filter(|state| state.outcome == RuleOutcome::Searching) {
+        let undecided =
+            |state: &&RuleState| matches!(state.outcome, RuleOutcome::Searching | RuleOutcome::AtEnd);
+        for state in self.states.values().filter(undecided) {
+            if state.outcome == RuleOutcome::AtEnd {
+                keep = keep.min(state.at);
+            }
             let ranges = state.ranges.iter().map(|range| range.lo.max(state.at)).min();
             let search = state.search.as_ref().map(|search| search.keep_from());
             keep = ranges.into_iter().chain(search).fold(keep, u64::min);
@@ -210,8 +221,10 @@ impl RuleState {
         source: &mut dyn TextSource,
         known: Known,
     ) -> Result<Option<(u64, u64)>, io::Error> {
-        if self.outcome != RuleOutcome::Searching {
-            return Ok(None);
+        match self.outcome {
+            RuleOutcome::Searching => {}
+            RuleOutcome::AtEnd if known.ended => return self.next_in_rest(&search.matcher, source),
+            _ => return Ok(None),
         }
         let horizon = match search.prefix_max() {
             _ if known.ended => u64::MAX,
@@ -225,6 +238,10 @@ impl RuleState {
             _ => match self.next_incremental(search, horizon, source, known) {
                 Ok(found) => found,
                 Err(SearchError::Io(error)) => return Err(error),
+                Err(SearchError::CannotDecide) => {
+                    (self.outcome, self.search) = (RuleOutcome::AtEnd, None);
+                    return self.next(search, lead, source, known);
+                }
                 Err(error) => {
                     self.outcome = RuleOutcome::GaveUp(error.to_string());
                     self.search = None;
@@ -237,6 +254,34 @@ impl RuleState {
             self.last_end = Some(end);
         }
         Ok(found)
+    }
+
+    /// Returns the next match in the rest of an input that has ended.
+    fn next_in_rest(
+        &mut self,
+        matcher: &Matcher,
+        source: &mut dyn TextSource,
+    ) -> io::Result<Option<(u64, u64)>> {
+        if self.rest.is_none() {
+            let available = source.available();
+            let base = self.at.saturating_sub(MARGIN as u64);
+            if base < available.start || available.end - base > WHOLE_MAX {
+                self.outcome = RuleOutcome::GaveUp(SearchError::CannotDecide.to_string());
+                return Ok(None);
+            }
+            let mut text = vec![];
+            source.fetch(base..available.end, &mut text)?;
+            let mut all = find_from(
+                matcher,
+                &text,
+                (self.at - base) as usize,
+                self.last_end.map(|end| (end - base) as usize),
+            );
+            all.reverse();
+            self.rest =
+                Some(all.into_iter().map(|(start, end)| (base + start as u64, base + end as u64)).collect());
+        }
+        Ok(self.rest.as_mut().and_then(Vec::pop))
     }
 
     /// Decides ranges of a rule whose matches have a greatest length.
@@ -369,6 +414,26 @@ impl RuleState {
         self.search = Some(Box::new(matcher.begin(from, before)));
         Ok(true)
     }
+}
+
+/// Returns the matches of `find_iter` from a position on, where the match before it ended at `last_end`.
+fn find_from(
+    matcher: &Matcher,
+    text: &[u8],
+    mut at: usize,
+    mut last_end: Option<usize>,
+) -> Vec<(usize, usize)> {
+    let mut all = vec![];
+    while at <= text.len() {
+        let Some((start, end)) = matcher.find(text, at, text.len()) else { break };
+        if start == end && last_end == Some(end) {
+            at += 1;
+        } else {
+            all.push((start, end));
+            (at, last_end) = (end, Some(end));
+        }
+    }
+    all
 }
 
 /// Returns the byte at a position, if there is one.

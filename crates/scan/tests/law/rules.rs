@@ -64,6 +64,8 @@ pub(crate) const HARD: &[&str] = &[
     r"(?i)straße|\p{Lu}K[a-z]",
     r"MiXeD[aA]bC",
     r"\p{Cyrillic}+key",
+    r"\bname\p{L}*\b",
+    r"(?:\bk\p{Greek}?|\B)",
     r"[^a]\xff\xfe",
     // Overlapping literals and branches of different kinds.
     r"abcabcabd",
