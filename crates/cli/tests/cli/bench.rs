@@ -81,6 +81,14 @@ fn scans_are_measured_and_their_findings_compared() {
     for peer in ["aho-corasick + regex", "regex set + regex"] {
         assert!(peers.contains(&&peer.into()), "{peers:?}");
     }
+    let session: Vec<Value> =
+        self::rows(&["scan", "--device", "cpu:2", "--megabytes", "1", "--rounds", "1", "--only", "easy"]);
+    let names: Vec<&Value> = session.iter().map(|row| &row["case"]).collect();
+    assert_eq!(
+        names,
+        ["easy, resident", "easy, host-fed", "easy, in memory", "easy, large file", "easy, tree"]
+    );
+    assert!(session.iter().all(|row| row["metric"] == "GB/s" && row["device"] != "cpu"), "{session:?}");
     let compile: Vec<Value> = rows("easy, compile").into_iter().map(|row| row["case"].clone()).collect();
     assert_eq!(compile, ["easy, compile", "easy, compile, cached"]);
 }

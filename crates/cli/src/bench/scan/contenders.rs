@@ -37,7 +37,6 @@ pub(super) struct Contenders<'t> {
     hyperscan: Option<HyperscanPeer>,
     ripgrep: Option<RipgrepPeer>,
     literal_ends: u64,
-    candidates: FoundSummary,
     /// How often someone was measured. It decides which slices slow peers get, so that they do not profit from what
     /// they have cached for the same text.
     turn: usize,
@@ -64,8 +63,8 @@ impl<'t> Contenders<'t> {
         let hyperscan = has_hyperscan.then(|| HyperscanPeer::start(&scanner, text, scratch)).transpose()?;
         let ripgrep = has_ripgrep.then(|| RipgrepPeer::new(&scanner, scratch)).transpose()?;
         let literal_ends = count_literal_ends(&scanner, &text.bytes);
-        let ready = ReadyScan::new(scanner, text)?;
-        let candidates = ready.find_candidates(1)?.found;
+        let piece_len = scanner.engine().piece_len();
+        let ready = ReadyScan::new(scanner, text, piece_len)?;
         Ok(Contenders {
             text,
             scratch,
@@ -77,7 +76,6 @@ impl<'t> Contenders<'t> {
             hyperscan,
             ripgrep,
             literal_ends,
-            candidates,
             turn: 0,
         })
     }
@@ -94,7 +92,11 @@ impl<'t> Contenders<'t> {
     /// The number of literals, candidates and matches in the text, with what they are called.
     pub(super) fn counts(&self) -> [(&'static str, u64); 3] {
         let found = self.ready.found_in_files().count;
-        [("literal hits", self.literal_ends), ("candidates", self.candidates.count), ("findings", found)]
+        [
+            ("literal hits", self.literal_ends),
+            ("candidates", self.ready.candidates().count),
+            ("findings", found),
+        ]
     }
 
     /// Hyperscan, if it is there.
@@ -125,7 +127,7 @@ impl<'t> Contenders<'t> {
             Who::Literals => {
                 (self.literal_peer()?.find_literals(self.text), FoundSummary::count_only(self.literal_ends))
             }
-            Who::Candidates => (ready.find_candidates(1)?, self.candidates),
+            Who::Candidates => (ready.find_candidates(1)?, ready.candidates()),
             Who::Memory(threads) => (ready.scan_memory(threads.count())?, ready.found_in_files()),
             Who::LargeFile(threads) => {
                 (ready.scan_large_file(self.scratch, threads.count())?, ready.found_joined())

@@ -10,17 +10,22 @@ mod found;
 mod hyperscan;
 mod ours;
 mod peers;
+mod remote;
 mod ripgrep;
 mod scratch;
 mod source_words;
 mod text;
 
 use pelton_device::open;
+use pelton_scan::Scanner;
+use pelton_scan::catalog::CatalogCache;
 use pelton_scan::sample_rules::SampleRules;
 
 use self::cases::{ScanCase, case_name, wanted_cases};
 use self::compiling::RuleCompiler;
 use self::contenders::{Contenders, PeerSlices};
+use self::ours::scan_failed;
+use self::remote::{TextPlaces, measure_remote};
 use self::scratch::ScratchText;
 use self::text::BenchText;
 use super::BenchRow;
@@ -36,7 +41,8 @@ use crate::term::Term;
 Hyperscan is measured if `python3` finds the package hyperscan, and ripgrep if there is a program rg.
 The text is source code from cargo's registry if there is any, with matches planted in it.")]
 pub(super) struct ScanArgs {
-    /// The device that looks for candidates; `pelton devices` lists them
+    /// The device that looks for candidates; `pelton devices` lists them. `cpu` is the native engine, and every other
+    /// device runs a session
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     device: String,
 
@@ -101,18 +107,18 @@ pub(super) fn run_scan(
     term: &Term,
 ) -> Result<(), CliError> {
     let device = open(&args.device)?;
-    if device.caps().memory_bytes.is_some() {
-        let why = format!("`bench scan` cannot measure {} yet; leave out --device", device.caps().name);
-        return Err(CliError::Wrong(why));
-    }
+    // The native engine is what this machine is best at; every other name asks for a session there.
+    let is_remote = args.device != "cpu";
     let pace = if args.quick { QUICK } else { FULL };
     let pace = ScanPace {
         megabytes: args.megabytes.unwrap_or(pace.megabytes),
         rounds: rounds.unwrap_or(pace.rounds),
         compile_rounds: rounds.map_or(pace.compile_rounds, |rounds| rounds.min(pace.compile_rounds)),
     };
-    let is_wanted =
-        |set: &&RuleSample| !wanted_cases(set.name, only).is_empty() || compiling::is_wanted(set.name, only);
+    let is_wanted = |set: &&RuleSample| match is_remote {
+        true => remote::is_wanted(set.name, only),
+        false => !wanted_cases(set.name, only).is_empty() || compiling::is_wanted(set.name, only),
+    };
     let wanted: Vec<&RuleSample> = RULE_SAMPLES.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         return Ok(());
@@ -127,9 +133,19 @@ pub(super) fn run_scan(
         text.files.len(),
         text.planted
     ));
-    note_absent_peers(term);
+    let places = TextPlaces { text: &text, scratch: &scratch };
+    if !is_remote {
+        note_absent_peers(term);
+    }
     for set in wanted {
         stop::unless_pressed()?;
+        if is_remote {
+            term.note(format_args!("{}: preparing …", set.name));
+            let cache = CatalogCache::new(scratch.cache_folder());
+            let make = || Scanner::with_cache((set.rules)().set(), Some(&cache)).map_err(scan_failed);
+            measure_remote(set.name, &device, (pace.rounds, only), make, places, rows, term)?;
+            continue;
+        }
         measure_set(set, &pace, only, &text, &scratch, rows, term)?;
     }
     Ok(())

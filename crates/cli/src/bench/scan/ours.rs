@@ -45,6 +45,8 @@ pub(super) struct ReadyScan {
     matches: Vec<(u64, Match)>,
     /// What is found in all files together as one input.
     joined: FoundSummary,
+    /// The candidates in the pieces.
+    candidates: FoundSummary,
     bytes: usize,
 }
 
@@ -54,8 +56,8 @@ pub(super) fn scan_failed(error: ScanError) -> CliError {
 }
 
 impl ReadyScan {
-    /// Puts the text into batches, and scans it once.
-    pub(super) fn new(scanner: Scanner, text: &BenchText) -> Result<ReadyScan, CliError> {
+    /// Puts the text into batches, and into pieces of `piece_len` bytes, and scans it once.
+    pub(super) fn new(scanner: Scanner, text: &BenchText, piece_len: usize) -> Result<ReadyScan, CliError> {
         let (mut batches, mut arenas) = (Vec::new(), Vec::new());
         let mut numbered = (0u64..).zip(&text.files).peekable();
         while numbered.peek().is_some() {
@@ -68,17 +70,23 @@ impl ReadyScan {
             }
             batches.push(Mutex::new(batch));
         }
-        for piece in text.bytes.chunks(scanner.engine().piece_len()) {
+        for piece in text.bytes.chunks(piece_len) {
             let mut arena = scanner.engine().arena(piece.len()).map_err(scan_failed)?;
             arena.bytes_mut()[..piece.len()].copy_from_slice(piece);
             arenas.push(Mutex::new((arena, piece.len())));
         }
         let whole = scanner.scan_bytes(Path::new("all"), &text.bytes).map_err(scan_failed)?;
         let joined = summary_of(whole.iter().map(|finding| (0, finding.found)));
-        let (matches, bytes) = (Vec::new(), text.bytes.len());
-        let mut ready = ReadyScan { scanner, batches, arenas, matches, joined, bytes };
+        let (matches, bytes, candidates) = (Vec::new(), text.bytes.len(), FoundSummary::default());
+        let mut ready = ReadyScan { scanner, batches, arenas, matches, joined, candidates, bytes };
+        ready.candidates = ready.find_candidates(1)?.found;
         ready.matches = ready.scan_batches(1)?;
         Ok(ready)
+    }
+
+    /// The candidates in the pieces of the text.
+    pub(super) fn candidates(&self) -> FoundSummary {
+        self.candidates
     }
 
     /// What is found in some of the files.

@@ -33,6 +33,8 @@ pub(super) struct BenchText {
     pub files: Vec<TextFile>,
     /// The number of matches that were planted.
     pub planted: usize,
+    /// The number of bytes until the next planted match.
+    until_plant: usize,
 }
 
 impl BenchText {
@@ -44,6 +46,7 @@ impl BenchText {
             bytes: Vec::with_capacity(wanted),
             files: Vec::new(),
             planted: 0,
+            until_plant: BYTES_PER_PLANT,
         };
         for path in shuffled_sources(&mut random) {
             if text.bytes.len() >= wanted {
@@ -88,11 +91,9 @@ impl BenchText {
     ) {
         let start = self.bytes.len();
         let mut rest = bytes;
-        // A match is planted with the same chance at every byte, so short files mostly have none.
-        let mut next = random.below(2 * BYTES_PER_PLANT);
-        while next < rest.len() {
-            let line_end =
-                rest[next..].iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| next + at + 1);
+        while self.until_plant < rest.len() {
+            let line_end = rest[self.until_plant..].iter().position(|byte| *byte == b'\n');
+            let line_end = line_end.map_or(rest.len(), |at| self.until_plant + at + 1);
             self.bytes.extend_from_slice(&rest[..line_end]);
             rest = &rest[line_end..];
             let set = random.pick(rules);
@@ -100,8 +101,9 @@ impl BenchText {
                 self.bytes.extend_from_slice(format!("    {line}\n").as_bytes());
                 self.planted += 1;
             }
-            next = random.below(2 * BYTES_PER_PLANT);
+            self.until_plant = random.below(2 * BYTES_PER_PLANT);
         }
+        self.until_plant -= rest.len();
         self.bytes.extend_from_slice(rest);
         let name = format!("{}.{}", self.files.len(), extension.unwrap_or("txt"));
         self.files.push(TextFile { name: name.into(), range: start..self.bytes.len() });
