@@ -5,7 +5,7 @@
 //! A session has a kernel that stays on its device and runs tasks. This engine adds one handler, `scan`, and three
 //! regions of the device's memory to it:
 //!
-//! - `scan_tables` holds [images](image) of catalogs. It has two halves, so that a new version of a catalog can be
+//! - `scan_tables` holds images of catalogs. It has two halves, so that a new version of a catalog can be
 //!   written while tasks still read the old one. All tenants of the session can read it.
 //! - `scan_text` holds texts. Each caller has two places for texts there: one is filled while the other one is scanned.
 //! - `scan_found` holds the candidates, in one list per place for a text.
