@@ -7,7 +7,7 @@ use pelton::workspace::RegionView;
 use pelton::{Opcode, Producer, Session, Span, Task};
 
 use super::config::RegionPlan;
-use super::kernel::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanArgs, TEXT};
+use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanArgs, TEXT};
 use super::pieces::{Piece, divide};
 use super::versions::LoadedCatalog;
 use crate::error::ScanError;

@@ -4,9 +4,8 @@ use pelton::device::Caps;
 use pelton::kernel::{SlotBody, Telemetry};
 use pelton::{Geometry, Placement, Region, Spec, Tenant, TenantId, ir::types::Type};
 
-use super::kernel::{
-    FOUND, FOUND_HEADER, FOUND_WORDS, KernelShape, RegionSizes, STRIP_STEP, TABLES, TEXT, scan_handler,
-};
+use super::kernel::scan_handler;
+use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, KernelShape, RegionSizes, STRIP_STEP, TABLES, TEXT};
 
 /// How many calls a session engine serves at once, and how it divides a text. [`Default`] suits most uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

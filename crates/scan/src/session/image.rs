@@ -16,7 +16,7 @@
 //! classes, become automata of their own: state k says that the last k bytes belong to the class, and the state in which
 //! a run becomes long enough accepts.
 
-use super::kernel::{BLOCK_BYTES, HEADER_WORDS, HeaderWord};
+use super::layout::{BLOCK_BYTES, HEADER_WORDS, HeaderWord};
 use super::order::StateOrder;
 use crate::catalog::{Catalog, ClassRun, FactorOutput, FactorTable, WindowTables};
 use crate::error::ScanError;

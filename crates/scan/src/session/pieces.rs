@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::kernel::{BLOCK_BYTES, STRIP_STEP};
+use super::layout::{BLOCK_BYTES, STRIP_STEP};
 
 /// The part of a range that one task scans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,8 @@ use pelton::ir::builder::{At, FunctionBuilder, Val};
 use pelton::ir::types::{Order, Scope};
 
 use super::image::{FIRST_CLASS_BIT, OUTPUT_WORDS, RUN_BIT};
-use super::kernel::{BLOCK_BYTES, FOUND_HEADER, FOUND_WORDS, ScanBody, U32, count};
+use super::kernel::{ScanBody, U32, count};
+use super::layout::{BLOCK_BYTES, FOUND_HEADER, FOUND_WORDS};
 use crate::catalog::{WINDOW_START, WINDOW_YES};
 
 /// How many outputs lanes compare between two looks at the list of windows.

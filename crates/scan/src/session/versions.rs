@@ -7,7 +7,7 @@ use pelton::Session;
 
 use super::config::RegionPlan;
 use super::image::{ImageAutomaton, RunClass, TableImage};
-use super::kernel::TABLES;
+use super::layout::TABLES;
 use crate::catalog::Catalog;
 use crate::error::ScanError;
 
