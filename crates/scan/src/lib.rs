@@ -23,7 +23,7 @@
 //! 3. **Exact search** ([`exact`]). Near the places that are left, the expression itself is searched for, beginning at
 //!    the first position at which a match can begin.
 //!
-//! An [`engine`] does stages one and two: a loop on the CPU, or tasks of a [`session`] on a GPU. It yields
+//! An [`engine`] does stages one and two: a loop on the CPU, or tasks of a Pelton session on a GPU. It yields
 //! [`Candidate`]s. The host always does stage three.
 //!
 //! Around these stages, [`rules`] reads files of rules, and [`filter`] drops matches by entropy, allow-lists and paths.

@@ -126,7 +126,7 @@ impl<'b> ByteReader<'b> {
     }
 }
 
-/// A checksum that notices any change of a single byte, and others almost surely.
+/// A checksum that detects any change of a single byte, and almost certainly all other changes.
 ///
 /// Four sums run side by side, so that it takes much less time than reading a file. Each step can be undone, so two
 /// texts that differ in one place have different sums.

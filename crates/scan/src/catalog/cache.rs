@@ -50,7 +50,8 @@ impl CatalogCache {
         &self.folder
     }
 
-    /// Returns the catalog that was stored under a key, unless it is absent, damaged or of another version.
+    /// Returns the catalog that was stored under a key, or `None` if there is none or it is damaged or of another
+    /// version.
     ///
     /// The key must contain everything that the catalog depends on, for example a hash of all rules.
     pub fn load(&self, key: &[u8]) -> Option<StoredCatalog> {
@@ -71,7 +72,7 @@ impl CatalogCache {
     ///
     /// # Errors
     ///
-    /// If the folder cannot be written. A caller that can do without the cache ignores it.
+    /// If the folder cannot be written. A caller that can do without the cache ignores the error.
     pub fn store(&self, key: &[u8], catalog: &Catalog, notes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let mut rest = ByteWriter::default();

@@ -14,7 +14,7 @@ pub enum CatalogError {
         /// The distance from the beginning of the part to the end of the literal.
         back: u32,
     },
-    /// A symbol of a literal is neither a byte nor a letter in either case.
+    /// A symbol of a literal stands neither for one byte nor for a letter in both cases.
     #[error("branch {branch} has a literal with the symbol {value:#04x} under the mask {mask:#04x}")]
     Symbol {
         /// The branch.
@@ -25,7 +25,7 @@ pub enum CatalogError {
         mask: u8,
     },
     /// A run of a class has length 0.
-    #[error("branch {branch} is searched by a run of no bytes")]
+    #[error("branch {branch} has a run of length 0")]
     EmptyRun {
         /// The branch.
         branch: u32,
@@ -35,7 +35,7 @@ pub enum CatalogError {
     Automaton {
         /// The number of literals.
         literals: usize,
-        /// What the builder said.
+        /// The error of the library that builds it.
         reason: String,
     },
     /// Bytes are not a stored catalog of this version, or they are damaged.

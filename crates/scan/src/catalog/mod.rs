@@ -1,4 +1,4 @@
-//! The catalog: the tables that find candidates, made from the factors of all rules.
+//! The catalog: the tables by which engines find candidates, made from the factors of all rules.
 
 mod bytes;
 mod cache;
@@ -21,7 +21,7 @@ pub use tables::{
 use crate::error::ScanError;
 use crate::factor::{Factor, FactorBranch, LITERAL_MAX, RuleFactors};
 
-/// What the exact stage must know about a branch.
+/// A branch of a rule, as the exact stage has to know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BranchInfo {
     /// The rule, as an index of the list that the catalog was built from.
@@ -32,10 +32,10 @@ pub struct BranchInfo {
     pub suffix_max: Option<u32>,
 }
 
-/// The tables that find candidates.
+/// The tables by which engines find candidates.
 ///
-/// Every index and every state in the tables is valid: [`build`](Self::build) makes only such tables, and a catalog that
-/// is read from bytes is checked. Engines rely on it.
+/// Every index and every state in the tables is valid: [`build`](Self::build) makes only such tables, and
+/// [`from_bytes`](Self::from_bytes) checks what it reads. Engines rely on this.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Catalog {
     branches: Vec<BranchInfo>,
@@ -45,7 +45,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Builds the tables, on all processors. `rules` has one entry per rule.
+    /// Builds the tables, on all cores. `rules` has one entry per rule.
     pub fn build(rules: &[RuleFactors]) -> Result<Catalog, ScanError> {
         let sources: Vec<(u32, &FactorBranch)> = (0u32..)
             .zip(rules)
@@ -85,35 +85,36 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The branches of all rules, to which candidates refer.
+    /// Returns the branches of all rules, to which candidates refer by their index.
     pub fn branches(&self) -> &[BranchInfo] {
         &self.branches
     }
 
-    /// The automata of stage one. Each reads every byte; there is more than one only for very many rules.
+    /// Returns the automata of stage one. Each reads every byte. There is more than one only for very many rules.
     pub fn factors(&self) -> &[FactorTable] {
         &self.factors
     }
 
-    /// The automata of stage two, one per branch.
+    /// Returns the automata of stage two, one per branch.
     pub fn windows(&self) -> &WindowTables {
         &self.windows
     }
 
-    /// The runs of a class that are searched beside the literals.
+    /// Returns the runs of a class that are searched for in addition to the literals.
     pub fn class_runs(&self) -> &[ClassRun] {
         &self.class_runs
     }
 
-    /// The number of bytes that must stand before a piece of an input, so that no candidate of the piece is missed.
+    /// Returns the number of bytes before a piece of an input that an engine must see, so that no candidate of the piece
+    /// is missed.
     pub fn lead(&self) -> usize {
         let backs = self.factors.iter().flat_map(|table| &table.outputs).map(|output| output.back);
         let runs = self.class_runs.iter().map(|run| run.length);
         backs.chain(runs).max().unwrap_or(0).max(LITERAL_MAX as u32) as usize
     }
 
-    /// The number of bytes that must follow a piece of an input, so that windows give the answer that they would give
-    /// in the whole input.
+    /// Returns the number of bytes after a piece of an input that an engine must see, so that windows give the answer
+    /// that they would give in the whole input.
     pub fn tail(&self) -> usize {
         self.windows.windows.iter().map(|window| window.limit).max().unwrap_or(0) as usize
     }

@@ -2,7 +2,7 @@
 
 use crate::factor::{ByteSet, LITERAL_MAX};
 
-/// One automaton of stage one: it reads every byte and says where literals end.
+/// An automaton of stage one, which reads every byte and says where literals end.
 ///
 /// A byte is first mapped to its class, in which both cases of an ASCII letter are one. State 0 is the initial state.
 /// States from [`first_accepting`](Self::first_accepting) on are accepting: a literal ends at the byte that led there.
@@ -21,15 +21,15 @@ pub struct FactorTable {
     pub next: Vec<u16>,
     /// For each accepting state the index of its first output; one more entry is the number of outputs.
     pub output_rows: Vec<u32>,
-    /// What ends at accepting states.
+    /// The literals that end at accepting states.
     pub outputs: Vec<FactorOutput>,
 }
 
 /// A literal that ends where an accepting state was reached.
 ///
-/// The classes of the automaton have no cases, so the literal itself must still be compared: with the text's bytes
-/// `end - 15 ..= end`, where `end` is the position of the byte that led to the state. Bytes before the literal have
-/// mask 0.
+/// The automaton does not distinguish upper and lower case, so the literal itself must still be compared with the bytes
+/// `end - 15 ..= end` of the text, where `end` is the position of the byte that led to the state. Bytes before the
+/// literal have mask 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FactorOutput {
     /// The branch that the literal belongs to.
@@ -37,7 +37,7 @@ pub struct FactorOutput {
     /// The number of bytes from the beginning of the part to the end of the literal: the part begins at
     /// `end + 1 - back`.
     pub back: u32,
-    /// What the bytes must be under the mask.
+    /// What the bytes must be in the bits that the mask selects.
     pub value: [u8; LITERAL_MAX],
     /// The bits that are compared.
     pub mask: [u8; LITERAL_MAX],
@@ -45,16 +45,16 @@ pub struct FactorOutput {
 
 /// The automaton of stage two for one branch, which reads from the beginning of the part on.
 ///
-/// State [`WINDOW_NO`] means that no match is possible, [`WINDOW_YES`] that one may be. After `limit` bytes without
-/// either the answer is `at_limit`. If the text ends before, the answer is *maybe*.
+/// In state [`WINDOW_NO`] the answer is *no*: no match is possible. In state [`WINDOW_YES`] it is *maybe*. If neither is
+/// reached within `limit` bytes, `at_limit` says which answer holds. If the text ends earlier, the answer is *maybe*.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowInfo {
     /// The index of the automaton's first entry in [`WindowTables::next`].
     pub base: u32,
     /// The number of its byte classes; 0 if the branch has no automaton, so that the answer is always *maybe*.
     pub class_count: u32,
-    /// The index of its 256 byte classes in [`WindowTables::classes`], in maps: byte `b` has the class
-    /// `classes[class_map * 256 + b]`.
+    /// The number of its map from bytes to classes: byte `b` has the class `classes[class_map * 256 + b]` in
+    /// [`WindowTables::classes`].
     pub class_map: u32,
     /// The largest number of bytes that are read.
     pub limit: u32,

@@ -1,22 +1,22 @@
 //! Searching runs of bytes of one class.
 //!
 //! A run of `n` bytes contains at least `n / s` of the positions that are multiples of `s`. So only every `s`th byte of a
-//! text is looked at, and only where several in a row belong to a class, the run itself is measured. All runs are
-//! searched together: a word has for each of them a few bits, which count by moving up as long as bytes belong to the
-//! class.
+//! text is looked at, and the run itself is measured only where several of these bytes in a row belong to the class. All
+//! runs are searched for together: each has a few bits of one word, in which a bit moves up with every byte that belongs
+//! to the class.
 
 use std::ops::Range;
 
 use crate::candidate::Candidate;
 use crate::catalog::ClassRun;
 
-/// The largest distance of bytes that are looked at.
+/// The largest distance between bytes that are looked at.
 const STRIDE_MAX: usize = 16;
 
 /// Runs that are searched together.
 #[derive(Debug)]
 pub(super) struct RunGroup {
-    /// The distance of the bytes that are looked at.
+    /// The distance between the bytes that are looked at.
     stride: usize,
     /// For each byte the bits of the runs to whose class it belongs.
     members: Box<[u64; 256]>,
@@ -60,7 +60,7 @@ fn wanted_probes(run: &ClassRun) -> u32 {
     }
 }
 
-/// Chooses the distance of the bytes that are looked at.
+/// Chooses the distance between the bytes that are looked at.
 fn choose_stride(run: &ClassRun) -> usize {
     ((run.length / wanted_probes(run)) as usize).clamp(1, STRIDE_MAX)
 }

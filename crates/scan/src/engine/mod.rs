@@ -1,4 +1,4 @@
-//! Engines: what runs the tables of a catalog over text and yields candidates.
+//! Engines, which run the tables of a catalog over text and yield candidates.
 
 use std::ops::Range;
 
@@ -18,11 +18,12 @@ mod tests;
 
 pub use native::NativeEngine;
 
-/// Memory for text that an engine reads. An engine on a GPU makes arenas that its copy engine can read directly.
+/// A block of memory into which text is put for an engine to read. An engine on a GPU makes arenas from which the GPU
+/// copies directly.
 pub trait Arena: Send {
-    /// The bytes.
+    /// Returns the bytes.
     fn bytes(&self) -> &[u8];
-    /// The bytes, to be filled.
+    /// Returns the bytes, to be filled with text.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
@@ -35,12 +36,12 @@ impl Arena for Vec<u8> {
     }
 }
 
-/// What finds candidates: stages one and two of a scan.
+/// An engine that finds candidates, which is stages one and two of a scan.
 pub trait CandidateEngine: Send + Sync {
-    /// Describes the engine for people, such as `native loop, 4 streams`.
+    /// Describes the engine for people, for example as `native loop, 6 streams`.
     fn describe(&self) -> String;
 
-    /// Returns the length of the pieces in which the engine likes to get large inputs.
+    /// Returns the length of the pieces into which large inputs should be cut for this engine, in bytes.
     fn piece_len(&self) -> usize {
         1 << 22
     }
@@ -48,16 +49,19 @@ pub trait CandidateEngine: Send + Sync {
     /// Makes an arena of `len` bytes.
     fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError>;
 
-    /// Finds the candidates in the first `len` bytes of an arena that this engine made. Reported are those whose factor
-    /// ends in `own`: for a literal, the last byte must lie there; for a run of a class, the last of the `length` bytes
-    /// with which a part begins. Candidates are appended to `out`, in no particular order.
+    /// Finds the candidates in the first `len` bytes of an arena that this engine made, and appends them to `out` in no
+    /// particular order.
     ///
-    /// A run that is longer than needed has many positions at which a part can begin. Those whose first `length` bytes
-    /// end in `own` are reported, from [`first`](Candidate::first) to [`last`](Candidate::last). If an input is scanned
-    /// in consecutive pieces, each reports its share of a long run, so no position is lost and none is reported twice.
+    /// Only candidates whose factor ends in the range `own` are reported. A literal ends with its last byte. A run of a
+    /// class ends with the last of the `length` bytes with which the part begins.
     ///
-    /// The text may consist of several inputs, one after the other: a candidate whose bytes lie in two of them is
-    /// reported as any other. Calls from several threads at once are fine; each has its own arena.
+    /// In a run that is longer than necessary, the part can begin at many positions. Those whose first `length` bytes
+    /// end in `own` are reported as one candidate, from [`first`](Candidate::first) to [`last`](Candidate::last). So if
+    /// an input is scanned in consecutive pieces, each piece reports its share of a long run: no position is lost, and
+    /// none is reported twice.
+    ///
+    /// The text may consist of several inputs, one after the other. A candidate whose bytes lie in two of them is
+    /// reported like any other. Several threads may call this at once, each with its own arena.
     fn candidates(
         &self,
         arena: &dyn Arena,

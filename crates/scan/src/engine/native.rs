@@ -12,10 +12,10 @@ use crate::catalog::{Catalog, FactorTable};
 use crate::engine::{Arena, CandidateEngine};
 use crate::error::ScanError;
 
-/// The number of bytes that all tables read before any reads the next ones. They stay in the cache meanwhile.
+/// The number of bytes that all tables read before any of them goes on, so that the bytes are still in the cache.
 const BLOCK: usize = 256 << 10;
 
-/// Runs the tables of a catalog on the calling thread.
+/// An engine that runs the tables of a catalog on the thread that calls it.
 #[derive(Debug)]
 pub struct NativeEngine {
     catalog: Arc<Catalog>,
@@ -40,7 +40,7 @@ impl NativeEngine {
         &self.catalog
     }
 
-    /// Does what [`candidates`](CandidateEngine::candidates) does, for bytes that lie in no arena.
+    /// Does what [`candidates`](CandidateEngine::candidates) does, for bytes that are not in an arena.
     ///
     /// # Panics
     ///

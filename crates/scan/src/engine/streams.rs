@@ -8,13 +8,13 @@ use std::ops::Range;
 use crate::catalog::FactorTable;
 use crate::factor::LITERAL_MAX;
 
-/// The number of streams. More need more registers than there are.
+/// The number of streams. More streams would need more registers than processors have.
 pub(super) const STREAMS: usize = 6;
 
-/// The number of bytes that a stream reads between two looks at whether it has accepted.
+/// The number of bytes that a stream reads before it is checked whether it has accepted.
 const BLOCK: usize = 8;
 
-/// The smallest number of bytes for which streams are worth their start.
+/// The smallest number of bytes for which it is worth starting several streams.
 const STREAMS_MIN: usize = STREAMS * 64;
 
 /// An automaton of stage one in the form that this loop reads.

@@ -23,14 +23,14 @@ use crate::expression::Expression;
 /// The number of bytes that are read backwards at once.
 const BACK_BLOCK: u64 = 4096;
 
-/// The automata of an expression.
+/// An expression that can be searched for in a text that comes in pieces.
 #[derive(Debug)]
 pub struct IncrementalMatcher {
     automata: regex::Regex,
     can_forget: bool,
 }
 
-/// A search under way: which byte is read next, and what is known so far.
+/// The state of a search with an [`IncrementalMatcher`]: which byte is read next, and what is known so far.
 #[derive(Debug)]
 pub struct IncrementalSearch {
     cache: regex::Cache,
@@ -47,7 +47,7 @@ pub struct IncrementalSearch {
     before: Option<u8>,
 }
 
-/// What a search knows after reading.
+/// What an [`IncrementalSearch`] knows after it has read some text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// More text is needed.
@@ -58,7 +58,7 @@ pub enum Progress {
     Nothing,
 }
 
-/// Why a search cannot go on.
+/// Why an [`IncrementalSearch`] cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The expression has a Unicode word boundary and the text has a byte that is not ASCII, which the automaton cannot
@@ -158,7 +158,7 @@ impl IncrementalSearch {
         self.position
     }
 
-    /// Returns the position from which on text should be kept.
+    /// Returns the position from which text must be kept, because a match may have begun there.
     pub fn keep_from(&self) -> u64 {
         self.live_from
     }
@@ -209,7 +209,7 @@ impl IncrementalSearch {
         Ok(Progress::NeedsMore)
     }
 
-    /// Says that the text has ended.
+    /// Tells the search that the text has ended, and returns what it knows then.
     pub fn finish(&mut self, matcher: &IncrementalMatcher) -> Result<Progress, SearchError> {
         let state = self.state(matcher)?;
         if !state.is_dead() {

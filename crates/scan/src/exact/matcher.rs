@@ -24,7 +24,7 @@ pub struct Matcher {
 
 impl Matcher {
     /// Makes a matcher that is compiled when it is first used. `max_len` is the length of the longest match, or `None`
-    /// if there is none. The caller has compiled the expression before, perhaps in another process.
+    /// if matches can be arbitrarily long. The caller knows that the expression can be compiled, for example from a cache.
     pub fn new(expression: Expression, max_len: Option<u64>) -> Matcher {
         Matcher { expression, max_len, compiled: OnceLock::new() }
     }
@@ -41,7 +41,7 @@ impl Matcher {
         &self.expression
     }
 
-    /// Returns the length of the longest match, or `None` if there is none.
+    /// Returns the length of the longest match, or `None` if matches can be arbitrarily long.
     pub fn max_len(&self) -> Option<u64> {
         self.max_len
     }

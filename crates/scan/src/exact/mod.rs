@@ -1,13 +1,13 @@
 //! The exact stage: from candidates to matches.
 //!
-//! A candidate says that the part of a branch begins at `h`. A match through it begins at most `prefix_max` bytes
-//! earlier, so candidates become [ranges of starts](StartRange): every match of the rule begins in one of them. What is
-//! outside of the ranges need not be searched.
+//! A candidate says that the part of a branch begins at some position. A match with this part begins at most `prefix_max`
+//! bytes earlier, so candidates become [ranges of starts](StartRange): every match of the rule begins in one of them, and
+//! no other position has to be tried.
 //!
-//! What must not be done is to search slices around the candidates. Which match is found depends on where the search
-//! begins, because matches do not overlap: with the expression `aba` and the text `ababa`, a search around the second
-//! candidate finds what `find_iter` does not. So for each rule the ranges are gone through in order, and `at` is the
-//! position from which `find_iter` would go on:
+//! It would be wrong to search slices around the candidates. Which match is found depends on where the search begins,
+//! because matches do not overlap: with the expression `aba` and the text `ababa`, a search around the second candidate
+//! finds a match that `find_iter` does not find. So for each rule the ranges, from `lo` to `hi`, are processed in order,
+//! and `at` is the position from which `find_iter` would continue:
 //!
 //! - A search always begins at `max(at, lo)`, and `at` is then the end of what it found. No match can begin between `at`
 //!   and `lo`, so nothing is skipped that `find_iter` would have found.

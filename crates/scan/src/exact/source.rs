@@ -1,4 +1,4 @@
-//! Where the exact stage reads an input that is not in memory as a whole.
+//! Sources from which the exact stage reads an input that is not in memory as a whole.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +10,8 @@ pub trait TextSource {
     /// Returns the positions of the bytes that can be read.
     fn available(&self) -> Range<u64>;
 
-    /// Replaces the contents of `into` by the bytes of a range that is available. If the input turns out to be shorter,
-    /// as a file that somebody truncates, there are fewer.
+    /// Replaces the contents of `into` with the bytes of a range that is available. If the input has become shorter, like
+    /// a file that was truncated, there are fewer bytes than the range has.
     fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()>;
 
     /// Returns the byte before a position, if there is one and it is available.

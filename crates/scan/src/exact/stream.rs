@@ -1,12 +1,13 @@
 //! Matches in an input that comes piece by piece.
 //!
-//! Candidates arrive in the order of pieces, and matches are decided as soon as nothing that is still to come can change
-//! them. For a rule whose matches have a greatest length a stretch of text decides. For any other an
-//! [incremental search](super::incremental) does, which runs from the start of a range until no match is under way. A
-//! rule that is searched everywhere, or that can match arbitrarily much before its part, has a search that always runs.
+//! Candidates arrive piece by piece, and a match is reported as soon as nothing that follows can change it. If the matches
+//! of a rule have a greatest length, a stretch of text of that length suffices for this decision. For any other rule, an
+//! [incremental search](super::incremental) runs from the start of a range until no match is under way. If a rule is
+//! searched for everywhere, or its matches can have arbitrarily many bytes before the part, its search runs all the time.
 //!
-//! A range may be begun only when no candidate that is still to come can lie before it: candidates of later pieces begin
-//! at the end of what was scanned, less the lead of the catalog, and their matches up to `prefix_max` bytes earlier.
+//! The search in a range begins only when no later candidate can lie before the range. The candidates of later pieces lie
+//! at most the lead of the catalog before the end of what was scanned, and their matches begin up to `prefix_max` bytes
+//! earlier.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,13 +21,13 @@ use crate::finding::Match;
 
 /// The largest number of starts that are decided by one search of a stretch of text.
 const STARTS_MAX: u64 = 1 << 20;
-/// The number of bytes that an incremental search reads first, and at most, at once.
+/// The number of bytes that an incremental search reads at once: at first, and at most.
 const BLOCK_MIN: u64 = 256;
 const BLOCK_MAX: u64 = 1 << 16;
 /// The largest number of bytes that are read at once for a rule that no automaton decides.
 const WHOLE_MAX: u64 = 1 << 28;
 
-/// How one rule is searched for.
+/// A rule that can be searched for: its expression, and where matches can begin.
 #[derive(Debug)]
 pub struct RuleSearch {
     /// The expression.
@@ -36,7 +37,7 @@ pub struct RuleSearch {
     incremental: OnceLock<Result<IncrementalMatcher, String>>,
 }
 
-/// Where matches of a rule begin.
+/// Where matches of a rule can begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatchStarts {
     /// Anywhere: the rule has no candidates.
@@ -68,13 +69,13 @@ impl RuleSearch {
         built.as_ref().map_err(String::clone)
     }
 
-    /// Returns whether the rule is searched for in all of a stream, with or without candidates.
+    /// Returns whether the rule is searched for in the whole stream, whether or not there are candidates.
     pub fn always(&self) -> bool {
         self.prefix_max().is_none()
     }
 }
 
-/// The matches of many rules in one input.
+/// Finds the matches of many rules in one input that arrives in pieces.
 pub struct StreamMatches<'s> {
     searches: &'s [Option<RuleSearch>],
     lead: u64,
@@ -128,8 +129,8 @@ impl Known {
 }
 
 impl<'s> StreamMatches<'s> {
-    /// Begins an input. `lead` is that of the catalog. Rules without a search, which find files by their path, are
-    /// `None`; so may be those that do not apply to the input.
+    /// Begins an input. `lead` is that of the catalog. Entries are `None` for rules that have no expression, and may be
+    /// `None` for rules that do not apply to the input.
     pub fn new(
         searches: &'s [Option<RuleSearch>],
         lead: u64,
@@ -176,7 +177,7 @@ impl<'s> StreamMatches<'s> {
         Ok(())
     }
 
-    /// Returns the position from which on text is still needed, if text up to `scanned` has been scanned.
+    /// Returns the position from which text is still needed, if the text before `scanned` has been scanned.
     pub fn keep_from(&self, scanned: u64) -> u64 {
         let prefix = self.searches.iter().flatten().filter_map(RuleSearch::prefix_max).max().unwrap_or(0);
         let mut keep = scanned.saturating_sub(self.lead + prefix);

@@ -30,7 +30,8 @@ pub struct Symbol {
 pub struct FactorLiteral {
     /// The bytes of the literal, at most [`LITERAL_MAX`] and at least one.
     pub symbols: Vec<Symbol>,
-    /// The number of bytes from the beginning of the part (see [`Candidate`](crate::Candidate)) to the end of the literal.
+    /// The number of bytes from the beginning of the part, which [`Candidate`](crate::Candidate) explains, to the end of
+    /// the literal.
     pub back: u32,
 }
 
