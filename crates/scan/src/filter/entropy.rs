@@ -1,4 +1,4 @@
-//! The entropy of bytes, which tells random text from words.
+//! The entropy of bytes, by which random text can be distinguished from words.
 
 /// Returns the Shannon entropy of bytes, in bits per byte: 0 for no bytes or equal bytes, at most 8.
 pub fn entropy(bytes: &[u8]) -> f64 {

@@ -1,7 +1,7 @@
-//! Filters: which matches of a rule count.
+//! Filters, which decide which matches of a rule count.
 //!
-//! A match is dropped if a comment in its lines allows it, if its secret looks too regular, or if an allow-list of its
-//! rule or of the whole set allows it. Two filters concern whole inputs rather than matches: a rule may be restricted
+//! A match is dropped if a comment in its lines allows it, if the entropy of its secret is too low, or if an allow-list of
+//! its rule or of the whole set allows it. Two filters concern whole inputs rather than matches: a rule may be restricted
 //! to some paths, and to inputs that contain one of its keywords.
 
 use std::path::Path;
@@ -24,10 +24,10 @@ use allow::PreparedAllowList;
 use paths::path_bytes;
 use words::WordFinder;
 
-/// Comments that allow every match in their line.
+/// Texts that, usually in a comment, allow every match in their line.
 pub const ALLOW_COMMENTS: [&str; 2] = ["pelton:allow", "gitleaks:allow"];
 
-/// What a filter sees of a match.
+/// A match as filters see it.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterView<'t> {
     /// The path of the input, as it is shown to users.
@@ -80,26 +80,26 @@ impl Filters {
         }
     }
 
-    /// Returns whether any rule is searched in a file. This answers for the allow-lists of the whole set alone, so it
-    /// is cheap, and `true` is no promise.
+    /// Returns whether any rule may be searched for in a file. Only the allow-lists of the whole set are looked at, so
+    /// this is cheap, and `true` does not mean that a rule really applies.
     pub fn searches_file(&self, path: &Path) -> bool {
         let path = path_bytes(path);
         !self.everywhere.iter().any(|list| list.allows_file(&path))
             || self.rules.iter().any(|rule| rule.filters == FilterUse::Skip)
     }
 
-    /// Returns whether a rule is searched in a file at all: the rule's path and the paths of allow-lists.
+    /// Returns whether a rule is searched for in a file, according to the rule's path and the paths of allow-lists.
     pub fn searches(&self, rule: usize, path: &Path) -> bool {
         let rule = &self.rules[rule];
         let path = path_bytes(path);
         rule.path.as_ref().is_none_or(|regex| regex.is_match(&path)) && !self.allows_file(rule, &path)
     }
 
-    /// Returns whether a rule with keywords has one in an input; rules without keywords always have.
+    /// Returns whether a text contains a keyword of a rule. For a rule without keywords, the answer is always `true`.
     ///
-    /// Where an input is seen in pieces, it suffices that one piece has a keyword, if pieces overlap by
-    /// [`keyword_overlap`](Self::keyword_overlap) bytes. A match often contains a keyword itself, so it is worth
-    /// asking for the match before the input.
+    /// If an input is seen in pieces, ask for each of them, and let them overlap by
+    /// [`keyword_overlap`](Self::keyword_overlap) bytes. A match often contains a keyword itself, so it is worth asking
+    /// for the bytes of the match first.
     pub fn has_keyword(&self, rule: usize, text: &[u8]) -> bool {
         let rule = &self.rules[rule];
         rule.keywords.is_empty() || rule.filters == FilterUse::Skip || rule.keywords.is_in(text)
@@ -142,13 +142,13 @@ impl Filters {
 pub enum DropReason {
     /// The secret's entropy is too low.
     Entropy,
-    /// The path is allowed, or is none that the rule is for.
+    /// The path is allowed, or it is not one of those that the rule is for.
     Path,
     /// An expression of an allow-list was found, or all conditions of an allow-list hold.
     AllowList,
     /// The secret contains a stop word.
     Stopword,
-    /// The lines have a comment that allows it, `gitleaks:allow` or `pelton:allow`.
+    /// The lines contain one of the [`ALLOW_COMMENTS`].
     Comment,
 }
 

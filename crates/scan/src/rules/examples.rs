@@ -1,4 +1,4 @@
-//! Tests of rules by the examples that they carry.
+//! Tests of rules with their positive and negative examples.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub enum ExampleKind {
     Negative,
 }
 
-/// An example that a rule fails on.
+/// An example of a rule for which the rule does not do what it should.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedExample {
     /// The name of the rule.
@@ -29,8 +29,8 @@ pub struct FailedExample {
     pub reason: String,
 }
 
-/// Tries every example of every rule in a set, with the filters of the set but without regard to paths, and returns
-/// those that fail. The examples of a rule without an expression are paths.
+/// Tests every example of every rule in a set, and returns those that fail. The filters of the set apply, except for the
+/// `path` of rules. For a rule without an expression, the examples are paths.
 pub fn failed_examples(set: &RuleSet) -> Vec<FailedExample> {
     let mut set = set.clone();
     for rule in set.rules.iter_mut().filter(|rule| rule.expression.is_some()) {

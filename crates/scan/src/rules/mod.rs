@@ -1,12 +1,12 @@
-//! Readers of rules: our own TOML, the TOML of gitleaks, plain files of expressions, and the starter set.
+//! Readers of rules: Pelton's TOML format, that of gitleaks, plain files of expressions, and the starter set.
 //!
 //! # Pelton's format
 //!
 //! ```toml
-//! # Rules of other files come first; a rule below that has the name of one of theirs changes it. "starter" is the
-//! # starter set, and paths are relative to the folder of this file.
+//! # The rules of these files are used too. A rule below that has the name of one of theirs changes the keys that it
+//! # gives. "starter" is the starter set, and paths are relative to the folder of this file.
 //! extend = ["starter", "base.toml"]
-//! # Rules of those files that are not wanted.
+//! # The rules of those files that are not used.
 //! disable = ["json-web-token"]
 //!
 //! [[rule]]
@@ -61,24 +61,25 @@ pub use examples::{ExampleKind, FailedExample, failed_examples};
 /// The text of the starter set, in our own format.
 const STARTER_TEXT: &str = include_str!("starter.toml");
 
-/// Returns the starter set, which is used where no rules are given.
+/// Returns the starter set: rules for the keys and tokens of many services, which `pelton scan` uses by default.
 pub fn starter() -> RuleSet {
     starter_drafts().finish()
 }
 
-/// Reads a file of rules: TOML of our own or of gitleaks if its name ends in `.toml`, otherwise one expression per line.
+/// Reads a file of rules. If its name ends in `.toml`, it is in Pelton's format or in that of gitleaks. Otherwise it has
+/// one expression per line.
 ///
-/// Rules that cannot be used are in [`RuleSet::rejected`], and the others work.
+/// Rules that cannot be used are put into [`RuleSet::rejected`], and the others are used.
 ///
 /// # Errors
 ///
 /// [`ScanError::RuleFileUnreadable`] if the file, or one that it extends, cannot be read, and
-/// [`ScanError::RuleFileWrong`] with the places of all mistakes if it is no file of rules.
+/// [`ScanError::RuleFileWrong`] with the places of all mistakes if it is not a file of rules.
 pub fn read_file(path: &Path) -> Result<RuleSet, ScanError> {
     Ok(read_drafts(&ExtendChain::new(path))?.finish())
 }
 
-/// Makes a rule of a bare expression, which no filter applies to.
+/// Makes a rule with the given name of an expression. No filter applies to it, so every match is a finding.
 ///
 /// ```
 /// let rule = pelton_scan::rules::from_expression("todo", "(?i)todo|fixme").unwrap();
@@ -120,7 +121,7 @@ fn read_text(path: &Path) -> Result<String, ScanError> {
         let line = memchr::memchr_iter(b'\n', good).count() + 1;
         wrong_file(path, u32::try_from(line).ok(), "the text is not UTF-8 here; rules are UTF-8 text")
     })?;
-    // Editors of one widespread system put a byte order mark at the beginning.
+    // Some editors put a byte order mark at the beginning.
     Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
 }
 

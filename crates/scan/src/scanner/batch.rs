@@ -11,7 +11,7 @@ use crate::exact::StartRange;
 use crate::exact::whole::{find_everywhere, find_in_ranges};
 use crate::finding::{Finding, Match};
 
-/// Several inputs in one arena, which are scanned together.
+/// Several inputs in one block of memory, which [`Scanner::scan_batch`] scans together. [`Scanner::batch`] makes one.
 pub struct InputBatch {
     arena: Box<dyn Arena>,
     used: usize,
@@ -21,21 +21,22 @@ pub struct InputBatch {
 /// An input of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BatchInput {
-    /// A number that the caller chose.
+    /// A number that the caller has chosen, by which it recognises the input.
     pub key: u64,
-    /// The path, for filters.
+    /// The path that filters see.
     pub path: PathBuf,
-    /// Where its bytes lie in the arena.
+    /// Where its bytes lie in the batch.
     pub range: Range<usize>,
 }
 
 impl InputBatch {
-    /// Returns the room that is left.
+    /// Returns the memory that is left for further inputs. Write an input to its beginning, then call
+    /// [`push`](Self::push).
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.arena.bytes_mut()[self.used..]
     }
 
-    /// Declares the next `len` bytes of the room to be an input.
+    /// Adds the first `len` bytes of the [`room`](Self::room) as an input.
     ///
     /// # Panics
     ///
@@ -80,7 +81,7 @@ impl Scanner {
         Ok(InputBatch { arena: self.engine.arena(capacity)?, used: 0, inputs: vec![] })
     }
 
-    /// Scans the inputs of a batch. Returns one list of findings per input, in the order of their positions.
+    /// Scans the inputs of a batch. Returns one list of findings per input, each sorted by position.
     pub fn scan_batch(&self, batch: &InputBatch) -> Result<Vec<Vec<Finding>>, ScanError> {
         let mut all = vec![vec![]; batch.inputs.len()];
         self.visit_batch(batch, &mut |input, finding| {

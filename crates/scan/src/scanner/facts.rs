@@ -12,7 +12,7 @@ pub(super) enum RuleFacts {
     PathOnly,
     /// Its expression can be searched for.
     Usable {
-        /// The length of the longest match, or `None` if there is none.
+        /// The length of the longest match, or `None` if matches can be arbitrarily long.
         max_len: Option<u64>,
         /// Where matches begin.
         starts: MatchStarts,

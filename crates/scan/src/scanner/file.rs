@@ -1,7 +1,7 @@
 //! Scans files of any size.
 //!
-//! Threads take pieces of the file in order and do stages one and two for them. Whoever has finished a piece puts its
-//! result, which is small, where the others are, and does the exact stage for all pieces whose turn it is.
+//! Threads take pieces of the file in order and do stages one and two for them. A thread that has finished a piece adds
+//! its result, which is small, to those of the other pieces, and does the exact stage for all pieces whose turn it is.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -45,8 +45,9 @@ struct PieceResults<'p, 's, 'f> {
 impl Scanner {
     /// Scans a file of any size. The memory that this takes depends on the number of threads and not on the file.
     ///
-    /// The file is read, never mapped. What is appended to it during the scan is not seen; if it becomes shorter, the
-    /// scan ends there. Matches of one rule come in order; those of different rules may not.
+    /// The file is read and never mapped into memory. What is appended to it during the scan is not seen, and if it
+    /// becomes shorter, the scan ends there. The findings of each rule are passed on in order, but those of different
+    /// rules may not be in order with each other.
     pub fn scan_file(
         &self,
         path: &Path,

@@ -28,7 +28,7 @@ use crate::filter::Filters;
 use crate::finding::Finding;
 use crate::rule::RuleSet;
 
-/// Finds the matches of a set of rules. Threads share one scanner.
+/// Finds the matches of a set of rules in bytes, files and readers. Several threads can use one scanner at once.
 ///
 /// ```
 /// use std::path::Path;
@@ -56,14 +56,14 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Makes a scanner that uses the native engine. Rules that cannot be searched for are moved to the set's list of
-    /// rejected rules.
+    /// Makes a scanner that uses the native engine, a loop on the CPU. Rules whose expressions cannot be compiled are
+    /// moved to [`RuleSet::rejected`], which [`rules`](Self::rules) returns with the set.
     pub fn new(rules: RuleSet) -> Result<Scanner, ScanError> {
         Scanner::with_cache(rules, None)
     }
 
-    /// Does what [`new`](Self::new) does, and keeps the tables in a cache, so that the same rules need not be compiled
-    /// again.
+    /// Does what [`new`](Self::new) does, and keeps the compiled tables in a cache, so that the same rules need not be
+    /// compiled again.
     pub fn with_cache(rules: RuleSet, cache: Option<&CatalogCache>) -> Result<Scanner, ScanError> {
         let compiled = compile::compile_rules(rules, cache)?;
         let catalog = Arc::new(compiled.catalog);
@@ -104,12 +104,12 @@ impl Scanner {
         &*self.engine
     }
 
-    /// Returns whether any rule may apply to a file. If not, it need not be read.
+    /// Returns whether any rule may apply to a file. If none does, the file need not be read.
     pub fn applies_to(&self, path: &Path) -> bool {
         self.filters.searches_file(path)
     }
 
-    /// Scans bytes in memory. Findings come in the order of their positions.
+    /// Scans bytes in memory. `path` is what filters see as the path of the input. The findings are sorted by position.
     pub fn scan_bytes(&self, path: &Path, text: &[u8]) -> Result<Vec<Finding>, ScanError> {
         let mut batch = self.batch(text.len())?;
         batch.room()[..text.len()].copy_from_slice(text);

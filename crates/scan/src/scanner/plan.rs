@@ -3,14 +3,14 @@
 use super::Scanner;
 use crate::factor::{Factor, RuleFactors, extract_factors};
 
-/// How a rule is searched for.
+/// How a scanner searches for a rule. [`Scanner::plan`] returns it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RulePlan {
-    /// Whether the expression is taken with Unicode classes.
+    /// Whether the expression is compiled with Unicode classes.
     pub unicode: bool,
     /// What finds the places at which the expression is searched.
     pub way: SearchWay,
-    /// The length of the longest match, or `None` if there is none.
+    /// The length of the longest match in bytes, or `None` if matches can be arbitrarily long.
     pub max_len: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ pub enum SearchWay {
     Factors {
         /// The literals.
         literals: Vec<Vec<u8>>,
-        /// The runs, as the number of bytes and the number of different bytes.
+        /// The runs: the smallest number of bytes, and the number of different bytes in the class.
         runs: Vec<(u32, u32)>,
     },
     /// The whole input is searched.

@@ -1,6 +1,6 @@
 //! Scans what a reader yields.
 //!
-//! A pipe cannot be read again, so text is kept from the oldest place on at which a match may still begin.
+//! A reader cannot be read again, so text is kept from the oldest position at which a match may have begun.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -28,10 +28,12 @@ struct KeptText {
 }
 
 impl Scanner {
-    /// Scans what a reader yields until it ends, keeping about [`retain`](StreamOptions::retain) bytes at most.
+    /// Scans what a reader yields until it ends, keeping at most about [`retain`](StreamOptions::retain) bytes in memory.
     ///
-    /// Matches of one rule come in order; those of different rules may not. If a match may have begun before what is
-    /// kept, its rule gives up. Keywords of rules are looked for in what is kept.
+    /// The findings of each rule are passed on in order, but those of different rules may not be in order with each
+    /// other. If a match may have begun before the bytes that are kept, its rule gives up, as
+    /// [`StreamReport::gave_up`](super::StreamReport::gave_up) says. Keywords of rules are looked for only in the bytes
+    /// that are kept.
     pub fn scan_reader(
         &self,
         path: &Path,

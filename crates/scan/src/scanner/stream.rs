@@ -1,4 +1,4 @@
-//! What scans of long inputs have in common: matches become findings as they are decided.
+//! What scans of files and readers have in common: matches become findings as soon as they are certain.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -18,19 +18,20 @@ use crate::exact::stream::StreamMatches;
 use crate::exact::{StartRange, unite};
 use crate::finding::{Finding, Match};
 
-/// What is done with findings as they appear. `Break` ends the scan.
+/// The function to which a scan passes its findings, one by one. If it returns `Break`, the scan ends.
 pub type FindingSink<'s> = dyn FnMut(Finding) -> ControlFlow<()> + Send + 's;
 
-/// How a long input is scanned.
+/// Options of [`Scanner::scan_file`] and [`Scanner::scan_reader`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamOptions<'o> {
-    /// The number of threads; 0 counts as 1.
+    /// The number of threads that scan a file; 0 counts as 1. A reader is scanned by one thread.
     pub threads: usize,
-    /// The largest number of bytes that are kept of an input that cannot be read again.
+    /// The largest number of bytes of a reader that are kept after they were scanned, in case a match continues. With the
+    /// default, 0, rules give up on long matches. Files do not need it, because they can be read again.
     pub retain: usize,
-    /// Ends the scan soon after it becomes true.
+    /// A flag that ends the scan soon after it becomes true.
     pub stop: Option<&'o AtomicBool>,
-    /// Counts the bytes that have been scanned.
+    /// A counter to which the number of bytes is added that have been scanned.
     pub progress: Option<&'o AtomicU64>,
 }
 
@@ -53,9 +54,10 @@ impl StreamOptions<'_> {
 pub struct StreamReport {
     /// The number of bytes that were scanned.
     pub bytes: u64,
-    /// The rules that had to give up, with the reasons: their findings may be incomplete.
+    /// The rules that had to give up, as indices of the scanner's rules, with the reasons. Their findings may be
+    /// incomplete.
     pub gave_up: Vec<(u32, String)>,
-    /// Whether the scan was ended before the end of the input.
+    /// Whether the scan was stopped before the end of the input.
     pub stopped: bool,
 }
 
@@ -228,7 +230,7 @@ impl Scanner {
     }
 }
 
-/// Of longer matches the groups are not looked at: the whole match is the secret.
+/// In a match that is longer than this many bytes, groups are not looked for, and the whole match is the secret.
 const LONG_MATCH_MAX: u64 = 1 << 24;
 /// The number of bytes in which keywords are looked for at once.
 const KEYWORD_BLOCK: u64 = 1 << 20;

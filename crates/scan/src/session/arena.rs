@@ -7,7 +7,7 @@ use pelton::device::{Device, HostBytes};
 use crate::engine::Arena;
 use crate::error::ScanError;
 
-/// Blocks that are not in use. The driver frees memory only when no kernel is resident, so blocks are used again.
+/// Blocks that are not in use. The driver frees memory only when no kernel is resident, so blocks are reused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArenaPool {
     idle: Arc<Mutex<Vec<HostBytes>>>,
@@ -23,8 +23,11 @@ impl ArenaPool {
         let bytes = match found {
             Some(bytes) => bytes,
             // Whole blocks of 16 bytes are copied, so the last one must be complete.
-            None => HostBytes::new(device, len.next_multiple_of(16))
-                .map_err(|error| ScanError::Engine(format!("there is no memory for an arena: {error}")))?,
+            None => HostBytes::new(device, len.next_multiple_of(16)).map_err(|error| {
+                ScanError::Engine(format!(
+                    "there is not enough memory for text that the device copies: {error}"
+                ))
+            })?,
         };
         Ok(HostArena { bytes: Some(bytes), len, pool: self.clone() })
     }

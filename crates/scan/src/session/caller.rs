@@ -1,4 +1,5 @@
-//! A caller: a producer of the session, with its places for texts and their lists of candidates.
+//! A caller: what one call of the engine uses at a time, which is a producer of the session and two places for texts with
+//! their lists of candidates.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -18,8 +19,8 @@ const TASK_TIME: Duration = Duration::from_secs(300);
 /// How many candidates are copied back together with their number.
 const FIRST_FOUND: u32 = 2048;
 
-/// The part of the ring that a batch takes at most is one in so many. Two batches per caller may wait for their results
-/// to be read while a third one is submitted.
+/// A batch takes at most this fraction of the ring: one in four. Two batches per caller may wait for their results to be
+/// read while a third one is submitted.
 const RING_SHARE: u64 = 4;
 
 /// How many pieces of a long range there are for each group.
@@ -40,7 +41,7 @@ pub(super) struct Caller {
     groups: u32,
     /// The number of the caller's first place.
     first_place: u32,
-    /// What the counter of each of the caller's lists shows.
+    /// The value of the counter of each of the caller's lists.
     counters: [u32; 2],
     /// Whether a call has failed half-way, so that some of its tasks may not have ended.
     unsettled: bool,
@@ -131,7 +132,7 @@ impl Caller {
     ) -> Result<(), ScanError> {
         let view: RegionView<'_, u32> = session.view(self.plan.tenant, TEXT).map_err(failed)?;
         let first = self.text_word(place) as usize + at / 4;
-        // SAFETY: every four bytes are a number.
+        // SAFETY: any four bytes are a valid `u32`.
         let (before, words, rest) = unsafe { bytes.align_to::<u32>() };
         if before.is_empty() {
             view.write(first, words).map_err(failed)?;
@@ -236,7 +237,10 @@ impl Caller {
         let middle = (start + (end - start) / 2).next_multiple_of(16);
         let middle = if middle < end { middle } else { start + (end - start) / 2 };
         if middle == start {
-            return Err(ScanError::Engine("one position has more candidates than there is room for".into()));
+            return Err(ScanError::Engine(
+                "the list of candidates has too little room for a single position; raise `candidate_room`"
+                    .into(),
+            ));
         }
         let mut both = ChunkFound::default();
         for own in [start..middle, middle..end] {
@@ -296,7 +300,7 @@ fn last_word(rest: &[u8]) -> u32 {
     u32::from_ne_bytes(bytes)
 }
 
-/// Says what a session said.
+/// Makes the error of this crate from an error of a session.
 pub(super) fn failed(error: impl std::fmt::Display) -> ScanError {
     ScanError::Engine(format!("the device session failed: {error}"))
 }

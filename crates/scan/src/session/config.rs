@@ -1,4 +1,4 @@
-//! How large the memory of a session engine is, and how its work is divided.
+//! The configuration of a session engine: how much memory it uses, and how it divides its work.
 
 use pelton::device::Caps;
 use pelton::kernel::{SlotBody, Telemetry};
@@ -7,27 +7,29 @@ use pelton::{Geometry, Placement, Region, Spec, Tenant, TenantId, ir::types::Typ
 use super::kernel::scan_handler;
 use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, KernelShape, RegionSizes, STRIP_STEP, TABLES, TEXT};
 
-/// How many calls a session engine serves at once, and how it divides a text. [`Default`] suits most uses.
+/// The configuration of a [`SessionEngine`](super::SessionEngine): how many calls it serves at once, and how it divides a
+/// text. The default suits most uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionConfig {
     /// How many calls run at once. Others wait until one of these has ended.
     pub callers: u32,
-    /// How many bytes of text are copied and scanned at once, a power of two. A caller has twice as much memory on the
-    /// device.
+    /// How many bytes of text are copied and scanned at once, a power of two. For each of `callers`, twice as much memory
+    /// is used on the device.
     pub chunk_bytes: u32,
-    /// How many bytes of text a task scans, at least. A long text is cut into larger pieces, as long as there are
-    /// several for each group.
+    /// How many bytes of text a task scans at least. A long text is cut into larger pieces, as long as there are several
+    /// pieces for each group.
     pub piece_bytes: u32,
-    /// How many candidates of a chunk are kept before it is scanned again in halves. It is raised to the number of
-    /// literals of the catalog.
+    /// How many candidates of a chunk there is room for. A chunk that has more is scanned again in halves. The value is
+    /// raised to the number of literals of the catalog if it is less.
     pub candidate_room: u32,
-    /// How many words the region of tables has, at least. By default it is as large as two images of the catalog need.
+    /// How many words of memory there are for tables at least. By default there is room for two versions of the catalog;
+    /// more is needed only to [`replace`](super::SessionEngine::replace) the catalog with a larger one.
     pub table_words: u32,
     /// How many lanes a group has; by default as many as suit the device.
     pub lanes: Option<u32>,
     /// How many groups run tasks; by default as many as suit the device.
     pub groups: Option<u32>,
-    /// What a group keeps in its own memory; by default what suits the device.
+    /// How the kernel uses the memory of a group; by default as suits the device.
     pub shape: Option<KernelShape>,
 }
 
@@ -74,8 +76,8 @@ pub(super) struct RegionPlan {
 }
 
 impl RegionPlan {
-    /// Rounds a configuration to what the regions need. `image_words` is the size of the catalog's image, `margin` how many bytes
-    /// around a chunk are copied with it, and `outputs` how many candidates a single position can have.
+    /// Rounds a configuration to what the regions need. `image_words` is the size of the catalog's image, `margin` is how
+    /// many bytes around a chunk are copied with it, and `outputs` is how many candidates a single position can have.
     pub(super) fn new(
         mut config: SessionConfig,
         device: &Caps,
@@ -135,7 +137,7 @@ impl RegionPlan {
         let mut geometry = Geometry::new(slots).window(1);
         geometry.groups = config.groups;
         let spec = Spec::new(geometry).telemetry(Telemetry::Off).body(SlotBody::Fused);
-        // A task takes long, so nothing is gained by rings that answer sooner, and groups that poll them would be lost.
+        // Tasks take long, so rings that answer sooner gain nothing, and they would need groups that poll them.
         let spec = if self.remote { spec.placement(Placement::Far) } else { spec };
         self.add_to(spec)
     }

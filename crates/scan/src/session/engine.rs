@@ -17,9 +17,9 @@ use crate::catalog::Catalog;
 use crate::engine::{Arena, CandidateEngine};
 use crate::error::ScanError;
 
-/// Runs the tables of a catalog as tasks of a kernel that stays on a device.
+/// An engine that runs the tables of a catalog as tasks of a kernel that stays on a device.
 ///
-/// Calls from several threads overlap: while the text of one is scanned, that of another is copied.
+/// Calls from several threads overlap: while the text of one call is scanned, that of another is copied.
 #[derive(Debug)]
 pub struct SessionEngine {
     /// The callers that are not in use. They are dropped before the session.
@@ -84,8 +84,8 @@ impl SessionEngine {
         SessionEngine::launch_kernel(device, catalog, config, None)
     }
 
-    /// Launches a session that scans for one tenant, beside whatever else a kernel does for others. The tenant is added
-    /// if the kernel does not have it.
+    /// Launches a session that scans for one tenant, while its kernel also serves other tenants. The tenant is added if
+    /// the kernel does not have it.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl SessionEngine {
         Ok(SessionEngine { idle, returned, versions, session, device, plan, arenas })
     }
 
-    /// Returns the kernel that [`launch`](Self::launch) launches, to be looked at.
+    /// Returns the description of the kernel that [`launch`](Self::launch) would launch, without launching it.
     ///
     /// # Errors
     ///
@@ -141,15 +141,18 @@ impl SessionEngine {
         self.versions.current().catalog.clone()
     }
 
-    /// Replaces the catalog. Calls that have begun go on with the old one, and later calls use the new one. Branches of
-    /// candidates refer to the catalog that was current when their call began.
+    /// Replaces the catalog. Calls that have begun go on with the old one, and later calls use the new one. Candidates
+    /// refer to branches of the catalog that was current when their call began.
     ///
     /// # Errors
     ///
     /// [`ScanError::Engine`] if the new catalog does not fit into the memory that the session has for it.
     pub fn replace(&self, catalog: Arc<Catalog>) -> Result<(), ScanError> {
         if Margin::new(&catalog).bytes() * 2 > self.plan.config.chunk_bytes as usize {
-            return Err(ScanError::Engine("the catalog looks too far for the chunks of this engine".into()));
+            return Err(ScanError::Engine(
+                "the new catalog needs more text around a chunk than this engine copies; open a new engine"
+                    .into(),
+            ));
         }
         self.versions.replace(&self.session, &self.plan, catalog)
     }
@@ -259,9 +262,11 @@ impl CandidateEngine for SessionEngine {
         out: &mut Vec<Candidate>,
     ) -> Result<(), ScanError> {
         let text = arena.bytes().get(..len).filter(|text| u32::try_from(text.len()).is_ok());
-        let text = text.ok_or_else(|| ScanError::Engine(format!("{len} bytes are no text of this arena")))?;
+        let text = text.ok_or_else(|| ScanError::Engine(format!("the arena has fewer than {len} bytes")))?;
         if own.start > own.end || own.end > len {
-            return Err(ScanError::Engine(format!("{own:?} is no part of a text of {len} bytes")));
+            return Err(ScanError::Engine(format!(
+                "the range {own:?} does not lie in a text of {len} bytes"
+            )));
         }
         let version = self.current_version();
         let mut list = FoundList::new(&version.run_classes, text, own.clone(), out);

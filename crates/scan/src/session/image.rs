@@ -77,7 +77,7 @@ impl TableImage {
     pub(super) fn new(catalog: &Catalog, base: u32) -> Result<TableImage, ScanError> {
         if let Some(run) = catalog.class_runs().iter().find(|run| run.length > RUN_MAX) {
             let what = format!(
-                "a rule needs a run of {} bytes of a class; a device counts to {RUN_MAX}",
+                "a rule needs a run of {} bytes of one class, and a device counts only to {RUN_MAX}; `--device cpu` has no such limit",
                 run.length
             );
             return Err(ScanError::Engine(what));
@@ -113,7 +113,10 @@ impl TableImage {
             Ok(len) if len.checked_add(base).is_some() => {
                 Ok(TableImage { words: writer.words, automata, run_classes })
             }
-            _ => Err(ScanError::Engine("the catalog is too large for a device".into())),
+            _ => Err(ScanError::Engine(
+                "the tables of the rules are too large for this device; `--device cpu` has no such limit"
+                    .into(),
+            )),
         }
     }
 }

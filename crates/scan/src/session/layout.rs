@@ -7,19 +7,19 @@ pub(super) const BLOCK_BYTES: u32 = 16;
 /// Strips are multiples of this.
 pub(super) const STRIP_STEP: u32 = 8 * BLOCK_BYTES;
 
-/// How the lanes of a group work together, and what they keep in the group's own memory.
+/// How the lanes of a group work together in the scan kernel, and what they keep in the memory of the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelShape {
-    /// How many blocks of 16 bytes a lane reads between two meetings of the group: 1, 2, 4 or 8.
+    /// How many blocks of 16 bytes a lane reads before the group synchronises: 1, 2, 4 or 8.
     pub turn_blocks: u32,
-    /// How many windows the group's list holds; at least four for each lane.
+    /// How many windows of stage two the group's list holds, at least four for each lane.
     pub window_room: u32,
     /// How many words of the automaton's first rows are copied to the group's memory, at least 1.
     pub hot_words: u32,
 }
 
 impl KernelShape {
-    /// The shape that suits a device. A CPU has no memory that is faster than its caches.
+    /// Returns the shape that suits a device. A CPU has no group memory that is faster than its caches.
     pub fn suiting(device: &Caps) -> KernelShape {
         let hot_words = if device.memory_bytes.is_some() { 8192 } else { 1 };
         KernelShape { turn_blocks: 4, window_room: 2048, hot_words }

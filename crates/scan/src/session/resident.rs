@@ -9,25 +9,26 @@ use crate::error::ScanError;
 /// How many bytes are copied to the device at once.
 const COPY_BYTES: usize = 64 << 20;
 
-/// A text that lies in the device's memory. It occupies one of the engine's callers until it is dropped.
+/// A text that lies in the device's memory. Until it is dropped, the engine can serve one call less at a time.
 pub struct ResidentText<'e> {
     engine: &'e SessionEngine,
     caller: CallerGuard<'e>,
     len: usize,
 }
 
-/// What a scan of a resident text has found.
+/// How much a scan of a [`ResidentText`] has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResidentCounts {
-    /// The number of hits of stage one.
+    /// The number of hits of stage one: places at which a literal may end or a run begins.
     pub hits: u64,
-    /// The number of records that stage two has left: candidates, and long runs, each of which may be a candidate of
+    /// The number of records that are left after stage two: candidates, and long runs, each of which may be a candidate of
     /// several branches.
     pub records: u64,
 }
 
 impl SessionEngine {
-    /// Makes a text of `len` bytes that stays on the device. `fill` is called with pieces of it, one after the other.
+    /// Makes a text of `len` bytes that stays on the device. `fill` is called for one piece of it after the other, and
+    /// writes the bytes.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl ResidentText<'_> {
     /// [`ScanError::Engine`] if the session fails or the range does not lie in the text.
     pub fn count(&mut self, own: Range<usize>) -> Result<ResidentCounts, ScanError> {
         if own.start > own.end || own.end > self.len {
-            return Err(failed(format!("{own:?} is no part of a text of {} bytes", self.len)));
+            return Err(failed(format!("the range {own:?} does not lie in a text of {} bytes", self.len)));
         }
         let version = self.engine.current_version();
         let own = own.start as u32..own.end as u32;
