@@ -35,7 +35,7 @@ struct WindowSource<'b> {
     end: WindowEnd,
 }
 
-/// Builds the windows of all branches, on all processors.
+/// Builds the windows of all branches, on all cores.
 pub(super) fn build_windows(branches: &[&FactorBranch]) -> WindowTables {
     let mut sources: Vec<WindowSource<'_>> = Vec::new();
     let mut known: FxHashMap<(String, WindowEnd), usize> = FxHashMap::default();
@@ -68,7 +68,7 @@ fn window_end(suffix_max: Option<u32>) -> WindowEnd {
     }
 }
 
-/// Builds windows on all processors. `None` stands for one that always answers *maybe*.
+/// Builds windows on all cores. `None` stands for one that always answers *maybe*.
 fn build_all(sources: &[WindowSource<'_>]) -> Vec<Option<WindowAutomaton>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(sources.len());
     let built = Mutex::new(vec![None; sources.len()]);

@@ -1,4 +1,4 @@
-//! Drafts: rules as they were read, before their expressions are checked.
+//! Drafts: rules as they were read, before their expressions are parsed.
 //!
 //! A file may extend another one and change a rule of it field by field, so a rule is complete only when all files have
 //! been read. Until then it is a draft.
@@ -66,8 +66,8 @@ pub(super) struct RuleDraft {
 }
 
 impl RuleDraft {
-    /// Completes a rule with the fields of a rule of an extended file that has the same name. Single values of the
-    /// extending rule replace those of the extended one, and its lists are appended.
+    /// Completes a rule with the fields of the rule of the same name in an extended file. Single values of the extending
+    /// rule replace those of the extended rule, and its lists are appended to those of the extended rule.
     fn complete(&mut self, base: RuleDraft) {
         let RuleDraft { description, regex, path, secret_group, entropy, .. } = base;
         if self.description.is_empty() {
@@ -108,7 +108,8 @@ impl RuleDraft {
         if let (Some(group), Some(expression)) = (self.secret_group, &expression) {
             let groups = expression.hir().properties().explicit_captures_len();
             if group as usize > groups {
-                let reason = format!("the secret is group {group}, but the expression has {groups} groups");
+                let reason =
+                    format!("the secret should be group {group}, but the number of groups is {groups}");
                 return reject(&self.origin, reason);
             }
         }

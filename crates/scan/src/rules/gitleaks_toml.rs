@@ -1,13 +1,14 @@
 //! The reader of the TOML format of gitleaks.
 //!
 //! Files are read as gitleaks reads them: the case of keys does not matter and keys that are unknown have no effect.
-//! What differs is what happens to mistakes. A rule that is wrong is rejected and the others work.
+//! Mistakes are treated differently: a rule that is wrong is rejected, and the others are used. These are the other
+//! differences:
 //!
 //! - `commits` of allow-lists have no effect, because files are scanned rather than commits. A list whose condition is
 //!   `AND` and which names commits can therefore never apply.
 //! - The rules that gitleaks has by default are not part of Pelton: `useDefault` stands for the starter set, and an
 //!   entry in the list of rejected rules says so.
-//! - A rule with `[[rules.required]]` is rejected, and so is one with `skipReport`, which is only there to be required.
+//! - A rule with `[[rules.required]]` is rejected, and so is one with `skipReport`, which exists only to be required.
 
 use std::path::Path;
 
@@ -149,7 +150,7 @@ fn read_rule(text: &TomlText<'_>, table: &TomlTable<'_>, drafts: &mut RuleDrafts
         table.note("it requires other rules nearby ([[rules.required]]), which is not supported");
     }
     if table.flag("skipReport") {
-        table.note("`skipReport` makes it a rule that is only there to be required by others");
+        table.note("`skipReport` is not supported: the rule could only be required by others");
     }
     if let Some(mistake) = text.take_mistakes().into_iter().next() {
         let origin = RuleOrigin { line: mistake.line, ..rule.origin };

@@ -1,8 +1,8 @@
-//! Expressions in the syntax of Go, which gitleaks uses, as expressions of the `regex` crate.
+//! Translates expressions in the syntax of Go, which gitleaks uses, to the syntax of the `regex` crate.
 //!
-//! Most expressions mean the same in both. The differences that matter: in Go `\<` is a plain `<`, a `{` that begins no
-//! repetition is plain too, `\Q…\E` quotes, `\0` and `\17` are octal, and a class has neither nested classes nor set
-//! operations. An expression that is wrong in Go may still be right afterwards; that does no harm.
+//! Most expressions mean the same in both. These differences matter: in Go, `\<` is an ordinary `<`, and so is a `{` that
+//! does not begin a repetition; `\Q…\E` quotes; `\0` and `\17` are octal; and classes have neither nested classes nor set
+//! operations. An expression that is invalid in Go may become valid by the translation, which does no harm.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -64,7 +64,7 @@ impl Translator<'_> {
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match inside.map(|inside| (inside, inside.split_once(','))) {
             Some((_, Some(("", most)))) if number(most) => Err(format!(
-                "{{,{most}}} is plain text in Go and a repetition elsewhere; write {{0,{most}}} or \\{{,{most}\\}}"
+                "{{,{most}}} is ordinary text in Go and a repetition elsewhere; write {{0,{most}}} or \\{{,{most}\\}}"
             )),
             Some((_, Some((least, most)))) if number(least) && (most.is_empty() || number(most)) => {
                 self.out.push('{');

@@ -9,8 +9,8 @@ pub(super) fn suggest(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Returns the known name that is most like a name, if one is alike at all. Cases and underscores make no difference,
-/// since other formats write `secretGroup` for `secret_group`.
+/// Returns the known name that is most similar to a name, if any is similar at all. Case and underscores make no
+/// difference, since other formats write `secretGroup` for `secret_group`.
 fn nearest_name<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['_', '-'], "").into_bytes();
     let wanted = plain(name);

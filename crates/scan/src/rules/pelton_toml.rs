@@ -53,7 +53,7 @@ pub(super) fn read(
                 chain.read(&folder.join(name), line)?
             }
         };
-        // Of two extended files the later one wins, as the extending file wins over both.
+        // The later one of two extended files has precedence, as the extending file has over both.
         let mut later = base;
         later.extend_from(std::mem::take(&mut extended), &[]);
         extended = later;
@@ -107,8 +107,8 @@ fn read_rule(table: TomlTable<'_>, rejected: &mut Vec<RejectedRule>) -> Option<R
     (!rule.id.is_empty()).then_some(rule)
 }
 
-/// Reads an allow-list. One with an expression that is none is rejected as a whole, so that more is found rather than
-/// less.
+/// Reads an allow-list. If one of its expressions is wrong, the whole list is rejected, so that too much is found rather
+/// than too little.
 fn read_allow_list(table: TomlTable<'_>) -> Result<AllowList, RejectedRule> {
     let mut list = AllowList {
         description: table.string("description"),

@@ -20,7 +20,7 @@ pub(super) struct CompiledRules {
     pub(super) catalog: Catalog,
 }
 
-/// Compiles the expressions of all rules, on all processors, and builds the catalog. Rules whose expressions cannot be
+/// Compiles the expressions of all rules, on all cores, and builds the catalog. Rules whose expressions cannot be
 /// compiled are rejected. With a cache, this is done once for the same expressions.
 pub(super) fn compile_rules(set: RuleSet, cache: Option<&CatalogCache>) -> Result<CompiledRules, ScanError> {
     let key = cache_key(&set);

@@ -77,7 +77,7 @@ impl TableImage {
     pub(super) fn new(catalog: &Catalog, base: u32) -> Result<TableImage, ScanError> {
         if let Some(run) = catalog.class_runs().iter().find(|run| run.length > RUN_MAX) {
             let what = format!(
-                "a rule needs a run of {} bytes of one class, and a device counts only to {RUN_MAX}; `--device cpu` has no such limit",
+                "a rule needs a run of {} bytes of one class, but this device counts to {RUN_MAX}; use `--device cpu`",
                 run.length
             );
             return Err(ScanError::Engine(what));
@@ -114,8 +114,7 @@ impl TableImage {
                 Ok(TableImage { words: writer.words, automata, run_classes })
             }
             _ => Err(ScanError::Engine(
-                "the tables of the rules are too large for this device; `--device cpu` has no such limit"
-                    .into(),
+                "the tables of the rules are too large for this device; use `--device cpu`".into(),
             )),
         }
     }

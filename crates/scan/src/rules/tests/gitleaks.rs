@@ -258,9 +258,9 @@ regexes = ["("]
         ("list", 34, "an allow-list has no regexes, paths, stopwords or commits"),
         ("good", 36, "a rule of this name is already defined at "),
         ("[[allowlists]]", 42, "bad expression in `regexes`: unclosed group at byte 0; this allow-list"),
-        ("repeat", 8, "bad `regex`: {,5} is plain text in Go"),
+        ("repeat", 8, "bad `regex`: {,5} is ordinary text in Go"),
         ("look", 11, "bad `regex`: look-around"),
-        ("group", 24, "the secret is group 2, but the expression has 1 groups"),
+        ("group", 24, "the secret should be group 2, but the number of groups is 1"),
         ("empty", 39, "it has neither `regex` nor `path`"),
     ];
     let found = rejected(&set);

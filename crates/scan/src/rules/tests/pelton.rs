@@ -179,7 +179,7 @@ stopwords = ["x"]
     );
     assert_eq!(reason("nothing").0, 12);
     assert_eq!(reason("path"), (17, "bad `path`: repetition operator missing expression at byte 0"));
-    assert_eq!(reason("group"), (18, "the secret is group 3, but the expression has 2 groups"));
+    assert_eq!(reason("group"), (18, "the secret should be group 3, but the number of groups is 2"));
     assert_eq!(reason("list").0, 27);
     assert!(reason("list").1.contains("unclosed character class at byte 0; this allow-list is not used"));
     assert_eq!(reason("god").0, 28);
