@@ -1,4 +1,4 @@
-//! Bytes in host memory that a device copies from and to at the full speed of its bus.
+//! Bytes in host memory from which, and to which, a device copies at the full speed of its bus.
 //!
 //! A GPU copies directly only from memory that is registered with its driver; everything else is first copied to such
 //! memory by the driver. [`HostBytes`] is registered memory that the host uses like any other: to read files into, for
@@ -11,9 +11,10 @@ use crate::mapped::WordWidth;
 use crate::memory::{Memory, MemoryKind};
 use crate::{Device, mapped};
 
-/// A block of bytes in host memory from which a device copies directly. It starts at a page, and is zero at first.
+/// A block of bytes in host memory from which a device copies directly. It begins at a page boundary, and its bytes are
+/// zero at first.
 ///
-/// Kernels cannot reach it: the block is lent to nobody, so the bytes are ordinary bytes of the host.
+/// Kernels cannot access the block, so the host may use its bytes like those of any other slice.
 pub struct HostBytes {
     /// The memory. No clone of it is ever given out.
     memory: Memory,
@@ -23,8 +24,12 @@ pub struct HostBytes {
 impl HostBytes {
     /// Allocates `len` bytes for copies to and from a device.
     ///
-    /// On a GPU this takes time in proportion to the length, and the memory is freed only when no kernel is resident.
-    /// So blocks are best allocated once and used again.
+    /// On a GPU this takes time in proportion to the length, and the memory is freed only when no kernel is resident. So
+    /// it is best to allocate blocks once and to reuse them.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, or the device has no memory that the host can access.
     pub fn new(device: &dyn Device, len: usize) -> Result<Self, DeviceError> {
         let memory = device.alloc(MemoryKind::Host, WordWidth::W64, len.div_ceil(8).max(1))?;
         match memory.store().mapped() {
@@ -57,7 +62,7 @@ impl HostBytes {
         unsafe { std::slice::from_raw_parts(self.block().start().as_ptr(), self.len) }
     }
 
-    /// Returns the bytes, to be written.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.block().start().as_ptr(), self.len) }

@@ -1,11 +1,11 @@
-//! Reads objects of git through one process that stays.
+//! Reads objects of git through one process of git that keeps running.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use crate::scan::git::git_command;
 
-/// A process that prints the objects that it is asked for.
+/// A running process of git that prints the objects it is asked for.
 pub(super) struct BlobStore {
     child: Child,
     asked: Option<ChildStdin>,
@@ -39,7 +39,7 @@ impl BlobStore {
 
 impl Drop for BlobStore {
     fn drop(&mut self) {
-        // Without an input the process ends by itself.
+        // The process ends by itself when its input is closed.
         drop(self.asked.take());
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Makes the scanner for the device that was asked for.
+//! Makes the scanner for the device that `--device` names.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::error::CliError;
 /// Makes a scanner that searches for candidates on a device.
 ///
 /// `cpu` is the native loop over the tables, which on CPUs is faster than the kernel that other devices run. `auto` is a
-/// GPU if there is one, and otherwise the native loop. Any other name is that of a device for the kernel, so that
-/// `cpu:2` runs the kernel on two threads.
+/// GPU if there is one, and otherwise the native loop. Any other name is that of a device that runs the kernel: `cpu:2`,
+/// for example, runs the kernel on two CPU threads.
 pub(super) fn open_scanner(rules: RuleSet, device: &str, threads: usize) -> Result<Scanner, CliError> {
     let cache = CatalogCache::from_environment();
     let scanner = Scanner::with_cache(rules, cache.as_ref())

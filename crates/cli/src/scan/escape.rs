@@ -1,4 +1,4 @@
-//! Makes text from files safe to print: nothing in it can drive a terminal or break a line.
+//! Makes text from files safe to print: nothing in it can control a terminal or begin a new line.
 
 use std::fmt::Write as _;
 use std::path::Path;

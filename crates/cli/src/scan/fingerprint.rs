@@ -1,4 +1,4 @@
-//! Fingerprints, by which a finding is recognised in a later scan although its line has moved.
+//! Fingerprints, by which a finding is recognised in a later scan even if it has moved to another line.
 
 use std::fmt;
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::CliError;
 
-/// Returns a command of git for a folder. It never waits for an answer, and takes no locks that it can do without.
+/// Returns a command that runs git in a folder. It never asks the user anything, and takes no optional locks.
 pub(super) fn git_command(folder: &Path) -> Command {
     let mut command = Command::new("git");
     if !folder.as_os_str().is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn git_output(command: &mut Command) -> Result<Vec<u8>, CliError> {
         return Ok(output.stdout);
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    let first = message.lines().find(|line| !line.trim().is_empty()).unwrap_or("it did not say why");
+    let first = message.lines().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
     Err(CliError::Wrong(format!("git failed: {first}")))
 }
 

@@ -57,7 +57,7 @@ impl IgnoredPlaces {
             };
             let Ok(line) = number.parse() else { continue };
             let path = Path::new(without_commit(path));
-            // Reports name files as they were reached: from the folder, or from where the scan was started.
+            // Paths in the file may be relative to its folder, or to where the scan was started.
             for path in [plain_path(&root.join(path)), plain_path(path)] {
                 self.places.insert(FindingPlace { path, rule: rule.into(), line });
             }

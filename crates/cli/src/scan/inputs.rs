@@ -25,9 +25,9 @@ pub(super) struct ScanInput {
 /// Where the bytes of an input come from.
 #[derive(Debug)]
 pub(super) enum InputSource {
-    /// A file that was found in a folder. It may be skipped for what it is.
+    /// A file that was found in a folder. It is skipped if it is binary or too large.
     Found,
-    /// A file that was named on the command line, which is scanned whatever it is.
+    /// A file that was named on the command line. It is always scanned.
     Named,
     /// A pipe or a device that was named on the command line.
     Pipe,
@@ -74,7 +74,7 @@ pub(super) fn gather_inputs(args: &FileArgs, threads: usize) -> GatheredInputs {
             Err(error) => gathered.problems.push(format!("cannot read {}: {error}", shown_path(path))),
         }
     }
-    // Folders come after files, so that a file that was named is taken as such even if it lies in one of them.
+    // Files come before folders, so that a file that was named counts as named even if it lies in one of the folders.
     for folder in folders {
         let real = real_path(&folder);
         let walked = walk_folder(&folder, args.no_ignore, threads);

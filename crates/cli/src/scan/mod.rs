@@ -59,14 +59,14 @@ use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, stop};
 
-/// Runs the command. It has exit statuses of its own, by which a commit hook tells a finding from an error.
+/// Runs the command. It has exit statuses of its own, by which a commit hook can distinguish findings from errors.
 pub(crate) fn run_scan(args: &ScanArgs, term: &Term) -> ExitCode {
     match scan(args, term) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             term.error(&error);
             match error {
-                // The reader of the output has seen enough of it.
+                // Whoever reads the output has closed it, which is not an error.
                 CliError::Pipe => CliStatus::Fine.into(),
                 CliError::Interrupted => CliStatus::Interrupted.into(),
                 _ => CliStatus::Failed.into(),
@@ -127,7 +127,7 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
     Ok(exit_code(&work, args, end, failed))
 }
 
-/// Makes the scanner. Returns also whether a rule that the user has given cannot be used.
+/// Makes the scanner. Also returns whether an expression that was given with `-e` cannot be used.
 fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliError> {
     let CollectedRules { set, bad_expressions } = collect_rules(&args.rules)?;
     for problem in &bad_expressions {
@@ -170,7 +170,8 @@ fn ignored_places(gathered: &GatheredInputs) -> Result<IgnoredPlaces, CliError> 
     Ok(ignored)
 }
 
-/// The exit status. An error counts more than a finding, so that nobody takes a part for the whole.
+/// Returns the exit status. An error counts more than a finding, so that nobody takes an incomplete scan for a complete
+/// one.
 fn exit_code(work: &ScanWork, args: &ScanArgs, end: ScanEnd, failed: bool) -> u8 {
     match end {
         ScanEnd::Interrupted => CliStatus::Interrupted as u8,

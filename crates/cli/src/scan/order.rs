@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a job has to say.
+/// A piece of the output of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct OutputPiece {
     /// Bytes for standard output.
@@ -38,9 +38,9 @@ impl OutputPiece {
 /// Output of jobs on its way from many threads to one.
 pub(super) struct OrderedOutput {
     state: Mutex<OrderState>,
-    /// Something was delivered or ended.
+    /// Notified when output was delivered or a job has ended.
     news: Condvar,
-    /// Something was taken.
+    /// Notified when output was taken.
     room: Condvar,
     /// The largest number of bytes that are held for jobs other than the head, and for the head.
     limit: usize,
@@ -53,7 +53,7 @@ struct OrderState {
     jobs: BTreeMap<usize, JobOutput>,
     /// The number of bytes that are held for jobs other than the head.
     held: usize,
-    /// Nobody takes output any more.
+    /// Whether no more output will be taken.
     closed: bool,
 }
 

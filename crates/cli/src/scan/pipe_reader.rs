@@ -13,10 +13,10 @@ const CHUNK: usize = 1 << 18;
 /// The number of chunks that are read ahead.
 const AHEAD: usize = 4;
 
-/// The time between two looks for Ctrl-C.
+/// The time between two checks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The time that bytes which are on their way have to arrive after Ctrl-C.
+/// How long bytes that are already on their way are waited for after Ctrl-C.
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
 /// The bytes of a pipe. They end where the pipe does, or soon after Ctrl-C is pressed.

@@ -15,13 +15,13 @@ use crate::scan::work::ScanWork;
 use crate::stop;
 use crate::term::Term;
 
-/// The time between two looks at Ctrl-C and at the threads.
+/// The time between two checks for Ctrl-C and for threads that have ended.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// The time that threads have after Ctrl-C to deliver what they have found.
 const GRACE: Duration = Duration::from_millis(350);
 
-/// The time after which progress is shown. A bar that vanishes at once would only disturb.
+/// The time after which progress is shown. A bar that appears only for a moment would be distracting.
 const BAR_DELAY: Duration = Duration::from_millis(400);
 
 /// Whether progress is shown.
@@ -111,7 +111,9 @@ impl<'p> ScanPrinter<'p> {
             if stuck {
                 let rest = self.work.output.close();
                 self.print(rest)?;
-                return Err(CliError::Wrong("a thread of the scan has ended too early".into()));
+                return Err(CliError::Wrong(
+                    "a thread of the scan has ended unexpectedly; this is a bug in pelton".into(),
+                ));
             }
         }
         Ok(ScanEnd::Complete)

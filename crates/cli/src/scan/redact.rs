@@ -1,4 +1,4 @@
-//! Redacts secrets: what is left says which secret it is, but cannot be used.
+//! Redacts secrets: what is left is enough to recognise a secret, but not to use it.
 
 use pelton_scan::Finding;
 
@@ -16,7 +16,7 @@ pub(super) enum SecretMode {
 
 /// Returns what is printed instead of a secret: its first bytes, at most a quarter of it, and its length.
 ///
-/// Everything else of the match is left out, because it may contain what another rule takes for a secret.
+/// The rest of the match is left out, because another rule may find a secret in it.
 pub(super) fn redacted(finding: &Finding) -> Vec<u8> {
     let secret = secret_bytes(finding);
     let kept = KEPT.min(secret.len() / 4);

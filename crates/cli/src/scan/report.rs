@@ -31,7 +31,7 @@ pub(super) struct ScanCounters {
 }
 
 impl ScanCounters {
-    /// Adds to a counter. Counters order nothing.
+    /// Adds to a counter. The order of memory accesses does not matter, because counters are only displayed.
     pub(super) fn add(counter: &AtomicU64, number: u64) {
         counter.fetch_add(number, Ordering::Relaxed);
     }

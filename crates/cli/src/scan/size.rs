@@ -1,6 +1,6 @@
 //! Parses sizes on the command line, and spells them for people.
 
-/// What to write instead of something that is not a size.
+/// The hint in errors about something that is not a size.
 const FORM: &str = "write a number of bytes, or one with K, M, G or T, as in 10M";
 
 /// Parses a size such as `4096`, `500K`, `10M`, `1.5G` or `256MiB`. The letters stand for powers of 1024.

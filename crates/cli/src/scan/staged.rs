@@ -24,9 +24,9 @@ pub(super) struct StagedBlob {
 /// Whether the last commit has a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PathState {
-    /// It has not.
+    /// The last commit does not have it.
     New,
-    /// It has.
+    /// The last commit has it.
     Known,
 }
 

@@ -1,4 +1,4 @@
-//! What is said about a scan at its end, on standard error.
+//! The summary and the statistics of a scan, which are printed on standard error at its end.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct ScanTimes {
     pub scan: Duration,
 }
 
-/// Prints one line.
+/// Prints a summary of one line.
 pub(super) fn print_summary(work: &ScanWork, times: ScanTimes, end: ScanEnd, term: &Term) {
     let counters = &work.reporter.counters;
     let total = times.prepare + times.walk + times.scan;
@@ -34,7 +34,7 @@ pub(super) fn print_summary(work: &ScanWork, times: ScanTimes, end: ScanEnd, ter
     ));
 }
 
-/// Prints all that was counted.
+/// Prints the table of `--stats`.
 pub(super) fn print_stats(work: &ScanWork, times: ScanTimes, end: ScanEnd, term: &Term) {
     let counters = &work.reporter.counters;
     let bytes = ScanCounters::get(&counters.bytes);
@@ -72,8 +72,8 @@ pub(super) fn print_stats(work: &ScanWork, times: ScanTimes, end: ScanEnd, term:
 fn end_text(end: ScanEnd) -> &'static str {
     match end {
         ScanEnd::Complete => "",
-        ScanEnd::Interrupted => "interrupted, until then ",
-        ScanEnd::Unread => "ended early, until then ",
+        ScanEnd::Interrupted => "interrupted; until then ",
+        ScanEnd::Unread => "ended early; until then ",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-/// The number of bytes at the beginning of a file that say whether it is binary, as for git.
+/// The number of bytes at the beginning of a file by which it is decided whether it is binary. Git uses the same number.
 pub(super) const HEAD_LENGTH: usize = 8000;
 
 /// What the beginning of a file says about it.

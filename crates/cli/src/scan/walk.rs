@@ -1,4 +1,4 @@
-//! Finds the files of a folder, as git sees it: what is ignored is left out, unless it is tracked.
+//! Finds the files of a folder. Files that git ignores are left out, unless git tracks them.
 
 use std::fs;
 use std::mem;

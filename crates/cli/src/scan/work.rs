@@ -41,7 +41,7 @@ pub(super) enum FileReading {
     Bytes,
 }
 
-/// The work of a scan.
+/// Everything that the threads of a scan share.
 pub(super) struct ScanWork {
     /// What finds matches.
     pub scanner: Scanner,
@@ -113,7 +113,7 @@ impl ScanWork {
         stop::pressed() || self.over.load(Ordering::Relaxed)
     }
 
-    /// Returns the word that says that the scan ends early.
+    /// Returns the flag that is set when the scan ends early.
     pub(super) fn over(&self) -> &AtomicBool {
         &self.over
     }

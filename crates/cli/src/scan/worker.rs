@@ -115,7 +115,7 @@ impl<'w> ScanWorker<'w> {
                     None => BlobStore::start()?,
                 };
                 self.scan_blob(index, blob, &mut blobs)?;
-                // After an error the process is in no known state, and another one is started.
+                // After an error the state of the process is unknown, so another one is started.
                 self.blobs = Some(blobs);
                 Ok(())
             }
@@ -165,7 +165,7 @@ impl<'w> ScanWorker<'w> {
         self.scan_batch();
         let work = self.work;
         let all = len >= SHARED_FILE_BYTES || work.inputs.len() < work.options.threads;
-        // One file at a time has all threads, so that the memory for two is not needed.
+        // Only one file at a time is scanned by all threads, so that there is no need for the memory of two.
         let turn = all.then(|| work.large_file.lock().unwrap_or_else(PoisonError::into_inner));
         let threads = if all { work.options.threads } else { 1 };
         self.stream_findings(index, Scanned::Whole, |work, input, sink| {
@@ -255,7 +255,7 @@ impl<'w> ScanWorker<'w> {
         for (rule, reason) in report?.gave_up {
             let id = shown_text(&work.scanner.rules().rules[rule as usize].id);
             let path = shown_path(&input.path);
-            let hint = if live { "; more of a pipe is kept with a larger --max-retain" } else { "" };
+            let hint = if live { "; a larger --max-retain keeps more of a pipe" } else { "" };
             self.piece.problems.push(format!("{path}: rule {id} gave up: {}{hint}", shown_text(&reason)));
         }
         Ok(())
@@ -333,7 +333,7 @@ impl<'w> ScanWorker<'w> {
             }
             Err(error) => {
                 let (first, count) = (shown_path(work.path(*first)), batched.len());
-                piece.problems.push(format!("cannot scan {count} files from {first} on: {error}"));
+                piece.problems.push(format!("cannot scan {count} files, beginning with {first}: {error}"));
             }
         }
         self.batched.clear();

@@ -51,7 +51,7 @@ pub(super) struct FindingView<'f> {
     pub rule: (u32, &'f Rule),
     /// The finding.
     pub finding: &'f Finding,
-    /// By what later scans know the finding again.
+    /// The fingerprint, by which later scans recognise the finding.
     pub fingerprint: Fingerprint,
 }
 
@@ -110,7 +110,7 @@ impl FindingFormatter {
     }
 }
 
-/// Returns the text of a path for JSON, and its bytes in Base64 if the text does not tell all.
+/// Returns the text of a path for JSON, and its bytes in Base64 if the path is not UTF-8.
 fn path_text(path: &Path) -> (String, Option<String>) {
     lossy_text(path.as_os_str().as_encoded_bytes())
 }
