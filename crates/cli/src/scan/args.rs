@@ -45,7 +45,7 @@ it. Lines that contain `gitleaks:allow` or `pelton:allow` are not reported, and 
 Exit status:
     0  nothing was found
     1  something was found; --exit-code sets another status
-    2  something could not be scanned, or a rule could not be used; findings are printed anyway
+    2  an error, such as a file that could not be read; findings are printed anyway
    64  the command line is wrong
   130  interrupted by Ctrl-C, after the findings so far were printed";
 

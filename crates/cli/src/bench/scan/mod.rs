@@ -35,14 +35,14 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Measure scans for many rules, compared with the libraries and programs that are used for it today
+/// Measure scans for many rules, compared with other libraries and programs
 #[derive(clap::Args)]
 #[command(after_help = "\
 Hyperscan is measured if `python3` finds the package hyperscan, and ripgrep if there is a program rg.
 The text is source code from cargo's registry if there is any, with matches planted in it.")]
 pub(super) struct ScanArgs {
-    /// The device that looks for candidates; `pelton devices` lists them. `cpu` is the native engine, and every other
-    /// device runs a session
+    /// The device to scan on; `pelton devices` lists them. `cpu` is a loop on the CPU, and every other device runs a
+    /// session
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     device: String,
 
