@@ -15,7 +15,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial, run};
 use pelton::device::{Caps, Device, open};
 use pelton::{Geometry, Opcode, Spec, Task, Tenant};
-use pelton_scan::engine::{Arena, CandidateEngine, NativeEngine};
+use pelton_scan::engine::{CandidateEngine, NativeEngine, TextArena};
 use pelton_scan::factor::extract_factors;
 use pelton_scan::session::{KernelShape, SessionConfig, SessionEngine};
 use pelton_scan::{Candidate, Catalog, Expression};
@@ -362,7 +362,7 @@ fn what_is_no_text_is_refused(device: &Arc<dyn Device>, _: usize) -> Result<(), 
     // A text that is not in an arena of the engine is copied first, wherever it begins.
     let text = b"  xoxb-1234-abcd1234".to_vec();
     struct Part(Vec<u8>);
-    impl Arena for Part {
+    impl TextArena for Part {
         fn bytes(&self) -> &[u8] {
             &self.0[1..]
         }

@@ -256,7 +256,7 @@ impl<'w> ScanWorker<'w> {
             let id = shown_text(&work.scanner.rules().rules[rule as usize].id);
             let path = shown_path(&input.path);
             let hint = if live { "; a larger --max-retain keeps more of a pipe" } else { "" };
-            self.piece.problems.push(format!("{path}: rule {id} gave up: {}{hint}", shown_text(&reason)));
+            self.piece.problems.push(format!("{path}: rule {id} gave up: {reason}{hint}"));
         }
         Ok(())
     }

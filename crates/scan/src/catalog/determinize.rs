@@ -5,7 +5,7 @@ use regex_automata::util::primitives::StateID;
 use regex_syntax::hir::Hir;
 use rustc_hash::FxHashMap;
 
-use super::tables::{WINDOW_NO, WINDOW_START, WINDOW_YES};
+use super::tables::{WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
 
 /// The largest size of the automaton that the construction starts from, in bytes.
 const NFA_SIZE_MAX: usize = 4 << 20;
@@ -29,7 +29,7 @@ pub(super) struct WindowEnd {
     pub(super) at_limit: bool,
 }
 
-/// A window automaton with the states [`WINDOW_NO`], [`WINDOW_YES`], [`WINDOW_START`] and others.
+/// A window automaton with the states [`WINDOW_NO`], [`WINDOW_MAYBE`], [`WINDOW_START`] and others.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct WindowAutomaton {
     /// The class of each byte.
@@ -107,7 +107,7 @@ impl<'n> Construction<'n> {
             return Determinized::OverBudget;
         }
         let mut next = vec![WINDOW_NO; representatives.len()];
-        next.resize(2 * representatives.len(), WINDOW_YES);
+        next.resize(2 * representatives.len(), WINDOW_MAYBE);
         // Breadth first, so `depth` is the smallest number of bytes that lead to a state.
         let (mut at, mut depth) = (0, 0);
         let mut level_end = self.subsets.len();
@@ -118,8 +118,8 @@ impl<'n> Construction<'n> {
             for &byte in &representatives {
                 let target = match self.step(at, byte) {
                     Some(WINDOW_NO) => WINDOW_NO,
-                    Some(WINDOW_YES) => WINDOW_YES,
-                    _ if depth + 1 >= end.limit => [WINDOW_NO, WINDOW_YES][usize::from(end.at_limit)],
+                    Some(WINDOW_MAYBE) => WINDOW_MAYBE,
+                    _ if depth + 1 >= end.limit => [WINDOW_NO, WINDOW_MAYBE][usize::from(end.at_limit)],
                     Some(_) => match self.intern() {
                         Some(number) => number,
                         None => return Determinized::OverBudget,
@@ -134,7 +134,7 @@ impl<'n> Construction<'n> {
         Determinized::Automaton(WindowAutomaton { classes, class_count, next })
     }
 
-    /// Makes the subset that a byte leads to, in `closure`. Returns [`WINDOW_NO`] if it is empty, [`WINDOW_YES`] if it
+    /// Makes the subset that a byte leads to, in `closure`. Returns [`WINDOW_NO`] if it is empty, [`WINDOW_MAYBE`] if it
     /// is a match, any other number if it is neither, and `None` if the budget is used up.
     fn step(&mut self, from: usize, byte: u8) -> Option<u16> {
         self.closure.clear();
@@ -148,7 +148,7 @@ impl<'n> Construction<'n> {
             if let Some(target) = target
                 && self.follow(target)
             {
-                return Some(WINDOW_YES);
+                return Some(WINDOW_MAYBE);
             }
         }
         self.budget.steps =

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::determinize::WindowAutomaton;
-use super::tables::{WINDOW_NO, WINDOW_START, WINDOW_YES};
+use super::tables::{WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
 
 /// Merges states that no text tells apart, and then byte classes that no state tells apart. Returns `None` if more than
 /// `state_max` states are left.
@@ -12,7 +12,7 @@ pub(super) fn minimize(automaton: &WindowAutomaton, state_max: usize) -> Option<
     let width = automaton.class_count;
     // The beginning keeps a state of its own, even if nothing can match.
     if block[usize::from(WINDOW_START)] == WINDOW_NO {
-        let next = [vec![WINDOW_NO; width], vec![WINDOW_YES; width], vec![WINDOW_NO; width]].concat();
+        let next = [vec![WINDOW_NO; width], vec![WINDOW_MAYBE; width], vec![WINDOW_NO; width]].concat();
         return Some(merge_classes(&WindowAutomaton { next, ..automaton.clone() }));
     }
     let mut next = Vec::new();
@@ -28,11 +28,11 @@ pub(super) fn minimize(automaton: &WindowAutomaton, state_max: usize) -> Option<
 /// Divides states into blocks that no text tells apart, and returns the number of each state's block. Blocks are numbered
 /// in the order of their first states, so the first states keep their numbers.
 ///
-/// Only [`WINDOW_YES`] is apart at first, so states from which it cannot be reached end up with [`WINDOW_NO`]. A block is
+/// Only [`WINDOW_MAYBE`] is apart at first, so states from which it cannot be reached end up with [`WINDOW_NO`]. A block is
 /// divided where a byte leads its states to different blocks, until there is none.
 fn merge_states(automaton: &WindowAutomaton, state_max: usize) -> Option<Vec<u16>> {
     let (count, width) = (automaton.state_count(), automaton.class_count);
-    let mut block: Vec<u16> = (0..count).map(|state| u16::from(state == usize::from(WINDOW_YES))).collect();
+    let mut block: Vec<u16> = (0..count).map(|state| u16::from(state == usize::from(WINDOW_MAYBE))).collect();
     let mut refined = block.clone();
     let mut numbers: FxHashMap<(u16, u16), u16> = FxHashMap::default();
     let mut block_count = 2;

@@ -15,7 +15,7 @@ mod windows;
 pub use cache::{CatalogCache, StoredCatalog};
 pub use error::CatalogError;
 pub use tables::{
-    ClassRun, FactorOutput, FactorTable, WINDOW_NO, WINDOW_START, WINDOW_YES, WindowInfo, WindowTables,
+    ClassRun, FactorOutput, FactorTable, WINDOW_MAYBE, WINDOW_NO, WINDOW_START, WindowInfo, WindowTables,
 };
 
 use crate::error::ScanError;

@@ -45,7 +45,7 @@ pub struct FactorOutput {
 
 /// The automaton of stage two for one branch, which reads from the beginning of the part on.
 ///
-/// In state [`WINDOW_NO`] the answer is *no*: no match is possible. In state [`WINDOW_YES`] it is *maybe*. If neither is
+/// In state [`WINDOW_NO`] the answer is *no*: no match is possible. In state [`WINDOW_MAYBE`] it is *maybe*. If neither is
 /// reached within `limit` bytes, `at_limit` says which answer holds. If the text ends earlier, the answer is *maybe*.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowInfo {
@@ -65,7 +65,7 @@ pub struct WindowInfo {
 /// The state in which a window answers *no*.
 pub const WINDOW_NO: u16 = 0;
 /// The state in which a window answers *maybe*.
-pub const WINDOW_YES: u16 = 1;
+pub const WINDOW_MAYBE: u16 = 1;
 /// The state in which a window begins.
 pub const WINDOW_START: u16 = 2;
 

@@ -20,14 +20,14 @@ pub use native::NativeEngine;
 
 /// A block of memory into which text is put for an engine to read. An engine on a GPU makes arenas from which the GPU
 /// copies directly.
-pub trait Arena: Send {
+pub trait TextArena: Send {
     /// Returns the bytes.
     fn bytes(&self) -> &[u8];
     /// Returns the bytes, to be filled with text.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-impl Arena for Vec<u8> {
+impl TextArena for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self
     }
@@ -47,7 +47,7 @@ pub trait CandidateEngine: Send + Sync {
     }
 
     /// Makes an arena of `len` bytes.
-    fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError>;
+    fn arena(&self, len: usize) -> Result<Box<dyn TextArena>, ScanError>;
 
     /// Finds the candidates in the first `len` bytes of an arena that this engine made, and appends them to `out` in no
     /// particular order.
@@ -64,7 +64,7 @@ pub trait CandidateEngine: Send + Sync {
     /// reported like any other. Several threads may call this at once, each with its own arena.
     fn candidates(
         &self,
-        arena: &dyn Arena,
+        arena: &dyn TextArena,
         len: usize,
         own: Range<usize>,
         out: &mut Vec<Candidate>,

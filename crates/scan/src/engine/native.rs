@@ -9,7 +9,7 @@ use super::streams::{LiteralEnd, STREAMS, StreamTable};
 use super::window::push_candidate;
 use crate::candidate::Candidate;
 use crate::catalog::{Catalog, FactorTable};
-use crate::engine::{Arena, CandidateEngine};
+use crate::engine::{CandidateEngine, TextArena};
 use crate::error::ScanError;
 
 /// The number of bytes that all tables read before any of them goes on, so that the bytes are still in the cache.
@@ -78,13 +78,13 @@ impl CandidateEngine for NativeEngine {
         format!("native loop, {STREAMS} streams")
     }
 
-    fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError> {
+    fn arena(&self, len: usize) -> Result<Box<dyn TextArena>, ScanError> {
         Ok(Box::new(vec![0; len]))
     }
 
     fn candidates(
         &self,
-        arena: &dyn Arena,
+        arena: &dyn TextArena,
         len: usize,
         own: Range<usize>,
         out: &mut Vec<Candidate>,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use regex_syntax::ParserBuilder;
 
 use crate::candidate::Candidate;
-use crate::catalog::{Catalog, WINDOW_NO, WINDOW_START, WINDOW_YES};
+use crate::catalog::{Catalog, WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
 use crate::factor::{ByteSet, Factor, FactorBranch, FactorLiteral, RuleFactors, Symbol};
 
 /// Makes a literal. `~` before a letter stands for the letter in either case, `ahead` is the number of bytes of the
@@ -117,7 +117,7 @@ pub(crate) fn walk_window(catalog: &Catalog, branch: u32, text: &[u8]) -> bool {
     let tables = catalog.windows();
     let window = tables.windows[branch as usize];
     let (mut state, mut read) = (WINDOW_START, 0);
-    while window.class_count != 0 && state != WINDOW_NO && state != WINDOW_YES {
+    while window.class_count != 0 && state != WINDOW_NO && state != WINDOW_MAYBE {
         if read == window.limit as usize {
             return window.at_limit;
         }

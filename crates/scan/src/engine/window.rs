@@ -1,7 +1,7 @@
 //! Running the windows of stage two over text.
 
 use crate::candidate::Candidate;
-use crate::catalog::{Catalog, FactorOutput, WINDOW_NO, WINDOW_START, WINDOW_YES};
+use crate::catalog::{Catalog, FactorOutput, WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
 use crate::factor::LITERAL_MAX;
 
 /// Appends the candidate of an output if the literal agrees in case and the window answers *maybe*. `end` is the
@@ -49,7 +49,7 @@ fn window_allows(catalog: &Catalog, branch: u32, text: &[u8]) -> bool {
         state = next[usize::from(state) * window.class_count as usize + class];
         match state {
             WINDOW_NO => return false,
-            WINDOW_YES => return true,
+            WINDOW_MAYBE => return true,
             _ => {}
         }
     }

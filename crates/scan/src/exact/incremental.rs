@@ -49,7 +49,7 @@ pub struct IncrementalSearch {
 
 /// What an [`IncrementalSearch`] knows after it has read some text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
+pub enum SearchProgress {
     /// More text is needed.
     NeedsMore,
     /// A match ends here, and nothing that follows can change that.
@@ -60,7 +60,7 @@ pub enum Progress {
 
 /// Why an [`IncrementalSearch`] cannot continue.
 #[derive(Debug, thiserror::Error)]
-pub enum SearchError {
+pub enum IncrementalError {
     /// The expression has a Unicode word boundary and the text has a byte that is not ASCII, which the automaton cannot
     /// decide.
     #[error(
@@ -175,30 +175,34 @@ impl IncrementalSearch {
     }
 
     /// Returns the state, which is a start state at first.
-    fn state(&mut self, matcher: &IncrementalMatcher) -> Result<LazyStateID, SearchError> {
+    fn state(&mut self, matcher: &IncrementalMatcher) -> Result<LazyStateID, IncrementalError> {
         if let Some(state) = self.state {
             return Ok(state);
         }
         let config = start::Config::new().look_behind(self.before).anchored(Anchored::No);
         let cache = self.cache.as_parts_mut().0;
-        matcher.automata.forward().start_state(cache, &config).map_err(|_| SearchError::CannotDecide)
+        matcher.automata.forward().start_state(cache, &config).map_err(|_| IncrementalError::CannotDecide)
     }
 
     /// Reads text that begins at [`position`](Self::position).
-    pub fn read(&mut self, matcher: &IncrementalMatcher, text: &[u8]) -> Result<Progress, SearchError> {
+    pub fn read(
+        &mut self,
+        matcher: &IncrementalMatcher,
+        text: &[u8],
+    ) -> Result<SearchProgress, IncrementalError> {
         let mut state = self.state(matcher)?;
         let automaton = matcher.automata.forward();
         let cache = self.cache.as_parts_mut().0;
         for &byte in text {
-            state = automaton.next_state(cache, state, byte).map_err(|_| SearchError::CannotDecide)?;
+            state = automaton.next_state(cache, state, byte).map_err(|_| IncrementalError::CannotDecide)?;
             if state.is_tagged() {
                 if state.is_match() {
                     self.best_end = Some(self.position);
                 } else if state.is_dead() {
                     self.state = Some(state);
-                    return Ok(self.best_end.map_or(Progress::Nothing, Progress::Ends));
+                    return Ok(self.best_end.map_or(SearchProgress::Nothing, SearchProgress::Ends));
                 } else if state.is_quit() {
-                    return Err(SearchError::CannotDecide);
+                    return Err(IncrementalError::CannotDecide);
                 } else if state.is_start() && self.best_end.is_none() && matcher.can_forget {
                     self.live_from = self.position + 1;
                 }
@@ -206,21 +210,21 @@ impl IncrementalSearch {
             self.position += 1;
         }
         self.state = Some(state);
-        Ok(Progress::NeedsMore)
+        Ok(SearchProgress::NeedsMore)
     }
 
     /// Tells the search that the text has ended, and returns what it knows then.
-    pub fn finish(&mut self, matcher: &IncrementalMatcher) -> Result<Progress, SearchError> {
+    pub fn finish(&mut self, matcher: &IncrementalMatcher) -> Result<SearchProgress, IncrementalError> {
         let state = self.state(matcher)?;
         if !state.is_dead() {
             let automaton = matcher.automata.forward();
             let cache = self.cache.as_parts_mut().0;
-            let end = automaton.next_eoi_state(cache, state).map_err(|_| SearchError::CannotDecide)?;
+            let end = automaton.next_eoi_state(cache, state).map_err(|_| IncrementalError::CannotDecide)?;
             if end.is_match() {
                 self.best_end = Some(self.position);
             }
         }
-        Ok(self.best_end.map_or(Progress::Nothing, Progress::Ends))
+        Ok(self.best_end.map_or(SearchProgress::Nothing, SearchProgress::Ends))
     }
 
     /// Finds the start of the match that ends at `end`. `after` is the byte at `end`, or `None` at the end of the text.
@@ -230,40 +234,45 @@ impl IncrementalSearch {
         end: u64,
         after: Option<u8>,
         source: &mut dyn TextSource,
-    ) -> Result<u64, SearchError> {
+    ) -> Result<u64, IncrementalError> {
         let automaton = matcher.automata.reverse();
         let cache = self.cache.as_parts_mut().1;
         let config = start::Config::new().look_behind(after).anchored(Anchored::Yes);
-        let mut state = automaton.start_state(cache, &config).map_err(|_| SearchError::CannotDecide)?;
+        let mut state = automaton.start_state(cache, &config).map_err(|_| IncrementalError::CannotDecide)?;
         // No match begins earlier; if that text is gone, the reverse automaton may still find that none began in it.
         let floor = self.live_from.max(source.available().start);
         let (mut position, mut start, mut text) = (end, None, vec![]);
         while position > floor {
-            source.fetch(floor.max(position.saturating_sub(BACK_BLOCK))..position, &mut text)?;
+            let block = floor.max(position.saturating_sub(BACK_BLOCK))..position;
+            source.fetch(block.clone(), &mut text)?;
+            if (text.len() as u64) < block.end - block.start {
+                return Err(IncrementalError::Forgotten); // the file has become shorter
+            }
             for &byte in text.iter().rev() {
-                state = automaton.next_state(cache, state, byte).map_err(|_| SearchError::CannotDecide)?;
+                state =
+                    automaton.next_state(cache, state, byte).map_err(|_| IncrementalError::CannotDecide)?;
                 if state.is_match() {
                     start = Some(position);
                 } else if state.is_dead() {
-                    return start.ok_or(SearchError::Forgotten);
+                    return start.ok_or(IncrementalError::Forgotten);
                 } else if state.is_quit() {
-                    return Err(SearchError::CannotDecide);
+                    return Err(IncrementalError::CannotDecide);
                 }
                 position -= 1;
             }
         }
         if floor > self.live_from {
-            return Err(SearchError::Forgotten);
+            return Err(IncrementalError::Forgotten);
         }
         let before = if floor == self.from { self.before } else { source.byte_before(floor)? };
         let last = match before {
             Some(byte) => automaton.next_state(cache, state, byte),
             None => automaton.next_eoi_state(cache, state),
         };
-        if last.map_err(|_| SearchError::CannotDecide)?.is_match() {
+        if last.map_err(|_| IncrementalError::CannotDecide)?.is_match() {
             start = Some(position);
         }
-        start.ok_or(SearchError::Forgotten)
+        start.ok_or(IncrementalError::Forgotten)
     }
 }
 
@@ -292,17 +301,17 @@ mod tests {
         let mut source = TextInMemory { base: 0, text: text.as_bytes() };
         let before = source.byte_before(from).unwrap();
         let mut search = matcher.begin(from, before);
-        let mut progress = Progress::NeedsMore;
+        let mut progress = SearchProgress::NeedsMore;
         for piece in text.as_bytes()[from as usize..].chunks(step) {
             progress = search.read(&matcher, piece).unwrap();
-            if progress != Progress::NeedsMore {
+            if progress != SearchProgress::NeedsMore {
                 break;
             }
         }
-        if progress == Progress::NeedsMore {
+        if progress == SearchProgress::NeedsMore {
             progress = search.finish(&matcher).unwrap();
         }
-        let Progress::Ends(end) = progress else { return None };
+        let SearchProgress::Ends(end) = progress else { return None };
         let after = text.as_bytes().get(end as usize).copied();
         Some((search.find_start(&matcher, end, after, &mut source).unwrap(), end))
     }

@@ -48,17 +48,23 @@ impl TextSource for TextInMemory<'_> {
     }
 }
 
+/// The number of bytes that a file is read ahead and behind for short reads.
+const RECENT_MAX: u64 = 1 << 18;
+
 /// A file, which is read again where the exact stage needs it.
 #[derive(Debug)]
 pub struct TextInFile<'f> {
     file: &'f File,
     len: u64,
+    /// What was read last, because most reads are short and near each other.
+    recent: Vec<u8>,
+    recent_base: u64,
 }
 
 impl<'f> TextInFile<'f> {
     /// Makes a source of the first `len` bytes of a file.
     pub fn new(file: &'f File, len: u64) -> TextInFile<'f> {
-        TextInFile { file, len }
+        TextInFile { file, len, recent: vec![], recent_base: 0 }
     }
 }
 
@@ -68,9 +74,25 @@ impl TextSource for TextInFile<'_> {
     }
 
     fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()> {
-        into.resize((range.end - range.start) as usize, 0);
-        let count = read_full_at(self.file, into, range.start)?;
-        into.truncate(count);
+        into.clear();
+        if range.end - range.start > RECENT_MAX / 2 {
+            into.resize((range.end - range.start) as usize, 0);
+            let count = read_full_at(self.file, into, range.start)?;
+            into.truncate(count);
+            return Ok(());
+        }
+        let recent_end = self.recent_base + self.recent.len() as u64;
+        if range.start < self.recent_base || range.end > recent_end {
+            // A quarter lies before the range, for those who read backwards.
+            self.recent_base = range.start.saturating_sub(RECENT_MAX / 4);
+            let count = RECENT_MAX.min(self.len.saturating_sub(self.recent_base)) as usize;
+            self.recent.resize(count, 0);
+            let count = read_full_at(self.file, &mut self.recent, self.recent_base)?;
+            self.recent.truncate(count);
+        }
+        let local =
+            |position: u64| (position.saturating_sub(self.recent_base) as usize).min(self.recent.len());
+        into.extend_from_slice(&self.recent[local(range.start)..local(range.end)]);
         Ok(())
     }
 }

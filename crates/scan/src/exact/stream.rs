@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::OnceLock;
 
-use super::incremental::{IncrementalMatcher, IncrementalSearch, Progress, SearchError};
+use super::incremental::{IncrementalError, IncrementalMatcher, IncrementalSearch, SearchProgress};
 use super::matcher::{MARGIN, Matcher};
 use super::source::TextSource;
 use super::{StartRange, unite};
@@ -92,10 +92,25 @@ struct RuleState {
     /// Ranges that have been added since.
     added: Vec<StartRange>,
     search: Option<Box<IncrementalSearch>>,
+    /// A search that has ended, whose memory the next one uses.
+    ended_search: Option<Box<IncrementalSearch>>,
     last_end: Option<u64>,
     /// The matches in the rest of the text, the last one first, once they are known.
     rest: Option<Vec<(u64, u64)>>,
     outcome: RuleOutcome,
+}
+
+/// Why a rule gave up on an input, so that its findings may be incomplete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GiveUpReason {
+    /// A match may have begun in text that is no longer kept.
+    #[error("a match may have begun before the bytes that are kept")]
+    Forgotten,
+    /// The expression has a Unicode word boundary and no longest match, and the text is not ASCII and too long to be
+    /// searched as a whole.
+    #[error("its Unicode word boundaries cannot be decided in an input of this size")]
+    WordBoundary,
 }
 
 /// Whether a rule is still searched for.
@@ -108,19 +123,19 @@ enum RuleOutcome {
     /// There is no further match.
     Done,
     /// It cannot be decided whether there is one.
-    GaveUp(String),
+    GaveUp(GiveUpReason),
 }
 
 /// What can be decided now.
 #[derive(Clone, Copy)]
-struct Known {
+struct StreamKnowledge {
     /// The candidates of all text before this position have arrived.
     scanned: u64,
     /// The input has ended.
     ended: bool,
 }
 
-impl Known {
+impl StreamKnowledge {
     /// Returns the position up to which matches are decided. What follows is left for those who want to see more than
     /// the match.
     fn limit(self, source: &dyn TextSource) -> u64 {
@@ -158,7 +173,7 @@ impl<'s> StreamMatches<'s> {
         ended: bool,
         found: &mut dyn FnMut(Match, &mut dyn TextSource) -> Result<(), E>,
     ) -> Result<(), E> {
-        let known = Known { scanned, ended };
+        let known = StreamKnowledge { scanned, ended };
         for (&rule, state) in &mut self.states {
             let Some(search) = &self.searches[rule as usize] else { continue };
             state.settle();
@@ -195,9 +210,9 @@ impl<'s> StreamMatches<'s> {
     }
 
     /// Returns the rules that had to give up, with the reasons.
-    pub fn gave_up(&self) -> Vec<(u32, String)> {
+    pub fn gave_up(&self) -> Vec<(u32, GiveUpReason)> {
         let reason = |(&rule, state): (&u32, &RuleState)| match &state.outcome {
-            RuleOutcome::GaveUp(reason) => Some((rule, reason.clone())),
+            RuleOutcome::GaveUp(reason) => Some((rule, *reason)),
             _ => None,
         };
         self.states.iter().filter_map(reason).collect()
@@ -220,7 +235,7 @@ impl RuleState {
         search: &RuleSearch,
         lead: u64,
         source: &mut dyn TextSource,
-        known: Known,
+        known: StreamKnowledge,
     ) -> Result<Option<(u64, u64)>, io::Error> {
         match self.outcome {
             RuleOutcome::Searching => {}
@@ -238,13 +253,13 @@ impl RuleState {
             }
             _ => match self.next_incremental(search, horizon, source, known) {
                 Ok(found) => found,
-                Err(SearchError::Io(error)) => return Err(error),
-                Err(SearchError::CannotDecide) => {
+                Err(IncrementalError::Io(error)) => return Err(error),
+                Err(IncrementalError::CannotDecide) => {
                     (self.outcome, self.search) = (RuleOutcome::AtEnd, None);
                     return self.next(search, lead, source, known);
                 }
-                Err(error) => {
-                    self.outcome = RuleOutcome::GaveUp(error.to_string());
+                Err(IncrementalError::Forgotten) => {
+                    self.outcome = RuleOutcome::GaveUp(GiveUpReason::Forgotten);
                     self.search = None;
                     None
                 }
@@ -267,7 +282,7 @@ impl RuleState {
             let available = source.available();
             let base = self.at.saturating_sub(MARGIN as u64);
             if base < available.start || available.end - base > WHOLE_MAX {
-                self.outcome = RuleOutcome::GaveUp(SearchError::CannotDecide.to_string());
+                self.outcome = RuleOutcome::GaveUp(GiveUpReason::WordBoundary);
                 return Ok(None);
             }
             let mut text = vec![];
@@ -292,7 +307,7 @@ impl RuleState {
         max_len: u64,
         horizon: u64,
         source: &mut dyn TextSource,
-        known: Known,
+        known: StreamKnowledge,
     ) -> io::Result<Option<(u64, u64)>> {
         let (margin, end) = (MARGIN as u64, source.available().end);
         let mut text = vec![];
@@ -332,9 +347,9 @@ impl RuleState {
         search: &RuleSearch,
         horizon: u64,
         source: &mut dyn TextSource,
-        known: Known,
-    ) -> Result<Option<(u64, u64)>, SearchError> {
-        let matcher = search.incremental().map_err(|_| SearchError::CannotDecide)?;
+        known: StreamKnowledge,
+    ) -> Result<Option<(u64, u64)>, IncrementalError> {
+        let matcher = search.incremental().map_err(|_| IncrementalError::CannotDecide)?;
         let limit =
             if known.ended { source.available().end } else { source.available().end.min(known.scanned) };
         let (mut text, mut block) = (vec![], BLOCK_MIN);
@@ -356,12 +371,12 @@ impl RuleState {
                 return Ok(None);
             };
             match progress {
-                Progress::NeedsMore => {}
-                Progress::Nothing => {
+                SearchProgress::NeedsMore => {}
+                SearchProgress::Nothing => {
                     self.outcome = RuleOutcome::Done;
                     return Ok(None);
                 }
-                Progress::Ends(end) => {
+                SearchProgress::Ends(end) => {
                     let after = byte_at(source, end)?;
                     let start = running.find_start(matcher, end, after, source)?;
                     // Like `find_iter`, do not report an empty match at the end of the match before it.
@@ -389,7 +404,7 @@ impl RuleState {
             self.ranges.retain(|range| range.hi >= position);
             if self.ranges.front().is_none_or(|range| range.lo > position) {
                 self.at = self.at.max(position);
-                self.search = None;
+                self.ended_search = self.search.take();
             }
         }
     }
@@ -401,7 +416,7 @@ impl RuleState {
         matcher: &IncrementalMatcher,
         horizon: u64,
         source: &mut dyn TextSource,
-    ) -> Result<bool, SearchError> {
+    ) -> Result<bool, IncrementalError> {
         self.ranges.retain(|range| range.hi >= self.at);
         let from = match self.ranges.front() {
             _ if search.always() => self.at,
@@ -412,7 +427,13 @@ impl RuleState {
             return Ok(false);
         }
         let before = source.byte_before(from)?;
-        self.search = Some(Box::new(matcher.begin(from, before)));
+        self.search = Some(match self.ended_search.take() {
+            Some(mut search) => {
+                search.restart(from, before);
+                search
+            }
+            None => Box::new(matcher.begin(from, before)),
+        });
         Ok(true)
     }
 }

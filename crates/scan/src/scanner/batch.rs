@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Scanner;
 use crate::candidate::Candidate;
-use crate::engine::Arena;
+use crate::engine::TextArena;
 use crate::error::ScanError;
 use crate::exact::StartRange;
 use crate::exact::whole::{find_everywhere, find_in_ranges};
@@ -13,7 +13,7 @@ use crate::finding::{Finding, Match};
 
 /// Several inputs in one block of memory, which [`Scanner::scan_batch`] scans together. [`Scanner::batch`] makes one.
 pub struct InputBatch {
-    arena: Box<dyn Arena>,
+    arena: Box<dyn TextArena>,
     used: usize,
     inputs: Vec<BatchInput>,
 }

@@ -13,7 +13,7 @@ use std::thread;
 use super::Scanner;
 use super::lines::{BlockLines, piece_and_block_len};
 use super::stream::{FindingSink, InputStream, PieceResult, StreamOptions, StreamReport, StreamStop};
-use crate::engine::Arena;
+use crate::engine::TextArena;
 use crate::error::ScanError;
 use crate::exact::source::{TextInFile, read_full_at};
 
@@ -125,7 +125,7 @@ impl FilePieces<'_> {
     }
 
     /// Does stages one and two for a piece.
-    fn scan_piece(&self, number: u64, arena: &mut dyn Arena) -> Result<PieceResult, ScanError> {
+    fn scan_piece(&self, number: u64, arena: &mut dyn TextArena) -> Result<PieceResult, ScanError> {
         let scanner = self.scanner;
         let start = number * self.piece_len;
         let end = self.len.min(start + self.piece_len);

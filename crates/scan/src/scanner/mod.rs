@@ -23,6 +23,7 @@ pub use stream::{FindingSink, StreamOptions, StreamReport};
 use crate::catalog::{Catalog, CatalogCache};
 use crate::engine::{CandidateEngine, NativeEngine};
 use crate::error::ScanError;
+pub use crate::exact::stream::GiveUpReason;
 use crate::exact::stream::{MatchStarts, RuleSearch};
 use crate::filter::Filters;
 use crate::finding::Finding;

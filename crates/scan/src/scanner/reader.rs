@@ -8,7 +8,7 @@ use std::path::Path;
 use super::Scanner;
 use super::lines::{BlockLines, piece_and_block_len};
 use super::stream::{FindingSink, InputStream, PieceResult, StreamOptions, StreamReport, StreamStop};
-use crate::engine::Arena;
+use crate::engine::TextArena;
 use crate::error::ScanError;
 use crate::exact::matcher::MARGIN;
 use crate::exact::source::TextInMemory;
@@ -87,7 +87,7 @@ impl Scanner {
         path: &Path,
         kept: &mut KeptText,
         piece_len: u64,
-        arena: &mut dyn Arena,
+        arena: &mut dyn TextArena,
     ) -> Result<PieceResult, ScanError> {
         let start = kept.scanned;
         let base = start.saturating_sub(self.lead as u64).max(kept.base);

@@ -14,7 +14,7 @@ use crate::candidate::Candidate;
 use crate::error::ScanError;
 use crate::exact::matcher::MARGIN;
 use crate::exact::source::TextSource;
-use crate::exact::stream::StreamMatches;
+use crate::exact::stream::{GiveUpReason, StreamMatches};
 use crate::exact::{StartRange, unite};
 use crate::finding::{Finding, Match};
 
@@ -22,7 +22,7 @@ use crate::finding::{Finding, Match};
 pub type FindingSink<'s> = dyn FnMut(Finding) -> ControlFlow<()> + Send + 's;
 
 /// Options of [`Scanner::scan_file`] and [`Scanner::scan_reader`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct StreamOptions<'o> {
     /// The number of threads that scan a file; 0 counts as 1. A reader is scanned by one thread.
     pub threads: usize,
@@ -33,6 +33,13 @@ pub struct StreamOptions<'o> {
     pub stop: Option<&'o AtomicBool>,
     /// A counter to which the number of bytes is added that have been scanned.
     pub progress: Option<&'o AtomicU64>,
+}
+
+impl Default for StreamOptions<'_> {
+    /// Scans on one thread, and keeps up to 256 MiB.
+    fn default() -> Self {
+        StreamOptions { threads: 1, retain: 256 << 20, stop: None, progress: None }
+    }
 }
 
 impl StreamOptions<'_> {
@@ -56,7 +63,7 @@ pub struct StreamReport {
     pub bytes: u64,
     /// The rules that had to give up, as indices of the scanner's rules, with the reasons. Their findings may be
     /// incomplete.
-    pub gave_up: Vec<(u32, String)>,
+    pub gave_up: Vec<(u32, GiveUpReason)>,
     /// Whether the scan was stopped before the end of the input.
     pub stopped: bool,
 }

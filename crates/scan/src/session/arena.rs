@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pelton::device::{Device, HostBytes};
 
-use crate::engine::Arena;
+use crate::engine::TextArena;
 use crate::error::ScanError;
 
 /// Blocks that are not in use. The driver frees memory only when no kernel is resident, so blocks are reused.
@@ -42,7 +42,7 @@ pub struct HostArena {
     pool: ArenaPool,
 }
 
-impl Arena for HostArena {
+impl TextArena for HostArena {
     fn bytes(&self) -> &[u8] {
         self.bytes.as_ref().map_or(&[], |bytes| &bytes.as_slice()[..self.len])
     }

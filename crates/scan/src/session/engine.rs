@@ -14,7 +14,7 @@ use super::image::TableImage;
 use super::versions::{CatalogVersions, LoadedCatalog};
 use crate::candidate::Candidate;
 use crate::catalog::Catalog;
-use crate::engine::{Arena, CandidateEngine};
+use crate::engine::{CandidateEngine, TextArena};
 use crate::error::ScanError;
 
 /// An engine that runs the tables of a catalog as tasks of a kernel that stays on a device.
@@ -250,13 +250,13 @@ impl CandidateEngine for SessionEngine {
         self.plan.config.chunk_bytes as usize - 2 * Margin::new(&self.catalog()).bytes()
     }
 
-    fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError> {
+    fn arena(&self, len: usize) -> Result<Box<dyn TextArena>, ScanError> {
         Ok(Box::new(self.arenas.take(&*self.device, len)?))
     }
 
     fn candidates(
         &self,
-        arena: &dyn Arena,
+        arena: &dyn TextArena,
         len: usize,
         own: Range<usize>,
         out: &mut Vec<Candidate>,

@@ -14,7 +14,7 @@ use pelton::ir::types::{Order, Scope};
 use super::image::{FIRST_CLASS_BIT, OUTPUT_WORDS, RUN_BIT};
 use super::kernel::{ScanBody, U32, count};
 use super::layout::{BLOCK_BYTES, FOUND_HEADER, FOUND_WORDS};
-use crate::catalog::{WINDOW_START, WINDOW_YES};
+use crate::catalog::{WINDOW_MAYBE, WINDOW_START};
 
 /// How many outputs lanes compare between two looks at the list of windows.
 const OUTPUTS_PER_ROUND: u32 = 2;
@@ -234,7 +234,7 @@ fn run_window<'b>(body: &ScanBody<'b>, at: U32<'b>) {
     // A branch without an automaton has a limit of zero, and its answer there is *maybe*.
     let steps = f.min(limit, left);
     let begin = (f.lit(u32::from(WINDOW_START)), f.lit(0));
-    let undecided = |state: U32<'b>| state.gt(u32::from(WINDOW_YES));
+    let undecided = |state: U32<'b>| state.gt(u32::from(WINDOW_MAYBE));
     let (state, _) = f.repeat(
         begin,
         |(state, read)| undecided(state) & read.lt(steps),

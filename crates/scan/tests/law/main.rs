@@ -121,12 +121,12 @@ impl CandidateEngine for PiecesOf {
     fn piece_len(&self) -> usize {
         self.piece_len
     }
-    fn arena(&self, len: usize) -> Result<Box<dyn pelton_scan::engine::Arena>, pelton_scan::ScanError> {
+    fn arena(&self, len: usize) -> Result<Box<dyn pelton_scan::engine::TextArena>, pelton_scan::ScanError> {
         self.engine.arena(len)
     }
     fn candidates(
         &self,
-        arena: &dyn pelton_scan::engine::Arena,
+        arena: &dyn pelton_scan::engine::TextArena,
         len: usize,
         own: std::ops::Range<usize>,
         out: &mut Vec<pelton_scan::Candidate>,

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pelton_scan::catalog::{Catalog, FactorOutput, FactorTable, WINDOW_NO, WINDOW_START, WINDOW_YES};
-use pelton_scan::engine::{Arena, CandidateEngine};
+use pelton_scan::catalog::{Catalog, FactorOutput, FactorTable, WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
+use pelton_scan::engine::{CandidateEngine, TextArena};
 use pelton_scan::{Candidate, ScanError};
 
 /// A mistake.
@@ -40,13 +40,13 @@ impl CandidateEngine for NaiveEngine {
         self.piece_len
     }
 
-    fn arena(&self, len: usize) -> Result<Box<dyn Arena>, ScanError> {
+    fn arena(&self, len: usize) -> Result<Box<dyn TextArena>, ScanError> {
         Ok(Box::new(vec![0; len]))
     }
 
     fn candidates(
         &self,
-        arena: &dyn Arena,
+        arena: &dyn TextArena,
         len: usize,
         own: Range<usize>,
         out: &mut Vec<Candidate>,
@@ -123,7 +123,7 @@ impl NaiveEngine {
                 [(window.base + u32::from(state) * window.class_count + u32::from(class)) as usize];
             match state {
                 WINDOW_NO => return false,
-                WINDOW_YES => return true,
+                WINDOW_MAYBE => return true,
                 _ => {}
             }
         }

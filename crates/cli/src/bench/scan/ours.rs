@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use pelton_scan::engine::Arena;
+use pelton_scan::engine::TextArena;
 use pelton_scan::finding::{Finding, Match};
 use pelton_scan::scanner::{InputBatch, StreamOptions};
 use pelton_scan::{ScanError, Scanner};
@@ -40,7 +40,7 @@ pub(super) struct ReadyScan {
     pub scanner: Scanner,
     batches: Vec<Mutex<InputBatch>>,
     /// The text in pieces, with their lengths.
-    arenas: Vec<Mutex<(Box<dyn Arena>, usize)>>,
+    arenas: Vec<Mutex<(Box<dyn TextArena>, usize)>>,
     /// All matches with the number of their file.
     matches: Vec<(u64, Match)>,
     /// What is found in all files together as one input.

@@ -1,4 +1,4 @@
-//! Measures the native engine: `native_speed RULES TEXT`, where RULES has one expression per line.
+//! Measures the native engine: `native-speed RULES TEXT`, where RULES has one expression per line.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use pelton_scan::{Catalog, Expression};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = env::args().skip(1);
     let (Some(rules), Some(text)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: native_speed RULES TEXT".into());
+        return Err("usage: native-speed RULES TEXT".into());
     };
     let text = fs::read(text)?;
     let rules = fs::read_to_string(rules)?;
