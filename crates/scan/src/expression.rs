@@ -68,13 +68,16 @@ fn parse_hir(text: &str, unicode: bool) -> Result<Hir, ExpressionError> {
 /// Removes comments of the form `(?#…)`, but not what looks like one in a class or after a backslash.
 fn strip_comments(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
-    let (mut rest, mut class_depth) = (text, 0usize);
+    let (mut rest, mut class_depth, mut at_class_start) = (text, 0usize, false);
     while let Some(c) = rest.chars().next() {
         let mut taken = c.len_utf8();
+        let was_class_start = std::mem::take(&mut at_class_start);
         match c {
             '\\' => taken += rest[taken..].chars().next().map_or(0, char::len_utf8),
-            '[' => class_depth += 1,
-            ']' => class_depth = class_depth.saturating_sub(1),
+            '[' => (class_depth, at_class_start) = (class_depth + 1, true),
+            // At the beginning of a class a closing bracket is an ordinary character.
+            '^' if was_class_start => at_class_start = true,
+            ']' if !was_class_start => class_depth = class_depth.saturating_sub(1),
             '(' if class_depth == 0 && rest.starts_with("(?#") => {
                 if let Some(end) = rest.find(')') {
                     rest = &rest[end + 1..];
@@ -103,7 +106,9 @@ mod tests {
     #[test]
     fn comments_are_removed_where_they_are_comments() {
         assert_eq!(Expression::parse("a(?#one)b(?#)").unwrap().text(), "ab");
-        assert_eq!(Expression::parse(r"[(?#)]\(\?#x").unwrap().text(), r"[(?#)]\(\?#x");
+        for kept in [r"[(?#)]\(\?#x", "[](?#)x]+", "[^](?#)]", "[a[]b](?#)]"] {
+            assert_eq!(Expression::parse(kept).unwrap().text(), kept);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pelton_scan::rule::RuleSet;
+use pelton_scan::rule::{FilterUse, RuleSet};
 use pelton_scan::scanner::{StreamOptions, StreamReport};
 use pelton_scan::{Finding, Scanner, rules};
 
@@ -16,6 +16,14 @@ fn scanner(expressions: &[&str]) -> Scanner {
     let rule = |(number, text): (usize, &&str)| rules::from_expression(&format!("r{number}"), text).unwrap();
     Scanner::new(RuleSet { rules: expressions.iter().enumerate().map(rule).collect(), ..RuleSet::default() })
         .unwrap()
+}
+
+/// A scanner of one rule to which filters apply.
+fn filtered_scanner(expression: &str, keywords: &[&str]) -> Scanner {
+    let mut rule = rules::from_expression("filtered", expression).unwrap();
+    rule.filters = FilterUse::Apply;
+    rule.keywords = keywords.iter().map(|&word| word.into()).collect();
+    Scanner::new(RuleSet { rules: vec![rule], ..RuleSet::default() }).unwrap()
 }
 
 /// A file that is removed afterwards.
@@ -233,4 +241,50 @@ fn a_scan_stops_when_it_is_told_to() {
         ControlFlow::Continue(())
     });
     assert!(report.unwrap().stopped);
+}
+
+#[test]
+fn a_bounded_match_longer_than_what_is_kept_makes_its_rule_give_up() {
+    let scanner = scanner(&["openx{150000}close", "ghp_[a-z]{4}"]);
+    let mut text = vec![b'.'; 12 << 20];
+    let at = (4 << 20) - 140_000;
+    text[at..at + 4].copy_from_slice(b"open");
+    text[at + 4..at + 150_004].fill(b'x');
+    text[at + 150_004..at + 150_009].copy_from_slice(b"close");
+    let (found, report) = scan_reader(&scanner, &mut Cursor::new(&text), 1 << 16);
+    assert_eq!((found.len(), report.gave_up.len()), (0, 1));
+    let (found, report) = scan_reader(&scanner, &mut Cursor::new(&text), 1 << 20);
+    assert_eq!((found.len(), report.gave_up.len()), (1, 0));
+}
+
+#[test]
+fn keywords_of_a_stream_are_not_missed() {
+    let scanner = filtered_scanner("tok_[0-9]{6}", &["zebra"]);
+    let gap = b"........\n".repeat(1_200_000);
+    let before = [&b"zebra\n"[..], &gap, b"tok_123456\n"].concat();
+    let after = [&b"tok_123456\n"[..], &gap, b"zebra\n"].concat();
+    let without = [&b"tok_123456\n"[..], &gap].concat();
+    for (text, wanted) in [(before, 1), (after, 1)] {
+        let file = TestFile::with("keyword", &text);
+        assert_eq!(scan_file(&scanner, &file.0).0.len(), wanted);
+        // What a pipe no longer has may have been a keyword, so the match counts.
+        assert_eq!(scan_reader(&scanner, &mut Cursor::new(&text), 1 << 20).0.len(), wanted);
+    }
+    let file = TestFile::with("no-keyword", &without);
+    assert_eq!(scan_file(&scanner, &file.0).0.len(), 0);
+    assert_eq!(scan_reader(&scanner, &mut Cursor::new(b"tok_123456"), 1 << 20).0.len(), 0);
+}
+
+#[test]
+fn a_comment_before_a_long_match_is_seen_in_a_stream() {
+    let scanner = filtered_scanner("(?s)open.*?close", &[]);
+    let mut text = vec![b'.'; 12 << 20];
+    let at = 80 * 65536 + 6;
+    text[at - 3000] = b'\n';
+    text[at - 40..at - 26].copy_from_slice(b"gitleaks:allow");
+    text[at..at + 4].copy_from_slice(b"open");
+    text[(11 << 20)..(11 << 20) + 5].copy_from_slice(b"close");
+    let file = TestFile::with("comment", &text);
+    assert_eq!(scan_file(&scanner, &file.0).0.len(), 0);
+    assert_eq!(scan_reader(&scanner, &mut Cursor::new(&text), 1 << 28).0.len(), 0);
 }

@@ -31,7 +31,20 @@ impl Baseline {
         let fail =
             |why: String| CliError::Wrong(format!("cannot use the baseline {}: {why}", shown_path(path)));
         let text = fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-        self.add(&text).map_err(fail)
+        let mut report = Baseline::default();
+        report.add(text.trim_start_matches('\u{feff}')).map_err(fail)?;
+        self.merge(report);
+        Ok(())
+    }
+
+    /// Adds what another baseline knows. Two reports may be about the same findings, so the larger number counts.
+    fn merge(&mut self, other: Baseline) {
+        let known = self.known.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (print, count) in other.known.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let own = known.entry(print).or_default();
+            *own = count.max(*own);
+        }
+        self.places.extend(other.places);
     }
 
     /// Adds the findings of a report.
@@ -133,6 +146,15 @@ mod tests {
             assert!(!baseline.takes(print("y"), &place(9)));
         }
         assert!(!baseline("").takes(print("x"), &place(9)));
+    }
+
+    #[test]
+    fn two_reports_of_the_same_finding_count_once() {
+        let line = format!("{{\"fingerprint\": \"{}\"}}\n", print("x"));
+        let mut both = baseline(&line);
+        both.merge(baseline(&line));
+        assert!(both.takes(print("x"), &place(9)));
+        assert!(!both.takes(print("x"), &place(9)));
     }
 
     #[test]

@@ -33,6 +33,10 @@ impl IgnoredPlaces {
     /// Reads the file of a folder, if it has one. `root` is the folder as users see it, and empty for the current one.
     pub(super) fn read(&mut self, root: &Path) -> Result<(), CliError> {
         let file = root.join(IGNORE_FILE_NAME);
+        // A pipe of this name would never end, and a folder is no list.
+        if fs::metadata(&file).is_ok_and(|meta| !meta.is_file()) {
+            return Ok(());
+        }
         match fs::read(&file) {
             Ok(text) => self.add(root, &String::from_utf8_lossy(&text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

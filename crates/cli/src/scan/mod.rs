@@ -36,13 +36,17 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use pelton_scan::Scanner;
+use pelton_scan::{RuleSet, Scanner};
 
+use self::args::EngineArgs;
 pub(crate) use self::args::ScanArgs;
 use self::baseline::Baseline;
 use self::device::open_scanner;
+use self::escape::shown_text;
 use self::explain::print_rules;
 use self::format::{FindingFormatter, OutputFormat};
 use self::ignore_file::IgnoredPlaces;
@@ -59,11 +63,21 @@ use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, stop};
 
+/// How often Ctrl-C is looked for while rules are prepared.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Runs the command. It has exit statuses of its own, by which a commit hook can distinguish findings from errors.
 pub(crate) fn run_scan(args: &ScanArgs, term: &Term) -> ExitCode {
     match scan(args, term) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
+            let error = match error {
+                // The text may quote what is in files.
+                CliError::Wrong(text) => {
+                    CliError::Wrong(text.lines().map(shown_text).collect::<Vec<_>>().join("\n"))
+                }
+                error => error,
+            };
             term.error(&error);
             match error {
                 // Whoever reads the output has closed it, which is not an error.
@@ -133,7 +147,7 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliErr
     for problem in &bad_expressions {
         term.wrong(problem);
     }
-    let scanner = open_scanner(set, &args.engine.device, args.engine.thread_count())?;
+    let scanner = open_unless_interrupted(set, &args.engine)?;
     let rules = scanner.rules();
     for rejected in &rules.rejected {
         term.note(format_args!("warning: {}", rejection_text(rejected)));
@@ -144,6 +158,27 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliErr
         return Err(CliError::Wrong("none of the rules can be used, so nothing was scanned".into()));
     }
     Ok((scanner, bad_expression))
+}
+
+/// Makes the scanner on another thread, because compiling many rules takes long and Ctrl-C ends the program at once.
+fn open_unless_interrupted(set: RuleSet, args: &EngineArgs) -> Result<Scanner, CliError> {
+    let (device, threads) = (args.device.clone(), args.thread_count());
+    let (sender, receiver) = mpsc::channel();
+    let opener = thread::Builder::new().name("pelton-scan-rules".into());
+    let opener = opener.spawn(move || {
+        // After Ctrl-C nobody waits for it.
+        let _ = sender.send(open_scanner(set, &device, threads));
+    });
+    opener.map_err(|error| CliError::Wrong(format!("cannot start a thread: {error}")))?;
+    loop {
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok(opened) => return opened,
+            Err(RecvTimeoutError::Timeout) => stop::unless_pressed()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(CliError::Wrong("preparing the rules failed; this is a bug in pelton".into()));
+            }
+        }
+    }
 }
 
 fn secret_mode(args: &ScanArgs) -> SecretMode {

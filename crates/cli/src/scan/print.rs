@@ -103,7 +103,8 @@ impl<'p> ScanPrinter<'p> {
             self.print(piece)?;
             self.show_progress();
             if jobs == self.work.job_count() {
-                return Ok(ScanEnd::Complete);
+                // A pipe that Ctrl-C has cut off looks as if it had ended.
+                return Ok(if stop::pressed() { ScanEnd::Interrupted } else { ScanEnd::Complete });
             }
             if stop::pressed() {
                 return self.print_rest(threads);

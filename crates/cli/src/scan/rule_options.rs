@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pelton_scan::expression::ExpressionError;
 use pelton_scan::rule::RejectedRule;
-use pelton_scan::{RuleSet, rules};
+use pelton_scan::{Rule, RuleSet, rules};
 
 use crate::error::CliError;
 use crate::scan::args::RuleArgs;
@@ -49,7 +49,7 @@ fn add_file(set: &mut RuleSet, read: RuleSet, names: &mut HashSet<String>, files
     for rule in read.rules {
         if names.insert(rule.id.clone()) {
             set.rules.push(rule);
-        } else {
+        } else if !set.rules.iter().any(|other| other.id == rule.id && is_same_place(other, &rule)) {
             let reason = "another rule has the same name".into();
             set.rejected.push(RejectedRule { id: rule.id, origin: rule.origin, reason });
         }
@@ -65,6 +65,11 @@ fn add_file(set: &mut RuleSet, read: RuleSet, names: &mut HashSet<String>, files
         }
         set.allow.push(list);
     }
+}
+
+/// Returns whether two rules were read in the same place, as those of a file or of the starter set that two files extend.
+fn is_same_place(one: &Rule, other: &Rule) -> bool {
+    one.origin == other.origin && one.expression == other.expression
 }
 
 /// Says what is wrong with an expression of the command line, and where.
@@ -119,8 +124,9 @@ mod tests {
 
     #[test]
     fn allow_lists_are_about_the_rules_of_their_own_file() {
+        let rule = |id: &str, line| Rule { origin: RuleOrigin { file: None, line }, ..sample_rule(id) };
         let file = |ids: &[&str]| RuleSet {
-            rules: ids.iter().map(|id| sample_rule(id)).collect(),
+            rules: ids.iter().map(|id| rule(id, Some(ids.len() as u32 + u32::from(ids[0] == "a")))).collect(),
             rejected: Vec::new(),
             allow: vec![AllowList::default()],
         };

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::CliError;
 use crate::scan::added_lines::{AddedLines, BlobPair, read_diff};
+use crate::scan::escape::shown_path;
 use crate::scan::git::{git_command, git_output, no_git, path_from_git};
 use crate::scan::inputs::{GatheredInputs, InputSource, ScanInput};
 
@@ -47,6 +48,14 @@ pub(super) fn gather_staged(paths: &[PathBuf]) -> Result<GatheredInputs, CliErro
         .ok_or_else(|| CliError::Wrong("git printed a list of changes that is not understood".into()))?;
     let added = staged_lines(here, paths)?;
     let mut gathered = GatheredInputs::default();
+    for path in paths {
+        // A path that is staged for deletion is gone from the folder, but git knows it.
+        let known =
+            || git_output(git_command(here).args(["ls-files", "-z", "--with-tree=HEAD", "--"]).arg(path));
+        if path.symlink_metadata().is_err() && known().is_ok_and(|files| files.is_empty()) {
+            gathered.problems.push(format!("cannot find {}: git does not know this path", shown_path(path)));
+        }
+    }
     for RawChange { blobs, path, state } in changes {
         // The same change may have been made to several files.
         let lines = added.get(&blobs).cloned().unwrap_or_default();
@@ -76,7 +85,13 @@ fn repository_place(folder: &Path) -> Result<(PathBuf, PathBuf), CliError> {
 fn diff_command(folder: &Path, paths: &[PathBuf], options: &[&str]) -> Command {
     let mut command = git_command(folder);
     command.arg("--literal-pathspecs").args(["diff", "--cached", "--find-renames", "--diff-filter=ACMRT"]);
-    command.args(["--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"]);
+    command.args([
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-relative",
+        "--ignore-submodules=all",
+    ]);
     command.args(options).arg("--").args(paths);
     command
 }

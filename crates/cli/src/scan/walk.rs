@@ -58,13 +58,22 @@ fn add_tracked(walked: &mut WalkedFiles, repositories: &[PathBuf]) {
     walked.files.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
     let mut left_out = Vec::new();
     for repository in repositories {
-        for_each_tracked(repository, |file| {
+        let listed = for_each_tracked(repository, |file| {
             let path = repository.join(file);
             let found = walked.files.binary_search_by(|file| file.as_os_str().cmp(path.as_os_str()));
             if found.is_err() {
                 left_out.push(path);
             }
         });
+        if let Err(why) = listed {
+            let folder = if repository.as_os_str().is_empty() { Path::new(".") } else { repository };
+            walked.problems.push(format!(
+                "cannot list the files that git tracks in {}, and some of them may be ignored and so not scanned; \
+                 --no-ignore scans them: {}",
+                shown_path(folder),
+                shown_text(&why)
+            ));
+        }
     }
     // A file with conflicts has several entries.
     left_out.sort_unstable();

@@ -140,7 +140,9 @@ impl<'w> ScanWorker<'w> {
             if let BatchFill::Whole(len) = fill(self.batch.room(), &mut file)? {
                 return self.push_bytes(index, len);
             }
+            // The file is longer than it said, as files of the kernel are and files that grow. It is read as it comes.
             file.seek(SeekFrom::Start(0))?;
+            return self.scan_stream(index, Scanned::Whole, &mut TextReader::new(file));
         }
         let mut head = [0; HEAD_LENGTH];
         let BatchFill::Whole(known) = fill(&mut head, &mut Read::by_ref(&mut file).take(HEAD_LENGTH as u64))?

@@ -42,7 +42,7 @@ fn help_fits_an_ordinary_terminal() {
     // No line of the text was cut in two.
     for text in [
         "\nSymbolic links are not followed.",
-        "\nthe output is not a terminal",
+        "\noutput is not a terminal",
         "\n  130  interrupted by Ctrl-C, after",
     ] {
         assert!(help.out.contains(text), "{text} is not in {}", help.out);

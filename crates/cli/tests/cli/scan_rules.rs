@@ -49,8 +49,12 @@ fn rules_of_all_options_add_up() {
     let found: Vec<serde_json::Value> =
         ran.out.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
     assert_eq!(found.len(), 5, "{}{}", ran.out, ran.err);
-    // Rules of the same name are not used twice.
+    // The same rule is used once, however often it is read.
     let ran = scan_in(&folder, &["--rules", &rules, "--rules", &rules, "--count", "a.txt"]);
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(1), "a.txt:2\n", ""));
+    // Rules of the same name are not used twice.
+    let other = folder.file("other.toml", OWN_RULES);
+    let ran = scan_in(&folder, &["--rules", &rules, "--rules", &other, "--count", "a.txt"]);
     assert_eq!((ran.code, &*ran.out), (Some(1), "a.txt:2\n"));
     assert!(ran.err.contains(": alpha: another rule has the same name"), "{}", ran.err);
     assert!(ran.err.contains("another rule has the same name"), "{}", ran.err);

@@ -14,6 +14,11 @@ pub trait TextSource {
     /// a file that was truncated, there are fewer bytes than the range has.
     fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()>;
 
+    /// Returns whether no more bytes will become available.
+    fn is_complete(&self) -> bool {
+        false
+    }
+
     /// Returns the byte before a position, if there is one and it is available.
     fn byte_before(&mut self, position: u64) -> io::Result<Option<u8>> {
         if position <= self.available().start || position > self.available().end {
@@ -71,6 +76,10 @@ impl<'f> TextInFile<'f> {
 impl TextSource for TextInFile<'_> {
     fn available(&self) -> Range<u64> {
         0..self.len
+    }
+
+    fn is_complete(&self) -> bool {
+        true
     }
 
     fn fetch(&mut self, range: Range<u64>, into: &mut Vec<u8>) -> io::Result<()> {

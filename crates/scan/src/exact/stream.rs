@@ -326,7 +326,11 @@ impl RuleState {
             if from > last {
                 return Ok(None);
             }
-            let base = from.saturating_sub(margin).max(source.available().start);
+            let base = from.saturating_sub(margin);
+            if base < source.available().start {
+                self.outcome = RuleOutcome::GaveUp(GiveUpReason::Forgotten);
+                return Ok(None);
+            }
             let to = last.saturating_add(max_len).min(end);
             source.fetch(base..to.saturating_add(margin).min(end), &mut text)?;
             let to = ((to - base) as usize).min(text.len());
@@ -425,6 +429,9 @@ impl RuleState {
         };
         if !search.always() && from >= horizon {
             return Ok(false);
+        }
+        if from > 0 && from <= source.available().start {
+            return Err(IncrementalError::Forgotten);
         }
         let before = source.byte_before(from)?;
         self.search = Some(match self.ended_search.take() {

@@ -136,9 +136,16 @@ impl<'s> InputStream<'s> {
             if !scanner.filters.has_keyword(rule, &finding.context) {
                 let known = match has_keyword.get(&found.rule) {
                     Some(&known) => known,
-                    None => scanner.find_keyword(rule, source)?,
+                    None => {
+                        let seen = scanner.find_keyword(rule, source)?;
+                        // In text that is gone or still to come there may be one: rather report too much.
+                        let whole = source.available().start == 0 && (ended || source.is_complete());
+                        if seen || whole {
+                            has_keyword.insert(found.rule, seen);
+                        }
+                        seen || !whole
+                    }
                 };
-                has_keyword.insert(found.rule, known);
                 if !known {
                     return Ok(());
                 }
@@ -149,7 +156,7 @@ impl<'s> InputStream<'s> {
 
     /// Returns the position from which on text is still needed.
     pub(super) fn keep_from(&self) -> u64 {
-        self.matches.keep_from(self.scanned)
+        self.matches.keep_from(self.scanned).saturating_sub(Finding::CONTEXT_MAX as u64)
     }
 
     /// Returns how the scan ended.

@@ -25,7 +25,7 @@ use sample::{Random, sampled_text};
 
 fn main() -> ExitCode {
     let mut all = Vec::new();
-    for (name, texts, len) in [("cpu", 20, 20_000), ("reference", 3, 2_000), ("cuda", 100, 200_000)] {
+    for (name, texts, len) in [("cpu", 20, 20_000), ("reference", 3, 2_000), ("cuda", 20, 50_000)] {
         let device = open(name).ok();
         let absent = device.is_none();
         let test = move || device.map_or(Ok(()), |device| findings_are_those_of_regex(&device, texts, len));

@@ -77,7 +77,8 @@ pub(super) struct TextPlaces<'t> {
     pub scratch: &'t ScratchText,
 }
 
-/// Measures a set of rules on a device. `make` makes a scanner with the native engine.
+/// Measures a set of rules on a device. `make` makes a scanner with the native engine. A device has one session at a
+/// time, so text in its memory is measured first, with a session of its own.
 pub(super) fn measure_remote(
     set: &str,
     device: &Arc<dyn Device>,
@@ -89,45 +90,79 @@ pub(super) fn measure_remote(
 ) -> Result<(), CliError> {
     let native = ReadyScan::new(make()?, places.text, PIECE_BYTES)?;
     let catalog = Arc::clone(native.scanner.catalog());
-    let engine = launch(device, &catalog, SessionConfig::default())?;
+    let wanted = |work: RemoteWork| {
+        WORKS.iter().filter(move |(name, one)| (*one == work) && case_name(set, name).contains(only))
+    };
+    for &(name, _) in wanted(RemoteWork::Resident) {
+        rows.push(measure_resident((set, name), device, &catalog, places.text, rounds, term)?);
+    }
+    let works: Vec<_> = WORKS
+        .iter()
+        .filter(|(name, work)| *work != RemoteWork::Resident && case_name(set, name).contains(only))
+        .collect();
+    if works.is_empty() {
+        return Ok(());
+    }
+    let config = SessionConfig { callers: ThreadUse::All.count().min(16) as u32, ..SessionConfig::default() };
+    let engine = launch(device, &catalog, config)?;
     let remote = ReadyScan::new(make()?.with_engine(Box::new(engine)), places.text, PIECE_BYTES)?;
     remote.found_in_files().same_as(&native.found_in_files(), &device.caps().name, "the native engine")?;
     remote.found_joined().same_as(&native.found_joined(), &device.caps().name, "the native engine")?;
     term.note(format_args!("{set}: {}", remote.scanner.engine().describe()));
-    let (own_memory, device_name) = (device.caps().memory_bytes.is_some(), &device.caps().name);
-    let row_device = if own_memory { device_name.clone() } else { format!("{device_name}, session") };
-    let resident_bytes = if own_memory { RESIDENT_BYTES } else { LOCAL_RESIDENT_BYTES };
-    let config = SessionConfig {
-        callers: 1,
-        chunk_bytes: resident_bytes as u32,
-        candidate_room: RESIDENT_ROOM,
-        ..SessionConfig::default()
-    };
-    let resident_engine = launch(device, &catalog, config)?;
-    let mut resident = ready_resident(&resident_engine, &catalog, places.text, resident_bytes)?;
-    let works = WORKS.iter().filter(|(name, _)| case_name(set, name).contains(only));
     for &(name, work) in works {
         let mut contenders = [(name, true), ("native engine", false)];
-        let contenders =
-            if work == RemoteWork::Resident { &mut contenders[..1] } else { &mut contenders[..] };
         let bar = term.bar(contenders.len() as u64 * u64::from(rounds), "{bar:40} {msg}");
-        let series = play_rounds(rounds, contenders, |(name, is_remote)| {
+        let series = play_rounds(rounds, &mut contenders, |(name, is_remote)| {
             bar.set_message(case_name(set, name));
             let ready = if *is_remote { &remote } else { &native };
-            let turn = match work {
-                RemoteWork::Resident => resident.scan()?,
-                _ => host_turn(work, ready, &native, places.scratch)?,
-            };
+            let turn = host_turn(work, ready, &native, places.scratch)?;
             bar.inc(1);
             Ok(Sample::figure(turn.bytes as f64 / 1e9 / turn.seconds))
         })?;
         bar.finish_and_clear();
         let Some(value) = series[0].value() else { continue };
         let against = series.get(1).and_then(|native| series[0].against("native engine", native));
-        let row = scan_row(case_name(set, name), &row_device, "GB/s", value);
+        let row = scan_row(case_name(set, name), &row_device(device), "GB/s", value);
         rows.push(BenchRow { against, ..row });
     }
     Ok(())
+}
+
+/// Returns the name of a device in rows.
+fn row_device(device: &Arc<dyn Device>) -> String {
+    let name = &device.caps().name;
+    if device.caps().memory_bytes.is_some() { name.clone() } else { format!("{name}, session") }
+}
+
+/// Measures stages one and two over text that lies in the device's memory.
+fn measure_resident(
+    (set, name): (&str, &str),
+    device: &Arc<dyn Device>,
+    catalog: &Arc<Catalog>,
+    text: &BenchText,
+    rounds: u32,
+    term: &Term,
+) -> Result<BenchRow, CliError> {
+    let own_memory = device.caps().memory_bytes.is_some();
+    let bytes = if own_memory { RESIDENT_BYTES } else { LOCAL_RESIDENT_BYTES };
+    let config = SessionConfig {
+        callers: 1,
+        chunk_bytes: bytes as u32,
+        candidate_room: RESIDENT_ROOM,
+        ..SessionConfig::default()
+    };
+    let engine = launch(device, catalog, config)?;
+    let mut resident = ready_resident(&engine, catalog, text, bytes)?;
+    let bar = term.bar(u64::from(rounds), "{bar:40} {msg}");
+    let series = play_rounds(rounds, &mut [name], |name| {
+        bar.set_message(case_name(set, name));
+        let turn = resident.scan()?;
+        bar.inc(1);
+        Ok(Sample::figure(turn.bytes as f64 / 1e9 / turn.seconds))
+    })?;
+    bar.finish_and_clear();
+    let value = series[0].value().unwrap_or_default();
+    Ok(scan_row(case_name(set, name), &row_device(device), "GB/s", value))
 }
 
 fn launch(
