@@ -17,11 +17,14 @@ use regex_automata::util::primitives::StateID;
 use regex_automata::util::{start, syntax};
 use regex_automata::{Anchored, MatchKind};
 
+use super::StartRange;
 use super::source::TextSource;
 use crate::expression::Expression;
 
 /// The number of bytes that are read backwards at once.
 const BACK_BLOCK: u64 = 4096;
+/// The number of bytes that are read first to see whether a match may begin in a range.
+const FIRST_BLOCK: usize = 64;
 
 /// An expression that can be searched for in a text that comes in pieces.
 #[derive(Debug)]
@@ -92,6 +95,11 @@ impl IncrementalMatcher {
             .map_err(|error| error.to_string())?;
         let can_forget = !leads_back_to_start(automata.forward().get_nfa());
         Ok(IncrementalMatcher { automata, can_forget })
+    }
+
+    /// Returns whether it is known when no match is under way.
+    pub fn can_forget(&self) -> bool {
+        self.can_forget
     }
 
     /// Begins a search at a position; `before` is the byte before it.
@@ -225,6 +233,32 @@ impl IncrementalSearch {
             }
         }
         Ok(self.best_end.map_or(SearchProgress::Nothing, SearchProgress::Ends))
+    }
+
+    /// Returns whether a match may begin in a range, as far as a text shows that begins at `base` and before the range.
+    pub fn may_match_in(
+        &mut self,
+        matcher: &IncrementalMatcher,
+        text: &[u8],
+        base: u64,
+        range: StartRange,
+    ) -> bool {
+        let mut at = ((range.lo - base) as usize).min(text.len());
+        self.restart(range.lo, at.checked_sub(1).map(|before| text[before]));
+        let mut block = FIRST_BLOCK;
+        while at < text.len() {
+            let end = (at + block).min(text.len());
+            match self.read(matcher, &text[at..end]) {
+                Ok(SearchProgress::NeedsMore) => {}
+                Ok(SearchProgress::Nothing) => return false,
+                Ok(SearchProgress::Ends(_)) | Err(_) => return true,
+            }
+            if self.is_idle() && self.position > range.hi {
+                return false;
+            }
+            (at, block) = (end, 2 * block);
+        }
+        true
     }
 
     /// Finds the start of the match that ends at `end`. `after` is the byte at `end`, or `None` at the end of the text.

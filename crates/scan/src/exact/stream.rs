@@ -69,6 +69,20 @@ impl RuleSearch {
         built.as_ref().map_err(String::clone)
     }
 
+    /// Removes ranges in which no match begins, as far as a piece of the text that begins at `base` shows. This is for
+    /// rules without a longest match.
+    pub(crate) fn retain_possible(&self, text: &[u8], base: u64, ranges: &mut Vec<StartRange>) {
+        let Ok(matcher) = self.incremental() else { return };
+        if self.always() || !matcher.can_forget() {
+            return;
+        }
+        let mut search = matcher.begin(0, None);
+        ranges.retain(|range| {
+            let first_visible = if base == 0 { 0 } else { base + MARGIN as u64 };
+            range.lo < first_visible || search.may_match_in(matcher, text, base, *range)
+        });
+    }
+
     /// Returns whether the rule is searched for in the whole stream, whether or not there are candidates.
     pub fn always(&self) -> bool {
         self.prefix_max().is_none()

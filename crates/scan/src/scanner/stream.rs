@@ -194,10 +194,12 @@ impl Scanner {
             }
             let mut own: Vec<StartRange> = group.iter().map(|&(_, range)| range).collect();
             unite(&mut own, 0);
-            own.retain(|range| match search.matcher.max_len() {
-                Some(max_len) => may_match(&search.matcher, max_len, text, base, ended, *range),
-                None => true,
-            });
+            match search.matcher.max_len() {
+                Some(max_len) => {
+                    own.retain(|range| may_match(&search.matcher, max_len, text, base, ended, *range));
+                }
+                None => search.retain_possible(text, base, &mut own),
+            }
             kept.extend(own.into_iter().map(|range| (rule, range)));
         }
         kept
