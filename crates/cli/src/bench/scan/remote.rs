@@ -22,7 +22,7 @@ use crate::error::CliError;
 use crate::term::Term;
 
 /// The number of bytes that lie in the memory of a device that has its own.
-const RESIDENT_BYTES: usize = 1 << 30;
+const RESIDENT_BYTES: usize = 2 << 30;
 /// The number of bytes that lie there if the device is this machine.
 const LOCAL_RESIDENT_BYTES: usize = 1 << 24;
 /// The number of candidates of these bytes for which there is room.
