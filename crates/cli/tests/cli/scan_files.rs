@@ -339,3 +339,26 @@ fn a_line_of_nothing_but_matches_takes_little_memory() {
     let ran: RunOutput = output.expect("the shell starts").into();
     assert_eq!((ran.code, ran.out.lines().count()), (Some(1), 200_000), "{}", ran.err);
 }
+
+#[test]
+fn a_git_that_cannot_list_files_is_an_error() {
+    let folder = ScratchFolder::new("scan-git-fails");
+    git_init(&folder.0);
+    plant(&folder, "a.txt", "KEY-1\n");
+    fs::write(folder.0.join(".git/index"), "this is no index").expect("it can be written");
+    let ran = scan_keys(&folder, &[]);
+    assert_eq!(ran.code, Some(2), "{}", ran.out);
+    assert!(ran.out.contains("a.txt:1:1"), "{}", ran.out);
+    assert!(ran.err.contains("cannot list the files that git tracks"), "{}", ran.err);
+    // Nothing need be known about tracked files if ignored files are scanned too.
+    assert_eq!(scan_keys(&folder, &["--no-ignore"]).code, Some(1));
+}
+
+#[test]
+fn what_is_called_like_an_ignore_file_and_is_none_does_no_harm() {
+    let folder = ScratchFolder::new("scan-ignore-pipe");
+    plant(&folder, "a.txt", "KEY-1\n");
+    let made = Command::new("mkfifo").arg(folder.0.join(".gitleaksignore")).status();
+    assert!(made.expect("mkfifo is there").success());
+    assert_eq!(scan_keys(&folder, &[]).code, Some(1));
+}

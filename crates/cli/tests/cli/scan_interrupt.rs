@@ -77,6 +77,21 @@ fn standard_input_that_never_ends() {
 }
 
 #[test]
+fn a_device_that_yields_bytes_as_fast_as_they_are_read() {
+    let folder = ScratchFolder::new("scan-zeros");
+    let mut child = start(&folder, &["--sarif", "-e", "KEY-[0-9]+", "/dev/zero"]);
+    let mut out = output_of(&mut child);
+    // The beginning of the report is there before the first byte is read.
+    let mut first = [0];
+    out.read_exact(&mut first).expect("it can be read");
+    interrupt(&child);
+    let ran = end(child, out, char::from(first[0]).into());
+    assert_eq!(ran.code, Some(130), "{}", ran.err);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON all the same");
+    assert_eq!(report["runs"][0]["invocations"][0]["executionSuccessful"], false);
+}
+
+#[test]
 fn a_huge_file() {
     let folder = ScratchFolder::new("scan-huge");
     folder.file("a.txt", "KEY-1\n");

@@ -141,6 +141,19 @@ fn configurations_of_git_change_nothing() {
 }
 
 #[test]
+fn a_path_that_git_does_not_know_is_an_error() {
+    let folder = repository("staged-typo");
+    folder.file("new.txt", "KEY-5\n");
+    run_git(&folder, &["add", "new.txt"]);
+    let ran = scan_staged(&folder, &["nwe.txt"]);
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""));
+    assert!(ran.err.contains("nwe.txt"), "{}", ran.err);
+    // A file that is staged for deletion is known.
+    run_git(&folder, &["rm", "--quiet", "old.txt"]);
+    assert_eq!(scan_staged(&folder, &["old.txt"]).code, Some(0));
+}
+
+#[test]
 fn ignore_files_lie_at_the_top() {
     let folder = repository("staged-ignored");
     fs::create_dir(folder.0.join("sub")).expect("the folder can be made");
