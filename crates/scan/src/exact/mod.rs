@@ -22,9 +22,13 @@
 
 pub mod incremental;
 pub mod matcher;
+mod rule_state;
+pub mod search;
 pub mod source;
 pub mod stream;
 pub mod whole;
+
+pub use rule_state::GiveUpReason;
 
 use crate::catalog::BranchInfo;
 

@@ -8,7 +8,7 @@ use super::facts::{RuleFacts, cache_key, read_facts, write_facts};
 use crate::catalog::{Catalog, CatalogCache};
 use crate::error::ScanError;
 use crate::exact::matcher::Matcher;
-use crate::exact::stream::{MatchStarts, RuleSearch};
+use crate::exact::search::{MatchStarts, RuleSearch};
 use crate::expression::Expression;
 use crate::factor::{FactorBranch, RuleFactors, extract_factors};
 use crate::rule::{RejectedRule, RuleSet};

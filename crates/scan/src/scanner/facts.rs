@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::exact::stream::MatchStarts;
+use crate::exact::search::MatchStarts;
 use crate::rule::RuleSet;
 
 /// What is known about a rule.

@@ -14,8 +14,8 @@ use crate::candidate::Candidate;
 use crate::error::ScanError;
 use crate::exact::matcher::MARGIN;
 use crate::exact::source::TextSource;
-use crate::exact::stream::{GiveUpReason, StreamMatches};
-use crate::exact::{StartRange, unite};
+use crate::exact::stream::StreamMatches;
+use crate::exact::{GiveUpReason, StartRange, unite};
 use crate::finding::{Finding, Match};
 
 /// The function to which a scan passes its findings, one by one. If it returns `Break`, the scan ends.
