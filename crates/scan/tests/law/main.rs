@@ -20,7 +20,8 @@ use pelton_scan::scanner::StreamOptions;
 use pelton_scan::{Expression, Scanner};
 
 use naive::{Flaw, NaiveEngine};
-use sample::{Random, sampled_text};
+use pelton_scan::sample_rules::SampleRandom;
+use sample::sampled_text;
 
 /// What a match is compared by.
 type Found = (u32, u64, u64);
@@ -142,7 +143,7 @@ fn expressions(texts: &[&str]) -> Vec<Expression> {
 fn texts_of(rules: &[&str], seed: u64, count: usize, len: usize) -> Vec<Vec<u8>> {
     let expressions = expressions(rules);
     let expressions: Vec<&Expression> = expressions.iter().collect();
-    let mut random = Random(seed);
+    let mut random = SampleRandom::new(seed);
     (0..count).map(|_| sampled_text(&expressions, &mut random, len)).collect()
 }
 
@@ -221,7 +222,7 @@ fn random_sets() -> u64 {
 #[test]
 fn random_expressions_give_what_regex_gives() {
     for seed in 0..random_sets() {
-        let mut random = Random(seed);
+        let mut random = SampleRandom::new(seed);
         let texts: Vec<String> =
             (0..1 + random.below(6)).map(|_| generate::expression(&mut random)).collect();
         let rules: Vec<&str> =
@@ -243,11 +244,11 @@ fn random_expressions_give_what_regex_gives() {
 #[test]
 fn thousands_of_rules_give_what_regex_gives() {
     for count in [1, 10, 1000, 10_000] {
-        let mut random = Random(count);
-        let word = |random: &mut Random| {
-            (0..7 + random.below(6)).map(|_| random.pick(b"abcdefghij") as char).collect::<String>()
+        let mut random = SampleRandom::new(count);
+        let word = |random: &mut SampleRandom| {
+            (0..7 + random.below(6)).map(|_| *random.pick(b"abcdefghij") as char).collect::<String>()
         };
-        let kinds = |random: &mut Random| match random.below(4) {
+        let kinds = |random: &mut SampleRandom| match random.below(4) {
             0 => format!("{}_[0-9]{{4}}", word(random)),
             1 => format!("(?i){}=", word(random)),
             2 => format!("{}.{{0,3}}{}", word(random), word(random)),
@@ -257,7 +258,7 @@ fn thousands_of_rules_give_what_regex_gives() {
         let rules: Vec<&str> = texts.iter().map(String::as_str).collect();
         let scanner = scanner(&rules, None, 1 << 16);
         assert!(count < 10_000 || scanner.catalog().factors().len() > 1, "the rules fit into one table");
-        let few: Vec<&str> = (0..20).map(|_| random.pick(&rules)).collect();
+        let few: Vec<&str> = (0..20).map(|_| *random.pick(&rules)).collect();
         for text in texts_of(&few, count, 2, 1500) {
             let wanted = oracle(&scanner, &text);
             assert!(!wanted.is_empty());

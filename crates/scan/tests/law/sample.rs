@@ -1,32 +1,11 @@
-//! Texts in which a rule matches, or nearly does. Random text almost never matches and would prove nothing.
+//! Texts in which a rule matches, or nearly does. SampleRandom text almost never matches and would prove nothing.
 
 use pelton_scan::Expression;
+use pelton_scan::sample_rules::SampleRandom;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// A small generator of random numbers, the same on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// Returns a number below `limit`.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())].clone()
-    }
-}
-
 /// Appends a text that the expression matches, apart from its look-arounds.
-pub(crate) fn sample(hir: &Hir, random: &mut Random, text: &mut Vec<u8>) {
+pub(crate) fn sample(hir: &Hir, random: &mut SampleRandom, text: &mut Vec<u8>) {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => text.extend_from_slice(&literal.0),
@@ -49,14 +28,13 @@ pub(crate) fn sample(hir: &Hir, random: &mut Random, text: &mut Vec<u8>) {
         HirKind::Capture(capture) => sample(&capture.sub, random, text),
         HirKind::Concat(parts) => parts.iter().for_each(|part| sample(part, random, text)),
         HirKind::Alternation(choices) => {
-            let choice = random.pick(choices);
-            sample(&choice, random, text);
+            sample(random.pick(choices), random, text);
         }
         HirKind::Repetition(repetition) => {
             let (min, max) =
                 (repetition.min, repetition.max.unwrap_or(repetition.min + 5).min(repetition.min + 600));
             // The limits are where mistakes are.
-            let count = random.pick(&[
+            let count = *random.pick(&[
                 min,
                 max,
                 min.min(max),
@@ -71,18 +49,18 @@ pub(crate) fn sample(hir: &Hir, random: &mut Random, text: &mut Vec<u8>) {
 
 /// Returns a text made of samples of the expressions: abutting, truncated, repeated, with a byte inserted or removed,
 /// with other cases, and with other text between them.
-pub(crate) fn sampled_text(expressions: &[&Expression], random: &mut Random, len: usize) -> Vec<u8> {
+pub(crate) fn sampled_text(expressions: &[&Expression], random: &mut SampleRandom, len: usize) -> Vec<u8> {
     let hirs: Vec<Hir> = expressions.iter().map(|expression| expression.hir()).collect();
     let mut text = vec![];
     while text.len() < len {
         let mut one = vec![];
-        sample(&random.pick(&hirs), random, &mut one);
+        sample(random.pick(&hirs), random, &mut one);
         match random.below(8) {
             0 => one.truncate(random.below(one.len() + 1)),
             1 => one = one.repeat(2 + random.below(3)),
             2 if !one.is_empty() => {
                 let at = random.below(one.len());
-                one.insert(at, random.pick(b"a0 \n=\x00\xff_"));
+                one.insert(at, *random.pick(b"a0 \n=\x00\xff_"));
             }
             3 if !one.is_empty() => {
                 one.remove(random.below(one.len()));
@@ -107,7 +85,7 @@ pub(crate) fn sampled_text(expressions: &[&Expression], random: &mut Random, len
         text.truncate(len.max(1) + random.below(8));
     } else {
         // The end of the text is a place at which mistakes are made, so some texts end with a match.
-        sample(&random.pick(&hirs), random, &mut text);
+        sample(random.pick(&hirs), random, &mut text);
     }
     text
 }

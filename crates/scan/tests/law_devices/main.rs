@@ -21,7 +21,8 @@ use pelton_scan::scanner::StreamOptions;
 use pelton_scan::session::{SessionConfig, SessionEngine};
 use pelton_scan::{Expression, Scanner};
 
-use sample::{Random, sampled_text};
+use pelton_scan::sample_rules::SampleRandom;
+use sample::sampled_text;
 
 fn main() -> ExitCode {
     let mut all = Vec::new();
@@ -49,7 +50,7 @@ fn findings_are_those_of_regex(device: &Arc<dyn Device>, texts: u64, len: usize)
         rules::HARD.iter().map(|text| Expression::parse(text)).collect::<Result<_, _>>()?;
     let expressions: Vec<&Expression> = expressions.iter().collect();
     for seed in 0..texts {
-        let text = sampled_text(&expressions, &mut Random(seed), len);
+        let text = sampled_text(&expressions, &mut SampleRandom::new(seed), len);
         let wanted = oracle(&expressions, &text)?;
         if whole(&scanner, &text)? != wanted {
             return Err(format!("text {seed} differs in memory").into());
