@@ -32,6 +32,19 @@ fn output_of(child: &mut Child) -> BufReader<ChildStdout> {
     BufReader::new(child.stdout.take().expect("it was piped"))
 }
 
+/// Interrupts a scan with `--sarif` once its report has begun, which is before the first finding. The report must be
+/// whole all the same, and say that the scan is not.
+fn interrupt_report(mut child: Child) {
+    let mut out = output_of(&mut child);
+    let mut first = [0];
+    out.read_exact(&mut first).expect("it can be read");
+    interrupt(&child);
+    let ran = end(child, out, char::from(first[0]).into());
+    assert_eq!(ran.code, Some(130), "{}", ran.err);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON all the same");
+    assert_eq!(report["runs"][0]["invocations"][0]["executionSuccessful"], false);
+}
+
 #[test]
 fn a_pipe_that_never_ends() {
     let folder = ScratchFolder::new("scan-endless");
@@ -62,33 +75,17 @@ fn a_pipe_that_never_ends() {
 fn standard_input_that_never_ends() {
     let folder = ScratchFolder::new("scan-endless-stdin");
     let mut child = start(&folder, &["--sarif", "-e", "KEY-[0-9]+", "-"]);
-    let mut out = output_of(&mut child);
     let mut stdin = child.stdin.take().expect("it was piped");
     stdin.write_all(b"KEY-1\n").expect("it can be written");
-    // The beginning of the report is there before the first finding.
-    let mut first = [0];
-    out.read_exact(&mut first).expect("it can be read");
-    interrupt(&child);
-    let ran = end(child, out, char::from(first[0]).into());
-    assert_eq!(ran.code, Some(130), "{}", ran.err);
-    let report: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON all the same");
-    assert_eq!(report["runs"][0]["invocations"][0]["executionSuccessful"], false);
+    interrupt_report(child);
     drop(stdin);
 }
 
 #[test]
 fn a_device_that_yields_bytes_as_fast_as_they_are_read() {
     let folder = ScratchFolder::new("scan-zeros");
-    let mut child = start(&folder, &["--sarif", "-e", "KEY-[0-9]+", "/dev/zero"]);
-    let mut out = output_of(&mut child);
-    // The beginning of the report is there before the first byte is read.
-    let mut first = [0];
-    out.read_exact(&mut first).expect("it can be read");
-    interrupt(&child);
-    let ran = end(child, out, char::from(first[0]).into());
-    assert_eq!(ran.code, Some(130), "{}", ran.err);
-    let report: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON all the same");
-    assert_eq!(report["runs"][0]["invocations"][0]["executionSuccessful"], false);
+    let child = start(&folder, &["--sarif", "-e", "KEY-[0-9]+", "/dev/zero"]);
+    interrupt_report(child);
 }
 
 #[test]
