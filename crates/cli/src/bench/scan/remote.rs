@@ -90,16 +90,11 @@ pub(super) fn measure_remote(
 ) -> Result<(), CliError> {
     let native = ReadyScan::new(make()?, places.text, PIECE_BYTES)?;
     let catalog = Arc::clone(native.scanner.catalog());
-    let wanted = |work: RemoteWork| {
-        WORKS.iter().filter(move |(name, one)| (*one == work) && case_name(set, name).contains(only))
-    };
-    for &(name, _) in wanted(RemoteWork::Resident) {
+    let wanted = WORKS.iter().filter(|(name, _)| case_name(set, name).contains(only));
+    let (resident, works): (Vec<_>, Vec<_>) = wanted.partition(|(_, work)| *work == RemoteWork::Resident);
+    for &(name, _) in resident {
         rows.push(measure_resident((set, name), device, &catalog, places.text, rounds, term)?);
     }
-    let works: Vec<_> = WORKS
-        .iter()
-        .filter(|(name, work)| *work != RemoteWork::Resident && case_name(set, name).contains(only))
-        .collect();
     if works.is_empty() {
         return Ok(());
     }
