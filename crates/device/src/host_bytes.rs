@@ -55,7 +55,7 @@ impl HostBytes {
         self.memory.store().mapped().expect("memory that is mapped stays so")
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes, to be read.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the block has at least `len` initialised bytes for as long as `self` lives, and no one else has the memory, so
         // nothing writes it while `self` is borrowed.

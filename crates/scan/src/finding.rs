@@ -16,7 +16,7 @@ pub struct Match {
 /// A match that no filter dropped, with its line, its secret and the text around it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
-    /// The match.
+    /// The match: the rule, where it begins and where it ends.
     pub found: Match,
     /// The line in which it begins, from 1.
     pub line: u64,

@@ -58,4 +58,4 @@ pub use scanner::Scanner;
 /// The Rust snippet of the README is compiled and run as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct CrateReadme;
+struct ScanReadme;

@@ -112,9 +112,9 @@ fn catalog(rules: &[&str]) -> Arc<Catalog> {
 }
 
 /// A source of random numbers that is the same in every run.
-struct Random(u64);
+struct FragmentRandom(u64);
 
-impl Random {
+impl FragmentRandom {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -199,7 +199,7 @@ fn texts_full_of_literals_and_cuts(device: &Arc<dyn Device>, size: usize) -> Res
     // Groups as they suit the device.
     let config = SessionConfig { lanes: None, shape: None, chunk_bytes: 1 << 20, ..small() };
     let engine = launch(device, &RULES, config);
-    let mut random = Random(1);
+    let mut random = FragmentRandom(1);
     let mut total = 0;
     for len in [0, 1, 2, 15, 16, 17, 63, 64, 65, 127, 1000, 1023, 1025, 4097, size] {
         let text = random.text(len);
@@ -216,7 +216,7 @@ fn texts_full_of_literals_and_cuts(device: &Arc<dyn Device>, size: usize) -> Res
 
 fn chunks_give_the_candidates_of_the_whole(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     let engine = launch(device, &RULES, small());
-    let mut random = Random(2);
+    let mut random = FragmentRandom(2);
     for round in 0..3 {
         let text = random.text(size / 2 + round);
         let expected = native(engine.catalog(), &text, 0..text.len());
@@ -238,7 +238,7 @@ fn nothing_but_hits(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed>
 
 fn more_candidates_than_room(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     let engine = launch(device, &RULES, SessionConfig { candidate_room: 8, ..small() });
-    let text = Random(3).text((size / 8).clamp(2_000, 20_000));
+    let text = FragmentRandom(3).text((size / 8).clamp(2_000, 20_000));
     let expected = native(engine.catalog(), &text, 0..text.len());
     assert!(expected.len() > 100, "there are many candidates");
     same(&find(&engine, &text, 0..text.len()), &expected, "a list for eight candidates")
@@ -251,7 +251,7 @@ fn runs_of_a_class(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> 
         small(),
     );
     assert!(engine.catalog().class_runs().len() > 3, "the rules are searched by runs");
-    let mut random = Random(4);
+    let mut random = FragmentRandom(4);
     let mut text = Vec::new();
     while text.len() < size / 2 {
         let letters: &[u8] = [&b"0123456789abcdef"[..], b"ABCDEFG", b"0123456789"][random.below(3)];
@@ -269,7 +269,7 @@ fn runs_of_a_class(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> 
 
 fn a_new_version_of_a_catalog(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     let engine = launch(device, &RULES, SessionConfig { table_words: 1 << 18, ..small() });
-    let text = Random(5).text(size / 4);
+    let text = FragmentRandom(5).text(size / 4);
     for rules in [&RULES[..5], &RULES[3..9], &["shells"], &RULES[..], &["nothing like it"]] {
         let version = catalog(rules);
         engine.replace(version.clone()).map_err(|error| error.to_string())?;
@@ -295,7 +295,7 @@ fn a_new_version_of_a_catalog(device: &Arc<dyn Device>, size: usize) -> Result<(
 
 fn several_threads_at_once(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     let engine = launch(device, &RULES, small());
-    let texts: Vec<Vec<u8>> = (6..10).map(|seed| Random(seed).text(size / 4)).collect();
+    let texts: Vec<Vec<u8>> = (6..10).map(|seed| FragmentRandom(seed).text(size / 4)).collect();
     thread::scope(|scope| {
         let each = texts.iter().map(|text| {
             let engine = &engine;
@@ -317,7 +317,7 @@ fn one_tenant_among_others(device: &Arc<dyn Device>, size: usize) -> Result<(), 
     let spec = Spec::new(Geometry::new(256)).tenant(Tenant::new(0).size("data", 16));
     let beside = SessionEngine::launch_beside(device.clone(), catalog(&RULES), small(), (spec, 3));
     let engine = beside.map_err(|error| error.to_string())?;
-    let text = Random(11).text(size / 4);
+    let text = FragmentRandom(11).text(size / 4);
     let expected = native(engine.catalog(), &text, 0..text.len());
     let mut producer = engine.session().producer(0)?;
     thread::scope(|scope| {
@@ -336,7 +336,7 @@ fn one_tenant_among_others(device: &Arc<dyn Device>, size: usize) -> Result<(), 
 fn resident_text(device: &Arc<dyn Device>, size: usize) -> Result<(), Failed> {
     let config = SessionConfig { chunk_bytes: 1 << 22, candidate_room: 1 << 20, ..small() };
     let engine = launch(device, &RULES[..7], config);
-    let text = Random(12).text(size);
+    let text = FragmentRandom(12).text(size);
     let mut at = 0;
     let resident = engine.resident_text(text.len(), |part| {
         part.copy_from_slice(&text[at..at + part.len()]);

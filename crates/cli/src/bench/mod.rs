@@ -40,7 +40,7 @@ enum BenchGroup {
     /// Measure parsing, validating, optimising and loading
     Compile,
     Session(session::SessionArgs),
-    Scan(scan::ScanArgs),
+    Scan(scan::ScanBenchArgs),
     Soak(soak::SoakArgs),
 }
 

@@ -99,7 +99,7 @@ pub(super) struct RuleArgs {
     pub explain: bool,
 }
 
-/// What is printed.
+/// What is printed, and in which format.
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each of them is an option of the command line")]
 pub(super) struct OutputArgs {

@@ -175,9 +175,9 @@ mod tests {
     use super::*;
 
     /// A reader that returns a few bytes at a time.
-    struct Slow<'b>(&'b [u8], usize);
+    struct SlowBytes<'b>(&'b [u8], usize);
 
-    impl Read for Slow<'_> {
+    impl Read for SlowBytes<'_> {
         fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
             let some = self.1.min(self.0.len()).min(to.len());
             to[..some].copy_from_slice(&self.0[..some]);
@@ -191,7 +191,7 @@ mod tests {
         TextReader::new(bytes).read_to_end(&mut all).expect("it can be read");
         for step in [1, 2, 3, 5] {
             let mut slow = Vec::new();
-            TextReader::new(Slow(bytes, step)).read_to_end(&mut slow).expect("it can be read");
+            TextReader::new(SlowBytes(bytes, step)).read_to_end(&mut slow).expect("it can be read");
             assert_eq!(slow, all, "{step} at a time");
         }
         all

@@ -115,15 +115,15 @@ mod tests {
     use crate::engine::oracle::{literal, literal_rule};
 
     /// A folder of its own for a test, removed afterwards.
-    struct Scratch(PathBuf);
+    struct CacheFolder(PathBuf);
 
-    impl Scratch {
-        fn new(name: &str) -> Scratch {
-            Scratch(env::temp_dir().join(format!("pelton-catalogs-{name}-{}", process::id())))
+    impl CacheFolder {
+        fn new(name: &str) -> CacheFolder {
+            CacheFolder(env::temp_dir().join(format!("pelton-catalogs-{name}-{}", process::id())))
         }
     }
 
-    impl Drop for Scratch {
+    impl Drop for CacheFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_loaded() {
-        let scratch = Scratch::new("store");
+        let scratch = CacheFolder::new("store");
         let cache = CatalogCache::new(&scratch.0);
         assert_eq!(cache.load(b"one"), None);
         cache.store(b"one", &catalog("one"), b"notes").unwrap();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_damaged_or_foreign_entry_is_absent() {
-        let scratch = Scratch::new("damage");
+        let scratch = CacheFolder::new("damage");
         let cache = CatalogCache::new(&scratch.0);
         cache.store(b"k", &catalog("k"), b"n").unwrap();
         let whole = fs::read(cache.path(b"k")).unwrap();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn several_writers_and_readers_see_whole_entries() {
-        let scratch = Scratch::new("writers");
+        let scratch = CacheFolder::new("writers");
         let cache = CatalogCache::new(&scratch.0);
         let catalogs = [catalog("a"), catalog("bb"), catalog("ccc")];
         cache.store(b"k", &catalogs[0], b"").unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_reported_and_loads_nothing() {
-        let scratch = Scratch::new("file");
+        let scratch = CacheFolder::new("file");
         fs::write(&scratch.0, b"a file").unwrap();
         let cache = CatalogCache::new(scratch.0.join("folder"));
         assert!(cache.store(b"k", &catalog("k"), b"").is_err());

@@ -7,7 +7,7 @@ pub enum CatalogError {
     /// A literal is empty or too long, or it is longer than the distance to the beginning of its part.
     #[error("branch {branch} has a literal of {length} bytes that ends {back} bytes after its part begins")]
     LiteralLength {
-        /// The branch.
+        /// The branch, as an index of the branches of all rules in order.
         branch: u32,
         /// The length of the literal.
         length: usize,
@@ -17,7 +17,7 @@ pub enum CatalogError {
     /// A symbol of a literal stands neither for one byte nor for a letter in both cases.
     #[error("branch {branch} has a literal with the symbol {value:#04x} under the mask {mask:#04x}")]
     Symbol {
-        /// The branch.
+        /// The branch, as an index of the branches of all rules in order.
         branch: u32,
         /// The symbol's value.
         value: u8,
@@ -27,7 +27,7 @@ pub enum CatalogError {
     /// A run of a class has length 0.
     #[error("branch {branch} has a run of length 0")]
     EmptyRun {
-        /// The branch.
+        /// The branch, as an index of the branches of all rules in order.
         branch: u32,
     },
     /// The automaton of the literals could not be built.

@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::tables::{WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
-    use crate::engine::oracle::Random;
+    use crate::engine::oracle::FragmentRandom;
 
     /// Expressions, and whether their windows are exact: without look-arounds and with an end.
     const SUFFIXES: [(&str, bool); 12] = [
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_window_never_denies_a_match() {
-        let mut random = Random(5);
+        let mut random = FragmentRandom(5);
         let (mut denied, mut matched) = (0, 0);
         for (suffix, exact) in SUFFIXES {
             let config = syntax::Config::new().unicode(false).utf8(false);

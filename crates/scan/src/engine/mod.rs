@@ -21,7 +21,7 @@ pub use native::NativeEngine;
 /// A block of memory into which text is put for an engine to read. An engine on a GPU makes arenas from which the GPU
 /// copies directly.
 pub trait TextArena: Send {
-    /// Returns the bytes.
+    /// Returns the bytes of the arena, as they were written last.
     fn bytes(&self) -> &[u8];
     /// Returns the bytes, to be filled with text.
     fn bytes_mut(&mut self) -> &mut [u8];

@@ -35,7 +35,7 @@ impl NativeEngine {
         NativeEngine { catalog, streams, masked_runs, run_groups: group_runs(&others) }
     }
 
-    /// Returns the catalog.
+    /// Returns the catalog whose tables are searched with.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }

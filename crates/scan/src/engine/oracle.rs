@@ -42,9 +42,9 @@ fn branch_rule(factor: Factor, suffix: &str) -> RuleFactors {
 }
 
 /// A source of random numbers that is the same in every run.
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct FragmentRandom(pub(crate) u64);
 
-impl Random {
+impl FragmentRandom {
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

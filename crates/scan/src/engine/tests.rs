@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::NativeEngine;
 use super::class_run::group_runs;
-use super::oracle::{Random, find_naively, literal, literal_rule, normalize, run_rule};
+use super::oracle::{FragmentRandom, find_naively, literal, literal_rule, normalize, run_rule};
 use crate::candidate::Candidate;
 use crate::catalog::Catalog;
 use crate::factor::RuleFactors;
@@ -55,7 +55,7 @@ fn find(engine: &NativeEngine, text: &[u8], own: Range<usize>) -> Vec<Candidate>
 fn the_engine_finds_what_trying_every_position_finds() {
     let rules = rules();
     let engine = engine(&rules);
-    let mut random = Random(1);
+    let mut random = FragmentRandom(1);
     let mut total = 0;
     for round in 0..600 {
         let len = random.below(1 + round);
@@ -74,7 +74,7 @@ fn the_engine_finds_what_trying_every_position_finds() {
 fn the_engine_takes_every_own_range_of_a_short_text() {
     let rules = rules();
     let engine = engine(&rules);
-    let mut random = Random(2);
+    let mut random = FragmentRandom(2);
     for len in [0, 1, 2, 3, 15, 16, 17, 33, 64] {
         let text = random.text(&FRAGMENTS, len);
         for start in 0..=len {
@@ -95,7 +95,7 @@ fn the_engine_takes_every_own_range_of_a_short_text() {
 fn the_engine_reads_texts_that_need_all_streams_and_several_blocks() {
     let rules = rules();
     let engine = engine(&rules);
-    let mut random = Random(4);
+    let mut random = FragmentRandom(4);
     for len in [383, 384, 385, 1000, 5003, 300_000] {
         let text = random.text(&FRAGMENTS, len);
         let start = random.below(20);
@@ -113,7 +113,7 @@ fn runs_are_found_in_either_way() {
     let engine = engine(&rules);
     let groups = group_runs(engine.catalog().class_runs());
     let fragments = [&FRAGMENTS[..], &["==~", "~=", "xxxxxxxxxxxxxxxxxxxx", "\u{f8}", "\0\0\x7f"]].concat();
-    let mut random = Random(6);
+    let mut random = FragmentRandom(6);
     for _ in 0..60 {
         let len = 1 + random.below(700);
         let text = random.text(&fragments, len);
@@ -132,7 +132,7 @@ fn pieces_give_the_candidates_of_the_whole() {
     let rules = rules();
     let engine = engine(&rules);
     let (lead, tail) = (engine.catalog().lead(), engine.catalog().tail());
-    let mut random = Random(3);
+    let mut random = FragmentRandom(3);
     for round in 0..200 {
         let len = 1 + random.below(800);
         let text = random.text(&FRAGMENTS, len);

@@ -18,12 +18,12 @@ use crate::error::ScanError;
 use crate::rule::{AllowCondition, AllowList, AllowTarget, RejectedRule, RuleOrigin};
 use crate::rules::draft::{ExpressionDraft, ExpressionSyntax, RuleDraft, RuleDrafts};
 use crate::rules::extend::ExtendChain;
-use crate::rules::toml_table::{KeyCase, TomlTable, TomlText};
+use crate::rules::toml_table::{KeyCase, RuleTable, TomlText};
 
 /// Reads a file in the format of gitleaks.
 pub(super) fn read(text: &str, root: &DeTable<'_>, chain: &ExtendChain<'_>) -> Result<RuleDrafts, ScanError> {
     let text = TomlText::new(Some(chain.path()), text, KeyCase::Ignored);
-    let root = TomlTable::new(&text, root, 0);
+    let root = RuleTable::new(&text, root, 0);
     let mut drafts = RuleDrafts::default();
     let rules = root.tables("rules");
     let lists = allow_lists(&root);
@@ -50,7 +50,7 @@ pub(super) fn read(text: &str, root: &DeTable<'_>, chain: &ExtendChain<'_>) -> R
 }
 
 /// Returns the allow-lists of a rule or of the whole file, which have an old and a new form.
-fn allow_lists<'a>(table: &TomlTable<'a>) -> Vec<TomlTable<'a>> {
+fn allow_lists<'a>(table: &RuleTable<'a>) -> Vec<RuleTable<'a>> {
     let mut lists = table.tables("allowlists");
     // The old form was a single table; some files have an array under the old name.
     let is_array = table.get("allowlist").is_some_and(|value| value.get_ref().is_array());
@@ -71,7 +71,7 @@ struct Extend {
 }
 
 impl Extend {
-    fn read(table: &TomlTable<'_>) -> Extend {
+    fn read(table: &RuleTable<'_>) -> Extend {
         let extend = Extend {
             path: table.string("path"),
             use_default: table.flag("useDefault"),
@@ -123,7 +123,7 @@ fn extended_path(extending: &Path, path: &str) -> std::path::PathBuf {
 }
 
 /// Reads a rule and adds it, or rejects it.
-fn read_rule(text: &TomlText<'_>, table: &TomlTable<'_>, drafts: &mut RuleDrafts) {
+fn read_rule(text: &TomlText<'_>, table: &RuleTable<'_>, drafts: &mut RuleDrafts) {
     let expression = |key| {
         let (text, value) = table.string_value(key).filter(|(text, _)| !text.is_empty())?;
         let origin = table.origin_of(value);
@@ -173,7 +173,7 @@ fn read_rule(text: &TomlText<'_>, table: &TomlTable<'_>, drafts: &mut RuleDrafts
 /// found rather than less.
 fn read_allow_list(
     text: &TomlText<'_>,
-    table: &TomlTable<'_>,
+    table: &RuleTable<'_>,
 ) -> Result<Option<AllowList>, (RuleOrigin, String)> {
     let mut list = AllowList {
         description: table.string("description"),

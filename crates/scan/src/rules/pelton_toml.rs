@@ -11,7 +11,7 @@ use crate::error::ScanError;
 use crate::rule::{AllowCondition, AllowList, AllowTarget, RejectedRule};
 use crate::rules::draft::{ExpressionDraft, ExpressionSyntax, RuleDraft, RuleDrafts};
 use crate::rules::extend::{ExtendChain, STARTER_NAME};
-use crate::rules::toml_table::{KeyCase, TomlTable, TomlText};
+use crate::rules::toml_table::{KeyCase, RuleTable, TomlText};
 
 /// Reads a file in our own format. `path` is `None` for the starter set.
 pub(super) fn read(
@@ -21,7 +21,7 @@ pub(super) fn read(
     chain: &ExtendChain<'_>,
 ) -> Result<RuleDrafts, ScanError> {
     let text = TomlText::new(path, text, KeyCase::Exact);
-    let root = TomlTable::new(&text, root, 0);
+    let root = RuleTable::new(&text, root, 0);
     let mut drafts = RuleDrafts::default();
     let bases = root.string_values("extend");
     let disabled = root.string_values("disable");
@@ -72,7 +72,7 @@ pub(super) fn read(
     Ok(drafts)
 }
 
-fn read_rule(table: TomlTable<'_>, rejected: &mut Vec<RejectedRule>) -> Option<RuleDraft> {
+fn read_rule(table: RuleTable<'_>, rejected: &mut Vec<RejectedRule>) -> Option<RuleDraft> {
     let expression = |key| {
         table.string_value(key).map(|(text, value)| ExpressionDraft {
             text: text.to_string(),
@@ -109,7 +109,7 @@ fn read_rule(table: TomlTable<'_>, rejected: &mut Vec<RejectedRule>) -> Option<R
 
 /// Reads an allow-list. If one of its expressions is wrong, the whole list is rejected, so that too much is found rather
 /// than too little.
-fn read_allow_list(table: TomlTable<'_>) -> Result<AllowList, RejectedRule> {
+fn read_allow_list(table: RuleTable<'_>) -> Result<AllowList, RejectedRule> {
     let mut list = AllowList {
         description: table.string("description"),
         stopwords: table.strings("stopwords").iter().map(|word| word.to_lowercase()).collect(),

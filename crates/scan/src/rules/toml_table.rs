@@ -74,7 +74,7 @@ impl<'a> TomlText<'a> {
 }
 
 /// A table that is being read.
-pub(super) struct TomlTable<'a> {
+pub(super) struct RuleTable<'a> {
     text: &'a TomlText<'a>,
     /// The keys and values, in the order of the text.
     entries: Vec<(&'a Spanned<Cow<'a, str>>, TomlValue<'a>)>,
@@ -84,11 +84,11 @@ pub(super) struct TomlTable<'a> {
     known: RefCell<Vec<&'static str>>,
 }
 
-impl<'a> TomlTable<'a> {
+impl<'a> RuleTable<'a> {
     pub(super) fn new(text: &'a TomlText<'a>, table: &'a DeTable<'a>, start: usize) -> Self {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
-        TomlTable { text, entries, start, known: RefCell::default() }
+        RuleTable { text, entries, start, known: RefCell::default() }
     }
 
     /// Returns where the table begins.
@@ -207,18 +207,18 @@ impl<'a> TomlTable<'a> {
     }
 
     /// Returns the table of a key.
-    pub(super) fn table(&self, key: &'static str) -> Option<TomlTable<'a>> {
+    pub(super) fn table(&self, key: &'static str) -> Option<RuleTable<'a>> {
         let value = self.get(key)?;
         match value.get_ref().as_table() {
-            Some(table) => Some(TomlTable::new(self.text, table, value.span().start)),
+            Some(table) => Some(RuleTable::new(self.text, table, value.span().start)),
             None => self.note_wrong_type(key, value, "a table"),
         }
     }
 
     /// Returns the tables of an array, which is empty if the key is absent.
-    pub(super) fn tables(&self, key: &'static str) -> Vec<TomlTable<'a>> {
+    pub(super) fn tables(&self, key: &'static str) -> Vec<RuleTable<'a>> {
         let read = |value: TomlValue<'a>| match value.get_ref().as_table() {
-            Some(table) => Some(TomlTable::new(self.text, table, value.span().start)),
+            Some(table) => Some(RuleTable::new(self.text, table, value.span().start)),
             None => self.note_wrong_type(key, value, "an array of tables"),
         };
         self.array(key).into_iter().filter_map(read).collect()

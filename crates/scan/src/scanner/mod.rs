@@ -95,7 +95,7 @@ impl Scanner {
         &self.rules
     }
 
-    /// Returns the catalog.
+    /// Returns the catalog whose tables are searched with.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }

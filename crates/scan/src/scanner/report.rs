@@ -13,7 +13,7 @@ use crate::finding::{Finding, Match};
 
 /// A match with the text around it.
 pub(super) struct MatchInText<'t> {
-    /// The match.
+    /// The match: the rule, where it begins and where it ends.
     pub(super) found: Match,
     /// A stretch of the input that contains the match, or at least its beginning.
     pub(super) text: &'t [u8],

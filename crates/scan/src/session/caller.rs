@@ -8,7 +8,7 @@ use pelton::workspace::RegionView;
 use pelton::{Opcode, Producer, Session, Span, Task};
 
 use super::config::RegionPlan;
-use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanArgs, TEXT};
+use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanTaskArgs, TEXT};
 use super::pieces::{Piece, divide};
 use super::versions::LoadedCatalog;
 use crate::error::ScanError;
@@ -194,7 +194,7 @@ impl Caller {
 
     fn task(&self, version: &LoadedCatalog, (place, len): (usize, u32), (piece, at): (Piece, u32)) -> Task {
         let automaton = version.automata[at as usize];
-        let args = ScanArgs {
+        let args = ScanTaskArgs {
             text: self.text_word(place),
             len,
             begin: piece.begin,

@@ -49,7 +49,7 @@ pub(super) const FOUND_WORDS: u32 = 2;
 
 /// The arguments of a task, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ScanArgs {
+pub(super) struct ScanTaskArgs {
     /// The word of the text region at which the text begins, a multiple of four.
     pub text: u32,
     /// The number of bytes of the text.
@@ -74,7 +74,7 @@ pub(super) struct ScanArgs {
     pub found_room: u32,
 }
 
-impl ScanArgs {
+impl ScanTaskArgs {
     /// The arguments as words.
     pub(super) fn words(self) -> [u32; 11] {
         [

@@ -40,7 +40,7 @@ use crate::term::Term;
 #[command(after_help = "\
 Hyperscan is measured if `python3` finds the package hyperscan, and ripgrep if there is a program rg.
 The text is source code from cargo's registry if there is any, with matches planted in it.")]
-pub(super) struct ScanArgs {
+pub(super) struct ScanBenchArgs {
     /// The device to scan on; `pelton devices` lists them. `cpu` is a loop on the CPU, and every other device runs a
     /// session
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
@@ -85,7 +85,7 @@ const RULE_SAMPLES: [RuleSample; 2] = [
     },
 ];
 
-impl ScanArgs {
+impl ScanBenchArgs {
     /// The flags that produce these arguments again.
     pub(super) fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--device".into(), self.device.clone()];
@@ -100,7 +100,7 @@ impl ScanArgs {
 /// Measures the cases whose name contains `only`, and adds their rows. After a failure the rows of the cases before it
 /// stay.
 pub(super) fn run_scan(
-    args: &ScanArgs,
+    args: &ScanBenchArgs,
     only: &str,
     rounds: Option<u32>,
     rows: &mut Vec<BenchRow>,
