@@ -30,7 +30,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 
 use crate::arena::{Buffer, Func, Handle, Inst, Value, Values};
-use crate::module::{Attr, BufferDecl, FunctionKind, ImportFlow, Module, Operand, TextPlace};
+use crate::module::{Attr, BufferDecl, Function, FunctionKind, ImportFlow, Module, Operand, TextPlace};
 use crate::op::Op;
 use crate::types::{Access, Const, Len, Need, Num, Scalar, Space, Type};
 use crate::write::{self, FunctionWriter};
@@ -130,8 +130,7 @@ impl Builder {
     /// assert!(m.finish().to_string().starts_with("import fn hash(%0: u32, %1: u32) -> u32\n"));
     /// ```
     pub fn import<P: Types, R: Types>(&mut self, name: impl Into<String>, flow: ImportFlow) -> Callee<P, R> {
-        let function =
-            FunctionWriter::new(name, FunctionKind::Import(flow), P::types(), R::types()).finish_import();
+        let function = import_function::<P, R>(name, flow);
         Callee { func: self.module.get_mut().functions.push(function), ty: PhantomData }
     }
 
@@ -140,6 +139,12 @@ impl Builder {
         self.module.into_inner()
     }
 }
+
+/// Returns a function that is declared and not defined.
+fn import_function<P: Types, R: Types>(name: impl Into<String>, flow: ImportFlow) -> Function {
+    FunctionWriter::new(name, FunctionKind::Import(flow), P::types(), R::types()).finish_import()
+}
+
 /// A handle of a buffer whose elements have type `T`.
 pub struct Buf<T> {
     buffer: Buffer,
@@ -269,6 +274,25 @@ impl<'b> FunctionBuilder<'b> {
     /// Declares a buffer while the function is being written. A module with two buffers of one name is not valid.
     pub fn declare(&self, decl: BufferDecl) -> Buffer {
         self.module.borrow_mut().buffers.push(decl)
+    }
+
+    /// Declares an import while the function is being written, or returns the import of that name if the module has
+    /// one. The caller states that an import that is already there has these parameters and results; if it does not,
+    /// the validator refuses the calls.
+    pub fn import<P: Types, R: Types>(&self, name: &str, flow: ImportFlow) -> Callee<P, R> {
+        let mut module = self.module.borrow_mut();
+        let known = module.functions.iter().find(|(_, known)| known.is_import() && known.name == name);
+        let func = match known {
+            Some((func, _)) => func,
+            None => module.functions.push(import_function::<P, R>(name, flow)),
+        };
+        Callee { func, ty: PhantomData }
+    }
+
+    /// Returns whether the open region has ended, for instance because the function has returned. Nothing can be added
+    /// to such a region.
+    pub fn region_ended(&self) -> bool {
+        self.writer.borrow().region_ended()
     }
 
     fn val<T>(&'b self, values: Values, at: usize) -> Val<'b, T> {

@@ -26,7 +26,7 @@ use pelton_device::memory::Line;
 use pelton_device::{Device, Kernel, Launch, LaunchOutcome, MemoryKind, View64, WordWidth};
 
 pub use batch::Batch;
-pub use readback::{Outcomes, Readback, Statistics};
+pub use readback::{Outcomes, Readback, Statistics, StepCounts};
 
 use crate::error::Error;
 use crate::kernel::BufferId;
@@ -171,10 +171,12 @@ impl Drain {
             self.observables.download()?;
         }
         let (row, shared) = (self.layout.counters_per_group() as usize, self.report_layout.control as usize);
+        let steps = self.report_layout.steps.map(|first| &self.report_words[first as usize..shared]);
         let words = RunWords {
             host: self.host.words(),
             counters: &self.report_words[..row],
             faults: self.report_words[self.report_layout.faults as usize],
+            steps,
             shared: &self.report_words[shared..],
             observables: &self.observables.words()[..self.layout.observable_count() as usize],
         };

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::{Error, TaskError};
 use crate::kernel::layout::Layout;
+use crate::kernel::steps::step_counter;
 use crate::kernel::{Report, Spec, Telemetry};
 use crate::protocol::control::{self, Control};
 use crate::protocol::{CompletionRecord, Priority, Status};
@@ -37,10 +38,34 @@ pub struct Statistics {
     pub epoch: u64,
     /// The number of debug records that found no room.
     pub lost: u64,
+    /// What was counted of the steps of resumable handlers' tasks, or `None` if the kernel has no such handlers or counts
+    /// nothing.
+    pub steps: Option<StepCounts>,
     /// The number of launches that the run took.
     pub passes: u64,
     /// The duration of the run as the host measured it.
     pub wall: Duration,
+}
+
+/// How many steps the tasks of resumable handlers took in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct StepCounts {
+    /// The number of steps that were begun.
+    pub begun: u64,
+    /// The number of steps after which a task went on because it had called `yield_now`.
+    pub yields: u64,
+    /// The number of steps after which a task went on because it had called `requeue`.
+    pub requeues: u64,
+}
+
+impl StepCounts {
+    /// Works out the counts from the kernel's counters. A task that has ended has begun one step, and one more for each
+    /// time that it went on.
+    fn from_counters(counters: &[u64]) -> Self {
+        let count = |counter: u32| counters[counter as usize];
+        let (begun, requeues) = (count(step_counter::BEGUN), count(step_counter::REQUEUES));
+        StepCounts { begun, yields: begun - count(step_counter::ENDED) - requeues, requeues }
+    }
 }
 
 /// The results of a run: how every task ended, unless the report contains only control words, and what was counted.
@@ -235,7 +260,7 @@ impl Readback {
         spent: (u64, Duration),
     ) {
         self.compose_control(spec, layout, &words);
-        let RunWords { counters, faults, shared, .. } = words;
+        let RunWords { counters, faults, steps, shared, .. } = words;
         let tasks = self.ends.last().copied().unwrap_or(0);
         let counted = spec.telemetry != Telemetry::Off;
         let (done, faults) =
@@ -243,6 +268,7 @@ impl Readback {
         let s = &mut self.statistics;
         s.tasks = tasks as u64;
         s.faults = self.full.then_some(faults);
+        s.steps = steps.filter(|_| counted).map(StepCounts::from_counters);
         s.done = done;
         s.left = s.tasks.saturating_sub(s.done);
         let by = |counts: &mut [NamedCount], first: u32| {
@@ -309,6 +335,9 @@ impl fmt::Display for Statistics {
             let some = counts.iter().filter(|c| c.count > 0).map(|c| format!("{} {}", c.name, c.count));
             write!(f, "\n{what:<11}{}", some.collect::<Vec<_>>().join(", "))?;
         }
+        if let Some(StepCounts { begun, yields, requeues }) = self.steps {
+            write!(f, "\n{:<11}{begun} begun, {yields} yields, {requeues} requeues", "steps")?;
+        }
         write!(f, "\n{:<11}epoch {}, {} records lost", "also", self.epoch, self.lost)
     }
 }
@@ -322,6 +351,8 @@ pub(super) struct RunWords<'w> {
     pub counters: &'w [u64],
     /// The number of tasks that ended with a fault, if they were counted.
     pub faults: u64,
+    /// The counters of steps, which are those of `step_counter`, if the kernel has them.
+    pub steps: Option<&'w [u64]>,
     /// The words that all groups count together.
     pub shared: &'w [u64],
     /// The observables of all tenants.

@@ -305,6 +305,24 @@ buffers! {
             "The slots of a window.";
     }
 
+    /// The buffers of tasks that take several steps; see [`steps`](super::super::steps).
+    StepBuffers {
+        outcomes Outcomes u32 "outcomes" Group Kernel (|p| p.layout.window) (Zeros)
+            "What the step of each task of a window has asked for. The values are those of `outcome`.";
+        begun Begun u32 "begun" Group Kernel (|p| p.layout.window) (Zeros)
+            "How many steps of each task of a window were begun.";
+        home Home u32 "home" Group Kernel (|p| p.layout.window) (Zeros)
+            "The places of a window's lane-wide tasks that go on, in lists of the lanes.";
+        active Active u32 "active" Group Kernel (|_| 1) (Zeros)
+            "How many lanes have tasks that go on.";
+    }
+
+    /// The frames of tasks that take several steps.
+    FrameBuffers {
+        frames Frames u32 "frames" Device Kernel (frame_words) (Zeros)
+            "The frames of the tasks of every group's window.";
+    }
+
     /// The buffers that every group has in its shared memory.
     SharedBuffers {
         heads Heads u64 "heads" Group Kernel (|p| p.rings()) (Zeros)
@@ -336,8 +354,8 @@ buffers! {
 pub use rows::BufferId;
 pub(crate) use rows::TABLE;
 pub(super) use rows::{
-    BatchSlots, ControlCopy, FarSlots, FrontierBuffers, GlobalBuffers, NearSlots, NoticeBuffers, PassBuffers,
-    PieceCopies, RouterBuffers, SharedBuffers, SlotCopies,
+    BatchSlots, ControlCopy, FarSlots, FrameBuffers, FrontierBuffers, GlobalBuffers, NearSlots,
+    NoticeBuffers, PassBuffers, PieceCopies, RouterBuffers, SharedBuffers, SlotCopies, StepBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].
@@ -377,7 +395,12 @@ pub(super) mod flag {
 /// How many counters all groups have.
 fn counter_rows(plan: KernelPlan<'_>) -> u32 {
     let row = plan.layout.counters_per_group();
-    if plan.drains() { row + 1 } else { plan.layout.groups * row }
+    if plan.drains() { PassReport::new(plan.layout).control } else { plan.layout.groups * row }
+}
+
+/// How many words the frames of all windows have.
+fn frame_words(plan: KernelPlan<'_>) -> u32 {
+    plan.layout.groups * plan.layout.window * plan.layout.steps.map_or(0, |steps| steps.frame_words)
 }
 
 /// How many counters a group keeps in its shared memory.

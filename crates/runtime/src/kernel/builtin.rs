@@ -46,7 +46,15 @@ pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Handler
             .find(|(_, f)| f.name == name)
             .expect("every built-in function is in the text")
             .0;
-        HandlerCode { module: module.clone(), func, width: Width::Lane, fueled: false, agreed: false }
+        HandlerCode {
+            module: module.clone(),
+            func,
+            width: Width::Lane,
+            fueled: false,
+            resumable: false,
+            frame_words: 0,
+            agreed: false,
+        }
     };
     FUNCTIONS.iter().map(|&(op, name, visible)| (op, name, visible, checked(name))).collect()
 }

@@ -11,6 +11,7 @@ use super::declare::Declarer;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::mode::Mode;
 use super::spec::{Spec, Telemetry};
+use super::steps::StepContext;
 use crate::protocol::control;
 
 /// A value of 32 bits in the kernel that is being written.
@@ -72,6 +73,8 @@ pub(super) struct KernelContext<'s> {
     pub areas: Vec<Buffer>,
     /// Whether some handler has loops that take fuel.
     pub fueled: bool,
+    /// What tasks that take several steps need, if a handler is resumable.
+    pub steps: Option<StepContext>,
 }
 
 impl<'s> KernelContext<'s> {
@@ -87,11 +90,12 @@ impl<'s> KernelContext<'s> {
             in_place.unwrap_or_else(|| SlotSource { words: SlotCopies::declare(&mut d).window, live: false });
         let global = GlobalBuffers::declare(&mut d);
         let shared = SharedBuffers::declare(&mut d);
+        let steps = StepContext::declare(&mut d);
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
         let areas = layout.areas.iter().enumerate();
         let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;
-        KernelContext { spec, layout, mode, source, global, shared, pieces, areas, fueled }
+        KernelContext { spec, layout, mode, source, global, shared, pieces, areas, fueled, steps }
     }
 
     /// Runs `body` for each number below `count`, with the numbers dealt out to the lanes. `count` is at most `most`.

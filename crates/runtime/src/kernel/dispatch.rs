@@ -2,8 +2,8 @@
 //! is built in.
 //!
 //! The function takes [`DispatchArgs`] and gives a state and a value. The state is the status with which the task has
-//! ended, or the [`WindowState`] of a task that has not ended: a group-wide task runs after the window's other tasks,
-//! and a fence ends after everything before it.
+//! ended, or the [`WindowState`] of a task that has not ended: a group-wide task runs after the window's other tasks, a
+//! task of a resumable handler takes its [steps] later, and a fence ends after everything before it.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -11,7 +11,7 @@ use pelton_ir::types::{Order, Scope};
 use super::adapt::{AdaptedHandler, ArgumentPlace, HandlerArgs, HandlerCode};
 use super::context::{KernelContext, U32, state};
 use super::handler::{Visible, Width};
-use super::{builtin, packed, print, spec};
+use super::{builtin, packed, print, spec, steps};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, slot};
 
 /// The types of [`DispatchArgs`], in their order.
@@ -66,8 +66,12 @@ pub(super) struct HandlerEntry {
     pub arity: u32,
     /// The number of the counter of the opcode's tasks.
     pub counter: u32,
-    /// Whether the handler has no loop.
+    /// Whether the handler has no loop and is not resumable, so that a poller may run its tasks on the spot.
     pub light: bool,
+    /// Whether the handler's tasks can take several steps.
+    pub resumable: bool,
+    /// How many words the handler's frame has.
+    pub frame_words: u32,
     /// Runs a task that has a slot to itself.
     pub whole: AdaptedHandler,
     /// Runs a task in a packed slot, if tasks of this opcode can be in one.
@@ -132,14 +136,18 @@ fn write_entry(
     (op, name, visible, arity): (Opcode, &str, Visible, u32),
     code: &HandlerCode,
 ) -> HandlerEntry {
-    let packs =
-        kernel.spec.body != spec::SlotBody::Fused && op.code() <= u8::MAX.into() && code.width == Width::Lane;
+    let packs = kernel.spec.body != spec::SlotBody::Fused
+        && op.code() <= u8::MAX.into()
+        && code.width == Width::Lane
+        && !code.resumable;
     let counter = counter_of(kernel, op);
     let buffers = code.declare_buffers(m, kernel, op);
     let whole = code.write_adapted(m, kernel, (name, &buffers), ArgumentPlace::Slot);
     let packed_name = format!("{name}.packed");
     let inner = packs.then(|| code.write_adapted(m, kernel, (&packed_name, &buffers), ArgumentPlace::Word));
-    HandlerEntry { op, width: code.width, visible, arity, counter, light: code.is_light(), whole, inner }
+    let (width, resumable, frame_words) = (code.width, code.resumable, code.frame_words);
+    let light = code.is_light() && !resumable;
+    HandlerEntry { op, width, visible, arity, counter, light, resumable, frame_words, whole, inner }
 }
 
 /// The number of the counter of an opcode's tasks.
@@ -189,7 +197,9 @@ fn run_handler<'b>(
     args: DispatchArgs<'b>,
 ) -> (U32<'b>, U32<'b>) {
     note_task(f, kernel, entry.counter, entry.visible);
+    steps::admit_task(f, kernel, entry, args.task);
     match entry.width {
+        Width::Lane if entry.resumable => (f.lit(WindowState::Again.code()), f.lit(0)),
         Width::Lane => {
             let result = f.call(entry.whole, args.handler_args().tuple());
             end_task(f, kernel, args.task, result)
@@ -209,6 +219,7 @@ fn start_task<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, task: 
     if kernel.fueled {
         f.store(kernel.shared.fuel.at(task), kernel.spec.fuel);
     }
+    kernel.clear_steps(f, task);
 }
 
 /// Whether a tenant's mask allows an opcode. Bit i allows opcode i, and the last bit allows all opcodes from 31 on.

@@ -22,6 +22,7 @@ use super::dispatch::allows;
 use super::far::fetch_slots;
 use super::layout::Layout;
 use super::mode::{DrainMode, Mode};
+use super::steps::step_counter;
 use super::tenant::Tenant;
 use super::window::{TaskWindow, WindowOwner, WindowRunner};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, control, slot};
@@ -75,6 +76,8 @@ impl PassRequest {
 pub(crate) struct PassReport {
     /// The word with the number of tasks that ended with a fault.
     pub faults: u32,
+    /// The first of the counters of steps, if the kernel has resumable handlers.
+    pub steps: Option<u32>,
     /// The first of the counters that all groups add to.
     pub control: u32,
     /// The word that says whether a task has ended the pass.
@@ -87,8 +90,10 @@ impl PassReport {
     /// Works out where the words of the report are.
     pub(crate) fn new(layout: &Layout) -> Self {
         let faults = layout.counters_per_group();
-        let (control, ended) = (faults + 1, faults + 1 + control::OBSERVABLES);
-        PassReport { faults, control, ended, words: ended + 1 }
+        let steps = layout.steps.map(|_| faults + 1);
+        let control = steps.map_or(faults + 1, |first| first + step_counter::COUNT);
+        let ended = control + control::OBSERVABLES;
+        PassReport { faults, steps, control, ended, words: ended + 1 }
     }
 }
 

@@ -22,8 +22,11 @@
 //! begins, and lane 0 returns the result. A lane-wide handler may not have shared buffers. `fault` makes the task end
 //! with a fault, whose code is the first one that was recorded; the function still runs to its end. `trap` would end
 //! the kernel for every tenant, so it is refused.
+//!
+//! A handler that imports `yield_now` or `requeue` is *resumable*: its tasks can take several steps, each of which is
+//! one call of the function. [`handler_steps`](super::handler_steps) says how such handlers are written.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -39,6 +42,10 @@ use crate::protocol::{Opcode, slot};
 pub const ARG: &str = "arg";
 /// The name of the buffer that holds the observables of the task's tenant.
 pub const OBSERVABLE: &str = "observable";
+/// The name of the buffer that a task keeps between its steps.
+pub const FRAME: &str = "frame";
+/// The most words that a frame may have.
+pub const MAX_FRAME_WORDS: u32 = 256;
 /// The number of arguments of a task.
 pub const ARGS: u32 = slot::ARGS as u32;
 
@@ -111,22 +118,28 @@ impl Handler {
     /// Makes a handler that one lane runs. The closure writes its function. If it does not call
     /// [`finish`](HandlerBody::finish), the result of a task is 0.
     pub fn lane_wide(build: impl for<'b> FnOnce(HandlerBody<'b>)) -> Self {
-        let mut m = Builder::new();
-        m.buffer::<u32>(ARG, Len::Fixed(ARGS.into()), Space::Global, Access::Read);
-        let error: Rc<RefCell<Option<String>>> = Rc::default();
-        m.function::<(), u32>(UNNAMED, |f, ()| {
-            build(HandlerBody { f, error: error.clone() });
-            f.lit(0)
-        });
-        let mut module = m.finish();
-        restrict_access(&mut module);
-        Handler { error: error.take(), ..Handler::from_module(module) }
+        Handler::from_closure(Width::Lane, build)
     }
 
     /// Makes a handler that all lanes of a group run together. The closure writes its function. Lane 0 returns the
     /// result of a task, which is 0 if the closure does not call [`finish`](HandlerBody::finish).
     pub fn group_wide(build: impl for<'b> FnOnce(GroupHandlerBody<'b>)) -> Self {
-        Handler::lane_wide(|body| build(GroupHandlerBody(body))).width(Width::Group)
+        Handler::from_closure(Width::Group, |body| build(GroupHandlerBody(body)))
+    }
+
+    /// Makes a handler of a width, whose function the closure writes.
+    fn from_closure(width: Width, build: impl for<'b> FnOnce(HandlerBody<'b>)) -> Self {
+        let mut m = Builder::new();
+        m.buffer::<u32>(ARG, Len::Fixed(ARGS.into()), Space::Global, Access::Read);
+        let notes: Rc<BodyNotes> = Rc::default();
+        m.function::<(), u32>(UNNAMED, |f, ()| {
+            build(HandlerBody { f, width, notes: notes.clone() });
+            f.lit(0)
+        });
+        let mut module = m.finish();
+        restrict_access(&mut module);
+        notes.size_frame(&mut module);
+        Handler { error: notes.error.take(), width, ..Handler::from_module(module) }
     }
 
     /// Makes a handler from the text of a module. One lane runs it, unless [`width`](Handler::width()) says otherwise.
@@ -220,8 +233,30 @@ impl Deref for NamedHandler {
 /// regions of its tenant, and to the [body](HandlerBody::body) of the function.
 #[derive(Clone)]
 pub struct HandlerBody<'b> {
-    f: &'b FunctionBuilder<'b>,
-    error: Rc<RefCell<Option<String>>>,
+    pub(super) f: &'b FunctionBuilder<'b>,
+    pub(super) width: Width,
+    pub(super) notes: Rc<BodyNotes>,
+}
+
+/// What is noted while a closure writes a handler.
+#[derive(Default)]
+pub(super) struct BodyNotes {
+    /// The first mistake.
+    error: RefCell<Option<String>>,
+    /// How many steps were written.
+    pub steps: Cell<u32>,
+    /// How many words of the frame have a use, apart from the number of the step.
+    pub frame_words: Cell<u32>,
+}
+
+impl BodyNotes {
+    /// Gives the frame of a module as many words as have a use.
+    fn size_frame(&self, module: &mut Module) {
+        let frame = module.buffers.iter().find(|(_, decl)| decl.name == FRAME).map(|(at, _)| at);
+        if let Some(frame) = frame {
+            module.buffers[frame].len = Len::Fixed(u64::from(self.frame_words.get()) + 1);
+        }
+    }
 }
 
 /// What the closure of [`Handler::group_wide`] is given to write a handler. It has everything that a [`HandlerBody`]
@@ -263,7 +298,7 @@ impl<'b> HandlerBody<'b> {
     }
 
     /// Returns the buffer of that name, and declares it when it is first named.
-    fn buffer<T: Num>(&self, name: &str, len: Len, space: Space) -> Buf<T> {
+    pub(super) fn buffer<T: Num>(&self, name: &str, len: Len, space: Space) -> Buf<T> {
         if let Some(known) = self.f.buffer(name) {
             return known;
         }
@@ -275,7 +310,7 @@ impl<'b> HandlerBody<'b> {
         ];
         if let Some((_, other)) = others.iter().find(|(declared, _)| *declared) {
             let what = format!("it names region {name:?} with elements of {other} and of {}", T::TYPE);
-            self.error.borrow_mut().get_or_insert(what);
+            self.notes.error.borrow_mut().get_or_insert(what);
         }
         let (elem, access, place) = (T::TYPE, Access::ReadWrite, TextPlace::default());
         Buf::from_handle(self.f.declare(BufferDecl { name: name.into(), elem, len, space, access, place }))

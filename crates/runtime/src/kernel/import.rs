@@ -28,11 +28,54 @@ pub struct Verb {
     pub flow: ImportFlow,
     /// Which handlers may import it.
     pub widths: &'static [Width],
+    /// What a call of it does.
+    pub action: VerbAction,
 }
 
-/// The verbs of the runtime. There are none yet. A new verb is a row here, and code in `adapt` that says what a call of
-/// it becomes.
-pub const VERBS: &[Verb] = &[];
+/// What a call of a verb does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VerbAction {
+    /// The task does not end with this step. It runs again after others of its level.
+    YieldNow,
+    /// The task does not end with this step. It runs again at the level that the argument names, where 0 is the most
+    /// urgent.
+    Requeue,
+}
+
+impl VerbAction {
+    /// Whether the verb is an outcome of a step, which makes the handler resumable.
+    pub const fn is_outcome(self) -> bool {
+        matches!(self, VerbAction::YieldNow | VerbAction::Requeue)
+    }
+}
+
+/// A verb of lane-wide handlers that gives no results.
+const fn lane_verb(name: &'static str, params: &'static [Type], action: VerbAction) -> Verb {
+    Verb { name, params, results: &[], flow: ImportFlow::Any, widths: &[Width::Lane], action }
+}
+
+/// A verb of group-wide handlers that gives no results and acts once per group.
+const fn group_verb(name: &'static str, params: &'static [Type], action: VerbAction) -> Verb {
+    Verb { name, params, results: &[], flow: ImportFlow::Uniform, widths: &[Width::Group], action }
+}
+
+/// The name of the verb that gives way to other tasks.
+pub(super) const YIELD_NOW: &str = "yield_now";
+/// The name of the verb that changes the level of a task.
+pub(super) const REQUEUE: &str = "requeue";
+
+/// The verbs of the runtime. A new verb is a row here, and code in `adapt` that says what a call of it becomes.
+pub const VERBS: &[Verb] = &[
+    lane_verb(YIELD_NOW, &[], VerbAction::YieldNow),
+    group_verb(YIELD_NOW, &[], VerbAction::YieldNow),
+    lane_verb(REQUEUE, &[Type::U32], VerbAction::Requeue),
+    group_verb(REQUEUE, &[Type::U32], VerbAction::Requeue),
+];
+
+/// What a call of the verb with this name does.
+pub(super) fn verb_action(name: &str) -> Option<VerbAction> {
+    VERBS.iter().find(|verb| verb.name == name).map(|verb| verb.action)
+}
 
 /// Validates the libraries of a `Spec`.
 pub(super) fn check_libraries(spec: &Spec) -> Result<Vec<Valid>, AssembleError> {
@@ -110,8 +153,9 @@ mod tests {
             results: &[Type::U32],
             flow: ImportFlow::Any,
             widths: &[Width::Lane],
+            action: VerbAction::Requeue,
         },
-        Verb { name: "sync", params: &[], results: &[], flow: ImportFlow::Uniform, widths: &[Width::Group] },
+        group_verb("sync", &[], VerbAction::YieldNow),
     ];
 
     fn bound(width: Width, import: &str) -> Result<(), String> {

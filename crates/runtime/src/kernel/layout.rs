@@ -15,6 +15,7 @@ use super::error::AssembleError;
 use super::placement::Placement;
 use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
+pub use super::steps::StepLayout;
 use super::tenant::{Region, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
 
@@ -109,6 +110,8 @@ pub struct Layout {
     pub pollers: u32,
     /// Whether the host can wake the device from a `backoff`.
     pub wakes: bool,
+    /// What tasks that take several steps need, if a handler is resumable.
+    pub steps: Option<StepLayout>,
     /// The buffers that the host binds, in the order of the module.
     pub buffers: Vec<BufferBinding>,
 }
@@ -118,7 +121,7 @@ pub const ALIGN: u32 = 64;
 
 impl Layout {
     /// Works out where everything lies. The list of buffers stays empty until the kernel is written.
-    pub(super) fn new(spec: &Spec, caps: &Caps) -> Result<Layout, AssembleError> {
+    pub(super) fn new(spec: &Spec, caps: &Caps, steps: Option<StepLayout>) -> Result<Layout, AssembleError> {
         let Geometry { slots, window, .. } = spec.geometry;
         let placement = bank::choose_placement(spec, caps)?;
         let (lanes, workers, groups) = launch_size(spec, caps, placement)?;
@@ -149,6 +152,10 @@ impl Layout {
             "the number of counters of all groups",
             u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
         )?;
+        if let Some(StepLayout { frame_words }) = steps {
+            let frames = u64::from(groups) * u64::from(window) * u64::from(frame_words);
+            check_addressed("the number of words of all frames", frames)?;
+        }
         Ok(Layout {
             lanes,
             subgroup: caps.subgroup,
@@ -166,6 +173,7 @@ impl Layout {
             keepers,
             pollers,
             wakes: caps.wakes,
+            steps,
             buffers: Vec::new(),
         })
     }

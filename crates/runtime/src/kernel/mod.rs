@@ -3,7 +3,7 @@
 //! [`assemble`] writes the kernel from its parts. What comes out is a module of the language like any other. The files
 //! of this folder are best read in this order:
 //!
-//! 1. What is wanted: [`spec`] with [`tenant`], [`handler`] and `placement`; [`text`] is the same as TOML, and `error`
+//! 1. What is wanted: [`spec`] with [`tenant`], [`handler`], [`handler_steps`] and `placement`; [`text`] is the same as TOML, and `error`
 //!    says why a `Spec` is refused.
 //! 2. Where everything lies: [`layout`] and `bank` work out the numbers, `buffers` is the table of the kernel's
 //!    buffers, `declare` declares them, and `mode` says which of them a kernel has.
@@ -11,14 +11,15 @@
 //!    `slots` and `line` say where a task's slot is and how it is read.
 //! 4. What runs a single task: `adapt` makes handlers safe, `import` binds what they import, `builtin`, `print` and
 //!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these.
-//! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `claim` chooses the ring
-//!    that is served next, and `fence` ends fences.
+//! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
+//!    take several steps, `claim` chooses the ring that is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
 //! 7. What polls: `watch` looks at near rings and `route` at far ones, `light` runs small tasks on the spot, and
 //!    `notice` tells pollers about changed control words.
 
 pub mod handler;
+pub mod handler_steps;
 pub mod layout;
 pub mod spec;
 pub mod tenant;
@@ -49,6 +50,7 @@ mod placement;
 mod print;
 mod route;
 mod slots;
+pub(crate) mod steps;
 mod watch;
 mod window;
 
@@ -59,7 +61,7 @@ pub use builtin::UNIMPLEMENTED_OPS;
 pub use claim::longest_rest;
 pub use error::{AssembleError, UnknownOpcode};
 pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, Visible, Width};
-pub use import::{VERBS, Verb};
+pub use import::{VERBS, Verb, VerbAction};
 pub use layout::Layout;
 pub(crate) use light::FEW_TASKS;
 pub use placement::Placement;

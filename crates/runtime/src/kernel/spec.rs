@@ -172,6 +172,9 @@ pub struct Spec {
     /// every 256 instructions that it may run; short counted loops take none. A task that runs out of fuel ends with a
     /// fault.
     pub fuel: u32,
+    /// The most steps that a task of a drained batch may take, at most [`Spec::MAX_STEPS`]. A task that asks for more
+    /// ends with the fault FUEL. Only tasks of resumable handlers take more than one step.
+    pub max_steps: u32,
     /// The regions of the workspace. The region `data` must be among them.
     pub regions: Vec<Region>,
     /// The tenants that use the kernel. A new `Spec` has tenant 0.
@@ -207,6 +210,7 @@ impl Spec {
             share: 100,
             lease: Duration::from_secs(10),
             fuel: 1 << 20,
+            max_steps: 1 << 20,
             regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
             tenants: vec![Tenant::new(0)],
             handlers: Vec::new(),
@@ -263,6 +267,15 @@ impl Spec {
     /// Sets how much work the loops of one task may do together, in units of fuel, which the field `fuel` explains.
     pub fn fuel(self, fuel: u32) -> Self {
         Spec { fuel, ..self }
+    }
+
+    /// The greatest number that [`max_steps`](Spec::max_steps()) can set. The steps of all tasks of a window are counted
+    /// in one word.
+    pub const MAX_STEPS: u32 = u32::MAX / Geometry::MAX_WINDOW;
+
+    /// Sets the most steps that a task of a drained batch may take, at most [`Spec::MAX_STEPS`].
+    pub fn max_steps(self, max_steps: u32) -> Self {
+        Spec { max_steps, ..self }
     }
 
     /// Adds a region to the workspace, or replaces the region with the same name.

@@ -2,14 +2,16 @@
 //!
 //! All lanes of the group come here together, and do this:
 //!
-//! 1. Lane-wide tasks are dealt out to the lanes. Group-wide tasks that are met on the way are put aside.
-//! 2. All lanes together run the group-wide tasks, one after the other.
+//! 1. Lane-wide tasks are dealt out to the lanes. Group-wide tasks that are met on the way are put aside, and so are
+//!    tasks that can take several [steps](super::steps).
+//! 2. All lanes together run the group-wide tasks, one after the other. Tasks with several steps run until all of them
+//!    have ended.
 //! 3. The group adds what it has counted to its counters, and issues one fence if others may read what a task wrote.
 //! 4. The lanes post the records. A host that sees a record therefore sees everything that the window wrote and
 //!    counted.
 //! 5. Batch fences end last.
 
-use pelton_ir::builder::{FunctionBuilder, Val};
+use pelton_ir::builder::{FunctionBuilder, Val, Vals};
 use pelton_ir::types::{Order, Scope};
 
 use super::context::{KernelContext, LINE, U32, U64, state};
@@ -17,6 +19,7 @@ use super::dispatch::{DispatchArgs, HandlerTable, end_task};
 use super::fence::Fences;
 use super::handler::Width;
 use super::slots::BankSlots;
+use super::steps::count_window_steps;
 use crate::protocol::{Status, WindowState, control, slot};
 
 /// The tasks that a group has taken. They have consecutive positions in one stripe.
@@ -74,12 +77,12 @@ pub(super) struct WindowRunner<'k> {
 }
 
 /// Where a task of a window and its words are.
-struct TaskPlace<'b> {
-    position: U64<'b>,
+pub(super) struct TaskPlace<'b> {
+    pub position: U64<'b>,
     /// The number of the task's slot.
-    number: U32<'b>,
+    pub number: U32<'b>,
     /// Where the task's first word is read.
-    at: U32<'b>,
+    pub at: U32<'b>,
 }
 
 impl<'k> WindowRunner<'k> {
@@ -94,6 +97,9 @@ impl<'k> WindowRunner<'k> {
     /// Runs a window whose slots can be read. All lanes call it.
     pub(super) fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         self.each_task(f, window, |task| self.run_task(f, window, task));
+        if let Some(steps) = &self.kernel.steps {
+            self.run_home(f, steps, window);
+        }
         self.finish_window(f, window);
     }
 
@@ -122,7 +128,8 @@ impl<'k> WindowRunner<'k> {
     /// Does the rest for a window whose lane-wide tasks have run: group-wide tasks, counters, records and fences.
     pub(super) fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kernel = self.kernel;
-        if self.table.entries.iter().any(|entry| entry.width == Width::Group) {
+        let has_wide = self.table.entries.iter().any(|entry| entry.width == Width::Group);
+        if has_wide && kernel.steps.is_none() {
             self.run_group_wide(f, window);
         }
         f.barrier();
@@ -137,6 +144,9 @@ impl<'k> WindowRunner<'k> {
                 f.fence(Order::AcqRel, Scope::System);
             });
         }
+        if kernel.steps.is_some() {
+            f.when(f.lane().eq(0), || count_window_steps(f, kernel));
+        }
         self.each_task(f, window, |task| self.post_task(f, window, task));
         self.fences.retire_after(f, kernel, window);
     }
@@ -147,7 +157,7 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Works out where a task of a window and its words are.
-    fn task_place<'b>(
+    pub(super) fn task_place<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         window: TaskWindow<'b>,
@@ -166,7 +176,7 @@ impl<'k> WindowRunner<'k> {
 
     /// Writes a task's record into the group's memory, with the status with which the task has ended or with a
     /// [`WindowState`].
-    fn keep_record<'b>(
+    pub(super) fn keep_record<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         task: U32<'b>,
@@ -179,33 +189,55 @@ impl<'k> WindowRunner<'k> {
 
     /// Runs the group-wide tasks that were put aside, one after the other.
     fn run_group_wide<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
-        let kernel = self.kernel;
-        f.barrier();
-        let wides = f.group_broadcast(f.load(kernel.shared.state.at(state::WIDES)), 0);
-        f.range((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
-            let task = f.group_broadcast(f.load(kernel.shared.wide.at(k)), 0);
-            let place = self.task_place(f, window, task);
-            let op = f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at) >> 32), 0);
-            let tenant = match window.owner {
-                WindowOwner::Ring(owner) => owner.tenant,
-                WindowOwner::EachSlot => {
-                    f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at + slot::TENANT / 2)), 0)
-                }
-            };
-            let mut switch = f.switch::<(Val<'b, bool>, U32<'b>)>(op);
-            for entry in self.table.entries.iter().filter(|entry| entry.width == Width::Group) {
-                let run = || (f.lit(true), f.call(entry.whole, (task, place.at, tenant)));
-                switch = switch.case([entry.op.code()], run);
-            }
-            // The opcode is another one if the host has cancelled the task in the meantime.
-            let (ran, result) = switch.default(|| (f.lit(false), f.lit(0)));
-            f.barrier();
+        self.each_group_wide(f, (), |k, ()| {
+            let (task, place, (ran, result)) = self.call_group_wide(f, window, k);
             f.when(f.lane().eq(0), || {
-                let (status, value) = end_task(f, kernel, task, result);
+                let (status, value) = end_task(f, self.kernel, task, result);
                 let status = f.select(ran, status, Status::Cancelled.code());
                 self.keep_record(f, task, place.position, (status, value));
             });
         });
+    }
+
+    /// Runs `body` for the number of each group-wide task that was put aside. All lanes call it.
+    pub(super) fn each_group_wide<'b, C: Vals<'b>>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        init: C,
+        body: impl FnOnce(U32<'b>, C) -> C,
+    ) -> C {
+        f.barrier();
+        let wides = f.group_broadcast(f.load(self.kernel.shared.state.at(state::WIDES)), 0);
+        f.range((f.lit(0), wides, f.lit(1)), init, |_, k, carried| body(k, carried))
+    }
+
+    /// Calls the handler of the `k`-th group-wide task with all lanes. Gives the task's place in the window and its
+    /// slot, and then whether the handler ran and what it gave. All lanes have left the handler when this ends.
+    pub(super) fn call_group_wide<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        k: U32<'b>,
+    ) -> (U32<'b>, TaskPlace<'b>, (Val<'b, bool>, U32<'b>)) {
+        let kernel = self.kernel;
+        let task = f.group_broadcast(f.load(kernel.shared.wide.at(k)), 0);
+        let place = self.task_place(f, window, task);
+        let op = f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at) >> 32), 0);
+        let tenant = match window.owner {
+            WindowOwner::Ring(owner) => owner.tenant,
+            WindowOwner::EachSlot => {
+                f.group_broadcast(f.cast::<u32>(kernel.source.head(f, place.at + slot::TENANT / 2)), 0)
+            }
+        };
+        let mut switch = f.switch::<(Val<'b, bool>, U32<'b>)>(op);
+        for entry in self.table.entries.iter().filter(|entry| entry.width == Width::Group) {
+            let run = || (f.lit(true), f.call(entry.whole, (task, place.at, tenant)));
+            switch = switch.case([entry.op.code()], run);
+        }
+        // The opcode is another one if the host has cancelled the task in the meantime.
+        let ran = switch.default(|| (f.lit(false), f.lit(0)));
+        f.barrier();
+        (task, place, ran)
     }
 
     /// Adds the tasks of a window to the group's counters by opcode, tenant and level. All tasks of a window have the

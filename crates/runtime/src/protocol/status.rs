@@ -33,6 +33,7 @@ codes! {
         Wide    0x82 "WIDE"      "The task is group-wide. It runs after the lane-wide tasks of its window.";
         Left    0x83 "LEFT"      "The slot of a drained batch is left unchanged, because it holds no task that may run now.";
         Heavy   0x84 "HEAVY"     "The task cannot be run by a single lane and needs a window.";
+        Again   0x85 "AGAIN"     "The task has a step before it: its first one, or another one that it asked for.";
     }
 }
 

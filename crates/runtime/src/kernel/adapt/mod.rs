@@ -10,6 +10,8 @@
 //!   language. Where all tenants have the same piece, its place is known when the kernel is assembled. The piece then
 //!   lies inside the buffer, and the check against the piece is the only one.
 //! - `fault` records its code, unless one is recorded already. A number that is no code is recorded as fault 5.
+//! - An access to `frame` becomes an access to the task's [frame](super::steps), and a call of a verb becomes what the
+//!   verb does.
 //! - A loop that is not [brief](fuel) takes fuel for each turn. When there is not enough, the loop is left and fault 6
 //!   is recorded. All later loops of the task are then left at once, so the function still runs to its end, and lanes
 //!   that must meet still do.
@@ -22,20 +24,22 @@
 //! it from a line without acquiring anything.
 
 mod fuel;
+mod steps;
 mod task;
 
 use std::collections::HashMap;
 
 use pelton_ir::arena::{Buffer, Func, Inst};
 use pelton_ir::builder::{self, Builder, Callee};
-use pelton_ir::module::{Attr, BufferDecl, Function, Node, Operand, elements_per_wide};
+use pelton_ir::module::{Attr, BufferDecl, Function, Module, Node, Operand, elements_per_wide};
 use pelton_ir::op::{Op, OpEffect, OpForm};
 use pelton_ir::types::{Const, Len, Order, Scope, Space, Type};
 use pelton_ir::valid::{UniformLevel, Uniformity, Valid};
 
 use self::task::{HandlerTask, PieceAccess, PieceWord, byte_of};
 use super::context::{KernelContext, U32};
-use super::handler::{ARG, ARGS, OBSERVABLE, Width};
+use super::handler::{ARG, ARGS, FRAME, OBSERVABLE, Width};
+use super::import::{self, VerbAction};
 use crate::protocol::{FaultCode, Opcode};
 
 /// A handler as the kernel calls it, with [`HandlerArgs`] as a tuple. It gives the task's result.
@@ -76,6 +80,8 @@ pub(super) type HandlerBuffers = HashMap<Buffer, HandlerBuffer>;
 pub(super) enum HandlerBuffer {
     /// The arguments of the task.
     Arguments,
+    /// The frame of the task, with this many words.
+    Frame(u32),
     /// The tenant's piece of a region's buffer. The column of the table of pieces says where it lies.
     Piece(RegionPiece),
     /// A shared buffer of the handler's own.
@@ -102,6 +108,10 @@ pub(super) struct HandlerCode {
     pub width: Width,
     /// Whether its loops take fuel. The loops of built-in handlers do not.
     pub fueled: bool,
+    /// Whether it calls an outcome verb, so that its tasks can take several steps.
+    pub resumable: bool,
+    /// How many words its frame has.
+    pub frame_words: u32,
     /// Whether its lanes meet where arguments or regions that are only read decide, so that all lanes must take the
     /// same values of them.
     pub agreed: bool,
@@ -139,7 +149,8 @@ impl HandlerCode {
             let task = HandlerTask { agreed: agreed.as_ref(), ..task };
             let levels = self.module.uniformity(self.func);
             let past_cache = kernel.layout.remote && self.width == Width::Lane && self.is_light();
-            let mut rule = AdaptRule { task, buffers, function, levels, fueled: self.fueled, past_cache };
+            let (module, fueled) = (&self.module, self.fueled);
+            let mut rule = AdaptRule { task, buffers, module, function, levels, fueled, past_cache };
             let results = f.graft(function, &[], &mut rule);
             f.value(results[0])
         })
@@ -191,6 +202,7 @@ impl HandlerCode {
         };
         let in_kernel = |decl: &BufferDecl, m: &mut Builder| match (&*decl.name, decl.space) {
             (ARG, _) => HandlerBuffer::Arguments,
+            (FRAME, _) => HandlerBuffer::Frame(self.frame_words),
             (_, Space::Shared) => {
                 let name = format!("own.{}.{}", op.code(), decl.name);
                 HandlerBuffer::Own(m.declare(BufferDecl { name, ..decl.clone() }))
@@ -210,6 +222,7 @@ impl HandlerCode {
 struct AdaptRule<'b, 'k, 'h> {
     task: HandlerTask<'b, 'k>,
     buffers: &'h HandlerBuffers,
+    module: &'h Module,
     function: &'h Function,
     levels: &'h Uniformity,
     fueled: bool,
@@ -337,6 +350,13 @@ impl builder::GraftRule for AdaptRule<'_, '_, '_> {
             task.record_fault(task.readable_code(f.value(args[0])));
             return Some(Vec::new());
         }
+        if let Attr::Call(callee) = node.attr {
+            match import::verb_action(&self.module.functions[callee].name)? {
+                VerbAction::YieldNow => task.ask_to_yield(),
+                VerbAction::Requeue => task.ask_to_requeue(f.value(args[0])),
+            }
+            return Some(Vec::new());
+        }
         match (node.op, self.buffers.get(&node.buffer()?)?) {
             (Op::Len, HandlerBuffer::Arguments) => Some(vec![ARGS.into()]),
             (op, HandlerBuffer::Arguments) => {
@@ -344,6 +364,8 @@ impl builder::GraftRule for AdaptRule<'_, '_, '_> {
                 let arg = if op == Op::LoadByte { byte_of(f, arg, f.value(args[1])) } else { arg };
                 Some(vec![builder::Arg::operand(arg)])
             }
+            (Op::Len, HandlerBuffer::Frame(words)) => Some(vec![(*words).into()]),
+            (op, HandlerBuffer::Frame(words)) => Some(task.access_frame(op, &node.attr, *words, args)),
             (Op::Len, HandlerBuffer::Piece(piece)) => {
                 Some(vec![builder::Arg::operand(task.piece_word(piece.column, PieceWord::Len))])
             }

@@ -12,9 +12,9 @@ use super::{limits, refuse_handler};
 use crate::kernel::adapt::HandlerCode;
 use crate::kernel::dispatch::CheckedHandler;
 use crate::kernel::error::AssembleError;
-use crate::kernel::handler::{ARG, ARGS, NamedHandler, OBSERVABLE, Width};
-use crate::kernel::import;
-use crate::kernel::spec::Spec;
+use crate::kernel::handler::{ARG, ARGS, FRAME, MAX_FRAME_WORDS, NamedHandler, OBSERVABLE, Width};
+use crate::kernel::import::{self, VerbAction};
+use crate::kernel::spec::{Lifetime, Spec};
 use crate::protocol::Opcode;
 
 /// The names of the kernel's own functions, which no handler can have.
@@ -91,14 +91,39 @@ fn check_handler<'s>(
     let agreed = handler.width == Width::Group && per_lane.is_none();
     let module = inline_calls(&per_lane.unwrap_or(valid), usize::MAX).module;
     let func = handler_function(handler, &module)?;
-    if module.functions[func].insts().any(|(_, node)| node.op == Op::Call) {
+    let callees = || {
+        module.functions[func].insts().filter_map(|(_, node)| match node.attr {
+            Attr::Call(callee) => Some(&module.functions[callee]),
+            _ => None,
+        })
+    };
+    if callees().any(|callee| !callee.is_import()) {
         let why = "its calls are nested too deep, or it is too large, for all of them to be written in place";
         return refuse(why.into());
     }
     limits::check_size_alone(handler, &module, func)?;
     let arity = check_ops(handler, &module, func)?;
-    let code = HandlerCode { module, func, width: handler.width, fueled: true, agreed };
+    let resumable = callees().filter_map(|verb| import::verb_action(&verb.name)).any(VerbAction::is_outcome);
+    let frame_words = check_steps(spec, resumable, &module).map_err(|why| refuse_handler(handler, why))?;
+    let width = handler.width;
+    let code = HandlerCode { module, func, width, fueled: true, resumable, frame_words, agreed };
     Ok(CheckedHandler { handler, code, arity })
+}
+
+/// Refuses steps where nothing runs them, and a frame that is of no use. Gives the number of words of the frame.
+fn check_steps(spec: &Spec, resumable: bool, module: &Module) -> Result<u32, String> {
+    let frame = module.buffers.iter().find(|(_, decl)| decl.name == FRAME).map(|(_, decl)| decl.len);
+    match frame {
+        _ if resumable && spec.lifetime != Lifetime::Drain => {
+            Err("its tasks take several steps, and only drained batches can run such tasks yet".into())
+        }
+        Some(_) if !resumable => {
+            Err("it has a frame, but its tasks take one step only, because it never calls `yield_now` or `requeue`"
+                .into())
+        }
+        Some(Len::Fixed(words)) => Ok(words as u32),
+        _ => Ok(0),
+    }
 }
 
 /// The function of a handler: the one that has the handler's name.
@@ -143,6 +168,12 @@ fn check_buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), Stri
         let right =
             decl.elem == Type::U32 && decl.len == Len::Fixed(ARGS.into()) && decl.access == Access::Read;
         return if right { Ok(()) } else { Err(format!("must be declared as `[u32; {ARGS}] global read`")) };
+    }
+    if decl.name == FRAME {
+        let words = 1..=u64::from(MAX_FRAME_WORDS);
+        let right = decl.elem == Type::U32 && matches!(decl.len, Len::Fixed(len) if words.contains(&len));
+        let why = format!("must be declared as `[u32; N] global`, with 1 to {MAX_FRAME_WORDS} words");
+        return if right { Ok(()) } else { Err(why) };
     }
     let (elem, access) = match spec.regions.iter().find(|r| r.name == decl.name) {
         Some(region) => (region.elem, region.access),
@@ -191,6 +222,9 @@ fn check_ops(handler: &NamedHandler, module: &Valid, func: Func) -> Result<u32, 
             let index = node.args.first().and_then(|arg| arg.constant());
             let needed = index.map_or(ARGS, |index| (index.bits() as u32).saturating_add(1));
             arity = arity.max(needed.min(ARGS));
+        }
+        if buffer == Some(FRAME) && matches!(node.op, Op::LoadWide | Op::StoreWide) {
+            return refuse("needs neighbouring words, and those of a frame may lie apart");
         }
         if buffer == Some(OBSERVABLE) && matches!(node.op, Op::LoadWide | Op::StoreWide) {
             return refuse("needs elements that start at a multiple of 16 bytes, and observables may not");

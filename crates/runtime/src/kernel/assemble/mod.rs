@@ -21,11 +21,11 @@ use pelton_ir::text::ColorMode;
 use pelton_ir::valid::{Valid, validate};
 
 use super::context::KernelContext;
-use super::dispatch;
+use super::dispatch::{self, CheckedHandler};
 use super::error::AssembleError;
 use super::fence::Fences;
 use super::handler::NamedHandler;
-use super::layout::Layout;
+use super::layout::{Layout, StepLayout};
 use super::mode::Mode;
 use super::spec::Spec;
 use super::window::WindowRunner;
@@ -50,7 +50,7 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     spec_checks::check_spec(spec, caps)?;
     let libraries = import::check_libraries(spec)?;
     let handlers = handler_checks::check_handlers(spec, &libraries)?;
-    let layout = Layout::new(spec, caps)?;
+    let layout = Layout::new(spec, caps, step_layout(&handlers))?;
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
     let kernel = KernelContext::new(&mut m, spec, layout, fueled);
@@ -69,6 +69,12 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     let module = check_kernel(module)?;
     let module = check_kernel(without_inlined_functions(inline_calls(&module, MAX_INSTS)))?;
     Ok(Assembled { module: pass::optimize(&module), layout })
+}
+
+/// What the layout needs for tasks that take several steps, if a handler is resumable.
+fn step_layout(handlers: &[CheckedHandler<'_>]) -> Option<StepLayout> {
+    let resumable = handlers.iter().filter(|handler| handler.code.resumable);
+    resumable.map(|handler| handler.code.frame_words).max().map(|frame_words| StepLayout { frame_words })
 }
 
 /// Validates the kernel that was written. It is a defect of Pelton if it is not valid.

@@ -4,7 +4,7 @@ use pelton_device::Caps;
 use pelton_ir::types::{Access, Type};
 
 use crate::kernel::error::AssembleError;
-use crate::kernel::handler::{ARG, OBSERVABLE};
+use crate::kernel::handler::{ARG, FRAME, OBSERVABLE};
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Io, Lifetime, SlotBody, Spec};
@@ -44,7 +44,13 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
         let why = "a fused kernel runs its only handler, so there must be exactly one";
         return refuse("body", "fused", why);
     }
-    Ok(())
+    match spec.max_steps {
+        1..=Spec::MAX_STEPS => Ok(()),
+        found => {
+            let what = "the most steps of a task";
+            Err(AssembleError::Size { what, found: found.into(), most: Spec::MAX_STEPS.into() })
+        }
+    }
 }
 
 /// Refuses tenants that cannot be, and numbers of producers that are too small or too large.
@@ -90,7 +96,7 @@ fn check_regions(spec: &Spec) -> Result<(), AssembleError> {
             );
             return refuse(region, &why);
         }
-        if [ARG, OBSERVABLE].contains(&&*region.name) {
+        if [ARG, OBSERVABLE, FRAME].contains(&&*region.name) {
             return refuse(region, "the name is taken");
         }
         if spec.regions[..at].iter().any(|r| r.name == region.name) {

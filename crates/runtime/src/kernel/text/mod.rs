@@ -11,6 +11,7 @@
 //! share = 100                            # percent of the device
 //! lease = "10s"                          # ns, us, ms, s or m
 //! fuel = 1048576
+//! max_steps = 1048576                    # the most steps of a task of a drained batch
 //! libraries = ["hash.pel"]               # modules whose functions handlers import; or { text = '''…''' }
 //! formats = ["sum {} of {}"]             # what PRINTF prints, by the number of the format, starting with 1
 //!

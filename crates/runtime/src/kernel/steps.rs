@@ -1,0 +1,330 @@
+//! Tasks that take several steps.
+//!
+//! A handler that imports an *outcome verb* (`yield_now`, `requeue`) is *resumable*. Each call of its function is one
+//! *step* of the task. A step that calls such a verb asks to be called again, so the task goes on; any other step ends
+//! the task with the value that it returns. If a step asks for several things, a fault comes first, then `requeue`,
+//! then `yield_now`. What a task keeps from one step to the next lies in its *frame*: the words of the buffer `frame`,
+//! which are zero when the first step begins.
+//!
+//! The dispatch function does not run a resumable handler. It *admits* the task: it counts it, clears its frame, and
+//! puts it aside with the state [`WindowState::Again`] or, if the handler is group-wide, [`WindowState::Wide`]. The tasks that are put aside are the window's *home*, and the
+//! group runs them in rounds. In each round, every task of the home takes one step, so a task that yields runs again
+//! only after all others have had their turn. The window ends when its home is empty. This has three consequences:
+//!
+//! - Mask and credit are decided once per task, when it is admitted. Fuel is given anew for every step.
+//! - Fences need to know nothing of steps, because every task of a window has ended when the window ends.
+//! - A task cannot hold up the pass for ever: one that has begun [`Spec::max_steps`](super::Spec::max_steps) steps and
+//!   asks for one more ends with the fault FUEL.
+//!
+//! Each lane keeps a list of the lane-wide tasks that it was dealt, and goes through its list until that is empty, so
+//! lanes do not wait for each other. If the kernel has group-wide handlers, all lanes meet after every round, and the
+//! group then takes one step of each group-wide task.
+
+use pelton_ir::builder::{Arg, Buf, FunctionBuilder};
+use pelton_ir::types::{Order, Scope};
+
+use super::buffers::{FrameBuffers, StepBuffers};
+use super::context::{KernelContext, U32, state};
+use super::declare::Declarer;
+use super::dispatch::{HandlerEntry, end_task};
+use super::drain::PassReport;
+use super::handler::Width;
+use super::window::{TaskWindow, WindowOwner, WindowRunner, task_state};
+use crate::protocol::{FaultCode, Status, WindowState, slot};
+
+/// What a step asks for, in [`StepBuffers::outcomes`]. A step that asks for nothing ends its task.
+pub(super) mod outcome {
+    /// The task is to run again after the others.
+    pub(crate) const YIELD: u32 = 1;
+    /// The task is to run again at the level in the bits from [`LEVEL_SHIFT`] on.
+    pub(crate) const REQUEUE: u32 = 2;
+    /// The first bit of the level.
+    pub(crate) const LEVEL_SHIFT: u32 = 8;
+}
+
+/// What tasks that take several steps need of a kernel's layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepLayout {
+    /// How many words every frame has: as many as the largest frame of all handlers.
+    pub frame_words: u32,
+}
+
+/// The numbers of the counters of steps among those of a drained batch, from the first of them on.
+pub(crate) mod step_counter {
+    /// How many steps were begun by tasks that have ended.
+    pub(crate) const BEGUN: u32 = 0;
+    /// How many tasks of resumable handlers have ended.
+    pub(crate) const ENDED: u32 = 1;
+    /// After how many steps a task went on because of `requeue`.
+    pub(crate) const REQUEUES: u32 = 2;
+    /// How many counters there are.
+    pub(crate) const COUNT: u32 = 3;
+}
+
+/// The buffers of a kernel that has resumable handlers.
+pub(super) struct StepContext {
+    pub buffers: StepBuffers,
+    /// The frames of all tasks that may be under way at once, if any handler has a frame.
+    pub frames: Option<Buf<u32>>,
+}
+
+impl StepContext {
+    /// Declares the buffers, if the kernel has resumable handlers.
+    pub(super) fn declare(d: &mut Declarer<'_>) -> Option<Self> {
+        let layout = d.plan.layout.steps?;
+        let buffers = StepBuffers::declare(d);
+        let frames = (layout.frame_words > 0).then(|| FrameBuffers::declare(d).frames);
+        Some(StepContext { buffers, frames })
+    }
+}
+
+impl KernelContext<'_> {
+    /// The place of a word of a task's frame in the buffer of frames. `task` is the task's place in its window.
+    pub(super) fn frame_place<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        task: U32<'b>,
+        word: U32<'b>,
+    ) -> U32<'b> {
+        let (window, words) = (self.layout.window, self.layout.steps.map_or(0, |steps| steps.frame_words));
+        match self.layout.lanes {
+            // One lane runs one task after the other, so the words of a frame lie side by side.
+            1 => (f.group() * window + task) * words + word,
+            // Neighbouring lanes run neighbouring tasks, so the same words of all frames lie side by side.
+            _ => (f.group() * words + word) * window + task,
+        }
+    }
+
+    /// Takes what the steps of an earlier task have left from a task's place.
+    pub(super) fn clear_steps<'b>(&self, f: &'b FunctionBuilder<'b>, task: U32<'b>) {
+        if let Some(StepContext { buffers, .. }) = &self.steps {
+            f.store(buffers.outcomes.at(task), 0);
+            f.store(buffers.begun.at(task), 0);
+        }
+    }
+}
+
+/// Prepares the task of a resumable handler for its first step: its frame is empty, and it has begun one step. Does
+/// nothing for other handlers.
+pub(super) fn admit_task<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    entry: &HandlerEntry,
+    task: U32<'b>,
+) {
+    let Some(StepContext { buffers, frames }) = kernel.steps.as_ref().filter(|_| entry.resumable) else {
+        return;
+    };
+    f.store(buffers.begun.at(task), 1);
+    for (word, frames) in (0..entry.frame_words).zip(frames.iter().cycle()) {
+        f.store(frames.at(kernel.frame_place(f, task, f.lit(word))), 0);
+    }
+}
+
+/// The state and the value of a task after a step that gave this result: those with which the task has ended, or
+/// [`WindowState::Again`] if the task goes on. In that case, everything is ready for the next step.
+fn end_step<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    steps: &StepContext,
+    (task, result): (U32<'b>, U32<'b>),
+) -> (U32<'b>, U32<'b>) {
+    let (status, value) = end_task(f, kernel, task, result);
+    let asked = f.load(steps.buffers.outcomes.at(task));
+    let begun = f.load(steps.buffers.begun.at(task));
+    let goes_on = || {
+        if kernel.counts_tasks() {
+            f.when((asked & 0xff).eq(outcome::REQUEUE), || count_step(f, kernel, step_counter::REQUEUES, 1));
+        }
+        f.store(steps.buffers.outcomes.at(task), 0);
+        f.store(steps.buffers.begun.at(task), begun + 1);
+        if kernel.fueled {
+            f.store(kernel.shared.fuel.at(task), kernel.spec.fuel);
+        }
+        (f.lit(WindowState::Again.code()), f.lit(0))
+    };
+    let ends = |status: U32<'b>, value: U32<'b>| {
+        if kernel.counts_tasks() {
+            // No step is begun by a task of another handler.
+            f.when(begun.ne(0), || {
+                count_step(f, kernel, step_counter::BEGUN, begun);
+                count_step(f, kernel, step_counter::ENDED, 1);
+            });
+        }
+        (status, value)
+    };
+    f.choose(
+        status.eq(Status::Done.code()) & asked.ne(0),
+        || {
+            let too_many = || ends(f.lit(Status::Fault.code()), f.lit(FaultCode::FUEL.code()));
+            f.choose(begun.lt(kernel.spec.max_steps), goes_on, too_many)
+        },
+        || ends(status, value),
+    )
+}
+
+/// Adds to a counter of steps in the group's memory.
+fn count_step<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    counter: u32,
+    by: impl Arg<'b, u32>,
+) {
+    if let Some(first) = PassReport::new(&kernel.layout).steps {
+        f.atomic_add(Order::Relaxed, Scope::Group, kernel.shared.tally.at(first + counter), by);
+    }
+}
+
+/// Adds the counters of steps of a window to those of all groups. One lane does this once per window, because a word
+/// of the group's memory has room for the steps of one window only.
+pub(super) fn count_window_steps<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) {
+    let Some(first) = PassReport::new(&kernel.layout).steps.filter(|_| kernel.counts_tasks()) else { return };
+    for counter in first..first + step_counter::COUNT {
+        let tally = kernel.shared.tally.at(counter);
+        let count = f.load(tally);
+        f.when(count.ne(0), || {
+            f.atomic_add(Order::Relaxed, Scope::Device, kernel.global.rows.at(counter), f.cast::<u64>(count));
+            f.store(tally, 0);
+        });
+    }
+}
+
+impl WindowRunner<'_> {
+    /// Runs the tasks that were put aside until all of them have ended. All lanes call it.
+    pub(super) fn run_home<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        steps: &StepContext,
+        window: TaskWindow<'b>,
+    ) {
+        let own = self.list_own_tasks(f, steps, window);
+        if self.table.entries.iter().all(|entry| entry.width == Width::Lane) {
+            return f.forever::<_, ()>(own, |rounds, count| {
+                f.when(count.eq(0), || rounds.leave(()));
+                self.run_lane_round(f, steps, window, count)
+            });
+        }
+        let active = steps.buffers.active.at(0);
+        f.when(f.lane().eq(0), || f.store(active, 0));
+        f.barrier();
+        f.when(own.ne(0), || {
+            f.atomic_add(Order::Relaxed, Scope::Group, active, 1);
+        });
+        f.forever::<_, ()>(own, |rounds, count| {
+            let kept = self.run_lane_round(f, steps, window, count);
+            f.when(count.ne(0) & kept.eq(0), || {
+                f.atomic_sub(Order::Relaxed, Scope::Group, active, 1);
+            });
+            self.run_group_round(f, steps, window);
+            f.barrier();
+            let left = f.load(active) | f.load(self.kernel.shared.state.at(state::WIDES));
+            let left = f.group_broadcast(left, 0);
+            f.when(left.eq(0), || rounds.leave(()));
+            kept
+        });
+    }
+
+    /// Lists the lane-wide tasks of this lane that were put aside, and gives their number. Every lane has its own
+    /// places in the list, which are those of the tasks that it was dealt.
+    fn list_own_tasks<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        steps: &StepContext,
+        window: TaskWindow<'b>,
+    ) -> U32<'b> {
+        f.range((f.lane(), window.count, f.lanes()), f.lit(0), |_, task, listed| {
+            let again = task_state(f, f.load(self.kernel.shared.records.at(task))).eq(AGAIN);
+            f.when(again, || f.store(steps.buffers.home.at(own_entry(f, listed)), task));
+            listed + f.select(again, 1, 0)
+        })
+    }
+
+    /// Takes one step of each of this lane's tasks, and gives the number of those that go on.
+    fn run_lane_round<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        steps: &StepContext,
+        window: TaskWindow<'b>,
+        count: U32<'b>,
+    ) -> U32<'b> {
+        f.range((f.lit(0), count, f.lit(1)), f.lit(0), |_, entry, kept| {
+            let task = f.load(steps.buffers.home.at(own_entry(f, entry))).named("task");
+            let place = self.task_place(f, window, task);
+            let result = self.call_step(f, window, (task, place.at));
+            let (status, value) = end_step(f, self.kernel, steps, (task, result));
+            let again = status.eq(AGAIN);
+            f.choose(
+                again,
+                || f.store(steps.buffers.home.at(own_entry(f, kept)), task),
+                || self.keep_record(f, task, place.position, (status, value)),
+            );
+            kept + f.select(again, 1, 0)
+        })
+    }
+
+    /// Calls the handler of a lane-wide task that was put aside.
+    fn call_step<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        (task, at): (U32<'b>, U32<'b>),
+    ) -> U32<'b> {
+        let tenant = self.task_tenant(f, window, at);
+        let lane_wide = |entry: &&HandlerEntry| entry.resumable && entry.width == Width::Lane;
+        let mut entries = self.table.entries.iter().filter(lane_wide).peekable();
+        let Some(first) = entries.next() else { return f.lit(0) };
+        if entries.peek().is_none() {
+            return f.call(first.whole, (task, at, tenant));
+        }
+        let op = f.cast::<u32>(self.kernel.source.head(f, at) >> 32);
+        let mut switch = f.switch::<U32<'b>>(op);
+        for entry in entries {
+            switch = switch.case([entry.op.code()], || f.call(entry.whole, (task, at, tenant)));
+        }
+        switch.default(|| f.call(first.whole, (task, at, tenant)))
+    }
+
+    /// Takes one step of each group-wide task, one after the other, and keeps those that go on in the list. All lanes
+    /// call it, and a barrier must follow before the number of tasks is read.
+    fn run_group_round<'b>(self, f: &'b FunctionBuilder<'b>, steps: &StepContext, window: TaskWindow<'b>) {
+        let kernel = self.kernel;
+        let first = f.lane().eq(0);
+        let kept = self.each_group_wide(f, f.lit(0), |k, kept| {
+            let (task, place, (ran, result)) = self.call_group_wide(f, window, k);
+            let (status, value) =
+                f.choose(first, || end_step(f, kernel, steps, (task, result)), || (f.lit(0), f.lit(0)));
+            let status = f.select(ran, status, Status::Cancelled.code());
+            let again = status.eq(AGAIN);
+            f.when(first, || {
+                f.choose(
+                    again,
+                    || f.store(kernel.shared.wide.at(kept), task),
+                    || self.keep_record(f, task, place.position, (status, value)),
+                );
+            });
+            kept + f.select(again, 1, 0)
+        });
+        f.when(first, || f.store(kernel.shared.state.at(state::WIDES), kept));
+    }
+
+    /// The tenant of a task whose words are read at this place.
+    pub(super) fn task_tenant<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        at: U32<'b>,
+    ) -> U32<'b> {
+        match window.owner {
+            WindowOwner::Ring(owner) => owner.tenant,
+            WindowOwner::EachSlot => f.cast::<u32>(self.kernel.source.head(f, at + slot::TENANT / 2)),
+        }
+    }
+}
+
+/// The state of a task that goes on.
+const AGAIN: u32 = WindowState::Again.code();
+
+/// The place of an entry of this lane's list.
+fn own_entry<'b>(f: &'b FunctionBuilder<'b>, entry: U32<'b>) -> U32<'b> {
+    f.lane() + entry * f.lanes()
+}
