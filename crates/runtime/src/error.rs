@@ -162,6 +162,18 @@ pub enum SubmitError {
     /// There are more tasks than the rings of the producer can ever hold at once, near or far.
     #[error("{wanted} tasks cannot be submitted at once: there is room for at most {slots}")]
     TooLarge { wanted: u64, slots: u64 },
+    /// All cells that a producer has for tasks of resumable handlers are in use, or too few of them are free.
+    ///
+    /// As with [`Full`](SubmitError::Full), [`Producer::patience`](crate::Producer::patience) makes a submit wait.
+    #[error(
+        "{free} of {wanted} cells for resumable tasks are free; drop tickets whose results were read, wait, or launch with more (`Spec::cells`)"
+    )]
+    NoCells { free: u64, wanted: u64 },
+    /// There are more tasks of resumable handlers than the producer has cells.
+    #[error(
+        "{wanted} resumable tasks cannot be under way at once: a producer has {cells} cells (`Spec::cells`)"
+    )]
+    TooManyResumable { wanted: u64, cells: u64 },
     /// There are more tasks than one stripe, which is a part of a ring, can ever hold. A fence is among them, so they
     /// cannot be spread over several stripes.
     #[error(
@@ -204,12 +216,13 @@ pub enum TaskError {
     /// The task ended with a fault.
     #[error("{0}")]
     Fault(TaskFault),
-    /// The task was cancelled and never ran.
-    #[error("the task was cancelled")]
-    Cancelled,
-    /// The session was stopped before the task ran.
-    #[error("the session was stopped before the task ran")]
-    Stopped,
+    /// The task was cancelled, after this many of its steps had begun. Unless its handler is resumable, it never ran.
+    #[error("the task was cancelled{}", after_steps(*steps))]
+    Cancelled { steps: u32 },
+    /// The session was stopped before the task ended, after this many of its steps had begun. Unless its handler is
+    /// resumable, it never ran.
+    #[error("the session was stopped before the task {}", if *steps == 0 { "ran".into() } else { format!("ended{}", after_steps(*steps)) })]
+    Stopped { steps: u32 },
     /// The pass over the batch did not run the task: its tenant is disabled or has no credit, or the pass ended first.
     #[error(
         "the pass did not run the task: its tenant is disabled or has no credit, or the pass ended before"
@@ -222,6 +235,15 @@ pub enum TaskError {
     /// The task has not ended yet. It may be waited for again.
     #[error("the task has not ended yet")]
     Late,
+}
+
+/// Says how many steps had begun, if any had.
+fn after_steps(steps: u32) -> String {
+    match steps {
+        0 => String::new(),
+        1 => " after one step had begun".into(),
+        steps => format!(" after {steps} steps had begun"),
+    }
 }
 
 #[cfg(test)]

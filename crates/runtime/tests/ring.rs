@@ -138,7 +138,7 @@ fn a_batch_goes_round() {
         assert_eq!(ring.frontier(first, end), end);
         assert_eq!(ring.read_results(first, &mut results), (70, true));
         assert!((first as u32..).zip(&results[..70]).all(|(position, result)| position == *result));
-        post(first + 80, TaskEnd::Cancelled);
+        post(first + 80, TaskEnd::Cancelled { steps: 0 });
         assert_eq!(ring.frontier(first, end), end);
         assert_eq!(ring.read_results(first + 70, &mut results[..30]), (30, false));
     }

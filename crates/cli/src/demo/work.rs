@@ -342,7 +342,7 @@ mod tests {
         let results = right(&area());
         // The fence and what prints are checked at the end.
         for k in (0..SPAN - 1).filter(|k| *k != 18) {
-            for result in [results[k].map(|x| x ^ 1 << 31), Err(TaskError::Cancelled), Ok(77)] {
+            for result in [results[k].map(|x| x ^ 1 << 31), Err(TaskError::Cancelled { steps: 0 }), Ok(77)] {
                 if result == results[k] {
                     continue;
                 }

@@ -92,8 +92,8 @@ impl<'n, W: Write> ResultWriter<'n, W> {
             }
             Err(why) => {
                 let status = match why {
-                    TaskError::Cancelled => "cancelled",
-                    TaskError::Stopped => "stopped",
+                    TaskError::Cancelled { .. } => "cancelled",
+                    TaskError::Stopped { .. } => "stopped",
                     TaskError::Left => "left",
                     _ => "lost",
                 };

@@ -14,11 +14,14 @@
 use pelton_ir::builder::Buf;
 use pelton_ir::types::{Scalar, Type};
 
+use super::cells::{ask, cell_fact};
 use super::declare::Declarer;
 use super::drain::PassReport;
+use super::home::home_word;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
 use super::spec::{Lifetime, Report, Spec};
+use super::steps::step_counter;
 use crate::protocol::{control, log, slot, step};
 use pelton_device::MemoryKind;
 
@@ -45,6 +48,16 @@ impl KernelPlan<'_> {
     /// How many rings there are.
     fn rings(self) -> u32 {
         self.layout.rings.len() as u32
+    }
+
+    /// How many cells all producers have.
+    fn cells(self) -> u32 {
+        self.layout.cell_count()
+    }
+
+    /// How many near stripes there are.
+    fn near_stripes(self) -> u32 {
+        self.layout.bank(Placement::Near).map_or(0, SlotBank::stripe_count)
     }
 
     /// How many slots all stripes of a placement have.
@@ -117,6 +130,8 @@ pub(crate) enum FirstContent {
     Pieces,
     /// It holds the first position of each stripe.
     StripeStarts,
+    /// It holds the first position of each near stripe, [`STRIDE`] words apart.
+    NearStripeStarts,
     /// It holds the first position of each far ring, several times per ring and [`STRIDE`] words apart.
     RingStarts {
         /// How many times per ring.
@@ -142,7 +157,7 @@ impl BufferRow {
     /// begins, or belongs to one run alone, and the host does not keep it.
     #[cfg(feature = "inject")]
     pub(crate) fn begins_each_run(&self) -> bool {
-        let begins = matches!(self.first, ZerosEachRun | StripeStarts | RingStarts { .. });
+        let begins = matches!(self.first, ZerosEachRun | StripeStarts | NearStripeStarts | RingStarts { .. });
         begins && self.written != WrittenBy::Host
     }
 
@@ -201,7 +216,9 @@ macro_rules! buffers {
     };
 }
 
-use FirstContent::{ControlWords, Pieces, RingStarts, RingTenants, StripeStarts, Zeros, ZerosEachRun};
+use FirstContent::{
+    ControlWords, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts, Zeros, ZerosEachRun,
+};
 
 #[rustfmt::skip]
 mod rows {
@@ -305,16 +322,58 @@ buffers! {
             "The slots of a window.";
     }
 
-    /// The buffers of tasks that take several steps; see [`steps`](super::super::steps).
+    /// What tasks that take several steps need in any kernel; see [`steps`](super::super::steps).
     StepBuffers {
         outcomes Outcomes u32 "outcomes" Group Kernel (|p| p.layout.window) (Zeros)
             "What the step of each task of a window has asked for. The values are those of `outcome`.";
+    }
+
+    /// What drained batches need for tasks that take several steps.
+    RoundBuffers {
         begun Begun u32 "begun" Group Kernel (|p| p.layout.window) (Zeros)
             "How many steps of each task of a window were begun.";
-        home Home u32 "home" Group Kernel (|p| p.layout.window) (Zeros)
+        turns Turns u32 "turns" Group Kernel (|p| p.layout.window) (Zeros)
             "The places of a window's lane-wide tasks that go on, in lists of the lanes.";
         active Active u32 "active" Group Kernel (|_| 1) (Zeros)
             "How many lanes have tasks that go on.";
+    }
+
+    /// The cells of a session, in which tasks live that take several steps; see [`cells`](super::super::cells).
+    CellBuffers {
+        states CellStates u64 "cells" Device Kernel (|p| p.cells()) (Zeros)
+            "The state of each cell. The bits are those of `cell_state`.";
+        lines CellLines u64 "cell_lines" Device Kernel (|p| p.cells() * LINE) (Zeros)
+            "The line of each cell's task, with tenant and level in its second word.";
+        facts CellFacts u64 "cell_facts" Device Kernel (|p| p.cells() * cell_fact::WORDS) (Zeros)
+            "What is known of each cell's task. The words are those of `cell_fact`.";
+        done CellDone u64 "cell_done" Host KernelForHost (|p| p.cells()) (Zeros)
+            "The completion record of each cell.";
+        ready Ready u64 "ready" Device Kernel (|p| p.layout.levels * p.cells().next_power_of_two()) (Zeros)
+            "The queue of each level: cells that are ready and that no group has at home. An entry carries its lap.";
+        ready_ends ReadyEnds u64 "ready_ends" Device Kernel (|p| p.layout.levels * 2 * STRIDE) (Zeros)
+            "Two words per level: the position up to which entries of its queue were taken, and the position of its next entry.";
+        asks Asks u64 "asks" Host Host (|_| STRIDE + ask::RING) (Zeros)
+            "How many times the host has asked something of cells, and then the last of these asks.";
+        answers Answers u64 "answers" Host KernelForHost (|_| 1) (Zeros)
+            "How many asks were applied, for the host to see.";
+        applied Applied u64 "applied" Device Kernel (|_| 1) (Zeros)
+            "How many asks were applied.";
+        counts StepCounts u64 "step_counts" Device Kernel (|p| p.layout.groups * step_counter::COUNT) (Zeros)
+            "One row of counters of steps per group.";
+        home Home u32 "home" Group Kernel (home_cells) (Zeros)
+            "The cells that the group has at home, first in, first out.";
+        round RoundCells u32 "round" Group Kernel (|p| p.layout.window) (Zeros)
+            "The cells whose tasks take a step in this round, by their places.";
+        words HomeWords u32 "home_words" Group Kernel (|_| home_word::WORDS) (Zeros)
+            "Single words of a group's home, which are those of `home_word`.";
+    }
+
+    /// The marks and frontiers of near rings, in kernels in which a fence may have to wait for a cell.
+    NearFrontierBuffers {
+        marks NearMarks u64 "marks" | "marks.near" Device Kernel (|p| p.slots(Placement::Near)) (Zeros)
+            "The position at which a window or a fence ends, by the position at which it begins.";
+        front NearFront u64 "front" | "front.near" Device Kernel (|p| p.near_stripes() * STRIDE) (NearStripeStarts)
+            "The frontier of each near stripe, and beside it the words that frontiers of far rings have.";
     }
 
     /// The frames of tasks that take several steps.
@@ -354,8 +413,9 @@ buffers! {
 pub use rows::BufferId;
 pub(crate) use rows::TABLE;
 pub(super) use rows::{
-    BatchSlots, ControlCopy, FarSlots, FrameBuffers, FrontierBuffers, GlobalBuffers, NearSlots,
-    NoticeBuffers, PassBuffers, PieceCopies, RouterBuffers, SharedBuffers, SlotCopies, StepBuffers,
+    BatchSlots, CellBuffers, ControlCopy, FarSlots, FrameBuffers, FrontierBuffers, GlobalBuffers,
+    NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PieceCopies, RoundBuffers, RouterBuffers,
+    SharedBuffers, SlotCopies, StepBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].
@@ -400,7 +460,12 @@ fn counter_rows(plan: KernelPlan<'_>) -> u32 {
 
 /// How many words the frames of all windows have.
 fn frame_words(plan: KernelPlan<'_>) -> u32 {
-    plan.layout.groups * plan.layout.window * plan.layout.steps.map_or(0, |steps| steps.frame_words)
+    plan.layout.frame_count() * plan.layout.steps.map_or(0, |steps| steps.frame_words)
+}
+
+/// How many cells a group has at home at most.
+fn home_cells(plan: KernelPlan<'_>) -> u32 {
+    plan.layout.home_cells()
 }
 
 /// How many counters a group keeps in its shared memory.

@@ -142,7 +142,11 @@ fn write_entry(
         && !code.resumable;
     let counter = counter_of(kernel, op);
     let buffers = code.declare_buffers(m, kernel, op);
-    let whole = code.write_adapted(m, kernel, (name, &buffers), ArgumentPlace::Slot);
+    let arguments = match code.resumable && kernel.cells().is_some() {
+        true => ArgumentPlace::Cell,
+        false => ArgumentPlace::Slot,
+    };
+    let whole = code.write_adapted(m, kernel, (name, &buffers), arguments);
     let packed_name = format!("{name}.packed");
     let inner = packs.then(|| code.write_adapted(m, kernel, (&packed_name, &buffers), ArgumentPlace::Word));
     let (width, resumable, frame_words) = (code.width, code.resumable, code.frame_words);
@@ -199,6 +203,8 @@ fn run_handler<'b>(
     note_task(f, kernel, entry.counter, entry.visible);
     steps::admit_task(f, kernel, entry, args.task);
     match entry.width {
+        // A task that moves to a cell is run from there, whatever its width.
+        _ if entry.resumable && kernel.cells().is_some() => (f.lit(WindowState::Again.code()), f.lit(0)),
         Width::Lane if entry.resumable => (f.lit(WindowState::Again.code()), f.lit(0)),
         Width::Lane => {
             let result = f.call(entry.whole, args.handler_args().tuple());

@@ -28,6 +28,9 @@ pub enum AssembleError {
     /// The number of slots is not a power of two, so positions cannot be reduced to slots by masking.
     #[error("a ring has {found} slots, which is not a power of two")]
     Slots { found: u32 },
+    /// The number of cells of a producer is not a power of two, or is too large.
+    #[error("a producer has {found} cells; the number must be a power of two up to {most}", most = super::Geometry::MAX_SLOTS)]
+    Cells { found: u32 },
     /// No tenant has a producer, so nobody could use the kernel.
     #[error("there are no producers: a tenant needs at least one")]
     Producers,

@@ -12,6 +12,7 @@ use pelton_ir::types::{Order, Scope};
 use super::buffers::flag;
 use super::claim::{self, Credit, NO_RING};
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
+use super::home::CellServer;
 use super::light::LightTasks;
 use super::mode::FarRings;
 use super::route;
@@ -37,6 +38,7 @@ pub(super) fn claim_word(ring: U32<'_>) -> U32<'_> {
 pub(super) struct FarServer<'k> {
     run: WindowRunner<'k>,
     far: &'k FarRings,
+    cells: CellServer<'k>,
     /// Does the work of the router until the stop.
     route: Callee<(), ()>,
     /// Chooses the ring that is served next.
@@ -49,6 +51,7 @@ impl<'k> FarServer<'k> {
         m: &mut Builder,
         run: WindowRunner<'k>,
         far: &'k FarRings,
+        cells: CellServer<'k>,
         light: LightTasks,
         caps: &Caps,
     ) -> Self {
@@ -57,12 +60,12 @@ impl<'k> FarServer<'k> {
             route::write_router(m, run, far, light, route::polling_subgroups(caps, kernel.layout.lanes));
         let ready = write_ready(m, kernel, far);
         let pick = claim::write_choice(m, kernel, run.slots, ready);
-        FarServer { run, far, route, pick }
+        FarServer { run, far, cells, route, pick }
     }
 
     /// Does the work of the router if the group is the first to arrive, and of a worker otherwise.
     pub(super) fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
-        let FarServer { run, far, route, pick } = self;
+        let FarServer { run, far, cells, route, pick } = self;
         let first = f.lane().eq(0);
         let ticket = f.choose(
             first,
@@ -70,7 +73,7 @@ impl<'k> FarServer<'k> {
             || f.lit(0),
         );
         let ticket = f.group_broadcast(ticket, 0).named("ticket");
-        f.choose(ticket.eq(0), || f.call(route, ()), || serve_windows(f, run, far, pick));
+        f.choose(ticket.eq(0), || f.call(route, ()), || serve_windows(f, run, far, (cells, pick)));
     }
 }
 
@@ -93,7 +96,7 @@ fn serve_windows<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     far: &FarRings,
-    pick: Callee<(), u32>,
+    (cells, pick): (CellServer<'_>, Callee<(), u32>),
 ) {
     let kernel = run.kernel;
     f.when(f.lane().eq(0), || claim::prefer_own_producer(f, kernel, run.slots));
@@ -123,7 +126,7 @@ fn serve_windows<'b>(
         let ring = f.group_broadcast(ring, 0).named("ring");
         let first = f.group_broadcast(first, 0).named("first");
         let count = f.group_broadcast(count, 0).named("count");
-        f.choose(
+        let idle = f.choose(
             count.eq(0),
             || {
                 claim::back_off(f, kernel, idle);
@@ -140,8 +143,13 @@ fn serve_windows<'b>(
                 f.when(f.lane().eq(0), || claim::note_served(f, kernel, run.slots, ring, level));
                 f.lit(0)
             },
-        )
+        );
+        if kernel.cells().is_none() {
+            return idle;
+        }
+        f.select(cells.run_rounds(f), 0, idle)
     });
+    cells.leave_home(f);
 }
 
 /// Claims a window. Gives its ring, its first position, the number of tasks and the tenant's mask. The number is 0 if

@@ -6,7 +6,8 @@
 //! In a near ring, each group works through its own stripe in order. Everything before a fence has ended once the
 //! records of its window are posted, so the group retires the fence right then.
 //!
-//! In a far ring or a drained batch, windows may end in any order, so a fence is put aside:
+//! In a far ring or a drained batch, windows may end in any order, so a fence is put aside. The same is done in near
+//! rings whose tasks may live in [cells](super::cells) and outlast their windows.
 //!
 //! - Every window leaves *marks* when it ends. A mark lies in `marks` at the position where something begins, and says
 //!   where it ends. A window without fences leaves one mark. A window with fences is cut at them, and each fence has a
@@ -20,18 +21,38 @@
 //! - All changes of the count of news acquire and release. The group has therefore seen the marks of all windows whose
 //!   news it subtracts. It may also meet a mark before its news, so the mark itself is stored with release and loaded
 //!   with acquire: a group that sees a mark sees that its slots have ended.
+//! - A task that has moved to a cell leaves its slot at once, so the frontier passes it. A fence must still wait for it.
+//!   The group that follows the marks and meets a fence looks through the cells of the ring's producer. If one of them
+//!   holds a task of an earlier position of this stripe, the frontier stays at the fence, and the stripe is marked as
+//!   one whose fence waits. Whoever ends a cell of such a stripe counts news of it, and so the marks are followed again.
+//!   Either the look at the cells sees that the cell has ended, or the end of the cell sees that a fence waits, because
+//!   there is a sequentially consistent fence on both sides. Each look begins at the cell for which the last one
+//!   stopped, because no other cell before it can get a task from before the fence any more.
 //! - A slot belongs to the host again once its record is posted, and its position in the next lap has the same place in
 //!   `marks`. So groups claim no more than one lap beyond the frontier, and a mark stays until it was followed.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::buffers::FrontierBuffers;
+use super::buffers::{CellBuffers, FrontierBuffers};
+use super::cells::{cell_fact, cell_state, fact, is_in_phase};
 use super::context::{KernelContext, LINE, STRIDE, U32, U64, state};
 use super::mode::Mode;
+use super::near;
+use super::placement::Placement;
 use super::slots::BankSlots;
 use super::window::{TaskWindow, has_ended, post_record, task_state};
 use crate::protocol::{Status, WindowState, control, slot};
+
+/// The words of a stripe's frontier, apart from those that only drained batches have.
+mod front_word {
+    /// How many windows have ended, or cells for which a fence waits, whose marks were not followed since.
+    pub(super) const NEWS: u32 = 1;
+    /// Whether a fence waits for a cell.
+    pub(super) const WAITS: u32 = 2;
+    /// The cell at which the next look for tasks before the fence begins, among the cells of the producer.
+    pub(super) const CELL: u32 = 3;
+}
 
 /// The bit of a mark that says that it belongs to a fence.
 const FENCE_MARK: u64 = 1 << 63;
@@ -56,7 +77,7 @@ impl<'k> Fences<'k> {
         frontier: Option<&'k FrontierBuffers>,
     ) -> Self {
         let retire = write_retire(m, kernel, slots);
-        let follow = frontier.map(|frontier| write_follow(m, slots, frontier, retire));
+        let follow = frontier.map(|frontier| write_follow(m, kernel, slots, frontier, retire));
         let frontier = frontier.filter(|_| kernel.spec.body != super::spec::SlotBody::Fused);
         Fences { slots, frontier, retire, follow }
     }
@@ -107,9 +128,35 @@ impl<'k> Fences<'k> {
         let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
         write_marks(f, kernel, self.slots, frontier, window);
         let (ring, tenant) = window.ring_and_tenant(f);
-        let news = frontier.front.at(ring * STRIDE + 1);
+        let stripe = self.own_stripe(f, ring);
+        let news = frontier.front.at(stripe * STRIDE + front_word::NEWS);
         let before = f.atomic_add(Order::AcqRel, Scope::Device, news, 1u64);
-        f.when(before.eq(0), || f.call(follow, (ring, tenant)));
+        f.when(before.eq(0), || f.call(follow, (stripe, tenant)));
+    }
+
+    /// The stripe of a ring whose windows this group ends.
+    fn own_stripe<'b>(&self, f: &'b FunctionBuilder<'b>, ring: U32<'b>) -> U32<'b> {
+        match self.slots.bank.placement {
+            Placement::Near => near::own_stripe(f, self.slots, ring),
+            _ => ring,
+        }
+    }
+
+    /// Counts news of a stripe if a fence waits there, after a cell with a task of that stripe has ended and a
+    /// sequentially consistent fence was issued.
+    pub(super) fn wake_waiting_fence<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        stripe: U32<'b>,
+        tenant: U32<'b>,
+    ) {
+        let (Some(frontier), Some(follow)) = (self.frontier, self.follow) else { return };
+        let word = |word: u32| frontier.front.at(stripe * STRIDE + word);
+        let waits = f.atomic_load(Order::Relaxed, Scope::Device, word(front_word::WAITS));
+        f.when(waits.ne(0), || {
+            let before = f.atomic_add(Order::AcqRel, Scope::Device, word(front_word::NEWS), 1u64);
+            f.when(before.eq(0), || f.call(follow, (stripe, tenant)));
+        });
     }
 
     /// Whether the frontier is at this position: everything before it has ended, and its marks were followed.
@@ -120,7 +167,8 @@ impl<'k> Fences<'k> {
         position: U64<'b>,
     ) -> Val<'b, bool> {
         let Some(frontier) = self.frontier else { return f.lit(true) };
-        let front = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE));
+        let stripe = self.own_stripe(f, ring);
+        let front = f.atomic_load(Order::Relaxed, Scope::Device, frontier.front.at(stripe * STRIDE));
         front.eq(position)
     }
 
@@ -130,7 +178,8 @@ impl<'k> Fences<'k> {
         if let Some(frontier) = self.frontier {
             // This releases again what the group that moved the frontier before has released.
             f.fence(Order::AcqRel, Scope::Device);
-            f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(ring * STRIDE), next);
+            let stripe = self.own_stripe(f, ring);
+            f.atomic_store(Order::Relaxed, Scope::Device, frontier.front.at(stripe * STRIDE), next);
         }
     }
 
@@ -227,16 +276,18 @@ fn write_retire(
     })
 }
 
-/// Writes the function that follows the marks of a ring from its frontier on, for as long as there is news.
+/// Writes the function that follows the marks of a stripe from its frontier on, for as long as there is news.
 fn write_follow(
     m: &mut Builder,
+    kernel: &KernelContext<'_>,
     slots: &BankSlots,
     frontier: &FrontierBuffers,
     retire: Callee<(u64, u32, u32), ()>,
 ) -> Callee<(u32, u32), ()> {
+    let waits = kernel.cells().map(|cells| write_waits(m, kernel, slots, frontier, cells));
     m.function(slots.function_name("follow"), |f, (ring, tenant)| {
         let front = frontier.front.at(ring * STRIDE);
-        let news = frontier.front.at(ring * STRIDE + 1);
+        let news = frontier.front.at(ring * STRIDE + front_word::NEWS);
         f.forever::<_, ()>(f.lit(1u64), |rounds, seen| {
             let from = f.atomic_load(Order::Relaxed, Scope::Device, front);
             let to = f.forever::<_, U64<'_>>(from, |steps, at| {
@@ -247,7 +298,12 @@ fn write_follow(
                 // A mark of the last lap ends at or before this position. A mark of the next lap is met if the router
                 // has moved the frontier in the meantime. Neither is followed.
                 f.when((end - at - 1u64).ge(u64::from(slots.bank.stripe_slots())), || steps.leave(at));
-                f.when(mark.ne(end), || f.call(retire, (at, number, tenant)));
+                f.when(mark.ne(end), || {
+                    if let Some(waits) = waits {
+                        f.when(f.call(waits, (ring, at)), || steps.leave(at));
+                    }
+                    f.call(retire, (at, number, tenant));
+                });
                 end
             });
             // Pairs with the acquire of the group that claims tasks of the next lap: the marks below the frontier have
@@ -257,6 +313,55 @@ fn write_follow(
             f.when(before.eq(seen), || rounds.leave(()));
             before - seen
         });
+    })
+}
+
+/// Writes the function that says whether the fence at a position of a stripe has to wait for a cell. Only the group that
+/// follows the stripe's marks calls it.
+fn write_waits(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    slots: &BankSlots,
+    frontier: &FrontierBuffers,
+    cells: &CellBuffers,
+) -> Callee<(u32, u64), bool> {
+    let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
+    let find = m.function::<(u32, u64), u32>(slots.function_name("older"), |f, (stripe, position)| {
+        let producer = (stripe / slots.bank.ring_stripes) % kernel.layout.producers;
+        let first = f.cast::<u32>(f.load(frontier.front.at(stripe * STRIDE + front_word::CELL)));
+        f.range((first, f.lit(per_producer), f.lit(1)), f.lit(per_producer), |look, k, none| {
+            let cell = producer * per_producer + k;
+            let state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+            let word = |word| f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, word));
+            let (from, since) = (word(cell_fact::STRIPE), word(cell_fact::POSITION));
+            let here = f.cast::<u32>(from).eq(slots.session_stripe(stripe));
+            let older = !is_in_phase(state, cell_state::ENDED) & here & since.lt(position);
+            f.when(older, || look.leave(k));
+            none
+        })
+    });
+    m.function(slots.function_name("waits"), |f, (stripe, position)| {
+        let word = |word: u32| frontier.front.at(stripe * STRIDE + word);
+        let look = || {
+            let at = f.call(find, (stripe, position));
+            f.store(word(front_word::CELL), f.cast::<u64>(at));
+            at.lt(per_producer)
+        };
+        let waits = f.choose(
+            look(),
+            || {
+                f.atomic_store(Order::Relaxed, Scope::Device, word(front_word::WAITS), 1u64);
+                // Stands between the mark that a fence waits and the second look at the cells.
+                f.fence(Order::SeqCst, Scope::Device);
+                look()
+            },
+            || f.lit(false),
+        );
+        f.when(!waits, || {
+            f.store(word(front_word::CELL), 0u64);
+            f.atomic_store(Order::Relaxed, Scope::Device, word(front_word::WAITS), 0u64);
+        });
+        waits
     })
 }
 
@@ -288,7 +393,7 @@ mod tests {
         let mut m = Builder::new();
         let kernel = KernelContext::new(&mut m, &spec, layout, false);
         let (slots, frontier, done) = match &kernel.mode {
-            Mode::Live(LiveRings::Near { near, .. }) => (near, None, BufferId::NearDone),
+            Mode::Live(LiveRings::Near { near, .. }) => (&near.slots, None, BufferId::NearDone),
             Mode::Live(LiveRings::Far(far)) => (&far.slots, Some(&far.frontier), BufferId::FarDone),
             _ => panic!("it has rings of one placement"),
         };

@@ -40,12 +40,14 @@ pub enum VerbAction {
     /// The task does not end with this step. It runs again at the level that the argument names, where 0 is the most
     /// urgent.
     Requeue,
+    /// The task does not end with this step. It runs again after the host has resumed it.
+    Park,
 }
 
 impl VerbAction {
     /// Whether the verb is an outcome of a step, which makes the handler resumable.
     pub const fn is_outcome(self) -> bool {
-        matches!(self, VerbAction::YieldNow | VerbAction::Requeue)
+        matches!(self, VerbAction::YieldNow | VerbAction::Requeue | VerbAction::Park)
     }
 }
 
@@ -64,12 +66,17 @@ pub(super) const YIELD_NOW: &str = "yield_now";
 /// The name of the verb that changes the level of a task.
 pub(super) const REQUEUE: &str = "requeue";
 
+/// The name of the verb that puts a task aside until the host resumes it.
+pub(super) const PARK: &str = "park";
+
 /// The verbs of the runtime. A new verb is a row here, and code in `adapt` that says what a call of it becomes.
 pub const VERBS: &[Verb] = &[
     lane_verb(YIELD_NOW, &[], VerbAction::YieldNow),
     group_verb(YIELD_NOW, &[], VerbAction::YieldNow),
     lane_verb(REQUEUE, &[Type::U32], VerbAction::Requeue),
     group_verb(REQUEUE, &[Type::U32], VerbAction::Requeue),
+    lane_verb(PARK, &[], VerbAction::Park),
+    group_verb(PARK, &[], VerbAction::Park),
 ];
 
 /// What a call of the verb with this name does.

@@ -17,7 +17,7 @@ use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
 pub use super::steps::StepLayout;
 use super::tenant::{Region, Tenant, TenantId};
-use crate::protocol::{Opcode, control};
+use crate::protocol::{Opcode, control, slot};
 
 /// Who a ring belongs to, and how urgent its tasks are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,9 +112,14 @@ pub struct Layout {
     pub wakes: bool,
     /// What tasks that take several steps need, if a handler is resumable.
     pub steps: Option<StepLayout>,
+    /// The opcodes of the handlers that are resumable.
+    pub resumable_ops: Vec<Opcode>,
     /// The buffers that the host binds, in the order of the module.
     pub buffers: Vec<BufferBinding>,
 }
+
+/// A group has at least this many cells at home.
+const MIN_HOME_CELLS: u32 = 16;
 
 /// The pieces of a region start at multiples of this many bytes.
 pub const ALIGN: u32 = 64;
@@ -152,9 +157,13 @@ impl Layout {
             "the number of counters of all groups",
             u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
         )?;
-        if let Some(StepLayout { frame_words }) = steps {
-            let frames = u64::from(groups) * u64::from(window) * u64::from(frame_words);
-            check_addressed("the number of words of all frames", frames)?;
+        if let Some(StepLayout { frame_words, .. }) = steps {
+            let cells = if drain { groups * window } else { owners.len() as u32 * spec.cells };
+            check_addressed("the number of words of all frames", u64::from(cells) * u64::from(frame_words))?;
+            check_addressed(
+                "the number of words of all cells",
+                u64::from(cells) * u64::from(slot::WORDS as u32) * u64::from(levels),
+            )?;
         }
         Ok(Layout {
             lanes,
@@ -174,6 +183,7 @@ impl Layout {
             pollers,
             wakes: caps.wakes,
             steps,
+            resumable_ops: Vec::new(),
             buffers: Vec::new(),
         })
     }
@@ -224,6 +234,25 @@ impl Layout {
     /// How many counters a group has: one per control word, then one per opcode.
     pub fn counters_per_group(&self) -> u32 {
         control::OBSERVABLES + self.ops.len() as u32
+    }
+
+    /// How many cells all producers have together. It is 0 where no task lives in a cell.
+    pub fn cell_count(&self) -> u32 {
+        self.steps.map_or(0, |steps| steps.producer_cells * self.producers)
+    }
+
+    /// How many frames there are: one per cell, or one per place of every group's window.
+    pub(super) fn frame_count(&self) -> u32 {
+        match self.cell_count() {
+            0 => self.groups * self.window,
+            cells => cells,
+        }
+    }
+
+    /// How many cells a group has at home at most: one per lane, so that all others are shared with groups that are
+    /// idle.
+    pub(super) fn home_cells(&self) -> u32 {
+        self.lanes.clamp(MIN_HOME_CELLS, self.window.max(MIN_HOME_CELLS)).next_power_of_two()
     }
 
     /// How many words the table of pieces has: two per tenant for each region, and two for the observables.

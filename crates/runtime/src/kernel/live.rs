@@ -12,8 +12,9 @@ use super::context::KernelContext;
 use super::dispatch::HandlerTable;
 use super::far::FarServer;
 use super::fence::Fences;
+use super::home::CellServer;
 use super::light::LightTasks;
-use super::mode::LiveRings;
+use super::mode::{LiveRings, NearRings};
 use super::near::NearServer;
 use super::window::WindowRunner;
 
@@ -32,28 +33,31 @@ pub(super) fn write_live(
         LightTasks::write(m, kernel, &table.entries)
     };
     match rings {
-        LiveRings::Near { near: slots, copy } => {
+        LiveRings::Near { near: NearRings { slots, frontier }, copy } => {
             let light = kernel.groups_watch().then(|| light(m));
-            let fences = Fences::write(m, kernel, slots, None);
-            let near =
-                NearServer::write(m, WindowRunner { kernel, slots, table, fences: &fences }, light, caps);
+            let fences = Fences::write(m, kernel, slots, frontier.as_ref());
+            let cells = CellServer { kernel, table, near: Some(&fences), far: None };
+            let run = WindowRunner { kernel, slots, table, fences: &fences };
+            let near = NearServer::write(m, run, cells, light, caps);
             write_main(m, kernel, |f| near.serve_or_keep(f, copy.as_ref()));
         }
         LiveRings::Far(far) => {
             let light = light(m);
             let fences = Fences::write(m, kernel, &far.slots, Some(&far.frontier));
             let run = WindowRunner { kernel, slots: &far.slots, table, fences: &fences };
-            let far = FarServer::write(m, run, far, light, caps);
+            let cells = CellServer { kernel, table, near: None, far: Some(&fences) };
+            let far = FarServer::write(m, run, far, cells, light, caps);
             write_main(m, kernel, |f| far.serve(f));
         }
-        LiveRings::Both { near: slots, far } => {
+        LiveRings::Both { near: NearRings { slots, frontier }, far } => {
             let light = light(m);
-            let near_fences = Fences::write(m, kernel, slots, None);
+            let near_fences = Fences::write(m, kernel, slots, frontier.as_ref());
             let far_fences = Fences::write(m, kernel, &far.slots, Some(&far.frontier));
+            let cells = CellServer { kernel, table, near: Some(&near_fences), far: Some(&far_fences) };
             let near = WindowRunner { kernel, slots, table, fences: &near_fences };
-            let near = NearServer::write(m, near, Some(light).filter(|_| kernel.groups_watch()), caps);
+            let near = NearServer::write(m, near, cells, Some(light).filter(|_| kernel.groups_watch()), caps);
             let run = WindowRunner { kernel, slots: &far.slots, table, fences: &far_fences };
-            let far = FarServer::write(m, run, far, light, caps);
+            let far = FarServer::write(m, run, far, cells, light, caps);
             write_main(m, kernel, |f| {
                 let is_near = f.group().lt(near.groups());
                 f.choose(is_near, || near.serve(f), || far.serve(f));

@@ -12,7 +12,7 @@
 //! 4. What runs a single task: `adapt` makes handlers safe, `import` binds what they import, `builtin`, `print` and
 //!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these.
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
-//!    take several steps, `claim` chooses the ring that is served next, and `fence` ends fences.
+//!    take several steps in a drained batch, `cells` and `home` run those of a session, `claim` chooses the ring that is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
 //! 7. What polls: `watch` looks at near rings and `route` at far ones, `light` runs small tasks on the spot, and
@@ -30,6 +30,7 @@ mod assemble;
 mod bank;
 pub(crate) mod buffers;
 mod builtin;
+pub(crate) mod cells;
 mod claim;
 mod context;
 mod declare;
@@ -38,6 +39,7 @@ pub(crate) mod drain;
 mod error;
 mod far;
 mod fence;
+mod home;
 mod import;
 mod light;
 mod line;

@@ -5,7 +5,8 @@
 use pelton_ir::builder::Buf;
 
 use super::buffers::{
-    BatchSlots, ControlCopy, FarSlots, FrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, RouterBuffers,
+    BatchSlots, ControlCopy, FarSlots, FrontierBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers,
+    PassBuffers, RouterBuffers,
 };
 use super::declare::Declarer;
 use super::layout::{SlotBank, SlotBanks};
@@ -30,11 +31,18 @@ pub(super) struct DrainMode {
 /// The rings that a kernel serves, with their buffers.
 pub(super) enum LiveRings {
     /// Near rings alone. There is a copy of the control words on devices that are far from host memory.
-    Near { near: BankSlots, copy: Option<KeptControl> },
+    Near { near: NearRings, copy: Option<KeptControl> },
     /// Far rings alone.
     Far(FarRings),
     /// Near and far rings. The router of the far rings keeps the copy of the control words for all groups.
-    Both { near: BankSlots, far: FarRings },
+    Both { near: NearRings, far: FarRings },
+}
+
+/// The buffers of near rings.
+pub(super) struct NearRings {
+    pub slots: BankSlots,
+    /// There is a frontier only if a fence may have to wait for a cell.
+    pub frontier: Option<FrontierBuffers>,
 }
 
 /// The buffers of far rings.
@@ -70,10 +78,16 @@ impl FarRings {
     }
 }
 
-/// Declares the slots of near rings.
-fn near_slots(d: &mut Declarer<'_>, bank: SlotBank, prefix: &'static str) -> BankSlots {
-    let NearSlots { words, done } = NearSlots::declare(d);
-    BankSlots { bank, words, done, prefix }
+impl NearRings {
+    fn declare(d: &mut Declarer<'_>, bank: SlotBank, prefix: &'static str) -> Self {
+        let NearSlots { words, done } = NearSlots::declare(d);
+        let slots = BankSlots { bank, words, done, prefix };
+        let frontier = (d.plan.layout.cell_count() > 0).then(|| {
+            let NearFrontierBuffers { marks, front } = NearFrontierBuffers::declare(d);
+            FrontierBuffers { marks, front }
+        });
+        NearRings { slots, frontier }
+    }
 }
 
 impl Mode {
@@ -88,14 +102,14 @@ impl Mode {
                 Mode::Drain(DrainMode { slots, frontier, pass })
             }
             SlotBanks::Near(bank) => {
-                let near = near_slots(d, bank, "");
+                let near = NearRings::declare(d, bank, "");
                 let copy = (layout.keepers > 0).then(|| KeptControl::declare(d));
                 Mode::Live(LiveRings::Near { near, copy })
             }
             SlotBanks::Far(bank) => Mode::Live(LiveRings::Far(FarRings::declare(d, bank, ""))),
             // Some functions are written once per placement, and their names say for which.
             SlotBanks::Both { near, far } => {
-                let near = near_slots(d, near, "near.");
+                let near = NearRings::declare(d, near, "near.");
                 Mode::Live(LiveRings::Both { near, far: FarRings::declare(d, far, "far.") })
             }
         }
@@ -109,7 +123,7 @@ impl Mode {
     /// The slots of near rings, if there are any.
     pub(super) fn near(&self) -> Option<&BankSlots> {
         match self {
-            Mode::Live(LiveRings::Near { near, .. } | LiveRings::Both { near, .. }) => Some(near),
+            Mode::Live(LiveRings::Near { near, .. } | LiveRings::Both { near, .. }) => Some(&near.slots),
             _ => None,
         }
     }
@@ -128,7 +142,7 @@ impl Mode {
     pub(super) fn in_place(&self) -> Option<(&BankSlots, bool)> {
         match self {
             Mode::Drain(drain) => Some((&drain.slots, false)),
-            Mode::Live(LiveRings::Near { near, .. }) => Some((near, true)),
+            Mode::Live(LiveRings::Near { near, .. }) => Some((&near.slots, true)),
             Mode::Live(_) => None,
         }
     }

@@ -14,8 +14,10 @@ use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
+use super::cells;
 use super::claim::{self, Credit, NO_RING};
 use super::context::{KernelContext, LINE, U32, U64, state};
+use super::home::CellServer;
 use super::light::LightTasks;
 use super::mode::KeptControl;
 use super::slots::BankSlots;
@@ -44,6 +46,7 @@ pub(super) mod look {
 #[derive(Clone, Copy)]
 pub(super) struct NearServer<'k> {
     run: WindowRunner<'k>,
+    cells: CellServer<'k>,
     /// Says whether the line at a word is whole. There is none where the order of memory guarantees it.
     check: Option<Callee<u32, bool>>,
     /// Chooses the ring that is served next.
@@ -57,6 +60,7 @@ impl<'k> NearServer<'k> {
     pub(super) fn write(
         m: &mut Builder,
         run: WindowRunner<'k>,
+        cells: CellServer<'k>,
         light: Option<LightTasks>,
         caps: &Caps,
     ) -> Self {
@@ -65,8 +69,10 @@ impl<'k> NearServer<'k> {
         let check = (!acquired).then(|| write_check(m, slots));
         let ready = write_ready(m, run, check);
         let pick = claim::write_choice(m, kernel, slots, ready);
-        let watch = light.map(|light| watch::write_watch(m, run, light, caps.independent_subgroups));
-        NearServer { run, check, pick, watch }
+        // A watch that went on by itself would keep the group from the tasks of its cells.
+        let independent = caps.independent_subgroups && kernel.cells().is_none();
+        let watch = light.map(|light| watch::write_watch(m, run, light, independent));
+        NearServer { run, cells, check, pick, watch }
     }
 
     /// How many groups serve near rings.
@@ -102,7 +108,7 @@ impl<'k> NearServer<'k> {
             let ring = f.choose(f.lane().eq(0), || self.next_ring(f, news), || f.lit(NO_RING));
             let ring = f.group_broadcast(ring, 0).named("ring");
             f.when(ring.eq(STOP_RING), || serve.leave(()));
-            f.choose(
+            let idle = f.choose(
                 ring.ge(BUSY_RING),
                 || {
                     let idle = f.select(ring.eq(BUSY_RING), 0, idle + 1);
@@ -115,8 +121,14 @@ impl<'k> NearServer<'k> {
                     let count = take_window(f, run, check, ring, head);
                     f.select(count.eq(0), idle + 1, 0)
                 },
-            )
+            );
+            if kernel.cells().is_none() {
+                return idle;
+            }
+            cells::apply_asks_as_first_group(f, kernel);
+            f.select(self.cells.run_rounds(f), 0, idle)
         });
+        self.cells.leave_home(f);
     }
 
     /// Chooses the ring that the group serves next; one lane does this for its group. The watch may already have run

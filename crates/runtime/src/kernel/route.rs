@@ -16,12 +16,12 @@ use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::flag;
-use super::claim;
 use super::context::{KernelContext, LINE, Rights, STRIDE, U32, U64};
 use super::far::{claim_word, tail_word};
 use super::light::{FEW_TASKS, FoundLine, LightTasks, TaskPermit, attempt, note_failed_check};
 use super::mode::{FarRings, KeptControl};
 use super::window::WindowRunner;
+use super::{cells, claim};
 use super::{line, notice};
 use crate::protocol::control;
 
@@ -78,6 +78,9 @@ pub(super) fn keep_control_words<'b>(
     f.forever::<_, ()>(f.lit(0), |rounds, last| {
         let keep = || notice::take_change_over(f, kernel, copy, (f.sublane(), lanes), last);
         let last = f.choose(f.sublane().lt(lanes), keep, || last);
+        if kernel.cells().is_some() {
+            f.when(f.sublane().eq(0), || cells::apply_asks(f, kernel));
+        }
         // The lanes meet here, so that none of them runs on alone.
         let over = f.any(pass_stop_on(f, kernel, copy));
         f.when(over, || rounds.leave(()));
@@ -119,6 +122,7 @@ impl RouterRounds<'_> {
                 true => last,
                 false => {
                     let last = notice::take_change_over(f, kernel, copy, (f.lit(0), 1), last);
+                    cells::apply_asks(f, kernel);
                     f.when(pass_stop_on(f, kernel, copy), || rounds.leave(()));
                     last
                 }

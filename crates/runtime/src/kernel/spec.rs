@@ -175,6 +175,9 @@ pub struct Spec {
     /// The most steps that a task of a drained batch may take, at most [`Spec::MAX_STEPS`]. A task that asks for more
     /// ends with the fault FUEL. Only tasks of resumable handlers take more than one step.
     pub max_steps: u32,
+    /// How many tasks of resumable handlers each producer of a session can have under way at once. It must be a power of
+    /// two.
+    pub cells: u32,
     /// The regions of the workspace. The region `data` must be among them.
     pub regions: Vec<Region>,
     /// The tenants that use the kernel. A new `Spec` has tenant 0.
@@ -211,6 +214,7 @@ impl Spec {
             lease: Duration::from_secs(10),
             fuel: 1 << 20,
             max_steps: 1 << 20,
+            cells: 1024,
             regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
             tenants: vec![Tenant::new(0)],
             handlers: Vec::new(),
@@ -276,6 +280,12 @@ impl Spec {
     /// Sets the most steps that a task of a drained batch may take, at most [`Spec::MAX_STEPS`].
     pub fn max_steps(self, max_steps: u32) -> Self {
         Spec { max_steps, ..self }
+    }
+
+    /// Sets how many tasks of resumable handlers each producer of a session can have under way at once. It must be a
+    /// power of two.
+    pub fn cells(self, cells: u32) -> Self {
+        Spec { cells, ..self }
     }
 
     /// Adds a region to the workspace, or replaces the region with the same name.

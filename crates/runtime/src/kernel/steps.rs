@@ -8,7 +8,8 @@
 //!
 //! The dispatch function does not run a resumable handler. It *admits* the task: it counts it, clears its frame, and
 //! puts it aside with the state [`WindowState::Again`] or, if the handler is group-wide, [`WindowState::Wide`]. The tasks that are put aside are the window's *home*, and the
-//! group runs them in rounds. In each round, every task of the home takes one step, so a task that yields runs again
+//! group runs them in rounds. (This is how drained batches run. In a session, a task with several steps lives in a
+//! [cell](super::cells).) In each round, every task of the home takes one step, so a task that yields runs again
 //! only after all others have had their turn. The window ends when its home is empty. This has three consequences:
 //!
 //! - Mask and credit are decided once per task, when it is admitted. Fuel is given anew for every step.
@@ -23,7 +24,7 @@
 use pelton_ir::builder::{Arg, Buf, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
-use super::buffers::{FrameBuffers, StepBuffers};
+use super::buffers::{CellBuffers, FrameBuffers, RoundBuffers, StepBuffers};
 use super::context::{KernelContext, U32, state};
 use super::declare::Declarer;
 use super::dispatch::{HandlerEntry, end_task};
@@ -38,6 +39,10 @@ pub(super) mod outcome {
     pub(crate) const YIELD: u32 = 1;
     /// The task is to run again at the level in the bits from [`LEVEL_SHIFT`] on.
     pub(crate) const REQUEUE: u32 = 2;
+    /// The task is to wait until the host resumes it.
+    pub(crate) const PARK: u32 = 3;
+    /// The bits that hold one of these values.
+    pub(crate) const KIND: u32 = 0xff;
     /// The first bit of the level.
     pub(crate) const LEVEL_SHIFT: u32 = 8;
 }
@@ -47,23 +52,36 @@ pub(super) mod outcome {
 pub struct StepLayout {
     /// How many words every frame has: as many as the largest frame of all handlers.
     pub frame_words: u32,
+    /// How many cells each producer of a session has. It is 0 in a drained batch.
+    pub producer_cells: u32,
 }
 
-/// The numbers of the counters of steps among those of a drained batch, from the first of them on.
+/// The numbers of the counters of steps: in a session those of a group, in a drained batch those after the others.
 pub(crate) mod step_counter {
-    /// How many steps were begun by tasks that have ended.
+    /// How many steps were begun. In a drained batch, those of tasks that have ended.
     pub(crate) const BEGUN: u32 = 0;
     /// How many tasks of resumable handlers have ended.
     pub(crate) const ENDED: u32 = 1;
     /// After how many steps a task went on because of `requeue`.
     pub(crate) const REQUEUES: u32 = 2;
+    /// After how many steps a task was put aside until the host resumes it. No task of a drained batch can be.
+    pub(crate) const PARKS: u32 = 3;
     /// How many counters there are.
-    pub(crate) const COUNT: u32 = 3;
+    pub(crate) const COUNT: u32 = 4;
+}
+
+/// Where the tasks of resumable handlers live until they end.
+pub(super) enum StepHome {
+    /// In the window that has taken them, in a drained batch.
+    Window(RoundBuffers),
+    /// In a cell, in a session.
+    Cells(CellBuffers),
 }
 
 /// The buffers of a kernel that has resumable handlers.
 pub(super) struct StepContext {
     pub buffers: StepBuffers,
+    pub home: StepHome,
     /// The frames of all tasks that may be under way at once, if any handler has a frame.
     pub frames: Option<Buf<u32>>,
 }
@@ -73,51 +91,91 @@ impl StepContext {
     pub(super) fn declare(d: &mut Declarer<'_>) -> Option<Self> {
         let layout = d.plan.layout.steps?;
         let buffers = StepBuffers::declare(d);
+        let home = match layout.producer_cells {
+            0 => StepHome::Window(RoundBuffers::declare(d)),
+            _ => StepHome::Cells(CellBuffers::declare(d)),
+        };
         let frames = (layout.frame_words > 0).then(|| FrameBuffers::declare(d).frames);
-        Some(StepContext { buffers, frames })
+        Some(StepContext { buffers, home, frames })
     }
 }
 
+/// Up to this many words of a frame are cleared one by one, and more in a loop.
+const FEW_WORDS: u32 = 8;
+
 impl KernelContext<'_> {
-    /// The place of a word of a task's frame in the buffer of frames. `task` is the task's place in its window.
+    /// The buffers of a drained batch whose tasks can take several steps.
+    fn rounds(&self) -> Option<(&StepBuffers, &RoundBuffers)> {
+        match self.steps.as_ref()? {
+            StepContext { buffers, home: StepHome::Window(rounds), .. } => Some((buffers, rounds)),
+            _ => None,
+        }
+    }
+
+    /// Whether the kernel runs tasks of resumable handlers in rounds over their window.
+    pub(super) fn has_rounds(&self) -> bool {
+        self.rounds().is_some()
+    }
+
+    /// The buffers of a session's cells, if there are any.
+    pub(super) fn cells(&self) -> Option<&CellBuffers> {
+        match &self.steps.as_ref()?.home {
+            StepHome::Cells(cells) => Some(cells),
+            StepHome::Window(_) => None,
+        }
+    }
+
+    /// The place of a word of a task's frame in the buffer of frames. `frame` is the number of the frame: the number
+    /// of the task's cell, or the task's place in its window.
     pub(super) fn frame_place<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
-        task: U32<'b>,
+        frame: U32<'b>,
         word: U32<'b>,
     ) -> U32<'b> {
-        let (window, words) = (self.layout.window, self.layout.steps.map_or(0, |steps| steps.frame_words));
-        match self.layout.lanes {
+        let (words, cells) =
+            self.layout.steps.map_or((0, 0), |steps| (steps.frame_words, self.layout.cell_count()));
+        let window = self.layout.window;
+        match (self.layout.lanes, cells) {
             // One lane runs one task after the other, so the words of a frame lie side by side.
-            1 => (f.group() * window + task) * words + word,
+            (1, 0) => (f.group() * window + frame) * words + word,
+            (1, _) => frame * words + word,
             // Neighbouring lanes run neighbouring tasks, so the same words of all frames lie side by side.
-            _ => (f.group() * words + word) * window + task,
+            (_, 0) => (f.group() * words + word) * window + frame,
+            (_, cells) => word * cells + frame,
         }
+    }
+
+    /// Clears the first words of a frame.
+    pub(super) fn clear_frame<'b>(&self, f: &'b FunctionBuilder<'b>, frame: U32<'b>, words: u32) {
+        let Some(frames) = self.steps.as_ref().and_then(|steps| steps.frames) else { return };
+        let clear = |word: U32<'b>| f.store(frames.at(self.frame_place(f, frame, word)), 0);
+        if words > FEW_WORDS {
+            return f.range((0u32, words, 1u32), (), |_, word, ()| clear(word));
+        }
+        (0..words).for_each(|word| clear(f.lit(word)));
     }
 
     /// Takes what the steps of an earlier task have left from a task's place.
     pub(super) fn clear_steps<'b>(&self, f: &'b FunctionBuilder<'b>, task: U32<'b>) {
-        if let Some(StepContext { buffers, .. }) = &self.steps {
-            f.store(buffers.outcomes.at(task), 0);
-            f.store(buffers.begun.at(task), 0);
+        if let Some((steps, rounds)) = self.rounds() {
+            f.store(steps.outcomes.at(task), 0);
+            f.store(rounds.begun.at(task), 0);
         }
     }
 }
 
-/// Prepares the task of a resumable handler for its first step: its frame is empty, and it has begun one step. Does
-/// nothing for other handlers.
+/// Prepares the task of a resumable handler in a drained batch for its first step: its frame is empty, and it has begun
+/// one step. Does nothing for other handlers.
 pub(super) fn admit_task<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     entry: &HandlerEntry,
     task: U32<'b>,
 ) {
-    let Some(StepContext { buffers, frames }) = kernel.steps.as_ref().filter(|_| entry.resumable) else {
-        return;
-    };
-    f.store(buffers.begun.at(task), 1);
-    for (word, frames) in (0..entry.frame_words).zip(frames.iter().cycle()) {
-        f.store(frames.at(kernel.frame_place(f, task, f.lit(word))), 0);
+    if let Some((_, rounds)) = kernel.rounds().filter(|_| entry.resumable) {
+        f.store(rounds.begun.at(task), 1);
+        kernel.clear_frame(f, task, entry.frame_words);
     }
 }
 
@@ -126,18 +184,20 @@ pub(super) fn admit_task<'b>(
 fn end_step<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
-    steps: &StepContext,
+    (steps, rounds): (&StepBuffers, &RoundBuffers),
     (task, result): (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
     let (status, value) = end_task(f, kernel, task, result);
-    let asked = f.load(steps.buffers.outcomes.at(task));
-    let begun = f.load(steps.buffers.begun.at(task));
+    let asked = f.load(steps.outcomes.at(task));
+    let begun = f.load(rounds.begun.at(task));
     let goes_on = || {
         if kernel.counts_tasks() {
-            f.when((asked & 0xff).eq(outcome::REQUEUE), || count_step(f, kernel, step_counter::REQUEUES, 1));
+            f.when((asked & outcome::KIND).eq(outcome::REQUEUE), || {
+                count_step(f, kernel, step_counter::REQUEUES, 1)
+            });
         }
-        f.store(steps.buffers.outcomes.at(task), 0);
-        f.store(steps.buffers.begun.at(task), begun + 1);
+        f.store(steps.outcomes.at(task), 0);
+        f.store(rounds.begun.at(task), begun + 1);
         if kernel.fueled {
             f.store(kernel.shared.fuel.at(task), kernel.spec.fuel);
         }
@@ -191,12 +251,8 @@ pub(super) fn count_window_steps<'b>(f: &'b FunctionBuilder<'b>, kernel: &Kernel
 
 impl WindowRunner<'_> {
     /// Runs the tasks that were put aside until all of them have ended. All lanes call it.
-    pub(super) fn run_home<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        steps: &StepContext,
-        window: TaskWindow<'b>,
-    ) {
+    pub(super) fn run_rounds<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
+        let Some(steps) = self.kernel.rounds() else { return };
         let own = self.list_own_tasks(f, steps, window);
         if self.table.entries.iter().all(|entry| entry.width == Width::Lane) {
             return f.forever::<_, ()>(own, |rounds, count| {
@@ -204,7 +260,7 @@ impl WindowRunner<'_> {
                 self.run_lane_round(f, steps, window, count)
             });
         }
-        let active = steps.buffers.active.at(0);
+        let active = steps.1.active.at(0);
         f.when(f.lane().eq(0), || f.store(active, 0));
         f.barrier();
         f.when(own.ne(0), || {
@@ -229,12 +285,12 @@ impl WindowRunner<'_> {
     fn list_own_tasks<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
-        steps: &StepContext,
+        steps: (&StepBuffers, &RoundBuffers),
         window: TaskWindow<'b>,
     ) -> U32<'b> {
         f.range((f.lane(), window.count, f.lanes()), f.lit(0), |_, task, listed| {
             let again = task_state(f, f.load(self.kernel.shared.records.at(task))).eq(AGAIN);
-            f.when(again, || f.store(steps.buffers.home.at(own_entry(f, listed)), task));
+            f.when(again, || f.store(steps.1.turns.at(own_entry(f, listed)), task));
             listed + f.select(again, 1, 0)
         })
     }
@@ -243,19 +299,19 @@ impl WindowRunner<'_> {
     fn run_lane_round<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
-        steps: &StepContext,
+        steps: (&StepBuffers, &RoundBuffers),
         window: TaskWindow<'b>,
         count: U32<'b>,
     ) -> U32<'b> {
         f.range((f.lit(0), count, f.lit(1)), f.lit(0), |_, entry, kept| {
-            let task = f.load(steps.buffers.home.at(own_entry(f, entry))).named("task");
+            let task = f.load(steps.1.turns.at(own_entry(f, entry))).named("task");
             let place = self.task_place(f, window, task);
             let result = self.call_step(f, window, (task, place.at));
             let (status, value) = end_step(f, self.kernel, steps, (task, result));
             let again = status.eq(AGAIN);
             f.choose(
                 again,
-                || f.store(steps.buffers.home.at(own_entry(f, kept)), task),
+                || f.store(steps.1.turns.at(own_entry(f, kept)), task),
                 || self.keep_record(f, task, place.position, (status, value)),
             );
             kept + f.select(again, 1, 0)
@@ -286,7 +342,12 @@ impl WindowRunner<'_> {
 
     /// Takes one step of each group-wide task, one after the other, and keeps those that go on in the list. All lanes
     /// call it, and a barrier must follow before the number of tasks is read.
-    fn run_group_round<'b>(self, f: &'b FunctionBuilder<'b>, steps: &StepContext, window: TaskWindow<'b>) {
+    fn run_group_round<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        steps: (&StepBuffers, &RoundBuffers),
+        window: TaskWindow<'b>,
+    ) {
         let kernel = self.kernel;
         let first = f.lane().eq(0);
         let kept = self.each_group_wide(f, f.lit(0), |k, kept| {

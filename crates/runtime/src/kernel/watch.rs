@@ -105,6 +105,10 @@ impl<'b> RingHead<'b> {
         let RingHead { ring, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
         let alone = f.cast::<u32>(later).ne(slots.ready_word(f, further)) & f.lane().lt(kernel.layout.window);
+        let alone = match run.fences.frontier() {
+            Some(_) => alone & run.fences.is_quiet(f, ring, position),
+            None => alone,
+        };
         let taken = || {
             let permit = rights.map_or(TaskPermit::Unread, TaskPermit::Rights);
             let took = f.choose(
@@ -118,6 +122,7 @@ impl<'b> RingHead<'b> {
             f.when(took.eq(attempt::RAN), || {
                 f.store(kernel.shared.heads.at(ring), position + 1u64);
                 f.store(kernel.shared.suspect.at(ring), 0);
+                run.fences.move_frontier(f, ring, position + 1u64);
             });
             f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kernel, ring));
             took

@@ -14,6 +14,7 @@
 use pelton_ir::builder::{FunctionBuilder, Val, Vals};
 use pelton_ir::types::{Order, Scope};
 
+use super::cells;
 use super::context::{KernelContext, LINE, U32, U64, state};
 use super::dispatch::{DispatchArgs, HandlerTable, end_task};
 use super::fence::Fences;
@@ -97,9 +98,7 @@ impl<'k> WindowRunner<'k> {
     /// Runs a window whose slots can be read. All lanes call it.
     pub(super) fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         self.each_task(f, window, |task| self.run_task(f, window, task));
-        if let Some(steps) = &self.kernel.steps {
-            self.run_home(f, steps, window);
-        }
+        self.run_rounds(f, window);
         self.finish_window(f, window);
     }
 
@@ -115,7 +114,9 @@ impl<'k> WindowRunner<'k> {
         };
         match window.owner {
             WindowOwner::Ring(owner) => {
-                self.keep_record(f, task, place.position, call(owner.tenant, owner.mask));
+                let end = call(owner.tenant, owner.mask);
+                let end = cells::settle_task(f, self, owner, (&place, op, end));
+                self.keep_record(f, task, place.position, end);
             }
             // A pass over a batch is one lap, so all of its records have the same generation.
             WindowOwner::EachSlot => {
@@ -129,7 +130,7 @@ impl<'k> WindowRunner<'k> {
     pub(super) fn finish_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
         let kernel = self.kernel;
         let has_wide = self.table.entries.iter().any(|entry| entry.width == Width::Group);
-        if has_wide && kernel.steps.is_none() {
+        if has_wide && !kernel.has_rounds() {
             self.run_group_wide(f, window);
         }
         f.barrier();
@@ -144,7 +145,7 @@ impl<'k> WindowRunner<'k> {
                 f.fence(Order::AcqRel, Scope::System);
             });
         }
-        if kernel.steps.is_some() {
+        if kernel.has_rounds() {
             f.when(f.lane().eq(0), || count_window_steps(f, kernel));
         }
         self.each_task(f, window, |task| self.post_task(f, window, task));

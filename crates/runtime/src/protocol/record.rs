@@ -17,7 +17,7 @@ words! {
     /// The two words of a completion record.
     RecordHalf;
     STATUS 0 Low  "The status in bits 0-7 (DONE, FAULT or CANCELLED), and the generation in bits 8-31.";
-    VALUE  1 High "The result if the status is DONE, the fault if it is FAULT, and otherwise zero.";
+    VALUE  1 High "The result if the status is DONE, the fault if it is FAULT, and the number of steps that had begun if it is CANCELLED.";
 }
 
 /// A completion record as it stands in memory. It is zero until the device writes it for the first time.
@@ -31,8 +31,12 @@ pub enum TaskEnd {
     Done(u32),
     /// The task ended with this fault.
     Fault(TaskFault),
-    /// The task was cancelled and never ran.
-    Cancelled,
+    /// The task was cancelled, after this many of its steps had begun. Only tasks of resumable handlers can have begun
+    /// any.
+    Cancelled {
+        /// How many steps had begun.
+        steps: u32,
+    },
 }
 
 impl CompletionRecord {
@@ -42,7 +46,7 @@ impl CompletionRecord {
         let (status, value) = match end {
             TaskEnd::Done(value) => (Status::Done, value),
             TaskEnd::Fault(fault) => (Status::Fault, fault.word()),
-            TaskEnd::Cancelled => (Status::Cancelled, 0),
+            TaskEnd::Cancelled { steps } => (Status::Cancelled, steps),
         };
         CompletionRecord(status_word(status, generation) as u64 | (value as u64) << 32)
     }
@@ -69,8 +73,7 @@ impl CompletionRecord {
                 Some(fault) => Ok(TaskEnd::Fault(fault)),
                 None => Err(self.malformed(VALUE, "which is not a fault code")),
             },
-            Some(Status::Cancelled) if value == 0 => Ok(TaskEnd::Cancelled),
-            Some(Status::Cancelled) => Err(self.malformed(VALUE, "and a cancelled task has no value")),
+            Some(Status::Cancelled) => Ok(TaskEnd::Cancelled { steps: value }),
             _ => Err(self.malformed(STATUS, "which is not the status of a task that has ended")),
         }
     }

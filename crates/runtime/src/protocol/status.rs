@@ -17,7 +17,7 @@ codes! {
         Yield     5 "YIELD"     "The task gave up its lane and is to be continued.";
         Requeue   6 "REQUEUE"   "The task is to be taken again.";
         Fault     7 "FAULT"     "The task ended with a fault code.";
-        Cancelled 8 "CANCELLED" "The task never ran. Only completion records have this status.";
+        Cancelled 8 "CANCELLED" "The task was withdrawn. Only completion records have this status, and they say how many steps of the task had begun.";
     }
 }
 

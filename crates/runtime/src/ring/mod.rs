@@ -226,6 +226,19 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         word != 0 && (word & SEEN != 0 || self.frontier(free, end) == end)
     }
 
+    /// Takes back the positions that were given up together from `position` on, if their tasks have ended, and returns how many these are. For
+    /// stripes that are not used in order; only the producer may call this.
+    pub fn reclaim_at(&self, position: u64) -> Option<u32> {
+        if !self.can_reclaim(position, position + 1) {
+            return None;
+        }
+        let slot = self.slot_at(position);
+        // Only the producer looks at a word that it has cleared, until the next ticket writes it.
+        let word = self.taken.load(slot, Ordering::Relaxed);
+        self.taken.store(slot, 0, Ordering::Relaxed);
+        Some((word & (SEEN - 1)) as u32)
+    }
+
     /// Returns the first position from `free` on that still holds its slot. Only the producer may call this. `seen` is up to where the producer
     /// knows that tasks have ended.
     #[inline]

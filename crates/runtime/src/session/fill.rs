@@ -55,6 +55,7 @@ fn fill_some(
             }
             FirstContent::Pieces => FirstWords::W32(pieces(layout)),
             FirstContent::StripeStarts => FirstWords::W64(starts.to_vec()),
+            FirstContent::NearStripeStarts => FirstWords::W64(near_stripe_starts(layout, starts)),
             FirstContent::RingStarts { per_ring } => FirstWords::W64(ring_starts(layout, starts, per_ring)),
         };
         if words.len() != memory.len() {
@@ -92,6 +93,17 @@ fn control_words(spec: &Spec) -> Vec<u32> {
         words[(control::QUOTAS + tenant.id) as usize] = quota_word(quota_limit(tenant.quota));
     }
     words
+}
+
+/// Returns the start of each near stripe, one stride apart.
+fn near_stripe_starts(layout: &Layout, starts: &[u64]) -> Vec<u64> {
+    let Some(near) = layout.banks.near() else { return Vec::new() };
+    let starts = &starts[near.first_stripe as usize..][..near.stripe_count() as usize];
+    let stride = STRIDE as usize;
+    starts
+        .iter()
+        .flat_map(|start| std::iter::once(*start).chain(std::iter::repeat_n(0, stride - 1)))
+        .collect()
 }
 
 /// Returns the start of each far ring, `per_ring` times per ring and one stride apart. A far ring has one stripe, and

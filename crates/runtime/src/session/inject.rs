@@ -48,7 +48,7 @@ impl Session {
             run.wait(None).map(|_| ())
         };
         self.served.replace_run(self.spec.lease, retire, || {
-            let starts: Vec<u64> = rings.stripes.iter().map(first_unfinished).collect();
+            let starts: Vec<u64> = rings.slot_stripes().iter().map(first_unfinished).collect();
             let memories = kernel_memory(&rings.memory, &self.memory);
             fill_next_run(&self.spec, &self.layout, &memories, &starts)?;
             rings.host_words[control::SHUTDOWN as usize].store(0, Ordering::Release);

@@ -45,7 +45,7 @@ pub(super) fn launch_session(
     fill_buffers(spec, &layout, &memories, &starts)?;
     let launch = bind_buffers(spec, &module, &layout, &memories);
     let layout = Arc::new(layout);
-    let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec.telemetry)?);
+    let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec)?);
     let served = ServedRings::launch(rings, spec.lease, || Ok(kernel.launch(&launch)?))?;
     Ok(Launched {
         served,

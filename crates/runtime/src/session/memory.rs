@@ -109,6 +109,11 @@ impl RingMemory {
         self.owner.host_words(bank.slot_count() as usize)
     }
 
+    /// Allocates zeroed words that no kernel reaches.
+    pub(crate) fn host_words(&self, len: usize) -> Result<View64, Error> {
+        self.owner.host_words(len)
+    }
+
     /// Allocates the host's copy of slots that lie at the device and that the host cannot read there.
     pub(crate) fn slot_copy(&self, slots: &Memory) -> Result<View64, Error> {
         self.owner.host_words(slots.len())

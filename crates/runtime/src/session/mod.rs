@@ -13,6 +13,7 @@
 //! many tasks it has not run. The tickets of those tasks end as stopped. If the kernel ends by itself, the tickets of
 //! tasks that have not ended end as lost. Dropping a session stops it.
 
+mod cells;
 mod fill;
 #[cfg(feature = "inject")]
 mod inject;
@@ -49,6 +50,7 @@ pub(crate) use self::rings::{Rings, record_outcome};
 use self::run::ServedRings;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{EndReason, Error, SessionEnd};
+use crate::kernel::cells::cell_fact;
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
@@ -68,14 +70,17 @@ pub struct StopReport {
     /// another thread submits while these are being counted may be missing here, since counting it would cost every
     /// submit a memory fence. Its ticket ends as stopped all the same.
     pub left: Vec<u64>,
+    /// How many tasks of resumable handlers had not ended, whether they had begun or not.
+    pub cells_left: u64,
     /// Whether the device had to end the kernel, because the kernel did not end by itself in time.
     pub forced: bool,
 }
 
 impl StopReport {
-    /// Returns how many tasks were submitted and never ran, in all rings together.
+    /// Returns how many tasks were submitted and have not ended: those of all rings together, which never ran, and those
+    /// of resumable handlers.
     pub fn tasks_left(&self) -> u64 {
-        self.left.iter().sum()
+        self.left.iter().sum::<u64>() + self.cells_left
     }
 }
 
@@ -188,7 +193,7 @@ impl Session {
     /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks,
     /// these positions are not all read at the same moment.
     pub fn positions(&self) -> Vec<u64> {
-        self.rings().stripes.iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
+        self.rings().slot_stripes().iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
 
     /// Returns the `Spec` that the session was launched with.
@@ -305,14 +310,19 @@ impl Session {
         let rings = self.rings();
         let tails = self.positions();
         let mut backoff = PollBackoff::default();
-        let mut from: Vec<u64> = rings.stripes.iter().map(|s| s.free.load(Ordering::Acquire)).collect();
+        let mut from: Vec<u64> =
+            rings.slot_stripes().iter().map(|s| s.free.load(Ordering::Acquire)).collect();
+        let mut cells = rings.unfinished_cells();
         loop {
             let mut left = 0;
-            for ((stripe, from), to) in rings.stripes.iter().zip(&mut from).zip(&tails) {
+            for ((stripe, from), to) in rings.slot_stripes().iter().zip(&mut from).zip(&tails) {
                 // Tasks whose slots were taken back have ended, and their slots may hold the next lap by now.
                 *from = stripe.ring.frontier((*from).max(stripe.free.load(Ordering::Acquire)), *to);
                 left += to.saturating_sub(*from);
             }
+            // A record of another use means that this one has ended, and so has its ticket.
+            cells.retain(|(stripe, position)| stripe.is_use_unfinished(*position));
+            left += cells.len() as u64;
             if left == 0 {
                 return Ok(());
             }
@@ -371,6 +381,7 @@ impl Session {
             }
             ended => (ended, false),
         };
+        self.keep_steps();
         self.served.note_end();
         // The run has ended, and `note_end` has noted how. This is for a device that fails to say how.
         rings.state.note_end(SessionEnd::Stopped);
@@ -381,10 +392,29 @@ impl Session {
         }
         let left = |ring| rings.ring_stripes(ring).map(|stripe| stripe.unfinished_tasks()).sum();
         let left = (0..rings.layout.rings.len() as u32).map(left).collect();
+        let cells_left = rings.unfinished_cells().len() as u64;
         ended?;
         match rings.state.end_reason() {
             Some(EndReason::Lost(_)) => Err(rings.state.ended_error()),
-            _ => Ok(StopReport { left, forced }),
+            _ => Ok(StopReport { left, cells_left, forced }),
+        }
+    }
+}
+
+impl Session {
+    /// Keeps how many steps of the task in each cell had begun, for tickets that end because the session was stopped.
+    fn keep_steps(&self) {
+        let rings = self.rings();
+        let facts = self.memory.blocks.need(BufferId::CellFacts).ok().filter(|_| rings.cells.is_some());
+        if let Some(facts) = facts {
+            let mut words = vec![0u64; facts.len()];
+            // If the device is lost, nothing is known of the steps.
+            if facts.download(0, &mut words).is_ok() {
+                let steps = words
+                    .chunks(cell_fact::WORDS as usize)
+                    .map(|fact| fact[cell_fact::STEPS as usize] as u32);
+                drop(rings.steps_at_stop.set(steps.collect()));
+            }
         }
     }
 }

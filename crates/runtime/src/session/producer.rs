@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::View64;
 
+use super::cells::FreeCells;
 use super::place::Aim;
 use super::rings::Stripe;
 use super::run::{RunHandle, ServedRings};
@@ -69,6 +70,8 @@ pub struct Producer {
     /// How long a submit waits for room.
     pub(super) patience: Deadline,
     pub(super) aim: Aim,
+    /// The producer's free cells, if the kernel has resumable handlers.
+    pub(super) cells: Option<FreeCells>,
     stage: Box<TaskStage>,
 }
 
@@ -106,6 +109,7 @@ impl Producer {
             largest: 0,
             patience,
             aim,
+            cells: rings.cells.as_ref().and_then(|cells| cells.take_free(index)),
             stage: Box::default(),
             run: served.run_handle(),
             share: Arc::new(SessionShare { rings, served }),
@@ -199,6 +203,9 @@ impl Producer {
     /// ```
     #[inline]
     pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
+        if self.needs_cell(&task) {
+            return self.submit_resumable(task);
+        }
         self.submit_with(task, StripeRing::publish)
     }
 
@@ -244,6 +251,10 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let wanted = tasks.len() as u64;
+        if self.cells.is_some() && tasks.clone().any(|task| self.needs_cell(&task)) {
+            let tasks: Vec<Task> = tasks.take(wanted as usize).collect();
+            return self.submit_with_resumable(&tasks);
+        }
         let (level, fenced) = self.check_tasks(tasks.clone().take(wanted as usize))?;
         let Some(stripe) = self.find_room(level, wanted, fenced)? else {
             return Ok(self.write_spread(level, wanted, tasks));
@@ -263,7 +274,7 @@ impl Producer {
     /// Writes tasks to a stripe that has room for them, and shows them to the kernel. Returns the number of the stripe,
     /// the position of the first task, the number of tasks, and the time stamp of the meter.
     #[inline(always)]
-    fn write_tasks<I>(
+    pub(super) fn write_tasks<I>(
         &mut self,
         level: u32,
         stripe: u32,
@@ -365,6 +376,9 @@ impl Drop for StripeWrite<'_> {
 
 impl Drop for Producer {
     fn drop(&mut self) {
+        if let Some(cells) = &self.share.rings.cells {
+            cells.put_free(self.index, self.cells.take());
+        }
         self.share.rings.idle_producers().push(self.index);
     }
 }

@@ -68,11 +68,21 @@ fn wake_ready(rings: &Rings) -> bool {
 
 /// Wakes the futures of a stripe whose tasks have ended. Returns whether anything was woken.
 fn wake_futures(rings: &Rings, stripe: &Stripe) -> bool {
-    let waiters = stripe.waiters();
+    if stripe.has_cells() {
+        // Pairs with the release of the producer that began the use.
+        let used = stripe.cell_uses.iter().map(|used| used.load(Ordering::Acquire));
+        return wake_futures_at(rings, stripe, used.filter(|position| *position != 0));
+    }
     let (from, to) = (stripe.free.load(Ordering::Relaxed), stripe.tail.load(Ordering::Acquire));
+    wake_futures_at(rings, stripe, from..to)
+}
+
+/// Wakes the futures at some positions of a stripe whose tasks have ended. Returns whether anything was woken.
+fn wake_futures_at(rings: &Rings, stripe: &Stripe, positions: impl Iterator<Item = u64>) -> bool {
+    let waiters = stripe.waiters();
     let over = !rings.state.is_running();
     let mut woken = false;
-    for position in from..to {
+    for position in positions {
         let place = stripe.waiter_place(position);
         // Pairs with the release of the future that registered: its waker is in place.
         let count = waiters.spans[place].load(Ordering::Acquire);

@@ -44,14 +44,16 @@ use atomic_waker::AtomicWaker;
 use pelton_device::event::Event;
 use pelton_device::{View32, View64};
 
+use super::cells::SessionCells;
 use super::memory::{DeviceMemory, RingMemory};
 use super::room::RoomWaiter;
 use super::state::SessionState;
 use crate::error::{EndReason, Error, LossReason, TaskError};
-use crate::kernel::{BufferId, Layout, Placement, STRIDE, Telemetry};
+use crate::kernel::cells::CELL_SHIFT;
+use crate::kernel::{BufferId, Layout, Placement, STRIDE, Spec};
 use crate::protocol::record::TaskEnd;
 use crate::protocol::{CompletionRecord, Status, control};
-use crate::ring::{HostRing, SlotMemory};
+use crate::ring::{HostRing, SlotLines, SlotMemory};
 use crate::telemetry::LatencyMeter;
 
 /// The futures that wait for tasks of a stripe. The index of a future is the slot of its first task.
@@ -73,6 +75,9 @@ pub(crate) struct Stripe {
     pub free: AtomicU64,
     /// The position of the first task.
     pub start: u64,
+    /// In a stripe of cells, the position of each cell's use that is under way, or 0 if the cell is free. Only the
+    /// producer writes it.
+    pub cell_uses: Box<[AtomicU64]>,
     /// How many futures wait for tasks of this stripe.
     pub futures: AtomicUsize,
     /// The futures that wait. The list is allocated when the first one does.
@@ -86,9 +91,29 @@ impl Stripe {
             tail: AtomicU64::new(start),
             free: AtomicU64::new(start),
             start,
+            cell_uses: Box::default(),
             futures: AtomicUsize::new(0),
             waiters: OnceLock::new(),
         }
+    }
+
+    /// Makes the stripe of a producer's cells.
+    pub(super) fn of_cells(ring: HostRing<SlotMemory, View64>, cells: u32) -> Self {
+        let cell_uses = (0..cells).map(|_| AtomicU64::new(0)).collect();
+        Stripe { cell_uses, ..Stripe::new(ring, 0) }
+    }
+
+    /// Whether the task of a use of a cell has not ended. The cell may have been used again since.
+    pub(crate) fn is_use_unfinished(&self, position: u64) -> bool {
+        // Pairs with the release of the producer that began the use.
+        let now = self.cell_uses[self.waiter_place(position)].load(Ordering::Acquire);
+        now == position && self.ring.record_at(position).is_none()
+    }
+
+    /// Whether the stripe consists of cells, rather than of slots.
+    #[inline]
+    pub(crate) fn has_cells(&self) -> bool {
+        !self.cell_uses.is_empty()
     }
 
     /// Returns the list of futures that wait for tasks of this stripe.
@@ -101,6 +126,10 @@ impl Stripe {
 
     /// Returns whether there are slots that were given up and that the producer can take back.
     pub(crate) fn can_reclaim(&self) -> bool {
+        if self.has_cells() {
+            let used = self.cell_uses.iter().map(|used| used.load(Ordering::Relaxed));
+            return used.filter(|position| *position != 0).any(|at| self.ring.can_reclaim(at, at + 1));
+        }
         // Relaxed: the reaper has seen that the producer registered, so it sees what the producer wrote before.
         self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
     }
@@ -113,7 +142,11 @@ impl Stripe {
     /// Counts the tasks that were published and have no record.
     pub(crate) fn unfinished_tasks(&self) -> u64 {
         let (from, to) = (self.free.load(Ordering::Acquire), self.tail.load(Ordering::Acquire));
-        (from..to).filter(|position| self.ring.record_at(*position).is_none()).count() as u64
+        // A task that has a cell is counted there.
+        let in_cell =
+            |position: u64| self.ring.lines.line(self.ring.slot_at(position))[1] >> 32 >> CELL_SHIFT != 0;
+        let unfinished = |position: &u64| self.ring.record_at(*position).is_none() && !in_cell(*position);
+        (from..to).filter(unfinished).count() as u64
     }
 }
 
@@ -158,8 +191,10 @@ impl WaitList {
 /// The rings of a session: all state that outlives a run and a device.
 #[derive(Debug)]
 pub(crate) struct Rings {
-    /// Every stripe of every ring, in the order of the layout.
+    /// Every stripe of every ring, in the order of the layout, and then the stripe of cells of each producer.
     pub stripes: Vec<Stripe>,
+    /// What all cells share, if there are any.
+    pub cells: Option<SessionCells>,
     /// Whether the session runs, and how it ended.
     pub state: SessionState,
     /// The layout of rings and stripes. The layout of every run over these rings has the same rings and stripes.
@@ -169,6 +204,8 @@ pub(crate) struct Rings {
     pub memory: RingMemory,
     pub meter: LatencyMeter,
     pub wait_list: WaitList,
+    /// How many steps of the task in each cell had begun when the session was stopped.
+    pub steps_at_stop: OnceLock<Vec<u32>>,
     /// The numbers of the producers that are not in use.
     idle_producers: Mutex<Vec<u32>>,
 }
@@ -181,15 +218,19 @@ impl Rings {
         memory: RingMemory,
         device: &DeviceMemory,
         starts: &[u64],
-        telemetry: Telemetry,
+        spec: &Spec,
     ) -> Result<Self, Error> {
         let host = memory.shared.need(BufferId::Host)?;
+        let mut stripes = make_stripes(&layout, &memory, device, starts)?;
+        let cells = SessionCells::new(&layout, &memory, &mut stripes)?;
         Ok(Rings {
-            stripes: make_stripes(&layout, &memory, device, starts)?,
+            stripes,
+            cells,
             state: SessionState::default(),
             host_words: host.view32().ok_or(Error::Internal("host"))?,
-            meter: LatencyMeter::new(telemetry),
+            meter: LatencyMeter::new(spec.telemetry),
             wait_list: WaitList::new(layout.producers),
+            steps_at_stop: OnceLock::new(),
             idle_producers: Mutex::new((0..layout.producers).rev().collect()),
             layout,
             memory,
@@ -230,11 +271,19 @@ impl Rings {
     #[cold]
     fn task_end_without_record(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         let why = match self.state.end_reason()? {
-            EndReason::Stopped => TaskError::Stopped,
+            EndReason::Stopped => TaskError::Stopped { steps: self.steps_begun(stripe, position) },
             EndReason::Lost(reason) => TaskError::Lost(reason),
         };
         // The record may have come between the look at the record and the look at the state.
         Some(stripe.ring.record_at(position).map_or(Err(why), record_outcome))
+    }
+}
+
+impl Rings {
+    /// Returns how many steps of a task had begun when the session was stopped. It is 0 for tasks that have no cell.
+    fn steps_begun(&self, stripe: &Stripe, position: u64) -> u32 {
+        let steps = self.steps_at_stop.get().filter(|_| stripe.has_cells());
+        steps.and_then(|steps| steps.get(stripe.ring.slot_at(position))).copied().unwrap_or(0)
     }
 }
 
@@ -295,7 +344,7 @@ fn failed_outcome(record: CompletionRecord) -> Result<u32, TaskError> {
     match record.end() {
         Ok(TaskEnd::Done(result)) => Ok(result),
         Ok(TaskEnd::Fault(fault)) => Err(TaskError::Fault(fault)),
-        Ok(TaskEnd::Cancelled) => Err(TaskError::Cancelled),
+        Ok(TaskEnd::Cancelled { steps }) => Err(TaskError::Cancelled { steps }),
         // Assembled kernels post nothing else.
         Err(_) => Err(TaskError::Lost(LossReason::Record)),
     }

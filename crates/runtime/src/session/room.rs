@@ -52,7 +52,8 @@ impl RoomWaiter {
         // are seen.
         let Some(level) = self.level.load(Ordering::Acquire).checked_sub(1) else { return false };
         let ring = level * rings.layout.producers + producer;
-        if rings.state.is_running() && !rings.ring_stripes(ring).any(|stripe| stripe.can_reclaim()) {
+        let mut stripes = rings.ring_stripes(ring).chain(rings.producer_cells(producer));
+        if rings.state.is_running() && !stripes.any(|stripe| stripe.can_reclaim()) {
             return false;
         }
         self.unregister(rings);
@@ -66,6 +67,8 @@ struct RoomFuture<'p> {
     producer: &'p mut Producer,
     level: u32,
     wanted: u64,
+    /// How many of the tasks need a cell.
+    cells: u64,
     fenced: FenceReach,
 }
 
@@ -80,7 +83,7 @@ impl Future for RoomFuture<'_> {
     type Output = Result<(), SubmitError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (level, wanted, fenced) = (self.level, self.wanted, self.fenced);
+        let (level, wanted, fenced) = (self.level, (self.wanted, self.cells), self.fenced);
         if let Some(found) = self.producer.look_for_room(level, wanted, fenced) {
             return Poll::Ready(found);
         }
@@ -158,9 +161,13 @@ impl Producer {
         tasks: impl ExactSizeIterator<Item = Task> + Clone,
     ) -> Result<(), SubmitError> {
         let wanted = tasks.len() as u64;
-        let (level, fenced) = self.check_tasks(tasks.take(wanted as usize))?;
+        let tasks = tasks.take(wanted as usize);
+        let (level, fenced) = self.check_tasks(tasks.clone())?;
         self.check_size(level, wanted, fenced)?;
-        RoomFuture { producer: self, level, wanted, fenced }.await
+        let cells =
+            if self.cells.is_some() { tasks.filter(|task| self.needs_cell(task)).count() as u64 } else { 0 };
+        self.check_cells(cells)?;
+        RoomFuture { producer: self, level, wanted, cells, fenced }.await
     }
 
     /// Returns `Ok` if there is room for the tasks, an error if the session has ended, and `None` if there is no room
@@ -169,7 +176,7 @@ impl Producer {
     fn look_for_room(
         &mut self,
         level: u32,
-        wanted: u64,
+        (wanted, cells): (u64, u64),
         fenced: FenceReach,
     ) -> Option<Result<(), SubmitError>> {
         let state = &self.share.rings.state;
@@ -177,6 +184,9 @@ impl Producer {
             return Some(Err(state.submit_error()));
         }
         self.reclaim_level(level);
+        if self.reclaim_cells() < cells {
+            return None;
+        }
         (self.choose_stripe(level, wanted, fenced).1 >= wanted).then_some(Ok(()))
     }
 }

@@ -21,7 +21,7 @@ pub struct SpanEnds {
     pub done: u32,
     /// Tasks that ended with a fault.
     pub faults: u32,
-    /// Tasks that were cancelled and never ran.
+    /// Tasks that were cancelled.
     pub cancelled: u32,
     /// Tasks that have no record: the session ended before they did, or they have not ended yet.
     pub left: u32,
@@ -34,7 +34,7 @@ impl SpanEnds {
         *match end {
             Ok(_) => &mut self.done,
             Err(TaskError::Fault(_)) => &mut self.faults,
-            Err(TaskError::Cancelled) => &mut self.cancelled,
+            Err(TaskError::Cancelled { .. }) => &mut self.cancelled,
             Err(_) => &mut self.left,
         } += 1;
         end.unwrap_or(0)
@@ -218,10 +218,12 @@ impl Span {
     /// call.
     pub fn cancel(&mut self) {
         for hold in self.holds() {
-            let ring = &hold.stripe().ring;
-            (hold.first..hold.end_position())
-                .filter(|at| ring.record_at(*at).is_none())
-                .for_each(|at| ring.cancel(at));
+            let stripe = hold.stripe();
+            for at in hold.first..hold.end_position() {
+                if stripe.ring.record_at(at).is_none() {
+                    hold.cancel_at(at);
+                }
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use super::cells::CellAsk;
 use super::rings::{Rings, Stripe};
 use super::run::ServedRings;
 use crate::deadline::{Deadline, PollBackoff};
@@ -51,6 +52,15 @@ impl HeldSlots {
     #[inline]
     pub(super) fn stripe(&self) -> &Stripe {
         &self.share.rings.stripes[self.stripe as usize]
+    }
+
+    /// Asks the kernel not to run the task at a position, or not to go on with it.
+    pub(super) fn cancel_at(&self, position: u64) {
+        let stripe = self.stripe();
+        match stripe.has_cells() {
+            true => self.share.ask_cell(stripe, position, CellAsk::Cancel),
+            false => stripe.ring.cancel(position),
+        }
     }
 
     pub(super) fn placement(&self) -> Placement {
@@ -242,10 +252,34 @@ impl Ticket {
     }
 
     /// Asks the kernel not to run the task. The kernel may already have taken it, so only the ticket says what became
-    /// of the task: it ends as [`Cancelled`](TaskError::Cancelled), or as it would have ended without this call.
+    /// of the task: it ends as [`Cancelled`](TaskError::Cancelled), or as it would have ended without this call. A task
+    /// of a resumable handler begins no further step; its error says how many had begun.
     pub fn cancel(&mut self) {
         if !self.0.has_ended() {
-            self.0.stripe().ring.cancel(self.0.first);
+            self.0.cancel_at(self.0.first);
+        }
+    }
+
+    /// Asks the kernel to begin no further step of the task until it is [resumed](Ticket::resume). A step that has
+    /// begun goes on to its end. The task keeps its cell meanwhile, and nothing else waits for it, except for fences.
+    ///
+    /// This has an effect only on tasks of resumable handlers. Any other task runs in one step.
+    pub fn pause(&mut self) {
+        self.ask(CellAsk::Pause);
+    }
+
+    /// Asks the kernel to go on with the task, which was [paused](Ticket::pause) or has called `park`. If the task has
+    /// not called `park` yet, its next `park` does not wait.
+    ///
+    /// This has an effect only on tasks of resumable handlers.
+    pub fn resume(&mut self) {
+        self.ask(CellAsk::Resume);
+    }
+
+    /// Asks something of the task, if it lives in a cell and has not ended.
+    fn ask(&mut self, what: CellAsk) {
+        if self.0.stripe().has_cells() && !self.0.has_ended() {
+            self.0.share.ask_cell(self.0.stripe(), self.0.first, what);
         }
     }
 

@@ -139,7 +139,7 @@ pub(crate) fn take_snapshot(
                 match stripe.ring.record_at(position).map(crate::session::record_outcome) {
                     None => occupancy.published += 1,
                     Some(Err(Fault(_))) => occupancy.fault += 1,
-                    Some(Err(Cancelled)) => occupancy.cancelled += 1,
+                    Some(Err(Cancelled { .. })) => occupancy.cancelled += 1,
                     Some(_) => occupancy.done += 1,
                 }
             }

@@ -77,7 +77,7 @@ fn stop_ends_a_kernel_with_work_in_flight(on: &On) {
             for end in span.results() {
                 match end {
                     Ok(place) => places.push(place),
-                    end => assert_eq!(end, Err(TaskError::Stopped), "{shape}"),
+                    end => assert_eq!(end, Err(TaskError::Stopped { steps: 0 }), "{shape}"),
                 }
             }
             assert_eq!((places.len() - before) as u64 + left, 200, "{shape}: {stopped:?}");
@@ -101,7 +101,7 @@ fn stop_ends_a_handler_that_never_does(on: &On) {
         let stopped = session.stop_within(Duration::from_millis(100)).unwrap();
         assert!(stopped.forced, "{shape}");
         let ends = endless.iter_mut().chain(&mut behind).map(|ticket| ticket.result());
-        let left = ends.filter(|end| *end == Err(TaskError::Stopped)).count();
+        let left = ends.filter(|end| *end == Err(TaskError::Stopped { steps: 0 })).count();
         assert!(left >= 4 && stopped.tasks_left() == left as u64, "{shape}: {stopped:?}, {left} tickets");
     }
 }
@@ -121,12 +121,12 @@ fn tickets_outlive_their_session(on: &On) {
             waits.wait(Deadline::Never)
         });
         drop(session);
-        assert_eq!(waiter.join().unwrap(), Err(TaskError::Stopped), "{shape}");
+        assert_eq!(waiter.join().unwrap(), Err(TaskError::Stopped { steps: 0 }), "{shape}");
         assert_eq!(done.result(), Ok(0), "{shape}: what has ended keeps its result");
-        assert_eq!(left.result(), Err(TaskError::Stopped), "{shape}");
+        assert_eq!(left.result(), Err(TaskError::Stopped { steps: 0 }), "{shape}");
         assert_eq!(span.wait(soon()).unwrap().left, 5, "{shape}");
         left.cancel();
-        assert_eq!(left.wait(soon()), Err(TaskError::Stopped), "{shape}");
+        assert_eq!(left.wait(soon()), Err(TaskError::Stopped { steps: 0 }), "{shape}");
     }
 }
 
@@ -157,7 +157,10 @@ fn producers_outlive_their_session(on: &On) {
         let (mut tickets, error, mut producer) = feeder.join().unwrap();
         let stopped = SubmitError::Ended(EndReason::Stopped);
         assert_eq!((tickets.len() as u64, error), (room, stopped), "{shape}");
-        assert!(tickets.iter_mut().all(|ticket| ticket.result() == Err(TaskError::Stopped)), "{shape}");
+        assert!(
+            tickets.iter_mut().all(|ticket| ticket.result() == Err(TaskError::Stopped { steps: 0 })),
+            "{shape}"
+        );
         assert_eq!(producer.submit_all([add(1, 0)]).err(), Some(stopped), "{shape}");
         assert!(matches!(producer.session_end(), Some(SessionEnd::Stopped)), "{shape}");
     }

@@ -102,7 +102,7 @@ fn futures_wake_when_the_session_ends(on: &On) {
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!thread.is_finished(), "{shape}");
         session.stop().unwrap();
-        assert_eq!(thread.join().unwrap(), Err(pelton::TaskError::Stopped), "{shape}");
+        assert_eq!(thread.join().unwrap(), Err(pelton::TaskError::Stopped { steps: 0 }), "{shape}");
         // When the tenant is enabled, the futures are woken by their records.
         let (session, thread) = waiting(on, shape);
         session.set_mask(0, u32::MAX).unwrap();

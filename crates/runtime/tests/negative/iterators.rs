@@ -119,7 +119,7 @@ fn an_iterator_may_give_other_tasks_when_it_is_cloned(on: &On) {
             (Task::new(Opcode::SHUTDOWN), unknown),
             (Task::new(Opcode::from_code(0x8000_0000)), unknown),
             (Task::new(Opcode::LOAD_MISS), unknown),
-            (Task::new(Opcode::CANCEL), Err(pelton::TaskError::Cancelled)),
+            (Task::new(Opcode::CANCEL), Err(pelton::TaskError::Cancelled { steps: 0 })),
             (Task::new(Opcode::BATCH_FENCE).args([u32::MAX, 1]), fault(FaultCode::ARGUMENTS)),
             (add(0, 1).priority(Priority::Critical), Ok(0)),
         ];

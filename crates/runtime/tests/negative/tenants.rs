@@ -71,7 +71,7 @@ fn only_enabled_tenants_run_and_others_are_seen(on: &On) {
         assert_eq!(cell(27), 3, "{shape}");
         let left: Vec<u64> = (0..29).map(|id| if id % 2 == 1 && id != 27 { 3 } else { 0 }).collect();
         assert_eq!(session.stop().unwrap().left, left, "{shape}");
-        assert_eq!(tickets[1][0].result(), Err(TaskError::Stopped), "{shape}");
+        assert_eq!(tickets[1][0].result(), Err(TaskError::Stopped { steps: 0 }), "{shape}");
     }
 }
 
@@ -333,7 +333,7 @@ fn cancelled_means_never_ran(on: &On) {
         // No mask forbids cancelling.
         session.set_mask(0, op(ADD).mask_bit()).unwrap();
         for (k, ticket) in tickets.iter_mut().enumerate() {
-            let expected = if k % 2 == 0 { Err(TaskError::Cancelled) } else { Ok(0) };
+            let expected = if k % 2 == 0 { Err(TaskError::Cancelled { steps: 0 }) } else { Ok(0) };
             assert_eq!(ticket.wait(soon()), expected, "{shape}, task {k}");
         }
         let ran: Vec<u32> = (0..20).map(|k| k % 2).collect();
@@ -347,7 +347,7 @@ fn cancelled_means_never_ran(on: &On) {
                 ticket.cancel();
                 match ticket.wait(soon()) {
                     Ok(_) => done += 1,
-                    end => assert_eq!(end, Err(TaskError::Cancelled), "{shape}"),
+                    end => assert_eq!(end, Err(TaskError::Cancelled { steps: 0 }), "{shape}"),
                 }
             }
         }

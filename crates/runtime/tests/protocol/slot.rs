@@ -52,7 +52,7 @@ proptest! {
     #[test]
     fn records_are_read_back(value: u32, code in 1u32..0x1000, inner: u8, generation in 0..=GENERATION_MASK) {
         let fault = FaultCode::from_code(code).map(|code| TaskEnd::Fault(TaskFault { code, inner }));
-        for end in [Some(TaskEnd::Done(value)), fault, Some(TaskEnd::Cancelled)].into_iter().flatten() {
+        for end in [Some(TaskEnd::Done(value)), fault, Some(TaskEnd::Cancelled { steps: value })].into_iter().flatten() {
             let record = CompletionRecord::new(end, generation);
             prop_assert_eq!(record.end(), Ok(end));
             prop_assert_eq!(record.generation(), generation);

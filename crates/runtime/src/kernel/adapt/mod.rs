@@ -70,6 +70,8 @@ pub(super) enum ArgumentPlace {
     Slot,
     /// Anywhere. The place is that of the first argument, in words of 32 bits.
     Word,
+    /// In the line of the task's cell, from word 4 on. The place is that of the line's first word of 64 bits.
+    Cell,
 }
 
 /// What each buffer of a handler is in the kernel.
@@ -354,6 +356,7 @@ impl builder::GraftRule for AdaptRule<'_, '_, '_> {
             match import::verb_action(&self.module.functions[callee].name)? {
                 VerbAction::YieldNow => task.ask_to_yield(),
                 VerbAction::Requeue => task.ask_to_requeue(f.value(args[0])),
+                VerbAction::Park => task.ask_to_park(),
             }
             return Some(Vec::new());
         }

@@ -5,7 +5,7 @@ use pelton_ir::module::{Attr, Operand};
 use pelton_ir::op::Op;
 
 use super::HandlerTask;
-use crate::kernel::context::U32;
+use crate::kernel::context::{LINE, U32};
 use crate::kernel::handler::Width;
 use crate::kernel::steps::outcome;
 use crate::protocol::FaultCode;
@@ -27,12 +27,19 @@ impl<'b> HandlerTask<'b, '_> {
         let Some(steps) = &self.kernel.steps else { return };
         let asked = steps.buffers.outcomes.at(self.args.task);
         self.once_per_task(|| {
-            self.f.choose(
-                level.lt(LEVELS as u32),
-                || self.f.store(asked, level << outcome::LEVEL_SHIFT | outcome::REQUEUE),
-                || self.record_fault(self.f.lit(FaultCode::ARGUMENTS.code())),
-            );
+            let well = level.lt(LEVELS as u32);
+            self.f.when(!well, || self.record_fault(self.f.lit(FaultCode::ARGUMENTS.code())));
+            self.f.when(well & self.f.load(asked).ne(outcome::PARK), || {
+                self.f.store(asked, level << outcome::LEVEL_SHIFT | outcome::REQUEUE);
+            });
         });
+    }
+
+    /// Writes what `park` does: the task is to wait until the host resumes it, whatever else the step asks for.
+    pub(super) fn ask_to_park(self) {
+        let Some(steps) = &self.kernel.steps else { return };
+        let asked = steps.buffers.outcomes.at(self.args.task);
+        self.once_per_task(|| self.f.store(asked, outcome::PARK));
     }
 
     /// Writes code that runs once, however many lanes run the task.
@@ -51,7 +58,11 @@ impl<'b> HandlerTask<'b, '_> {
             return Vec::new();
         };
         let word: U32<'b> = f.value(args[0]);
-        let place = self.kernel.frame_place(f, self.args.task, word);
+        let frame = match self.kernel.cells() {
+            Some(_) => self.args.words / LINE,
+            None => self.args.task,
+        };
+        let place = self.kernel.frame_place(f, frame, word);
         let place = match word.constant() {
             Some(known) if known.bits() < u64::from(words) => place,
             _ => f.select(word.lt(words), place, u32::MAX),

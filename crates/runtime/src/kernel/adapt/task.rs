@@ -6,7 +6,7 @@ use pelton_ir::op::Op;
 use pelton_ir::types::{Const, Order, Scalar, Scope, Type};
 
 use super::{ArgumentPlace, HandlerArgs};
-use crate::kernel::context::{KernelContext, U32};
+use crate::kernel::context::{KernelContext, U32, U64};
 use crate::kernel::handler::{ARGS, Width};
 use crate::protocol::{FaultCode, fault, slot};
 
@@ -62,7 +62,7 @@ impl<'b> HandlerTask<'b, '_> {
 
     /// An argument of the task. Beyond the last argument it is 0.
     pub(super) fn argument(self, index: U32<'b>) -> U32<'b> {
-        let (f, source, words) = (self.f, self.kernel.source, self.args.words);
+        let (f, words) = (self.f, self.args.words);
         let known = index.constant().map(|c| c.bits() as u32);
         if let Some(agreed) = self.agreed {
             let at = |k: usize| index.eq(k as u32);
@@ -73,20 +73,28 @@ impl<'b> HandlerTask<'b, '_> {
                 }
             };
         }
-        let half = |at: U32<'b>, odd: U32<'b>| f.cast::<u32>(source.load(f, at) >> (odd << 5));
+        let half = |at: U32<'b>, odd: U32<'b>| f.cast::<u32>(self.argument_pair(at) >> (odd << 5));
         match (self.arguments, known) {
             (_, Some(ARGS..)) => f.lit(0),
-            (ArgumentPlace::Slot, Some(index)) => {
+            (ArgumentPlace::Slot | ArgumentPlace::Cell, Some(index)) => {
                 let word = slot::ARG + index;
                 half(words + word / 2, f.lit(word % 2))
             }
             _ => {
                 let word = match self.arguments {
-                    ArgumentPlace::Slot => (words << 1) + slot::ARG + index,
+                    ArgumentPlace::Slot | ArgumentPlace::Cell => (words << 1) + slot::ARG + index,
                     ArgumentPlace::Word => words + index,
                 };
                 f.select(index.lt(ARGS), half(word >> 1, word & 1), 0)
             }
+        }
+    }
+
+    /// Two words of arguments, as the word of 64 bits that holds them.
+    fn argument_pair(self, at: U32<'b>) -> U64<'b> {
+        match self.kernel.cells().filter(|_| self.arguments == ArgumentPlace::Cell) {
+            Some(cells) => self.f.load(cells.lines.at(at)),
+            None => self.kernel.source.load(self.f, at),
         }
     }
 

@@ -103,22 +103,24 @@ fn check_handler<'s>(
     }
     limits::check_size_alone(handler, &module, func)?;
     let arity = check_ops(handler, &module, func)?;
-    let resumable = callees().filter_map(|verb| import::verb_action(&verb.name)).any(VerbAction::is_outcome);
-    let frame_words = check_steps(spec, resumable, &module).map_err(|why| refuse_handler(handler, why))?;
+    let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
+    let resumable = actions.iter().any(|action| action.is_outcome());
+    let frame_words =
+        check_steps(spec, resumable, &actions, &module).map_err(|why| refuse_handler(handler, why))?;
     let width = handler.width;
     let code = HandlerCode { module, func, width, fueled: true, resumable, frame_words, agreed };
     Ok(CheckedHandler { handler, code, arity })
 }
 
 /// Refuses steps where nothing runs them, and a frame that is of no use. Gives the number of words of the frame.
-fn check_steps(spec: &Spec, resumable: bool, module: &Module) -> Result<u32, String> {
+fn check_steps(spec: &Spec, resumable: bool, actions: &[VerbAction], module: &Module) -> Result<u32, String> {
+    if spec.lifetime == Lifetime::Drain && actions.contains(&VerbAction::Park) {
+        return Err("it calls `park`, and nothing can resume a task of a drained batch".into());
+    }
     let frame = module.buffers.iter().find(|(_, decl)| decl.name == FRAME).map(|(_, decl)| decl.len);
     match frame {
-        _ if resumable && spec.lifetime != Lifetime::Drain => {
-            Err("its tasks take several steps, and only drained batches can run such tasks yet".into())
-        }
         Some(_) if !resumable => {
-            Err("it has a frame, but its tasks take one step only, because it never calls `yield_now` or `requeue`"
+            Err("it has a frame, but its tasks take one step only, because it never calls `yield_now`, `requeue` or `park`"
                 .into())
         }
         Some(Len::Fixed(words)) => Ok(words as u32),

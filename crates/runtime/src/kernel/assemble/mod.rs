@@ -27,7 +27,7 @@ use super::fence::Fences;
 use super::handler::NamedHandler;
 use super::layout::{Layout, StepLayout};
 use super::mode::Mode;
-use super::spec::Spec;
+use super::spec::{Lifetime, Spec};
 use super::window::WindowRunner;
 use super::{drain, import, live};
 
@@ -50,7 +50,11 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     spec_checks::check_spec(spec, caps)?;
     let libraries = import::check_libraries(spec)?;
     let handlers = handler_checks::check_handlers(spec, &libraries)?;
-    let layout = Layout::new(spec, caps, step_layout(&handlers))?;
+    let resumable = handlers.iter().filter(|handler| handler.code.resumable);
+    let layout = Layout {
+        resumable_ops: resumable.map(|handler| handler.handler.op).collect(),
+        ..Layout::new(spec, caps, step_layout(spec, &handlers))?
+    };
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
     let kernel = KernelContext::new(&mut m, spec, layout, fueled);
@@ -72,9 +76,11 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
 }
 
 /// What the layout needs for tasks that take several steps, if a handler is resumable.
-fn step_layout(handlers: &[CheckedHandler<'_>]) -> Option<StepLayout> {
+fn step_layout(spec: &Spec, handlers: &[CheckedHandler<'_>]) -> Option<StepLayout> {
     let resumable = handlers.iter().filter(|handler| handler.code.resumable);
-    resumable.map(|handler| handler.code.frame_words).max().map(|frame_words| StepLayout { frame_words })
+    let frame_words = resumable.map(|handler| handler.code.frame_words).max()?;
+    let producer_cells = if spec.lifetime == Lifetime::Drain { 0 } else { spec.cells };
+    Some(StepLayout { frame_words, producer_cells })
 }
 
 /// Validates the kernel that was written. It is a defect of Pelton if it is not valid.

@@ -7,7 +7,7 @@ use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{ARG, FRAME, OBSERVABLE};
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
-use crate::kernel::spec::{Io, Lifetime, SlotBody, Spec};
+use crate::kernel::spec::{Geometry, Io, Lifetime, SlotBody, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 use crate::protocol::log::Format;
 
@@ -43,6 +43,9 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     if spec.body == SlotBody::Fused && spec.handlers.len() != 1 {
         let why = "a fused kernel runs its only handler, so there must be exactly one";
         return refuse("body", "fused", why);
+    }
+    if !spec.cells.is_power_of_two() || spec.cells > Geometry::MAX_SLOTS {
+        return Err(AssembleError::Cells { found: spec.cells });
     }
     match spec.max_steps {
         1..=Spec::MAX_STEPS => Ok(()),

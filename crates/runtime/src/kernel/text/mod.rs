@@ -12,6 +12,7 @@
 //! lease = "10s"                          # ns, us, ms, s or m
 //! fuel = 1048576
 //! max_steps = 1048576                    # the most steps of a task of a drained batch
+//! cells = 1024                           # how many resumable tasks a producer can have under way; a power of two
 //! libraries = ["hash.pel"]               # modules whose functions handlers import; or { text = '''…''' }
 //! formats = ["sum {} of {}"]             # what PRINTF prints, by the number of the format, starting with 1
 //!

@@ -10,7 +10,7 @@ use crate::kernel::spec::{Claim, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 
 pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
-    let Spec { geometry, share, fuel, max_steps, .. } = spec;
+    let Spec { geometry, share, fuel, max_steps, cells, .. } = spec;
     writeln!(f, "lifetime = {:?}", word_of(LIFETIME, &spec.lifetime))?;
     if let Some(placement) = &spec.placement {
         writeln!(f, "placement = {:?}", word_of(PLACEMENT, placement))?;
@@ -27,6 +27,7 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "lease = {:?}", print_duration(spec.lease))?;
     writeln!(f, "fuel = {fuel}")?;
     writeln!(f, "max_steps = {max_steps}")?;
+    writeln!(f, "cells = {cells}")?;
     if !spec.formats.is_empty() {
         let formats: Vec<String> = spec.formats.iter().map(|format| quote_toml(format)).collect();
         writeln!(f, "formats = [{}]", formats.join(", "))?;

@@ -69,6 +69,7 @@ impl SpecReader<'_> {
             }
         }
         spec.fuel = table.number_or("fuel", spec.fuel);
+        spec.cells = table.number_or("cells", spec.cells);
         spec.max_steps = table.number_or("max_steps", spec.max_steps);
         let formats = table.array("formats").into_iter();
         spec.formats = formats.filter_map(|value| table.read_string(value)).map(String::from).collect();

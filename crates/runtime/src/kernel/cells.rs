@@ -1,0 +1,342 @@
+//! Cells: where the tasks of resumable handlers live in a session.
+//!
+//! A task that takes several steps may be under way for long. It must hold no lane, no group and no slot of a ring
+//! meanwhile, so it lives in a *cell* from the moment it is submitted until it ends. Nothing ever moves from a slot to a
+//! cell while somebody waits for it: the host chooses the cell, the ticket knows only the cell, and the slot merely
+//! carries the task there.
+//!
+//! 1. Each producer owns [`Spec::cells`](super::Spec::cells) cells, and the host alone decides which of them are in
+//!    use. The number of a task's cell stands in the slot beside the priority (0 means no cell).
+//! 2. The group that takes the slot *adopts* the task. It checks that the cell belongs to the ring's producer and is
+//!    not in use, copies the line, clears the frame, and posts the slot's record. The slot is then free, so a ring
+//!    never waits for a task that takes long. A task that may not run, because its tenant may not use the opcode, ends
+//!    its cell at once.
+//! 3. `cells` holds the state of each cell in one word: how often the cell was used, a phase, and what the host has
+//!    asked. All changes are compare-exchanges or other read-modify-writes that acquire and release. The phases are
+//!    ENDED, LIVE and PARKED.
+//! 4. A LIVE cell is in exactly one place: at the [home](super::home) of a group, in a queue of cells that are ready,
+//!    or being run. Whoever makes a cell LIVE puts it into such a place, and nobody else does. So a cell never needs to
+//!    be searched for, and there is never more than one entry for it. The words of a cell that are not its state belong
+//!    to whoever has it.
+//! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it.
+//! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record sees
+//!    everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
+//! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
+//!    and the last of them, each with the cell, the use of the cell that is meant, and what is asked. One lane of the
+//!    kernel applies them in order. An ask for a task that has ended is dropped. An ask for a task that has not been
+//!    adopted yet is kept in the cell, and adoption takes it over.
+//!
+//! A group looks at the state of a cell before every step of its task. That is one load, and a task that goes on pays
+//! for nothing else.
+
+use pelton_ir::builder::{FunctionBuilder, Val};
+use pelton_ir::types::{Order, Scope};
+
+use super::buffers::CellBuffers;
+use super::context::{KernelContext, LINE, STRIDE, U32, U64};
+use super::placement::Placement;
+use super::window::{RingOwner, TaskPlace, WindowRunner};
+use super::{home, near};
+use crate::protocol::slot::GENERATION_MASK;
+use crate::protocol::{FaultCode, Status, WindowState, slot};
+
+/// The bits of a cell's state.
+pub(crate) mod cell_state {
+    /// The bits that hold the phase.
+    pub(crate) const PHASE: u64 = 3;
+    /// The cell holds no task, or one that has ended.
+    pub(crate) const ENDED: u64 = 0;
+    /// The task runs or is ready to run.
+    pub(crate) const LIVE: u64 = 1;
+    /// The task waits for the host.
+    pub(crate) const PARKED: u64 = 2;
+    /// The host has asked that the task end.
+    pub(crate) const CANCEL: u64 = 1 << 4;
+    /// The host has asked that the task begin no further step.
+    pub(crate) const PAUSE: u64 = 1 << 5;
+    /// The host has resumed the task, which has not waited since.
+    pub(crate) const RESUMED: u64 = 1 << 6;
+    /// Everything that the host can have asked.
+    pub(crate) const ASKED: u64 = CANCEL | PAUSE | RESUMED;
+    /// How far to the left of [`ASKED`] the bits lie that were asked of the next task of an ENDED cell.
+    pub(crate) const NEXT_SHIFT: u32 = 4;
+    /// The task is PARKED because of its own `park`.
+    pub(crate) const WAITS: u64 = 1 << 12;
+    /// The first bit of the number of the use.
+    pub(crate) const USE_SHIFT: u32 = 32;
+}
+
+/// The words of [`CellBuffers::facts`].
+pub(crate) mod cell_fact {
+    /// The position of the slot that the task came from.
+    pub(crate) const POSITION: u32 = 0;
+    /// The number of that slot's stripe among all stripes of the session.
+    pub(crate) const STRIPE: u32 = 1;
+    /// How many steps of the task were begun.
+    pub(crate) const STEPS: u32 = 2;
+    /// How many words there are per cell.
+    pub(crate) const WORDS: u32 = 4;
+}
+
+/// What the host asks of a cell. The cell is in bits 0-27, what is asked in bits 28-31, and the use of the cell in the
+/// upper half.
+pub(crate) mod ask {
+    /// How many asks the ring holds.
+    pub(crate) const RING: u32 = 1024;
+    /// The bits that hold the number of the cell.
+    pub(crate) const CELL: u32 = (1 << WHAT_SHIFT) - 1;
+    /// The first bit of what is asked.
+    pub(crate) const WHAT_SHIFT: u32 = 28;
+    /// The task is to end.
+    pub(crate) const CANCEL: u32 = 1;
+    /// The task is to begin no further step.
+    pub(crate) const PAUSE: u32 = 2;
+    /// The task is to go on.
+    pub(crate) const RESUME: u32 = 3;
+}
+
+/// The number of a slot's cell stands above the priority, one more than it is.
+pub(crate) const CELL_SHIFT: u32 = 8;
+
+/// A word of what is known of a cell's task.
+pub(super) fn fact<'b>(cells: &CellBuffers, cell: U32<'b>, word: u32) -> pelton_ir::builder::At<'b, u64> {
+    cells.facts.at(cell * cell_fact::WORDS + word)
+}
+
+/// The number of a state's use of the cell.
+fn use_number<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>) -> U32<'b> {
+    f.cast::<u32>(state >> cell_state::USE_SHIFT) & GENERATION_MASK
+}
+
+/// Whether a state has this phase.
+pub(super) fn is_in_phase(state: U64<'_>, phase: u64) -> Val<'_, bool> {
+    (state & cell_state::PHASE).eq(phase)
+}
+
+/// Changes the state of a cell, whatever others do to it at the same time. `change` gives the new state, which may be
+/// the old one. Gives the state that was changed.
+pub(super) fn change_state<'b>(
+    f: &'b FunctionBuilder<'b>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+    change: impl FnOnce(U64<'b>) -> U64<'b>,
+) -> U64<'b> {
+    let first = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+    f.forever::<_, U64<'b>>(first, |tries, seen| {
+        // Pairs with itself: whoever has the cell next sees what was written to it.
+        let found = f.atomic_cas(Order::AcqRel, Scope::Device, cells.states.at(cell), seen, change(seen));
+        f.when(found.eq(seen), || tries.leave(seen));
+        found
+    })
+}
+
+/// Decides what becomes of a task that a window has taken: the state and the value of its slot. A task of a resumable
+/// handler is moved to its cell, and its slot is done with. `end` is what the dispatch function has said of the task.
+pub(super) fn settle_task<'b>(
+    f: &'b FunctionBuilder<'b>,
+    run: WindowRunner<'_>,
+    owner: RingOwner<'b>,
+    (place, op, end): (&TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
+) -> (U32<'b>, U32<'b>) {
+    let kernel = run.kernel;
+    let Some(cells) = kernel.cells() else { return end };
+    let word = kernel.source.head(f, place.at + slot::PRIORITY / 2);
+    let number = f.cast::<u32>(word >> 32) >> CELL_SHIFT;
+    let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
+    let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+    let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
+    let producer = owner.ring - owner.level * kernel.layout.producers;
+    let cell = number - 1;
+    let inside = (cell - producer * per_producer).lt(per_producer);
+    let malformed = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
+    f.choose(
+        resumable,
+        || f.choose(inside, || adopt_task(f, run, cells, owner, (place, cell, end)), malformed),
+        || {
+            let well = number.eq(0);
+            let status = f.select(well, end.0, Status::Fault.code());
+            (status, f.select(well, end.1, FaultCode::MALFORMED.code()))
+        },
+    )
+}
+
+/// Moves a task to its cell, or ends the cell if the task may not run.
+fn adopt_task<'b>(
+    f: &'b FunctionBuilder<'b>,
+    run: WindowRunner<'_>,
+    cells: &CellBuffers,
+    owner: RingOwner<'b>,
+    (place, cell, (state, value)): (&TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
+) -> (U32<'b>, U32<'b>) {
+    let kernel = run.kernel;
+    let runs = state.eq(WindowState::Again.code());
+    let seen = change_state(f, cells, cell, |seen| {
+        let next = f.cast::<u64>((use_number(f, seen) + 1) & GENERATION_MASK) << cell_state::USE_SHIFT;
+        let asked = (seen >> cell_state::NEXT_SHIFT) & cell_state::ASKED;
+        let live = f.select(runs, asked | cell_state::LIVE, f.lit(cell_state::ENDED));
+        f.select(is_in_phase(seen, cell_state::ENDED), next | live, seen)
+    });
+    let free = is_in_phase(seen, cell_state::ENDED);
+    f.when(free & runs, || {
+        fill_cell(f, run, cells, owner, (place, cell));
+        home::push_home(f, kernel, cells, cell);
+    });
+    f.when(free & !runs, || {
+        let generation = (use_number(f, seen) + 1) & GENERATION_MASK;
+        f.fence(Order::AcqRel, Scope::System);
+        post_cell(f, cells, cell, (state, generation, value));
+    });
+    let status = f.select(free, Status::Done.code(), Status::Fault.code());
+    (status, f.select(free, 0, FaultCode::MALFORMED.code()))
+}
+
+/// Fills a cell with the task of a slot. Nobody else has the cell.
+fn fill_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    run: WindowRunner<'_>,
+    cells: &CellBuffers,
+    owner: RingOwner<'b>,
+    (place, cell): (&TaskPlace<'b>, U32<'b>),
+) {
+    let (kernel, slots) = (run.kernel, run.slots);
+    let to = |word: u32| cells.lines.at(cell * LINE + word);
+    f.store(to(0), kernel.source.head(f, place.at));
+    f.store(to(1), f.cast::<u64>(owner.tenant) | f.cast::<u64>(owner.level) << 32);
+    for word in slot::ARG / 2..LINE {
+        f.store(to(word), kernel.source.load(f, place.at + word));
+    }
+    let stripe = match slots.bank.placement {
+        Placement::Near => near::own_stripe(f, slots, owner.ring),
+        _ => owner.ring,
+    };
+    let stripe = f.cast::<u64>(slots.session_stripe(stripe));
+    // A group that looks whether a fence has to wait may read these while they are written.
+    for (word, value) in [(cell_fact::POSITION, place.position), (cell_fact::STRIPE, stripe)] {
+        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), value);
+    }
+    f.store(fact(cells, cell, cell_fact::STEPS), 0u64);
+    kernel.clear_frame(f, cell, kernel.layout.steps.map_or(0, |steps| steps.frame_words));
+}
+
+/// Posts the record of a cell, after a fence.
+pub(super) fn post_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+    (status, generation, value): (U32<'b>, U32<'b>, U32<'b>),
+) {
+    let low = f.cast::<u64>(status | generation << slot::GENERATION_SHIFT);
+    let record = low | f.cast::<u64>(value) << 32;
+    f.atomic_store(Order::Relaxed, Scope::System, cells.done.at(cell), record);
+}
+
+/// Ends the task of a cell that this lane has. A fence of the task's ring may have waited for it; the caller sees to
+/// that.
+pub(super) fn end_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+    (status, value): (U32<'b>, U32<'b>),
+) {
+    let keep = u64::from(GENERATION_MASK) << cell_state::USE_SHIFT;
+    // Pairs with the acquire of the group that adopts the next task of this cell, and of one that looks for a fence.
+    let seen = f.atomic_and(Order::AcqRel, Scope::Device, cells.states.at(cell), keep);
+    // Stands between the effects of the task and its record, and between the end of the cell and the look for a fence
+    // that waits for it.
+    f.fence(Order::SeqCst, Scope::System);
+    post_cell(f, cells, cell, (status, use_number(f, seen), value));
+}
+
+/// Puts a cell aside that this lane has, until the host resumes it. `by_itself` says whether the task has asked for
+/// that, rather than the host. Gives whether the cell has to go on after all, because the host has resumed or cancelled
+/// it meanwhile.
+pub(super) fn park_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+    by_itself: Val<'b, bool>,
+) -> Val<'b, bool> {
+    use cell_state::{CANCEL, PARKED, PAUSE, PHASE, RESUMED, WAITS};
+    let goes_on = |seen: U64<'b>| {
+        let resumed = (by_itself & (seen & RESUMED).ne(0)) | (!by_itself & (seen & PAUSE).eq(0));
+        (seen & CANCEL).ne(0) | resumed
+    };
+    let seen = change_state(f, cells, cell, |seen| {
+        let waits = f.select(by_itself, f.lit(WAITS), f.lit(0u64));
+        let parked = (seen & !PHASE) | waits | PARKED;
+        let unparked = f.select(by_itself, seen & !RESUMED, seen);
+        f.select(goes_on(seen), unparked, parked)
+    });
+    goes_on(seen)
+}
+
+/// Applies everything that the host has asked since the last call. Only one lane of a kernel calls this.
+pub(super) fn apply_asks<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) {
+    let Some(cells) = kernel.cells() else { return };
+    let done = f.load(cells.applied.at(0));
+    // Pairs with the host's release: the asks below the count are seen.
+    let asked = f.atomic_load(Order::Acquire, Scope::System, cells.asks.at(0));
+    f.when(asked.ne(done), || {
+        let count = f.cast::<u32>(asked - done);
+        f.range((f.lit(0), count, f.lit(1)), (), |_, k, ()| {
+            let at = ((f.cast::<u32>(done) + k) & (ask::RING - 1)) + STRIDE;
+            apply_ask(f, kernel, cells, f.atomic_load(Order::Relaxed, Scope::System, cells.asks.at(at)));
+        });
+        f.store(cells.applied.at(0), asked);
+        // Pairs with the host's acquire: the asks have been read, and may be overwritten.
+        f.atomic_store(Order::Release, Scope::System, cells.answers.at(0), asked);
+    });
+}
+
+/// Applies one ask. A cell that has to go on because of it is put into the queue of its level.
+fn apply_ask<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    asked: U64<'b>,
+) {
+    use cell_state::{ASKED, CANCEL, ENDED, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, WAITS};
+    let (low, meant) = (f.cast::<u32>(asked), f.cast::<u32>(asked >> 32));
+    let (cell, what) = (low & ask::CELL, low >> ask::WHAT_SHIFT);
+    let resumes = what.eq(ask::RESUME);
+    // What the host has asked already, and this.
+    let add = |asks: U64<'b>| {
+        let resumed = f.select((asks & PAUSE).ne(0), asks & !PAUSE, asks | RESUMED);
+        let more = f.select(what.eq(ask::CANCEL), f.lit(CANCEL), f.lit(PAUSE));
+        f.select(resumes, resumed, asks | more)
+    };
+    let wakes =
+        |seen: U64<'b>| is_in_phase(seen, PARKED) & what.ne(ask::PAUSE) & use_number(f, seen).eq(meant);
+    let seen = change_state(f, cells, cell, |seen| {
+        let (now, ended) = (use_number(f, seen).eq(meant), is_in_phase(seen, ENDED));
+        let next = ended & ((use_number(f, seen) + 1) & GENERATION_MASK).eq(meant);
+        let live = (seen & !(ASKED | PHASE | WAITS)) | LIVE;
+        let woken = live | f.select(resumes, f.lit(0u64), f.lit(CANCEL));
+        let told = (seen & !ASKED) | add(seen & ASKED);
+        let kept = (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT;
+        let same_use = f.select(wakes(seen), woken, told);
+        f.select(now & !ended, same_use, f.select(next, kept, seen))
+    });
+    f.when(wakes(seen), || home::push_ready(f, kernel, cells, cell));
+}
+
+/// The level of a cell's task.
+pub(super) fn cell_level<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+) -> U32<'b> {
+    if kernel.layout.levels == 1 {
+        return f.lit(0);
+    }
+    f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1)) >> 32)
+}
+
+/// Applies what the host has asked, in a kernel of near rings in which no group keeps the control words. The first lane
+/// of the first group does it between two looks at its rings.
+pub(super) fn apply_asks_as_first_group<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) {
+    if kernel.cells().is_some() && kernel.mode.control_copy().is_none() {
+        f.when(f.group().eq(0) & f.lane().eq(0), || apply_asks(f, kernel));
+    }
+}

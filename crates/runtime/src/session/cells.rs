@@ -1,0 +1,392 @@
+//! The cells of a session, as the host sees them.
+//!
+//! A task of a resumable handler lives in a *cell* from submit to end; [`kernel::cells`](crate::kernel::cells) says what
+//! the kernel does with it. On the host, the cells of a producer are a stripe like any other: each has a completion
+//! record and a word in which a ticket notes that it has given the cell up. The use `g` of cell `k` has the position
+//! `g × cells + k`, so the generation of that position is the number of the use, and a ticket reads the record, waits,
+//! registers a waker and gives the cell up exactly as it does for a slot. What differs is that cells are used in any
+//! order:
+//!
+//! - The producer keeps a list of free cells ([`FreeCells`]). A cell is free again when its ticket has given it up and
+//!   its task has ended.
+//! - The stripe knows which use of each cell is under way, for everyone else who looks for tasks that have not ended.
+//!
+//! The slot that carries a task to its cell is given up at once, and nobody looks at its record but the producer that
+//! takes the slot back.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use pelton_device::View64;
+
+use super::memory::RingMemory;
+use super::producer::Producer;
+use super::rings::{Rings, Stripe};
+use super::span::Span;
+use super::ticket::{HeldSlots, SessionShare, Ticket};
+use crate::deadline::{Deadline, PollBackoff};
+use crate::error::{Error, SubmitError};
+use crate::kernel::cells::{CELL_SHIFT, ask};
+use crate::kernel::{BufferId, Layout, STRIDE};
+use crate::protocol::Opcode;
+use crate::protocol::slot::{self, generation_at};
+use crate::ring::{EndsSeen, HostRing, SlotLines, SlotMemory};
+use crate::task::Task;
+
+/// What the host can ask of a task in a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CellAsk {
+    /// The task is to end.
+    Cancel,
+    /// The task is to begin no further step.
+    Pause,
+    /// The task is to go on.
+    Resume,
+}
+
+impl CellAsk {
+    fn code(self) -> u32 {
+        match self {
+            CellAsk::Cancel => ask::CANCEL,
+            CellAsk::Pause => ask::PAUSE,
+            CellAsk::Resume => ask::RESUME,
+        }
+    }
+}
+
+/// What all cells of a session share.
+#[derive(Debug)]
+pub(crate) struct SessionCells {
+    /// The number of the first producer's stripe of cells.
+    first_stripe: u32,
+    /// The opcodes whose tasks live in cells.
+    ops: Vec<Opcode>,
+    /// The free cells of the producers that are not in use.
+    idle: Mutex<Vec<Option<FreeCells>>>,
+    asks: Mutex<AskRing>,
+}
+
+/// The ring through which the host asks something of cells.
+#[derive(Debug)]
+struct AskRing {
+    words: View64,
+    answers: View64,
+    /// How many asks there have been.
+    count: u64,
+}
+
+/// The cells of one producer that are free.
+#[derive(Debug)]
+pub(super) struct FreeCells {
+    /// The number of the producer's stripe of cells.
+    stripe: u32,
+    /// The cells that are free. The last one is used next.
+    free: Vec<u32>,
+    /// How often each cell was used.
+    uses: Vec<u64>,
+}
+
+impl SessionCells {
+    /// Makes the cells of a layout, if it has any, and adds their stripes, one per producer.
+    pub(super) fn new(
+        layout: &Layout,
+        memory: &RingMemory,
+        stripes: &mut Vec<Stripe>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(steps) = layout.steps.filter(|_| layout.cell_count() > 0) else { return Ok(None) };
+        let first_stripe = stripes.len() as u32;
+        let per_producer = steps.producer_cells;
+        let done = memory.words(BufferId::CellDone)?;
+        let taken = memory.host_words(layout.cell_count() as usize)?;
+        // Cells have no lines of their own on the host.
+        let lines = SlotMemory::Mapped(taken.clone());
+        for producer in 0..layout.producers {
+            let ring = HostRing {
+                lines: lines.clone(),
+                done: done.clone(),
+                taken: taken.clone(),
+                tail: None,
+                first: (producer * per_producer) as usize,
+                log2: per_producer.ilog2(),
+            };
+            stripes.push(Stripe::of_cells(ring, per_producer));
+        }
+        let free = |producer: u32| FreeCells {
+            stripe: first_stripe + producer,
+            free: (0..per_producer).rev().collect(),
+            uses: vec![0; per_producer as usize],
+        };
+        let asks = AskRing {
+            words: memory.words(BufferId::Asks)?,
+            answers: memory.words(BufferId::Answers)?,
+            count: 0,
+        };
+        let idle = Mutex::new((0..layout.producers).map(|producer| Some(free(producer))).collect());
+        let ops = layout.resumable_ops.clone();
+        Ok(Some(SessionCells { first_stripe, ops, idle, asks: Mutex::new(asks) }))
+    }
+
+    /// Takes the free cells of a producer, for as long as the producer is in use.
+    pub(super) fn take_free(&self, producer: u32) -> Option<FreeCells> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)[producer as usize].take()
+    }
+
+    /// Gives the free cells of a producer back.
+    pub(super) fn put_free(&self, producer: u32, cells: Option<FreeCells>) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)[producer as usize] = cells;
+    }
+
+    /// Whether tasks of an opcode live in cells.
+    pub(super) fn are_for(&self, op: Opcode) -> bool {
+        self.ops.contains(&op)
+    }
+}
+
+impl FreeCells {
+    /// Takes back every cell that was given up and whose task has ended.
+    fn reclaim(&mut self, rings: &Rings) {
+        let stripe = &rings.stripes[self.stripe as usize];
+        for cell in (0..stripe.cell_uses.len()).rev() {
+            let position = stripe.cell_uses[cell].load(Ordering::Relaxed);
+            if position == 0 {
+                continue;
+            }
+            let count = stripe.ring.reclaim_at(position).unwrap_or(0) as usize;
+            for cell in (cell..cell + count).rev() {
+                stripe.cell_uses[cell].store(0, Ordering::Relaxed);
+                self.free.push(cell as u32);
+            }
+        }
+    }
+
+    /// Returns how many cells are free, and takes cells back if they are not enough.
+    fn free_cells(&mut self, rings: &Rings, wanted: usize) -> usize {
+        if self.free.len() < wanted {
+            self.reclaim(rings);
+        }
+        self.free.len()
+    }
+
+    /// Begins the next use of a free cell. Returns the position of the use.
+    fn begin_use(&mut self, rings: &Rings) -> u64 {
+        let stripe = &rings.stripes[self.stripe as usize];
+        let cell = self.free.pop().expect("the caller has checked that a cell is free");
+        let uses = &mut self.uses[cell as usize];
+        *uses += 1;
+        let position = *uses << stripe.ring.log2 | u64::from(cell);
+        // Pairs with the acquire of those who look for tasks that have not ended.
+        stripe.cell_uses[cell as usize].store(position, Ordering::Release);
+        position
+    }
+}
+
+impl SessionShare {
+    /// Asks something of the task at a position of a stripe of cells. If the session has ended, nothing is asked.
+    pub(super) fn ask_cell(&self, stripe: &Stripe, position: u64, what: CellAsk) {
+        let Some(cells) = &self.rings.cells else { return };
+        let mut asks = cells.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut backoff = PollBackoff::default();
+        // Pairs with the kernel's release: it has read the asks that may be overwritten now.
+        while asks.count - asks.answers[0].load(Ordering::Acquire) >= u64::from(ask::RING) {
+            if !self.rings.state.is_running() {
+                return;
+            }
+            if backoff.is_slow() {
+                self.served.check_for_end();
+            }
+            backoff.pause();
+        }
+        let low = stripe.ring.slot_at(position) as u32 | what.code() << ask::WHAT_SHIFT;
+        let entry = u64::from(low) | u64::from(generation_at(position, stripe.ring.log2)) << 32;
+        let at = STRIDE as usize + (asks.count % u64::from(ask::RING)) as usize;
+        asks.words[at].store(entry, Ordering::Relaxed);
+        asks.count += 1;
+        // Pairs with the kernel's acquire: it sees the ask.
+        asks.words[0].store(asks.count, Ordering::Release);
+        self.served.current_run().wake();
+    }
+}
+
+impl Rings {
+    /// The stripes of rings, without those of cells.
+    pub(crate) fn slot_stripes(&self) -> &[Stripe] {
+        &self.stripes[..self.layout.stripe_count() as usize]
+    }
+
+    /// The stripes of cells, one per producer, if there are any.
+    pub(crate) fn cell_stripes(&self) -> &[Stripe] {
+        &self.stripes[self.layout.stripe_count() as usize..]
+    }
+
+    /// The producer's stripe of cells, if there are cells.
+    pub(super) fn producer_cells(&self, producer: u32) -> Option<&Stripe> {
+        let cells = self.cells.as_ref()?;
+        self.stripes.get((cells.first_stripe + producer) as usize)
+    }
+
+    /// Returns the uses of cells whose tasks have not ended, each with its stripe.
+    pub(crate) fn unfinished_cells(&self) -> Vec<(&Stripe, u64)> {
+        let uses = |stripe| unfinished_uses(stripe).map(move |position| (stripe, position));
+        self.cell_stripes().iter().flat_map(uses).collect()
+    }
+}
+
+/// The positions of the uses of a stripe's cells whose tasks have not ended.
+fn unfinished_uses(stripe: &Stripe) -> impl Iterator<Item = u64> {
+    // Pairs with the release of the producer that began the use.
+    let used = stripe.cell_uses.iter().map(|used| used.load(Ordering::Acquire));
+    used.filter(|position| *position != 0 && stripe.ring.record_at(*position).is_none())
+}
+
+impl Producer {
+    /// Whether a task lives in a cell, because its handler is resumable.
+    #[inline]
+    pub(super) fn needs_cell(&self, task: &Task) -> bool {
+        self.cells.is_some() && self.share.rings.cells.as_ref().is_some_and(|cells| cells.are_for(task.op))
+    }
+
+    /// Checks that so many cells could be free at once.
+    pub(super) fn check_cells(&self, wanted: u64) -> Result<(), SubmitError> {
+        let cells = self.cells.as_ref().map_or(0, |cells| cells.uses.len() as u64);
+        if wanted > cells { Err(SubmitError::TooManyResumable { wanted, cells }) } else { Ok(()) }
+    }
+
+    /// Waits for free cells, as long as the producer's patience says.
+    pub(super) fn find_cells(&mut self, wanted: u64) -> Result<(), SubmitError> {
+        self.check_cells(wanted)?;
+        let Some(cells) = &mut self.cells else { return Ok(()) };
+        let rings = &*self.share.rings;
+        let deadline = self.patience.started();
+        let mut backoff = PollBackoff::default();
+        loop {
+            if !rings.state.is_running() {
+                return Err(rings.state.submit_error());
+            }
+            let free = cells.free_cells(rings, wanted as usize) as u64;
+            if free >= wanted {
+                return Ok(());
+            }
+            if deadline == Deadline::Now || backoff.is_slow() && deadline.has_passed() {
+                return Err(SubmitError::NoCells { free, wanted });
+            }
+            if backoff.is_slow() {
+                self.share.served.check_for_end();
+            }
+            backoff.pause();
+        }
+    }
+
+    /// Takes back all cells that were given up, and returns how many are free.
+    pub(super) fn reclaim_cells(&mut self) -> u64 {
+        let Some(cells) = &mut self.cells else { return 0 };
+        cells.reclaim(&self.share.rings);
+        cells.free.len() as u64
+    }
+
+    /// Submits a task of a resumable handler.
+    #[cold]
+    pub(super) fn submit_resumable(&mut self, task: Task) -> Result<Ticket, SubmitError> {
+        let (level, fenced) = self.check_tasks(std::iter::once(task))?;
+        self.find_cells(1)?;
+        let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
+        let mut held = Vec::with_capacity(1);
+        let stamp = self.write_with_cells(level, stripe, &[task], &mut held);
+        let (stripe, position, _) = held[0];
+        Ok(Ticket::new(&self.share, stripe, position, stamp))
+    }
+
+    /// Submits tasks of which some are of resumable handlers.
+    #[cold]
+    pub(super) fn submit_with_resumable(&mut self, tasks: &[Task]) -> Result<Span, SubmitError> {
+        let (level, fenced) = self.check_tasks(tasks.iter().copied())?;
+        let wanted = tasks.len() as u64;
+        self.check_size(level, wanted, fenced)?;
+        self.find_cells(tasks.iter().filter(|task| self.needs_cell(task)).count() as u64)?;
+        let mut held = Vec::new();
+        let stamp = match self.find_room(level, wanted, fenced)? {
+            Some(stripe) => self.write_with_cells(level, stripe, tasks, &mut held),
+            None => self.spread_with_cells(level, tasks, &mut held),
+        };
+        let pieces = held.into_iter();
+        let pieces =
+            pieces.map(|(stripe, first, count)| HeldSlots::new(&self.share, stripe, first, count, 0));
+        Ok(Span::from_pieces(pieces.collect(), stamp))
+    }
+
+    /// Writes tasks to several near stripes, which together have room for them.
+    fn spread_with_cells(&mut self, level: u32, tasks: &[Task], held: &mut Vec<(u32, u64, u32)>) -> u64 {
+        let (from, mut left, mut stamp) = (self.last[level as usize].near + 1, tasks, 0);
+        for k in 0..self.near_count {
+            let stripe = (from + k) % self.near_count;
+            let count = (self.free_slots(level, stripe, 1) as usize).min(left.len());
+            let (now, rest) = left.split_at(count);
+            if count > 0 {
+                let at = self.write_with_cells(level, stripe, now, held);
+                stamp = if stamp == 0 { at } else { stamp };
+            }
+            left = rest;
+        }
+        stamp
+    }
+
+    /// Writes tasks to a stripe that has room for them, each task of a resumable handler with a free cell. Adds what
+    /// the tickets of the tasks hold to `held`: stripe, first position and count of neighbouring tasks. Returns the time
+    /// stamp of the meter.
+    fn write_with_cells(
+        &mut self,
+        level: u32,
+        stripe: u32,
+        tasks: &[Task],
+        held: &mut Vec<(u32, u64, u32)>,
+    ) -> u64 {
+        let mut cells = self.cells.take();
+        let share = self.share.clone();
+        let resumable = |task: &Task| share.rings.cells.as_ref().is_some_and(|cells| cells.are_for(task.op));
+        // The tasks' own places: a position of the ring, or of the stripe of cells.
+        let mut places = Vec::with_capacity(tasks.len());
+        let (number, first, _, stamp) =
+            self.write_tasks(level, stripe, tasks.len() as u64, (), |to, tail, _, (), _| {
+                for task in tasks {
+                    match cells.as_mut().filter(|_| resumable(task)) {
+                        Some(cells) => {
+                            let used = cells.begin_use(&share.rings);
+                            let stripe = &share.rings.stripes[cells.stripe as usize];
+                            publish_in_cell(to, *tail, task, stripe.ring.slot_at(used) as u32);
+                            places.push((cells.stripe, used));
+                        }
+                        None => {
+                            to.publish(*tail, task);
+                            places.push((u32::MAX, *tail));
+                        }
+                    }
+                    *tail += 1;
+                }
+            });
+        self.cells = cells;
+        let ring = &share.rings.stripes[number as usize].ring;
+        for (at, (stripe, position)) in (first..).zip(places) {
+            let in_cell = stripe != u32::MAX;
+            if in_cell {
+                // Nobody but this producer looks at the record of the slot.
+                ring.give_up(at, 1, EndsSeen::NotAll);
+            }
+            let stripe = if in_cell { stripe } else { number };
+            match held.last_mut() {
+                Some((last, first, count)) if *last == stripe && *first + u64::from(*count) == position => {
+                    *count += 1;
+                }
+                _ => held.push((stripe, position, 1)),
+            }
+        }
+        stamp
+    }
+}
+
+/// Publishes a task that is to move to a cell.
+fn publish_in_cell(to: &super::producer::StripeRing, position: u64, task: &Task, cell: u32) {
+    let mut line = slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
+    line[slot::PRIORITY as usize / 2] |= u64::from((cell + 1) << CELL_SHIFT) << 32;
+    slot::seal_line(&mut line);
+    to.lines.flush();
+    to.lines.put(to.slot_at(position), &line);
+}
