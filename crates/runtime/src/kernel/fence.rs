@@ -326,7 +326,7 @@ fn write_waits(
     cells: &CellBuffers,
 ) -> Callee<(u32, u64), bool> {
     let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
-    let find = m.function::<(u32, u64), u32>(slots.function_name("older"), |f, (stripe, position)| {
+    let find = m.function::<(u32, u64), u32>(slots.function_name("fence.older"), |f, (stripe, position)| {
         let producer = (stripe / slots.bank.ring_stripes) % kernel.layout.producers;
         let first = f.cast::<u32>(f.load(frontier.front.at(stripe * STRIDE + front_word::CELL)));
         f.range((first, f.lit(per_producer), f.lit(1)), f.lit(per_producer), |look, k, none| {
@@ -340,7 +340,7 @@ fn write_waits(
             none
         })
     });
-    m.function(slots.function_name("waits"), |f, (stripe, position)| {
+    m.function(slots.function_name("fence.waits"), |f, (stripe, position)| {
         let word = |word: u32| frontier.front.at(stripe * STRIDE + word);
         let look = || {
             let at = f.call(find, (stripe, position));

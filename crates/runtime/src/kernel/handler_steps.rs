@@ -67,7 +67,7 @@ use pelton_ir::module::ImportFlow;
 use pelton_ir::types::{Len, Space};
 
 use super::handler::{FRAME, HandlerBody, Width};
-use super::import::{REQUEUE, YIELD_NOW};
+use super::import::{PARK, REQUEUE, YIELD_NOW};
 
 /// A word that a task keeps between its steps. It is 0 when the first step begins.
 ///
@@ -157,6 +157,19 @@ impl<'b> HandlerBody<'b> {
         let level = self.f.value::<u32>(level.operand());
         self.f.call(self.f.import::<u32, ()>(REQUEUE, self.import_flow()), level);
         self.f.ret(self.f.lit(0u32));
+    }
+
+    /// Ends this step here. The task waits until the host resumes it, and then runs the same step again from its
+    /// beginning. See [`Ticket::resume`](crate::Ticket::resume).
+    pub fn park(&self) {
+        self.f.call(self.f.import::<(), ()>(PARK, self.import_flow()), ());
+        self.f.ret(self.f.lit(0u32));
+    }
+
+    /// Ends this step here. The task waits until the host resumes it, and goes on with the step of this number.
+    pub fn park_then(&self, number: impl Arg<'b, u32>) {
+        self.next_step().store(number);
+        self.park();
     }
 
     /// How a verb must be imported.

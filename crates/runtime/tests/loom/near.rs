@@ -243,7 +243,11 @@ fn cancel(plan: Plan) {
             }
             plan.fence("complete");
             let done = if plan.wrong("done by the first look") { aside } else { runs };
-            near.post(0, if done { TaskEnd::Done(0) } else { TaskEnd::Cancelled { steps: 0 } }, Ordering::Relaxed);
+            near.post(
+                0,
+                if done { TaskEnd::Done(0) } else { TaskEnd::Cancelled { steps: 0 } },
+                Ordering::Relaxed,
+            );
         }
     });
     near.ring.cancel(0);
@@ -253,7 +257,7 @@ fn cancel(plan: Plan) {
             None => yield_now(),
         }
     };
-    let times = if record == TaskEnd::Cancelled { steps: 0 } { 0 } else { 1 };
+    let times = if record == (TaskEnd::Cancelled { steps: 0 }) { 0 } else { 1 };
     assert_eq!(ran.load(Ordering::Relaxed), times, "the record says {record:?}");
     group.join().unwrap();
 }
