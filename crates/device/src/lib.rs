@@ -109,6 +109,7 @@ pub mod null;
 pub mod reference;
 mod timekeeper;
 pub mod view;
+mod view_bytes;
 
 use std::fmt;
 use std::sync::Arc;
