@@ -53,6 +53,28 @@ impl Module {
         self.functions.iter().filter(|(_, f)| f.is_import()).map(|(handle, _)| handle)
     }
 
+    /// Removes the imports that no function of the module calls.
+    pub fn remove_unused_imports(&mut self) {
+        let nodes = self.functions.iter().flat_map(|(_, function)| function.insts());
+        let called: Vec<Func> = nodes
+            .filter_map(|(_, node)| if let Attr::Call(func) = node.attr { Some(func) } else { None })
+            .collect();
+        let mut kept = Arena::new();
+        let mut handles = Vec::with_capacity(self.functions.len());
+        for (func, function) in self.functions.iter() {
+            let stays = !function.is_import() || called.contains(&func);
+            handles.push(stays.then(|| kept.push(function.clone())));
+        }
+        for (_, function) in kept.iter_mut() {
+            for (_, node) in function.insts.iter_mut() {
+                if let Attr::Call(func) = &mut node.attr {
+                    *func = handles.get(func.index()).copied().flatten().unwrap_or(*func);
+                }
+            }
+        }
+        self.functions = kept;
+    }
+
     /// Chooses a kernel to compile or run: the kernel of the given name or, if no name is given, the module's only
     /// kernel.
     pub fn choose_kernel(&self, name: Option<&str>) -> Result<Func, NoKernel> {
