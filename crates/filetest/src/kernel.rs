@@ -2,13 +2,14 @@
 //!
 //! The `test` line describes the kernel: first `near`, `far`, `both` or `drain`; then, where they apply,
 //! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
-//! of several subgroups that progress independently) and `remote` (the device has memory of its own). Accesses
-//! inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
+//! of several subgroups that progress independently), `remote` (the device has memory of its own) and `payload` (tasks
+//! have payloads and replies). Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so
+//! that they belong to a task.
 
 use pelton::kernel::{Claim, Geometry, Lifetime, SlotBody, Spec, Telemetry, assemble};
 use pelton::protocol::step::{
-    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, ProtocolStep, REMOTE, TELLS, TOLD,
-    WATCH,
+    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, PAYLOAD, ProtocolStep, REMOTE,
+    REPLY, TELLS, TOLD, WATCH,
 };
 use pelton::{Handler, Placement};
 use pelton_device::{Caps, open};
@@ -179,6 +180,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                 caps.memory_bytes = Some(1 << 30);
                 (spec, shape & !LOCAL | REMOTE)
             }
+            "payload" => (with_payloads(spec), shape | PAYLOAD | REPLY),
             word => {
                 let words = [
                     "near",
@@ -192,6 +194,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                     "watch",
                     "teams",
                     "remote",
+                    "payload",
                 ];
                 let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
@@ -230,6 +233,21 @@ fn with_lanes(spec: Spec, lanes: u32) -> Spec {
 /// The spec with a single handler that accesses no memory.
 fn with_lone_handler(spec: Spec) -> Spec {
     spec.body(SlotBody::Fused).handler("seven", Handler::lane_wide(|task| task.finish(7)))
+}
+
+/// The spec with payloads and replies. Its handler gives the first word of its payload back; if the kernel has another
+/// handler already, it is that one, with payloads that it does not use.
+fn with_payloads(spec: Spec) -> Spec {
+    let spec = spec.payload(64).reply(16);
+    if !spec.handlers.is_empty() {
+        return spec;
+    }
+    let echo = Handler::lane_wide(|task| {
+        let f = task.body();
+        f.store(task.reply().at(0), f.load(task.payload().at(0)));
+        task.set_reply_len(task.payload_len());
+    });
+    spec.handler("echo", echo)
 }
 
 /// The atomic accesses of the kernel itself, in the order of the text.

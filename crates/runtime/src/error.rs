@@ -203,6 +203,12 @@ pub enum SubmitError {
          submit them at once, with the fence"
     )]
     FenceReach { count: u32, within: u64 },
+    /// The payload of a task is longer than the `Spec` allows.
+    #[error("a payload of {bytes} bytes cannot be submitted: it may have at most {most} (`Spec::payload`)")]
+    PayloadTooLong { bytes: u64, most: u32 },
+    /// A task has a payload, but the `Spec` gives tasks none.
+    #[error("a payload of {bytes} bytes cannot be submitted: tasks have no payloads here (`Spec::payload`)")]
+    NoPayloads { bytes: u64 },
     /// The session has ended. [`Producer::session_end`](crate::Producer::session_end) has the details.
     #[error("the session has ended: {0}")]
     Ended(EndReason),

@@ -68,7 +68,7 @@
 //!    ([`Session::view`]), takes a [`Snapshot`] of counters and latencies, and stops the kernel.
 //! 5. A [`Producer`] submits tasks for one tenant, from one thread at a time. If there is no room, it waits or returns
 //!    an error, as [`Producer::patience`] says. It may prefer latency or throughput ([`Aim`]).
-//! 6. A [`Task`] is an [`Opcode`], up to twelve argument words and a [`Priority`].
+//! 6. A [`Task`] is an [`Opcode`], up to twelve argument words and a [`Priority`]; a [`PayloadTask`] also brings bytes.
 //! 7. A [`Ticket`] stands for one submitted task, a [`Span`] for many. Both can be polled, waited for until a
 //!    [`Deadline`], awaited as futures, and cancelled. They hold their slots until they are dropped, so no result is
 //!    overwritten while its ticket or span exists.
@@ -126,11 +126,13 @@ mod deadline;
 #[doc(hidden)]
 pub mod doc_examples;
 mod error;
+mod payload;
 
 pub use deadline::Deadline;
 pub use drain::{Batch, Drain};
 pub use error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
 pub use kernel::{Claim, Geometry, Handler, Placement, Region, Spec, Tenant, TenantId};
+pub use payload::{Payload, PayloadTask, Submission};
 pub use pelton_device as device;
 pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};

@@ -316,6 +316,44 @@ buffers! {
             "The number of elements of each piece.";
     }
 
+    /// The payloads of tasks, in kernels whose tasks have them; see [`payload`](super::super::payload).
+    PayloadBuffers {
+        words Payload u32 "payload" Host Host (payload_words) (Zeros)
+            "The payloads of tasks, by slot.";
+        bytes PayloadBytes u32 "payload_bytes" Host Host (|p| p.layout.slot_count()) (Zeros)
+            "How many bytes each payload has, by slot.";
+    }
+
+    /// The copies of payloads on a device with memory of its own.
+    PayloadCopies {
+        words PayloadCopy u32 "payload_copy" Device Kernel (payload_words) (Zeros)
+            "The payloads of tasks in device memory, by slot.";
+    }
+
+    /// The replies of tasks, in kernels whose tasks have them; see [`payload`](super::super::payload).
+    ReplyBuffers {
+        words Reply u32 "reply" Host Kernel (reply_words) (Zeros)
+            "The replies of tasks, by slot.";
+        said ReplySaid u64 "reply_said" Host KernelForHost (|p| p.layout.slot_count()) (Zeros)
+            "How many bytes the last reply in each slot has, and the lap in which a task gave it.";
+    }
+
+    /// The replies as handlers write them on a device with memory of its own.
+    ReplyCopies {
+        words ReplyCopy u32 "reply_copy" Device Kernel (reply_words) (Zeros)
+            "The replies of tasks in device memory, by slot.";
+    }
+
+    /// What a group knows about the payloads and replies of its window.
+    PlaceBuffers {
+        places TaskPlace u32 "places" Group Kernel (|p| p.layout.window) (Zeros)
+            "The number of the place that each task of a window has for its payload and its reply.";
+        payload_bytes TaskPayload u32 "task_payload" Group Kernel (|p| p.layout.window) (Zeros)
+            "How many bytes the payload of each task of a window has.";
+        reply_bytes TaskReply u32 "task_reply" Group Kernel (|p| p.layout.window) (Zeros)
+            "How many bytes of reply each task of a window has said it gives.";
+    }
+
     /// The copy of a window's slots, for kernels that do not run tasks where they lie.
     SlotCopies {
         window Window u64 "window" Group Kernel (|p| p.layout.window * LINE) (Zeros)
@@ -414,8 +452,9 @@ pub use rows::BufferId;
 pub(crate) use rows::TABLE;
 pub(super) use rows::{
     BatchSlots, CellBuffers, ControlCopy, FarSlots, FrameBuffers, FrontierBuffers, GlobalBuffers,
-    NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PieceCopies, RoundBuffers, RouterBuffers,
-    SharedBuffers, SlotCopies, StepBuffers,
+    NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers, PayloadCopies, PieceCopies,
+    PlaceBuffers, ReplyBuffers, ReplyCopies, RoundBuffers, RouterBuffers, SharedBuffers, SlotCopies,
+    StepBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].
@@ -471,6 +510,16 @@ fn home_cells(plan: KernelPlan<'_>) -> u32 {
 /// How many counters a group keeps in its shared memory.
 fn tallies(plan: KernelPlan<'_>) -> u32 {
     if plan.drains() { counter_rows(plan) } else { plan.layout.ops.len() as u32 }
+}
+
+/// How many words the payloads of all slots have.
+fn payload_words(plan: KernelPlan<'_>) -> u32 {
+    plan.layout.slot_count() * plan.layout.places.payload_stride()
+}
+
+/// How many words the replies of all slots have.
+fn reply_words(plan: KernelPlan<'_>) -> u32 {
+    plan.layout.slot_count() * plan.layout.places.reply_stride()
 }
 
 /// Whether two names are equal. Unlike `==`, this works in constants.

@@ -3,7 +3,7 @@
 use pelton_ir::valid::{Valid, validate};
 use pelton_ir::{pass, text};
 
-use super::adapt::HandlerCode;
+use super::adapt::{HandlerCode, PlaceUse};
 use super::handler::{Visible, Width};
 use crate::protocol::Opcode;
 
@@ -54,6 +54,7 @@ pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Handler
             resumable: false,
             frame_words: 0,
             agreed: false,
+            places: PlaceUse::default(),
         }
     };
     FUNCTIONS.iter().map(|&(op, name, visible)| (op, name, visible, checked(name))).collect()

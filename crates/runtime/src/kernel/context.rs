@@ -10,6 +10,7 @@ pub(super) use super::buffers::{LINE, STRIDE, group_state as state};
 use super::declare::Declarer;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::mode::Mode;
+use super::payload::TaskPlaces;
 use super::spec::{Spec, Telemetry};
 use super::steps::StepContext;
 use crate::protocol::control;
@@ -69,6 +70,8 @@ pub(super) struct KernelContext<'s> {
     pub shared: SharedBuffers,
     /// The group's own copy of the table of pieces, on devices whose other memory is slow to reach.
     pub pieces: Option<PieceCopies>,
+    /// The payloads and replies of tasks, if they have any.
+    pub places: Option<TaskPlaces>,
     /// The buffers of the workspace, in the order of [`Layout::areas`].
     pub areas: Vec<Buffer>,
     /// Whether some handler has loops that take fuel.
@@ -92,10 +95,11 @@ impl<'s> KernelContext<'s> {
         let shared = SharedBuffers::declare(&mut d);
         let steps = StepContext::declare(&mut d);
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
+        let places = TaskPlaces::declare(&mut d);
         let areas = layout.areas.iter().enumerate();
         let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;
-        KernelContext { spec, layout, mode, source, global, shared, pieces, areas, fueled, steps }
+        KernelContext { spec, layout, mode, source, global, shared, pieces, places, areas, fueled, steps }
     }
 
     /// Runs `body` for each number below `count`, with the numbers dealt out to the lanes. `count` is at most `most`.

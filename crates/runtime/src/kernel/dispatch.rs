@@ -129,7 +129,7 @@ pub(super) fn write_dispatch(
 }
 
 /// Writes the functions of one handler. A fused kernel has no packed slots, and a packed slot has room for opcodes of
-/// one byte only.
+/// one byte only, and none for a payload or a reply.
 fn write_entry(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
@@ -139,7 +139,10 @@ fn write_entry(
     let packs = kernel.spec.body != spec::SlotBody::Fused
         && op.code() <= u8::MAX.into()
         && code.width == Width::Lane
-        && !code.resumable;
+        && !code.resumable
+        && !code.places.any();
+    // The host reads a reply as soon as it has seen the record.
+    let visible = if code.places.reply { Visible::Memory } else { visible };
     let counter = counter_of(kernel, op);
     let buffers = code.declare_buffers(m, kernel, op);
     let arguments = match code.resumable && kernel.cells().is_some() {

@@ -17,6 +17,20 @@
 //! }
 //! ```
 //!
+//! Where the `Spec` gives tasks a payload or a reply, a handler reads the one and writes the other like regions. Their
+//! lengths in bytes are verbs, which a handler imports:
+//!
+//! ```text
+//! import fn payload_len() -> u32
+//! import fn reply_len(%bytes: u32)
+//! buffer payload: [u32; ?] global read
+//! buffer reply: [u32; ?] global read_write
+//! ```
+//!
+//! `len @payload` gives the number of words that hold the payload of this task, and `len @reply` how many words its
+//! reply may have. A reply is zero when a task begins, and empty unless the handler says its length. In a group-wide
+//! handler, `reply_len` is imported as `uniform`, and lane 0 says the length.
+//!
 //! A *lane-wide* handler is run by one lane, beside other tasks of its window. A *group-wide* handler is run by all
 //! lanes of a group together: it may use barriers, subgroup operations and shared buffers, which are zero when a task
 //! begins, and lane 0 returns the result. A lane-wide handler may not have shared buffers. `fault` makes the task end
@@ -30,12 +44,13 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pelton_ir::builder::{Arg, Buf, Builder, FunctionBuilder, Val};
-use pelton_ir::module::{BufferDecl, Module, TextPlace};
+use pelton_ir::builder::{Arg, Buf, Builder, Callee, FunctionBuilder, Val};
+use pelton_ir::module::{BufferDecl, ImportFlow, Module, TextPlace};
 use pelton_ir::op::Op;
 use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
+use super::import::{PAYLOAD_LEN, REPLY_LEN};
 use crate::protocol::{Opcode, slot};
 
 /// The name of the buffer from which handlers read the task's arguments.
@@ -46,6 +61,10 @@ pub const OBSERVABLE: &str = "observable";
 pub const FRAME: &str = "frame";
 /// The most words that a frame may have.
 pub const MAX_FRAME_WORDS: u32 = 256;
+/// The name of the buffer from which handlers read the task's payload.
+pub const PAYLOAD: &str = "payload";
+/// The name of the buffer to which handlers write the task's reply.
+pub const REPLY: &str = "reply";
 /// The number of arguments of a task.
 pub const ARGS: u32 = slot::ARGS as u32;
 
@@ -130,13 +149,15 @@ impl Handler {
     /// Makes a handler of a width, whose function the closure writes.
     fn from_closure(width: Width, build: impl for<'b> FnOnce(HandlerBody<'b>)) -> Self {
         let mut m = Builder::new();
+        let verbs = HandlerVerbs::import(&mut m, width);
         m.buffer::<u32>(ARG, Len::Fixed(ARGS.into()), Space::Global, Access::Read);
         let notes: Rc<BodyNotes> = Rc::default();
         m.function::<(), u32>(UNNAMED, |f, ()| {
-            build(HandlerBody { f, width, notes: notes.clone() });
+            build(HandlerBody { f, width, verbs, notes: notes.clone() });
             f.lit(0)
         });
         let mut module = m.finish();
+        module.remove_unused_imports();
         restrict_access(&mut module);
         notes.size_frame(&mut module);
         Handler { error: notes.error.take(), width, ..Handler::from_module(module) }
@@ -184,6 +205,27 @@ impl Handler {
     /// Sets whether a task may run a second time after a device was lost. See [`Class`].
     pub fn class(self, class: Class) -> Self {
         Handler { class, ..self }
+    }
+}
+
+/// The verbs that a closure can call, as imports of its module.
+#[derive(Clone, Copy)]
+struct HandlerVerbs {
+    payload_len: Callee<(), u32>,
+    reply_len: Callee<u32, ()>,
+}
+
+impl HandlerVerbs {
+    /// Imports the verbs for a handler of a width.
+    fn import(m: &mut Builder, width: Width) -> Self {
+        let flow = match width {
+            Width::Lane => ImportFlow::Any,
+            Width::Group => ImportFlow::Uniform,
+        };
+        HandlerVerbs {
+            payload_len: m.import(PAYLOAD_LEN, ImportFlow::Any),
+            reply_len: m.import(REPLY_LEN, flow),
+        }
     }
 }
 
@@ -235,6 +277,7 @@ impl Deref for NamedHandler {
 pub struct HandlerBody<'b> {
     pub(super) f: &'b FunctionBuilder<'b>,
     pub(super) width: Width,
+    verbs: HandlerVerbs,
     pub(super) notes: Rc<BodyNotes>,
 }
 
@@ -289,6 +332,35 @@ impl<'b> HandlerBody<'b> {
     /// Loads an argument of the task. An index past the last argument gives 0.
     pub fn arg(&self, index: u32) -> Val<'b, u32> {
         self.f.load(self.region::<u32>(ARG).at(index))
+    }
+
+    /// Returns the payload of the task as words. Its length depends on the task; an access beyond it is a fault. If the
+    /// `Spec` has no payloads, [`assemble`](super::assemble) refuses the handler.
+    pub fn payload(&self) -> Buf<u32> {
+        self.region(PAYLOAD)
+    }
+
+    /// Returns how many bytes the payload of the task has.
+    pub fn payload_len(&self) -> Val<'b, u32> {
+        self.f.call(self.verbs.payload_len, ())
+    }
+
+    /// Loads a byte of the task's payload.
+    pub fn payload_byte(&self, at: impl Arg<'b, u32>) -> Val<'b, u32> {
+        let at = self.f.value::<u32>(at.operand());
+        self.f.load_byte(self.payload().at(at >> 2), at & 3)
+    }
+
+    /// Returns the reply of the task as words, which are zero when the task begins. If the `Spec` has no replies,
+    /// [`assemble`](super::assemble) refuses the handler.
+    pub fn reply(&self) -> Buf<u32> {
+        self.region(REPLY)
+    }
+
+    /// Says how many bytes the reply of the task has. Without this, the reply is empty. More bytes than the `Spec`
+    /// allows are a fault. In a group-wide handler, all lanes call this together, and lane 0 says the length.
+    pub fn set_reply_len(&self, bytes: impl Arg<'b, u32>) {
+        self.f.call(self.verbs.reply_len, self.f.value::<u32>(bytes.operand()));
     }
 
     /// Returns a region of the tenant's workspace, or the tenant's observables if the name is `observable`. If the

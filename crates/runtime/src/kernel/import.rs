@@ -42,6 +42,10 @@ pub enum VerbAction {
     Requeue,
     /// The task does not end with this step. It runs again after the host has resumed it.
     Park,
+    /// Gives the length of the task's payload in bytes.
+    PayloadLen,
+    /// Says the length of the task's reply in bytes.
+    ReplyLen,
 }
 
 impl VerbAction {
@@ -65,9 +69,12 @@ const fn group_verb(name: &'static str, params: &'static [Type], action: VerbAct
 pub(super) const YIELD_NOW: &str = "yield_now";
 /// The name of the verb that changes the level of a task.
 pub(super) const REQUEUE: &str = "requeue";
-
 /// The name of the verb that puts a task aside until the host resumes it.
 pub(super) const PARK: &str = "park";
+/// The name of the verb that gives the length of the task's payload in bytes.
+pub(super) const PAYLOAD_LEN: &str = "payload_len";
+/// The name of the verb that says the length of the task's reply in bytes.
+pub(super) const REPLY_LEN: &str = "reply_len";
 
 /// The verbs of the runtime. A new verb is a row here, and code in `adapt` that says what a call of it becomes.
 pub const VERBS: &[Verb] = &[
@@ -77,6 +84,17 @@ pub const VERBS: &[Verb] = &[
     group_verb(REQUEUE, &[Type::U32], VerbAction::Requeue),
     lane_verb(PARK, &[], VerbAction::Park),
     group_verb(PARK, &[], VerbAction::Park),
+    Verb {
+        name: PAYLOAD_LEN,
+        params: &[],
+        results: &[Type::U32],
+        flow: ImportFlow::Any,
+        widths: &[Width::Lane, Width::Group],
+        action: VerbAction::PayloadLen,
+    },
+    lane_verb(REPLY_LEN, &[Type::U32], VerbAction::ReplyLen),
+    // The length that lane 0 says is the length of the reply.
+    group_verb(REPLY_LEN, &[Type::U32], VerbAction::ReplyLen),
 ];
 
 /// What a call of the verb with this name does.

@@ -12,6 +12,7 @@ pub use super::bank::{SlotBank, SlotBanks};
 use super::buffers::BufferId;
 use super::claim;
 use super::error::AssembleError;
+use super::payload::PlaceSizes;
 use super::placement::Placement;
 use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
@@ -100,6 +101,8 @@ pub struct Layout {
     pub observables: Vec<(u32, u32)>,
     /// The opcodes whose tasks are counted, in the order of their counters.
     pub ops: Vec<Opcode>,
+    /// How many bytes the payloads and replies of tasks may have.
+    pub places: PlaceSizes,
     /// Whether the device has memory of its own, so that host memory is slow to reach.
     pub remote: bool,
     /// How many lanes keep a copy of the host's control words for all groups, and tell the host when they have copied a
@@ -165,6 +168,8 @@ impl Layout {
                 u64::from(cells) * u64::from(slot::WORDS as u32) * u64::from(levels),
             )?;
         }
+        let places = PlaceSizes { payload: spec.payload, reply: spec.reply };
+        check_places(places, &banks)?;
         Ok(Layout {
             lanes,
             subgroup: caps.subgroup,
@@ -178,6 +183,7 @@ impl Layout {
             areas: spec.regions.iter().map(|r| region_area(r, &spec.tenants)).collect::<Result<_, _>>()?,
             observables: observable_pieces(&spec.tenants),
             ops,
+            places,
             remote,
             keepers,
             pollers,
@@ -284,6 +290,13 @@ const MAX_KERNEL_WORDS: u64 = 1 << 28;
 pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), AssembleError> {
     let most = MAX_KERNEL_WORDS;
     if found > most { Err(AssembleError::Size { what, found, most }) } else { Ok(()) }
+}
+
+/// Refuses payloads or replies that have more words in all slots together than the kernel can compute with.
+fn check_places(places: PlaceSizes, banks: &SlotBanks) -> Result<(), AssembleError> {
+    let slots: u64 = banks.iter().map(|bank| u64::from(bank.slot_count())).sum();
+    check_addressed("the number of words of all payloads", slots * u64::from(places.payload_stride()))?;
+    check_addressed("the number of words of all replies", slots * u64::from(places.reply_stride()))
 }
 
 /// The most groups of a launch that drains batches.

@@ -10,9 +10,11 @@
 //! 3. The step itself: `assemble` checks the `Spec` and puts the parts together. `context` is what all parts share, and
 //!    `slots` and `line` say where a task's slot is and how it is read.
 //! 4. What runs a single task: `adapt` makes handlers safe, `import` binds what they import, `builtin`, `print` and
-//!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these.
+//!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these. `payload` says where
+//!    the bytes lie that tasks bring and give back.
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
-//!    take several steps in a drained batch, `cells` and `home` run those of a session, `claim` chooses the ring that is served next, and `fence` ends fences.
+//!    take several steps in a drained batch, `cells` and `home` run those of a session, `claim` chooses the ring that
+//!    is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
 //! 7. What polls: `watch` looks at near rings and `route` at far ones, `light` runs small tasks on the spot, and
@@ -48,6 +50,7 @@ mod mode;
 mod near;
 mod notice;
 mod packed;
+pub(crate) mod payload;
 mod placement;
 mod print;
 mod route;
@@ -66,6 +69,7 @@ pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, V
 pub use import::{VERBS, Verb, VerbAction};
 pub use layout::Layout;
 pub(crate) use light::FEW_TASKS;
+pub use payload::PlaceSizes;
 pub use placement::Placement;
 pub use spec::{Claim, Geometry, Io, Lifetime, Report, SlotBody, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};

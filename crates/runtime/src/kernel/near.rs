@@ -22,7 +22,7 @@ use super::light::LightTasks;
 use super::mode::KeptControl;
 use super::slots::BankSlots;
 use super::window::{RingOwner, TaskWindow, WindowOwner, WindowRunner};
-use super::{line, notice, route, watch};
+use super::{line, notice, payload, route, watch};
 use crate::protocol::control;
 
 /// The number that stands for a ring when the group is to stop.
@@ -234,6 +234,9 @@ fn run_in_place<'b>(
         // A task that was submitted after a change of the mask or the quota must not begin under the old ones.
         let same = kernel.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kernel);
         f.when(!same, || look.leave(count));
+        if let Some(places) = &kernel.places {
+            places.begin_lone_task(f, task, run.task_slot(f, window, task));
+        }
         run.run_task(f, window, task);
         task + 1
     });
@@ -268,7 +271,10 @@ fn copy_window<'b>(
     f.barrier();
     // The last lane does this while lane 0 works out what may run.
     if kernel.layout.remote {
-        f.when(is_last_lane(f, kernel), || kernel.refresh_after_lines(f));
+        f.when(is_last_lane(f, kernel), || {
+            kernel.refresh_after_lines(f);
+            payload::acquire_payloads(f, kernel);
+        });
     }
     f.choose(
         f.lane().eq(0),

@@ -178,6 +178,10 @@ pub struct Spec {
     /// How many tasks of resumable handlers each producer of a session can have under way at once. It must be a power of
     /// two.
     pub cells: u32,
+    /// How many bytes the payload of a task may have. 0 means that tasks have no payloads.
+    pub payload: u32,
+    /// How many bytes the reply of a task may have. 0 means that tasks have no replies.
+    pub reply: u32,
     /// The regions of the workspace. The region `data` must be among them.
     pub regions: Vec<Region>,
     /// The tenants that use the kernel. A new `Spec` has tenant 0.
@@ -215,6 +219,8 @@ impl Spec {
             fuel: 1 << 20,
             max_steps: 1 << 20,
             cells: 1024,
+            payload: 0,
+            reply: 0,
             regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
             tenants: vec![Tenant::new(0)],
             handlers: Vec::new(),
@@ -286,6 +292,46 @@ impl Spec {
     /// power of two.
     pub fn cells(self, cells: u32) -> Self {
         Spec { cells, ..self }
+    }
+
+    /// The most bytes that the payload or the reply of a task may have.
+    pub const MAX_PLACE_BYTES: u32 = 1 << 19;
+
+    /// Gives every slot room for a payload of up to so many bytes, which [`Task::bytes`](crate::Task::bytes) and
+    /// [`Task::words`](crate::Task::words) fill and which handlers read from the buffer `payload`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use pelton::{Handler, Session, Spec, Task, device};
+    ///
+    /// let spec = Spec::default().payload(256).reply(64).handler(
+    ///     "swap",
+    ///     Handler::lane_wide(|task| {
+    ///         let f = task.body();
+    ///         let (payload, reply) = (task.payload(), task.reply());
+    ///         f.store(reply.at(0), f.load(payload.at(1)));
+    ///         f.store(reply.at(1), f.load(payload.at(0)));
+    ///         task.set_reply_len(8);
+    ///         task.finish(task.payload_len());
+    ///     }),
+    /// );
+    /// let session = Session::launch(&device::open("cpu")?, &spec)?;
+    /// let mut producer = session.producer(0)?;
+    /// let mut ticket = producer.submit(Task::new(spec.opcode("swap")?).words(&[7, 9]))?;
+    /// let mut reply = [0; 16];
+    /// assert_eq!(ticket.wait_words(Duration::from_secs(60), &mut reply)?, 2);
+    /// assert_eq!(reply[..2], [9, 7]);
+    /// assert_eq!(ticket.result()?, 8, "the number of bytes of the payload");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn payload(self, bytes: u32) -> Self {
+        Spec { payload: bytes, ..self }
+    }
+
+    /// Gives every slot room for a reply of up to so many bytes, which handlers write to the buffer `reply` and which
+    /// [`Ticket::wait_bytes`](crate::Ticket::wait_bytes) and [`Ticket::wait_words`](crate::Ticket::wait_words) read.
+    pub fn reply(self, bytes: u32) -> Self {
+        Spec { reply: bytes, ..self }
     }
 
     /// Adds a region to the workspace, or replaces the region with the same name.

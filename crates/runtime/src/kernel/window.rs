@@ -97,6 +97,9 @@ impl<'k> WindowRunner<'k> {
 
     /// Runs a window whose slots can be read. All lanes call it.
     pub(super) fn run_window<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>) {
+        if let Some(places) = &self.kernel.places {
+            places.begin_window(f, self, window);
+        }
         self.each_task(f, window, |task| self.run_task(f, window, task));
         self.run_rounds(f, window);
         self.finish_window(f, window);
@@ -134,6 +137,9 @@ impl<'k> WindowRunner<'k> {
             self.run_group_wide(f, window);
         }
         f.barrier();
+        if let Some(places) = &kernel.places {
+            places.finish_window(f, self, window);
+        }
         // A group of a drained batch adds up what it has counted when it leaves. The host does not look at a batch
         // before its pass has ended, so no fence is needed either.
         if let WindowOwner::Ring(owner) = window.owner {
@@ -153,8 +159,33 @@ impl<'k> WindowRunner<'k> {
     }
 
     /// Deals the tasks of a window out to the lanes.
-    fn each_task<'b>(self, f: &'b FunctionBuilder<'b>, window: TaskWindow<'b>, body: impl FnOnce(U32<'b>)) {
+    pub(super) fn each_task<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        body: impl FnOnce(U32<'b>),
+    ) {
         self.kernel.each_by_lane(f, window.count, self.kernel.layout.window, |task| body(task.named("task")));
+    }
+
+    /// The number of a task's slot among all slots of the session.
+    pub(super) fn task_slot<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        task: U32<'b>,
+    ) -> U32<'b> {
+        self.slots.session_slot(self.task_place(f, window, task).number)
+    }
+
+    /// The position of a task of a window.
+    pub(super) fn task_position<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        window: TaskWindow<'b>,
+        task: U32<'b>,
+    ) -> U64<'b> {
+        self.task_place(f, window, task).position
     }
 
     /// Works out where a task of a window and its words are.

@@ -55,6 +55,11 @@ pub const TELLS: u16 = 4096;
 /// The step exists only where the device has memory of its own.
 pub const REMOTE: u16 = 8192;
 
+/// The step exists only where tasks have payloads.
+pub const PAYLOAD: u16 = 16384;
+/// The step exists only where tasks have replies.
+pub const REPLY: u16 = 32768;
+
 const KINDS: u16 = NEAR | FAR | DRAIN;
 const LIVE: u16 = NEAR | FAR;
 
@@ -141,9 +146,13 @@ mod rows {
 use super::*;
 steps! {
     "write"    Host   AtomicStore "slots"   Relaxed System (LIVE) "";
+    "bring"    Host   AtomicStore "payload" Relaxed System (LIVE | PAYLOAD) "";
+    "bring"    Host   AtomicStore "payload_bytes" Relaxed System (LIVE | PAYLOAD) "";
     "publish"  Host   AtomicStore "slots"   Release System (LIVE) "Stores words 0-1, after the rest of the line and everything that the task points to.";
     "commit"   Host   AtomicStore "tails"   Release System (FAR)  "Stores the tail, after the lines of a batch.";
     "see"      Host   AtomicLoad  "done"    Acquire System (LIVE) "Loads the record, and then sees what the task wrote.";
+    "fetch"    Host   AtomicLoad  "reply_said" Relaxed System (LIVE | REPLY) "";
+    "fetch"    Host   AtomicLoad  "reply"   Relaxed System (LIVE | REPLY) "";
     "give up"  Host   AtomicStore "taken"   Release System (LIVE) "A ticket gives up its slots after it has read their records.";
     "reclaim"  Host   AtomicLoad  "taken"   Acquire System (LIVE) "The producer finds that slots were given up and may write them again.";
     "clear"    Host   AtomicStore "taken"   Relaxed System (LIVE) "";
@@ -184,6 +193,14 @@ steps! {
     "count"    Group  AtomicLoad  "rows"    Relaxed System (LIVE) "";
     "count"    Group  AtomicStore "rows"    Relaxed System (LIVE) "";
     "record"   Group  AtomicStore "done"    Relaxed System (KINDS) "";
+    "length"   Group  AtomicLoad  "payload_bytes" Relaxed System (KINDS | PAYLOAD) "";
+    "payload"  Group  LoadWide    "payload" Relaxed System (KINDS | PAYLOAD | REMOTE) "";
+    "payload"  Group  StoreWide   "payload_copy" Relaxed Group (KINDS | PAYLOAD | REMOTE) "";
+    "empty"    Group  StoreWide   "reply"   Relaxed Group  (KINDS | REPLY | LOCAL) "";
+    "empty"    Group  StoreWide   "reply_copy" Relaxed Group (KINDS | REPLY | REMOTE) "";
+    "said"     Group  AtomicStore "reply_said" Relaxed System (KINDS | REPLY) "";
+    "reply"    Group  LoadWide    "reply_copy" Relaxed Group (KINDS | REPLY | REMOTE) "";
+    "reply"    Group  StoreWide   "reply"   Relaxed System (KINDS | REPLY | REMOTE) "";
     "wanted"   Group  LoadWide    "pass"    Relaxed System (DRAIN) "";
     "total"    Group  AtomicLoad  "rows"    Relaxed Device (DRAIN) "";
     "total"    Group  AtomicLoad  "control" Relaxed Device (DRAIN) "";
@@ -220,6 +237,7 @@ steps! {
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Loads words 0-1 of a line, and then sees the rest of it and what the task points to.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "Follows a line that was read at once and found complete, and then sees what the task points to.";
     "lines"    Group  Fence       ""        AcqRel  Device (NEAR | LANES | REMOTE) "Follows the lines of a window. It makes visible what a copy brought to the device's memory before, whatever the nearest cache holds, and who finds the group away knows that the lines were read.";
+    "brought"  Group  Fence       ""        Acquire System (NEAR | LANES | REMOTE | PAYLOAD) "Follows the lines of a window that lay in the device's memory, and then sees the payloads that the host wrote to its own memory before it wrote the lines.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "Loads the tail in device memory, and then sees the lines before it. The tail may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "Loads the frontier. The marks below it have been read and may be written again one lap later.";
     "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence per window, between the effects of its tasks and their records.";

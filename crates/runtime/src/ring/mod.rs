@@ -74,11 +74,21 @@ const CHUNK: usize = 64;
 pub struct TaskStage {
     slots: [Slot; CHUNK],
     lines: [Line; CHUNK],
+    /// Whether memory that tasks point to is written while they are staged, so that each chunk has to be flushed.
+    flushes_chunks: bool,
 }
 
 impl Default for TaskStage {
     fn default() -> Self {
-        TaskStage { slots: [Slot::default(); CHUNK], lines: [[0; 8]; CHUNK] }
+        TaskStage { slots: [Slot::default(); CHUNK], lines: [[0; 8]; CHUNK], flushes_chunks: false }
+    }
+}
+
+impl TaskStage {
+    /// Returns scratch memory for tasks whose iterator writes memory that the tasks point to, such as their payloads,
+    /// each time it yields a task.
+    pub fn for_payloads() -> Self {
+        TaskStage { flushes_chunks: true, ..TaskStage::default() }
     }
 }
 
@@ -130,7 +140,7 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
             if count == 0 {
                 return;
             }
-            if *tail == first {
+            if *tail == first || stage.flushes_chunks {
                 self.lines.flush();
             }
             self.write_slots(self.slot_at(*tail), &stage.slots[..count], &mut stage.lines[..count]);

@@ -28,6 +28,7 @@ use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, SubmitError};
 use crate::kernel::cells::{CELL_SHIFT, ask};
 use crate::kernel::{BufferId, Layout, STRIDE};
+use crate::payload::Submission;
 use crate::protocol::Opcode;
 use crate::protocol::slot::{self, generation_at};
 use crate::ring::{EndsSeen, HostRing, SlotLines, SlotMemory};
@@ -241,8 +242,9 @@ fn unfinished_uses(stripe: &Stripe) -> impl Iterator<Item = u64> {
 impl Producer {
     /// Whether a task lives in a cell, because its handler is resumable.
     #[inline]
-    pub(super) fn needs_cell(&self, task: &Task) -> bool {
-        self.cells.is_some() && self.share.rings.cells.as_ref().is_some_and(|cells| cells.are_for(task.op))
+    pub(super) fn needs_cell(&self, task: &impl Submission) -> bool {
+        let cells = self.share.rings.cells.as_ref().filter(|_| self.cells.is_some());
+        cells.is_some_and(|cells| cells.are_for(task.task().op))
     }
 
     /// Checks that so many cells could be free at once.
@@ -285,7 +287,7 @@ impl Producer {
 
     /// Submits a task of a resumable handler.
     #[cold]
-    pub(super) fn submit_resumable(&mut self, task: Task) -> Result<Ticket, SubmitError> {
+    pub(super) fn submit_resumable(&mut self, task: impl Submission) -> Result<Ticket, SubmitError> {
         let (level, fenced) = self.check_tasks(std::iter::once(task))?;
         self.find_cells(1)?;
         let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
@@ -297,11 +299,11 @@ impl Producer {
 
     /// Submits tasks of which some are of resumable handlers.
     #[cold]
-    pub(super) fn submit_with_resumable(&mut self, tasks: &[Task]) -> Result<Span, SubmitError> {
+    pub(super) fn submit_with_resumable(&mut self, tasks: &[impl Submission]) -> Result<Span, SubmitError> {
         let (level, fenced) = self.check_tasks(tasks.iter().copied())?;
         let wanted = tasks.len() as u64;
         self.check_size(level, wanted, fenced)?;
-        self.find_cells(tasks.iter().filter(|task| self.needs_cell(task)).count() as u64)?;
+        self.find_cells(tasks.iter().filter(|task| self.needs_cell(*task)).count() as u64)?;
         let mut held = Vec::new();
         let stamp = match self.find_room(level, wanted, fenced)? {
             Some(stripe) => self.write_with_cells(level, stripe, tasks, &mut held),
@@ -314,7 +316,12 @@ impl Producer {
     }
 
     /// Writes tasks to several near stripes, which together have room for them.
-    fn spread_with_cells(&mut self, level: u32, tasks: &[Task], held: &mut Vec<(u32, u64, u32)>) -> u64 {
+    fn spread_with_cells(
+        &mut self,
+        level: u32,
+        tasks: &[impl Submission],
+        held: &mut Vec<(u32, u64, u32)>,
+    ) -> u64 {
         let (from, mut left, mut stamp) = (self.last[level as usize].near + 1, tasks, 0);
         for k in 0..self.near_count {
             let stripe = (from + k) % self.near_count;
@@ -336,26 +343,30 @@ impl Producer {
         &mut self,
         level: u32,
         stripe: u32,
-        tasks: &[Task],
+        tasks: &[impl Submission],
         held: &mut Vec<(u32, u64, u32)>,
     ) -> u64 {
         let mut cells = self.cells.take();
         let share = self.share.clone();
-        let resumable = |task: &Task| share.rings.cells.as_ref().is_some_and(|cells| cells.are_for(task.op));
+        let are_for = |op| share.rings.cells.as_ref().is_some_and(|cells| cells.are_for(op));
         // The tasks' own places: a position of the ring, or of the stripe of cells.
         let mut places = Vec::with_capacity(tasks.len());
         let (number, first, _, stamp) =
-            self.write_tasks(level, stripe, tasks.len() as u64, (), |to, tail, _, (), _| {
+            self.write_tasks(level, stripe, tasks.len() as u64, (), |rings, to, tail, _, (), _| {
                 for task in tasks {
-                    match cells.as_mut().filter(|_| resumable(task)) {
+                    if let Some(places) = &rings.places {
+                        places.write_payload(to.place_at(*tail), task.payload());
+                    }
+                    let task = task.task();
+                    match cells.as_mut().filter(|_| are_for(task.op)) {
                         Some(cells) => {
                             let used = cells.begin_use(&share.rings);
                             let stripe = &share.rings.stripes[cells.stripe as usize];
-                            publish_in_cell(to, *tail, task, stripe.ring.slot_at(used) as u32);
+                            publish_in_cell(&to.ring, *tail, &task, stripe.ring.slot_at(used) as u32);
                             places.push((cells.stripe, used));
                         }
                         None => {
-                            to.publish(*tail, task);
+                            to.ring.publish(*tail, &task);
                             places.push((u32::MAX, *tail));
                         }
                     }

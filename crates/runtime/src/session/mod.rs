@@ -19,6 +19,7 @@ mod fill;
 mod inject;
 mod launch;
 mod memory;
+mod payload;
 mod place;
 mod producer;
 mod reaper;

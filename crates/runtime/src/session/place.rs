@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use super::payload::check_payload;
 use super::producer::{Producer, check_submittable};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::SubmitError;
 use crate::kernel::FEW_TASKS;
+use crate::payload::Submission;
 use crate::protocol::{Opcode, Priority};
 use crate::task::Task;
 
@@ -56,8 +58,10 @@ impl Producer {
     #[inline]
     pub(super) fn check_tasks(
         &self,
-        tasks: impl Iterator<Item = Task> + Clone,
+        tasks: impl Iterator<Item = impl Submission> + Clone,
     ) -> Result<(u32, FenceReach), SubmitError> {
+        self.check_payloads(tasks.clone())?;
+        let tasks = tasks.map(|task| task.task());
         let levels = self.share.rings.layout.levels;
         // Mostly all tasks are plain. The compiler vectorizes a loop that never ends early, or leaves it out.
         let plain = |task: Task| task.op.is_low_user() & (task.priority == Priority::Normal);
@@ -85,6 +89,13 @@ impl Producer {
         }
         let level = if levels == 1 { 0 } else { priority.unwrap_or_default().code() };
         Ok((level, fenced))
+    }
+
+    /// Checks that the payloads of tasks fit their places. Nothing is done for tasks that cannot have one.
+    #[inline]
+    fn check_payloads<T: Submission>(&self, mut tasks: impl Iterator<Item = T>) -> Result<(), SubmitError> {
+        let sizes = self.share.rings.layout.places;
+        if T::BRINGS { tasks.try_for_each(|task| check_payload(sizes, task.payload())) } else { Ok(()) }
     }
 
     /// Checks that so many tasks could be submitted if the rings were empty. A fence that waits for tasks which were

@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 use pelton_device::View64;
 
 use super::cells::FreeCells;
+use super::payload::PlaceMemory;
 use super::place::Aim;
-use super::rings::Stripe;
+use super::rings::{Rings, Stripe};
 use super::run::{RunHandle, ServedRings};
 use super::span::Span;
 use super::ticket::{HeldSlots, SessionShare, Ticket};
 use crate::deadline::Deadline;
 use crate::error::{SessionEnd, SubmitError};
 use crate::kernel::{Placement, TenantId, UNIMPLEMENTED_OPS};
+use crate::payload::Submission;
 use crate::protocol::Opcode;
 use crate::ring::{EndsSeen, HostRing, SlotMemory, TaskStage};
 use crate::task::Task;
@@ -110,7 +112,10 @@ impl Producer {
             patience,
             aim,
             cells: rings.cells.as_ref().and_then(|cells| cells.take_free(index)),
-            stage: Box::default(),
+            stage: Box::new(match rings.places {
+                Some(_) => TaskStage::for_payloads(),
+                None => TaskStage::default(),
+            }),
             run: served.run_handle(),
             share: Arc::new(SessionShare { rings, served }),
         };
@@ -178,7 +183,7 @@ impl Producer {
     ///
     /// The error with which [`submit`](Producer::submit) would refuse the task.
     #[inline]
-    pub fn check_task(&self, task: &Task) -> Result<(), SubmitError> {
+    pub fn check_task(&self, task: &impl Submission) -> Result<(), SubmitError> {
         self.check_tasks(std::iter::once(*task)).map(|_| ())
     }
 
@@ -202,7 +207,7 @@ impl Producer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn submit(&mut self, task: Task) -> Result<Ticket, SubmitError> {
+    pub fn submit(&mut self, task: impl Submission) -> Result<Ticket, SubmitError> {
         if self.needs_cell(&task) {
             return self.submit_resumable(task);
         }
@@ -213,15 +218,19 @@ impl Producer {
     #[inline]
     pub(super) fn submit_with(
         &mut self,
-        task: Task,
+        task: impl Submission,
         put: impl FnOnce(&StripeRing, u64, &Task),
     ) -> Result<Ticket, SubmitError> {
         let (level, fenced) = self.check_tasks(std::iter::once(task))?;
         let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
-        let (number, first, _, stamp) = self.write_tasks(level, stripe, 1, (), |to, tail, _, (), _| {
-            put(to, *tail, &task);
-            *tail += 1;
-        });
+        let (number, first, _, stamp) =
+            self.write_tasks(level, stripe, 1, (), |rings, to, tail, _, (), _| {
+                if let Some(places) = &rings.places {
+                    places.write_payload(to.place_at(*tail), task.payload());
+                }
+                put(&to.ring, *tail, &task.task());
+                *tail += 1;
+            });
         Ok(Ticket::new(&self.share, number, first, stamp))
     }
 
@@ -236,7 +245,8 @@ impl Producer {
     ///
     /// The iterator is cloned and run twice, once to check the tasks and once to write them. Its `len` says how many
     /// tasks there are. If it yields more, the rest is ignored; if it yields fewer, the span is shorter. A task that
-    /// only the second pass yields is not checked, and ends with a fault if the kernel cannot run it. If the iterator
+    /// only the second pass yields is not checked: it ends with a fault if the kernel cannot run it, and its payload is
+    /// cut off if it is too long. If the iterator
     /// panics while tasks are being written, the tasks that were already written are run, and their results are
     /// discarded.
     ///
@@ -246,21 +256,20 @@ impl Producer {
     /// there can never be room for so many tasks, and [`SubmitError::MixedPriorities`].
     pub fn submit_all<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
-        I: IntoIterator<Item = Task>,
+        I: IntoIterator<Item: Submission>,
         I::IntoIter: ExactSizeIterator + Clone,
     {
         let tasks = tasks.into_iter();
         let wanted = tasks.len() as u64;
         if self.cells.is_some() && tasks.clone().any(|task| self.needs_cell(&task)) {
-            let tasks: Vec<Task> = tasks.take(wanted as usize).collect();
+            let tasks: Vec<I::Item> = tasks.take(wanted as usize).collect();
             return self.submit_with_resumable(&tasks);
         }
         let (level, fenced) = self.check_tasks(tasks.clone().take(wanted as usize))?;
         let Some(stripe) = self.find_room(level, wanted, fenced)? else {
             return Ok(self.write_spread(level, wanted, tasks));
         };
-        let (number, first, count, stamp) =
-            self.write_tasks(level, stripe, wanted, tasks, StripeRing::publish_all);
+        let (number, first, count, stamp) = self.write_tasks(level, stripe, wanted, tasks, publish_all);
         Ok(Span::new(&self.share, number, first, count, stamp))
     }
 
@@ -280,7 +289,7 @@ impl Producer {
         stripe: u32,
         wanted: u64,
         tasks: I,
-        put: impl FnOnce(&StripeRing, &mut u64, u64, I, &mut TaskStage),
+        put: impl FnOnce(&Rings, &Stripe, &mut u64, u64, I, &mut TaskStage),
     ) -> (u32, u64, u32, u64) {
         let cursor = &mut self.cursors[(level * self.stripe_count + stripe) as usize];
         let number = cursor.number;
@@ -291,7 +300,7 @@ impl Producer {
         let stamp = rings.meter.stamp(first, first + wanted);
         let written =
             StripeWrite { share: &self.share, run: &mut self.run, to, first, tail: &mut cursor.tail };
-        put(&to.ring, written.tail, wanted, tasks, &mut self.stage);
+        put(rings, to, written.tail, wanted, tasks, &mut self.stage);
         let count = written.finish();
         let last = &mut self.last[level as usize];
         let before = if last.stripe == stripe { last.count } else { 0 };
@@ -303,7 +312,12 @@ impl Producer {
     /// Writes tasks to several near stripes, which together have room for them. It begins with the stripe after the one
     /// that was used last, and gives each stripe as many tasks as it has room for.
     #[cold]
-    fn write_spread(&mut self, level: u32, wanted: u64, mut tasks: impl Iterator<Item = Task>) -> Span {
+    fn write_spread(
+        &mut self,
+        level: u32,
+        wanted: u64,
+        mut tasks: impl Iterator<Item = impl Submission>,
+    ) -> Span {
         let mut pieces = Vec::with_capacity(self.near_count.min(wanted as u32) as usize);
         let (from, mut left, mut stamp) = (self.last[level as usize].near + 1, wanted, 0);
         for k in 0..self.near_count {
@@ -312,8 +326,7 @@ impl Producer {
             if count == 0 {
                 continue;
             }
-            let (number, first, given, now) =
-                self.write_tasks(level, stripe, count, &mut tasks, StripeRing::publish_all);
+            let (number, first, given, now) = self.write_tasks(level, stripe, count, &mut tasks, publish_all);
             // If the iterator panics later, dropping this gives the tasks up.
             pieces.push(HeldSlots::new(&self.share, number, first, given, 0));
             stamp = if stamp == 0 { now } else { stamp };
@@ -329,6 +342,39 @@ impl Producer {
     pub(super) fn index(&self) -> u32 {
         self.index
     }
+}
+
+/// Publishes at most `count` tasks in a stripe from position `tail` on, each after its payload.
+#[inline(always)]
+fn publish_all<T: Submission>(
+    rings: &Rings,
+    to: &Stripe,
+    tail: &mut u64,
+    count: u64,
+    tasks: impl Iterator<Item = T>,
+    stage: &mut TaskStage,
+) {
+    match &rings.places {
+        None => to.ring.publish_all(tail, count, tasks.map(|task| task.task()), stage),
+        Some(places) => publish_with_payloads((places, to), tail, count, tasks, stage),
+    }
+}
+
+/// Publishes tasks of a session that has payloads or replies. The payload of a task is written when the ring takes the
+/// task from the iterator, which is before it writes the task's line.
+#[inline(never)]
+fn publish_with_payloads<T: Submission>(
+    (places, to): (&PlaceMemory, &Stripe),
+    tail: &mut u64,
+    count: u64,
+    tasks: impl Iterator<Item = T>,
+    stage: &mut TaskStage,
+) {
+    let placed = tasks.zip(*tail..).map(|(task, position)| {
+        places.write_payload(to.place_at(position), task.payload());
+        task.task()
+    });
+    to.ring.publish_all(tail, count, placed, stage);
 }
 
 /// Tasks that are being written to a stripe. Even if the iterator that yields the tasks panics, the producer's cursor

@@ -8,7 +8,7 @@
 //!
 //! | part | holds | outlives |
 //! |---|---|---|
-//! | [`Rings`] | far slots, records, tails, the slots that tickets have given up, the host's control words, copies of near slots; the host's cursors, and the futures that wait | every run, and every device |
+//! | [`Rings`] | far slots, records, tails, payloads and replies, the slots that tickets have given up, the host's control words, copies of near slots; the host's cursors, and the futures that wait | every run, and every device |
 //! | [`DeviceMemory`](super::memory::DeviceMemory) | near slots, claims, frontiers, counters, the log, the workspace | every run on its device |
 //! | [`KernelRun`](super::run::KernelRun) | a launch: its number, its lease, and what its groups keep to themselves | nothing |
 //!
@@ -46,6 +46,7 @@ use pelton_device::{View32, View64};
 
 use super::cells::SessionCells;
 use super::memory::{DeviceMemory, RingMemory};
+use super::payload::PlaceMemory;
 use super::room::RoomWaiter;
 use super::state::SessionState;
 use crate::error::{EndReason, Error, LossReason, TaskError};
@@ -73,6 +74,8 @@ pub(crate) struct Stripe {
     pub tail: AtomicU64,
     /// The position up to which slots were given up and taken back. Only the producer writes it.
     pub free: AtomicU64,
+    /// The number of the first slot among all slots of the session.
+    pub first_place: usize,
     /// The position of the first task.
     pub start: u64,
     /// In a stripe of cells, the position of each cell's use that is under way, or 0 if the cell is free. Only the
@@ -85,9 +88,10 @@ pub(crate) struct Stripe {
 }
 
 impl Stripe {
-    fn new(ring: HostRing<SlotMemory, View64>, start: u64) -> Self {
+    fn new(ring: HostRing<SlotMemory, View64>, first_place: usize, start: u64) -> Self {
         Stripe {
             ring,
+            first_place,
             tail: AtomicU64::new(start),
             free: AtomicU64::new(start),
             start,
@@ -100,7 +104,7 @@ impl Stripe {
     /// Makes the stripe of a producer's cells.
     pub(super) fn of_cells(ring: HostRing<SlotMemory, View64>, cells: u32) -> Self {
         let cell_uses = (0..cells).map(|_| AtomicU64::new(0)).collect();
-        Stripe { cell_uses, ..Stripe::new(ring, 0) }
+        Stripe { cell_uses, ..Stripe::new(ring, 0, 0) }
     }
 
     /// Whether the task of a use of a cell has not ended. The cell may have been used again since.
@@ -114,6 +118,13 @@ impl Stripe {
     #[inline]
     pub(crate) fn has_cells(&self) -> bool {
         !self.cell_uses.is_empty()
+    }
+
+    /// Returns the number of the place that the task at a position has for its payload and its reply: that of its slot
+    /// among all slots of the session.
+    #[inline]
+    pub(crate) fn place_at(&self, position: u64) -> usize {
+        self.first_place + (position & (self.ring.capacity() - 1)) as usize
     }
 
     /// Returns the list of futures that wait for tasks of this stripe.
@@ -202,6 +213,8 @@ pub(crate) struct Rings {
     /// The host's control words.
     pub host_words: View32,
     pub memory: RingMemory,
+    /// The payloads and replies of tasks, if they have any.
+    pub places: Option<PlaceMemory>,
     pub meter: LatencyMeter,
     pub wait_list: WaitList,
     /// How many steps of the task in each cell had begun when the session was stopped.
@@ -228,6 +241,7 @@ impl Rings {
             cells,
             state: SessionState::default(),
             host_words: host.view32().ok_or(Error::Internal("host"))?,
+            places: PlaceMemory::new(&layout, &memory.shared)?,
             meter: LatencyMeter::new(spec.telemetry),
             wait_list: WaitList::new(layout.producers),
             steps_at_stop: OnceLock::new(),
@@ -312,7 +326,8 @@ fn make_stripes(
                 first: at << bank.log2_slots,
                 log2: bank.log2_slots,
             };
-            Stripe::new(ring, *start)
+            let first_place = bank.first_slot as usize + ring.first;
+            Stripe::new(ring, first_place, *start)
         }));
     }
     Ok(stripes)

@@ -17,7 +17,7 @@ use super::rings::Rings;
 use super::span::Span;
 use super::ticket::Ticket;
 use crate::error::SubmitError;
-use crate::task::Task;
+use crate::payload::Submission;
 
 /// A producer that waits for room, as the reaper sees it.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl Producer {
     /// assert_eq!(sum, (0..100).sum());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn submit_when_room(&mut self, task: Task) -> Result<Ticket, SubmitError> {
+    pub async fn submit_when_room(&mut self, task: impl Submission) -> Result<Ticket, SubmitError> {
         self.wait_for_room(std::iter::once(task)).await?;
         self.submit(task)
     }
@@ -146,7 +146,7 @@ impl Producer {
     /// `len` has grown.
     pub async fn submit_all_when_room<I>(&mut self, tasks: I) -> Result<Span, SubmitError>
     where
-        I: IntoIterator<Item = Task>,
+        I: IntoIterator<Item: Submission>,
         I::IntoIter: ExactSizeIterator + Clone,
     {
         let tasks = tasks.into_iter();
@@ -158,7 +158,7 @@ impl Producer {
 
     async fn wait_for_room(
         &mut self,
-        tasks: impl ExactSizeIterator<Item = Task> + Clone,
+        tasks: impl ExactSizeIterator<Item = impl Submission> + Clone,
     ) -> Result<(), SubmitError> {
         let wanted = tasks.len() as u64;
         let tasks = tasks.take(wanted as usize);

@@ -178,14 +178,34 @@ impl Span {
     /// Returns the result of a task of a span that has several pieces.
     #[cold]
     fn result_in_pieces(&self, index: usize) -> Result<u32, TaskError> {
+        self.find_task(index).map_or(Err(TaskError::Late), |(hold, position)| hold.result(position))
+    }
+
+    /// Returns the piece that a task is in and the task's position, or `None` if there is no such task.
+    fn find_task(&self, index: usize) -> Option<(&HeldSlots, u64)> {
         let mut left = index as u64;
         for hold in self.holds() {
             if left < u64::from(hold.count) {
-                return hold.result(hold.first + left);
+                return Some((hold, hold.first + left));
             }
             left -= u64::from(hold.count);
         }
-        Err(TaskError::Late)
+        None
+    }
+
+    /// Copies the reply of one task into `reply`, as many bytes as there is room for, and returns how many bytes the
+    /// reply has, or `None` if the index is past the last task. This does not wait: a task that has not ended yet is
+    /// [`TaskError::Late`], and a task that has no result has no reply either.
+    pub fn reply_bytes(&self, index: usize, reply: &mut [u8]) -> Option<Result<usize, TaskError>> {
+        let (hold, position) = self.find_task(index)?;
+        Some(hold.reply(position).map(|place| place.map_or(0, |place| place.read_bytes(reply))))
+    }
+
+    /// Copies the reply of one task into `reply`, as many words as there is room for, and returns how many words hold
+    /// the reply. In all else this is like [`reply_bytes`](Span::reply_bytes).
+    pub fn reply_words(&self, index: usize, reply: &mut [u32]) -> Option<Result<usize, TaskError>> {
+        let (hold, position) = self.find_task(index)?;
+        Some(hold.reply(position).map(|place| place.map_or(0, |place| place.read_words(reply))))
     }
 
     /// Copies the results of the first tasks into `results`, as many as it has room for, and returns how these tasks

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::cells::CellAsk;
+use super::payload::ReplyPlace;
 use super::rings::{Rings, Stripe};
 use super::run::ServedRings;
 use crate::deadline::{Deadline, PollBackoff};
@@ -163,6 +164,15 @@ impl HeldSlots {
         }
     }
 
+    /// Returns the reply of a task that ended well. Fails as [`result`](HeldSlots::result) does. `None` if tasks have no
+    /// replies.
+    pub(super) fn reply(&self, position: u64) -> Result<Option<ReplyPlace<'_>>, TaskError> {
+        self.result(position)?;
+        let (stripe, places) = (self.stripe(), self.share.rings.places.as_ref());
+        let lap = position >> stripe.ring.log2;
+        Ok(places.and_then(|places| places.reply(stripe.place_at(position), lap)))
+    }
+
     #[inline]
     pub(super) fn result(&self, position: u64) -> Result<u32, TaskError> {
         self.share.rings.task_end(self.stripe(), position).unwrap_or(Err(TaskError::Late))
@@ -244,6 +254,59 @@ impl Ticket {
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<u32, TaskError> {
         self.0.wait(deadline.into())?;
         self.0.result(self.0.first)
+    }
+
+    /// Copies the reply of the task into `reply`, as many bytes as there is room for, and returns how many bytes the
+    /// reply has. It is 0 if the handler gave no reply. This does not wait.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskError::Late`] if the task has not ended yet. Any other error says why the task has no result, and then it
+    /// has no reply either.
+    pub fn reply_bytes(&mut self, reply: &mut [u8]) -> Result<usize, TaskError> {
+        self.wait_bytes(Deadline::Now, reply)
+    }
+
+    /// Copies the reply of the task into `reply`, as many words as there is room for, and returns how many words hold
+    /// the reply. This does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reply_bytes`](Ticket::reply_bytes).
+    pub fn reply_words(&mut self, reply: &mut [u32]) -> Result<usize, TaskError> {
+        self.wait_words(Deadline::Now, reply)
+    }
+
+    /// Waits for the task, copies its reply into `reply`, as many bytes as there is room for, and returns how many
+    /// bytes the reply has. It is 0 if the handler gave no reply. The reply stays where it is until the ticket is
+    /// dropped, so it may be read again, and so may the [`result`](Ticket::result).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`wait`](Ticket::wait). A task that has no result has no reply either.
+    pub fn wait_bytes(
+        &mut self,
+        deadline: impl Into<Deadline>,
+        reply: &mut [u8],
+    ) -> Result<usize, TaskError> {
+        self.0.wait(deadline.into())?;
+        Ok(self.0.reply(self.0.first)?.map_or(0, |place| place.read_bytes(reply)))
+    }
+
+    /// Waits for the task, copies its reply into `reply`, as many words as there is room for, and returns how many
+    /// words hold the reply. If the length of the reply is not a multiple of four bytes, the last bytes of the last
+    /// word are what the handler has stored there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`wait_bytes`](Ticket::wait_bytes).
+    pub fn wait_words(
+        &mut self,
+        deadline: impl Into<Deadline>,
+        reply: &mut [u32],
+    ) -> Result<usize, TaskError> {
+        self.0.wait(deadline.into())?;
+        Ok(self.0.reply(self.0.first)?.map_or(0, |place| place.read_words(reply)))
     }
 
     /// Returns whether the task went to a near or to a far ring.

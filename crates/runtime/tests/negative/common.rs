@@ -9,7 +9,8 @@ use libtest_mimic::Trial;
 use pelton::device::Device;
 use pelton::protocol::{FaultCode, TaskFault};
 use pelton::{
-    Deadline, Error, Geometry, Handler, Opcode, Placement, Producer, Session, Spec, Task, TaskError,
+    Deadline, Error, Geometry, Handler, Opcode, Placement, Producer, Session, Spec, Submission, Task,
+    TaskError,
 };
 
 /// A device to test.
@@ -169,7 +170,7 @@ pub(crate) fn launch(on: &On, spec: &Spec) -> Session {
 }
 
 /// Submits a task and waits for its result.
-pub(crate) fn run(producer: &mut Producer, task: Task) -> Result<u32, TaskError> {
+pub(crate) fn run(producer: &mut Producer, task: impl Submission) -> Result<u32, TaskError> {
     producer.submit(task).expect("there is room").wait(soon())
 }
 

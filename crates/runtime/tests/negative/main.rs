@@ -16,6 +16,7 @@ mod hostile;
 mod imports;
 mod iterators;
 mod packed;
+mod payload;
 mod pressure;
 #[path = "../pretend/mod.rs"]
 mod pretend;
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        counts, ends, fences, futures, hostile, imports, iterators, packed, pressure, prints, rights, runs,
-        spread, tenants, torn, turns, wide,
+        counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure, prints,
+        rights, runs, spread, tenants, torn, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {

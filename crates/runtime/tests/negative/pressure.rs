@@ -89,7 +89,7 @@ fn spans_of_no_tasks_hold_nothing(on: &On) {
         let session = launch(on, &shape.spec(SLOTS, 1));
         let mut producer = session.producer(0).unwrap();
         for round in 0..4 * SLOTS {
-            let mut none = producer.submit_all([]).unwrap();
+            let mut none = producer.submit_all([] as [pelton::Task; 0]).unwrap();
             assert!(none.has_ended() && none.is_empty(), "{shape}");
             let mut ticket = producer.submit(add(1, 0)).unwrap();
             assert_eq!(ticket.wait(soon()), Ok(round), "{shape}");
@@ -97,7 +97,7 @@ fn spans_of_no_tasks_hold_nothing(on: &On) {
             drop(none);
         }
         let held: Vec<Ticket> = (0..SLOTS).map(|_| producer.submit(add(1, 0)).unwrap()).collect();
-        let none = producer.submit_all([]).unwrap();
+        let none = producer.submit_all([] as [pelton::Task; 0]).unwrap();
         session.quiesce(soon()).unwrap();
         drop((held, none));
         assert_eq!(producer.submit_all([add(1, 0); 8]).unwrap().wait(soon()).unwrap().done, 8, "{shape}");

@@ -9,6 +9,7 @@
 //!   records fault 2, and the access then gives zero or does nothing, as an access that is out of range does in the
 //!   language. Where all tenants have the same piece, its place is known when the kernel is assembled. The piece then
 //!   lies inside the buffer, and the check against the piece is the only one.
+//! - An access to `payload` or `reply` becomes an access to the task's own [place](place), checked in the same way.
 //! - `fault` records its code, unless one is recorded already. A number that is no code is recorded as fault 5.
 //! - An access to `frame` becomes an access to the task's [frame](super::steps), and a call of a verb becomes what the
 //!   verb does.
@@ -24,6 +25,7 @@
 //! it from a line without acquiring anything.
 
 mod fuel;
+mod place;
 mod steps;
 mod task;
 
@@ -36,6 +38,8 @@ use pelton_ir::op::{Op, OpEffect, OpForm};
 use pelton_ir::types::{Const, Len, Order, Scope, Space, Type};
 use pelton_ir::valid::{UniformLevel, Uniformity, Valid};
 
+use self::place::HandlerPlaces;
+pub(super) use self::place::{PlaceKind, PlaceUse};
 use self::task::{HandlerTask, PieceAccess, PieceWord, byte_of};
 use super::context::{KernelContext, U32};
 use super::handler::{ARG, ARGS, FRAME, OBSERVABLE, Width};
@@ -86,6 +90,8 @@ pub(super) enum HandlerBuffer {
     Frame(u32),
     /// The tenant's piece of a region's buffer. The column of the table of pieces says where it lies.
     Piece(RegionPiece),
+    /// The payload or the reply of the task.
+    Place(PlaceKind),
     /// A shared buffer of the handler's own.
     Own(Buffer),
 }
@@ -117,12 +123,14 @@ pub(super) struct HandlerCode {
     /// Whether its lanes meet where arguments or regions that are only read decide, so that all lanes must take the
     /// same values of them.
     pub agreed: bool,
+    /// Which places of its task it uses.
+    pub places: PlaceUse,
 }
 
 impl HandlerCode {
-    /// Whether the handler has no loop.
+    /// Whether the handler has no loop, and no payload or reply that a window would have to bring or take away.
     pub(super) fn is_light(&self) -> bool {
-        !self.module.functions[self.func].insts().any(|(_, node)| node.op.is_loop())
+        !self.places.any() && !self.module.functions[self.func].insts().any(|(_, node)| node.op.is_loop())
     }
 
     /// Whether the handler has loops that take fuel.
@@ -145,13 +153,15 @@ impl HandlerCode {
                 words: words.named("at"),
                 tenant: tenant.named("tenant"),
             };
-            let task = HandlerTask { f, kernel, args, arguments, width: self.width, agreed: None };
+            let task =
+                HandlerTask { f, kernel, args, arguments, width: self.width, agreed: None, places: None };
             self.clear_shared_buffers(&task, buffers);
             let agreed = self.agreed.then(|| std::array::from_fn(|k| self.agreed_argument(&task, k as u32)));
-            let task = HandlerTask { agreed: agreed.as_ref(), ..task };
+            let places = HandlerPlaces::begin(&task, self.places);
+            let task = HandlerTask { agreed: agreed.as_ref(), places, ..task };
             let levels = self.module.uniformity(self.func);
             let past_cache = kernel.layout.remote && self.width == Width::Lane && self.is_light();
-            let (module, fueled) = (&self.module, self.fueled);
+            let (module, fueled) = (&*self.module, self.fueled);
             let mut rule = AdaptRule { task, buffers, module, function, levels, fueled, past_cache };
             let results = f.graft(function, &[], &mut rule);
             f.value(results[0])
@@ -202,9 +212,16 @@ impl HandlerCode {
         let piece = |buffer, column: usize, elem| {
             HandlerBuffer::Piece(RegionPiece { buffer, column: column as u32, elem })
         };
+        let place = |name: &str| {
+            PlaceKind::from_buffer(name).filter(|kind| match kind {
+                PlaceKind::Payload => kernel.spec.payload > 0,
+                PlaceKind::Reply => kernel.spec.reply > 0,
+            })
+        };
         let in_kernel = |decl: &BufferDecl, m: &mut Builder| match (&*decl.name, decl.space) {
             (ARG, _) => HandlerBuffer::Arguments,
             (FRAME, _) => HandlerBuffer::Frame(self.frame_words),
+            (name, Space::Global) if let Some(kind) = place(name) => HandlerBuffer::Place(kind),
             (_, Space::Shared) => {
                 let name = format!("own.{}.{}", op.code(), decl.name);
                 HandlerBuffer::Own(m.declare(BufferDecl { name, ..decl.clone() }))
@@ -345,6 +362,21 @@ impl AdaptRule<'_, '_, '_> {
     }
 }
 
+impl AdaptRule<'_, '_, '_> {
+    /// Writes what a verb does.
+    fn call_verb(&self, action: VerbAction, args: &[Operand]) -> Option<Vec<Operand>> {
+        let (f, task) = (self.task.f, self.task);
+        match action {
+            VerbAction::YieldNow => task.ask_to_yield(),
+            VerbAction::Requeue => task.ask_to_requeue(f.value(args[0])),
+            VerbAction::Park => task.ask_to_park(),
+            VerbAction::PayloadLen => return Some(vec![builder::Arg::operand(task.places?.payload_bytes)]),
+            VerbAction::ReplyLen => task.places?.note_reply_len(&task, f.value(args[0])),
+        }
+        Some(Vec::new())
+    }
+}
+
 impl builder::GraftRule for AdaptRule<'_, '_, '_> {
     fn inst(&mut self, inst: Inst, node: &Node, args: &[Operand]) -> Option<Vec<Operand>> {
         let (f, task) = (self.task.f, self.task);
@@ -353,12 +385,7 @@ impl builder::GraftRule for AdaptRule<'_, '_, '_> {
             return Some(Vec::new());
         }
         if let Attr::Call(callee) = node.attr {
-            match import::verb_action(&self.module.functions[callee].name)? {
-                VerbAction::YieldNow => task.ask_to_yield(),
-                VerbAction::Requeue => task.ask_to_requeue(f.value(args[0])),
-                VerbAction::Park => task.ask_to_park(),
-            }
-            return Some(Vec::new());
+            return self.call_verb(import::verb_action(&self.module.functions[callee].name)?, args);
         }
         match (node.op, self.buffers.get(&node.buffer()?)?) {
             (Op::Len, HandlerBuffer::Arguments) => Some(vec![ARGS.into()]),
@@ -373,6 +400,7 @@ impl builder::GraftRule for AdaptRule<'_, '_, '_> {
                 Some(vec![builder::Arg::operand(task.piece_word(piece.column, PieceWord::Len))])
             }
             (_, HandlerBuffer::Piece(piece)) => Some(self.access_region(inst, node, *piece, args)),
+            (_, HandlerBuffer::Place(kind)) => self.access_place((inst, node), *kind, args),
             (op, HandlerBuffer::Own(buffer)) => {
                 let attr = match node.attr {
                     Attr::Atomic(_, order, scope) => Attr::Atomic(*buffer, order, scope),

@@ -5,6 +5,7 @@ use pelton_ir::module::{Attr, Operand};
 use pelton_ir::op::Op;
 use pelton_ir::types::{Const, Order, Scalar, Scope, Type};
 
+use super::place::HandlerPlaces;
 use super::{ArgumentPlace, HandlerArgs};
 use crate::kernel::context::{KernelContext, U32, U64};
 use crate::kernel::handler::{ARGS, Width};
@@ -20,6 +21,8 @@ pub(super) struct HandlerTask<'b, 'k> {
     pub width: Width,
     /// The arguments of the task as lane 0 reads them, where all lanes must have the same.
     pub agreed: Option<&'k [U32<'b>; ARGS as usize]>,
+    /// The payload and the reply of the task, if the handler uses them.
+    pub places: Option<HandlerPlaces<'b, 'k>>,
 }
 
 /// One word of a tenant's entry in the table of pieces.
@@ -130,7 +133,7 @@ impl<'b> HandlerTask<'b, '_> {
     }
 
     /// Whether an element lies inside a piece of that length. If it does not, the task has a fault.
-    fn check_inside(self, last: U32<'b>, len: U32<'b>) -> Val<'b, bool> {
+    pub(super) fn check_inside(self, last: U32<'b>, len: U32<'b>) -> Val<'b, bool> {
         let inside = last.lt(len);
         self.f.when(!inside, || self.record_fault(self.f.lit(FaultCode::REGION.code())));
         inside

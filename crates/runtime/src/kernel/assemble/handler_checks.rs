@@ -9,10 +9,12 @@ use pelton_ir::types::{Access, Len, Space, Type};
 use pelton_ir::valid::{Valid, validate};
 
 use super::{limits, refuse_handler};
-use crate::kernel::adapt::HandlerCode;
+use crate::kernel::adapt::{HandlerCode, PlaceKind, PlaceUse};
 use crate::kernel::dispatch::CheckedHandler;
 use crate::kernel::error::AssembleError;
-use crate::kernel::handler::{ARG, ARGS, FRAME, MAX_FRAME_WORDS, NamedHandler, OBSERVABLE, Width};
+use crate::kernel::handler::{
+    ARG, ARGS, FRAME, MAX_FRAME_WORDS, NamedHandler, OBSERVABLE, PAYLOAD, REPLY, Width,
+};
 use crate::kernel::import::{self, VerbAction};
 use crate::kernel::spec::{Lifetime, Spec};
 use crate::protocol::Opcode;
@@ -78,6 +80,7 @@ fn check_handler<'s>(
         }
     };
     let valid = import::bind_imports(handler, &valid, libraries)?;
+    check_verbs(spec, &valid).map_err(|why| refuse_handler(handler, why))?;
     for (_, decl) in valid.buffers.iter() {
         check_buffer(spec, handler.width, decl)
             .map_err(|why| refuse_handler(handler, format!("buffer {:?} {why}", decl.name)))?;
@@ -102,13 +105,20 @@ fn check_handler<'s>(
         return refuse(why.into());
     }
     limits::check_size_alone(handler, &module, func)?;
-    let arity = check_ops(handler, &module, func)?;
+    let has = PlaceUse { payload: spec.payload > 0, reply: spec.reply > 0 };
+    let places = PlaceUse::of_handler(&module, has);
+    let arity = check_ops(handler, &module, func, places)?;
     let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
     let resumable = actions.iter().any(|action| action.is_outcome());
+    if resumable && places.any() {
+        return refuse(
+            "its tasks take several steps, and such tasks cannot have a payload or a reply yet".into(),
+        );
+    }
     let frame_words =
         check_steps(spec, resumable, &actions, &module).map_err(|why| refuse_handler(handler, why))?;
     let width = handler.width;
-    let code = HandlerCode { module, func, width, fueled: true, resumable, frame_words, agreed };
+    let code = HandlerCode { module, func, width, fueled: true, resumable, frame_words, agreed, places };
     Ok(CheckedHandler { handler, code, arity })
 }
 
@@ -177,6 +187,11 @@ fn check_buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), Stri
         let why = format!("must be declared as `[u32; N] global`, with 1 to {MAX_FRAME_WORDS} words");
         return if right { Ok(()) } else { Err(why) };
     }
+    if let Some(kind) = PlaceKind::from_buffer(&decl.name)
+        && let Some(found) = check_place(spec, kind, decl)
+    {
+        return found;
+    }
     let (elem, access) = match spec.regions.iter().find(|r| r.name == decl.name) {
         Some(region) => (region.elem, region.access),
         None if decl.name == OBSERVABLE => (Type::U32, Access::ReadWrite),
@@ -196,8 +211,43 @@ fn check_buffer(spec: &Spec, width: Width, decl: &BufferDecl) -> Result<(), Stri
     Ok(())
 }
 
+/// Refuses verbs for payloads or replies that tasks do not have.
+fn check_verbs(spec: &Spec, module: &Valid) -> Result<(), String> {
+    for func in module.imports() {
+        let name = &*module.functions[func].name;
+        let missing = match name {
+            import::PAYLOAD_LEN if spec.payload == 0 => PAYLOAD,
+            import::REPLY_LEN if spec.reply == 0 => REPLY,
+            _ => continue,
+        };
+        return Err(format!("it imports `{name}`, and tasks of this kernel have no {missing}"));
+    }
+    Ok(())
+}
+
+/// Checks how a handler declares the payload or the reply. `None` if the name belongs to a region instead.
+fn check_place(spec: &Spec, kind: PlaceKind, decl: &BufferDecl) -> Option<Result<(), String>> {
+    let (bytes, access) = match kind {
+        PlaceKind::Payload => (spec.payload, "read"),
+        PlaceKind::Reply => (spec.reply, "read_write"),
+    };
+    if bytes == 0 {
+        let region = spec.regions.iter().any(|region| region.name == decl.name);
+        let why = format!("is not there: tasks of this kernel have no {}", decl.name);
+        return (!region).then_some(Err(why));
+    }
+    let written = kind == PlaceKind::Payload && decl.access != Access::Read;
+    let wrong = decl.elem != Type::U32 || decl.len != Len::Launch || written;
+    Some(if wrong { Err(format!("must be declared as `[u32; ?] global {access}`")) } else { Ok(()) })
+}
+
 /// Refuses ops that a handler may not use. Gives the number of arguments that the handler reads.
-fn check_ops(handler: &NamedHandler, module: &Valid, func: Func) -> Result<u32, AssembleError> {
+fn check_ops(
+    handler: &NamedHandler,
+    module: &Valid,
+    func: Func,
+    places: PlaceUse,
+) -> Result<u32, AssembleError> {
     let mut arity = 0;
     for (_, node) in module.functions[func].insts() {
         let refuse = |why: &str| Err(refuse_handler(handler, format!("`{}` {why}", node.op.row().name)));
@@ -227,6 +277,11 @@ fn check_ops(handler: &NamedHandler, module: &Valid, func: Func) -> Result<u32, 
         }
         if buffer == Some(FRAME) && matches!(node.op, Op::LoadWide | Op::StoreWide) {
             return refuse("needs neighbouring words, and those of a frame may lie apart");
+        }
+        let place = buffer == Some(PAYLOAD) && places.payload || buffer == Some(REPLY) && places.reply;
+        if place && matches!(node.attr, Attr::Atomic(..)) && !matches!(node.op, Op::LoadWide | Op::StoreWide)
+        {
+            return refuse("cannot reach a payload or a reply; `load` and `store` can");
         }
         if buffer == Some(OBSERVABLE) && matches!(node.op, Op::LoadWide | Op::StoreWide) {
             return refuse("needs elements that start at a multiple of 16 bytes, and observables may not");

@@ -4,7 +4,7 @@ use pelton_device::Caps;
 use pelton_ir::types::{Access, Type};
 
 use crate::kernel::error::AssembleError;
-use crate::kernel::handler::{ARG, FRAME, OBSERVABLE};
+use crate::kernel::handler::{ARG, FRAME, OBSERVABLE, PAYLOAD, REPLY};
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Geometry, Io, Lifetime, SlotBody, Spec};
@@ -20,6 +20,7 @@ const MAX_REGION_NAME: usize = 32;
 /// Refuses a `Spec` whose axes, tenants, regions or formats cannot be.
 pub(super) fn check_spec(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     check_axes(spec, caps)?;
+    check_places(spec)?;
     check_tenants(spec)?;
     check_regions(spec)?;
     check_formats(spec)
@@ -54,6 +55,19 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
             Err(AssembleError::Size { what, found: found.into(), most: Spec::MAX_STEPS.into() })
         }
     }
+}
+
+/// Refuses payloads and replies that are too large.
+fn check_places(spec: &Spec) -> Result<(), AssembleError> {
+    let most = u64::from(Spec::MAX_PLACE_BYTES);
+    for (what, bytes) in
+        [("the size of a payload in bytes", spec.payload), ("the size of a reply in bytes", spec.reply)]
+    {
+        if u64::from(bytes) > most {
+            return Err(AssembleError::Size { what, found: bytes.into(), most });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses tenants that cannot be, and numbers of producers that are too small or too large.
@@ -99,7 +113,8 @@ fn check_regions(spec: &Spec) -> Result<(), AssembleError> {
             );
             return refuse(region, &why);
         }
-        if [ARG, OBSERVABLE, FRAME].contains(&&*region.name) {
+        let place = region.name == PAYLOAD && spec.payload > 0 || region.name == REPLY && spec.reply > 0;
+        if place || [ARG, OBSERVABLE, FRAME].contains(&&*region.name) {
             return refuse(region, "the name is taken");
         }
         if spec.regions[..at].iter().any(|r| r.name == region.name) {
