@@ -65,6 +65,9 @@ pub enum Error {
     /// The session lacks a buffer of its own, which is a defect of Pelton.
     #[error("the session has no buffer {0:?}; this is a defect of Pelton")]
     Internal(&'static str),
+    /// A task of a batch does not fit the drain that was to run it.
+    #[error(transparent)]
+    Task(#[from] SubmitError),
     /// A pass over a batch ended before the kernel was done.
     #[error("the pass was cut short: {0}")]
     CutShort(LaunchOutcome),

@@ -6,15 +6,17 @@ use pelton_device::Memory;
 use pelton_device::memory::Line;
 
 use crate::error::SubmitError;
-use crate::kernel::{Tenant, TenantId};
+use crate::kernel::{PlaceSizes, Spec, Tenant, TenantId};
+use crate::payload::Submission;
 use crate::protocol::drained::BatchEntry;
 use crate::protocol::priority::LEVELS;
 use crate::protocol::slot::PRIORITY;
 use crate::protocol::{Opcode, Slot, Status};
-use crate::session::check_submittable;
+use crate::session::{check_payload, check_submittable};
 use crate::task::Task;
 
 use super::lines::BatchLines;
+use super::payload::BatchPayloads;
 
 /// Tasks that are run together, each stored as the slot that the kernel reads.
 ///
@@ -24,6 +26,7 @@ use super::lines::BatchLines;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
     lines: BatchLines,
+    payloads: BatchPayloads,
     /// The tenants with published tasks, one bit per tenant.
     tenants: u32,
     /// The number of slots per priority.
@@ -69,11 +72,17 @@ impl Batch {
         Batch { lines: BatchLines::in_device_memory(memory, owner), ..Batch::default() }
     }
 
-    /// Adds a task of a tenant, or returns an error if the task can never run.
+    /// Adds a task of a tenant, or returns an error if the task can never run. A payload is copied, and a run refuses
+    /// the batch if the payload is longer than the `Spec` of the drain allows.
     #[inline]
-    pub fn push(&mut self, tenant: TenantId, task: Task) -> Result<(), SubmitError> {
-        let Task { op, priority, args } = task;
-        self.push_entry(&BatchEntry { status: Status::Published, opcode: op, tenant, priority, args })
+    pub fn push(&mut self, tenant: TenantId, task: impl Submission) -> Result<(), SubmitError> {
+        let (slot, payload) = (self.len(), task.payload());
+        // How long a payload may be depends on the drain, which is not known here, but no drain takes a longer one.
+        check_payload(PlaceSizes { payload: Spec::MAX_PLACE_BYTES, reply: 0 }, payload)?;
+        let Task { op, priority, args } = task.task();
+        self.push_entry(&BatchEntry { status: Status::Published, opcode: op, tenant, priority, args })?;
+        self.payloads.push(slot, payload);
+        Ok(())
     }
 
     /// Adds a slot with exactly these fields. The kernel runs slots that are PUBLISHED and leaves all others
@@ -120,9 +129,10 @@ impl Batch {
 
     /// Removes all tasks and keeps the memory.
     pub fn clear(&mut self) {
-        let mut lines = std::mem::take(&mut self.lines);
+        let (mut lines, mut payloads) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.payloads));
         lines.clear();
-        *self = Batch { lines, ..Batch::default() };
+        payloads.clear();
+        *self = Batch { lines, payloads, ..Batch::default() };
     }
 
     /// Returns the slots of the batch in the order in which they were added.
@@ -132,6 +142,10 @@ impl Batch {
 
     pub(super) fn lines(&self) -> &BatchLines {
         &self.lines
+    }
+
+    pub(super) fn payloads(&self) -> &BatchPayloads {
+        &self.payloads
     }
 
     pub(super) fn tenants(&self) -> u32 {

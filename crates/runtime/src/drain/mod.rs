@@ -14,6 +14,7 @@
 mod batch;
 mod lines;
 mod mirror;
+mod payload;
 mod readback;
 #[cfg(test)]
 mod tests;
@@ -37,11 +38,12 @@ use crate::kernel::{
 };
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
 use crate::protocol::{CompletionRecord, Opcode, Slot, control, priority};
-use crate::session::{self, BufferMemories};
+use crate::session::{self, BufferMemories, PlaceMemory, check_payload};
 use crate::telemetry::{self, LogPrinter};
 use crate::workspace::{self, Element, PieceLocation, RegionView};
 use batch::{BatchUses, priority_level};
 use mirror::BufferMirror;
+use payload::PlacedTasks;
 use readback::RunWords;
 
 /// The number of 64-bit words in a slot.
@@ -81,6 +83,9 @@ pub struct Drain {
     clean: bool,
     /// The slots of a run that takes several passes, in the order of the ring.
     staged: Vec<Line>,
+    /// The payloads and replies of tasks, if they have any, and which task has which place.
+    places: Option<PlaceMemory>,
+    placed: PlacedTasks,
     readback: Readback,
     /// A token that distinguishes the batches of this drain from those of others.
     owner: Arc<()>,
@@ -101,6 +106,7 @@ impl Drain {
         let view = |id: BufferId| memories.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]));
         let done = memories.need(BufferId::BatchDone)?.view64().filter(|_| spec.report == Report::Full);
         let report_layout = PassReport::new(&layout);
+        let places = PlaceMemory::new(&layout, &memories)?;
         Ok(Drain {
             device: device.clone(),
             launch: session::bind_buffers(&spec, &module, &layout, &memories),
@@ -121,7 +127,9 @@ impl Drain {
             last_count: 0,
             clean: true,
             staged: Vec::new(),
-            readback: Readback::new(&spec, &layout, done)?,
+            readback: Readback::new(&spec, &layout, done, places.clone())?,
+            places,
+            placed: PlacedTasks::default(),
             owner: Arc::default(),
             kernel,
             memories,
@@ -148,10 +156,14 @@ impl Drain {
         self.readback.clear();
         self.report_words.fill(0);
         self.check_tenants(batches)?;
+        for batch in batches {
+            check_payload(self.layout.places, batch.payloads().longest())?;
+        }
         let uses = batches.iter().map(Batch::uses).fold(BatchUses::default(), BatchUses::union);
         self.reset_buffers(uses)?;
         let total = self.stage_slots(batches)?;
         self.host.upload_changes()?;
+        self.placed.set_order(&self.readback.order);
         let slots = self.layout.largest_stripe() as usize;
         let (mut from, mut passes) = (0, 0);
         while from < total {
@@ -159,6 +171,10 @@ impl Drain {
             if total > slots {
                 let lines = &self.staged[from..to];
                 lines.iter().enumerate().for_each(|(at, line)| self.slots.write(at * LINE_WORDS, line));
+            }
+            if let Some(places) = &self.places {
+                let ends = &self.readback.ends;
+                self.placed.write_payloads(places, (batches, ends), (from, to - from));
             }
             self.run_pass(to - from, uses, to < total)?;
             passes += 1;
@@ -342,6 +358,9 @@ impl Drain {
         let zeros = vec![0u64; self.layout.largest_stripe() as usize];
         self.memories.need(BufferId::Marks)?.upload(0, &zeros)?;
         self.memories.need(BufferId::BatchDone)?.upload(0, &zeros)?;
+        if let Some(places) = &self.places {
+            places.forget_replies();
+        }
         self.next_position = 0;
         self.upload_frontier()
     }

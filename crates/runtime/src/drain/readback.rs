@@ -8,13 +8,14 @@ use std::time::Duration;
 use pelton_device::View64;
 use serde::Serialize;
 
+use super::payload::{RunReplies, RunReply};
 use crate::error::{Error, TaskError};
 use crate::kernel::layout::Layout;
 use crate::kernel::steps::step_counter;
 use crate::kernel::{Report, Spec, Telemetry};
 use crate::protocol::control::{self, Control};
 use crate::protocol::{CompletionRecord, Priority, Status};
-use crate::session::record_outcome;
+use crate::session::{PlaceMemory, record_outcome};
 use crate::telemetry::{NamedCount, opcode_counts, tenant_counts};
 
 /// What happened in a run.
@@ -74,6 +75,7 @@ pub struct Readback {
     statistics: Statistics,
     control: Control<Vec<u32>>,
     records: RunRecords,
+    replies: RunReplies,
     /// The place of each task in the ring. This is empty if tasks stand in the order in which they were added.
     pub(super) order: Vec<usize>,
     /// The end of each batch among the tasks of all batches.
@@ -167,7 +169,12 @@ impl<'r> IntoIterator for &'r Readback {
 }
 
 impl Readback {
-    pub(super) fn new(spec: &Spec, layout: &Layout, live: Option<View64>) -> Result<Self, Error> {
+    pub(super) fn new(
+        spec: &Spec,
+        layout: &Layout,
+        live: Option<View64>,
+        places: Option<PlaceMemory>,
+    ) -> Result<Self, Error> {
         let zeros = vec![0; layout.counters_per_group() as usize];
         let priority = |p: &Priority| NamedCount { name: p.to_string(), count: 0 };
         Ok(Readback {
@@ -179,6 +186,7 @@ impl Readback {
             },
             control: Control::new(vec![0; (control::OBSERVABLES + layout.observable_count()) as usize])?,
             records: RunRecords { live, ..RunRecords::default() },
+            replies: RunReplies::new(places),
             order: Vec::new(),
             ends: Vec::new(),
             full: spec.report == Report::Full,
@@ -203,6 +211,30 @@ impl Readback {
         Outcomes { readback: self, tasks: first..end }
     }
 
+    /// Copies the reply of a task into `reply`, as many bytes as there is room for, and returns how many bytes the reply
+    /// has. It is 0 if the handler gave no reply. A task that has no result has no reply either. Tasks are numbered from
+    /// 0 in the order in which they were added, over all batches. `None` if there is no such task, or if the report
+    /// contains only control words.
+    pub fn reply_bytes(&self, task: usize, reply: &mut [u8]) -> Option<Result<usize, TaskError>> {
+        let found = self.reply(task)?;
+        Some(found.map(|found| found.map_or(0, |found| found.read_bytes(reply))))
+    }
+
+    /// Copies the reply of a task into `reply`, as many words as there is room for, and returns how many words hold the
+    /// reply. In all else this is like [`reply_bytes`](Readback::reply_bytes).
+    pub fn reply_words(&self, task: usize, reply: &mut [u32]) -> Option<Result<usize, TaskError>> {
+        let found = self.reply(task)?;
+        Some(found.map(|found| found.map_or(0, |found| found.read_words(reply))))
+    }
+
+    /// Returns the reply of a task, if the task ended well and tasks have replies.
+    fn reply(&self, task: usize) -> Option<Result<Option<RunReply<'_>>, TaskError>> {
+        let count = self.ends.last().copied().filter(|_| self.full)?;
+        let place = self.order.get(task).copied().unwrap_or(task);
+        let lap = u64::from(self.records.generation);
+        (task < count).then(|| self.outcome(task).map(|_| self.replies.get(place, lap)))
+    }
+
     /// Returns how a task ended.
     fn outcome(&self, task: usize) -> Result<u32, TaskError> {
         let place = self.order.get(task).copied().unwrap_or(task);
@@ -225,14 +257,16 @@ impl Readback {
     /// Forgets the last run.
     pub(super) fn clear(&mut self) {
         self.records.kept.clear();
+        self.replies.clear();
         self.records.count = 0;
         self.order.clear();
         self.ends.clear();
     }
 
-    /// Keeps the records of the last pass, which the next pass will overwrite.
+    /// Keeps the records and replies of the last pass, which the next pass will overwrite.
     pub(super) fn keep_records(&mut self) {
         let records = &mut self.records;
+        self.replies.keep(records.count, records.generation.into());
         for at in 0..records.count {
             let record = records.last_pass(at);
             records.kept.push(record);

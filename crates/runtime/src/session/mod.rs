@@ -44,6 +44,7 @@ use self::launch::Launched;
 pub(crate) use self::launch::bind_buffers;
 pub(crate) use self::memory::BufferMemories;
 use self::memory::DeviceMemory;
+pub(crate) use self::payload::{PlaceMemory, ReplyPlace, check_payload};
 pub(crate) use self::producer::check_submittable;
 use self::rights::ControlChanges;
 pub(crate) use self::rights::{quota_limit, quota_word};

@@ -54,6 +54,11 @@ pub(crate) struct ReplyPlace<'m> {
 }
 
 impl ReplyPlace<'_> {
+    /// Returns how many bytes the reply has.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Copies as many bytes of the reply as there is room for, and returns how many the reply has.
     pub(crate) fn read_bytes(&self, into: &mut [u8]) -> usize {
         let count = into.len().min(self.len);
@@ -123,6 +128,13 @@ impl PlaceMemory {
         let len = if own { (word & ((1 << REPLY_LEN_BITS) - 1)) as usize } else { 0 };
         let first = place * self.sizes.reply_stride() as usize;
         Some(ReplyPlace { words, first, len: len.min(self.sizes.reply as usize) })
+    }
+
+    /// Forgets all replies, because laps are about to be counted from 0 again.
+    pub(crate) fn forget_replies(&self) {
+        if let Some(reply) = &self.reply {
+            reply.said.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
     }
 }
 

@@ -3,7 +3,10 @@
 use pelton::ir::builder::Val;
 use pelton::kernel::{AssembleError, GroupHandlerBody, HandlerBody};
 use pelton::protocol::FaultCode;
-use pelton::{Error, Handler, PayloadTask, Producer, Session, Spec, SubmitError, Task, Tenant};
+use pelton::{
+    Batch, Claim, Drain, Error, Handler, PayloadTask, Priority, Producer, Session, Spec, SubmitError, Task,
+    Tenant,
+};
 
 use crate::common::*;
 
@@ -16,6 +19,8 @@ pub(crate) const TESTS: &[Test] = named![
     replies_stay_while_their_tickets_are_held,
     replies_that_do_not_fit_are_faults,
     a_million_words_go_in_and_come_back,
+    drained_batches_bring_and_reply_in_any_order,
+    a_drained_slot_shows_nothing_of_another_tenant,
     handlers_that_cannot_have_payloads_are_refused,
 ];
 
@@ -367,6 +372,88 @@ fn a_million_words_go_in_and_come_back(on: &On) {
                 assert!(reply.into_iter().eq(wanted), "{shape}: task {k}");
             }
             seen += words.len();
+        }
+    }
+}
+
+/// Catches a payload that is copied to the place of another task, and a reply that the next pass overwrites.
+fn drained_batches_bring_and_reply_in_any_order(on: &On) {
+    for (lanes, claim) in [(1, Claim::Owned), (8, Claim::PRIORITY), (32, Claim::Owned), (32, Claim::PRIORITY)]
+    {
+        let spec = spec(far(lanes), 32).claim(claim);
+        let mut drain = Drain::new(on, &spec).unwrap();
+        // One task, a part of a pass, exactly one pass, and several passes, in one batch and in three.
+        for (round, count) in [1usize, 7, 32, 33, 100, 3].into_iter().enumerate() {
+            let payloads: Vec<Vec<u8>> =
+                (0..count).map(|k| bytes_of(k as u32 ^ 5, (k * 37 + round) % (MOST as usize + 1))).collect();
+            let mut batches = vec![drain.batch().unwrap(), Batch::new(), drain.batch().unwrap()];
+            batches.truncate(if round % 2 == 0 { 1 } else { 3 });
+            let share = count.div_ceil(batches.len());
+            for (k, bytes) in payloads.iter().enumerate() {
+                let priority = Priority::ALL[if claim == Claim::Owned { 2 } else { k % 5 }];
+                let task = Task::new(op([ECHO, WIDE_ECHO][k % 2])).priority(priority);
+                batches[k / share].push(0, task.bytes(bytes)).unwrap();
+            }
+            let back = drain.run_all(&batches).unwrap();
+            for (k, bytes) in payloads.iter().enumerate() {
+                let what = format!("{lanes} lanes, {count} tasks, task {k}");
+                let mut reply = [0; REPLY as usize];
+                assert_eq!(back.reply_bytes(k, &mut reply), Some(Ok(bytes.len())), "{what}");
+                assert_eq!(reply[..bytes.len()], echo_of(bytes), "{what}");
+                let mut words = [0; REPLY as usize / 4];
+                assert_eq!(back.reply_words(k, &mut words), Some(Ok(bytes.len().div_ceil(4))), "{what}");
+                let first = u32::from_le_bytes(reply[..4].try_into().unwrap());
+                assert!(bytes.len() < 4 || words[0] == first, "{what}");
+            }
+            assert_eq!(back.reply_bytes(count, &mut []), None);
+        }
+        let mut batch = Batch::new();
+        batch.push(0, Task::new(op(ECHO)).bytes(&[0; MOST as usize + 1])).unwrap();
+        let long = SubmitError::PayloadTooLong { bytes: u64::from(MOST) + 1, most: MOST };
+        assert!(matches!(drain.run(&batch), Err(Error::Task(error)) if error == long));
+        let huge = vec![0; Spec::MAX_PLACE_BYTES as usize + 1];
+        assert!(matches!(
+            batch.push(0, Task::new(op(ECHO)).bytes(&huge)),
+            Err(SubmitError::PayloadTooLong { .. })
+        ));
+    }
+}
+
+/// Catches a slot of a batch in which the task of another tenant finds what the slot held before.
+fn a_drained_slot_shows_nothing_of_another_tenant(on: &On) {
+    for lanes in [1, 8] {
+        let spec = spec(far(lanes), 16).tenant(Tenant::new(0)).tenant(Tenant::new(1));
+        let mut drain = Drain::new(on, &spec).unwrap();
+        let secret = bytes_of(9, MOST as usize);
+        for _ in 0..3 {
+            let mut batch = drain.batch().unwrap();
+            for _ in 0..16 {
+                batch.push(0, Task::new(op(ECHO)).bytes(&secret)).unwrap();
+            }
+            assert_eq!(drain.run(&batch).unwrap().statistics().done, 16);
+            batch.clear();
+            for k in 0..16 {
+                let task = match k % 4 {
+                    0 => Task::new(op(PEEK)).args([0, 9]).bytes(&[]),
+                    1 => Task::new(op(PEEK)).args([1, 9]).bytes(&[1, 2, 3]),
+                    2 => Task::new(op(SAY)).args([0, 3, 0, REPLY]).bytes(&[]),
+                    _ => add(1, 0).bytes(&[]),
+                };
+                batch.push(1, task).unwrap();
+            }
+            let back = drain.run(&batch).unwrap();
+            for k in 0..16 {
+                let mut reply = [1; REPLY as usize];
+                let found = back.reply_bytes(k, &mut reply);
+                match k % 4 {
+                    0 | 1 => assert_eq!(found, Some(fault(FaultCode::REGION).map(|_| 0)), "{lanes} lanes"),
+                    2 => {
+                        assert_eq!(found, Some(Ok(REPLY as usize)), "{lanes} lanes");
+                        assert_eq!(reply, [0; REPLY as usize], "{lanes} lanes");
+                    }
+                    _ => assert_eq!(found, Some(Ok(0)), "{lanes} lanes"),
+                }
+            }
         }
     }
 }
