@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pelton::Spec;
-use pelton::kernel::{Assembled, TextError, assemble};
+use pelton::kernel::{Assembled, PlaceSizes, TextError, assemble};
 use pelton_device::open;
 use pelton_ir::text;
 
@@ -50,15 +50,22 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
     let Assembled { module, layout } = assemble(&spec, caps).map_err(pelton::Error::from)?;
     term.text(&text::print(&module))?;
     term.note(format_args!(
-        "for {}: {} {} rings of {} slots, {} groups of {} lanes",
+        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}",
         caps.name,
         layout.rings.len(),
         layout.placement(),
         layout.largest_stripe(),
         layout.groups,
         layout.lanes,
+        describe_places(layout.places),
     ));
     Ok(CliStatus::Fine)
+}
+
+/// Describes the payloads and replies of tasks, if they have any.
+fn describe_places(PlaceSizes { payload, reply }: PlaceSizes) -> String {
+    let parts = [("payloads", payload), ("replies", reply)].into_iter().filter(|(_, bytes)| *bytes > 0);
+    parts.map(|(what, bytes)| format!(", {what} of up to {bytes} bytes")).collect()
 }
 
 /// Reads a spec; the error shows what is wrong with it.

@@ -62,6 +62,8 @@ telemetry = "off"
 share = 50
 lease = "250ms"
 fuel = 1_000
+payload = 256
+reply = 64
 formats = ["sum {{}} of {{}}"]
 geometry = {{ slots = 128, lanes = 32, groups = 3, window = 16 }}
 
@@ -111,6 +113,8 @@ text = '''
         .share(50)
         .lease(Duration::from_millis(250))
         .fuel(1000)
+        .payload(256)
+        .reply(64)
         .format("sum {} of {}")
         .region(Region::shared("table", Type::F32, 256))
         .handler_at(add(), "add", handler);
@@ -276,8 +280,8 @@ fn spec() -> impl Strategy<Value = Spec> {
         proptest::collection::vec(any::<String>(), 0..3),
         proptest::collection::vec(library(), 0..3),
     );
-    (geometry, axes, any::<(u32, Duration, u32)>(), lists).prop_map(
-        |(geometry, axes, (share, lease, fuel), (regions, tenants, handlers, formats, libraries))| {
+    (geometry, axes, any::<(u32, Duration, u32, u32, u32)>(), lists).prop_map(
+        |(geometry, axes, (share, lease, fuel, payload, reply), (regions, tenants, handlers, formats, libraries))| {
             let (lifetime, placement, claim, body, io, report, telemetry) = axes;
             let base = Spec::new(geometry);
             let regions = base.regions.into_iter().chain(regions).collect();
@@ -292,6 +296,8 @@ fn spec() -> impl Strategy<Value = Spec> {
                 share,
                 lease,
                 fuel,
+                payload,
+                reply,
                 regions,
                 tenants,
                 handlers: named(handlers),

@@ -29,13 +29,14 @@ use pelton_device::{Device, Kernel, Launch, LaunchOutcome, MemoryKind, View64, W
 pub use batch::Batch;
 pub use readback::{Outcomes, Readback, Statistics, StepCounts};
 
-use crate::error::Error;
+use crate::error::{Error, SubmitError};
 use crate::kernel::BufferId;
 use crate::kernel::drain::{PassReport, PassRequest};
 use crate::kernel::layout::Layout;
 use crate::kernel::{
     AssembleError, Assembled, Claim, Lifetime, Report, Spec, Telemetry, Tenant, TenantId, assemble,
 };
+use crate::payload::Submission;
 use crate::protocol::slot::{GENERATION_MASK, WORDS};
 use crate::protocol::{CompletionRecord, Opcode, Slot, control, priority};
 use crate::session::{self, BufferMemories, PlaceMemory, check_payload};
@@ -143,6 +144,16 @@ impl Drain {
     pub fn batch(&self) -> Result<Batch, Error> {
         let words = self.layout.largest_stripe() as usize * LINE_WORDS;
         Ok(Batch::in_device_memory(self.device.alloc(MemoryKind::Host, WordWidth::W64, words)?, &self.owner))
+    }
+
+    /// Checks whether a run of this drain would accept a task of a tenant.
+    ///
+    /// # Errors
+    ///
+    /// The error with which [`Batch::push`] or a run would refuse the task.
+    pub fn check_task(&self, tenant: TenantId, task: &impl Submission) -> Result<(), SubmitError> {
+        check_payload(self.layout.places, task.payload())?;
+        Batch::new().push(tenant, task.task())
     }
 
     /// Runs a batch, and returns what came back.

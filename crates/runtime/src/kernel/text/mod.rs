@@ -13,6 +13,8 @@
 //! fuel = 1048576
 //! max_steps = 1048576                    # the most steps of a task of a drained batch
 //! cells = 1024                           # how many resumable tasks a producer can have under way; a power of two
+//! payload = 256                          # bytes that a task may bring; 0, which is none, if left out
+//! reply = 64                             # bytes that a task may give back; 0, which is none, if left out
 //! libraries = ["hash.pel"]               # modules whose functions handlers import; or { text = '''…''' }
 //! formats = ["sum {} of {}"]             # what PRINTF prints, by the number of the format, starting with 1
 //!

@@ -28,6 +28,11 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "fuel = {fuel}")?;
     writeln!(f, "max_steps = {max_steps}")?;
     writeln!(f, "cells = {cells}")?;
+    for (key, bytes) in [("payload", spec.payload), ("reply", spec.reply)] {
+        if bytes > 0 {
+            writeln!(f, "{key} = {bytes}")?;
+        }
+    }
     if !spec.formats.is_empty() {
         let formats: Vec<String> = spec.formats.iter().map(|format| quote_toml(format)).collect();
         writeln!(f, "formats = [{}]", formats.join(", "))?;

@@ -71,6 +71,8 @@ impl SpecReader<'_> {
         spec.fuel = table.number_or("fuel", spec.fuel);
         spec.cells = table.number_or("cells", spec.cells);
         spec.max_steps = table.number_or("max_steps", spec.max_steps);
+        spec.payload = table.number_or("payload", spec.payload);
+        spec.reply = table.number_or("reply", spec.reply);
         let formats = table.array("formats").into_iter();
         spec.formats = formats.filter_map(|value| table.read_string(value)).map(String::from).collect();
         let libraries = table.array("libraries").into_iter();
