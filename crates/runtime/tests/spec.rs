@@ -281,7 +281,12 @@ fn spec() -> impl Strategy<Value = Spec> {
         proptest::collection::vec(library(), 0..3),
     );
     (geometry, axes, any::<(u32, Duration, u32, u32, u32)>(), lists).prop_map(
-        |(geometry, axes, (share, lease, fuel, payload, reply), (regions, tenants, handlers, formats, libraries))| {
+        |(
+            geometry,
+            axes,
+            (share, lease, fuel, payload, reply),
+            (regions, tenants, handlers, formats, libraries),
+        )| {
             let (lifetime, placement, claim, body, io, report, telemetry) = axes;
             let base = Spec::new(geometry);
             let regions = base.regions.into_iter().chain(regions).collect();

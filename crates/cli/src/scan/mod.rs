@@ -5,7 +5,6 @@
 
 mod added_lines;
 mod args;
-mod base64;
 mod baseline;
 mod blobs;
 mod device;

@@ -6,6 +6,7 @@ mod text;
 
 use std::path::Path;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use pelton_scan::{Finding, Rule};
 
 use crate::scan::args::OutputArgs;
@@ -119,7 +120,7 @@ fn path_text(path: &Path) -> (String, Option<String>) {
 fn lossy_text(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.into(), None),
-        Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(crate::scan::base64::encode(bytes))),
+        Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(BASE64_STANDARD.encode(bytes))),
     }
 }
 
