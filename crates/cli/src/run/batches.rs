@@ -22,8 +22,8 @@ pub(super) struct BatchFeed<'a, 'n, W> {
     term: &'a Term,
     results: &'a mut ResultWriter<'n, W>,
     batch: Batch,
-    /// A batch in which a task is tried before it is accepted.
-    trial: Batch,
+    /// Room for the longest reply.
+    reply: Vec<u8>,
     marks: Vec<TaskMark>,
     /// The number of the batch's tasks, by level.
     levels: [u32; LEVELS],
@@ -35,12 +35,13 @@ pub(super) struct BatchFeed<'a, 'n, W> {
 
 impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
     pub(super) fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut ResultWriter<'n, W>) -> Self {
+        let reply = vec![0; drain.layout().places.reply as usize];
         BatchFeed {
             drain,
             term,
             results,
             batch: Batch::new(),
-            trial: Batch::new(),
+            reply,
             marks: Vec::new(),
             levels: [0; LEVELS],
             prints: 0,
@@ -55,12 +56,12 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         if order.task.op == Opcode::SHUTDOWN {
             return Err(SubmitError::NotSubmittable(order.task.op).to_string());
         }
-        self.trial.clear();
-        self.trial.push(order.tenant, order.task).map_err(|error| error.to_string())
+        let task = order.task.bytes(&order.payload);
+        self.drain.check_task(order.tenant, &task).map_err(|error| error.to_string())
     }
 
     fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {
-        let TaskOrder { mut task, tenant } = order;
+        let TaskOrder { mut task, tenant, payload, reply_form } = order;
         let prints = task.op == Opcode::PRINTF;
         if self.batch.len() == MOST || prints && self.prints == log::CAPACITY {
             self.settle()?;
@@ -73,8 +74,8 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         }
         self.levels[level] += 1;
         self.prints += u32::from(prints);
-        self.batch.push(tenant, task)?;
-        self.marks.push(TaskMark { line, op: task.op });
+        self.batch.push(tenant, task.bytes(&payload))?;
+        self.marks.push(TaskMark { line, op: task.op, reply_form });
         Ok(())
     }
 
@@ -93,9 +94,12 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         let readback = self.drain.run(&self.batch)?;
         let missing = || CliError::Wrong("the pass returned no results".into());
         let mut written = Ok(());
-        for (mark, result) in self.marks.iter().zip(readback.outcomes().ok_or_else(missing)?) {
+        for (at, (mark, result)) in
+            self.marks.iter().zip(readback.outcomes().ok_or_else(missing)?).enumerate()
+        {
             // All of the tasks have ended and count, even if a result cannot be written.
-            written = written.and(self.results.write(*mark, result));
+            let len = readback.reply_bytes(at, &mut self.reply).map_or(0, |reply| reply.unwrap_or(0));
+            written = written.and(self.results.write(*mark, result, &self.reply[..len]));
         }
         match &mut self.statistics {
             Some(all) => add_statistics(all, readback.statistics()),

@@ -23,6 +23,9 @@ pub(super) struct SessionFeed<'a, 'n, W> {
     producers: Vec<Producer>,
     /// Tasks of one tenant and one priority, which are submitted together.
     tasks: Vec<Task>,
+    /// The payloads of these tasks, one after another, and where each ends.
+    payloads: Vec<u8>,
+    payload_ends: Vec<usize>,
     marks: Vec<TaskMark>,
     tenant: TenantId,
     priority: Priority,
@@ -43,6 +46,8 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
             submitted,
             producers: Vec::new(),
             tasks: Vec::new(),
+            payloads: Vec::new(),
+            payload_ends: Vec::new(),
             marks: Vec::new(),
             tenant: 0,
             priority: Priority::Normal,
@@ -57,9 +62,16 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
             return Ok(());
         };
         while !self.tasks.is_empty() {
-            match producer.submit_all(self.tasks.iter().copied()) {
+            let bytes = |at: usize| {
+                let start = at.checked_sub(1).map_or(0, |last| self.payload_ends[last]);
+                &self.payloads[start..self.payload_ends[at]]
+            };
+            let tasks = self.tasks.iter().enumerate().map(|(at, task)| task.bytes(bytes(at)));
+            match producer.submit_all(tasks) {
                 Ok(span) => {
                     self.tasks.clear();
+                    self.payloads.clear();
+                    self.payload_ends.clear();
                     self.submitted.add(span, &mut self.marks);
                 }
                 Err(SubmitError::Full { .. }) => {
@@ -97,11 +109,11 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
                 self.producers.len() - 1
             }
         };
-        self.producers[at].check_task(&order.task).map_err(|error| error.to_string())
+        self.producers[at].check_task(&order.task.bytes(&order.payload)).map_err(|error| error.to_string())
     }
 
     fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {
-        let TaskOrder { mut task, tenant } = order;
+        let TaskOrder { mut task, tenant, payload, reply_form } = order;
         let other = self.tenant != tenant || self.priority != task.priority;
         if other || self.tasks.len() >= self.most {
             self.submit_tasks()?;
@@ -120,7 +132,9 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
             self.prints += 1;
         }
         self.tasks.push(task);
-        self.marks.push(TaskMark { line, op: task.op });
+        self.payloads.extend(payload);
+        self.payload_ends.push(self.payloads.len());
+        self.marks.push(TaskMark { line, op: task.op, reply_form });
         Ok(())
     }
 

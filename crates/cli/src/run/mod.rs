@@ -4,6 +4,7 @@ mod batches;
 mod feed;
 mod intake;
 mod lines;
+mod payload;
 mod results;
 mod submitted;
 mod task;
@@ -51,11 +52,15 @@ Tasks, one per line; blank lines and lines that begin with # are skipped:
   args      up to 12 numbers: u32 or i32, or f32 if written with a point or an exponent
   tenant    a name or a number; may be left out if the spec has one tenant
   priority  critical, high, normal, low or idle, if the spec has claim = \"priority\"
+  bytes, text or words
+            the payload, if the spec has payload = N: base64, text, or an array of numbers
+  reply     bytes, text or words: how the reply is written; as the payload, or as bytes, if left out
 Tasks run concurrently and in any order. A BATCH_FENCE ends once the N tasks of its tenant before
 it have ended, where N is its first argument.
 
 Results, one per task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
+  {\"line\": 5, \"op\": \"upper\", \"status\": \"done\", \"result\": 5, \"text\": \"HELLO\"}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
 
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
@@ -179,7 +184,7 @@ impl<'a> RunJob<'a> {
     ) -> Result<RunSummary, CliError> {
         self.fill_workspace(&session)?;
         let began = Instant::now();
-        let mut submitted = SubmittedSpans::new(self.args.order, results);
+        let mut submitted = SubmittedSpans::new(self.args.order, results, session.layout().places.reply);
         let (mut halt, skipped) =
             self.take_lines(&mut SessionFeed::new(&session, self.term, &mut submitted))?;
         if halt.is_err() {

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use pelton::{Opcode, TaskError};
 
+use super::payload::{ByteForm, write_reply};
 use super::task::TaskNames;
 use crate::error::CliError;
 
@@ -13,6 +14,8 @@ pub(super) struct TaskMark {
     /// The number of the line, from 1; 0 once the result is written.
     pub line: u64,
     pub op: Opcode,
+    /// The form in which its reply is written.
+    pub reply_form: ByteForm,
 }
 
 /// The number of tasks by how they ended.
@@ -49,14 +52,19 @@ impl<'n, W: Write> ResultWriter<'n, W> {
         self.attempt(|results| Ok(results.out.flush()?))
     }
 
-    /// Counts how a task ended, and writes its result.
-    pub(super) fn write(&mut self, mark: TaskMark, result: Result<u32, TaskError>) -> Result<(), CliError> {
+    /// Counts how a task ended, and writes its result and its reply.
+    pub(super) fn write(
+        &mut self,
+        mark: TaskMark,
+        result: Result<u32, TaskError>,
+        reply: &[u8],
+    ) -> Result<(), CliError> {
         match result {
             Ok(_) => self.ends.done += 1,
             Err(TaskError::Fault(_)) => self.ends.faults += 1,
             Err(_) => self.ends.unrun += 1,
         }
-        self.attempt(|results| results.line(mark, result))
+        self.attempt(|results| results.line(mark, result, reply))
     }
 
     /// Writes something unless writing has failed before. A failure is therefore reported once, and tasks under way
@@ -70,7 +78,7 @@ impl<'n, W: Write> ResultWriter<'n, W> {
         written
     }
 
-    fn line(&mut self, mark: TaskMark, result: Result<u32, TaskError>) -> Result<(), CliError> {
+    fn line(&mut self, mark: TaskMark, result: Result<u32, TaskError>, reply: &[u8]) -> Result<(), CliError> {
         let out = &mut self.out;
         write!(out, "{{\"line\": {}, \"op\": ", mark.line)?;
         match self.names.quoted(mark.op) {
@@ -79,7 +87,9 @@ impl<'n, W: Write> ResultWriter<'n, W> {
         }
         match result {
             Ok(result) => {
-                writeln!(out, ", \"status\": \"done\", \"result\": {result}}}")?;
+                write!(out, ", \"status\": \"done\", \"result\": {result}")?;
+                write_reply(out, reply, mark.reply_form)?;
+                out.write_all(b"}\n")?;
             }
             Err(TaskError::Fault(fault)) => {
                 write!(out, ", \"status\": \"fault\", \"fault\": {{\"code\": {}, ", fault.code.code())?;

@@ -30,13 +30,17 @@ pub(super) struct SubmittedSpans<'n, W> {
     order: ResultOrder,
     pub results: ResultWriter<'n, W>,
     waiting: VecDeque<SubmittedSpan>,
+    /// Room for the longest reply.
+    reply: Vec<u8>,
     /// Empty lists of marks, kept for reuse.
     spare: Vec<Vec<TaskMark>>,
 }
 
 impl<'n, W: Write> SubmittedSpans<'n, W> {
-    pub(super) fn new(order: ResultOrder, results: ResultWriter<'n, W>) -> Self {
-        SubmittedSpans { order, results, waiting: VecDeque::new(), spare: Vec::new() }
+    /// Starts without tasks. `reply` is the most bytes that a reply has.
+    pub(super) fn new(order: ResultOrder, results: ResultWriter<'n, W>, reply: u32) -> Self {
+        let reply = vec![0; reply as usize];
+        SubmittedSpans { order, results, waiting: VecDeque::new(), reply, spare: Vec::new() }
     }
 
     /// Adds submitted tasks, and leaves an empty list of marks to the caller.
@@ -91,13 +95,14 @@ impl<'n, W: Write> SubmittedSpans<'n, W> {
     /// Writes those results of one span that are there and have not been written yet.
     fn write(&mut self, at: usize) -> Result<(), CliError> {
         let SubmittedSpan { span, marks, left } = &mut self.waiting[at];
-        for (mark, result) in marks.iter_mut().zip(span.results()) {
+        for (at, (mark, result)) in marks.iter_mut().zip(span.results()).enumerate() {
             if mark.line > 0 && result != Err(TaskError::Late) {
                 let ended = *mark;
                 // The task counts as finished even if its result cannot be written.
                 mark.line = 0;
                 *left -= 1;
-                self.results.write(ended, result)?;
+                let len = span.reply_bytes(at, &mut self.reply).map_or(0, |reply| reply.unwrap_or(0));
+                self.results.write(ended, result, &self.reply[..len])?;
             }
         }
         Ok(())

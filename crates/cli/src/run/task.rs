@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::lines::LONGEST;
+use super::payload::{ByteForm, LinePayload};
 
 /// The opcodes and tenants that lines can name.
 pub(super) struct TaskNames {
@@ -22,13 +23,17 @@ pub(super) struct TaskNames {
     tenants: Vec<Tenant>,
 }
 
-/// The task of a line, and its tenant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The task of a line, with its tenant and its payload.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TaskOrder {
     /// The task to submit.
     pub task: Task,
     /// The tenant that the task belongs to.
     pub tenant: TenantId,
+    /// What the task brings along.
+    pub payload: Vec<u8>,
+    /// The form in which its reply is written.
+    pub reply_form: ByteForm,
 }
 
 impl TaskNames {
@@ -58,8 +63,9 @@ impl TaskNames {
                 json_kind(line)
             ));
         }
-        let TaskLine { op, args, tenant, priority } = serde_json::from_slice(line).map_err(error_clause)?;
-        if args.wide {
+        let TaskLine { op, args, tenant, priority, bytes, text, words, reply } =
+            serde_json::from_slice(line).map_err(error_clause)?;
+        if args.wide || words.iter().flatten().any(|word| word.wide) {
             refuse_wide_integers(line)?;
         }
         let mut task = Task::new(self.parse_opcode(&op)?);
@@ -71,7 +77,11 @@ impl TaskNames {
             Some(tenant) => self.find_tenant(&tenant)?,
             None => self.only_tenant()?,
         };
-        Ok(TaskOrder { task, tenant })
+        let words = words.map(|words| words.iter().map(|word| word.word).collect());
+        let payload = LinePayload { bytes, text, words }.decode()?;
+        let (payload, form) = payload.unwrap_or((Vec::new(), ByteForm::Base64));
+        let reply_form = reply.map_or(Ok(form), |text| ByteForm::parse(&text))?;
+        Ok(TaskOrder { task, tenant, payload, reply_form })
     }
 
     fn parse_opcode(&self, name: &NameOrNumber<'_>) -> Result<Opcode, String> {
@@ -190,6 +200,14 @@ struct TaskLine<'a> {
     tenant: Option<NameOrNumber<'a>>,
     #[serde(borrow, default)]
     priority: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    bytes: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(default)]
+    words: Option<Vec<ArgWord>>,
+    #[serde(borrow, default)]
+    reply: Option<Cow<'a, str>>,
 }
 
 /// A name, or a number in its place.
@@ -324,19 +342,30 @@ mod tests {
 
     #[test]
     fn a_line_is_a_task() {
-        let TaskOrder { task, tenant } =
+        let TaskOrder { task, tenant, .. } =
             order(r#"{"op": "op8", "args": [1, -1, 0.5], "tenant": "bob", "priority": "high"}"#).unwrap();
         assert_eq!(
             task,
             Task::new(Opcode::from_code(8)).args([1, u32::MAX, 0x3f00_0000]).priority(Priority::High)
         );
         assert_eq!(tenant, 4);
-        let TaskOrder { task, tenant } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
+        let TaskOrder { task, tenant, .. } = order(r#"{"tenant":0,"op":"\u0061tomic_add"}"#).unwrap();
         assert_eq!((task, tenant), (Task::new(Opcode::ATOMIC_ADD), 0));
         let TaskOrder { task, .. } =
             order(r#"{"op": 77, "tenant": 0, "args": [1e20, 3.4e38, 1e-60]}"#).unwrap();
         assert_eq!(task.args[..3], [1e20f32, 3.4e38, 0.0].map(f32::to_bits));
         assert_eq!(order(r#"{"op": 77, "tenant": 0}"#).unwrap().task.op, Opcode::from_code(77));
+    }
+
+    #[test]
+    fn a_line_may_bring_a_payload() {
+        let found = order(r#"{"op": 8, "tenant": 0, "text": "hé\u0021"}"#).unwrap();
+        assert_eq!((&*found.payload, found.reply_form), ("hé!".as_bytes(), ByteForm::Text));
+        let found = order(r#"{"op": 8, "tenant": 0, "words": [1, -1, 0.5], "reply": "bytes"}"#).unwrap();
+        assert_eq!(found.payload, [1, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 63]);
+        assert_eq!(found.reply_form, ByteForm::Base64);
+        let found = order(r#"{"op": 8, "tenant": 0, "reply": "words"}"#).unwrap();
+        assert_eq!((&*found.payload, found.reply_form), (&[][..], ByteForm::Words));
     }
 
     #[test]
@@ -396,6 +425,13 @@ mod tests {
                 "invalid type: integer `-1`, expected a name or a number of 32 bits at column 9",
             ),
             (r#"{"op": 8, "op": 8}"#, "duplicate field `op`"),
+            (r#"{"op": 8, "tenant": 0, "bytes": "a?"}"#, "`bytes` is not base64: character 2 is '?'"),
+            (r#"{"op": 8, "tenant": 0, "bytes": "", "words": []}"#, "a task has one payload: give one of"),
+            (r#"{"op": 8, "tenant": 0, "words": [4294967296]}"#, "invalid value: integer `4294967296`"),
+            (
+                r#"{"op": 8, "tenant": 0, "reply": "word"}"#,
+                "a reply cannot be written as `word`; did you mean words?",
+            ),
             (r#"{"op": 8, "tenant": 0} x"#, "trailing characters at column 24"),
         ] {
             let found = order(line).expect_err(line);

@@ -15,6 +15,7 @@ mod litmus;
 mod opt;
 mod pages;
 mod run;
+mod run_payload;
 mod scan;
 mod scan_files;
 #[cfg(unix)]
