@@ -5,7 +5,8 @@
 use std::fmt::Write;
 
 use super::step::{
-    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, REMOTE, TELLS, TOLD, WATCH,
+    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, PAYLOAD, REMOTE, REPLY, TELLS,
+    TOLD, WATCH,
 };
 use super::{
     Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, io, log, opcode, record,
@@ -135,6 +136,8 @@ fn steps() -> String {
             (TELLS, "pollers are told"),
             (TOLD, "by a poller that is told"),
             (REMOTE, "the device has memory of its own"),
+            (PAYLOAD, "with payloads"),
+            (REPLY, "with replies"),
         ];
         let only: String = only
             .iter()
