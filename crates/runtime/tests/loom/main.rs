@@ -25,6 +25,7 @@ fn every_order_is_needed() {
         drain::LEAVE,
         near::LAPS,
         near::COPIES,
+        near::APART,
         near::LIGHT,
         far::ROUTE,
         fence::PASS,

@@ -19,6 +19,8 @@ pub(crate) enum How {
     InPlace,
     /// The group reads a line at once, acquires afterwards, and has a fence before the record.
     Copies,
+    /// The group reads lines that lie in the device's memory at once, and then acquires the payloads in the host's.
+    Apart,
     /// The group reads a line at once, acquires afterwards, and stores the record with release.
     Light,
 }
@@ -28,9 +30,9 @@ pub(crate) struct Near {
     pub plan: Plan,
     pub how: How,
     pub ring: HostRing<Words, Words>,
-    /// The memory that tasks point to, which the producer writes before it publishes.
+    /// The memory that tasks point to, such as their payloads, which the producer writes before it publishes.
     pub points: Vec<Plain>,
-    /// The memory that tasks write.
+    /// The memory that tasks write, such as their replies, which the holder of the ticket reads before it gives up.
     pub effects: Vec<Plain>,
 }
 
@@ -86,6 +88,11 @@ impl Near {
             How::Copies | How::Light => {
                 let line = self.take(position, Ordering::Relaxed)?;
                 self.plan.fence("taken");
+                line
+            }
+            How::Apart => {
+                let line = self.take(position, Ordering::Relaxed)?;
+                self.plan.fence("brought");
                 line
             }
             How::InPlace => self.take(position, self.plan.order("take"))?,
@@ -168,6 +175,14 @@ pub(crate) const COPIES: &[&str] = &["publish", "taken", "complete", "see", "giv
 #[test]
 fn lines_are_copied() {
     holds(2, COPIES, &[], |plan| laps(plan, 0, 3, How::Copies));
+}
+
+/// The same, where lines lie at the device and payloads do not.
+pub(crate) const APART: &[&str] = &["publish", "brought", "complete", "see", "give up", "reclaim"];
+
+#[test]
+fn payloads_are_brought() {
+    holds(2, APART, &[], |plan| laps(plan, 0, 3, How::Apart));
 }
 
 /// The same, where the poller runs the task.
