@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pelton_device::{DeviceError, LaunchOutcome};
 
-use crate::kernel::{AssembleError, Tenant, TenantId, UnknownOpcode};
+use crate::kernel::{AssembleError, Tenant, TenantId, UnknownOpcode, why_missing};
 use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
 
 /// Why a session or a drain could not be launched, used or stopped.
@@ -22,6 +22,9 @@ pub enum Error {
     /// No handler and no built-in operation has the name that was looked up.
     #[error(transparent)]
     UnknownOpcode(#[from] UnknownOpcode),
+    /// A batch has a task that the kernel of this drain cannot run.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
     /// A value does not follow the protocol between host and kernel.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -65,9 +68,6 @@ pub enum Error {
     /// The session lacks a buffer of its own, which is a defect of Pelton.
     #[error("the session has no buffer {0:?}; this is a defect of Pelton")]
     Internal(&'static str),
-    /// A task of a batch does not fit the drain that was to run it.
-    #[error(transparent)]
-    Task(#[from] SubmitError),
     /// A pass over a batch ended before the kernel was done.
     #[error("the pass was cut short: {0}")]
     CutShort(LaunchOutcome),
@@ -186,8 +186,10 @@ pub enum SubmitError {
     /// The opcode is reserved, and producers may not use it.
     #[error("{0} cannot be submitted: its opcode is reserved")]
     NotSubmittable(Opcode),
-    /// The opcode belongs to an operation that no kernel has yet.
-    #[error("{0} cannot be submitted: it is not implemented yet")]
+    /// The opcode belongs to an operation that this kernel does not have. Some operations of the protocol need a kernel
+    /// whose `Spec` gives a handler for them (see [`PROVIDED_OPS`](crate::kernel::PROVIDED_OPS)), and others are in no
+    /// kernel yet.
+    #[error("{0} cannot be submitted: {why}", why = why_missing(*.0))]
     NotImplemented(Opcode),
     /// No tenant can have this number.
     #[error("there is no tenant {0}: tenants are numbered below {most}", most = Tenant::MAX_TENANTS)]

@@ -141,6 +141,16 @@ fn impossible_pairs_are_refused_by_name() {
     let reserved =
         Spec::default().handler_at(Opcode::PRINTF, "own_printf", Handler::lane_wide(|slot| slot.finish(0)));
     assert!(refusal(reserved).contains("reserved"));
+    let step = |op, name, reads: u32| {
+        let handler = Handler::lane_wide(|task| task.finish(task.arg(reads - 1)));
+        Spec::default().handler_at(op, name, handler)
+    };
+    assert!(assemble(&step(Opcode::DFA_STEP, "dfa_step", 3), open("cpu").unwrap().caps()).is_ok());
+    assert!(
+        refusal(step(Opcode::DFA_STEP, "dfa_step", 4)).contains("DFA_STEP has 3 arguments, but it reads 4")
+    );
+    assert!(refusal(step(Opcode::DFA_STEP, "nop", 3)).contains("the name is taken"));
+    assert!(refusal(step(add(), "dfa_step", 3)).contains("the name is taken"));
     assert!(refusal(Spec::new(Geometry::new(100))).contains("power of two"));
     assert!(refusal(Spec::default().producers(0)).contains("no producers"));
     assert!(refusal(Spec::default().tenant(Tenant::new(29))).contains("below 29"));

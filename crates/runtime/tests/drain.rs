@@ -436,12 +436,44 @@ fn one_handler_alone_and_nothing_counted() {
 }
 
 #[test]
+fn a_step_of_an_automaton_needs_a_kernel_that_has_it() {
+    let step = Task::new(Opcode::DFA_STEP).args([1, 20, 300]);
+    let mut packed = Packed::new();
+    packed.push(Opcode::ATOMIC_ADD, &[1, 0]).unwrap();
+    packed.push(Opcode::DFA_STEP, &[1, 20, 300]).unwrap();
+    for name in devices() {
+        let mut batch = Batch::new();
+        batch.push(0, add(0, 1)).unwrap();
+        batch.push(0, step).unwrap();
+        let mut without = Drain::new(&device(name), &spec(Geometry::new(8))).unwrap();
+        let refused = without.run(&batch).unwrap_err();
+        assert!(matches!(refused, Error::Submit(SubmitError::NotImplemented(Opcode::DFA_STEP))), "{name}");
+        assert_eq!(
+            refused.to_string(),
+            "DFA_STEP cannot be submitted: this kernel has no automata; kernels with a catalog of rules have them"
+        );
+        assert_eq!(without.view::<u32>(0, "data").unwrap().read(0, 1).unwrap(), [0], "{name}: nothing ran");
+        let with = spec(Geometry::new(8)).handler_at(
+            Opcode::DFA_STEP,
+            "dfa_step",
+            Handler::lane_wide(|task| task.finish(task.arg(0) + task.arg(1) + task.arg(2))),
+        );
+        assert_eq!(with.opcode("dfa_step"), Ok(Opcode::DFA_STEP));
+        batch.push(0, Task::try_from(&packed).unwrap()).unwrap();
+        let mut drain = Drain::new(&device(name), &with).unwrap();
+        let readback = drain.run(&batch).unwrap();
+        assert_eq!(outcomes(readback)[..2], [Ok(0), Ok(321)], "{name}");
+        assert!(outcomes(readback)[2].is_ok(), "{name}: it may be packed");
+    }
+}
+
+#[test]
 fn a_batch_is_refused_before_anything_runs() {
     let mut batch = Batch::new();
     let refused =
         |batch: &mut Batch, tenant, code| batch.push(tenant, Task::new(Opcode::from_code(code))).unwrap_err();
     assert_eq!(refused(&mut batch, 29, 0), SubmitError::UnknownTenant(29));
-    assert_eq!(refused(&mut batch, 0, 6), SubmitError::NotImplemented(Opcode::DFA_STEP));
+    assert_eq!(refused(&mut batch, 0, 0xfffd), SubmitError::NotImplemented(Opcode::LOAD_MISS));
     assert_eq!(refused(&mut batch, 0, 0x8000_0002), SubmitError::NotSubmittable(Opcode::CANCEL));
     assert_eq!(refused(&mut batch, 0, 0xfff0), SubmitError::NotSubmittable(Opcode::from_code(0xfff0)));
     assert!(batch.is_empty());

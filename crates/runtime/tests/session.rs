@@ -5,7 +5,7 @@ mod pretend;
 use std::sync::Arc;
 
 use pelton::device::{Device, open};
-use pelton::kernel::Lifetime;
+use pelton::kernel::{Lifetime, SlotBody};
 use pelton::{
     Aim, Claim, Deadline, Geometry, Handler, Opcode, Placement, Priority, Session, Span, Spec, SubmitError,
     Task, Tenant,
@@ -45,6 +45,28 @@ fn shapes() -> Vec<Spec> {
         }
     }
     all
+}
+
+/// Catches a check that asks for the opcode alone, and one that forgets kernels with a single handler.
+#[test]
+fn a_kernel_has_a_provided_operation_if_its_spec_gives_a_handler() {
+    let task = Task::new(Opcode::DFA_STEP).args([7, 0, 0]);
+    for device in devices() {
+        let without = Session::launch(&device, &spec()).unwrap();
+        let mut producer = without.producer(0).unwrap();
+        let refused = Some(SubmitError::NotImplemented(Opcode::DFA_STEP));
+        assert_eq!(producer.check_task(&task).err(), refused);
+        assert_eq!(producer.submit(task).err(), refused);
+        assert_eq!(producer.submit_all([Task::new(Opcode::NOP), task]).err(), refused);
+        without.stop().unwrap();
+        for body in [SlotBody::Dispatch, SlotBody::Fused] {
+            let step = Handler::lane_wide(|task| task.finish(task.arg(0) * 3));
+            let with = Spec::default().handler_at(Opcode::DFA_STEP, "dfa_step", step).body(body);
+            let session = Session::launch(&device, &with).unwrap();
+            let mut producer = session.producer(0).unwrap();
+            assert_eq!(producer.submit(task).unwrap().wait(Deadline::Never), Ok(21), "{body:?}");
+        }
+    }
 }
 
 #[test]

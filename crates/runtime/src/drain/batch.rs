@@ -6,7 +6,8 @@ use pelton_device::Memory;
 use pelton_device::memory::Line;
 
 use crate::error::SubmitError;
-use crate::kernel::{PlaceSizes, Spec, Tenant, TenantId};
+use crate::kernel::layout::Layout;
+use crate::kernel::{PROVIDED_OPS, PlaceSizes, Spec, Tenant, TenantId, check_provided, provided_index};
 use crate::payload::Submission;
 use crate::protocol::drained::BatchEntry;
 use crate::protocol::priority::LEVELS;
@@ -43,15 +44,24 @@ pub(super) struct BatchUses {
     pub prints: bool,
     /// Whether one of the tasks ends the pass.
     pub ends: bool,
+    /// The opcodes of [`PROVIDED_OPS`] among the tasks, one bit each.
+    pub provided: u32,
 }
 
 impl BatchUses {
+    /// Returns an error if there is a task whose operation the kernel does not have.
+    pub(super) fn check(self, layout: &Layout) -> Result<(), SubmitError> {
+        let used = (0..).zip(PROVIDED_OPS).filter(|(at, _)| self.provided >> at & 1 != 0);
+        used.map(|(_, (op, _))| *op).try_for_each(|op| check_provided(op, layout))
+    }
+
     /// Returns everything that one of the two batches uses.
     pub(super) fn union(self, other: BatchUses) -> BatchUses {
         BatchUses {
             fences: self.fences | other.fences,
             prints: self.prints | other.prints,
             ends: self.ends | other.ends,
+            provided: self.provided | other.provided,
         }
     }
 }
@@ -106,8 +116,12 @@ impl Batch {
         Ok(())
     }
 
-    /// Checks a built-in opcode and notes what it uses.
+    /// Checks an opcode of the protocol and notes what it uses. Whether the kernel has the operation is checked when the
+    /// batch is run.
     fn note_builtin(&mut self, op: Opcode) -> Result<(), SubmitError> {
+        if let Some(at) = provided_index(op) {
+            self.uses.provided |= 1 << at;
+        }
         match op {
             Opcode::SHUTDOWN => self.uses.ends = true,
             Opcode::BATCH_FENCE => self.uses.fences = true,

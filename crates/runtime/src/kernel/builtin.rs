@@ -5,6 +5,8 @@ use pelton_ir::{pass, text};
 
 use super::adapt::{HandlerCode, PlaceUse};
 use super::handler::{Visible, Width};
+use super::layout::Layout;
+use crate::error::SubmitError;
 use crate::protocol::Opcode;
 
 /// The built-in opcodes that have a counter, in the order of their counters.
@@ -31,7 +33,28 @@ const FUNCTIONS: &[(Opcode, &str, Visible)] = &[
 ];
 
 /// The opcodes that are part of the protocol but cannot be run yet. Submitting them is an error.
-pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::DFA_STEP, Opcode::LOAD_MISS];
+pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::LOAD_MISS];
+
+/// The opcodes of the protocol that are not built in, and for which a `Spec` may give a handler. Submitting one of them to
+/// a kernel without such a handler is an error. The text says which kernels have a handler.
+pub const PROVIDED_OPS: &[(Opcode, &str)] =
+    &[(Opcode::DFA_STEP, "this kernel has no automata; kernels with a catalog of rules have them")];
+
+/// Returns the index of an opcode in [`PROVIDED_OPS`], or `None` if it is not there.
+pub(crate) fn provided_index(op: Opcode) -> Option<usize> {
+    PROVIDED_OPS.iter().position(|(provided, _)| *provided == op)
+}
+
+/// Refuses an opcode of [`PROVIDED_OPS`] if the kernel has no handler for it.
+pub(crate) fn check_provided(op: Opcode, layout: &Layout) -> Result<(), SubmitError> {
+    let missing = provided_index(op).is_some() && !layout.ops.contains(&op);
+    if missing { Err(SubmitError::NotImplemented(op)) } else { Ok(()) }
+}
+
+/// Returns why a kernel may lack an operation of the protocol, as a clause.
+pub(crate) fn why_missing(op: Opcode) -> &'static str {
+    provided_index(op).map_or("it is not implemented yet", |at| PROVIDED_OPS[at].1)
+}
 
 /// Returns the built-in functions, ready to be put into a kernel.
 pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, HandlerCode)> {

@@ -12,6 +12,7 @@ use super::{
     Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, io, log, opcode, record,
     slot,
 };
+use crate::kernel::PROVIDED_OPS;
 
 /// Returns the table of a layout. `mark` is the heading of the column that distinguishes its rows.
 fn word_table<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
@@ -80,7 +81,13 @@ fn opcodes() -> String {
         let (code, name, args) = (format_code(row.opcode.code()), row.name, row.args.join(", "));
         let _ = writeln!(text, "| {code} | `{name}` | {args} | {} |", row.doc);
     }
-    let _ = write!(text, "\nReserved: {}. Handlers may have all others.\n", opcode::reserved_ranges());
+    let provided: Vec<String> = PROVIDED_OPS.iter().map(|(op, _)| format!("`{op}`")).collect();
+    let _ = write!(
+        text,
+        "\nReserved: {}. Handlers may have all others. Of the reserved ones, handlers may have {}, with the arguments above.\n",
+        opcode::reserved_ranges(),
+        provided.join(", ")
+    );
     text
 }
 

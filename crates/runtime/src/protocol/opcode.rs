@@ -46,7 +46,7 @@ opcodes! {
     LOAD_U32     3           (index, observable) "The tenant's observable ← `data[index]`. The result is the same value.";
     COMPARE_SWAP 4           (index, expected, desired) "`data[index]` ← desired if its value is the expected one. The result is the previous value.";
     MEMCPY       5           (source, destination, words) "Copies words within data. The ranges may overlap, and both are checked first.";
-    DFA_STEP     6           (rule, state, byte) "Makes one step of an automaton. The result is the next state.";
+    DFA_STEP     6           (rule, state, byte) "Makes one step of an automaton. The result is the next state. Only kernels with a catalog of rules have it. A rule, a state or a byte that does not exist is a fault with the code for arguments.";
     BATCH_FENCE  7           (count, tag) "Waits until the `count` slots before it in its own ring have ended, well or not. Then the epoch rises by one, which is the result, and the tenant's observable 0 ← tag.";
     LOAD_MISS    0xfffd      (resource, prefetch) "Asks the host for data, and waits without holding a lane.";
     PRINTF       0xfffe      (format, a1, a2) "Writes a debug record.";
@@ -55,7 +55,8 @@ opcodes! {
     SHUTDOWN     0xffff_ffff () "In a drained batch, ends the pass.";
 }
 
-/// The ranges of opcodes that handlers cannot have, both ends included.
+/// The ranges of opcodes that belong to the protocol, both ends included. Handlers cannot have them, except those of
+/// [`PROVIDED_OPS`](crate::kernel::PROVIDED_OPS).
 pub const RESERVED: &[(u32, u32)] = &[(0, 7), (0xfff0, 0xffff), (0x8000_0000, 0xffff_ffff)];
 
 /// The first range of opcodes that belong to users, its end excluded. It lies between the first two reserved ranges.
@@ -93,7 +94,7 @@ impl Opcode {
         self.0
     }
 
-    /// Returns whether the opcode is reserved, so that no handler can have it.
+    /// Returns whether the opcode is reserved, so that no handler of a user can have it.
     pub fn is_reserved(self) -> bool {
         RESERVED.iter().any(|&(first, last)| (first..=last).contains(&self.0))
     }

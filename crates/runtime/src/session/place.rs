@@ -6,7 +6,7 @@ use super::payload::check_payload;
 use super::producer::{Producer, check_submittable};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::SubmitError;
-use crate::kernel::FEW_TASKS;
+use crate::kernel::{FEW_TASKS, check_provided};
 use crate::payload::Submission;
 use crate::protocol::{Opcode, Priority};
 use crate::task::Task;
@@ -72,6 +72,7 @@ impl Producer {
         for (at, task) in tasks.enumerate() {
             if !task.op.is_low_user() {
                 check_submittable(task.op)?;
+                check_provided(task.op, &self.share.rings.layout)?;
                 if task.op == Opcode::BATCH_FENCE {
                     fenced = fenced.with_fence(task.args[0].saturating_sub(at as u32));
                 }

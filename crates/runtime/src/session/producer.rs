@@ -429,7 +429,7 @@ impl Drop for Producer {
     }
 }
 
-/// Checks that producers may submit an opcode.
+/// Checks that producers may submit an opcode, if the kernel has a handler for it.
 pub(crate) fn check_submittable(op: Opcode) -> Result<(), SubmitError> {
     if UNIMPLEMENTED_OPS.contains(&op) {
         return Err(SubmitError::NotImplemented(op));

@@ -410,7 +410,7 @@ fn drained_batches_bring_and_reply_in_any_order(on: &On) {
         let mut batch = Batch::new();
         batch.push(0, Task::new(op(ECHO)).bytes(&[0; MOST as usize + 1])).unwrap();
         let long = SubmitError::PayloadTooLong { bytes: u64::from(MOST) + 1, most: MOST };
-        assert!(matches!(drain.run(&batch), Err(Error::Task(error)) if error == long));
+        assert!(matches!(drain.run(&batch), Err(Error::Submit(error)) if error == long));
         let huge = vec![0; Spec::MAX_PLACE_BYTES as usize + 1];
         assert!(matches!(
             batch.push(0, Task::new(op(ECHO)).bytes(&huge)),

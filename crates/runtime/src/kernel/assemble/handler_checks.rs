@@ -10,6 +10,7 @@ use pelton_ir::valid::{Valid, validate};
 
 use super::{limits, refuse_handler};
 use crate::kernel::adapt::{HandlerCode, PlaceKind, PlaceUse};
+use crate::kernel::builtin::provided_index;
 use crate::kernel::dispatch::CheckedHandler;
 use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{
@@ -33,6 +34,7 @@ pub(super) fn check_handlers<'s>(
     let check = |handler| check_handler(spec, handler, libraries);
     let handlers = spec.handlers.iter().map(check).collect::<Result<Vec<_>, _>>()?;
     check_names_and_opcodes(spec)?;
+    handlers.iter().try_for_each(check_protocol_arguments)?;
     limits::check_sizes_together(&handlers)?;
     Ok(handlers)
 }
@@ -41,7 +43,8 @@ pub(super) fn check_handlers<'s>(
 fn check_names_and_opcodes(spec: &Spec) -> Result<(), AssembleError> {
     for (at, handler) in spec.handlers.iter().enumerate() {
         let refuse = |why: &str| Err(refuse_handler(handler, why));
-        if handler.op.is_reserved() {
+        let provided = provided_index(handler.op).is_some();
+        if handler.op.is_reserved() && !provided {
             return refuse("the opcode is reserved");
         }
         if handler.name.contains('.') {
@@ -51,13 +54,24 @@ fn check_names_and_opcodes(spec: &Spec) -> Result<(), AssembleError> {
             return refuse("another handler has the opcode");
         }
         let taken = spec.handlers[..at].iter().any(|h| h.name == handler.name)
-            || Opcode::from_name(&handler.name).is_some()
+            || Opcode::from_name(&handler.name).is_some_and(|named| !provided || named != handler.op)
             || RESERVED.contains(&&*handler.name);
         if taken {
             return refuse("the name is taken");
         }
     }
     Ok(())
+}
+
+/// Refuses a handler for an opcode of the protocol that reads more arguments than the protocol gives it.
+fn check_protocol_arguments(checked: &CheckedHandler<'_>) -> Result<(), AssembleError> {
+    match checked.handler.op.builtin_arity() {
+        Some(most) if checked.arity > most => {
+            let (op, reads) = (checked.handler.op, checked.arity);
+            Err(refuse_handler(checked.handler, format!("{op} has {most} arguments, but it reads {reads}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks one handler, binds its imports and writes its calls in place.
