@@ -80,6 +80,23 @@ pub struct WindowTables {
     pub next: Vec<u16>,
 }
 
+impl WindowTables {
+    /// Returns how many states the automaton of each window has; 0 if a branch has none. The tables lie one after the
+    /// other without gaps, so each ends where the next begins.
+    pub fn state_counts(&self) -> Vec<u32> {
+        let present = self.windows.iter().filter(|window| window.class_count != 0);
+        let mut bases: Vec<u32> = present.map(|window| window.base).collect();
+        bases.sort_unstable();
+        bases.dedup();
+        let end = |base: u32| {
+            let next = bases.get(bases.partition_point(|other| *other <= base));
+            next.map_or(self.next.len() as u32, |next| *next)
+        };
+        let count = |window: &WindowInfo| (end(window.base) - window.base).checked_div(window.class_count);
+        self.windows.iter().map(|window| count(window).unwrap_or(0)).collect()
+    }
+}
+
 /// A factor that is a run of bytes of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClassRun {

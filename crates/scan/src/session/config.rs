@@ -2,10 +2,11 @@
 
 use pelton::device::Caps;
 use pelton::kernel::{SlotBody, Telemetry};
-use pelton::{Geometry, Placement, Region, Spec, Tenant, TenantId, ir::types::Type};
+use pelton::{Geometry, Opcode, Placement, Region, Spec, Tenant, TenantId, ir::types::Type};
 
 use super::kernel::scan_handler;
 use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, KernelShape, RegionSizes, STRIP_STEP, TABLES, TEXT};
+use super::step::{STEP, step_handler};
 
 /// The configuration of a [`SessionEngine`](super::SessionEngine): how many calls it serves at once, and how it divides a
 /// text. The default suits most uses.
@@ -142,7 +143,8 @@ impl RegionPlan {
         self.add_to(spec)
     }
 
-    /// Adds the handler and its regions to a kernel, for one of its tenants. The handler is written for groups of a
+    /// Adds the handlers and their regions to a kernel, for one of its tenants. A fused kernel has only one handler, which
+    /// scans; all others can also step automata, for every tenant. The handler that scans is written for groups of a
     /// certain number of lanes, which the kernel then has.
     pub(super) fn add_to(&self, mut spec: Spec) -> Spec {
         spec.geometry.lanes = Some(self.lanes);
@@ -154,6 +156,10 @@ impl RegionPlan {
             .size(TEXT, self.sizes.text)
             .size(FOUND, found);
         let fuel = spec.fuel.max(FUEL);
+        let spec = match spec.body {
+            SlotBody::Dispatch => spec.handler_at(Opcode::DFA_STEP, STEP, step_handler(self.sizes)),
+            SlotBody::Fused => spec,
+        };
         spec.fuel(fuel)
             .region(Region::shared(TABLES, Type::U32, self.sizes.tables))
             .region(Region::new(TEXT, Type::U32, 0).read_only())

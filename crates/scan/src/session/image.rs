@@ -1,7 +1,8 @@
 //! The image of a catalog: its tables as the words that the handler reads.
 //!
 //! An image is made for the place in the table region at which it will lie, so all places in it are numbers of words of
-//! that region. It consists of one header per automaton, the automata with their outputs, and the windows.
+//! that region. It begins with a header for tasks that step windows. Then come the windows, and the automata with their
+//! outputs and one header each.
 //!
 //! **Automata.** A row has one word per byte class and a last one for the outputs. The word of a class is the number of
 //! words before the next state's row, so a step is an addition and a load. States that are often visited come first (see
@@ -16,8 +17,9 @@
 //! classes, become automata of their own: state k says that the last k bytes belong to the class, and the state in which
 //! a run becomes long enough accepts.
 
-use super::layout::{BLOCK_BYTES, HEADER_WORDS, HeaderWord};
+use super::layout::{BLOCK_BYTES, HEADER_WORDS, HeaderWord, STEP_HEADER_WORDS, StepHeaderWord};
 use super::order::StateOrder;
+use super::step::NO_VERSION;
 use crate::catalog::{Catalog, ClassRun, FactorOutput, FactorTable, WindowTables};
 use crate::error::ScanError;
 use crate::factor::{ByteSet, LITERAL_MAX};
@@ -41,6 +43,8 @@ pub(super) struct TableImage {
     pub words: Vec<u32>,
     pub automata: Vec<ImageAutomaton>,
     pub run_classes: Vec<RunClass>,
+    /// How many states the window of each branch has; 0 if there is none.
+    pub state_counts: Vec<u32>,
 }
 
 /// The runs of one class.
@@ -99,8 +103,10 @@ impl TableImage {
         // Without literals there is an automaton that does nothing, so that its columns can have classes.
         let empty = catalog.factors().is_empty() && !in_columns.is_empty();
         let factors = catalog.factors().iter().chain(empty.then_some(&none)).map(|table| (literal, table));
-        let mut writer = ImageWriter { base, words: Vec::new() };
+        let mut writer = ImageWriter { base, words: vec![0; STEP_HEADER_WORDS as usize] };
         let windows = writer.windows(catalog.windows());
+        let state_counts = catalog.windows().state_counts();
+        writer.step_header(windows, &state_counts);
         let mut automata = Vec::new();
         for (at, (lead_blocks, table)) in
             factors.chain(others.iter().map(|(k, table)| (*k, table))).enumerate()
@@ -111,7 +117,7 @@ impl TableImage {
         }
         match u32::try_from(writer.words.len()) {
             Ok(len) if len.checked_add(base).is_some() => {
-                Ok(TableImage { words: writer.words, automata, run_classes })
+                Ok(TableImage { words: writer.words, automata, run_classes, state_counts })
             }
             _ => Err(ScanError::Engine(
                 "the tables of the rules are too large for this device; use `--device cpu`".into(),
@@ -168,6 +174,17 @@ impl ImageWriter {
             self.words.extend([first, info.class_count, maps.wrapping_add(info.class_map * 64), limit]);
         }
         infos
+    }
+
+    /// Writes how many states the windows have, and the header by which tasks that step them find all of this. The image
+    /// belongs to no version yet.
+    fn step_header(&mut self, windows: u32, state_counts: &[u32]) {
+        let place = self.place();
+        self.words.extend(state_counts);
+        self.words[StepHeaderWord::Stamp as usize] = NO_VERSION;
+        self.words[StepHeaderWord::Branches as usize] = state_counts.len() as u32;
+        self.words[StepHeaderWord::Windows as usize] = windows;
+        self.words[StepHeaderWord::StateCounts as usize] = place;
     }
 
     /// Writes an automaton. Returns where its header begins.

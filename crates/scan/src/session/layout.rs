@@ -115,6 +115,22 @@ pub(super) enum HeaderWord {
 /// How many words a header has.
 pub(super) const HEADER_WORDS: u32 = 8;
 
+/// The words with which an image begins. Tasks that make a step of an automaton find its tables by them.
+#[derive(Clone, Copy)]
+pub(super) enum StepHeaderWord {
+    /// The stamp of the version that lies here.
+    Stamp,
+    /// The number of branches.
+    Branches,
+    /// The word at which the windows of branches begin.
+    Windows,
+    /// The word at which the numbers of states of the branches' windows begin.
+    StateCounts,
+}
+
+/// How many words an image begins with.
+pub(super) const STEP_HEADER_WORDS: u32 = 4;
+
 /// The numbers of words of the regions that are only read. They are powers of two, so that a masked index is known to be
 /// in range and needs no check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

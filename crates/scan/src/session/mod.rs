@@ -37,6 +37,12 @@
 //! use, after the last call that used an older version there has ended. Each call uses the version that was current when
 //! it began.
 //! Regions are ordinary memory to the kernel, so a task that is submitted after the copy reads the new words.
+//!
+//! # Single steps
+//!
+//! A kernel that also serves others ([`SessionEngine::launch_beside`]) has the opcode `DFA_STEP`, with which tasks of every
+//! tenant step the automata of stage two, one byte at a time. [`StepAutomata`] has their numbers, and says what their
+//! states mean.
 
 mod arena;
 mod caller;
@@ -50,6 +56,7 @@ mod order;
 mod pieces;
 mod resident;
 mod stage_two;
+mod step;
 mod versions;
 
 pub use arena::HostArena;
@@ -57,3 +64,4 @@ pub use config::SessionConfig;
 pub use engine::SessionEngine;
 pub use layout::KernelShape;
 pub use resident::{ResidentCounts, ResidentText};
+pub use step::{StepAutomata, StepAutomaton};

@@ -7,7 +7,8 @@ use pelton::Session;
 
 use super::config::RegionPlan;
 use super::image::{ImageAutomaton, RunClass, TableImage};
-use super::layout::TABLES;
+use super::layout::{StepHeaderWord, TABLES};
+use super::step::{NO_VERSION, version_half, version_stamp};
 use crate::catalog::Catalog;
 use crate::error::ScanError;
 
@@ -20,8 +21,10 @@ pub(super) struct LoadedCatalog {
     pub catalog: Arc<Catalog>,
     pub automata: Vec<ImageAutomaton>,
     pub run_classes: Vec<RunClass>,
-    /// Which half of the region the image lies in.
-    half: usize,
+    /// How many states the window of each branch has; 0 if there is none.
+    pub state_counts: Vec<u32>,
+    /// The number of the version, from 0 on. It says which half of the region the image lies in.
+    pub number: u32,
 }
 
 /// The versions of a catalog. A call keeps the version that it uses alive.
@@ -57,26 +60,28 @@ impl CatalogVersions {
         catalog: Arc<Catalog>,
     ) -> Result<(), ScanError> {
         let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
-        let half = 1 - self.current().half;
+        let number = self.current().number.wrapping_add(1);
+        let half = version_half(number) as usize;
         while halves[half].strong_count() > 0 {
             std::thread::sleep(LOOK_EVERY);
         }
-        let loaded = Arc::new(write_image(session, plan, catalog, half)?);
+        let loaded = Arc::new(write_image(session, plan, catalog, number)?);
         halves[half] = Arc::downgrade(&loaded);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }
 }
 
-/// Writes the image of a catalog into a half of the table region.
+/// Writes the image of a version of a catalog into its half of the table region. While it is written, the half belongs to
+/// no version, so a task that has the number of an automaton of the version before finds none.
 fn write_image(
     session: &Session,
     plan: &RegionPlan,
     catalog: Arc<Catalog>,
-    half: usize,
+    number: u32,
 ) -> Result<LoadedCatalog, ScanError> {
     let room = plan.sizes.tables / 2;
-    let base = room * half as u32;
+    let base = room * version_half(number);
     let image = TableImage::new(&catalog, base)?;
     if image.words.len() > room as usize {
         return Err(ScanError::Engine(format!(
@@ -86,7 +91,10 @@ fn write_image(
     }
     let failed = |error| ScanError::Engine(format!("the catalog could not be copied to the device: {error}"));
     let view = session.view::<u32>(plan.tenant, TABLES).map_err(failed)?;
+    let stamp = base as usize + StepHeaderWord::Stamp as usize;
+    view.write(stamp, &[NO_VERSION]).map_err(failed)?;
     view.write(base as usize, &image.words).map_err(failed)?;
-    let TableImage { automata, run_classes, .. } = image;
-    Ok(LoadedCatalog { catalog, automata, run_classes, half })
+    view.write(stamp, &[version_stamp(number)]).map_err(failed)?;
+    let TableImage { automata, run_classes, state_counts, .. } = image;
+    Ok(LoadedCatalog { catalog, automata, run_classes, state_counts, number })
 }
