@@ -30,9 +30,18 @@ pub enum ScanError {
         /// What is wrong, at least one mistake, in the order of the text.
         mistakes: Vec<RuleMistake>,
     },
+    /// An automaton has no such state.
+    #[error("{0}")]
+    Transition(#[from] crate::composed::TransitionError),
     /// An engine failed, for example because its device has too little memory.
     #[error("{0}")]
     Engine(String),
+}
+
+/// Makes an error from an error of a session.
+#[cfg(feature = "session")]
+pub(crate) fn session_failed(error: impl Display) -> ScanError {
+    ScanError::Engine(format!("the device session failed: {error}"))
 }
 
 /// A mistake in a file of rules.

@@ -26,11 +26,15 @@
 //! An [`engine`] does stages one and two: a loop on the CPU, or tasks of a Pelton session on a GPU. It yields
 //! [`Candidate`]s. The host always does stage three.
 //!
+//! Automata that remember everything that they have read cannot be cut into pieces in this way. [`composed`] runs small
+//! ones in parallel all the same.
+//!
 //! Around these stages, [`rules`] reads files of rules, and [`filter`] drops matches by entropy, allow-lists and paths.
 //! What is left are the [`Finding`]s.
 
 pub mod candidate;
 pub mod catalog;
+pub mod composed;
 pub mod engine;
 pub mod exact;
 pub mod expression;

@@ -12,6 +12,7 @@ use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanTaskArgs, TEXT};
 use super::pieces::{Piece, divide};
 use super::versions::LoadedCatalog;
 use crate::error::ScanError;
+pub(super) use crate::error::session_failed as failed;
 
 /// How long the tasks of a chunk may take. It is far more than any chunk takes; a device that is stuck is an error.
 const TASK_TIME: Duration = Duration::from_secs(300);
@@ -298,9 +299,4 @@ fn last_word(rest: &[u8]) -> u32 {
     let mut bytes = [0; 4];
     bytes[..rest.len()].copy_from_slice(rest);
     u32::from_ne_bytes(bytes)
-}
-
-/// Makes the error of this crate from an error of a session.
-pub(super) fn failed(error: impl std::fmt::Display) -> ScanError {
-    ScanError::Engine(format!("the device session failed: {error}"))
 }
