@@ -49,6 +49,8 @@ pub mod scanner;
 #[cfg(feature = "session")]
 pub mod session;
 
+#[cfg(feature = "session")]
+mod device_text;
 mod error;
 
 pub use candidate::Candidate;

@@ -3,15 +3,20 @@
 //! There is one named test per subject and device. The tests of devices that this machine does not have are ignored by
 //! name.
 
+#[path = "../../runtime/tests/pretend/mod.rs"]
+mod pretend;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
-use pelton::device::{Device, open};
+use pelton::device::{Caps, Device, open};
 use pelton_scan::composed::{
     BorderStates, ComposedConfig, ComposedRunner, STATE_MAX, StateMap, TransitionError, TransitionTable,
 };
 use pelton_scan::sample_rules::SampleRandom;
+
+use pretend::PretendDevice;
 
 /// A test of one device. It is told how long texts may be: the interpreter is slow.
 type DeviceTest = fn(&Arc<dyn Device>, usize) -> Result<(), Failed>;
@@ -29,8 +34,8 @@ fn main() -> ExitCode {
         Trial::test("tables_are_checked", || tables_are_checked().map_err(Failed::from)),
         Trial::test("maps_compose_on_the_host", || maps_compose_on_the_host().map_err(Failed::from)),
     ];
-    for (name, bytes) in [("cpu", 60_000), ("reference", 1_500), ("cuda", 3_000_000)] {
-        let device = open(name).ok();
+    for (name, bytes) in [("cpu", 60_000), ("reference", 1_500), ("apart", 1_500), ("cuda", 3_000_000)] {
+        let device = if name == "apart" { Some(open_apart()) } else { open(name).ok() };
         for (subject, test) in DEVICE_TESTS {
             let (absent, device) = (device.is_none(), device.clone());
             let run = move || device.map_or(Ok(()), |device| test(&device, bytes));
@@ -43,6 +48,32 @@ fn main() -> ExitCode {
     run(&arguments, all).exit_code()
 }
 
+/// Opens the interpreter as a device with memory of its own, which the runner treats as a GPU.
+fn open_apart() -> Arc<dyn Device> {
+    let inner = open("reference").expect("it is always there");
+    let caps = Caps { name: "apart".into(), memory_bytes: Some(1 << 34), ..inner.caps().clone() };
+    Arc::new(PretendDevice::new(inner, caps))
+}
+
+/// Groups of so many lanes, or of the next whole subgroups on a device with memory of its own.
+fn group_lanes(device: &Arc<dyn Device>, lanes: u32) -> Option<u32> {
+    let caps = device.caps();
+    Some(if caps.memory_bytes.is_some() { lanes.next_multiple_of(caps.subgroup) } else { lanes })
+}
+
+/// How much of what it has read an automaton remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StateMemory {
+    /// Every byte permutes the states, so runs that begin in different states never meet.
+    Everything,
+    /// Every byte permutes three sets of states, so runs that begin in the same set soon meet, and others never do.
+    Residue,
+    /// All runs soon meet.
+    Nothing,
+}
+
+const MEMORIES: [StateMemory; 3] = [StateMemory::Everything, StateMemory::Residue, StateMemory::Nothing];
+
 /// An automaton as a test describes it, which is run in the simplest way.
 struct PlainAutomaton {
     states: usize,
@@ -51,17 +82,23 @@ struct PlainAutomaton {
 }
 
 impl PlainAutomaton {
-    /// A random automaton. In half of them every class permutes the states, so that no state is ever forgotten.
-    fn random(states: usize, random: &mut SampleRandom) -> PlainAutomaton {
+    /// A random automaton that remembers as much as it is told.
+    fn random(states: usize, memory: StateMemory, random: &mut SampleRandom) -> PlainAutomaton {
         let class_count = 1 + random.below(9);
         let mut next = vec![0; states * class_count];
-        let permutes = random.below(2) == 0;
+        let residues = match memory {
+            StateMemory::Everything => states,
+            StateMemory::Residue => 3.min(states),
+            StateMemory::Nothing => 1,
+        };
         for class in 0..class_count {
-            let mut order: Vec<u8> = (0..states as u8).collect();
-            (1..states).rev().for_each(|at| order.swap(at, random.below(at + 1)));
+            let mut order: Vec<usize> = (0..residues).collect();
+            (1..residues).rev().for_each(|at| order.swap(at, random.below(at + 1)));
             for state in 0..states {
-                next[state * class_count + class] =
-                    if permutes { order[state] } else { random.below(states) as u8 };
+                // Some state with the residue that this one's residue leads to.
+                let residue = order[state % residues];
+                let choices = (states - residue).div_ceil(residues);
+                next[state * class_count + class] = (residue + random.below(choices) * residues) as u8;
             }
         }
         let classes = std::array::from_fn(|_| random.below(class_count) as u8);
@@ -88,14 +125,15 @@ fn random_text(len: usize, random: &mut SampleRandom) -> Vec<u8> {
 /// Automata of every size, in groups of several sizes.
 fn random_automata_end_as_serial_runs(device: &Arc<dyn Device>, bytes: usize) -> Result<(), Failed> {
     let mut random = SampleRandom::new(1);
-    let sizes: Vec<usize> = if bytes < 10_000 {
-        vec![1, 2, 4, 5, 9, 10, 11, 16, 17, STATE_MAX]
-    } else {
-        (1..=STATE_MAX).collect()
+    // Kernels take long to compile for a GPU.
+    let sizes: Vec<usize> = match &*device.caps().name {
+        "cpu" => (1..=STATE_MAX).collect(),
+        _ => vec![1, 2, 4, 5, 9, 10, 11, 16, 17, STATE_MAX],
     };
     for (at, states) in sizes.into_iter().enumerate() {
-        let plain = PlainAutomaton::random(states, &mut random);
+        let plain = PlainAutomaton::random(states, *random.pick(&MEMORIES), &mut random);
         let lanes = [None, Some(1), Some(3), Some(8), Some(32)][at % 5];
+        let lanes = lanes.and_then(|lanes| group_lanes(device, lanes));
         let config = ComposedConfig { lanes, chunk_bytes: 1 << 14, ..ComposedConfig::default() };
         let mut runner = ComposedRunner::launch(device, plain.table(), config)?;
         for len in [0, 1, bytes / 3, bytes] {
@@ -117,13 +155,14 @@ fn random_automata_end_as_serial_runs(device: &Arc<dyn Device>, bytes: usize) ->
 /// and chunks.
 fn texts_of_every_length_around_borders(device: &Arc<dyn Device>, _: usize) -> Result<(), Failed> {
     let mut random = SampleRandom::new(2);
-    for states in [3, 20] {
-        let plain = PlainAutomaton::random(states, &mut random);
-        let lanes = 4;
+    for (states, memory) in
+        [(3, StateMemory::Everything), (7, StateMemory::Residue), (20, StateMemory::Everything)]
+    {
+        let plain = PlainAutomaton::random(states, memory, &mut random);
         let config = ComposedConfig {
             chunk_bytes: 4096,
             piece_bytes: Some(256),
-            lanes: Some(lanes),
+            lanes: group_lanes(device, 4),
             ..ComposedConfig::default()
         };
         let mut runner = ComposedRunner::launch(device, plain.table(), config)?;
@@ -144,11 +183,21 @@ fn texts_of_every_length_around_borders(device: &Arc<dyn Device>, _: usize) -> R
 
 fn states_at_borders_are_those_of_serial_runs(device: &Arc<dyn Device>, bytes: usize) -> Result<(), Failed> {
     let mut random = SampleRandom::new(3);
-    for (states, lanes) in [(2, 1), (7, 5), (32, 8)] {
-        let plain = PlainAutomaton::random(states, &mut random);
-        for piece_bytes in [None, Some(256), Some(300)] {
-            let config =
-                ComposedConfig { chunk_bytes: 4096, piece_bytes, lanes: Some(lanes), ..Default::default() };
+    for (states, lanes, memory) in [
+        (2, 1, StateMemory::Everything),
+        (7, 5, StateMemory::Everything),
+        (7, 5, StateMemory::Residue),
+        (32, 8, StateMemory::Residue),
+        (6, 1, StateMemory::Nothing),
+    ] {
+        let plain = PlainAutomaton::random(states, memory, &mut random);
+        for piece_bytes in [None, Some(256), Some(1000)] {
+            let config = ComposedConfig {
+                chunk_bytes: 4096,
+                piece_bytes,
+                lanes: group_lanes(device, lanes),
+                ..Default::default()
+            };
             let mut runner = ComposedRunner::launch(device, plain.table(), config)?;
             for len in [0, 1, 255, 256, 257, 1280, 4096, 4097, bytes] {
                 let text = random_text(len, &mut random);
@@ -220,7 +269,7 @@ fn tables_are_checked() -> Result<(), TransitionError> {
 fn maps_compose_on_the_host() -> Result<(), TransitionError> {
     let mut random = SampleRandom::new(4);
     for states in 1..=STATE_MAX {
-        let plain = PlainAutomaton::random(states, &mut random);
+        let plain = PlainAutomaton::random(states, MEMORIES[states % 3], &mut random);
         let table = plain.table();
         let text = random_text(300, &mut random);
         let whole = StateMap::of_text(&table, &text);

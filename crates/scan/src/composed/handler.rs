@@ -14,6 +14,9 @@ const TURN_BLOCKS: u32 = 16;
 /// How many bytes a lane reads in a turn. Pieces are multiples of it.
 pub(super) const TURN_BYTES: u32 = TURN_BLOCKS * BLOCK_BYTES;
 
+/// How many runs a lane makes in a turn if there are no more that are in different states.
+const FEW_RUNS: usize = 4;
+
 /// The name of the region with the automaton.
 pub(super) const ROWS: &str = "composed_rows";
 /// The name of the region with the text.
@@ -216,16 +219,40 @@ impl<'b> ComposeBody<'b> {
         let begin: [U32<'b>; N] = std::array::from_fn(|state| f.lit(state as u32 * unit));
         f.range((f.lit(0), turns, f.lit(1)), begin, |_, turn, states| {
             let first = first + turn * TURN_BYTES;
-            f.range((f.lit(0), f.lit(TURN_BLOCKS), f.lit(1)), states, |_, block, states| {
-                let at = first + block * BLOCK_BYTES;
-                // A lane whose piece has ended changes nothing.
-                f.choose(at.lt(self.len), || self.read_block(at, states), || states)
-            })
+            if N <= FEW_RUNS {
+                return self.read_turn(first, states);
+            }
+            // Runs that have met stay together, so only one of them has to go on.
+            let states = states.map(|state| self.plain_state(state));
+            let runs = DistinctRuns::new(f, states);
+            f.choose(
+                runs.are_all(f, states),
+                || runs.states_after(f, states, self.read_turn(first, runs.states)),
+                || self.read_turn(first, states),
+            )
         })
     }
 
+    /// Makes the steps of a turn.
+    fn read_turn<const M: usize>(&self, first: U32<'b>, states: [U32<'b>; M]) -> [U32<'b>; M] {
+        let f = self.f;
+        f.range((f.lit(0), f.lit(TURN_BLOCKS), f.lit(1)), states, |_, block, states| {
+            let at = first + block * BLOCK_BYTES;
+            // A lane whose piece has ended changes nothing.
+            f.choose(at.lt(self.len), || self.read_block(at, states), || states)
+        })
+    }
+
+    /// The state of a run without the bits that do not count.
+    fn plain_state(&self, state: U32<'b>) -> U32<'b> {
+        match self.rows {
+            GroupRows::Shifts(_) => state & 63,
+            GroupRows::Loads(_) => state,
+        }
+    }
+
     /// Makes the steps of a block. Bytes after the end of the span change nothing.
-    fn read_block<const N: usize>(&self, at: U32<'b>, states: [U32<'b>; N]) -> [U32<'b>; N] {
+    fn read_block<const M: usize>(&self, at: U32<'b>, states: [U32<'b>; M]) -> [U32<'b>; M] {
         let f = self.f;
         let place = (self.text_start + (at >> 2)) & (self.shape.text_words - 1);
         let words: [U32<'b>; 4] = f.load_wide(Order::Relaxed, Scope::Group, self.text.at(place));
@@ -249,7 +276,7 @@ impl<'b> ComposeBody<'b> {
     /// Packs the states of a map, four to a word.
     fn pack<const N: usize>(&self, states: [U32<'b>; N]) -> Vec<U32<'b>> {
         let states = states.map(|state| match self.rows {
-            GroupRows::Shifts(_) => (state & 63) / SHIFT_BITS,
+            GroupRows::Shifts(_) => self.plain_state(state) / SHIFT_BITS,
             GroupRows::Loads(_) => state,
         });
         states.chunks(4).map(|four| join_bytes(four)).collect()
@@ -279,6 +306,48 @@ impl<'b> ComposeBody<'b> {
             });
             f.barrier();
         });
+    }
+}
+
+/// The states of the first few runs of a lane that are in different states.
+struct DistinctRuns<'b> {
+    /// The states. If there are fewer, some are the same.
+    states: [U32<'b>; FEW_RUNS],
+}
+
+impl<'b> DistinctRuns<'b> {
+    /// Looks for states that differ from all that were found before.
+    fn new<const N: usize>(f: &'b FunctionBuilder<'b>, states: [U32<'b>; N]) -> DistinctRuns<'b> {
+        let mut found = [states[0]; FEW_RUNS];
+        for at in 1..FEW_RUNS {
+            // The first new state is the last to be chosen.
+            found[at] = states.iter().rev().fold(states[0], |chosen, state| {
+                let differs = found[..at].iter().map(|known| state.ne(*known)).reduce(|a, b| a & b);
+                f.select(differs.expect("there is one before it"), *state, chosen)
+            });
+        }
+        DistinctRuns { states: found }
+    }
+
+    /// Whether there are no other states.
+    fn are_all<const N: usize>(&self, f: &'b FunctionBuilder<'b>, states: [U32<'b>; N]) -> Val<'b, bool> {
+        states.iter().fold(f.lit(true), |all, state| {
+            let known = self.states.map(|known| state.eq(known)).into_iter().reduce(|a, b| a | b);
+            all & known.expect("there are a few")
+        })
+    }
+
+    /// The states of all runs after a turn, which is known for the first few.
+    fn states_after<const N: usize>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        before: [U32<'b>; N],
+        after: [U32<'b>; FEW_RUNS],
+    ) -> [U32<'b>; N] {
+        before.map(|state| {
+            let pairs = self.states.into_iter().zip(after).skip(1);
+            pairs.fold(after[0], |chosen, (known, after)| f.select(state.eq(known), after, chosen))
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use pelton::{Geometry, Opcode, Placement, Producer, Region, Session, Spec, Task,
 
 use super::handler::{ComposedShape, MAPS, ROWS, SpanTaskArgs, TEXT, TURN_BYTES, compose_handler};
 use super::transitions::TransitionTable;
+use crate::device_text::write_text;
 use crate::error::{ScanError, session_failed as failed};
 
 /// How long the tasks of a text may take. It is far more than any text takes; a device that is stuck is an error.
@@ -73,6 +74,9 @@ pub struct ComposedRunner {
     shape: ComposedShape,
     config: ComposedConfig,
     groups: u32,
+    /// How many batches the tasks of a text are submitted in. Where groups have rings of their own, a batch goes to one of
+    /// them.
+    batches: u32,
     /// How many bytes of text are on the device.
     loaded: u32,
 }
@@ -124,7 +128,8 @@ impl ComposedRunner {
         drop(rows);
         let producer = session.producer(TENANT).map_err(failed)?.patience(TASK_TIME);
         let groups = session.layout().workers;
-        Ok(ComposedRunner { producer, session, op, table, shape, config, groups, loaded: 0 })
+        let batches = if is_remote { 1 } else { groups };
+        Ok(ComposedRunner { producer, session, op, table, shape, config, groups, batches, loaded: 0 })
     }
 
     /// Returns the automaton.
@@ -178,13 +183,8 @@ impl ComposedRunner {
             let len = text.len();
             return Err(failed(format!("a text of {len} bytes is longer than a chunk, which has {most}")));
         }
-        let (whole, rest) = text.as_chunks::<4>();
-        let mut words: Vec<u32> = whole.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        words.extend(
-            (!rest.is_empty()).then(|| rest.iter().rev().fold(0, |w, byte| w << 8 | u32::from(*byte))),
-        );
         let view: RegionView<'_, u32> = self.session.view(TENANT, TEXT).map_err(failed)?;
-        view.write(0, &words).map_err(failed)?;
+        write_text(&view, 0, text).map_err(failed)?;
         self.loaded = text.len() as u32;
         Ok(())
     }
@@ -245,14 +245,25 @@ impl ComposedRunner {
     /// the state `from`.
     fn run_spans(&mut self, plan: SpanPlan, from: u32) -> Result<Vec<u32>, ScanError> {
         let mut results = Vec::with_capacity(plan.count as usize);
-        let batch = self.producer.largest_batch().min(u64::from(RING_SLOTS)) as u32;
-        for first in (0..plan.count).step_by(batch as usize) {
-            let spans = first..plan.count.min(first + batch);
-            let tasks: Vec<Task> = spans.map(|span| self.task(plan, span, from)).collect();
-            let mut ended = self.producer.submit_all(tasks).map_err(failed)?;
-            ended.wait(TASK_TIME).map_err(failed)?;
-            for result in ended.results() {
-                results.push(result.map_err(failed)?);
+        let most = self.producer.largest_batch().min(u64::from(RING_SLOTS)) as u32 / self.batches;
+        let batch = plan.count.div_ceil(self.batches).clamp(1, most.max(1));
+        let mut first = 0;
+        while first < plan.count {
+            let mut submitted = Vec::new();
+            for _ in 0..self.batches {
+                let spans = first.min(plan.count)..plan.count.min(first + batch);
+                first = spans.end;
+                let tasks: Vec<Task> = spans.map(|span| self.task(plan, span, from)).collect();
+                if !tasks.is_empty() {
+                    submitted.push(self.producer.submit_all(tasks).map_err(failed)?);
+                }
+            }
+            // Tasks hold their slots until their results are read.
+            for mut span in submitted {
+                span.wait(TASK_TIME).map_err(failed)?;
+                for result in span.results() {
+                    results.push(result.map_err(failed)?);
+                }
             }
         }
         Ok(results)

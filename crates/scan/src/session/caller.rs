@@ -11,6 +11,7 @@ use super::config::RegionPlan;
 use super::layout::{FOUND, FOUND_HEADER, FOUND_WORDS, ScanTaskArgs, TEXT};
 use super::pieces::{Piece, divide};
 use super::versions::LoadedCatalog;
+use crate::device_text::write_text;
 use crate::error::ScanError;
 pub(super) use crate::error::session_failed as failed;
 
@@ -133,20 +134,7 @@ impl Caller {
     ) -> Result<(), ScanError> {
         let view: RegionView<'_, u32> = session.view(self.plan.tenant, TEXT).map_err(failed)?;
         let first = self.text_word(place) as usize + at / 4;
-        // SAFETY: any four bytes are a valid `u32`.
-        let (before, words, rest) = unsafe { bytes.align_to::<u32>() };
-        if before.is_empty() {
-            view.write(first, words).map_err(failed)?;
-            if !rest.is_empty() {
-                view.write(first + words.len(), &[last_word(rest)]).map_err(failed)?;
-            }
-        } else {
-            let (words, rest) = bytes.as_chunks::<4>();
-            let mut words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
-            words.extend((!rest.is_empty()).then(|| last_word(rest)));
-            view.write(first, &words).map_err(failed)?;
-        }
-        Ok(())
+        write_text(&view, first, bytes).map_err(failed)
     }
 
     /// Submits the tasks that scan a range of a text that lies in a place.
@@ -292,11 +280,4 @@ pub(super) struct ChunkFound {
     pub found: Vec<Found>,
     /// The number of hits of stage one.
     pub hits: u64,
-}
-
-/// The word that holds the last one to three bytes of a text.
-fn last_word(rest: &[u8]) -> u32 {
-    let mut bytes = [0; 4];
-    bytes[..rest.len()].copy_from_slice(rest);
-    u32::from_ne_bytes(bytes)
 }
