@@ -5,6 +5,7 @@
 
 mod cases;
 mod compiling;
+mod composed;
 mod contenders;
 mod found;
 mod hyperscan;
@@ -120,7 +121,7 @@ pub(super) fn run_scan(
         false => !wanted_cases(set.name, only).is_empty() || compiling::is_wanted(set.name, only),
     };
     let wanted: Vec<&RuleSample> = RULE_SAMPLES.iter().filter(is_wanted).collect();
-    if wanted.is_empty() {
+    if wanted.is_empty() && !composed::is_wanted(only) {
         return Ok(());
     }
     term.note("gathering text …");
@@ -133,6 +134,12 @@ pub(super) fn run_scan(
         text.files.len(),
         text.planted
     ));
+    if composed::is_wanted(only) {
+        composed::measure_composed(&device, (pace.rounds, only), &text, rows, term)?;
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let places = TextPlaces { text: &text, scratch: &scratch };
     if !is_remote {
         note_absent_peers(term);

@@ -124,7 +124,7 @@ pub(super) fn measure_remote(
 }
 
 /// Returns the name of a device in rows.
-fn row_device(device: &Arc<dyn Device>) -> String {
+pub(super) fn row_device(device: &Arc<dyn Device>) -> String {
     let name = &device.caps().name;
     if device.caps().memory_bytes.is_some() { name.clone() } else { format!("{name}, session") }
 }
