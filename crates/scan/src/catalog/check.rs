@@ -1,6 +1,6 @@
 //! Checking a catalog: every index and every state must be valid, because engines rely on it.
 
-use super::tables::{FactorTable, WINDOW_START, WindowInfo, WindowTables};
+use super::tables::{FactorTable, WINDOW_MAYBE, WINDOW_NO, WINDOW_START, WindowInfo, WindowTables};
 use super::{Catalog, ClassRun};
 use crate::factor::LITERAL_MAX;
 
@@ -51,9 +51,15 @@ fn are_windows(tables: &WindowTables) -> bool {
         group.iter().all(|window| {
             let width = window.class_count as usize;
             let whole = next.len().is_multiple_of(width) && usize::from(largest) < next.len() / width;
-            whole && has_class_map(tables, window)
+            whole && has_final_rows(next, width) && has_class_map(tables, window)
         })
     })
+}
+
+/// Returns whether a window never leaves the states in which it has answered.
+fn has_final_rows(next: &[u16], width: usize) -> bool {
+    let stays = |state: u16| next.iter().skip(usize::from(state) * width).take(width).all(|&to| to == state);
+    stays(WINDOW_NO) && stays(WINDOW_MAYBE)
 }
 
 /// Returns whether a window's map of bytes to classes exists and has no class that the window does not have.

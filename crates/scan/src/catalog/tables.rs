@@ -45,8 +45,8 @@ pub struct FactorOutput {
 
 /// The automaton of stage two for one branch, which reads from the beginning of the part on.
 ///
-/// In state [`WINDOW_NO`] the answer is *no*: no match is possible. In state [`WINDOW_MAYBE`] it is *maybe*. If neither is
-/// reached within `limit` bytes, `at_limit` says which answer holds. If the text ends earlier, the answer is *maybe*.
+/// In state [`WINDOW_NO`] the answer is *no*: no match is possible. In state [`WINDOW_MAYBE`] it is *maybe*. Both are never
+/// left. If neither is reached within `limit` bytes, `at_limit` says which answer holds. If the text ends earlier, the answer is *maybe*.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowInfo {
     /// The index of the automaton's first entry in [`WindowTables::next`].

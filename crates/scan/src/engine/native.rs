@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::class_mask::MaskedRuns;
 use super::class_run::{RunGroup, group_runs};
 use super::streams::{LiteralEnd, STREAMS, StreamTable};
-use super::window::push_candidate;
+use super::window::{keep_allowed, literal_hit};
 use crate::candidate::Candidate;
 use crate::catalog::{Catalog, FactorTable};
 use crate::engine::{CandidateEngine, TextArena};
@@ -14,6 +14,9 @@ use crate::error::ScanError;
 
 /// The number of bytes that all tables read before any of them goes on, so that the bytes are still in the cache.
 const BLOCK: usize = 256 << 10;
+
+/// The number of hits that are collected before their windows are run.
+const HITS: usize = 4096;
 
 /// An engine that runs the tables of a catalog on the thread that calls it.
 #[derive(Debug)]
@@ -54,7 +57,15 @@ impl NativeEngine {
         for start in own.clone().step_by(block_len) {
             let block = start..own.end.min(start + block_len);
             for (table, stream) in self.catalog.factors().iter().zip(&self.streams) {
-                stream.find(text, block.clone(), |at| self.push_outputs(table, text, at, out));
+                let mut start = out.len();
+                stream.find(text, block.clone(), |at| {
+                    push_hits(table, text, at, out);
+                    if out.len() - start >= HITS {
+                        keep_allowed(&self.catalog, text, out, start);
+                        start = out.len();
+                    }
+                });
+                keep_allowed(&self.catalog, text, out, start);
             }
             for runs in &self.masked_runs {
                 runs.find(text, block.clone(), out);
@@ -64,13 +75,12 @@ impl NativeEngine {
             }
         }
     }
+}
 
-    /// Appends the candidates of all literals that end at a place.
-    fn push_outputs(&self, table: &FactorTable, text: &[u8], at: LiteralEnd, out: &mut Vec<Candidate>) {
-        for output in table.output_rows[at.row]..table.output_rows[at.row + 1] {
-            push_candidate(&self.catalog, text, at.end, &table.outputs[output as usize], out);
-        }
-    }
+/// Appends the hits of all literals that end at a place.
+fn push_hits(table: &FactorTable, text: &[u8], at: LiteralEnd, hits: &mut Vec<Candidate>) {
+    let outputs = table.output_rows[at.row] as usize..table.output_rows[at.row + 1] as usize;
+    hits.extend(table.outputs[outputs].iter().filter_map(|output| literal_hit(text, at.end, output)));
 }
 
 impl CandidateEngine for NativeEngine {
