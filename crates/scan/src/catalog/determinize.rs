@@ -5,6 +5,7 @@ use regex_automata::util::primitives::StateID;
 use regex_syntax::hir::Hir;
 use rustc_hash::FxHashMap;
 
+use super::dominate::{Dominance, Reached};
 use super::tables::{WINDOW_MAYBE, WINDOW_NO, WINDOW_START};
 
 /// The largest size of the automaton that the construction starts from, in bytes.
@@ -66,7 +67,7 @@ pub(super) fn determinize(hir: &Hir, end: WindowEnd, budget: Budget) -> Determin
     let config =
         Config::new().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(Some(NFA_SIZE_MAX));
     match Compiler::new().configure(config).build_from_hir(hir) {
-        Ok(nfa) => Construction::new(&nfa, budget).run(end),
+        Ok(nfa) => Construction::new(&nfa, budget).without_dominated().run(end),
         Err(_) => Determinized::OverBudget,
     }
 }
@@ -75,6 +76,8 @@ pub(super) fn determinize(hir: &Hir, end: WindowEnd, budget: Budget) -> Determin
 struct Construction<'n> {
     nfa: &'n NFA,
     budget: Budget,
+    /// Which states are superfluous in subsets.
+    dominance: Option<Dominance>,
     /// The subset that is being made.
     closure: StateSet,
     /// The states that remain to be followed while a subset is made.
@@ -90,11 +93,30 @@ impl<'n> Construction<'n> {
         Construction {
             nfa,
             budget,
+            dominance: None,
             closure: StateSet::new(nfa.states().len()),
             stack: Vec::new(),
             numbers: FxHashMap::default(),
             subsets: Vec::new(),
         }
+    }
+
+    /// Leaves states out of subsets that are superfluous there.
+    fn without_dominated(mut self) -> Construction<'n> {
+        let nfa = self.nfa;
+        let reads =
+            |state: &State| matches!(state, State::ByteRange { .. } | State::Sparse(_) | State::Dense(_));
+        let numbered = (0..).map(StateID::new_unchecked).zip(nfa.states());
+        let readers: Vec<StateID> = numbered.filter(|(_, state)| reads(state)).map(|(id, _)| id).collect();
+        let (_, representatives) = byte_classes(nfa);
+        self.dominance = Dominance::find(nfa, &readers, &representatives, |state, byte| {
+            self.closure.clear();
+            match read_byte(nfa, state, byte) {
+                Some(target) if self.follow(target) => Reached::Match,
+                _ => Reached::States(self.closure.members.clone()),
+            }
+        });
+        self
     }
 
     fn run(mut self, end: WindowEnd) -> Determinized {
@@ -139,13 +161,7 @@ impl<'n> Construction<'n> {
     fn step(&mut self, from: usize, byte: u8) -> Option<u16> {
         self.closure.clear();
         for place in 0..self.subsets[from].len() {
-            let target = match self.nfa.state(self.subsets[from][place]) {
-                State::ByteRange { trans } => trans.matches_byte(byte).then_some(trans.next),
-                State::Sparse(transitions) => transitions.matches_byte(byte),
-                State::Dense(transitions) => transitions.matches_byte(byte),
-                _ => None,
-            };
-            if let Some(target) = target
+            if let Some(target) = read_byte(self.nfa, self.subsets[from][place], byte)
                 && self.follow(target)
             {
                 return Some(WINDOW_MAYBE);
@@ -184,6 +200,9 @@ impl<'n> Construction<'n> {
     /// Returns the number of the subset in `closure`, or `None` if it would be one state too many.
     fn intern(&mut self) -> Option<u16> {
         self.closure.members.sort_unstable();
+        if let Some(dominance) = &self.dominance {
+            dominance.prune(&mut self.closure.members);
+        }
         if let Some(&number) = self.numbers.get(&*self.closure.members) {
             return Some(number);
         }
@@ -195,6 +214,16 @@ impl<'n> Construction<'n> {
         self.subsets.push(subset.clone());
         self.numbers.insert(subset, number as u16);
         Some(number as u16)
+    }
+}
+
+/// Returns the state that a byte leads to, if there is one.
+fn read_byte(nfa: &NFA, state: StateID, byte: u8) -> Option<StateID> {
+    match nfa.state(state) {
+        State::ByteRange { trans } => trans.matches_byte(byte).then_some(trans.next),
+        State::Sparse(transitions) => transitions.matches_byte(byte),
+        State::Dense(transitions) => transitions.matches_byte(byte),
+        _ => None,
     }
 }
 
@@ -241,4 +270,43 @@ fn byte_classes(nfa: &NFA) -> (Box<[u8; 256]>, Vec<u8>) {
         classes[usize::from(byte)] = number;
     }
     (classes, representatives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::minimize::minimize;
+
+    /// Expressions, and whether fewer states are made without dominated ones.
+    const EXPRESSIONS: [(&str, bool); 8] = [
+        ("key[a-z]{3}", false),
+        ("(?s)k.{0,20}[a-c]{12}", true),
+        ("(?s)k.{0,9}(?:ab|abc|cb).{0,6}[a-b]{5}", true),
+        ("k(?:[ab]{2,9}c|x{1,30}y|[a-x]{4}z)", false),
+        ("(?:a|b|ab)*c{3}", false),
+        (r"[\w.-]{0,20}(?:=|>|:{1,3}=|\|\||,)['\s=]{0,5}[a-z0-9]{32}['\s;]", false),
+        ("(?:aa|a)(?:a|b)*?x|b*", false),
+        ("[^a]*a[^b]*b", false),
+    ];
+
+    #[test]
+    fn automata_without_dominated_states_are_the_same() {
+        let budget = Budget { states: 60_000, steps: usize::MAX };
+        let end = WindowEnd { limit: 512, at_limit: true };
+        for (text, fewer) in EXPRESSIONS {
+            let hir =
+                regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(text).unwrap();
+            let nfa = Compiler::new().build_from_hir(&hir).unwrap();
+            let all = Construction::new(&nfa, budget).run(end);
+            let pruned = Construction::new(&nfa, budget).without_dominated().run(end);
+            match (all, pruned) {
+                (Determinized::Automaton(all), Determinized::Automaton(pruned)) => {
+                    assert_eq!(minimize(&all, 60_000), minimize(&pruned, 60_000), "{text}");
+                    let (all, pruned) = (all.state_count(), pruned.state_count());
+                    assert!(if fewer { pruned < all } else { pruned <= all }, "{text}: {pruned} of {all}");
+                }
+                (all, pruned) => assert_eq!(all, pruned, "{text}"),
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod bytes;
 mod cache;
 mod check;
 mod determinize;
+mod dominate;
 mod error;
 mod literals;
 mod minimize;

@@ -7,9 +7,9 @@ use super::tables::{ClassRun, FactorOutput, FactorTable, WindowInfo, WindowTable
 use super::{BranchInfo, Catalog};
 use crate::factor::ByteSet;
 
-/// The bytes that a stored catalog begins with. The last two are the version, which changes with the layout and with
-/// the meaning of the tables.
-const MAGIC: [u8; 8] = *b"plscan\x00\x01";
+/// The bytes that a stored catalog begins with. The last two are the version, which changes with the layout, with the
+/// meaning of the tables, and with the way in which they are made.
+const MAGIC: [u8; 8] = *b"plscan\x00\x02";
 
 /// The size of the magic and the checksum that follows it.
 const HEAD: usize = 16;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::determinize::{Budget, Determinized, WindowAutomaton, WindowEnd, determinize};
 use super::minimize::minimize;
-use super::relax::{largest_bound, relax};
+use super::relax::{Relaxation, count_ranges, largest_bound, relax};
 use super::tables::{WindowInfo, WindowTables};
 use crate::factor::{Factor, FactorBranch};
 
@@ -17,7 +17,7 @@ use crate::factor::{Factor, FactorBranch};
 const WINDOW_MAX: u32 = 512;
 
 /// The largest number of states of a window.
-const STATE_MAX: usize = 512;
+const STATE_MAX: usize = 1024;
 
 /// The largest number of entries of all windows together, so that they are numbered by 32 bits.
 const ENTRY_MAX: usize = u32::MAX as usize;
@@ -26,7 +26,10 @@ const ENTRY_MAX: usize = u32::MAX as usize;
 const BUDGET: Budget = Budget { states: 2048, steps: 8_000_000 };
 
 /// The bounds of repeats above which they are dropped, one after the other, until a window is small enough.
-const BOUNDS: [u32; 9] = [u32::MAX, 64, 32, 16, 8, 4, 2, 1, 0];
+const BOUNDS: [u32; 8] = [64, 32, 16, 8, 4, 2, 1, 0];
+
+/// The number of ranges whose upper bounds are dropped one by one.
+const RANGES_MAX: usize = 4;
 
 /// A window that many branches can share.
 #[derive(Clone, Copy, Debug)]
@@ -89,12 +92,10 @@ fn build_all(sources: &[WindowSource<'_>]) -> Vec<Option<WindowAutomaton>> {
     built.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Builds a window of at most `state_max` states, with relaxed bounds if it would be too large otherwise.
+/// Builds a window of at most `state_max` states, from a relaxed expression if it would be too large otherwise.
 fn build_window(suffix: &Hir, end: WindowEnd, state_max: usize) -> Option<WindowAutomaton> {
-    let largest = largest_bound(suffix);
-    let useful = BOUNDS.into_iter().filter(|&bound| bound == u32::MAX || bound < largest);
-    for bound in useful {
-        match determinize(&relax(suffix, bound), end, BUDGET) {
+    for relaxation in relaxations(suffix) {
+        match determinize(&relax(suffix, relaxation), end, BUDGET) {
             Determinized::MatchesEmpty => return None,
             Determinized::OverBudget => {}
             Determinized::Automaton(automaton) => {
@@ -105,6 +106,19 @@ fn build_window(suffix: &Hir, end: WindowEnd, state_max: usize) -> Option<Window
         }
     }
     None
+}
+
+/// Returns how an expression may be relaxed, from not at all to what surely suffices.
+///
+/// Most texts that a window denies differ from the expression near the beginning. So first the upper bounds of the last
+/// ranges go, and only then the larger bounds everywhere.
+fn relaxations(suffix: &Hir) -> impl Iterator<Item = Relaxation> {
+    let (ranges, largest) = (count_ranges(suffix), largest_bound(suffix));
+    let by_ranges = (ranges.saturating_sub(RANGES_MAX)..=ranges).rev();
+    let by_bounds = BOUNDS.into_iter().filter(move |&bound| bound < largest);
+    by_ranges
+        .map(|ranges_kept| Relaxation { bound_max: u32::MAX, ranges_kept })
+        .chain(by_bounds.map(|bound_max| Relaxation { bound_max, ranges_kept: usize::MAX }))
 }
 
 /// Puts windows into tables, equal ones only once.
@@ -149,7 +163,7 @@ mod tests {
     use crate::engine::oracle::FragmentRandom;
 
     /// Expressions, and whether their windows are exact: without look-arounds and with an end.
-    const SUFFIXES: [(&str, bool); 12] = [
+    const SUFFIXES: [(&str, bool); 14] = [
         ("key[a-z]{3}", true),
         ("key(?:[ab]{2,9}c|x{1,300}y)", true),
         (r"(?i)key[\w.-]{0,20}[=:]{1,3}[a-z0-9]{8,12}", true),
@@ -162,6 +176,8 @@ mod tests {
         (r"(?s)key.*=", false),
         ("key[a-c]{600}=", false),
         (r"(?-u:key[\x80-\xff]{1,4}a)", true),
+        (r"(?s)key.{0,40}[a-c]{9}", true),
+        (r"(?s)key.{0,9}(?:ab|x).{0,9}[1-5]{4}=", true),
     ];
 
     const FRAGMENTS: [&str; 14] =
@@ -236,9 +252,34 @@ mod tests {
         assert!(!answer(&nothing, end, b"aaaa"));
     }
 
+    fn parse(text: &str) -> Hir {
+        ParserBuilder::new().unicode(false).utf8(false).build().parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_gap_before_a_long_run_is_exact() {
+        let end = WindowEnd { limit: 107, at_limit: false };
+        let window = build_window(&parse("(?s)key.{0,40}[a-z]{64}"), end, STATE_MAX).unwrap();
+        let text = |gap: usize, run: usize| {
+            [b"key".as_slice(), &vec![b'.'; gap], &vec![b'a'; run], &[b'.'; 200]].concat()
+        };
+        for gap in 0..50 {
+            assert_eq!(answer(&window, end, &text(gap, 64)), gap <= 40, "{gap}");
+            assert!(!answer(&window, end, &text(gap, 63)), "{gap}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_gaps_keeps_its_bounds() {
+        let end = WindowEnd { limit: 107, at_limit: false };
+        let gaps = "(?s)key.{0,32}(?:secret|private|access|token).{0,32}[a-f0-9]{36}";
+        let window = build_window(&parse(gaps), end, STATE_MAX).unwrap();
+        let steps = |text: &[u8]| (0..end.limit as usize).find(|&len| !answer(&window, end, &text[..len]));
+        assert_eq!(steps(&[b"key".as_slice(), &[b'.'; 200]].concat()), Some(36));
+    }
+
     #[test]
     fn an_expression_that_bursts_is_relaxed() {
-        let parse = |text: &str| ParserBuilder::new().unicode(false).utf8(false).build().parse(text).unwrap();
         let end = WindowEnd { limit: 512, at_limit: true };
         let hir = parse(r"key[a-z]{0,300}(?:[a-f]{200}|[c-z]{3,150}q[a-m]{30})[0-9]{200}");
         let window = build_window(&hir, end, STATE_MAX).unwrap();
