@@ -22,6 +22,7 @@ use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
 use super::spec::{Lifetime, Report, Spec};
 use super::steps::step_counter;
+use super::tenant::Tenant;
 use crate::protocol::{control, log, slot, step};
 use pelton_device::MemoryKind;
 
@@ -125,6 +126,8 @@ pub(crate) enum FirstContent {
     ControlWords,
     /// It holds the tenant of each ring.
     RingTenants,
+    /// It holds the stride of each tenant, which is the less the greater the tenant's weight is.
+    TenantStrides,
     /// It holds the first element and the number of elements of each piece, by tenant and region. The observables of a
     /// tenant come after its regions.
     Pieces,
@@ -217,7 +220,8 @@ macro_rules! buffers {
 }
 
 use FirstContent::{
-    ControlWords, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts, Zeros, ZerosEachRun,
+    ControlWords, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts, TenantStrides, Zeros,
+    ZerosEachRun,
 };
 
 #[rustfmt::skip]
@@ -386,10 +390,18 @@ buffers! {
             "What is known of each cell's task. The words are those of `cell_fact`.";
         done CellDone u64 "cell_done" Host KernelForHost (|p| p.cells()) (Zeros)
             "The completion record of each cell.";
-        ready Ready u64 "ready" Device Kernel (|p| p.layout.levels * p.cells().next_power_of_two()) (Zeros)
-            "The queue of each level: cells that are ready and that no group has at home. An entry carries its lap.";
-        ready_ends ReadyEnds u64 "ready_ends" Device Kernel (|p| p.layout.levels * 2 * STRIDE) (Zeros)
-            "Two words per level: the position up to which entries of its queue were taken, and the position of its next entry.";
+        ready Ready u64 "ready" Device Kernel (|p| p.layout.queue_count() * p.layout.queue_slots()) (Zeros)
+            "The queues of cells that are ready and that no group has at home, one per tenant and level. An entry carries its lap.";
+        ready_ends ReadyEnds u64 "ready_ends" Device Kernel (|p| p.layout.queue_count() * 2 * STRIDE) (Zeros)
+            "Two words per queue: the position up to which its entries were taken, and the position of its next entry.";
+        strides Strides u32 "strides" Device Nobody (|_| Tenant::MAX_TENANTS) (TenantStrides)
+            "By how much a step advances the time of each tenant: the less, the greater the weight of the tenant.";
+        times TenantTimes u64 "times" Group Kernel (|_| Tenant::MAX_TENANTS) (Zeros)
+            "How far each tenant has advanced in this group, in strides of its steps.";
+        fronts QueueFronts u64 "fronts" Group Kernel (|p| p.layout.queue_count()) (Zeros)
+            "The position of each queue's first entry, when the group last looked.";
+        waiting QueueWaiting u32 "waiting" Group Kernel (|p| p.layout.queue_count()) (Zeros)
+            "How many entries each queue had that could be taken, when the group last looked.";
         asks Asks u64 "asks" Host Host (|_| STRIDE + ask::RING) (Zeros)
             "How many times the host has asked something of cells, and then the last of these asks.";
         answers Answers u64 "answers" Host KernelForHost (|_| 1) (Zeros)

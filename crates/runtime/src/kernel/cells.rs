@@ -179,7 +179,7 @@ fn adopt_task<'b>(
     let free = is_in_phase(seen, cell_state::ENDED);
     f.when(free & runs, || {
         fill_cell(f, run, cells, owner, (place, cell));
-        home::push_home(f, kernel, cells, cell);
+        home::push_adopted(f, kernel, cells, cell);
     });
     f.when(free & !runs, || {
         let generation = (use_number(f, seen) + 1) & GENERATION_MASK;
@@ -318,19 +318,6 @@ fn apply_ask<'b>(
         f.select(now & !ended, same_use, f.select(next, kept, seen))
     });
     f.when(wakes(seen), || home::push_ready(f, kernel, cells, cell));
-}
-
-/// The level of a cell's task.
-pub(super) fn cell_level<'b>(
-    f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
-    cells: &CellBuffers,
-    cell: U32<'b>,
-) -> U32<'b> {
-    if kernel.layout.levels == 1 {
-        return f.lit(0);
-    }
-    f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1)) >> 32)
 }
 
 /// Applies what the host has asked, in a kernel of near rings in which no group keeps the control words. The first lane

@@ -163,9 +163,10 @@ impl Layout {
         if let Some(StepLayout { frame_words, .. }) = steps {
             let cells = if drain { groups * window } else { owners.len() as u32 * spec.cells };
             check_addressed("the number of words of all frames", u64::from(cells) * u64::from(frame_words))?;
+            let queues = u64::from(Tenant::MAX_TENANTS) * u64::from(levels);
             check_addressed(
                 "the number of words of all cells",
-                u64::from(cells) * u64::from(slot::WORDS as u32) * u64::from(levels),
+                u64::from(cells) * queues.max(slot::WORDS as u64),
             )?;
         }
         let places = PlaceSizes { payload: spec.payload, reply: spec.reply };
@@ -245,6 +246,19 @@ impl Layout {
     /// How many cells all producers have together. It is 0 where no task lives in a cell.
     pub fn cell_count(&self) -> u32 {
         self.steps.map_or(0, |steps| steps.producer_cells * self.producers)
+    }
+
+    /// How many queues of ready cells there are: one per tenant and level.
+    pub(crate) fn queue_count(&self) -> u32 {
+        self.rings.iter().map(|ring| ring.tenant + 1).max().unwrap_or(1) * self.levels
+    }
+
+    /// How many entries a queue has room for: as many as the tenant with the most cells has cells, or more.
+    pub(crate) fn queue_slots(&self) -> u32 {
+        let producers =
+            |tenant| self.rings.iter().filter(|ring| ring.tenant == tenant && ring.level == 0).count();
+        let most = self.rings.iter().map(|ring| producers(ring.tenant)).max().unwrap_or(1) as u32;
+        (most * self.steps.map_or(0, |steps| steps.producer_cells)).next_power_of_two()
     }
 
     /// How many frames there are: one per cell, or one per place of every group's window.

@@ -41,7 +41,7 @@ pub(crate) mod drain;
 mod error;
 mod far;
 mod fence;
-mod home;
+pub(crate) mod home;
 mod import;
 mod light;
 mod line;

@@ -55,6 +55,9 @@ pub struct Tenant {
     /// How many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
     /// limit.
     pub quota: u32,
+    /// The tenant's share of the steps of resumable tasks, relative to the weights of other tenants. It is at least 1 and
+    /// at most [`Tenant::MAX_WEIGHT`].
+    pub weight: u32,
     /// How many observables the tenant has. Observables are words that tasks show to the host: LOAD_U32 and fences
     /// write them.
     pub observables: u32,
@@ -79,6 +82,7 @@ impl Tenant {
             producers: 1,
             mask: u32::MAX,
             quota: 0,
+            weight: 1,
             observables: 0,
             sizes: Vec::new(),
         }
@@ -108,6 +112,15 @@ impl Tenant {
     /// limit.
     pub fn quota(self, quota: u32) -> Self {
         Tenant { quota, ..self }
+    }
+
+    /// The greatest weight that a tenant may have.
+    pub const MAX_WEIGHT: u32 = 1000;
+
+    /// Sets the tenant's share of the steps of resumable tasks. While several tenants have tasks that wait for a step,
+    /// each group runs their steps in proportion to the weights of the tenants.
+    pub fn weight(self, weight: u32) -> Self {
+        Tenant { weight, ..self }
     }
 
     /// Sets how many observables the tenant has.

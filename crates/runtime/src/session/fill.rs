@@ -4,6 +4,7 @@ use super::memory::BufferMemories;
 use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
 use crate::kernel::buffers::{BufferRow, FirstContent, STRIDE};
+use crate::kernel::home::STRIDE_OF_WEIGHT_1;
 use crate::kernel::layout::BufferKey;
 use crate::kernel::{Layout, Spec, Tenant};
 use crate::protocol::control;
@@ -53,6 +54,7 @@ fn fill_some(
             FirstContent::RingTenants => {
                 FirstWords::W32(layout.rings.iter().map(|ring| ring.tenant).collect())
             }
+            FirstContent::TenantStrides => FirstWords::W32(tenant_strides(spec)),
             FirstContent::Pieces => FirstWords::W32(pieces(layout)),
             FirstContent::StripeStarts => FirstWords::W64(starts.to_vec()),
             FirstContent::NearStripeStarts => FirstWords::W64(near_stripe_starts(layout, starts)),
@@ -93,6 +95,13 @@ fn control_words(spec: &Spec) -> Vec<u32> {
         words[(control::QUOTAS + tenant.id) as usize] = quota_word(quota_limit(tenant.quota));
     }
     words
+}
+
+/// Returns the stride of each tenant. Numbers that no tenant has get that of weight 1.
+fn tenant_strides(spec: &Spec) -> Vec<u32> {
+    let weight =
+        |id: u32| spec.tenants.iter().find(|tenant| tenant.id == id).map_or(1, |tenant| tenant.weight);
+    (0..Tenant::MAX_TENANTS).map(|id| STRIDE_OF_WEIGHT_1 / weight(id).max(1)).collect()
 }
 
 /// Returns the start of each near stripe, one stride apart.

@@ -29,6 +29,8 @@ pub(crate) struct ControlChanges {
     count: u32,
     /// For each tenant, how many tasks may be charged in all, or `None` if there is no limit.
     quotas: [Option<u64>; Tenant::MAX_TENANTS as usize],
+    /// The masks of tenants that are paused.
+    paused: [Option<u32>; Tenant::MAX_TENANTS as usize],
 }
 
 impl ControlChanges {
@@ -38,7 +40,7 @@ impl ControlChanges {
         for tenant in tenants {
             quotas[tenant.id as usize] = quota_limit(tenant.quota);
         }
-        Mutex::new(ControlChanges { count: 0, quotas })
+        Mutex::new(ControlChanges { count: 0, quotas, paused: [None; Tenant::MAX_TENANTS as usize] })
     }
 }
 
@@ -137,7 +139,8 @@ impl Session {
 /// The rights and the credit of tenants, which can be changed while the kernel runs.
 impl Session {
     /// Sets which opcodes a tenant may use: bit `i` allows opcode `i`, and bit 31 allows all opcodes from 31 on. A mask
-    /// of 0 disables the tenant: its tasks stay in their rings until it is enabled again.
+    /// of 0 disables the tenant: its tasks stay in their rings, and its resumable tasks begin no further step, until it
+    /// is enabled again. Such a task can be cancelled, but ends only then.
     ///
     /// When this returns, no task that is submitted afterwards begins under the old mask.
     ///
@@ -147,7 +150,42 @@ impl Session {
     /// has taken the change over.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
-        self.change_word(&mut self.changes(), control::MASKS + tenant, mask)
+        let mut changes = self.changes();
+        changes.paused[tenant as usize] = None;
+        self.change_word(&mut changes, control::MASKS + tenant, mask)
+    }
+
+    /// Pauses a tenant: its tasks stay in their rings, and those of its resumable tasks that have begun begin no further
+    /// step, until the tenant is [resumed](Session::resume_tenant). Steps that have begun go on to their end.
+    ///
+    /// This sets the tenant's mask to 0 and remembers the mask that it had. Pausing a tenant twice changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`set_mask`](Session::set_mask).
+    pub fn pause_tenant(&self, tenant: TenantId) -> Result<(), Error> {
+        self.check_tenant(tenant)?;
+        let mut changes = self.changes();
+        let mask = self.rings().host_words[(control::MASKS + tenant) as usize].load(Ordering::Relaxed);
+        if mask != 0 {
+            changes.paused[tenant as usize] = Some(mask);
+        }
+        self.change_word(&mut changes, control::MASKS + tenant, 0)
+    }
+
+    /// Resumes a tenant that was [paused](Session::pause_tenant): it gets back the mask that it had. Resuming a tenant
+    /// that is not paused changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`set_mask`](Session::set_mask).
+    pub fn resume_tenant(&self, tenant: TenantId) -> Result<(), Error> {
+        self.check_tenant(tenant)?;
+        let mut changes = self.changes();
+        match changes.paused[tenant as usize].take() {
+            Some(mask) => self.change_word(&mut changes, control::MASKS + tenant, mask),
+            None => Ok(()),
+        }
     }
 
     /// Allows a tenant to use these opcodes and no others. Opcodes from 31 on are allowed or forbidden all together,

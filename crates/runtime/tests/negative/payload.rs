@@ -302,7 +302,11 @@ fn a_reply_is_never_that_of_an_earlier_task(on: &On) {
         assert_eq!(ticket.reply_bytes(&mut [0; 8]), Err(pelton::TaskError::Late), "{shape}");
         ticket.cancel();
         session.set_mask(0, u32::MAX).unwrap();
-        assert_eq!(ticket.wait_bytes(soon(), &mut [0; 8]), Err(pelton::TaskError::Cancelled { steps: 0 }), "{shape}");
+        assert_eq!(
+            ticket.wait_bytes(soon(), &mut [0; 8]),
+            Err(pelton::TaskError::Cancelled { steps: 0 }),
+            "{shape}"
+        );
     }
 }
 

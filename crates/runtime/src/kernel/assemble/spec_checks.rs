@@ -87,6 +87,10 @@ fn check_tenants(spec: &Spec) -> Result<(), AssembleError> {
                 Tenant::MAX_QUOTA
             ));
         }
+        if !(1..=Tenant::MAX_WEIGHT).contains(&tenant.weight) {
+            let (weight, most) = (tenant.weight, Tenant::MAX_WEIGHT);
+            return refuse(format!("its weight is {weight}, and must be at least 1 and at most {most}"));
+        }
         let is_region = |name: &str| spec.regions.iter().any(|region| region.name == name);
         if let Some((name, _)) = tenant.sizes.iter().find(|(name, _)| !is_region(name)) {
             return refuse(format!("it gives the size of region {name:?}, and there is no such region"));
