@@ -138,7 +138,7 @@ pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};
 pub use session::{Aim, Producer, Session, Span, Ticket};
 pub use task::Task;
-pub use telemetry::Snapshot;
+pub use telemetry::{Snapshot, TaskState};
 
 /// The Rust snippets of the README and of the guide are compiled and run as doctests.
 #[cfg(doctest)]

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use pelton::device::{Device, open};
 use pelton::kernel::Handler;
-use pelton::{Claim, Deadline, Geometry, Opcode, Placement, Session, Spec, SubmitError, Task, TaskError, Tenant};
+use pelton::{
+    Claim, Deadline, Geometry, Opcode, Placement, Priority, Session, Spec, SubmitError, Task, TaskError,
+    TaskState, Tenant, Ticket,
+};
 
 /// Long enough for anything that ends at all.
 const LONG: Duration = Duration::from_secs(60);
@@ -524,4 +527,73 @@ fn a_paused_tenant_begins_no_step_and_others_go_on() {
         assert_eq!(span.wait(LONG).unwrap().done, 40, "{shape}");
         assert_eq!(ticket.wait(LONG), Ok(2), "{shape}");
     });
+}
+
+#[test]
+fn the_host_sees_where_tasks_are() {
+    everywhere(with_handlers, |session, shape| {
+        let op = |name| session.opcode(name).unwrap();
+        let mut producer = session.producer(0).unwrap().patience(LONG);
+        let mut ended = producer.submit(Task::new(op("countdown")).args([5, 0])).unwrap();
+        assert_eq!(ended.wait(LONG), Ok(15), "{shape}");
+        assert_eq!(session.task_state(&mut ended).unwrap(), TaskState::Ended, "{shape}");
+        let mut waits = producer.submit(Task::new(op("waits")).args([5, 0])).unwrap();
+        let mut runs = producer.submit(Task::new(op("forever")).args([6])).unwrap();
+        let mut paused = producer.submit(Task::new(op("forever")).args([7])).unwrap();
+        paused.pause();
+        let reached = |ticket: &mut Ticket, state| {
+            let start = std::time::Instant::now();
+            while session.task_state(ticket).unwrap() != state {
+                assert!(start.elapsed() < LONG, "{shape}: the task never is {state:?}");
+            }
+        };
+        reached(&mut waits, TaskState::Waiting);
+        reached(&mut runs, TaskState::Live);
+        reached(&mut paused, TaskState::Paused);
+        let snapshot = session.snapshot().unwrap();
+        let cells = snapshot.cells.as_ref().unwrap();
+        assert_eq!((cells.total, cells.used), (32, 3), "{shape}");
+        assert_eq!((cells.live, cells.waiting, cells.paused), (1, 1, 1), "{shape}");
+        assert!(cells.oldest.is_some() && cells.steps.begun > 7, "{shape}: {cells}");
+        assert_eq!(cells.steps.parks, 1, "{shape}: {cells}");
+        assert!(snapshot.to_string().contains("cells      3 of 32 used"), "{snapshot}");
+        for ticket in [&mut waits, &mut runs, &mut paused] {
+            ticket.cancel();
+            steps_of(ticket.wait(LONG));
+        }
+        // The steps of a round are counted a moment after its records are posted.
+        let start = std::time::Instant::now();
+        loop {
+            let steps = session.snapshot().unwrap().cells.unwrap().steps;
+            if steps.begun == steps.yields + steps.parks + 1 {
+                break;
+            }
+            assert!(start.elapsed() < LONG, "{shape}: {steps}");
+        }
+    });
+}
+
+#[test]
+fn idle_work_ends_under_endless_critical_load() {
+    let spec = |spec: Spec| with_handlers(spec).cells(128).claim(Claim::PRIORITY);
+    for device in devices() {
+        for placement in [Placement::Near, Placement::Far] {
+            let geometry = Geometry::new(256).lanes(1).groups(1);
+            let session = match Session::launch(&device, &spec(Spec::new(geometry).placement(placement))) {
+                Ok(session) => session,
+                Err(error) if error.to_string().contains("placement") => continue,
+                Err(error) => panic!("{error}"),
+            };
+            let mut producer = session.producer(0).unwrap().patience(LONG);
+            let op = |name| session.opcode(name).unwrap();
+            let critical = Task::new(op("forever")).args([1]).priority(Priority::Critical);
+            let mut endless = producer.submit_all([critical; 100]).unwrap();
+            wait_for(&session, 1, 200);
+            let idle = Task::new(op("countdown")).args([20, 3]).priority(Priority::Idle);
+            let mut idle = producer.submit_all([idle; 20]).unwrap();
+            assert_eq!(idle.wait(LONG).unwrap().done, 20, "{} {placement:?}", device.caps().name);
+            endless.cancel();
+            assert_eq!(endless.wait(LONG).unwrap().cancelled, 100, "{} {placement:?}", device.caps().name);
+        }
+    }
 }

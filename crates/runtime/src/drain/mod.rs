@@ -27,7 +27,7 @@ use pelton_device::memory::Line;
 use pelton_device::{Device, Kernel, Launch, LaunchOutcome, MemoryKind, View64, WordWidth};
 
 pub use batch::Batch;
-pub use readback::{Outcomes, Readback, Statistics, StepCounts};
+pub use readback::{Outcomes, Readback, Statistics};
 
 use crate::error::{Error, SubmitError};
 use crate::kernel::BufferId;

@@ -11,12 +11,11 @@ use serde::Serialize;
 use super::payload::{RunReplies, RunReply};
 use crate::error::{Error, TaskError};
 use crate::kernel::layout::Layout;
-use crate::kernel::steps::step_counter;
 use crate::kernel::{Report, Spec, Telemetry};
 use crate::protocol::control::{self, Control};
 use crate::protocol::{CompletionRecord, Priority, Status};
 use crate::session::{PlaceMemory, record_outcome};
-use crate::telemetry::{NamedCount, opcode_counts, tenant_counts};
+use crate::telemetry::{NamedCount, StepCounts, opcode_counts, tenant_counts};
 
 /// What happened in a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -46,27 +45,6 @@ pub struct Statistics {
     pub passes: u64,
     /// The duration of the run as the host measured it.
     pub wall: Duration,
-}
-
-/// How many steps the tasks of resumable handlers took in a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct StepCounts {
-    /// The number of steps that were begun.
-    pub begun: u64,
-    /// The number of steps after which a task went on because it had called `yield_now`.
-    pub yields: u64,
-    /// The number of steps after which a task went on because it had called `requeue`.
-    pub requeues: u64,
-}
-
-impl StepCounts {
-    /// Works out the counts from the kernel's counters. A task that has ended has begun one step, and one more for each
-    /// time that it went on.
-    fn from_counters(counters: &[u64]) -> Self {
-        let count = |counter: u32| counters[counter as usize];
-        let (begun, requeues) = (count(step_counter::BEGUN), count(step_counter::REQUEUES));
-        StepCounts { begun, yields: begun - count(step_counter::ENDED) - requeues, requeues }
-    }
 }
 
 /// The results of a run: how every task ended, unless the report contains only control words, and what was counted.
@@ -369,8 +347,8 @@ impl fmt::Display for Statistics {
             let some = counts.iter().filter(|c| c.count > 0).map(|c| format!("{} {}", c.name, c.count));
             write!(f, "\n{what:<11}{}", some.collect::<Vec<_>>().join(", "))?;
         }
-        if let Some(StepCounts { begun, yields, requeues }) = self.steps {
-            write!(f, "\n{:<11}{begun} begun, {yields} yields, {requeues} requeues", "steps")?;
+        if let Some(steps) = self.steps {
+            write!(f, "\n{:<11}{steps}", "steps")?;
         }
         write!(f, "\n{:<11}epoch {}, {} records lost", "also", self.epoch, self.lost)
     }

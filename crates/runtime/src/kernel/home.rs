@@ -364,7 +364,10 @@ impl<'k> CellServer<'k> {
                 f.when(stays & shares, || push_ready(f, kernel, cells, cell));
                 f.when(stays & !shares, || push_home(f, kernel, cells, cell));
             },
-            || self.end_task_of(f, cells, cell, (status, value)),
+            || {
+                self.count(f, cells, step_counter::ENDED);
+                self.end_task_of(f, cells, cell, (status, value));
+            },
         );
     }
 
@@ -376,7 +379,6 @@ impl<'k> CellServer<'k> {
         cell: U32<'b>,
         end: (U32<'b>, U32<'b>),
     ) {
-        self.count(f, cells, step_counter::ENDED);
         let stripe = f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, cell_fact::STRIPE));
         let stripe = f.cast::<u32>(stripe);
         let tenant = f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1)));

@@ -60,7 +60,7 @@ pub struct StepLayout {
 pub(crate) mod step_counter {
     /// How many steps were begun. In a drained batch, those of tasks that have ended.
     pub(crate) const BEGUN: u32 = 0;
-    /// How many tasks of resumable handlers have ended.
+    /// How many steps have ended their tasks.
     pub(crate) const ENDED: u32 = 1;
     /// After how many steps a task went on because of `requeue`.
     pub(crate) const REQUEUES: u32 = 2;

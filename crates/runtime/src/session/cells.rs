@@ -175,6 +175,8 @@ impl FreeCells {
         let uses = &mut self.uses[cell as usize];
         *uses += 1;
         let position = *uses << stripe.ring.log2 | u64::from(cell);
+        let since = rings.meter.uptime().as_nanos() as u64;
+        stripe.cell_since[cell as usize].store(since, Ordering::Relaxed);
         // Pairs with the acquire of those who look for tasks that have not ended.
         stripe.cell_uses[cell as usize].store(position, Ordering::Release);
         position

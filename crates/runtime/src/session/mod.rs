@@ -56,7 +56,7 @@ use crate::kernel::cells::cell_fact;
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
-use crate::telemetry::{self, LogPrinter, Snapshot};
+use crate::telemetry::{self, LogPrinter, Snapshot, TaskState};
 use crate::workspace::{self, Element, PieceLocation, RegionView};
 
 pub use place::Aim;
@@ -225,6 +225,25 @@ impl Session {
     /// [`Error::Device`] if the counters cannot be copied from the device.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         telemetry::take_snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
+    }
+
+    /// Returns where a task is: whether it was taken, waits, is paused or has ended. The task may go on meanwhile.
+    ///
+    /// This copies a word from the device if the task is resumable, so it takes microseconds on a GPU. To find out
+    /// whether a task has ended, [`Ticket::has_ended`] is faster.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the word cannot be copied from the device.
+    pub fn task_state(&self, ticket: &mut Ticket) -> Result<TaskState, Error> {
+        if ticket.has_ended() {
+            return Ok(TaskState::Ended);
+        }
+        let Some((cell, generation)) = ticket.cell() else { return Ok(TaskState::Submitted) };
+        let mut word = [0u64];
+        self.memory.blocks.need(BufferId::CellStates)?.download(cell, &mut word)?;
+        // The record of a task that has just ended is posted after the state of its cell.
+        Ok(TaskState::from_cell(word[0], generation))
     }
 
     /// Returns a view of a tenant's piece of a region of the workspace, through which the host reads and writes its

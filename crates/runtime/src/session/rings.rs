@@ -81,6 +81,8 @@ pub(crate) struct Stripe {
     /// In a stripe of cells, the position of each cell's use that is under way, or 0 if the cell is free. Only the
     /// producer writes it.
     pub cell_uses: Box<[AtomicU64]>,
+    /// In a stripe of cells, how many nanoseconds after the session's start each cell's last use began.
+    pub cell_since: Box<[AtomicU64]>,
     /// How many futures wait for tasks of this stripe.
     pub futures: AtomicUsize,
     /// The futures that wait. The list is allocated when the first one does.
@@ -96,6 +98,7 @@ impl Stripe {
             free: AtomicU64::new(start),
             start,
             cell_uses: Box::default(),
+            cell_since: Box::default(),
             futures: AtomicUsize::new(0),
             waiters: OnceLock::new(),
         }
@@ -103,8 +106,8 @@ impl Stripe {
 
     /// Makes the stripe of a producer's cells.
     pub(super) fn of_cells(ring: HostRing<SlotMemory, View64>, cells: u32) -> Self {
-        let cell_uses = (0..cells).map(|_| AtomicU64::new(0)).collect();
-        Stripe { cell_uses, ..Stripe::new(ring, 0, 0) }
+        let words = || (0..cells).map(|_| AtomicU64::new(0)).collect();
+        Stripe { cell_uses: words(), cell_since: words(), ..Stripe::new(ring, 0, 0) }
     }
 
     /// Whether the task of a use of a cell has not ended. The cell may have been used again since.

@@ -17,6 +17,7 @@ use super::run::ServedRings;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::TaskError;
 use crate::kernel::Placement;
+use crate::protocol::slot::generation_at;
 use crate::ring::EndsSeen;
 
 /// The references to a session that one producer and its tickets share. Each producer has a share of its own, because
@@ -337,6 +338,13 @@ impl Ticket {
     /// This has an effect only on tasks of resumable handlers.
     pub fn resume(&mut self) {
         self.ask(CellAsk::Resume);
+    }
+
+    /// Returns the number of the task's cell and of the use of the cell, if it has one.
+    pub(super) fn cell(&self) -> Option<(usize, u32)> {
+        let stripe = self.0.stripe();
+        let cell = (stripe.ring.slot_at(self.0.first), generation_at(self.0.first, stripe.ring.log2));
+        stripe.has_cells().then_some(cell)
     }
 
     /// Asks something of the task, if it lives in a cell and has not ended.

@@ -1,9 +1,11 @@
 //! The observable state of a session: counters, queues, latencies, and the lines that tasks print.
 
+mod cells;
 mod latency;
 mod print;
 mod snapshot;
 
+pub use cells::{CellSnapshot, ReadyCount, StepCounts, TaskState};
 pub(crate) use latency::LatencyMeter;
 pub use latency::{LatencyCounts, Quantiles};
 pub(crate) use print::{LogPrinter, read_log};

@@ -16,6 +16,7 @@ use crate::kernel::{BufferId, Spec, Tenant};
 use crate::protocol::{Priority, control};
 use crate::session::{BufferMemories, Rings};
 use crate::telemetry::Quantiles;
+use crate::telemetry::cells::{CellSnapshot, snapshot_cells};
 
 /// A count and the name of what was counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -68,6 +69,8 @@ pub struct Snapshot {
     pub checks: u64,
     /// The latencies measured so far.
     pub latency: Quantiles,
+    /// What there is to say of resumable tasks, or `None` if the kernel has no resumable handlers.
+    pub cells: Option<CellSnapshot>,
     /// How long an idle kernel rests at most before it looks for tasks again, or `None` if the kernel is woken.
     pub idle_ns: Option<u64>,
 }
@@ -160,6 +163,7 @@ pub(crate) fn take_snapshot(
         lost: counters[control::LOG_LOST as usize],
         checks: counters[control::CHECKS as usize],
         latency: rings.meter.quantiles(),
+        cells: snapshot_cells(spec, layout, rings, memories)?,
         idle_ns: layout.longest_rest().map(|rest| rest.as_nanos() as u64),
     })
 }
@@ -185,6 +189,9 @@ impl fmt::Display for Snapshot {
             let us = |ns: u64| ns as f64 / 1e3;
             write!(f, "{:<11}p50 {:.2} us, p99 {:.2} us, ", "latency", us(p50_ns), us(p99_ns))?;
             writeln!(f, "p99.9 {:.2} us, max {:.2} us ({samples} samples)", us(p999_ns), us(max_ns))?;
+        }
+        if let Some(cells) = &self.cells {
+            writeln!(f, "{cells}")?;
         }
         write!(
             f,
