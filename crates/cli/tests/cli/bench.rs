@@ -89,6 +89,11 @@ fn scans_are_measured_and_their_findings_compared() {
         ["easy, resident", "easy, host-fed", "easy, in memory", "easy, large file", "easy, tree"]
     );
     assert!(session.iter().all(|row| row["metric"] == "GB/s" && row["device"] != "cpu"), "{session:?}");
+    let automata = rows("automaton");
+    let cases: Vec<&Value> = automata.iter().map(|row| &row["case"]).collect();
+    assert_eq!(cases, ["serial automaton", "composed automaton"]);
+    assert_eq!(automata[1]["against"], "serial automaton");
+    assert!(automata.iter().all(|row| row["value"].as_f64() > Some(0.0)), "{automata:?}");
     let compile: Vec<Value> = rows("easy, compile").into_iter().map(|row| row["case"].clone()).collect();
     assert_eq!(compile, ["easy, compile", "easy, compile, cached"]);
 }

@@ -17,8 +17,8 @@
 //! scan in a logarithmic number of steps. Applied to the first state, they give the state at the border of every piece,
 //! and after the last piece. Nothing is guessed, and there is no serial pass.
 //!
-//! A map of *S* states is found by running the automaton from all *S* states at once, so every lane does *S* times the
-//! work of a serial run.
+//! A map of *S* states is found by running the automaton from all *S* states at once, so a lane may do *S* times the work
+//! of a serial run. It is often less: runs that have met in the same state stay together, and only one of them goes on.
 //!
 //! # When it pays
 //!
@@ -26,8 +26,7 @@
 //! - **It has few states.** The work grows with their number. The largest number is [`STATE_MAX`]: more would take the
 //!   registers that a lane of a GPU has.
 //! - **There are many more lanes than states.** A GPU has thousands of lanes for a text that a single core would have to
-//!   read alone. Cores of a CPU are few. But the runs of a lane do not wait for each other, while each step of a serial
-//!   run waits for the one before it, so that several runs take less than several times as long.
+//!   read alone. On a CPU it takes several cores to be as fast as a good serial run on one.
 //! - **The text is long.** Each lane should have at least some hundred bytes.
 //!
 //! # What lies where
