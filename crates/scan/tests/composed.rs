@@ -140,7 +140,7 @@ fn random_automata_end_as_serial_runs(device: &Arc<dyn Device>, bytes: usize) ->
             let text = random_text(len, &mut random);
             let from = random.below(states) as u32;
             let wanted = plain.run(from, &text);
-            assert_eq!(plain.table().run(from, &text)?, wanted, "the serial run of {states} states");
+            assert_eq!(plain.table().run_serially(from, &text)?, wanted, "the serial run of {states} states");
             assert_eq!(
                 runner.end_state(from, &text)?,
                 wanted,
@@ -174,7 +174,7 @@ fn texts_of_every_length_around_borders(device: &Arc<dyn Device>, _: usize) -> R
                 let (piece, wanted) = (&text[..len], plain.run(from, &text[..len]));
                 assert_eq!(runner.end_state(from, piece)?, wanted, "{states} states, {len} bytes");
                 // What a longer text has left on the device is not read.
-                runner.load(&text[..4096])?;
+                runner.load_text(&text[..4096])?;
             }
         }
     }
@@ -228,7 +228,7 @@ fn quotes_far_apart(device: &Arc<dyn Device>, bytes: usize) -> Result<(), Failed
     assert_eq!(runner.end_state(0, &text)?, 1);
     assert_eq!(runner.end_state(1, &text)?, 0);
     *text.last_mut().expect("it is not empty") = b'"';
-    runner.load(&text)?;
+    runner.load_text(&text)?;
     assert_eq!([runner.loaded_end_state(0)?, runner.loaded_end_state(1)?], [0, 1]);
     Ok(())
 }
@@ -242,7 +242,7 @@ fn states_and_texts_that_are_too_large_are_refused(device: &Arc<dyn Device>, _: 
     assert_eq!(runner.end_state(3, b"text").map_err(refused), wanted);
     assert_eq!(runner.loaded_end_state(3).map_err(refused), wanted);
     assert_eq!(runner.border_states(3, b"").map(|borders| borders.end).map_err(refused), wanted);
-    assert!(runner.load(&[0; 4097]).is_err() && runner.load(&[0; 4096]).is_ok());
+    assert!(runner.load_text(&[0; 4097]).is_err() && runner.load_text(&[0; 4096]).is_ok());
     assert_eq!(runner.loaded_end_state(0)?, 4096 % 3);
     Ok(())
 }
@@ -262,7 +262,7 @@ fn tables_are_checked() -> Result<(), TransitionError> {
     assert_eq!(next.to_string(), "state 1 and class 0 lead to state 2, but there are 2 states");
     let table = TransitionTable::new(2, &two, &[0, 1, 1, 0])?;
     assert_eq!(table.next_states(200), [1, 0]);
-    assert_eq!(table.run(2, b""), Err(TransitionError::UnknownState { state: 2, states: 2 }));
+    assert_eq!(table.run_serially(2, b""), Err(TransitionError::UnknownState { state: 2, states: 2 }));
     Ok(())
 }
 
@@ -273,16 +273,16 @@ fn maps_compose_on_the_host() -> Result<(), TransitionError> {
         let table = plain.table();
         let text = random_text(300, &mut random);
         let whole = StateMap::of_text(&table, &text);
-        for (from, to) in (0..).zip(whole.states()) {
+        for (from, to) in (0..).zip(whole.leaving_states()) {
             assert_eq!(u32::from(*to), plain.run(from, &text));
-            assert_eq!(table.run(from, &text)?, plain.run(from, &text));
+            assert_eq!(table.run_serially(from, &text)?, plain.run(from, &text));
         }
         for cut in [0, 1, 150, 299, 300] {
             let (first, second) = text.split_at(cut);
             let [first, second] = [first, second].map(|piece| StateMap::of_text(&table, piece));
-            assert_eq!(first.then(&second), whole);
+            assert_eq!(first.followed_by(&second), whole);
         }
-        assert_eq!(StateMap::identity(&table).then(&whole), whole);
+        assert_eq!(StateMap::identity(&table).followed_by(&whole), whole);
     }
     Ok(())
 }

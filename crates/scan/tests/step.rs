@@ -113,7 +113,7 @@ fn sampled_texts_step_as_the_tables_say(device: &Arc<dyn Device>, bytes: usize) 
             sampled_text(&[&rules[rule]], &mut random, bytes)
         })
         .collect();
-    let mut states: Vec<u32> = automata.iter().map(StepAutomaton::start).collect();
+    let mut states: Vec<u32> = automata.iter().map(StepAutomaton::start_state).collect();
     let mut live_steps = 0;
     for at in 0..bytes {
         let byte = |k: usize| texts[k].get(at).copied().unwrap_or(b' ');
@@ -128,7 +128,7 @@ fn sampled_texts_step_as_the_tables_say(device: &Arc<dyn Device>, bytes: usize) 
             live_steps += usize::from(!automaton.is_dead(wanted) && !automaton.is_accepting(wanted));
             // An automaton that has decided begins anew.
             let decided = automaton.is_dead(wanted) || automaton.is_accepting(wanted);
-            states[k] = if decided { automaton.start() } else { wanted };
+            states[k] = if decided { automaton.start_state() } else { wanted };
         }
     }
     assert!(live_steps > bytes * 2, "{live_steps} steps led to states that decide nothing");
@@ -164,15 +164,16 @@ fn states_mean_what_they_say(device: &Arc<dyn Device>, _: usize) -> Result<(), F
     assert!(automata.of_rule(2).next().is_none(), "there are two rules");
     let mut walk = |automaton: StepAutomaton<'_>, text: &[u8]| -> Result<u32, TaskError> {
         let mut states = text.iter();
-        states
-            .try_fold(automaton.start(), |state, byte| step(&mut producer, automaton.step_task(state, *byte)))
+        states.try_fold(automaton.start_state(), |state, byte| {
+            step(&mut producer, automaton.step_task(state, *byte))
+        })
     };
     assert!(short.is_accepting(walk(short, b"key-42")?) && short.is_accepting(walk(short, b"key-42 more")?));
     assert!(short.is_dead(walk(short, b"kez")?) && short.is_dead(walk(short, b"key-4x2")?));
     let undecided = walk(short, b"key-4")?;
     assert!(!short.is_dead(undecided) && !short.is_accepting(undecided));
-    assert_eq!((short.window().limit, short.window().at_limit), (6, false));
-    assert!(long.window().at_limit && !long.is_dead(walk(long, b"key-0123")?));
+    assert_eq!((short.window_info().limit, short.window_info().at_limit), (6, false));
+    assert!(long.window_info().at_limit && !long.is_dead(walk(long, b"key-0123")?));
     Ok(())
 }
 
@@ -187,7 +188,7 @@ fn what_does_not_exist_is_a_fault(device: &Arc<dyn Device>, _: usize) -> Result<
     let automaton = automata.of_branch(0).expect("the first rule has an automaton");
     assert!(automata.of_branch(1).is_none(), "a run has no automaton");
     assert!(automata.of_branch(2).is_none() && automata.of_branch(u32::MAX).is_none());
-    let [number, start, count] = [automaton.number(), automaton.start(), automaton.state_count()];
+    let [number, start, count] = [automaton.number(), automaton.start_state(), automaton.state_count()];
     let well = expected(&engine.catalog(), 0, start, b'k');
     // Branches that have no automaton or do not exist, versions that do not, and both.
     let numbers = (1..40).map(|k| number + k).chain((20..32).map(|bit| number ^ 1 << bit));
@@ -224,16 +225,16 @@ fn a_step_sees_the_version_of_its_number(device: &Arc<dyn Device>, _: usize) -> 
     // Both versions are there, and each step is made in its own.
     for automaton in [old, new] {
         for byte in *b"ab" {
-            let wanted = automaton.next_state(automaton.start(), byte).expect("it is a state");
-            assert_eq!(step(&mut producer, automaton.step_task(automaton.start(), byte)), Ok(wanted));
+            let wanted = automaton.next_state(automaton.start_state(), byte).expect("it is a state");
+            assert_eq!(step(&mut producer, automaton.step_task(automaton.start_state(), byte)), Ok(wanted));
         }
     }
-    let stale = old.step_task(old.start(), b'a');
+    let stale = old.step_task(old.start_state(), b'a');
     drop(first);
     engine.replace(catalog(&["aaa"]))?;
     assert_eq!(step(&mut producer, stale), fault(), "the tables are the same, and the version is another");
-    let wanted = new.next_state(new.start(), b'b').expect("it is a state");
-    assert_eq!(step(&mut producer, new.step_task(new.start(), b'b')), Ok(wanted), "it is kept");
+    let wanted = new.next_state(new.start_state(), b'b').expect("it is a state");
+    assert_eq!(step(&mut producer, new.step_task(new.start_state(), b'b')), Ok(wanted), "it is kept");
     Ok(())
 }
 
@@ -248,8 +249,8 @@ fn steps_while_catalogs_are_replaced(device: &Arc<dyn Device>, bytes: usize) -> 
             let automata = engine.step_automata();
             let automaton = automata.of_branch(0).expect("it has an automaton");
             for byte in *b"token" {
-                let wanted = automaton.next_state(automaton.start(), byte);
-                let task = automaton.step_task(automaton.start(), byte);
+                let wanted = automaton.next_state(automaton.start_state(), byte);
+                let task = automaton.step_task(automaton.start_state(), byte);
                 assert_eq!(step(&mut producer, task).ok(), wanted);
             }
             steps += 1;

@@ -50,7 +50,7 @@ pub(super) struct BatchUses {
 
 impl BatchUses {
     /// Returns an error if there is a task whose operation the kernel does not have.
-    pub(super) fn check(self, layout: &Layout) -> Result<(), SubmitError> {
+    pub(super) fn check_provided_ops(self, layout: &Layout) -> Result<(), SubmitError> {
         let used = (0..).zip(PROVIDED_OPS).filter(|(at, _)| self.provided >> at & 1 != 0);
         used.map(|(_, (op, _))| *op).try_for_each(|op| check_provided(op, layout))
     }

@@ -171,7 +171,7 @@ impl Drain {
             check_payload(self.layout.places, batch.payloads().longest())?;
         }
         let uses = batches.iter().map(Batch::uses).fold(BatchUses::default(), BatchUses::union);
-        uses.check(&self.layout)?;
+        uses.check_provided_ops(&self.layout)?;
         self.reset_buffers(uses)?;
         let total = self.stage_slots(batches)?;
         self.host.upload_changes()?;

@@ -95,7 +95,7 @@ impl ComposedShape {
     }
 
     /// The rows of an automaton as the handler reads them, the one that changes no state last.
-    pub(super) fn rows(self, table: &TransitionTable) -> Vec<u32> {
+    pub(super) fn packed_rows(self, table: &TransitionTable) -> Vec<u32> {
         let row_of = |row: u32| {
             let next = move |state: u8| match u8::try_from(row) {
                 Ok(byte) => table.next_states(byte).get(usize::from(state)).copied().unwrap_or(state),
@@ -178,7 +178,7 @@ fn write_compose<const N: usize>(group: &GroupHandlerBody<'_>, shape: ComposedSh
     f.barrier();
     let states = body.read_piece::<N>(turns);
     let own = f.lane() * words;
-    for (at, word) in (0..).zip(body.pack(states)) {
+    for (at, word) in (0..).zip(body.pack_states(states)) {
         f.store(body.maps.at(own + at), word);
     }
     f.barrier();
@@ -274,7 +274,7 @@ impl<'b> ComposeBody<'b> {
     }
 
     /// Packs the states of a map, four to a word.
-    fn pack<const N: usize>(&self, states: [U32<'b>; N]) -> Vec<U32<'b>> {
+    fn pack_states<const N: usize>(&self, states: [U32<'b>; N]) -> Vec<U32<'b>> {
         let states = states.map(|state| match self.rows {
             GroupRows::Shifts(_) => self.plain_state(state) / SHIFT_BITS,
             GroupRows::Loads(_) => state,

@@ -23,8 +23,9 @@
 //! # When it pays
 //!
 //! - **The automaton does not forget.** Otherwise it is cheaper to begin a few bytes early.
-//! - **It has few states.** The work grows with their number. The largest number is [`STATE_MAX`]: more would take the
-//!   registers that a lane of a GPU has.
+//! - **It has few states.** The work grows with their number, and so do the registers that a lane needs for its runs. In a
+//!   group of 256 lanes on a GPU a lane has 64 registers, which are enough for eight states. With more, some are kept in
+//!   memory for a while. The largest number is [`STATE_MAX`].
 //! - **There are many more lanes than states.** A GPU has thousands of lanes for a text that a single core would have to
 //!   read alone. On a CPU it takes several cores to be as fast as a good serial run on one.
 //! - **The text is long.** Each lane should have at least some hundred bytes.

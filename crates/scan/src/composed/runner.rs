@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pelton::device::Device;
+use pelton::device::{Caps, Device};
 use pelton::ir::types::Type;
 use pelton::kernel::{SlotBody, Telemetry};
 use pelton::workspace::RegionView;
@@ -112,32 +112,30 @@ impl ComposedRunner {
         table: TransitionTable,
         config: ComposedConfig,
     ) -> Result<ComposedRunner, ScanError> {
-        let caps = device.caps();
-        let is_remote = caps.memory_bytes.is_some();
-        let suits = if is_remote { LARGE_GROUP.min(caps.max_lanes) } else { caps.lanes };
-        let lanes = config.lanes.unwrap_or(suits).max(1);
-        // The largest chunk has 2^31 bytes.
-        let chunk_bytes = config.chunk_bytes.clamp(1 << 12, 1 << 31).next_power_of_two();
-        let piece_bytes = config.piece_bytes.map(|piece| rounded_piece(piece).min(chunk_bytes));
-        let config = ComposedConfig { chunk_bytes, piece_bytes, ..config };
-        let shape = ComposedShape::new(&table, lanes, chunk_bytes / 4);
-        let session = Session::launch(device, &spec(shape, config, is_remote)).map_err(failed)?;
+        let (shape, config) = checked_config(&table, device.caps(), config);
+        let session = Session::launch(device, &kernel_spec(shape, config, device.caps())).map_err(failed)?;
         let op = session.opcode(COMPOSE).map_err(failed)?;
         let rows: RegionView<'_, u32> = session.view(TENANT, ROWS).map_err(failed)?;
-        rows.write(0, &shape.rows(&table)).map_err(failed)?;
+        rows.write(0, &shape.packed_rows(&table)).map_err(failed)?;
         drop(rows);
         let producer = session.producer(TENANT).map_err(failed)?.patience(TASK_TIME);
         let groups = session.layout().workers;
-        let batches = if is_remote { 1 } else { groups };
+        let batches = if device.caps().memory_bytes.is_some() { 1 } else { groups };
         Ok(ComposedRunner { producer, session, op, table, shape, config, groups, batches, loaded: 0 })
     }
 
+    /// Returns the description of the kernel that [`launch`](Self::launch) would launch, without launching it.
+    pub fn spec(table: &TransitionTable, device: &Caps, config: ComposedConfig) -> Spec {
+        let (shape, config) = checked_config(table, device, config);
+        kernel_spec(shape, config, device)
+    }
+
     /// Returns the automaton.
-    pub fn table(&self) -> &TransitionTable {
+    pub fn automaton(&self) -> &TransitionTable {
         &self.table
     }
 
-    /// Returns the largest number of bytes that [`load`](Self::load) takes.
+    /// Returns the largest number of bytes that [`load_text`](Self::load_text) takes.
     pub fn chunk_bytes(&self) -> usize {
         self.config.chunk_bytes as usize
     }
@@ -150,7 +148,7 @@ impl ComposedRunner {
     pub fn end_state(&mut self, from: u32, text: &[u8]) -> Result<u32, ScanError> {
         self.table.check_state(from)?;
         text.chunks(self.chunk_bytes()).try_fold(from, |state, chunk| {
-            self.load(chunk)?;
+            self.load_text(chunk)?;
             self.loaded_end_state(state)
         })
     }
@@ -166,7 +164,7 @@ impl ComposedRunner {
         let piece = self.piece_bytes(text.len().min(self.chunk_bytes()) as u32);
         let mut borders = BorderStates { piece_bytes: piece as usize, states: Vec::new(), end: from };
         for chunk in text.chunks(self.chunk_bytes()) {
-            self.load(chunk)?;
+            self.load_text(chunk)?;
             self.add_loaded_borders(piece, &mut borders)?;
         }
         Ok(borders)
@@ -177,7 +175,7 @@ impl ComposedRunner {
     /// # Errors
     ///
     /// [`ScanError::Engine`] if the text is longer than a [chunk](Self::chunk_bytes), or the copy fails.
-    pub fn load(&mut self, text: &[u8]) -> Result<(), ScanError> {
+    pub fn load_text(&mut self, text: &[u8]) -> Result<(), ScanError> {
         let most = self.chunk_bytes();
         if text.len() > most {
             let len = text.len();
@@ -204,7 +202,7 @@ impl ComposedRunner {
             _ => {
                 let first = self.span_map_word(plan, 0);
                 let maps = self.read_maps(first..first + plan.count * self.shape.map_words())?;
-                Ok(maps.chunks(self.map_len()).fold(from, leave))
+                Ok(maps.chunks(self.map_len()).fold(from, leaving_state))
             }
         }
     }
@@ -221,7 +219,7 @@ impl ComposedRunner {
             let entered = borders.end;
             for map in maps.by_ref().take(self.shape.lanes.min(pieces - left) as usize) {
                 borders.states.push(borders.end);
-                borders.end = leave(entered, map);
+                borders.end = leaving_state(entered, map);
             }
         }
         Ok(())
@@ -298,7 +296,7 @@ impl ComposedRunner {
 }
 
 /// The state in which a piece is left whose map is given as words, four states to a word.
-fn leave(state: u32, map: &[u32]) -> u32 {
+fn leaving_state(state: u32, map: &[u32]) -> u32 {
     map[state as usize / 4] >> (state % 4 * 8) & 0xff
 }
 
@@ -307,13 +305,29 @@ fn rounded_piece(bytes: u32) -> u32 {
     bytes.clamp(TURN_BYTES, PIECE_MAX).next_power_of_two()
 }
 
+/// What the handler is written for, and the configuration rounded to what the regions need.
+fn checked_config(
+    table: &TransitionTable,
+    device: &Caps,
+    config: ComposedConfig,
+) -> (ComposedShape, ComposedConfig) {
+    let is_remote = device.memory_bytes.is_some();
+    let suits = if is_remote { LARGE_GROUP.min(device.max_lanes) } else { device.lanes };
+    let lanes = config.lanes.unwrap_or(suits).max(1);
+    // The largest chunk has 2^31 bytes.
+    let chunk_bytes = config.chunk_bytes.clamp(1 << 12, 1 << 31).next_power_of_two();
+    let piece_bytes = config.piece_bytes.map(|piece| rounded_piece(piece).min(chunk_bytes));
+    let shape = ComposedShape::new(table, lanes, chunk_bytes / 4);
+    (shape, ComposedConfig { chunk_bytes, piece_bytes, ..config })
+}
+
 /// The kernel.
-fn spec(shape: ComposedShape, config: ComposedConfig, is_remote: bool) -> Spec {
+fn kernel_spec(shape: ComposedShape, config: ComposedConfig, device: &Caps) -> Spec {
     let mut geometry = Geometry::new(RING_SLOTS).window(1).lanes(shape.lanes);
     geometry.groups = config.groups;
     let spec = Spec::new(geometry).telemetry(Telemetry::Off).body(SlotBody::Fused).fuel(FUEL);
     // Tasks take long, so rings that answer sooner gain nothing, and they would need groups that poll them.
-    let spec = if is_remote { spec.placement(Placement::Far) } else { spec };
+    let spec = if device.memory_bytes.is_some() { spec.placement(Placement::Far) } else { spec };
     // The smallest pieces need the most maps. The last span may have lanes without text, and each span has a map too.
     let maps = (config.chunk_bytes / TURN_BYTES + shape.lanes) * 2 * shape.map_words();
     let tenant = Tenant::new(TENANT).producers(1).size(TEXT, shape.text_words).size(MAPS, maps);

@@ -12,8 +12,8 @@ use super::transitions::{STATE_MAX, TransitionTable};
 /// classes[usize::from(b'"')] = 1;
 /// let quotes = TransitionTable::new(2, &classes, &[0, 1, 1, 0])?;
 /// let [first, second] = [&b"one \"two"[..], b" three\" four"].map(|text| StateMap::of_text(&quotes, text));
-/// assert_eq!(first.states(), [1, 0]);
-/// assert_eq!(first.then(&second), StateMap::of_text(&quotes, b"one \"two three\" four"));
+/// assert_eq!(first.leaving_states(), [1, 0]);
+/// assert_eq!(first.followed_by(&second), StateMap::of_text(&quotes, b"one \"two three\" four"));
 /// # Ok::<(), pelton_scan::composed::TransitionError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,12 +40,12 @@ impl StateMap {
     }
 
     /// Returns the map of this piece followed by another one of the same automaton.
-    pub fn then(&self, later: &StateMap) -> StateMap {
+    pub fn followed_by(&self, later: &StateMap) -> StateMap {
         StateMap { leaves_in: self.leaves_in.map(|state| later.leaves_in[usize::from(state)]), ..*self }
     }
 
     /// Returns, for each state in which the automaton may enter the piece, the state in which it leaves it.
-    pub fn states(&self) -> &[u8] {
+    pub fn leaving_states(&self) -> &[u8] {
         &self.leaves_in[..self.state_count]
     }
 }

@@ -69,7 +69,7 @@ pub enum TransitionError {
 /// classes[usize::from(b'"')] = 1;
 /// let [outside, inside] = [0, 1];
 /// let quotes = TransitionTable::new(2, &classes, &[outside, inside, inside, outside])?;
-/// assert_eq!(quotes.run(0, br#"say "hello" and "good"#)?, 1);
+/// assert_eq!(quotes.run_serially(0, br#"say "hello" and "good"#)?, 1);
 /// # Ok::<(), pelton_scan::composed::TransitionError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,7 +138,7 @@ impl TransitionTable {
     /// # Errors
     ///
     /// [`TransitionError::UnknownState`] if the automaton has no state `from`.
-    pub fn run(&self, from: u32, text: &[u8]) -> Result<u32, TransitionError> {
+    pub fn run_serially(&self, from: u32, text: &[u8]) -> Result<u32, TransitionError> {
         self.check_state(from)?;
         if let Ok(words) = <&[u64; 256]>::try_from(&self.shift_words[..]) {
             let step = |shift: u64, byte: &u8| words[usize::from(*byte)] >> (shift & 63);

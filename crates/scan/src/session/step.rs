@@ -71,7 +71,7 @@ pub(super) fn version_half(version: u32) -> u32 {
 /// let automata = engine.step_automata();
 /// let automaton = automata.of_rule(0).next().expect("the rule has an automaton");
 /// let mut producer = engine.session().producer(0)?;
-/// let mut state = automaton.start();
+/// let mut state = automaton.start_state();
 /// for byte in *b"key-42" {
 ///     assert!(!automaton.is_accepting(state));
 ///     state = producer.submit(automaton.step_task(state, byte))?.wait(Duration::from_secs(60))?;
@@ -86,7 +86,7 @@ pub struct StepAutomata {
 
 /// An automaton of [`StepAutomata`], which reads from the beginning of a branch's part on.
 ///
-/// It begins in the state [`start`](Self::start) and is stepped with one byte after the other. In a state that is
+/// It begins in the state [`start_state`](Self::start_state) and is stepped with one byte after the other. In a state that is
 /// [dead](Self::is_dead), no match of the branch begins where the automaton began. In one that is
 /// [accepting](Self::is_accepting), there may be a match. Both are final: every step from there leads there again. The
 /// automaton is not the whole expression; see [`WindowInfo`] for what its answers mean and after how many bytes an
@@ -143,7 +143,7 @@ impl StepAutomaton<'_> {
     }
 
     /// Returns how the automaton reads: after how many bytes it ends, and with which answer.
-    pub fn window(&self) -> &WindowInfo {
+    pub fn window_info(&self) -> &WindowInfo {
         &self.catalog.windows().windows[self.branch as usize]
     }
 
@@ -153,7 +153,7 @@ impl StepAutomaton<'_> {
     }
 
     /// Returns the state in which the automaton begins.
-    pub fn start(&self) -> u32 {
+    pub fn start_state(&self) -> u32 {
         WINDOW_START.into()
     }
 
@@ -172,7 +172,7 @@ impl StepAutomaton<'_> {
         if state >= self.state_count {
             return None;
         }
-        let (tables, window) = (self.catalog.windows(), self.window());
+        let (tables, window) = (self.catalog.windows(), self.window_info());
         let class = tables.classes[window.class_map as usize * 256 + usize::from(byte)];
         let entry = window.base as usize + state as usize * window.class_count as usize + usize::from(class);
         Some(tables.next[entry].into())

@@ -82,17 +82,17 @@ pub(super) fn measure_composed(
     let text: Vec<u8> = text.bytes.iter().copied().cycle().take(bytes).collect();
     let table = source_automaton();
     let wrong = |error: &dyn std::fmt::Display| CliError::Wrong(error.to_string());
-    let wanted = table.run(SourceState::Code as u32, &text).map_err(|error| wrong(&error))?;
+    let wanted = table.run_serially(SourceState::Code as u32, &text).map_err(|error| wrong(&error))?;
     let config = ComposedConfig { chunk_bytes: bytes as u32, ..ComposedConfig::default() };
     let mut runner = ComposedRunner::launch(device, table.clone(), config).map_err(scan_failed)?;
-    runner.load(&text).map_err(scan_failed)?;
+    runner.load_text(&text).map_err(scan_failed)?;
     let mut contenders = [SERIAL, COMPOSED];
     let bar = term.bar(contenders.len() as u64 * u64::from(rounds), "{bar:40} {msg}");
     let series = play_rounds(rounds, &mut contenders, |name| {
         bar.set_message(*name);
         let start = Instant::now();
         let end = match *name {
-            SERIAL => table.run(SourceState::Code as u32, &text).map_err(|error| wrong(&error))?,
+            SERIAL => table.run_serially(SourceState::Code as u32, &text).map_err(|error| wrong(&error))?,
             _ => runner.loaded_end_state(SourceState::Code as u32).map_err(scan_failed)?,
         };
         let seconds = start.elapsed().as_secs_f64();
