@@ -158,6 +158,16 @@ fn what_cannot_be_read_is_reported_and_the_rest_is_scanned() {
 }
 
 #[cfg(unix)]
+/// The files of the kernel say that they are empty.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_do_not_know_their_length_are_scanned() {
+    let folder = ScratchFolder::new("scan-length");
+    assert_eq!(fs::metadata("/proc/self/status").expect("it is there").len(), 0);
+    let ran = scan_in(&folder, &["--no-redact", "-e", r"Name:\tpelton", "/proc/self/status"]);
+    assert_eq!(ran.out, "/proc/self/status:1:1: Name:\\tpelton: Name:\tpelton\n", "{}", ran.err);
+}
+
 #[test]
 fn a_file_that_vanishes_is_reported_and_the_rest_is_scanned() {
     let folder = ScratchFolder::new("scan-vanish");

@@ -104,3 +104,25 @@ fn a_huge_file() {
     assert_eq!((ran.code, &*ran.out), (Some(130), "a.txt:1:1: KEY-[0-9]+: KEY-1\n"), "{}", ran.err);
     assert_eq!(ran.err, "interrupted: these are the findings so far\n");
 }
+
+#[test]
+fn rules_that_take_long_to_prepare() {
+    let folder = ScratchFolder::new("scan-long-rules");
+    let rule = |number| {
+        format!(r"word{number}.{{0,40}}?(?:secret|token|key).{{0,40}}?\b[a-z0-9]{{{}}}\b", 20 + number % 40)
+    };
+    folder.file("rules.txt", (0..4000).map(rule).collect::<Vec<_>>().join("\n"));
+    let mut child = command();
+    // A bad expression is reported before the rules are prepared.
+    child.args(["scan", "--rules", "rules.txt", "-e", "bad(", "."]).current_dir(&folder.0);
+    child.env("PELTON_CACHE", folder.0.join("cache")).stdin(Stdio::null());
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut notes = BufReader::new(child.stderr.take().expect("it was piped"));
+    let mut first = String::new();
+    notes.read_line(&mut first).expect("it is text");
+    assert!(first.starts_with("error: the value of -e"), "{first}");
+    interrupt(&child);
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    // Rules that were prepared to the end would be in the cache.
+    assert!(!folder.0.join("cache").exists());
+}

@@ -137,3 +137,27 @@ fn files_that_are_no_rules_are_errors() {
         assert!(ran.err.starts_with("error: ") && ran.err.contains(why), "{file}: {}", ran.err);
     }
 }
+
+/// Whoever writes files of rules must not get control of the terminal of whoever uses them.
+#[test]
+fn messages_contain_no_control_characters() {
+    let folder = folder_with_text("scan-controls");
+    let rejected =
+        "[[rule]]\nid = \"red\\u001b[31m\"\nregex = 'a(b'\n[[rule]]\nid = \"fine\"\nregex = 'gamma'\n";
+    folder.file("rejected.toml", rejected);
+    folder.file("unknown.toml", "[[rule]]\nid = \"a\"\nregex = 'a'\n\"red\\u001b[31m\" = 1\n");
+    folder.file("wrong.toml", "[[rule]]\nid = \u{9b}31m\n");
+    for (args, shown) in [
+        (&["--rules", "rejected.toml"][..], r"red\x1b[31m"),
+        (&["--rules", "unknown.toml"], r"red\x1b[31m"),
+        (&["--rules", "wrong.toml"], "wrong.toml"),
+        (&["--rules", "\u{1b}[31m.toml"], r"\x1b[31m.toml"),
+        (&["-e", "a(\u{1b}[31m"], r"a(\x1b[31m"),
+        (&["-e", "gamma", "\u{1b}[31m"], r"\x1b[31m"),
+        (&["-e", "gamma", "--baseline", "\u{1b}[31m"], r"\x1b[31m"),
+    ] {
+        let ran = scan_in(&folder, args);
+        assert!(ran.err.contains(shown), "{args:?}: {:?}", ran.err);
+        assert!(!ran.err.contains(|c: char| c.is_control() && c != '\n'), "{args:?}: {:?}", ran.err);
+    }
+}

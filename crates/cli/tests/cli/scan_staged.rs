@@ -12,6 +12,13 @@ fn scan_staged(folder: &ScratchFolder, args: &[&str]) -> RunOutput {
     scan_in(folder, &[&["--staged", "--no-redact", "-e", "KEY-[0-9]+"], args].concat())
 }
 
+/// Lists the staged files that contain `KEY`, as seen from a folder of the repository.
+fn scan_below(folder: &ScratchFolder, below: &str) -> RunOutput {
+    let mut command = crate::command();
+    command.args(["scan", "--staged", "-l", "-e", "KEY"]).current_dir(folder.0.join(below));
+    command.output().expect("the program starts").into()
+}
+
 /// A repository with a commit of the file `old.txt`, which has a key in its second line.
 fn repository(name: &str) -> ScratchFolder {
     let folder = ScratchFolder::new(name);
@@ -87,11 +94,7 @@ fn paths_restrict_what_is_scanned_and_are_shown_from_here() {
     run_git(&folder, &["add", "--all"]);
     assert_eq!(scan_staged(&folder, &["-l"]).out, "other.txt\nsub/a.txt\nsub/deep/b.txt\n");
     assert_eq!(scan_staged(&folder, &["-l", "sub/deep"]).out, "sub/deep/b.txt\n");
-    let output = crate::command()
-        .args(["scan", "--staged", "-l", "-e", "KEY"])
-        .current_dir(folder.0.join("sub"))
-        .output();
-    let ran: RunOutput = output.expect("the program starts").into();
+    let ran = scan_below(&folder, "sub");
     assert_eq!(ran.out, "../other.txt\na.txt\ndeep/b.txt\n", "{}", ran.err);
 }
 
@@ -138,6 +141,19 @@ fn configurations_of_git_change_nothing() {
     }
     let ran = scan_staged(&folder, &["--count"]);
     assert_eq!(ran.out, "old.txt:2\n", "{}", ran.err);
+}
+
+#[test]
+fn git_does_not_leave_out_what_is_elsewhere() {
+    let folder = repository("staged-relative");
+    fs::create_dir(folder.0.join("sub")).expect("the folder can be made");
+    folder.file("sub/a.txt", "KEY-1\n");
+    folder.file("top.txt", "KEY-2\n");
+    run_git(&folder, &["add", "--all"]);
+    // With this, git shows only what is below the current folder, by its path from there.
+    run_git(&folder, &["config", "diff.relative", "true"]);
+    let ran = scan_below(&folder, "sub");
+    assert_eq!(ran.out, "../top.txt\na.txt\n", "{}", ran.err);
 }
 
 #[test]
