@@ -48,7 +48,7 @@ impl Drop for TestFile {
 }
 
 const TWO_THREADS: StreamOptions<'_> =
-    StreamOptions { threads: 2, retain: 1 << 20, stop: None, progress: None };
+    StreamOptions { threads: 2, retain: 1 << 20, stop: None, cut_short: None, progress: None };
 
 fn scan_file(scanner: &Scanner, path: &Path) -> (Vec<Finding>, StreamReport) {
     let mut all = vec![];
@@ -241,6 +241,31 @@ fn a_scan_stops_when_it_is_told_to() {
         ControlFlow::Continue(())
     });
     assert!(report.unwrap().stopped);
+}
+
+#[test]
+fn the_place_where_an_input_was_cut_is_not_its_end() {
+    let rules =
+        ["key-[0-9]+", r"key-[0-9]+\z", "key-[0-9]+$", r"key-[0-9]+\b", "(?m)key-[0-9]+$", r"\z", "$"];
+    let scanner = scanner(&rules);
+    let scan_cut = |text: &str, cut: bool| {
+        let cut = AtomicBool::new(cut);
+        let options = StreamOptions { cut_short: Some(&cut), ..StreamOptions::default() };
+        let mut found = vec![];
+        let report = scanner.scan_reader(Path::new("-"), &mut text.as_bytes(), options, &mut |finding| {
+            found.push(rules[finding.found.rule as usize]);
+            ControlFlow::Continue(())
+        });
+        report.unwrap();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    let mut all = rules.to_vec();
+    all.sort_unstable();
+    assert_eq!(scan_cut("a key-1\nkey-22", false), all);
+    assert_eq!(scan_cut("a key-22", true), ["key-[0-9]+"]);
+    assert_eq!(scan_cut("a key-22\n", true), ["(?m)key-[0-9]+$", "key-[0-9]+", r"key-[0-9]+\b"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Reads pipes on a thread of their own, so that Ctrl-C ends a scan that waits for one.
 
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
@@ -26,6 +28,8 @@ pub(super) struct PipeReader {
     given: usize,
     /// The number of chunks that were taken after Ctrl-C. What has been read ahead by then is still taken.
     taken_late: usize,
+    /// Whether Ctrl-C has ended the bytes before the pipe did.
+    cut_short: Arc<AtomicBool>,
 }
 
 impl PipeReader {
@@ -55,7 +59,19 @@ impl PipeReader {
                 }
             }
         })?;
-        Ok(PipeReader { chunks, chunk: Vec::new(), given: 0, taken_late: 0 })
+        Ok(PipeReader { chunks, chunk: Vec::new(), given: 0, taken_late: 0, cut_short: Arc::default() })
+    }
+
+    /// Returns the flag that is set when Ctrl-C ends the bytes before the pipe does.
+    pub(super) fn cut_short(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cut_short)
+    }
+
+    /// Ends the bytes because of Ctrl-C.
+    fn cut(&self) -> io::Result<usize> {
+        // Relaxed: the thread that reads is the one that looks at it.
+        self.cut_short.store(true, Ordering::Relaxed);
+        Ok(0)
     }
 }
 
@@ -64,11 +80,11 @@ impl Read for PipeReader {
         while self.given == self.chunk.len() {
             let over = stop::pressed();
             if over && self.taken_late > AHEAD {
-                return Ok(0);
+                return self.cut();
             }
             match self.chunks.recv_timeout(if over { LAST_WAIT } else { GLANCE }) {
                 Ok(chunk) => (self.chunk, self.given) = (chunk?, 0),
-                Err(RecvTimeoutError::Timeout) if over => return Ok(0),
+                Err(RecvTimeoutError::Timeout) if over => return self.cut(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }

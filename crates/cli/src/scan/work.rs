@@ -121,7 +121,7 @@ impl ScanWork {
     /// Returns how long inputs are scanned.
     pub(super) fn stream_options(&self) -> StreamOptions<'_> {
         let progress = Some(&self.reporter.counters.bytes);
-        StreamOptions { threads: 1, retain: self.options.max_retain, progress, stop: None }
+        StreamOptions { threads: 1, retain: self.options.max_retain, progress, stop: None, cut_short: None }
     }
 
     /// Returns the path of an input.

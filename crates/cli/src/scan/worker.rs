@@ -178,12 +178,23 @@ impl<'w> ScanWorker<'w> {
         Ok(())
     }
 
-    /// Scans a pipe, which is text unless told otherwise.
+    /// Scans a pipe, which is text unless told otherwise. It ends when Ctrl-C is pressed, and then what has come until
+    /// then is scanned.
     fn scan_pipe(&mut self, index: usize, mut pipe: PipeReader) -> Result<(), ScanError> {
-        match self.work.options.reading {
-            FileReading::Text => self.scan_stream(index, Scanned::Whole, &mut TextReader::new(pipe)),
-            FileReading::Bytes => self.scan_stream(index, Scanned::Whole, &mut pipe),
-        }
+        let cut_short = pipe.cut_short();
+        let mut text;
+        let reader: &mut (dyn Read + Send) = match self.work.options.reading {
+            FileReading::Text => {
+                text = TextReader::new(pipe);
+                &mut text
+            }
+            FileReading::Bytes => &mut pipe,
+        };
+        self.scan_batch();
+        self.stream_findings(index, Scanned::Whole, |work, input, sink| {
+            let options = StreamOptions { cut_short: Some(&cut_short), ..work.stream_options() };
+            work.scanner.scan_reader(&input.path, reader, options, sink)
+        })
     }
 
     /// Scans a file of the index of git.
@@ -213,7 +224,7 @@ impl<'w> ScanWorker<'w> {
         Ok(bytes.finish()?)
     }
 
-    /// Scans what a reader yields. A pipe ends when Ctrl-C is pressed, and then what has come until then is scanned.
+    /// Scans what a reader yields.
     fn scan_stream(
         &mut self,
         index: usize,

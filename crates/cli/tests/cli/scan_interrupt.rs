@@ -12,6 +12,17 @@ fn start(folder: &ScratchFolder, args: &[&str]) -> Child {
     child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
+/// Scans the file `a.txt`, which contains `KEY-1`, and then the pipe `b-pipe`, which is left open after a text was written.
+fn start_with_pipe(folder: &ScratchFolder, args: &[&str], text: &[u8]) -> (Child, fs::File) {
+    let made = Command::new("mkfifo").arg(folder.0.join("b-pipe")).status();
+    assert!(made.expect("mkfifo is there").success());
+    folder.file("a.txt", "KEY-1");
+    let child = start(folder, &[&["--no-redact", "a.txt", "b-pipe"], args].concat());
+    let mut pipe = fs::File::options().write(true).open(folder.0.join("b-pipe")).expect("it can be opened");
+    pipe.write_all(text).expect("it can be written");
+    (child, pipe)
+}
+
 fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(sent.expect("kill is there").success());
@@ -48,15 +59,10 @@ fn interrupt_report(mut child: Child) {
 #[test]
 fn a_pipe_that_never_ends() {
     let folder = ScratchFolder::new("scan-endless");
-    let made = Command::new("mkfifo").arg(folder.0.join("b-pipe")).status();
-    assert!(made.expect("mkfifo is there").success());
-    folder.file("a.txt", "KEY-1\n");
     folder.file("c.txt", "KEY-3\n");
-    let mut child =
-        start(&folder, &["--no-redact", "-e", "KEY-[0-9]+", "--stats", "a.txt", "b-pipe", "c.txt"]);
+    let args = ["-e", "KEY-[0-9]+", "--stats", "c.txt"];
+    let (mut child, pipe) = start_with_pipe(&folder, &args, b"KEY-2\nKEY-22\n");
     let mut out = output_of(&mut child);
-    let mut pipe = fs::File::options().write(true).open(folder.0.join("b-pipe")).expect("it can be opened");
-    pipe.write_all(b"KEY-2\nKEY-22\n").expect("it can be written");
     // The first file is done, and the pipe stays open.
     let mut read = String::new();
     out.read_line(&mut read).expect("it is text");
@@ -68,6 +74,25 @@ fn a_pipe_that_never_ends() {
         assert!(ran.out.contains(key), "{key} is not in {}", ran.out);
     }
     assert!(ran.err.contains("interrupted"), "{}", ran.err);
+    drop(pipe);
+}
+
+/// Whether the pipe would have ended here is not known.
+#[test]
+fn a_pipe_has_no_end_where_it_was_left() {
+    let folder = ScratchFolder::new("scan-cut");
+    let rules = ["-e", "KEY-[0-9]+", "-e", "KEY-[0-9]+$"];
+    let (mut child, pipe) = start_with_pipe(&folder, &rules, b"KEY-2");
+    let mut out = output_of(&mut child);
+    let mut read = String::new();
+    for _ in 0..2 {
+        out.read_line(&mut read).expect("it is text");
+    }
+    assert_eq!(read, "a.txt:1:1: KEY-[0-9]+: KEY-1\na.txt:1:1: KEY-[0-9]+$: KEY-1\n");
+    interrupt(&child);
+    let ran = end(child, out, read.clone());
+    assert_eq!(ran.code, Some(130), "{}", ran.err);
+    assert_eq!(ran.out, read + "b-pipe:1:1: KEY-[0-9]+: KEY-2\n");
     drop(pipe);
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use regex_syntax::hir::Look;
 use rustc_hash::FxHashMap;
 
 use super::Scanner;
@@ -31,6 +32,10 @@ pub struct StreamOptions<'o> {
     pub retain: usize,
     /// A flag that ends the scan soon after it becomes true.
     pub stop: Option<&'o AtomicBool>,
+    /// A flag that is true once a reader has ended before its input has, for example because a person stopped it. What
+    /// follows is then unknown, so a match that reaches the end is not reported if it depends on what follows, as one of
+    /// `\z`, `$` or `\b` does.
+    pub cut_short: Option<&'o AtomicBool>,
     /// A counter to which the number of bytes is added that have been scanned.
     pub progress: Option<&'o AtomicU64>,
 }
@@ -38,7 +43,7 @@ pub struct StreamOptions<'o> {
 impl Default for StreamOptions<'_> {
     /// Scans on one thread, and keeps up to 256 MiB.
     fn default() -> Self {
-        StreamOptions { threads: 1, retain: 256 << 20, stop: None, progress: None }
+        StreamOptions { threads: 1, retain: 256 << 20, stop: None, cut_short: None, progress: None }
     }
 }
 
@@ -46,6 +51,11 @@ impl StreamOptions<'_> {
     /// Returns whether the scan is to end.
     pub(super) fn stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether the reader has ended before its input has.
+    fn is_cut_short(&self) -> bool {
+        self.cut_short.is_some_and(|cut| cut.load(Ordering::Relaxed))
     }
 
     /// Counts bytes that have been scanned.
@@ -130,7 +140,11 @@ impl<'s> InputStream<'s> {
         }
         let (scanner, path, lines, has_keyword) =
             (self.scanner, self.path, &mut self.lines, &mut self.has_keyword);
+        let cut = ended && options.is_cut_short();
         self.matches.advance(source, piece.end, ended, &mut |found, source| {
+            if cut && found.end == source.available().end && scanner.looks_behind_matches(found.rule) {
+                return Ok(());
+            }
             let Some(finding) = scanner.long_finding(path, found, source, lines)? else { return Ok(()) };
             let rule = found.rule as usize;
             if !scanner.filters.has_keyword(rule, &finding.context) {
@@ -203,6 +217,15 @@ impl Scanner {
             kept.extend(own.into_iter().map(|range| (rule, range)));
         }
         kept
+    }
+
+    /// Returns whether it depends on the byte after a match whether it is one.
+    fn looks_behind_matches(&self, rule: u32) -> bool {
+        let ends = [Look::End, Look::EndLF, Look::EndCRLF];
+        self.rules.rules[rule as usize].expression.as_ref().is_some_and(|expression| {
+            let looks = expression.hir().properties().look_set();
+            looks.contains_word() || ends.into_iter().any(|look| looks.contains(look))
+        })
     }
 
     /// Makes a finding of a match in an input that is not in memory as a whole.
