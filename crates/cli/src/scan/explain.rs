@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use pelton_scan::Rule;
 use pelton_scan::scanner::{RulePlan, SearchWay};
-use pelton_scan::{Rule, Scanner};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::scan::args::ScanArgs;
+use crate::scan::device::OpenedScanner;
 use crate::scan::escape::{shown_path, shown_text};
 use crate::term::{Term, TextRole};
 
@@ -54,11 +55,12 @@ fn literal_text(bytes: &[u8]) -> String {
 }
 
 /// Prints the rules, as text or as one JSON object.
-pub(super) fn print_rules(scanner: &Scanner, args: &ScanArgs, term: &Term) -> Result<(), CliError> {
+pub(super) fn print_rules(opened: &OpenedScanner, args: &ScanArgs, term: &Term) -> Result<(), CliError> {
+    let scanner = &opened.scanner;
     let rules = scanner.rules().rules.iter().enumerate();
     let rules = rules.map(|(index, rule)| (rule, scanner.plan(index)));
     let threads = args.engine.thread_count();
-    let why = engine_reason(&args.engine.device);
+    let why = engine_reason(&args.engine.device, opened.no_gpu.as_deref());
     if args.output.json {
         let rejected = scanner.rules().rejected.iter().map(|rejected| {
             json!({ "rule": rejected.id, "file": rejected.origin.file.as_deref().map(shown_path),
@@ -81,13 +83,16 @@ pub(super) fn print_rules(scanner: &Scanner, args: &ScanArgs, term: &Term) -> Re
     term.text(&text)
 }
 
-fn engine_reason(device: &str) -> String {
-    match device {
-        "auto" => "because --device is auto: a GPU if there is one, otherwise the native loop".into(),
-        "cpu" => {
+fn engine_reason(device: &str, no_gpu: Option<&str>) -> String {
+    match (device, no_gpu) {
+        ("auto", None) => "because --device is auto, and there is a GPU".into(),
+        ("auto", Some(why)) => {
+            format!("because --device is auto, and no GPU can be used: {}", shown_text(why))
+        }
+        ("cpu", _) => {
             "because --device is cpu, where the native loop is faster than the kernel that GPUs run".into()
         }
-        name => format!("because --device is {name}"),
+        (name, _) => format!("because --device is {name}"),
     }
 }
 
@@ -142,6 +147,13 @@ fn rule_json(rule: &Rule, plan: &RulePlan) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_for_an_engine_names_what_is_missing() {
+        assert!(engine_reason("auto", None).ends_with("there is a GPU"));
+        assert!(engine_reason("auto", Some("no\ndriver")).ends_with(r"no GPU can be used: no\ndriver"));
+        assert_eq!(engine_reason("cpu:2", None), "because --device is cpu:2");
+    }
 
     #[test]
     fn every_way_of_searching_has_words() {

@@ -39,12 +39,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pelton_scan::{RuleSet, Scanner};
+use pelton_scan::RuleSet;
 
 use self::args::EngineArgs;
 pub(crate) use self::args::ScanArgs;
 use self::baseline::Baseline;
-use self::device::open_scanner;
+use self::device::{OpenedScanner, open_scanner};
 use self::escape::shown_text;
 use self::explain::print_rules;
 use self::format::{FindingFormatter, OutputFormat};
@@ -91,9 +91,9 @@ pub(crate) fn run_scan(args: &ScanArgs, term: &Term) -> ExitCode {
 fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
     stop::listen()?;
     let began = Instant::now();
-    let (scanner, mut failed) = prepare_rules(args, term)?;
+    let (opened, mut failed) = prepare_rules(args, term)?;
     if args.rules.explain {
-        print_rules(&scanner, args, term)?;
+        print_rules(&opened, args, term)?;
         return Ok(if failed { CliStatus::Failed as u8 } else { CliStatus::Fine as u8 });
     }
     let mut baseline = Baseline::default();
@@ -122,7 +122,8 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
         ignored: ignored_places(&gathered)?,
         counters: ScanCounters::default(),
     };
-    let work = Arc::new(ScanWork::new(scanner, gathered.inputs, reporter, work_options(args, threads)));
+    let work =
+        Arc::new(ScanWork::new(opened.scanner, gathered.inputs, reporter, work_options(args, threads)));
     let progress = if args.output.no_progress { ProgressUse::Hide } else { ProgressUse::Show };
     let mut printer = ScanPrinter::new(term, &work, progress);
     let threads = WorkerThreads::start(&work)?;
@@ -131,7 +132,7 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
     failed |= printer.problems > 0;
     let times = ScanTimes { prepare: prepared - began, walk: walked - prepared, scan: walked.elapsed() };
     if args.output.stats {
-        print_stats(&work, times, end, term);
+        print_stats(&work, times, end, opened.no_gpu.as_deref(), term);
     } else if io::stderr().is_terminal() && end != ScanEnd::Unread {
         print_summary(&work, times, end, term);
     } else if end == ScanEnd::Interrupted {
@@ -141,13 +142,13 @@ fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
 }
 
 /// Makes the scanner. Also returns whether an expression that was given with `-e` cannot be used.
-fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliError> {
+fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(OpenedScanner, bool), CliError> {
     let CollectedRules { set, bad_expressions } = collect_rules(&args.rules)?;
     for problem in &bad_expressions {
         term.wrong(problem);
     }
-    let scanner = open_unless_interrupted(set, &args.engine)?;
-    let rules = scanner.rules();
+    let opened = open_unless_interrupted(set, &args.engine)?;
+    let rules = opened.scanner.rules();
     for rejected in &rules.rejected {
         term.note(format_args!("warning: {}", rejection_text(rejected)));
     }
@@ -156,11 +157,11 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(Scanner, bool), CliErr
     if rules.rules.is_empty() {
         return Err(CliError::Wrong("none of the rules can be used, so nothing was scanned".into()));
     }
-    Ok((scanner, bad_expression))
+    Ok((opened, bad_expression))
 }
 
 /// Makes the scanner on another thread, because compiling many rules takes long and Ctrl-C ends the program at once.
-fn open_unless_interrupted(set: RuleSet, args: &EngineArgs) -> Result<Scanner, CliError> {
+fn open_unless_interrupted(set: RuleSet, args: &EngineArgs) -> Result<OpenedScanner, CliError> {
     let (device, threads) = (args.device.clone(), args.thread_count());
     let (sender, receiver) = mpsc::channel();
     let opener = thread::Builder::new().name("pelton-scan-rules".into());

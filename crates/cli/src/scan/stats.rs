@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::scan::escape::shown_text;
 use crate::scan::print::ScanEnd;
 use crate::scan::report::ScanCounters;
 use crate::scan::size::spell_size;
@@ -34,13 +35,19 @@ pub(super) fn print_summary(work: &ScanWork, times: ScanTimes, end: ScanEnd, ter
     ));
 }
 
-/// Prints the table of `--stats`.
-pub(super) fn print_stats(work: &ScanWork, times: ScanTimes, end: ScanEnd, term: &Term) {
+/// Prints the table of `--stats`. `no_gpu` says why no GPU is used although one would be.
+pub(super) fn print_stats(
+    work: &ScanWork,
+    times: ScanTimes,
+    end: ScanEnd,
+    no_gpu: Option<&str>,
+    term: &Term,
+) {
     let counters = &work.reporter.counters;
     let bytes = ScanCounters::get(&counters.bytes);
     let seconds = times.scan.as_secs_f64();
     let rate = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
-    let rows = [
+    let mut rows = vec![
         ("findings", format!("{}{}", end_text(end), found_text(counters))),
         ("files", files_text(counters)),
         ("bytes", format!("{}, {}/s", spell_size(bytes), spell_size(rate as u64))),
@@ -62,6 +69,7 @@ pub(super) fn print_stats(work: &ScanWork, times: ScanTimes, end: ScanEnd, term:
             ),
         ),
     ];
+    rows.extend(no_gpu.map(|why| ("no GPU", shown_text(why))));
     let mut lines = String::new();
     for (what, value) in rows {
         let _ = writeln!(lines, "{what:<9} {value}");

@@ -225,6 +225,23 @@ fn all_devices_find_the_same() {
 }
 
 #[test]
+fn it_is_said_why_there_is_no_gpu() {
+    let folder = planted("scan-no-gpu");
+    let auto = |args: &[&str]| scan_in(&folder, &[&["--device", "auto", "-e", "KEY"], args].concat());
+    let named = scan_in(&folder, &["--device", "cuda", "-e", "KEY"]);
+    let Some((_, why)) = named.err.trim_end().split_once("cannot scan on cuda: ") else {
+        // There is one.
+        assert_eq!(named.code, Some(1), "{}", named.err);
+        assert!(!auto(&["--stats"]).err.contains("no GPU"));
+        return;
+    };
+    let (stats, explained) = (auto(&["--stats"]), auto(&["--explain"]));
+    assert!(stats.err.contains(&format!("no GPU    {why}\n")), "{}", stats.err);
+    assert!(explained.out.contains(&format!("no GPU can be used: {why}\n")), "{}", explained.out);
+    assert!(!scan_in(&folder, &["--stats", "-e", "KEY"]).err.contains("no GPU"));
+}
+
+#[test]
 fn the_number_of_threads_changes_nothing() {
     let folder = ScratchFolder::new("scan-threads");
     for number in 0..300 {
