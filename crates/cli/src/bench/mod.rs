@@ -16,6 +16,7 @@ mod row;
 mod scan;
 mod session;
 mod soak;
+mod tasks;
 
 use std::path::{Path, PathBuf};
 
@@ -41,6 +42,7 @@ enum BenchGroup {
     Compile,
     Session(session::SessionArgs),
     Scan(scan::ScanBenchArgs),
+    Tasks(tasks::TasksArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -54,6 +56,7 @@ Examples:
   pelton bench session --device cuda --json rows.jsonl
   pelton bench session --device cuda --quick --only task --against ../old/target/release/pelton
   pelton bench scan --quick
+  pelton bench tasks --only payload --json rows.jsonl
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench device --only hash
@@ -95,6 +98,7 @@ impl BenchArgs {
             BenchGroup::Compile => ("compile", Vec::new()),
             BenchGroup::Session(group) => ("session", group.flags().into_iter().map(String::from).collect()),
             BenchGroup::Scan(group) => ("scan", group.flags()),
+            BenchGroup::Tasks(group) => ("tasks", group.flags()),
             BenchGroup::Soak(_) => {
                 return Err(CliError::Wrong(
                     "`bench soak` does not compare builds; leave out --against".into(),
@@ -124,6 +128,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         (None, BenchGroup::Soak(group)) => soak::run_soak(group, term).map(|all| rows = all),
         (None, BenchGroup::Session(group)) => session::run_session(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Scan(group)) => scan::run_scan(group, only, rounds, &mut rows, term),
+        (None, BenchGroup::Tasks(group)) => tasks::run_tasks(group, only, rounds, &mut rows, term),
     };
     finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))
