@@ -12,8 +12,41 @@ const PIECE_WORDS: usize = 4;
 /// How many bytes a piece has.
 const PIECE_BYTES: usize = 4 * PIECE_WORDS;
 
-/// Bytes as the memory holds them.
-type Piece = [u8; PIECE_BYTES];
+/// 16 bytes of a caller, as bytes or as words.
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri), not(test)),
+    allow(dead_code, reason = "here the bytes of a piece are copied as they are")
+)]
+trait Piece: Copy + Default {
+    /// The piece as the memory holds it.
+    fn to_words(self) -> [u32; PIECE_WORDS];
+    /// The piece from what the memory holds.
+    fn from_words(words: [u32; PIECE_WORDS]) -> Self;
+}
+
+impl Piece for [u32; PIECE_WORDS] {
+    #[inline]
+    fn to_words(self) -> [u32; PIECE_WORDS] {
+        self
+    }
+
+    #[inline]
+    fn from_words(words: [u32; PIECE_WORDS]) -> Self {
+        words
+    }
+}
+
+impl Piece for [u8; PIECE_BYTES] {
+    #[inline]
+    fn to_words(self) -> [u32; PIECE_WORDS] {
+        std::array::from_fn(|k| u32::from_le_bytes(std::array::from_fn(|byte| self[4 * k + byte])))
+    }
+
+    #[inline]
+    fn from_words(words: [u32; PIECE_WORDS]) -> Self {
+        std::array::from_fn(|k| words[k / 4].to_le_bytes()[k % 4])
+    }
+}
 
 impl View32 {
     /// Writes bytes from word `at` on, four per word, the first byte of each word the lowest. What is left of the last
@@ -25,13 +58,7 @@ impl View32 {
     #[inline]
     pub fn write_bytes(&self, at: usize, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<PIECE_BYTES>();
-        let mut words = self.pieces(at, bytes.len()).iter();
-        words.by_ref().zip(whole).for_each(|(words, piece)| store_piece(words, piece));
-        if let Some(words) = words.next() {
-            let mut piece = [0; PIECE_BYTES];
-            piece[..rest.len()].copy_from_slice(rest);
-            store_piece(words, &piece);
-        }
+        write_pieces(self.pieces(at, bytes.len()), whole, rest);
     }
 
     /// Writes words from word `at` on. What is left of the last 16 bytes becomes zero.
@@ -41,13 +68,8 @@ impl View32 {
     /// Panics if there are fewer words from `at` on than the pieces of 16 bytes need.
     #[inline]
     pub fn write_words(&self, at: usize, words: &[u32]) {
-        for (to, words) in self.pieces(at, 4 * words.len()).iter().zip(words.chunks(PIECE_WORDS)) {
-            let mut piece = [0; PIECE_BYTES];
-            for (bytes, word) in piece.chunks_exact_mut(4).zip(words) {
-                bytes.copy_from_slice(&word.to_le_bytes());
-            }
-            store_piece(to, &piece);
-        }
+        let (whole, rest) = words.as_chunks::<PIECE_WORDS>();
+        write_pieces(self.pieces(at, 4 * words.len()), whole, rest);
     }
 
     /// Reads bytes from word `at` on, in the order in which [`write_bytes`](View32::write_bytes) writes them.
@@ -57,9 +79,9 @@ impl View32 {
     /// Panics if there are fewer words from `at` on than the pieces of 16 bytes need.
     #[inline]
     pub fn read_bytes(&self, at: usize, bytes: &mut [u8]) {
-        for (from, bytes) in self.pieces(at, bytes.len()).iter().zip(bytes.chunks_mut(PIECE_BYTES)) {
-            bytes.copy_from_slice(&load_piece(from)[..bytes.len()]);
-        }
+        let from = self.pieces(at, bytes.len());
+        let (whole, rest) = bytes.as_chunks_mut::<PIECE_BYTES>();
+        read_pieces(from, whole, rest);
     }
 
     /// Reads words from word `at` on.
@@ -69,12 +91,9 @@ impl View32 {
     /// Panics if there are fewer words from `at` on than the pieces of 16 bytes need.
     #[inline]
     pub fn read_words(&self, at: usize, words: &mut [u32]) {
-        for (from, words) in self.pieces(at, 4 * words.len()).iter().zip(words.chunks_mut(PIECE_WORDS)) {
-            let piece = load_piece(from);
-            for (word, bytes) in words.iter_mut().zip(piece.as_chunks::<4>().0) {
-                *word = u32::from_le_bytes(*bytes);
-            }
-        }
+        let from = self.pieces(at, 4 * words.len());
+        let (whole, rest) = words.as_chunks_mut::<PIECE_WORDS>();
+        read_pieces(from, whole, rest);
     }
 
     /// The pieces that hold so many bytes from word `at` on.
@@ -84,15 +103,51 @@ impl View32 {
     }
 }
 
+/// Writes whole pieces, and then what is left, filled up with zeros.
+#[inline]
+fn write_pieces<T: Copy, const N: usize>(to: &[[AtomicU32; PIECE_WORDS]], whole: &[[T; N]], rest: &[T])
+where
+    [T; N]: Piece,
+{
+    let mut to = to.iter();
+    // The pieces are looked at last, so that no place is passed over when they end.
+    whole.iter().zip(to.by_ref()).for_each(|(piece, words)| store_piece(words, piece));
+    if let Some(words) = to.next() {
+        let mut piece = <[T; N]>::default();
+        piece[..rest.len()].copy_from_slice(rest);
+        store_piece(words, &piece);
+    }
+}
+
+/// Reads whole pieces, and then what is left.
+#[inline]
+fn read_pieces<T: Copy, const N: usize>(
+    from: &[[AtomicU32; PIECE_WORDS]],
+    whole: &mut [[T; N]],
+    rest: &mut [T],
+) where
+    [T; N]: Piece,
+{
+    let last = from.get(whole.len());
+    whole.iter_mut().zip(from).for_each(|(piece, words)| load_piece(words, piece));
+    if let Some(words) = last {
+        let mut piece = <[T; N]>::default();
+        load_piece(words, &mut piece);
+        rest.copy_from_slice(&piece[..rest.len()]);
+    }
+}
+
+/// Stores a piece. This machine holds the lowest byte of a word first, so a piece has the same bytes here and there.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn store_piece(words: &[AtomicU32; PIECE_WORDS], piece: &Piece) {
+fn store_piece<P: Piece>(words: &[AtomicU32; PIECE_WORDS], piece: &P) {
+    const { assert!(size_of::<P>() == PIECE_BYTES) };
     // SAFETY: both are 16 bytes. The words are shared as atomics, and each quarter of such a store is one.
     unsafe {
         std::arch::asm!(
             "movups {piece}, [{from}]",
             "movups [{to}], {piece}",
-            from = in(reg) piece.as_ptr(),
+            from = in(reg) piece,
             to = in(reg) words.as_ptr(),
             piece = out(xmm_reg) _,
             options(nostack, preserves_flags),
@@ -100,46 +155,44 @@ fn store_piece(words: &[AtomicU32; PIECE_WORDS], piece: &Piece) {
     }
 }
 
+/// Loads a piece, as [`store_piece`] stores it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn load_piece(words: &[AtomicU32; PIECE_WORDS]) -> Piece {
-    let mut piece = [0; PIECE_BYTES];
-    // SAFETY: both are 16 bytes. The words are shared as atomics, and each quarter of such a load is one.
+fn load_piece<P: Piece>(words: &[AtomicU32; PIECE_WORDS], piece: &mut P) {
+    const { assert!(size_of::<P>() == PIECE_BYTES) };
+    // SAFETY: both are 16 bytes. The words are shared as atomics, and each quarter of such a load is one. The piece is
+    // made of integers, so any bytes are a value of it.
     unsafe {
         std::arch::asm!(
             "movups {piece}, [{from}]",
             "movups [{to}], {piece}",
             from = in(reg) words.as_ptr(),
-            to = in(reg) piece.as_mut_ptr(),
+            to = in(reg) piece,
             piece = out(xmm_reg) _,
             options(nostack, preserves_flags),
         );
     }
-    piece
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
-fn store_piece(words: &[AtomicU32; PIECE_WORDS], piece: &Piece) {
-    for (word, bytes) in words.iter().zip(piece.as_chunks::<4>().0) {
-        word.store(u32::from_le_bytes(*bytes), std::sync::atomic::Ordering::Relaxed);
+fn store_piece<P: Piece>(words: &[AtomicU32; PIECE_WORDS], piece: &P) {
+    for (word, value) in words.iter().zip(piece.to_words()) {
+        word.store(value, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
-fn load_piece(words: &[AtomicU32; PIECE_WORDS]) -> Piece {
-    let mut piece = [0; PIECE_BYTES];
-    for (bytes, word) in piece.chunks_exact_mut(4).zip(words) {
-        bytes.copy_from_slice(&word.load(std::sync::atomic::Ordering::Relaxed).to_le_bytes());
-    }
-    piece
+fn load_piece<P: Piece>(words: &[AtomicU32; PIECE_WORDS], piece: &mut P) {
+    *piece = P::from_words(words.each_ref().map(|word| word.load(std::sync::atomic::Ordering::Relaxed)));
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
 
+    use super::Piece;
     use crate::mapped::WordWidth;
     use crate::memory::{Memory, MemoryKind};
 
@@ -179,6 +232,14 @@ mod tests {
             assert_eq!(found, words);
             assert_eq!(bytes, words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
         }
+    }
+
+    #[test]
+    fn a_piece_is_made_of_little_endian_words() {
+        let bytes: [u8; 16] = std::array::from_fn(|k| k as u8 + 1);
+        let words = [0x0403_0201, 0x0807_0605, 0x0c0b_0a09, 0x100f_0e0d];
+        assert_eq!((bytes.to_words(), <[u8; 16]>::from_words(words)), (words, bytes));
+        assert_eq!((words.to_words(), <[u32; 4]>::from_words(words)), (words, words));
     }
 
     #[test]
