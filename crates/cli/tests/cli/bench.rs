@@ -40,6 +40,22 @@ fn rows_say_how_far_rounds_differ() {
 }
 
 #[test]
+fn payloads_are_compared_with_copies() {
+    let rows = rows(&["tasks", "--quick", "--rounds", "1", "--only", "payload, "]);
+    let cases: Vec<&Value> = rows.iter().map(|row| &row["case"]).collect();
+    let ours = ["payload, near", "payload, near, 1e8 words", "payload, far", "payload, far, 1e8 words"];
+    assert_eq!(cases[..], [&["payload, memcpy"], &ours[..]].concat());
+    for row in &rows {
+        assert_eq!((&row["group"], &row["metric"]), (&"tasks".into(), &"tasks/s".into()), "{row}");
+        assert!(row["value"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["against"].is_null(), row["case"] == "payload, memcpy", "{row}");
+    }
+    let one = self::rows(&["tasks", "--quick", "--rounds", "1", "--only", "payload, far"]);
+    assert!(one.iter().all(|row| row["against"] == "memcpy") && one.len() == 2, "{one:?}");
+    assert_eq!(pelton(&["bench", "tasks", "--only", "no such case"]).code, Some(1));
+}
+
+#[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {
         let rows = rows(&["compile", "--only", only]);

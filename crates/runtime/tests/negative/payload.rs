@@ -49,7 +49,7 @@ fn echo_words<'b>(task: &HandlerBody<'b>, (first, step): (Val<'b, u32>, Val<'b, 
     let f = task.body();
     let (payload, reply) = (task.payload(), task.reply());
     f.range((first, f.len(payload), step), (), |_, at, ()| {
-        f.store(reply.at(at), f.load(payload.at(at)) * 0x9e37_79b9 ^ at);
+        f.store(reply.at(at), (f.load(payload.at(at)) * 0x9e37_79b9) ^ at);
     });
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use pelton::protocol::slot;
 use pelton_device::{Device, HostBytes, Memory, MemoryKind, WordWidth};
 
 use super::payload::{PAYLOAD_WORDS, REPLY_WORDS};
@@ -43,6 +44,27 @@ fn copy_for(slots: usize, start: Instant, time: Duration) -> u64 {
     tasks
 }
 
+/// How many bytes cross the bus for a task.
+#[derive(Clone, Copy)]
+pub(super) struct TaskBytes {
+    /// How many go to the device.
+    pub up: usize,
+    /// How many come from the device.
+    pub down: usize,
+}
+
+impl TaskBytes {
+    /// The bytes of a payload and of a reply.
+    pub(super) const PLACES: TaskBytes = TaskBytes { up: 4 * PAYLOAD_WORDS, down: 4 * REPLY_WORDS };
+
+    /// Everything that crosses the bus for a task: also its slot and the length of its payload, and its record and the
+    /// word of its reply.
+    pub(super) const ALL: TaskBytes = TaskBytes {
+        up: TaskBytes::PLACES.up + 4 * slot::WORDS + size_of::<u32>(),
+        down: TaskBytes::PLACES.down + 2 * size_of::<u64>(),
+    };
+}
+
 /// Host memory from which a copy engine takes payloads, and memory for replies, with their counterparts on the device.
 pub(super) struct EngineCopies {
     payloads: HostBytes,
@@ -52,17 +74,23 @@ pub(super) struct EngineCopies {
 }
 
 impl EngineCopies {
-    pub(super) fn new(device: &Arc<dyn Device>) -> Result<Self, CliError> {
-        let bytes = |words: usize| 4 * words * ENGINE_TASKS;
-        let mut payloads = HostBytes::new(&**device, bytes(PAYLOAD_WORDS))?;
-        payloads.as_mut_slice().iter_mut().zip(0u32..).for_each(|(byte, k)| *byte = (k * 37 >> 3) as u8);
-        let memory = |words: usize| device.alloc(MemoryKind::Device, WordWidth::W64, bytes(words) / 8);
-        let device_replies = memory(REPLY_WORDS)?;
+    /// Allocates the memory for copies of so many bytes per task.
+    pub(super) fn new(device: &Arc<dyn Device>, bytes: TaskBytes) -> Result<Self, CliError> {
+        let TaskBytes { up, down } = bytes;
+        let mut payloads = HostBytes::new(&**device, up * ENGINE_TASKS)?;
+        payloads
+            .as_mut_slice()
+            .iter_mut()
+            .zip(0u32..)
+            .for_each(|(byte, k)| *byte = (k.wrapping_mul(37) >> 3) as u8);
+        let memory =
+            |bytes: usize| device.alloc(MemoryKind::Device, WordWidth::W64, bytes * ENGINE_TASKS / 8);
+        let device_replies = memory(down)?;
         device_replies.upload(0, &vec![0x1234_5678u64; device_replies.len()])?;
         Ok(EngineCopies {
             payloads,
-            replies: HostBytes::new(&**device, bytes(REPLY_WORDS))?,
-            device_payloads: memory(PAYLOAD_WORDS)?,
+            replies: HostBytes::new(&**device, down * ENGINE_TASKS)?,
+            device_payloads: memory(up)?,
             device_replies,
         })
     }

@@ -2,7 +2,8 @@
 //!
 //! Every word of a payload has a part in the reply, and every word of every reply is compared with what it must be. On a
 //! device that works in the host's memory, the tasks are compared with threads that only copy the same bytes. On one
-//! with memory of its own, they are compared with its copy engines, which move the same bytes both ways at once.
+//! with memory of its own, they are compared with its copy engines, which move the same bytes both ways at once; and with
+//! engines that move everything that crosses the bus for such a task, its slot and its record too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use pelton::{Aim, Deadline, Geometry, Handler, Opcode, Placement, Producer, Sess
 use pelton_device::Device;
 use pelton_ir::types::{Order, Scope};
 
-use super::copies::{EngineCopies, thread_copies};
+use super::copies::{EngineCopies, TaskBytes, thread_copies};
 use super::{BenchRow, TasksBench};
 use crate::bench::flood;
 use crate::bench::rounds::{Sample, play_rounds};
@@ -43,8 +44,10 @@ enum LoadEnd {
 
 /// A contender.
 enum Contender {
-    /// Threads or engines that only copy.
-    Copies(Option<EngineCopies>),
+    /// Threads that only copy.
+    Threads,
+    /// A device's engines that only copy.
+    Engines(EngineCopies),
     /// Tasks of a session with such rings.
     Session(Placement, LoadEnd),
 }
@@ -71,10 +74,17 @@ impl FeedShape {
 /// Measures tasks with payloads.
 pub(super) fn measure_payloads(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, CliError> {
     let (device, shape) = (bench.device, FeedShape::of(bench.device));
-    let remote = device.caps().memory_bytes.is_some();
-    let copies = if remote { "copy engines" } else { "memcpy" };
-    let engines = if remote { Some(EngineCopies::new(device)?) } else { None };
-    let mut contenders = vec![(format!("payload, {copies}"), Contender::Copies(engines))];
+    let engines = |bytes| Ok::<_, CliError>(Contender::Engines(EngineCopies::new(device, bytes)?));
+    let copies = match device.caps().memory_bytes {
+        Some(_) => vec![
+            ("copy engines", engines(TaskBytes::PLACES)?),
+            ("copy engines, slots too", engines(TaskBytes::ALL)?),
+        ],
+        None => vec![("memcpy", Contender::Threads)],
+    };
+    let peers: Vec<&str> = copies.iter().map(|(name, _)| *name).collect();
+    let named = |(name, contender)| (format!("payload, {name}"), contender);
+    let mut contenders: Vec<(String, Contender)> = copies.into_iter().map(named).collect();
     let tasks = MANY_WORDS / PAYLOAD_WORDS as u64;
     let producers =
         if shape.producers == 1 { String::new() } else { format!(", {} producers", shape.producers) };
@@ -91,20 +101,25 @@ pub(super) fn measure_payloads(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, 
         return Ok(Vec::new());
     }
     // The copies are measured always, because all others are compared with them.
-    let copy_name = contenders[0].0.clone();
-    contenders.retain(|(name, _)| *name == copy_name || wanted(name));
+    contenders.retain(|(name, contender)| !matches!(contender, Contender::Session(..)) || wanted(name));
     let series = play_rounds(bench.rounds, &mut contenders, |(_, contender)| {
         Ok(Sample::figure(match contender {
-            Contender::Copies(Some(engines)) => engines.rate(bench.time)?,
-            Contender::Copies(None) => thread_copies(shape.producers, shape.slots as usize, bench.time)?,
+            Contender::Engines(engines) => engines.rate(bench.time)?,
+            Contender::Threads => thread_copies(shape.producers, shape.slots as usize, bench.time)?,
             Contender::Session(placement, end) => session_rate(device, &shape, *placement, *end)?,
         }))
     })?;
-    let rows = contenders.iter().zip(&series).map(|((name, contender), ours)| {
-        let against = matches!(contender, Contender::Session(..)).then_some((copies, &series[0]));
-        bench.row(name, ours, against)
-    });
-    Ok(rows.flatten().collect())
+    let mut rows = Vec::new();
+    for ((name, contender), ours) in contenders.iter().zip(&series) {
+        match contender {
+            Contender::Session(..) => {
+                let peers = peers.iter().zip(&series);
+                rows.extend(peers.filter_map(|(peer, theirs)| bench.row(name, ours, Some((peer, theirs)))));
+            }
+            _ => rows.extend(bench.row(name, ours, None)),
+        }
+    }
+    Ok(rows)
 }
 
 /// The spec of a session whose tasks reply with a digest of their payloads: each word of a reply is made of four words of
