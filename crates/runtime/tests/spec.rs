@@ -229,8 +229,9 @@ fn region() -> impl Strategy<Value = Region> {
 
 fn tenant() -> impl Strategy<Value = Tenant> {
     let sizes = proptest::collection::vec((name(), any::<u32>()), 0..3);
-    (any::<[u32; 5]>(), name(), sizes).prop_map(|([id, producers, mask, quota, observables], name, sizes)| {
-        let tenant = Tenant { id, name, producers, mask, quota, observables, sizes: Vec::new() };
+    (any::<[u32; 6]>(), name(), sizes).prop_map(|(words, name, sizes)| {
+        let [id, producers, mask, quota, weight, observables] = words;
+        let tenant = Tenant { id, name, producers, mask, quota, weight, observables, sizes: Vec::new() };
         sizes.into_iter().fold(tenant, |tenant, (name, len)| tenant.size(name, len))
     })
 }

@@ -5,6 +5,7 @@
 
 mod copies;
 mod payload;
+mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Measure what tasks can do: bring payloads and give replies
+/// Measure what tasks can do: bring payloads and give replies, and take many steps
 #[derive(clap::Args)]
 pub(super) struct TasksArgs {
     /// The device to run on; `pelton devices` lists them
@@ -38,7 +39,10 @@ impl TasksArgs {
 }
 
 /// The cases of the group.
-const CASES: &[TasksCase] = &[TasksCase { note: payload::NOTE, measure: payload::measure_payloads }];
+const CASES: &[TasksCase] = &[
+    TasksCase { note: payload::NOTE, measure: payload::measure_payloads },
+    TasksCase { note: steps::NOTE, measure: steps::measure_steps },
+];
 
 /// A case, which may have several rows.
 struct TasksCase {
@@ -62,11 +66,22 @@ impl TasksBench<'_> {
     /// A row from what was measured in rounds; `None` if Ctrl-C was pressed before the first round ended, or if the row
     /// is not wanted.
     fn row(&self, case: &str, series: &Series, against: Option<(&str, &Series)>) -> Option<BenchRow> {
+        self.row_of(case, "tasks/s", series, against)
+    }
+
+    /// A row whose figures have this unit.
+    fn row_of(
+        &self,
+        case: &str,
+        metric: &'static str,
+        series: &Series,
+        against: Option<(&str, &Series)>,
+    ) -> Option<BenchRow> {
         Some(BenchRow {
             group: "tasks",
             case: case.into(),
             device: self.device.caps().name.clone(),
-            metric: "tasks/s".into(),
+            metric: metric.into(),
             value: series.value().filter(|_| case.contains(self.only))?,
             spread: None,
             against: against.and_then(|(name, peer)| series.against(name, peer)),
