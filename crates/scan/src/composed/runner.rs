@@ -79,6 +79,8 @@ pub struct ComposedRunner {
     batches: u32,
     /// How many bytes of text are on the device.
     loaded: u32,
+    /// Whether a run has failed half-way, so that some of its tasks may not have ended.
+    unsettled: bool,
 }
 
 /// The states of an automaton at the borders between the pieces of a text.
@@ -121,7 +123,18 @@ impl ComposedRunner {
         let producer = session.producer(TENANT).map_err(failed)?.patience(TASK_TIME);
         let groups = session.layout().workers;
         let batches = if device.caps().memory_bytes.is_some() { 1 } else { groups };
-        Ok(ComposedRunner { producer, session, op, table, shape, config, groups, batches, loaded: 0 })
+        Ok(ComposedRunner {
+            producer,
+            session,
+            op,
+            table,
+            shape,
+            config,
+            groups,
+            batches,
+            loaded: 0,
+            unsettled: false,
+        })
     }
 
     /// Returns the description of the kernel that [`launch`](Self::launch) would launch, without launching it.
@@ -181,6 +194,7 @@ impl ComposedRunner {
             let len = text.len();
             return Err(failed(format!("a text of {len} bytes is longer than a chunk, which has {most}")));
         }
+        self.settle()?;
         let view: RegionView<'_, u32> = self.session.view(TENANT, TEXT).map_err(failed)?;
         write_text(&view, 0, text).map_err(failed)?;
         self.loaded = text.len() as u32;
@@ -242,6 +256,8 @@ impl ComposedRunner {
     /// Runs the tasks of all spans, and returns their results, which are the states after each span if it is entered in
     /// the state `from`.
     fn run_spans(&mut self, plan: SpanPlan, from: u32) -> Result<Vec<u32>, ScanError> {
+        self.settle()?;
+        self.unsettled = true;
         let mut results = Vec::with_capacity(plan.count as usize);
         let most = self.producer.largest_batch().min(u64::from(RING_SLOTS)) as u32 / self.batches;
         let batch = plan.count.div_ceil(self.batches).clamp(1, most.max(1));
@@ -264,7 +280,17 @@ impl ComposedRunner {
                 }
             }
         }
+        self.unsettled = false;
         Ok(results)
+    }
+
+    /// If the run before has failed, waits until none of its tasks can read the text or write maps any more.
+    fn settle(&mut self) -> Result<(), ScanError> {
+        if self.unsettled {
+            self.session.quiesce(TASK_TIME).map_err(failed)?;
+            self.unsettled = false;
+        }
+        Ok(())
     }
 
     fn task(&self, plan: SpanPlan, span: u32, from: u32) -> Task {

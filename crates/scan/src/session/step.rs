@@ -9,7 +9,8 @@
 //!
 //! A catalog can be replaced while tasks run. The number of an automaton says which version of the catalog it belongs to,
 //! so a step is never made in another version than the one whose number it has: once that version is overwritten, the
-//! task is a fault. [`StepAutomata`] keeps its version from being overwritten, as a call of the engine does.
+//! task is a fault. [`StepAutomata`] keeps its version from being overwritten, as a call of the engine does. Numbers are
+//! used again after 4,096 versions.
 //!
 //! # What is refused
 //!
