@@ -77,7 +77,9 @@ fn scans_are_measured_and_their_findings_compared() {
     let case = |name: &str| -> Vec<&Value> { easy.iter().filter(|row| row["case"] == name).collect() };
     for row in &easy {
         assert_eq!(row["group"], "scan", "{row}");
-        assert!(row["value"].as_f64() > Some(0.0) && row["metric"].is_string(), "{row}");
+        // How much there is to find depends on the source code that this machine happens to have.
+        let is_count = row["metric"] == "per MB";
+        assert!(row["value"].as_f64() > Some(0.0) || is_count && row["value"] == 0.0, "{row}");
     }
     for (name, metric) in [
         ("easy, literal hits", "per MB"),
