@@ -4,9 +4,13 @@
 //! hash are told apart, and a checksum. It is written under another name and then renamed, so readers see only whole
 //! entries and several writers do not disturb each other. A cache that cannot be read or written is no error: the
 //! catalog is then built again.
+//!
+//! The number of entries is bounded. The time of a file's last modification is the time at which its entry was last used,
+//! and whoever stores an entry removes those that have not been used for the longest time.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 use std::{env, fs, io, process};
 
 use super::Catalog;
@@ -14,6 +18,12 @@ use super::bytes::{ByteReader, ByteWriter, checksum};
 
 /// The bytes that an entry begins with. They change with the layout of entries.
 const MAGIC: [u8; 8] = *b"plcache\x01";
+
+/// The largest number of entries.
+const ENTRIES_MAX: usize = 32;
+
+/// The ending of the names of entries.
+const EXTENSION: &str = "catalog";
 
 /// The number of the next file that is being written, which makes its name unique in the process.
 static NEXT_FILE: AtomicU32 = AtomicU32::new(0);
@@ -55,7 +65,8 @@ impl CatalogCache {
     ///
     /// The key must contain everything that the catalog depends on, for example a hash of all rules.
     pub fn load(&self, key: &[u8]) -> Option<StoredCatalog> {
-        let bytes = fs::read(self.path(key)).ok()?;
+        let path = self.path(key);
+        let bytes = fs::read(&path).ok()?;
         let mut reader = ByteReader::new(&bytes);
         if reader.array()? != MAGIC || reader.u64()? != checksum(bytes.get(MAGIC.len() + 8..)?) {
             return None;
@@ -65,10 +76,17 @@ impl CatalogCache {
         let length = reader.length(1)?;
         let catalog = Catalog::from_bytes(reader.raw(length)?).ok()?;
         reader.end()?;
-        (stored_key == key).then_some(StoredCatalog { catalog, notes })
+        if stored_key != key {
+            return None;
+        }
+        // Where this is not allowed, the entry only seems older than it is.
+        let _ =
+            fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        Some(StoredCatalog { catalog, notes })
     }
 
-    /// Stores a catalog under a key, with notes that only the caller understands, and replaces what was there.
+    /// Stores a catalog under a key, with notes that only the caller understands, and replaces what was there. If there
+    /// are then more than 32 catalogs, those that have not been used for the longest time are removed.
     ///
     /// # Errors
     ///
@@ -86,11 +104,28 @@ impl CatalogCache {
         let path = self.path(key);
         let aside = path.with_extension(unique);
         let written = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, &path));
-        written.inspect_err(|_| drop(fs::remove_file(&aside)))
+        written.inspect_err(|_| drop(fs::remove_file(&aside)))?;
+        self.remove_oldest(&path);
+        Ok(())
+    }
+
+    /// Removes the oldest entries if there are too many, but not the one at `newest`. What cannot be removed stays.
+    fn remove_oldest(&self, newest: &Path) {
+        let Ok(files) = fs::read_dir(&self.folder) else { return };
+        let mut entries: Vec<(SystemTime, PathBuf)> = files
+            .flatten()
+            .map(|file| (file.metadata().and_then(|meta| meta.modified()), file.path()))
+            .filter(|(_, path)| path.extension().is_some_and(|ending| ending == EXTENSION) && path != newest)
+            .filter_map(|(used, path)| Some((used.ok()?, path)))
+            .collect();
+        entries.sort_unstable();
+        for (_, path) in entries.iter().rev().skip(ENTRIES_MAX - 1) {
+            let _ = fs::remove_file(path);
+        }
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
-        self.folder.join(format!("{:016x}.catalog", checksum(key)))
+        self.folder.join(format!("{:016x}.{EXTENSION}", checksum(key)))
     }
 }
 
@@ -145,6 +180,29 @@ mod tests {
         cache.store(b"one", &catalog("two"), b"").unwrap();
         assert_eq!(cache.load(b"one"), cache.load(b"two"));
         assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2, "nothing is left beside the entries");
+    }
+
+    #[test]
+    fn entries_that_are_no_longer_used_are_removed() {
+        let scratch = CacheFolder::new("bound");
+        let cache = CatalogCache::new(&scratch.0);
+        let keys: Vec<[u8; 2]> = (0..ENTRIES_MAX as u8 + 3).map(|number| [b'k', number]).collect();
+        let (old, new) = keys.split_at(ENTRIES_MAX);
+        for (key, seconds) in old.iter().zip(1000..) {
+            cache.store(key, &catalog("old"), b"").unwrap();
+            let used = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            fs::File::options().write(true).open(cache.path(key)).unwrap().set_modified(used).unwrap();
+        }
+        fs::write(scratch.0.join("other.bin"), b"not an entry").unwrap();
+        // The oldest one is used again.
+        assert!(cache.load(&old[0]).is_some());
+        for key in new {
+            cache.store(key, &catalog("new"), b"").unwrap();
+        }
+        let gone: Vec<usize> =
+            (0..keys.len()).filter(|&number| !cache.path(&keys[number]).exists()).collect();
+        assert_eq!(gone, [1, 2, 3]);
+        assert!(scratch.0.join("other.bin").exists());
     }
 
     #[test]
