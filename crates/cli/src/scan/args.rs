@@ -45,7 +45,8 @@ it. Lines that contain `gitleaks:allow` or `pelton:allow` are not reported, and 
 Exit status:
     0  nothing was found
     1  something was found; --exit-code sets another status
-    2  an error, such as a file that could not be read; findings are printed anyway
+    2  an error, such as a file that could not be read; findings are printed anyway.
+       With --check-rules: a rule does not do what its examples say, or cannot be used
    64  the command line is wrong
   130  interrupted by Ctrl-C, after the findings so far were printed";
 
@@ -97,6 +98,10 @@ pub(super) struct RuleArgs {
     /// List the rules and how each one is searched for, and scan nothing
     #[arg(long, conflicts_with_all = ["sarif", "count", "files_with_matches", "staged", "baselines"])]
     pub explain: bool,
+
+    /// Test each rule with its own positive and negative examples, and scan nothing
+    #[arg(long, conflicts_with_all = ["explain", "json", "sarif", "count", "files_with_matches", "staged", "baselines"])]
+    pub check_rules: bool,
 }
 
 /// What is printed, and in which format.

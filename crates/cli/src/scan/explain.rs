@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use pelton_scan::Rule;
+use pelton_scan::rule::{AllowCondition, AllowList, AllowTarget};
 use pelton_scan::scanner::{RulePlan, SearchWay};
+use regex::bytes::Regex;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -69,12 +71,21 @@ pub(super) fn print_rules(opened: &OpenedScanner, args: &ScanArgs, term: &Term) 
         return term.line(json!({
             "engine": { "name": scanner.engine().describe(), "reason": why, "threads": threads },
             "rules": rules.map(|(rule, plan)| rule_json(rule, &plan)).collect::<Vec<_>>(),
+            "allow": scanner.rules().allow.iter().map(allow_json).collect::<Vec<_>>(),
             "rejected": rejected.collect::<Vec<_>>(),
         }));
     }
     let mut text = String::new();
     for (rule, plan) in rules {
         push_rule(&mut text, rule, &plan, term);
+    }
+    if !scanner.rules().allow.is_empty() {
+        let _ = writeln!(text, "\nallowed by lists for several rules");
+    }
+    for list in &scanner.rules().allow {
+        let rules =
+            if list.rules.is_empty() { "all rules".into() } else { shown_text(&list.rules.join(" ")) };
+        let _ = writeln!(text, "    {}\n        for {rules}", allow_text(list));
     }
     let count = scanner.rules().rules.len();
     let engine = scanner.engine().describe();
@@ -117,10 +128,56 @@ fn push_rule(text: &mut String, rule: &Rule, plan: &RulePlan, term: &Term) {
     if let Some(entropy) = rule.entropy {
         let _ = writeln!(text, "    entropy     above {entropy} bits per byte");
     }
+    for list in &rule.allow {
+        let _ = writeln!(text, "    allowed     {}", allow_text(list));
+    }
     if let Some(file) = &rule.origin.file {
         let line = rule.origin.line.map_or_else(String::new, |line| format!(":{line}"));
         let _ = writeln!(text, "    read from   {}{line}", shown_path(file));
     }
+}
+
+/// Describes for people what an allow-list drops.
+fn allow_text(list: &AllowList) -> String {
+    let mut parts = Vec::new();
+    let mut push = |what: &str, how: &str, values: Vec<&str>| {
+        if !values.is_empty() {
+            parts.push(format!("{what} {how} {}", shown_text(&values.join(" or "))));
+        }
+    };
+    push(target_word(list.target), "matches", list.regexes.iter().map(|regex| regex.as_str()).collect());
+    push("the path", "matches", list.paths.iter().map(|regex| regex.as_str()).collect());
+    push("the secret", "contains", list.stopwords.iter().map(String::as_str).collect());
+    let joint = match list.condition {
+        AllowCondition::Any => ", or if ",
+        AllowCondition::All => ", and if ",
+    };
+    let why = match &*list.description {
+        "" => String::new(),
+        why => format!(" ({})", shown_text(why)),
+    };
+    format!("if {}{why}", parts.join(joint))
+}
+
+fn target_word(target: AllowTarget) -> &'static str {
+    match target {
+        AllowTarget::Secret => "the secret",
+        AllowTarget::Match => "the match",
+        AllowTarget::Line => "the line",
+    }
+}
+
+fn allow_json(list: &AllowList) -> Value {
+    let texts = |list: &[Regex]| list.iter().map(|regex| regex.as_str().to_string()).collect::<Vec<_>>();
+    json!({
+        "description": list.description,
+        "condition": match list.condition { AllowCondition::Any => "any", AllowCondition::All => "all" },
+        "target": target_word(list.target).trim_start_matches("the "),
+        "regexes": texts(&list.regexes),
+        "paths": texts(&list.paths),
+        "stopwords": list.stopwords,
+        "rules": list.rules,
+    })
 }
 
 fn rule_json(rule: &Rule, plan: &RulePlan) -> Value {
@@ -139,6 +196,7 @@ fn rule_json(rule: &Rule, plan: &RulePlan) -> Value {
         "path": rule.path.as_ref().map(|path| path.as_str()),
         "entropy": rule.entropy,
         "keywords": rule.keywords,
+        "allow": rule.allow.iter().map(allow_json).collect::<Vec<_>>(),
         "file": rule.origin.file.as_deref().map(shown_path),
         "line": rule.origin.line,
     })

@@ -7,6 +7,7 @@ mod added_lines;
 mod args;
 mod baseline;
 mod blobs;
+mod check_rules;
 mod device;
 mod escape;
 mod explain;
@@ -44,6 +45,7 @@ use pelton_scan::RuleSet;
 use self::args::EngineArgs;
 pub(crate) use self::args::ScanArgs;
 use self::baseline::Baseline;
+use self::check_rules::check_rules;
 use self::device::{OpenedScanner, open_scanner};
 use self::escape::shown_text;
 use self::explain::print_rules;
@@ -91,6 +93,13 @@ pub(crate) fn run_scan(args: &ScanArgs, term: &Term) -> ExitCode {
 fn scan(args: &ScanArgs, term: &Term) -> Result<u8, CliError> {
     stop::listen()?;
     let began = Instant::now();
+    if args.rules.check_rules {
+        let CollectedRules { set, bad_expressions } = collect_rules(&args.rules)?;
+        bad_expressions.iter().for_each(|problem| term.wrong(problem));
+        warn_of_rejected(&set, term);
+        let failed = check_rules(&set, term)? || !bad_expressions.is_empty() || !set.rejected.is_empty();
+        return Ok(if failed { CliStatus::Failed as u8 } else { CliStatus::Fine as u8 });
+    }
     let (opened, mut failed) = prepare_rules(args, term)?;
     if args.rules.explain {
         print_rules(&opened, args, term)?;
@@ -149,15 +158,20 @@ fn prepare_rules(args: &ScanArgs, term: &Term) -> Result<(OpenedScanner, bool), 
     }
     let opened = open_unless_interrupted(set, &args.engine)?;
     let rules = opened.scanner.rules();
-    for rejected in &rules.rejected {
-        term.note(format_args!("warning: {}", rejection_text(rejected)));
-    }
+    warn_of_rejected(rules, term);
     let bad_expression = !bad_expressions.is_empty()
         || rules.rejected.iter().any(|rejected| args.rules.expressions.contains(&rejected.id));
     if rules.rules.is_empty() {
         return Err(CliError::Wrong("none of the rules can be used, so nothing was scanned".into()));
     }
     Ok((opened, bad_expression))
+}
+
+/// Says which rules cannot be used.
+fn warn_of_rejected(set: &RuleSet, term: &Term) {
+    for rejected in &set.rejected {
+        term.note(format_args!("warning: {}", rejection_text(rejected)));
+    }
 }
 
 /// Makes the scanner on another thread, because compiling many rules takes long and Ctrl-C ends the program at once.

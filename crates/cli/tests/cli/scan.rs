@@ -190,6 +190,7 @@ fn a_wrong_command_line_is_refused() {
         &["--sarif", "-l"],
         &["--redact", "--no-redact"],
         &["--explain", "--sarif"],
+        &["--check-rules", "--json"],
         &["--exit-code", "256"],
         &["--exit-code", "-1"],
         &["--threads", "0"],

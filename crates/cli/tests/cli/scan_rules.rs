@@ -161,3 +161,68 @@ fn messages_contain_no_control_characters() {
         assert!(!ran.err.contains(|c: char| c.is_control() && c != '\n'), "{args:?}: {:?}", ran.err);
     }
 }
+
+const RULES_WITH_EXAMPLES: &str = "\
+[[rule]]
+id = \"alpha\"
+regex = 'alpha-([0-9]+)'
+positive = [\"alpha-1\"]
+negative = [\"alpha-x\", \"alpha-777\"]
+[[rule.allow]]
+description = \"lucky\"
+stopwords = [\"777\"]
+paths = ['^docs/']
+condition = \"all\"
+
+[[rule]]
+id = \"beta\"
+regex = 'beta-[0-9]+'
+
+[[allow]]
+regexes = ['alpha-0']
+target = \"line\"
+rules = [\"alpha\"]
+";
+
+#[test]
+fn rules_are_checked_by_their_own_examples() {
+    let folder = folder_with_text("scan-check");
+    let check = |text: &str| {
+        folder.file("rules.toml", text);
+        scan_in(&folder, &["--rules", "rules.toml", "--check-rules"])
+    };
+    let ran = check(RULES_WITH_EXAMPLES);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    let expected = "alpha: 1 positive and 2 negative examples, 1 is wrong\n    negative: alpha-777\n        \
+        found \"777\"\nbeta: no examples\n\nrules     2\nexamples  3\nwrong     1\n";
+    assert_eq!(ran.out, expected);
+    let right = RULES_WITH_EXAMPLES.replace("condition = \"all\"", "");
+    let ran = check(&right);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    assert!(ran.out.starts_with("alpha: 1 positive and 2 negative examples, as expected\n"), "{}", ran.out);
+    let ran = check(&format!("{right}\n[[rule]]\nid = \"broken\"\nregex = 'a(b'\n"));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("broken"), "{}", ran.err);
+    assert_eq!(scan_in(&folder, &["--check-rules"]).code, Some(0), "the starter rules do what they should");
+}
+
+#[test]
+fn allow_lists_are_explained() {
+    let folder = folder_with_text("scan-allow-explained");
+    folder.file("rules.toml", RULES_WITH_EXAMPLES);
+    let ran = scan_in(&folder, &["--rules", "rules.toml", "--explain"]);
+    for text in [
+        "\n    allowed     if the path matches ^docs/, and if the secret contains 777 (lucky)\n",
+        "\nallowed by lists for several rules\n    if the line matches alpha-0\n        for alpha\n",
+    ] {
+        assert!(ran.out.contains(text), "{text} is not in {}", ran.out);
+    }
+    let ran = scan_in(&folder, &["--rules", "rules.toml", "--explain", "--json"]);
+    let plan: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON");
+    assert_eq!(plan["rules"][0]["allow"][0]["stopwords"][0], "777");
+    assert_eq!(plan["rules"][0]["allow"][0]["condition"], "all");
+    assert_eq!(
+        (&plan["allow"][0]["target"], &plan["allow"][0]["rules"][0]),
+        (&"line".into(), &"alpha".into())
+    );
+}
