@@ -26,15 +26,19 @@ pub(crate) fn gpu() -> Vec<(&'static str, Spec)> {
         ("near", near.clone()),
         ("near-priority", near.clone().claim(Claim::PRIORITY)),
         ("near-wide", wide(near.clone())),
+        ("near-payload", payload(near.clone())),
         ("near-fused", fused(near)),
         ("far", far.clone()),
         ("far-priority", far.clone().claim(Claim::PRIORITY)),
         ("far-wide", wide(far.clone())),
         ("far-uncounted", far.clone().telemetry(Telemetry::Off)),
+        ("far-payload", payload(far.clone())),
+        ("far-wide-payload", payload(wide(far.clone()))),
         ("far-fused", fused(far)),
         ("both", both.clone()),
         ("both-priority", both.clone().claim(Claim::PRIORITY)),
         ("both-wide", wide(both.clone())),
+        ("both-payload", payload(both.clone())),
         ("both-fused", fused(both)),
         ("drain", drain.clone()),
         ("drain-wide", wide(drain.clone())),
@@ -79,6 +83,21 @@ fn spec() -> Spec {
 fn fused(spec: Spec) -> Spec {
     let add = Handler::lane_wide(|task| task.finish(task.atomic_add(task.arg(1), task.arg(0))));
     spec.body(SlotBody::Fused).handler("add", add)
+}
+
+/// The spec with payloads and replies, and a handler that replies with a digest of its payload.
+fn payload(spec: Spec) -> Spec {
+    let digest = Handler::lane_wide(|task| {
+        let f = task.body();
+        let (payload, reply) = (task.payload(), task.reply());
+        f.range((f.lit(0), f.len(payload), f.lit(4)), (), |_, at, ()| {
+            let words = f.load_wide::<u32, 4>(Order::Relaxed, Scope::Group, payload.at(at));
+            let mixed = words.into_iter().fold(f.lit(0), |mixed, word| f.rotl(mixed, 8) ^ word);
+            f.store(reply.at(at >> 2), mixed);
+        });
+        task.set_reply_len((task.payload_len() + 3) >> 2);
+    });
+    spec.payload(256).reply(64).handler("digest", digest)
 }
 
 /// The spec with a handler that a whole group runs: it returns the sum of its lanes' arguments.

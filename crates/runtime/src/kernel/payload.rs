@@ -209,8 +209,7 @@ impl TaskPlaces {
         run.each_task(f, window, |task| {
             let bytes = f.load(said.at(task));
             f.when(bytes.ne(0), || {
-                let lap = run.task_position(f, window, task) >> run.slots.bank.log2_slots;
-                let word = lap << REPLY_LEN_BITS | f.cast::<u64>(bytes);
+                let word = run.task_lap(f, window, task) << REPLY_LEN_BITS | f.cast::<u64>(bytes);
                 f.atomic_store(Order::Relaxed, Scope::System, host.said.at(f.load(places.at(task))), word);
             });
         });

@@ -178,14 +178,18 @@ impl<'k> WindowRunner<'k> {
         self.slots.session_slot(self.task_place(f, window, task).number)
     }
 
-    /// The position of a task of a window.
-    pub(super) fn task_position<'b>(
+    /// The lap of the ring in which a task of a window runs. A pass over a batch is one lap.
+    pub(super) fn task_lap<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         window: TaskWindow<'b>,
         task: U32<'b>,
     ) -> U64<'b> {
-        self.task_place(f, window, task).position
+        let position = match window.owner {
+            WindowOwner::Ring(_) => self.task_place(f, window, task).position,
+            WindowOwner::EachSlot => window.first,
+        };
+        position >> self.slots.bank.log2_slots
     }
 
     /// Works out where a task of a window and its words are.

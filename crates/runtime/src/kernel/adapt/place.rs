@@ -4,7 +4,7 @@
 //! has read, so the length of a payload may decide where lanes meet.
 
 use pelton_ir::arena::Inst;
-use pelton_ir::builder::{self, FunctionBuilder};
+use pelton_ir::builder::{self, Buf, FunctionBuilder};
 use pelton_ir::module::{Attr, Module, Node, Operand, elements_per_wide};
 use pelton_ir::op::{Op, OpEffect, OpForm};
 use pelton_ir::types::{Order, Scope, Type};
@@ -60,23 +60,16 @@ impl PlaceUse {
     }
 }
 
-/// Where the payload or the reply of a task lies.
-#[derive(Clone, Copy)]
-pub(super) struct TaskPlace<'b> {
-    /// The number of its first word in the buffer of all places.
-    first: U32<'b>,
-    /// How many words of it the task may use.
-    words: U32<'b>,
-}
-
-/// What a handler knows about the places of its task.
+/// What a handler knows about the places of its task. These are two numbers, from which each access works out the rest,
+/// because a handler would have to keep more of them in registers.
 #[derive(Clone, Copy)]
 pub(super) struct HandlerPlaces<'b, 'k> {
     all: &'k TaskPlaces,
-    payload: Option<TaskPlace<'b>>,
+    uses: PlaceUse,
+    /// The number of the task's place.
+    place: U32<'b>,
     /// How many bytes the payload has.
     pub(super) payload_bytes: U32<'b>,
-    reply: Option<TaskPlace<'b>>,
 }
 
 impl<'b, 'k> HandlerPlaces<'b, 'k> {
@@ -89,29 +82,35 @@ impl<'b, 'k> HandlerPlaces<'b, 'k> {
             Width::Group => f.group_broadcast(value, 0),
         };
         let place = agreed(f.load(all.window.places.at(task.args.task)));
-        let mut payload_bytes = f.lit(0);
-        let payload = uses.payload.then(|| {
-            payload_bytes = agreed(f.load(all.window.payload_bytes.at(task.args.task)));
-            TaskPlace { first: place * all.sizes.payload_stride(), words: (payload_bytes + 3) >> 2 }
-        });
-        let reply = uses.reply.then(|| TaskPlace {
-            first: place * all.sizes.reply_stride(),
-            words: f.lit(all.sizes.reply.div_ceil(4)),
-        });
-        let places = HandlerPlaces { all, payload, payload_bytes, reply };
+        let payload_bytes = match uses.payload {
+            true => agreed(f.load(all.window.payload_bytes.at(task.args.task))),
+            false => f.lit(0),
+        };
+        let places = HandlerPlaces { all, uses, place, payload_bytes };
         places.clear_reply(f, task.width);
         Some(places)
     }
 
+    /// The buffer of a place and the number of the place's first word in it, if the handler uses the place.
+    fn find(&self, kind: PlaceKind) -> Option<(Buf<u32>, U32<'b>)> {
+        let (uses, words, stride) = match kind {
+            PlaceKind::Payload => {
+                (self.uses.payload, self.all.payload_words(), self.all.sizes.payload_stride())
+            }
+            PlaceKind::Reply => (self.uses.reply, self.all.reply_words(), self.all.sizes.reply_stride()),
+        };
+        words.filter(|_| uses).map(|words| (words, self.place * stride))
+    }
+
     /// Sets the reply to zero, so that neither the handler nor the host finds anything of an earlier task there.
     fn clear_reply(&self, f: &'b FunctionBuilder<'b>, width: Width) {
-        let (Some(reply), Some(words)) = (self.reply, self.all.reply_words()) else { return };
+        let Some((words, reply)) = self.find(PlaceKind::Reply) else { return };
         let (first, step) = match width {
             Width::Lane => (f.lit(0), f.lit(4)),
             Width::Group => (f.lane() << 2, f.lanes() << 2),
         };
         f.range((first, f.lit(self.all.sizes.reply_stride()), step), (), |_, word, ()| {
-            f.store_wide(Order::Relaxed, Scope::Group, words.at(reply.first + word), [f.lit(0); 4]);
+            f.store_wide(Order::Relaxed, Scope::Group, words.at(reply + word), [f.lit(0); 4]);
         });
         if width == Width::Group {
             f.barrier();
@@ -120,11 +119,10 @@ impl<'b, 'k> HandlerPlaces<'b, 'k> {
 
     /// How many words of a place the task may use.
     pub(super) fn len(&self, f: &'b FunctionBuilder<'b>, kind: PlaceKind) -> U32<'b> {
-        let place = match kind {
-            PlaceKind::Payload => self.payload,
-            PlaceKind::Reply => self.reply,
-        };
-        place.map_or_else(|| f.lit(0), |place| place.words)
+        match kind {
+            PlaceKind::Payload => (self.payload_bytes + 3) >> 2,
+            PlaceKind::Reply => f.lit(self.all.sizes.reply.div_ceil(4)),
+        }
     }
 
     /// Notes how many bytes of reply a task gives. More than its place has is fault 2, and then nothing changes.
@@ -155,16 +153,13 @@ impl<'b> AdaptRule<'b, '_, '_> {
         if op == Op::Len {
             return Some(vec![builder::Arg::operand(places.len(f, kind))]);
         }
-        let (place, buffer) = match kind {
-            PlaceKind::Payload => (places.payload?, places.all.payload_words()?),
-            PlaceKind::Reply => (places.reply?, places.all.reply_words()?),
-        };
+        let (buffer, first) = places.find(kind)?;
         let index: U32<'b> = f.value(args[0]);
         let wide = op.row().form == OpForm::Wide;
         let last = if wide { index | (elements_per_wide(Type::U32) as u32 - 1) } else { index };
-        let inside = self.task.check_inside(last, place.words);
+        let inside = self.task.check_inside(last, places.len(f, kind));
         let mut args = args.to_vec();
-        args[0] = builder::Arg::operand(f.select(inside, place.first + index, u32::MAX));
+        args[0] = builder::Arg::operand(f.select(inside, first + index, u32::MAX));
         let attr = match node.attr {
             Attr::Atomic(_, order, scope) => Attr::Atomic(buffer.handle(), order, scope),
             _ => Attr::Buffer(buffer.handle()),
