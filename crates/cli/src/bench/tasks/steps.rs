@@ -107,17 +107,29 @@ pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cli
         return Ok(Vec::new());
     }
     let spec = shape.spec();
-    let session = Session::launch(device, &spec)?;
-    let mut drain = Drain::new(device, &spec)?;
-    let op = session.opcode("hops")?;
+    let op = spec.opcode("hops").map_err(pelton::Error::from)?;
     let series = play_rounds(bench.rounds, &mut contenders, |(_, contender, _)| {
+        // A device loads no code while a kernel is resident, so every session ends with its turn.
+        let session = || Session::launch(device, &spec);
         Ok(Sample::figure(match contender {
-            Contender::Session => repeat(bench.time, || run_session(&session, &shape, op))?,
-            Contender::Drained => repeat(bench.time, || run_drained(&mut drain, &shape, op))?,
+            Contender::Session => {
+                let session = session()?;
+                repeat(bench.time, || run_session(&session, &shape, op))?
+            }
+            Contender::Drained => {
+                let mut drain = Drain::new(device, &spec)?;
+                repeat(bench.time, || run_drained(&mut drain, &shape, op))?
+            }
             Contender::Tokio => repeat(bench.time, || Ok(run_tokio(shape.producers * shape.tasks)))?,
-            Contender::Chain => repeat(bench.time, || run_chain(&session, op))?,
+            Contender::Chain => {
+                let session = session()?;
+                repeat(bench.time, || run_chain(&session, op))?
+            }
             Contender::TokioChain => repeat(bench.time, || Ok(run_tokio(1)))?,
-            Contender::Host => repeat(bench.time, || run_host(&session))?,
+            Contender::Host => {
+                let session = session()?;
+                repeat(bench.time, || run_host(&session))?
+            }
         }))
     })?;
     let mut rows = Vec::new();
