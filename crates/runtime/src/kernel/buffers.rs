@@ -411,9 +411,9 @@ buffers! {
         counts StepCounts u64 "step_counts" Device Kernel (|p| p.layout.groups * step_counter::COUNT) (Zeros)
             "One row of counters of steps per group.";
         home Home u32 "home" Group Kernel (home_cells) (Zeros)
-            "The cells that the group has at home, first in, first out.";
-        round RoundCells u32 "round" Group Kernel (|p| p.layout.window) (Zeros)
-            "The cells whose tasks take a step in this round, by their places.";
+            "The cell at each place of the group's home, one more than its number, or 0 if the place is free.";
+        arrivals Arrivals u32 "arrivals" Group Kernel (home_cells) (Zeros)
+            "The cells that have arrived and have no place at home yet.";
         words HomeWords u32 "home_words" Group Kernel (|_| home_word::WORDS) (Zeros)
             "Single words of a group's home, which are those of `home_word`.";
     }

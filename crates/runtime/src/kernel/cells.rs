@@ -179,7 +179,7 @@ fn adopt_task<'b>(
     let free = is_in_phase(seen, cell_state::ENDED);
     f.when(free & runs, || {
         fill_cell(f, run, cells, owner, (place, cell));
-        home::push_adopted(f, kernel, cells, cell);
+        home::push_home(f, kernel, cells, cell);
     });
     f.when(free & !runs, || {
         let generation = (use_number(f, seen) + 1) & GENERATION_MASK;

@@ -147,7 +147,7 @@ fn serve_windows<'b>(
         if kernel.cells().is_none() {
             return idle;
         }
-        f.select(cells.run_rounds(f), 0, idle)
+        f.select(cells.take_turn(f), 0, idle)
     });
     cells.leave_home(f);
 }

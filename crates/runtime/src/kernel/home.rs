@@ -4,23 +4,25 @@
 //! device memory, one per tenant and level, which all groups share. So work that a group has taken stays with it, which is much
 //! faster than passing every step through a queue, and work that it has not taken is there for groups that are idle.
 //!
-//! **A round.** The group fills its home up from the queues, takes all cells at home, and runs one step of each:
-//! lane-wide tasks beside each other, group-wide tasks one after the other. A task that yields goes back to the end of
-//! the home.
+//! **A turn.** Between two looks at its rings, the group takes a turn. First, cells that have arrived get a place at
+//! home, and the rest of the home is filled up from the queues. Then each lane runs the lane-wide tasks at its places:
+//! it looks at the state of the cell once, and then runs up to [`STEPS_PER_TURN`] steps, as long as the task yields.
+//! Lanes do not meet in between. After that, all lanes together run one step of each group-wide task.
 //!
-//! **Fairness.** While other cells wait in a queue, one round in [`ROUNDS_AT_HOME`] sends the tasks that yield to the
-//! queues instead of keeping them, and tasks that are adopted go to the queues too. Which queue the group then takes
-//! cells from is decided in two steps:
+//! **Fairness.** While other cells wait in a queue, tasks that yield at the end of a turn go to the queues instead of
+//! staying at home, and so do tasks that are adopted. Which queue the group then takes cells from is decided in two
+//! steps:
 //!
 //! - The most urgent level that has cells comes first. But one look in [`LOOKS_PER_TURN`] begins at another level, and
 //!   these take turns. So a group serves every level that has cells at least once in `LOOKS_PER_TURN × levels` looks.
 //! - Among the tenants that have cells of that level, the one whose *time* is least comes first. The time of a tenant
 //!   advances with every cell that is taken, the slower the greater the tenant's weight is. A tenant that had nothing to
 //!   do does not save its time up: it begins where the others are. So while several tenants have cells that wait, a
-//!   group divides its steps among them by weight, except for `ROUNDS_AT_HOME` rounds of a full home.
+//!   group divides its turns among them by weight, except for one turn of a full home.
 //!
-//! After at most [`ROUNDS_PER_LOOK`] rounds, a group looks at its rings again. A tenant whose mask is 0 is disabled: its
-//! cells go to its queues, and nobody takes them from there until it is enabled again.
+//! A cell that has reached the front of its queue runs in the next turn of a group that chooses the queue, and a task in
+//! a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its queues, and
+//! nobody takes them from there until it is enabled again.
 //!
 //! **The queues.** An entry is put at the next position of its queue, with the number of its lap, by one store that
 //! releases the cell. A group first reads entries, and then takes those that it found written, from the front on and
@@ -42,10 +44,8 @@ use super::layout::Layout;
 use super::steps::{outcome, step_counter};
 use crate::protocol::{Status, control};
 
-/// One round in this many sends tasks that yield to the queues, if other cells wait there.
-const ROUNDS_AT_HOME: u32 = 8;
-/// After this many rounds, a group looks at its rings.
-const ROUNDS_PER_LOOK: u32 = 4;
+/// The most steps that a lane-wide task takes in one turn.
+const STEPS_PER_TURN: u32 = 8;
 /// One look at the queues in this many begins at another level than the most urgent one.
 const LOOKS_PER_TURN: u32 = 8;
 /// By how much a step advances the time of a tenant of weight 1.
@@ -53,22 +53,18 @@ pub(crate) const STRIDE_OF_WEIGHT_1: u32 = 1 << 20;
 
 /// The words of [`CellBuffers::words`].
 pub(super) mod home_word {
-    /// The place of the first cell at home.
-    pub(crate) const FIRST: u32 = 0;
-    /// How many cells are at home.
-    pub(crate) const COUNT: u32 = 1;
-    /// How many rounds the group has run.
-    pub(crate) const ROUND: u32 = 2;
-    /// Whether tasks that yield in this round go to the queues.
+    /// How many places at home have a cell.
+    pub(crate) const COUNT: u32 = 0;
+    /// How many cells have arrived and have no place yet.
+    pub(crate) const ARRIVED: u32 = 1;
+    /// How many free places were found for cells that have arrived.
+    pub(crate) const PLACED: u32 = 2;
+    /// Whether tasks that yield at the end of this turn go to the queues.
     pub(crate) const SHARES: u32 = 3;
-    /// How many entries of a queue the group has found or taken.
-    pub(crate) const FOUND: u32 = 4;
     /// How many looks at the queues there have been.
-    pub(crate) const LOOKS: u32 = 5;
-    /// Whether cells were left in a queue at the last look.
-    pub(crate) const OTHERS: u32 = 6;
-    /// The first of the counts of this round, which are those of `step_counter`.
-    pub(crate) const COUNTS: u32 = 7;
+    pub(crate) const LOOKS: u32 = 4;
+    /// The first of the counts of this turn, which are those of `step_counter`.
+    pub(crate) const COUNTS: u32 = 5;
     /// How many words there are.
     pub(crate) const WORDS: u32 = COUNTS + super::step_counter::COUNT;
 }
@@ -86,7 +82,7 @@ pub(super) struct CellServer<'k> {
 /// The task of a cell that takes a step.
 #[derive(Clone, Copy)]
 struct CellTask<'b> {
-    /// Its place in this round.
+    /// Its place at home.
     place: U32<'b>,
     cell: U32<'b>,
     op: U32<'b>,
@@ -135,83 +131,93 @@ pub(super) fn push_ready<'b>(
     f.atomic_store(Order::Release, Scope::Device, cells.ready.at(at), entry);
 }
 
-/// Puts a cell that was just adopted to the end of the group's home, or into a queue if other cells wait in queues.
-pub(super) fn push_adopted<'b>(
-    f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
-    cells: &CellBuffers,
-    cell: U32<'b>,
-) {
-    f.choose(
-        f.load(cells.words.at(home_word::OTHERS)).eq(0),
-        || push_home(f, kernel, cells, cell),
-        || push_ready(f, kernel, cells, cell),
-    );
-}
-
-/// Puts a cell that this lane has to the end of the group's home, or into the queue of its level if the home is full.
+/// Gives a cell that this lane has to the group, which finds a place for it at home before its next turn. If too many
+/// have arrived already, or if other cells wait in queues, the cell goes into the queue of its tenant and level.
 pub(super) fn push_home<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
-    let (most, count) = (kernel.layout.home_cells(), cells.words.at(home_word::COUNT));
-    let place = f.atomic_add(Order::Relaxed, Scope::Group, count, 1);
-    f.choose(
-        place.lt(most),
+    let arrived = cells.words.at(home_word::ARRIVED);
+    let queued = f.choose(
+        f.load(cells.words.at(home_word::SHARES)).eq(0),
         || {
-            let first = f.load(cells.words.at(home_word::FIRST));
-            f.store(cells.home.at((first + place) & (most - 1)), cell);
+            let at = f.atomic_add(Order::Relaxed, Scope::Group, arrived, 1);
+            let room = at.lt(kernel.layout.home_cells());
+            f.when(room, || f.store(cells.arrivals.at(at), cell));
+            f.when(!room, || {
+                f.atomic_sub(Order::Relaxed, Scope::Group, arrived, 1);
+            });
+            !room
         },
-        || {
-            f.atomic_sub(Order::Relaxed, Scope::Group, count, 1);
-            push_ready(f, kernel, cells, cell);
-        },
+        || f.lit(true),
     );
+    f.when(queued, || push_ready(f, kernel, cells, cell));
 }
 
 impl<'k> CellServer<'k> {
-    /// Runs a few rounds. All lanes call it between two looks at the rings. Gives whether there was anything to do,
-    /// which is the same in all lanes.
-    pub(super) fn run_rounds<'b>(self, f: &'b FunctionBuilder<'b>) -> Val<'b, bool> {
+    /// Takes a turn. All lanes call it between two looks at the rings. Gives whether there was anything to do, which is
+    /// the same in all lanes.
+    pub(super) fn take_turn<'b>(self, f: &'b FunctionBuilder<'b>) -> Val<'b, bool> {
         let Some(cells) = self.kernel.cells() else { return f.lit(false) };
-        f.range((0u32, ROUNDS_PER_LOOK, 1u32), f.lit(false), |rounds, _, busy| {
-            self.fill_home(f, cells);
-            let most = self.kernel.layout.window.min(self.kernel.layout.home_cells());
-            let count = f.min(f.load(cells.words.at(home_word::COUNT)), most);
-            let count = f.group_broadcast(count, 0).named("cells");
-            f.when(count.eq(0), || rounds.leave(busy));
-            self.run_round(f, cells, (count, most));
-            f.lit(true)
-        })
+        let count = cells.words.at(home_word::COUNT);
+        f.barrier();
+        self.place_arrivals(f, cells);
+        self.fill_home(f, cells);
+        let busy = f.group_broadcast(f.load(count), 0).ne(0);
+        f.when(busy, || self.run_home(f, cells));
+        busy
     }
 
-    /// Runs one step of each of the first cells at home.
-    fn run_round<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, (count, most): (U32<'b>, u32)) {
+    /// Runs the tasks at home.
+    fn run_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
-        let word = |at: u32| cells.words.at(at);
-        let first = f.load(word(home_word::FIRST));
-        let capacity = kernel.layout.home_cells();
-        kernel.each_by_lane(f, count, most, |place| {
-            let cell = f.load(cells.home.at((first + place) & (capacity - 1)));
-            f.store(cells.round.at(place), cell);
+        let most = kernel.layout.home_cells();
+        if self.has_width(Width::Group) {
+            f.when(f.lane().eq(0), || f.store(kernel.shared.state.at(state::WIDES), 0));
+            f.barrier();
+        }
+        kernel.each_by_lane(f, f.lit(most), most, |place| {
+            let place = place.named("place");
+            let entry = f.load(cells.home.at(place));
+            f.when(entry.ne(0), || self.run_cell(f, cells, (place, entry - 1)));
         });
-        f.barrier();
-        f.when(f.lane().eq(0), || {
-            f.store(word(home_word::FIRST), (first + count) & (capacity - 1));
-            f.store(word(home_word::COUNT), f.load(word(home_word::COUNT)) - count);
-            f.store(word(home_word::ROUND), f.load(word(home_word::ROUND)) + 1);
-            f.store(word(home_word::COUNTS + step_counter::BEGUN), count);
-            f.store(kernel.shared.state.at(state::WIDES), 0);
-        });
-        f.barrier();
-        kernel.each_by_lane(f, count, most, |place| self.begin_step(f, cells, place.named("place")));
         if self.has_width(Width::Group) {
             self.run_group_wide(f, cells);
         }
         f.barrier();
-        f.when(f.lane().eq(0), || self.count_round(f, cells));
+        f.when(f.lane().eq(0), || self.count_turn(f, cells));
+    }
+
+    /// Gives cells that have arrived free places at home. Those that find none go to the queues. All lanes call it,
+    /// after they have met.
+    fn place_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
+        let kernel = self.kernel;
+        let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
+        let arrived = f.group_broadcast(f.load(word(home_word::ARRIVED)), 0);
+        f.when(arrived.ne(0), || {
+            kernel.each_by_lane(f, f.lit(most), most, |place| {
+                f.when(f.load(cells.home.at(place)).eq(0), || {
+                    let at = f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::PLACED), 1);
+                    f.when(at.lt(arrived), || {
+                        f.store(cells.home.at(place), f.load(cells.arrivals.at(at)) + 1);
+                        f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::COUNT), 1);
+                    });
+                });
+            });
+            f.barrier();
+            let placed = f.min(f.load(word(home_word::PLACED)), arrived);
+            kernel.each_by_lane(f, arrived - placed, most, |k| {
+                push_ready(f, kernel, cells, f.load(cells.arrivals.at(placed + k)));
+            });
+            f.barrier();
+            f.when(f.lane().eq(0), || {
+                f.store(word(home_word::ARRIVED), 0);
+                f.store(word(home_word::PLACED), 0);
+            });
+            f.barrier();
+        });
     }
 
     /// Whether some resumable handler has this width.
@@ -224,11 +230,15 @@ impl<'k> CellServer<'k> {
         self.table.entries.iter().filter(move |entry| entry.resumable && entry.width == width)
     }
 
-    /// Begins the step of a task, unless the host has asked something of it. A lane-wide task runs at once, and a
-    /// group-wide one is put aside.
-    fn begin_step<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, place: U32<'b>) {
+    /// Runs the task of a cell for one turn, unless the host has asked something of it or its tenant is disabled. A
+    /// group-wide task is put aside.
+    fn run_cell<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        (place, cell): (U32<'b>, U32<'b>),
+    ) {
         let kernel = self.kernel;
-        let cell = f.load(cells.round.at(place)).named("cell");
         // All loads are under way at once.
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         let line = cell * LINE;
@@ -236,19 +246,11 @@ impl<'k> CellServer<'k> {
         let tenant = f.cast::<u32>(f.load(cells.lines.at(line + 1)));
         let mask = kernel.host_word(f, tenant + control::MASKS);
         let asked = seen & (cell_state::CANCEL | cell_state::PAUSE);
-        let step = || {
-            let steps = fact(cells, cell, cell_fact::STEPS);
-            f.store(steps, f.load(steps) + 1u64);
-            f.store(kernel.shared.faults.at(place), 0);
-            if kernel.fueled {
-                f.store(kernel.shared.fuel.at(place), kernel.spec.fuel);
-            }
-            if let Some(steps) = &kernel.steps {
-                f.store(steps.buffers.outcomes.at(place), 0);
-            }
-            self.run_step(f, cells, CellTask { place, cell, op, tenant });
-        };
-        f.choose(asked.eq(0) & mask.ne(0), step, || self.hold_back(f, cells, cell, (seen, mask)));
+        f.choose(
+            asked.eq(0) & mask.ne(0),
+            || self.run_steps(f, cells, CellTask { place, cell, op, tenant }),
+            || self.hold_back(f, cells, (place, cell), (seen, mask)),
+        );
     }
 
     /// Does what the host has asked of a task that was about to take a step, or puts the task into its queue because its
@@ -257,118 +259,188 @@ impl<'k> CellServer<'k> {
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
-        cell: U32<'b>,
+        (place, cell): (U32<'b>, U32<'b>),
         (seen, mask): (U64<'b>, U32<'b>),
     ) {
-        // The step that was counted does not begin.
-        let begun = cells.words.at(home_word::COUNTS + step_counter::BEGUN);
-        f.atomic_sub(Order::Relaxed, Scope::Group, begun, 1);
         let cancelled = (seen & cell_state::CANCEL).ne(0);
-        f.when(cancelled, || {
-            let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
-            self.end_task_of(f, cells, cell, (f.lit(Status::Cancelled.code()), steps));
-        });
-        f.when(!cancelled, || {
-            let paused = (seen & cell_state::PAUSE).ne(0);
-            let ready = f.choose(paused, || cells::park_cell(f, cells, cell, f.lit(false)), || f.lit(true));
-            f.when(ready & mask.ne(0), || push_home(f, self.kernel, cells, cell));
-            f.when(ready & mask.eq(0), || push_ready(f, self.kernel, cells, cell));
-        });
+        let stays = f.choose(
+            cancelled,
+            || {
+                let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
+                self.end_task_of(f, cells, cell, (f.lit(Status::Cancelled.code()), steps));
+                f.lit(false)
+            },
+            || {
+                let paused = (seen & cell_state::PAUSE).ne(0);
+                let ready =
+                    f.choose(paused, || cells::park_cell(f, cells, cell, f.lit(false)), || f.lit(true));
+                f.when(ready & mask.eq(0), || push_ready(f, self.kernel, cells, cell));
+                ready & mask.ne(0)
+            },
+        );
+        f.when(!stays, || self.free_place(f, cells, place));
     }
 
-    /// Runs the step of a lane-wide task, or puts a group-wide one aside.
-    fn run_step<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
+    /// Frees a place at home.
+    fn free_place<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, place: U32<'b>) {
+        f.store(cells.home.at(place), 0);
+        f.atomic_sub(Order::Relaxed, Scope::Group, cells.words.at(home_word::COUNT), 1);
+    }
+
+    /// Runs steps of a lane-wide task, or puts a group-wide one aside.
+    fn run_steps<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
         let kernel = self.kernel;
-        let CellTask { place, cell, op, tenant } = task;
+        let lane_wide =
+            self.resumable(Width::Lane).fold(f.lit(false), |some, entry| some | task.op.eq(entry.op.code()));
         let aside = || {
             let wides = kernel.shared.state.at(state::WIDES);
             let at = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
-            f.store(kernel.shared.wide.at(at), place);
+            f.store(kernel.shared.wide.at(at), task.place);
         };
-        let run = |whole: AdaptedHandler| {
-            let result = f.call(whole, (place, cell * LINE, tenant));
-            self.finish_step(f, cells, task, result);
+        let run = || {
+            let none = (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
+            let (status, value, asked, steps) =
+                f.range((0u32, STEPS_PER_TURN, 1u32), none, |turns, _, (.., steps)| {
+                    self.begin_step(f, task.place);
+                    let result = self.call_lane_wide(f, task);
+                    let (status, value) = end_task(f, kernel, task.place, result);
+                    let asked = self.outcome(f, task.place);
+                    let after = (status, value, asked, steps + 1);
+                    let yields = status.eq(Status::Done.code()) & asked.eq(outcome::YIELD);
+                    f.when(!yields, || turns.leave(after));
+                    after
+                });
+            self.finish_steps(f, cells, task, (status, value, asked, steps));
         };
-        let lane_wide: Vec<&HandlerEntry> = self.resumable(Width::Lane).collect();
-        match (&*lane_wide, self.has_width(Width::Group)) {
-            ([], _) => aside(),
-            ([only], false) => run(only.whole),
-            (many, _) => {
-                let mut switch = f.switch::<()>(op);
-                for entry in many {
-                    switch = switch.case([entry.op.code()], || run(entry.whole));
-                }
-                switch.default(aside);
-            }
+        match (self.has_width(Width::Lane), self.has_width(Width::Group)) {
+            (true, true) => f.choose(lane_wide, run, aside),
+            (true, false) => run(),
+            (false, _) => aside(),
         }
     }
 
-    /// Runs the group-wide tasks of this round, one after the other, with all lanes.
+    /// Prepares the group's memory for a step of the task at a place.
+    fn begin_step<'b>(self, f: &'b FunctionBuilder<'b>, place: U32<'b>) {
+        let kernel = self.kernel;
+        f.store(kernel.shared.faults.at(place), 0);
+        if kernel.fueled {
+            f.store(kernel.shared.fuel.at(place), kernel.spec.fuel);
+        }
+        if let Some(steps) = &kernel.steps {
+            f.store(steps.buffers.outcomes.at(place), 0);
+        }
+    }
+
+    /// What the step of the task at a place has asked for.
+    fn outcome<'b>(self, f: &'b FunctionBuilder<'b>, place: U32<'b>) -> U32<'b> {
+        self.kernel.steps.as_ref().map_or(f.lit(0), |steps| f.load(steps.buffers.outcomes.at(place)))
+    }
+
+    /// Calls the handler of a lane-wide task.
+    fn call_lane_wide<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> U32<'b> {
+        let CellTask { place, cell, op, tenant } = task;
+        let call = |whole: AdaptedHandler| f.call(whole, (place, cell * LINE, tenant));
+        let entries: Vec<&HandlerEntry> = self.resumable(Width::Lane).collect();
+        let Some((first, rest)) = entries.split_first() else { return f.lit(0) };
+        if rest.is_empty() {
+            return call(first.whole);
+        }
+        let mut switch = f.switch::<U32<'b>>(op);
+        for entry in rest {
+            switch = switch.case([entry.op.code()], || call(entry.whole));
+        }
+        switch.default(|| call(first.whole))
+    }
+
+    /// Runs one step of each group-wide task, one after the other, with all lanes.
     fn run_group_wide<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
         f.barrier();
         let wides = f.group_broadcast(f.load(kernel.shared.state.at(state::WIDES)), 0);
         f.range((f.lit(0), wides, f.lit(1)), (), |_, k, ()| {
             let place = f.group_broadcast(f.load(kernel.shared.wide.at(k)), 0);
-            let cell = f.group_broadcast(f.load(cells.round.at(place)), 0);
-            let head = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32), 0);
+            let cell = f.group_broadcast(f.load(cells.home.at(place)), 0) - 1;
+            let op = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32), 0);
             let tenant = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1))), 0);
-            let mut switch = f.switch::<U32<'b>>(head);
+            f.when(f.lane().eq(0), || self.begin_step(f, place));
+            f.barrier();
+            let mut switch = f.switch::<U32<'b>>(op);
             for entry in self.resumable(Width::Group) {
                 switch = switch.case([entry.op.code()], || f.call(entry.whole, (place, cell * LINE, tenant)));
             }
             let result = switch.default(|| f.lit(0));
             f.barrier();
             f.when(f.lane().eq(0), || {
-                self.finish_step(f, cells, CellTask { place, cell, op: head, tenant }, result);
+                let (status, value) = end_task(f, kernel, place, result);
+                let asked = self.outcome(f, place);
+                self.finish_steps(
+                    f,
+                    cells,
+                    CellTask { place, cell, op, tenant },
+                    (status, value, asked, f.lit(1)),
+                );
             });
         });
     }
 
-    /// Does what comes after a step: ends the task, or puts it where it goes on from.
-    fn finish_step<'b>(
+    /// Does what comes after the last step of a turn: ends the task, puts it where it goes on from, or leaves it at home.
+    /// The status, the value and what was asked are those of the last step.
+    fn finish_steps<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         task: CellTask<'b>,
-        result: U32<'b>,
+        (status, value, asked, steps): (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
     ) {
         let kernel = self.kernel;
-        let Some(steps) = &kernel.steps else { return };
         let CellTask { place, cell, .. } = task;
-        let (status, value) = end_task(f, kernel, place, result);
-        let asked = f.load(steps.buffers.outcomes.at(place));
+        let all = fact(cells, cell, cell_fact::STEPS);
+        f.store(all, f.load(all) + f.cast::<u64>(steps));
+        self.count(f, cells, step_counter::BEGUN, steps);
         let goes_on = status.eq(Status::Done.code()) & asked.ne(0);
         let kind = asked & outcome::KIND;
-        f.choose(
+        let stays = f.choose(
             goes_on,
             || {
-                f.when(kind.eq(outcome::REQUEUE), || {
-                    self.count(f, cells, step_counter::REQUEUES);
-                    if kernel.layout.levels > 1 {
-                        let owner = cells.lines.at(cell * LINE + 1);
-                        let level = f.cast::<u64>(asked >> outcome::LEVEL_SHIFT) << 32;
-                        f.store(owner, f.load(owner) & u64::from(u32::MAX) | level);
-                    }
-                });
-                let parks = kind.eq(outcome::PARK);
-                let stays = f.choose(
-                    parks,
+                let moves = kind.eq(outcome::REQUEUE);
+                f.when(moves, || self.change_level(f, cells, cell, asked));
+                let ready = f.choose(
+                    kind.eq(outcome::PARK),
                     || {
-                        self.count(f, cells, step_counter::PARKS);
+                        self.count(f, cells, step_counter::PARKS, f.lit(1));
                         cells::park_cell(f, cells, cell, f.lit(true))
                     },
                     || f.lit(true),
                 );
                 let shares = f.load(cells.words.at(home_word::SHARES)).ne(0);
-                f.when(stays & shares, || push_ready(f, kernel, cells, cell));
-                f.when(stays & !shares, || push_home(f, kernel, cells, cell));
+                // A task of another level takes its turn among those of that level.
+                let leaves = if kernel.layout.levels > 1 { shares | moves } else { shares };
+                f.when(ready & leaves, || push_ready(f, kernel, cells, cell));
+                ready & !leaves
             },
             || {
-                self.count(f, cells, step_counter::ENDED);
+                self.count(f, cells, step_counter::ENDED, f.lit(1));
                 self.end_task_of(f, cells, cell, (status, value));
+                f.lit(false)
             },
         );
+        f.when(!stays, || self.free_place(f, cells, place));
+    }
+
+    /// Changes the level of a task that has asked for it.
+    fn change_level<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        cell: U32<'b>,
+        asked: U32<'b>,
+    ) {
+        self.count(f, cells, step_counter::REQUEUES, f.lit(1));
+        if self.kernel.layout.levels > 1 {
+            let owner = cells.lines.at(cell * LINE + 1);
+            let level = f.cast::<u64>(asked >> outcome::LEVEL_SHIFT) << 32;
+            f.store(owner, f.load(owner) & u64::from(u32::MAX) | level);
+        }
     }
 
     /// Ends the task of a cell, and retires fences that have waited for it.
@@ -396,16 +468,16 @@ impl<'k> CellServer<'k> {
         }
     }
 
-    /// Counts something of this round.
-    fn count<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, counter: u32) {
+    /// Adds to a count of this turn.
+    fn count<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, counter: u32, by: U32<'b>) {
         if self.kernel.counts_tasks() {
             let word = cells.words.at(home_word::COUNTS + counter);
-            f.atomic_add(Order::Relaxed, Scope::Group, word, 1);
+            f.atomic_add(Order::Relaxed, Scope::Group, word, by);
         }
     }
 
-    /// Adds the counts of this round to the group's row of counters. One lane does this.
-    fn count_round<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
+    /// Adds the counts of this turn to the group's row of counters. One lane does this.
+    fn count_turn<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         if !self.kernel.counts_tasks() {
             return;
         }
@@ -421,31 +493,18 @@ impl<'k> CellServer<'k> {
         }
     }
 
-    /// Takes cells from a queue, as many as there is room for at home. All lanes call it.
+    /// Takes cells from a queue, as many as there are free places at home. All lanes call it.
     fn fill_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
-        let word = |at: u32| cells.words.at(at);
-        let (count, round) = (f.load(word(home_word::COUNT)), f.load(word(home_word::ROUND)));
-        let looks = f.group_broadcast(f.select(count.eq(0) | (round % ROUNDS_PER_LOOK).eq(0), 1, 0), 0);
-        // The flag is read by tasks that yield in the round that follows, after the lanes have met.
-        f.when(f.lane().eq(0), || f.store(word(home_word::SHARES), 0));
-        f.when(looks.ne(0), || {
-            kernel.each_by_lane(
-                f,
-                f.lit(kernel.layout.queue_count()),
-                kernel.layout.queue_count(),
-                |queue| {
-                    self.look_at_queue(f, cells, queue);
-                },
-            );
-            f.barrier();
-            let (queue, wanted) = f.choose(
-                f.lane().eq(0),
-                || self.choose_queue(f, cells, (count, round)),
-                || (f.lit(0), f.lit(0)),
-            );
-            let wanted = f.group_broadcast(wanted, 0);
-            f.when(wanted.ne(0), || self.take_entries(f, cells, (f.group_broadcast(queue, 0), wanted)));
+        let queues = kernel.layout.queue_count();
+        kernel.each_by_lane(f, f.lit(queues), queues, |queue| self.look_at_queue(f, cells, queue));
+        f.barrier();
+        let none = || (f.lit(0), f.lit(0));
+        let (queue, wanted) = f.choose(f.lane().eq(0), || self.choose_queue(f, cells), none);
+        let wanted = f.group_broadcast(wanted, 0);
+        f.when(wanted.ne(0), || {
+            self.take_entries(f, cells, (f.group_broadcast(queue, 0), wanted));
+            self.place_arrivals(f, cells);
         });
     }
 
@@ -460,14 +519,9 @@ impl<'k> CellServer<'k> {
         f.store(cells.waiting.at(queue), f.select(mask.eq(0), 0, waiting));
     }
 
-    /// Chooses the queue from which cells are taken, and how many. Decides whether tasks that yield in this round are
-    /// shared. One lane does this.
-    fn choose_queue<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        (count, round): (U32<'b>, U32<'b>),
-    ) -> (U32<'b>, U32<'b>) {
+    /// Chooses the queue from which cells are taken, and how many. Decides whether tasks that yield at the end of this
+    /// turn are shared. One lane does this.
+    fn choose_queue<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) -> (U32<'b>, U32<'b>) {
         let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
         let word = |at: u32| cells.words.at(at);
         let looks = f.load(word(home_word::LOOKS));
@@ -488,12 +542,10 @@ impl<'k> CellServer<'k> {
         });
         let some = best.ne(NONE);
         let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
-        let room = f.lit(self.kernel.layout.home_cells()) - count;
+        let room = f.lit(self.kernel.layout.home_cells()) - f.load(word(home_word::COUNT));
         let wanted = f.min(waiting, room);
-        let others = self.leave_others(f, cells, wanted);
-        f.store(word(home_word::OTHERS), others);
-        f.store(word(home_word::SHARES), f.select((round % ROUNDS_AT_HOME).eq(0), others, 0));
-        f.store(word(home_word::FOUND), wanted);
+        f.store(word(home_word::SHARES), self.leave_others(f, cells, wanted));
+        f.store(word(home_word::ARRIVED), wanted);
         f.when(wanted.ne(0), || {
             let tenant = best / levels;
             let by = f.cast::<u64>(wanted) * f.cast::<u64>(f.load(cells.strides.at(tenant)));
@@ -521,8 +573,8 @@ impl<'k> CellServer<'k> {
         });
     }
 
-    /// Takes entries from the front of a queue, unless another group is faster, and puts their cells to the end of the
-    /// home. All lanes call it.
+    /// Takes entries from the front of a queue, unless another group is faster. Their cells have then arrived, as many as
+    /// [`home_word::ARRIVED`] says. All lanes call it.
     fn take_entries<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -530,7 +582,7 @@ impl<'k> CellServer<'k> {
         (queue, wanted): (U32<'b>, U32<'b>),
     ) {
         let kernel = self.kernel;
-        let word = |at: u32| cells.words.at(at);
+        let arrived = cells.words.at(home_word::ARRIVED);
         let (most, front) = (kernel.layout.home_cells(), f.load(cells.fronts.at(queue)));
         kernel.each_by_lane(f, wanted, most, |k| {
             let (at, lap) = queue_entry(f, &kernel.layout, queue, front + f.cast::<u64>(k));
@@ -538,20 +590,16 @@ impl<'k> CellServer<'k> {
             let entry = f.atomic_load(Order::Acquire, Scope::Device, cells.ready.at(at));
             let written = f.cast::<u32>(entry >> 32).eq(lap);
             f.when(!written, || {
-                f.atomic_min(Order::Relaxed, Scope::Group, word(home_word::FOUND), k);
+                f.atomic_min(Order::Relaxed, Scope::Group, arrived, k);
             });
-            let (first, count) = (f.load(word(home_word::FIRST)), f.load(word(home_word::COUNT)));
-            f.store(cells.home.at((first + count + k) & (most - 1)), f.cast::<u32>(entry));
+            f.store(cells.arrivals.at(k), f.cast::<u32>(entry));
         });
         f.barrier();
         f.when(f.lane().eq(0), || {
-            let found = f.load(word(home_word::FOUND));
+            let next = front + f.cast::<u64>(f.load(arrived));
             let taken = cells.ready_ends.at(queue_front(queue));
-            let next = front + f.cast::<u64>(found);
             let before = f.atomic_cas(Order::Relaxed, Scope::Device, taken, front, next);
-            f.when(before.eq(front), || {
-                f.store(word(home_word::COUNT), f.load(word(home_word::COUNT)) + found);
-            });
+            f.when(before.ne(front), || f.store(arrived, 0));
         });
         f.barrier();
     }
@@ -561,10 +609,13 @@ impl<'k> CellServer<'k> {
         let Some(cells) = self.kernel.cells() else { return };
         let most = self.kernel.layout.home_cells();
         f.barrier();
-        let (first, count) =
-            (f.load(cells.words.at(home_word::FIRST)), f.load(cells.words.at(home_word::COUNT)));
-        self.kernel.each_by_lane(f, count, most, |k| {
-            push_ready(f, self.kernel, cells, f.load(cells.home.at((first + k) & (most - 1))));
+        self.kernel.each_by_lane(f, f.lit(most), most, |place| {
+            let entry = f.load(cells.home.at(place));
+            f.when(entry.ne(0), || push_ready(f, self.kernel, cells, entry - 1));
+        });
+        let arrived = f.load(cells.words.at(home_word::ARRIVED));
+        self.kernel.each_by_lane(f, arrived, most, |k| {
+            push_ready(f, self.kernel, cells, f.load(cells.arrivals.at(k)));
         });
     }
 }

@@ -121,7 +121,7 @@ pub struct Layout {
     pub buffers: Vec<BufferBinding>,
 }
 
-/// A group has at least this many cells at home.
+/// A group has room for at least this many cells at home, if its window is not smaller.
 const MIN_HOME_CELLS: u32 = 16;
 
 /// The pieces of a region start at multiples of this many bytes.
@@ -270,9 +270,9 @@ impl Layout {
     }
 
     /// How many cells a group has at home at most: one per lane, so that all others are shared with groups that are
-    /// idle.
+    /// idle. Each has a place in the group's memory that a task of a window has too.
     pub(super) fn home_cells(&self) -> u32 {
-        self.lanes.clamp(MIN_HOME_CELLS, self.window.max(MIN_HOME_CELLS)).next_power_of_two()
+        self.lanes.max(MIN_HOME_CELLS).min(self.window)
     }
 
     /// How many words the table of pieces has: two per tenant for each region, and two for the observables.

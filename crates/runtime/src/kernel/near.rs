@@ -126,7 +126,7 @@ impl<'k> NearServer<'k> {
                 return idle;
             }
             cells::apply_asks_as_first_group(f, kernel);
-            f.select(self.cells.run_rounds(f), 0, idle)
+            f.select(self.cells.take_turn(f), 0, idle)
         });
         self.cells.leave_home(f);
     }
