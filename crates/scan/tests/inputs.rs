@@ -268,6 +268,31 @@ fn the_place_where_an_input_was_cut_is_not_its_end() {
     assert_eq!(scan_cut("a key-22\n", true), ["(?m)key-[0-9]+$", "key-[0-9]+", r"key-[0-9]+\b"]);
 }
 
+/// These rules have no literals, so all text is searched for them, block by block because their matches are short.
+#[test]
+fn short_matches_without_literals_are_found_in_long_inputs() {
+    let rules = ["(.{1,1000}){1,3}", r"(?s)\b.{700,900}?\b", r"[^x]{3,2000}$", r"\A.{9}", "(?m)^.{1,9}$"];
+    let scanner = scanner(&rules);
+    let piece = scanner.engine().piece_len();
+    let mut text: Vec<u8> = (0..piece + piece / 4).map(|at| b"word and "[at * 7 / 5 % 9]).collect();
+    text[9] = b'\n';
+    text[piece - 100..piece - 95].copy_from_slice(b"\nabc\n");
+    for end in [text.len(), piece, piece + 1, 3001] {
+        let text = &text[..end];
+        let file = TestFile::with("blocks", text);
+        let mut wanted = scanner.scan_bytes(&file.0, text).unwrap();
+        let place = |finding: &Finding| (finding.found.rule, finding.found.start, finding.found.end);
+        wanted.sort_by_key(place);
+        for mut found in
+            [scan_file(&scanner, &file.0).0, scan_reader(&scanner, &mut Cursor::new(text), 1 << 16).0]
+        {
+            found.sort_by_key(place);
+            let places = |list: &[Finding]| list.iter().map(place).collect::<Vec<_>>();
+            assert!(places(&found) == places(&wanted), "{end}: {} of {}", found.len(), wanted.len());
+        }
+    }
+}
+
 #[test]
 fn a_bounded_match_longer_than_what_is_kept_makes_its_rule_give_up() {
     let scanner = scanner(&["openx{150000}close", "ghp_[a-z]{4}"]);

@@ -135,13 +135,16 @@ impl RuleState {
             RuleOutcome::AtEnd if known.ended => return self.next_in_rest(&search.matcher, source),
             _ => return Ok(None),
         }
+        if search.in_blocks() && self.ranges.is_empty() && self.at <= source.available().end {
+            self.ranges.push_back(StartRange { lo: self.at, hi: u64::MAX });
+        }
         let horizon = match search.prefix_max() {
-            _ if known.ended => u64::MAX,
+            _ if known.ended || search.in_blocks() => u64::MAX,
             None => 0,
             Some(max) => known.scanned.saturating_sub(lead + max),
         };
         let found = match search.matcher.max_len() {
-            Some(max_len) if !search.always() => {
+            Some(max_len) if !search.always() || search.in_blocks() => {
                 self.next_bounded(&search.matcher, max_len, horizon, source, known)?
             }
             _ => match self.next_incremental(search, horizon, source, known) {
@@ -203,7 +206,7 @@ impl RuleState {
         known: StreamKnowledge,
     ) -> io::Result<Option<(u64, u64)>> {
         let (margin, end) = (MARGIN as u64, source.available().end);
-        let mut text = vec![];
+        let (mut text, mut starts) = (vec![], max_len.max(BLOCK_MIN));
         while let Some(&range) = self.ranges.front() {
             let from = self.at.max(range.lo);
             if from > range.hi || from > end {
@@ -215,7 +218,8 @@ impl RuleState {
                 false => horizon.min((known.limit(source) + 1).saturating_sub(max_len + margin)),
             };
             let Some(last) = decidable.checked_sub(1) else { return Ok(None) };
-            let last = range.hi.min(last).min(from.saturating_add(STARTS_MAX));
+            let last = range.hi.min(last).min(from.saturating_add(starts));
+            starts = (2 * starts).min(STARTS_MAX.max(max_len));
             if from > last {
                 return Ok(None);
             }

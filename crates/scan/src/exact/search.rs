@@ -14,7 +14,12 @@ pub struct RuleSearch {
     /// Where its matches begin.
     pub starts: MatchStarts,
     incremental: OnceLock<Result<IncrementalMatcher, String>>,
+    in_blocks: bool,
 }
+
+/// The length of the longest match of rules that are searched for in blocks of text. A block is longer than a match, and
+/// after each match another one is read.
+const BLOCK_MATCH_MAX: u64 = 4096;
 
 /// Where matches of a rule can begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +36,17 @@ pub enum MatchStarts {
 impl RuleSearch {
     /// Makes a search of a rule.
     pub fn new(matcher: Matcher, starts: MatchStarts) -> RuleSearch {
-        RuleSearch { matcher, starts, incremental: OnceLock::new() }
+        let in_blocks = starts == MatchStarts::Everywhere
+            && matcher.max_len().is_some_and(|max_len| max_len <= BLOCK_MATCH_MAX)
+            && matcher.expression().hir().properties().minimum_len() > Some(0);
+        RuleSearch { matcher, starts, incremental: OnceLock::new(), in_blocks }
+    }
+
+    /// Returns whether a rule without candidates is searched for in one block of text after the other, which is possible
+    /// if its matches are short and not empty. Then the `regex` crate searches, which has several ways to do so. A search
+    /// in pieces has only one automaton, which is slow for expressions such as `(.{1,1000}){1,3}`.
+    pub(super) fn in_blocks(&self) -> bool {
+        self.in_blocks
     }
 
     /// Returns the largest number of bytes of a match before the part of any branch; `None` if there is no limit or
