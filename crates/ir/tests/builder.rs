@@ -1,7 +1,7 @@
 //! What the builder writes is what the text says.
 
 use pelton_ir::builder::{Builder, Val};
-use pelton_ir::module::Module;
+use pelton_ir::module::{ImportFlow, Module};
 use pelton_ir::text;
 use pelton_ir::types::{Access, Len, Need, Order, Scope, Space};
 use pelton_ir::valid::validate;
@@ -224,6 +224,38 @@ kernel main {
   atomic_store release device @tail[0], %7
   async_load @window[0], @tail[0], 1, 7
   async_wait 7
+}
+",
+    );
+}
+
+#[test]
+fn imports_that_nobody_calls_are_removed() {
+    let mut m = Builder::new();
+    m.import::<(), u32>("unused", ImportFlow::Any);
+    let used = m.import::<u32, u32>("used", ImportFlow::Uniform);
+    m.import::<(), ()>("also_unused", ImportFlow::Any);
+    let twice = m.function::<u32, u32>("twice", |f, x| {
+        let once = f.call(used, x);
+        f.call(used, once)
+    });
+    m.function::<(), u32>("four", |f, ()| f.call(twice, f.lit(1)));
+    let mut module = m.finish();
+    module.remove_unused_imports();
+    says(
+        module,
+        "\
+import uniform fn used(%0: u32) -> u32
+
+fn twice(%0: u32) -> u32 {
+  %1 = call used(%0)
+  %2 = call used(%1)
+  return %2
+}
+
+fn four() -> u32 {
+  %0 = call twice(1)
+  return %0
 }
 ",
     );

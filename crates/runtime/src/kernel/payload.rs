@@ -34,7 +34,8 @@
 //! **Copies.** A device that works in the host's memory reads payloads and writes replies where they lie. On a device
 //! with memory of its own, a group copies the payloads of a window before it runs the tasks, and the replies after
 //! that: neighbouring lanes move neighbouring pieces of 16 bytes, and only bytes that are used cross the bus. Handlers
-//! then work with the copy, which has the same places.
+//! then work with the copy, which has the same places. A window that has copied a payload always issues the fence before
+//! its records, because the next task of the slot may be run by another group, which writes the same copy.
 //!
 //! **What handlers see.** A reply is zero when a task begins, so a handler may read what it has written, and finds
 //! nothing of earlier tasks. An access beyond the task's own payload or beyond the place of the reply is fault 2, as
@@ -44,8 +45,8 @@
 use pelton_ir::builder::{Buf, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
-use super::buffers::{PayloadBuffers, PayloadCopies, PlaceBuffers, ReplyBuffers, ReplyCopies};
-use super::context::{KernelContext, U32};
+use super::buffers::{PayloadBuffers, PayloadCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, SharedBuffers};
+use super::context::{KernelContext, U32, state};
 use super::declare::Declarer;
 use super::window::{TaskWindow, WindowRunner};
 
@@ -147,12 +148,21 @@ impl TaskPlaces {
 
     /// Notes which place a task of a window has, how long its payload is, and that it has not said a reply. The slot
     /// can be read.
-    pub(super) fn begin_task<'b>(&self, f: &'b FunctionBuilder<'b>, task: U32<'b>, place: U32<'b>) {
+    fn begin_task<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        shared: &SharedBuffers,
+        task: U32<'b>,
+        place: U32<'b>,
+    ) {
         f.store(self.window.places.at(task), place);
         if let Some(payload) = self.payload {
             let bytes = f.atomic_load(Order::Relaxed, Scope::System, payload.host.bytes.at(place));
             // A task never reaches beyond its own place, whatever is in the host's memory.
             f.store(self.window.payload_bytes.at(task), f.min(bytes, self.sizes.payload));
+            if payload.copy.is_some() {
+                f.when(bytes.ne(0), || f.store(shared.state.at(state::DIRTY), 1));
+            }
         }
         if self.reply.is_some() {
             f.store(self.window.reply_bytes.at(task), 0);
@@ -160,8 +170,14 @@ impl TaskPlaces {
     }
 
     /// Begins a task in a group of one lane, which runs its tasks where they lie, one as soon as it is found.
-    pub(super) fn begin_lone_task<'b>(&self, f: &'b FunctionBuilder<'b>, task: U32<'b>, place: U32<'b>) {
-        self.begin_task(f, task, place);
+    pub(super) fn begin_lone_task<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        shared: &SharedBuffers,
+        task: U32<'b>,
+        place: U32<'b>,
+    ) {
+        self.begin_task(f, shared, task, place);
         self.copy_payloads(f, task, f.lit(1));
     }
 
@@ -172,7 +188,8 @@ impl TaskPlaces {
         run: WindowRunner<'_>,
         window: TaskWindow<'b>,
     ) {
-        run.each_task(f, window, |task| self.begin_task(f, task, run.task_slot(f, window, task)));
+        let shared = &run.kernel.shared;
+        run.each_task(f, window, |task| self.begin_task(f, shared, task, run.task_slot(f, window, task)));
         if self.copies() {
             f.barrier();
             self.copy_payloads(f, f.lit(0), window.count);

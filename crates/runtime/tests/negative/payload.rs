@@ -1,7 +1,7 @@
 //! Payloads and replies: that they arrive whole, at every length, and that no task sees those of another.
 
 use pelton::ir::builder::Val;
-use pelton::kernel::{AssembleError, GroupHandlerBody, HandlerBody};
+use pelton::kernel::{AssembleError, GroupHandlerBody, HandlerBody, SlotBody};
 use pelton::protocol::FaultCode;
 use pelton::{
     Batch, Claim, Drain, Error, Handler, PayloadTask, Priority, Producer, Session, Spec, SubmitError, Task,
@@ -13,6 +13,7 @@ use crate::common::*;
 pub(crate) const TESTS: &[Test] = named![
     payloads_of_every_length_arrive_whole,
     payloads_that_do_not_fit_are_refused,
+    a_fused_kernel_has_payloads_too,
     a_task_reads_nothing_beyond_its_own_payload,
     a_shorter_payload_hides_a_longer_one_before_it,
     a_reply_is_never_that_of_an_earlier_task,
@@ -157,6 +158,18 @@ fn payloads_of_every_length_arrive_whole(on: &On) {
         // Tasks without a payload run beside them, and so do light ones.
         assert_eq!(run(&mut producer, Task::new(op(ECHO))), Ok(0), "{shape}");
         assert_eq!(run(&mut producer, add(3, 7)), Ok(0), "{shape}");
+    }
+}
+
+/// Catches a kernel without a choice of handlers that runs such tasks where no window has brought their payloads.
+fn a_fused_kernel_has_payloads_too(on: &On) {
+    for shape in shapes(on, &[near(1), near(32), far(1), far(32)]) {
+        let bare = shape.bare(16, 2).payload(MOST).reply(REPLY).body(SlotBody::Fused);
+        let session = launch(on, &bare.handler_at(op(ECHO), "echo", Handler::lane_wide(echo)));
+        let mut producer = session.producer(0).unwrap();
+        for len in [0, 1, 17, MOST as usize] {
+            check_echo(&mut producer, ECHO, &bytes_of(4, len), &format!("{shape}: {len} bytes"));
+        }
     }
 }
 
