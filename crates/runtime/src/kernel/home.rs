@@ -9,19 +9,19 @@
 //! it looks at the state of the cell once, and then runs up to [`STEPS_PER_TURN`] steps, as long as the task yields.
 //! Lanes do not meet in between. After that, all lanes together run one step of each group-wide task.
 //!
-//! **Fairness.** While other cells wait in a queue, tasks that yield at the end of a turn go to the queues instead of
-//! staying at home, and so do tasks that are adopted. Which queue the group then takes cells from is decided in two
-//! steps:
+//! **Fairness.** While other cells wait in a queue, tasks that are adopted go to the queues too, and after every
+//! [`TURNS_AT_HOME`] turns, the tasks at home that yield go to the queues instead of staying. Which queue the group then
+//! takes cells from is decided in two steps:
 //!
-//! - The most urgent level that has cells comes first. But one look in [`LOOKS_PER_TURN`] begins at another level, and
-//!   these take turns. So a group serves every level that has cells at least once in `LOOKS_PER_TURN × levels` looks.
+//! - The most urgent level that has cells comes first. But one in [`GUARD`] times the search begins at another level, and
+//!   these take turns. So a group serves every level that has cells at least once in `TURNS_AT_HOME × GUARD × levels`
+//!   turns.
 //! - Among the tenants that have cells of that level, the one whose *time* is least comes first. The time of a tenant
 //!   advances with every cell that is taken, the slower the greater the tenant's weight is. A tenant that had nothing to
 //!   do does not save its time up: it begins where the others are. So while several tenants have cells that wait, a
-//!   group divides its turns among them by weight, except for one turn of a full home.
+//!   group divides its turns among them by weight, except for the `TURNS_AT_HOME` turns of one full home.
 //!
-//! A cell that has reached the front of its queue runs in the next turn of a group that chooses the queue, and a task in
-//! a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its queues, and
+//! A task in a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its queues, and
 //! nobody takes them from there until it is enabled again.
 //!
 //! **The queues.** An entry is put at the next position of its queue, with the number of its lap, by one store that
@@ -46,8 +46,10 @@ use crate::protocol::{Status, control};
 
 /// The most steps that a lane-wide task takes in one turn.
 const STEPS_PER_TURN: u32 = 8;
-/// One look at the queues in this many begins at another level than the most urgent one.
-const LOOKS_PER_TURN: u32 = 8;
+/// While cells wait in the queues, a group shares its home after this many turns.
+const TURNS_AT_HOME: u32 = 8;
+/// One in this many times, a group that has shared its home begins its search at another level than the most urgent one.
+const GUARD: u32 = 4;
 /// By how much a step advances the time of a tenant of weight 1.
 pub(crate) const STRIDE_OF_WEIGHT_1: u32 = 1 << 20;
 
@@ -61,10 +63,12 @@ pub(super) mod home_word {
     pub(crate) const PLACED: u32 = 2;
     /// Whether tasks that yield at the end of this turn go to the queues.
     pub(crate) const SHARES: u32 = 3;
-    /// How many looks at the queues there have been.
-    pub(crate) const LOOKS: u32 = 4;
+    /// Whether cells were left in the queues at the last look.
+    pub(crate) const OTHERS: u32 = 4;
+    /// How many turns there have been.
+    pub(crate) const TURNS: u32 = 5;
     /// The first of the counts of this turn, which are those of `step_counter`.
-    pub(crate) const COUNTS: u32 = 5;
+    pub(crate) const COUNTS: u32 = 6;
     /// How many words there are.
     pub(crate) const WORDS: u32 = COUNTS + super::step_counter::COUNT;
 }
@@ -141,7 +145,7 @@ pub(super) fn push_home<'b>(
 ) {
     let arrived = cells.words.at(home_word::ARRIVED);
     let queued = f.choose(
-        f.load(cells.words.at(home_word::SHARES)).eq(0),
+        f.load(cells.words.at(home_word::OTHERS)).eq(0),
         || {
             let at = f.atomic_add(Order::Relaxed, Scope::Group, arrived, 1);
             let room = at.lt(kernel.layout.home_cells());
@@ -524,10 +528,11 @@ impl<'k> CellServer<'k> {
     fn choose_queue<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) -> (U32<'b>, U32<'b>) {
         let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
         let word = |at: u32| cells.words.at(at);
-        let looks = f.load(word(home_word::LOOKS));
-        f.store(word(home_word::LOOKS), looks + 1);
-        let turn = (looks % LOOKS_PER_TURN).eq(LOOKS_PER_TURN - 1);
-        let first = f.select(turn, (looks / LOOKS_PER_TURN) % levels, 0);
+        let turns = f.load(word(home_word::TURNS));
+        f.store(word(home_word::TURNS), turns + 1);
+        // Levels other than the most urgent one are looked at first in turns after which the home is shared.
+        let guard = turns / TURNS_AT_HOME;
+        let first = f.select((guard % GUARD).eq(GUARD - 1), (guard / GUARD) % levels, 0);
         const NONE: u32 = u32::MAX;
         let none = (f.lit(NONE), f.lit(u64::MAX));
         let (best, time) = f.range((0u32, levels, 1u32), none, |all, k, none| {
@@ -544,7 +549,10 @@ impl<'k> CellServer<'k> {
         let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
         let room = f.lit(self.kernel.layout.home_cells()) - f.load(word(home_word::COUNT));
         let wanted = f.min(waiting, room);
-        f.store(word(home_word::SHARES), self.leave_others(f, cells, wanted));
+        let others = self.leave_others(f, cells, wanted);
+        f.store(word(home_word::OTHERS), others);
+        let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
+        f.store(word(home_word::SHARES), f.select(last, others, 0));
         f.store(word(home_word::ARRIVED), wanted);
         f.when(wanted.ne(0), || {
             let tenant = best / levels;
