@@ -56,11 +56,14 @@ impl Producer {
     /// Checks tasks before the kernel sees any of them. Returns their level, and how far back the fences among them
     /// reach.
     #[inline]
-    pub(super) fn check_tasks(
+    pub(super) fn check_tasks<T: Submission>(
         &self,
-        tasks: impl Iterator<Item = impl Submission> + Clone,
+        tasks: impl Iterator<Item = T> + Clone,
     ) -> Result<(u32, FenceReach), SubmitError> {
-        self.check_payloads(tasks.clone())?;
+        if T::BRINGS {
+            let sizes = self.share.rings.layout.places;
+            tasks.clone().try_for_each(|task| check_payload(sizes, task.payload()))?;
+        }
         let tasks = tasks.map(|task| task.task());
         let levels = self.share.rings.layout.levels;
         // Mostly all tasks are plain. The compiler vectorizes a loop that never ends early, or leaves it out.
@@ -90,13 +93,6 @@ impl Producer {
         }
         let level = if levels == 1 { 0 } else { priority.unwrap_or_default().code() };
         Ok((level, fenced))
-    }
-
-    /// Checks that the payloads of tasks fit their places. Nothing is done for tasks that cannot have one.
-    #[inline]
-    fn check_payloads<T: Submission>(&self, mut tasks: impl Iterator<Item = T>) -> Result<(), SubmitError> {
-        let sizes = self.share.rings.layout.places;
-        if T::BRINGS { tasks.try_for_each(|task| check_payload(sizes, task.payload())) } else { Ok(()) }
     }
 
     /// Checks that so many tasks could be submitted if the rings were empty. A fence that waits for tasks which were

@@ -9,7 +9,7 @@
 //!   records fault 2, and the access then gives zero or does nothing, as an access that is out of range does in the
 //!   language. Where all tenants have the same piece, its place is known when the kernel is assembled. The piece then
 //!   lies inside the buffer, and the check against the piece is the only one.
-//! - An access to `payload` or `reply` becomes an access to the task's own [place](place), checked in the same way.
+//! - An access to `payload` or `reply` becomes an access to the task's own [`place`], checked in the same way.
 //! - `fault` records its code, unless one is recorded already. A number that is no code is recorded as fault 5.
 //! - An access to `frame` becomes an access to the task's [frame](super::steps), and a call of a verb becomes what the
 //!   verb does.
