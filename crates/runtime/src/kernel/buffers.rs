@@ -323,29 +323,29 @@ buffers! {
     /// The payloads of tasks, in kernels whose tasks have them; see [`payload`](super::super::payload).
     PayloadBuffers {
         words Payload u32 "payload" Host Host (payload_words) (Zeros)
-            "The payloads of tasks, by slot.";
-        bytes PayloadBytes u32 "payload_bytes" Host Host (|p| p.layout.slot_count()) (Zeros)
-            "How many bytes each payload has, by slot.";
+            "The payloads of tasks, by place.";
+        bytes PayloadBytes u32 "payload_bytes" Host Host (|p| p.layout.place_count()) (Zeros)
+            "How many bytes each payload has, by place.";
     }
 
     /// The copies of payloads on a device with memory of its own.
     PayloadCopies {
         words PayloadCopy u32 "payload_copy" Device Kernel (payload_words) (Zeros)
-            "The payloads of tasks in device memory, by slot.";
+            "The payloads of tasks in device memory, by place.";
     }
 
     /// The replies of tasks, in kernels whose tasks have them; see [`payload`](super::super::payload).
     ReplyBuffers {
         words Reply u32 "reply" Host Kernel (reply_words) (Zeros)
-            "The replies of tasks, by slot.";
-        said ReplySaid u64 "reply_said" Host KernelForHost (|p| p.layout.slot_count()) (Zeros)
+            "The replies of tasks, by place.";
+        said ReplySaid u64 "reply_said" Host KernelForHost (|p| p.layout.place_count()) (Zeros)
             "How many bytes the last reply in each slot has, and the lap in which a task gave it.";
     }
 
     /// The replies as handlers write them on a device with memory of its own.
     ReplyCopies {
         words ReplyCopy u32 "reply_copy" Device Kernel (reply_words) (Zeros)
-            "The replies of tasks in device memory, by slot.";
+            "The replies of tasks in device memory, by place.";
     }
 
     /// What a group knows about the payloads and replies of its window.
@@ -526,12 +526,12 @@ fn tallies(plan: KernelPlan<'_>) -> u32 {
 
 /// How many words the payloads of all slots have.
 fn payload_words(plan: KernelPlan<'_>) -> u32 {
-    plan.layout.slot_count() * plan.layout.places.payload_stride()
+    plan.layout.place_count() * plan.layout.places.payload_stride()
 }
 
 /// How many words the replies of all slots have.
 fn reply_words(plan: KernelPlan<'_>) -> u32 {
-    plan.layout.slot_count() * plan.layout.places.reply_stride()
+    plan.layout.place_count() * plan.layout.places.reply_stride()
 }
 
 /// Whether two names are equal. Unlike `==`, this works in constants.

@@ -74,6 +74,8 @@ pub(crate) mod cell_fact {
     pub(crate) const STRIPE: u32 = 1;
     /// How many steps of the task were begun.
     pub(crate) const STEPS: u32 = 2;
+    /// How many bytes its payload has, and in the upper half how many bytes of reply it has said.
+    pub(crate) const SIZES: u32 = 3;
     /// How many words there are per cell.
     pub(crate) const WORDS: u32 = 4;
 }
@@ -104,7 +106,7 @@ pub(super) fn fact<'b>(cells: &CellBuffers, cell: U32<'b>, word: u32) -> pelton_
 }
 
 /// The number of a state's use of the cell.
-fn use_number<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>) -> U32<'b> {
+pub(super) fn use_number<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>) -> U32<'b> {
     f.cast::<u32>(state >> cell_state::USE_SHIFT) & GENERATION_MASK
 }
 
@@ -136,22 +138,18 @@ pub(super) fn settle_task<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     owner: RingOwner<'b>,
-    (place, op, end): (&TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
+    (task, place, op, end): (U32<'b>, &TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
 ) -> (U32<'b>, U32<'b>) {
     let kernel = run.kernel;
     let Some(cells) = kernel.cells() else { return end };
-    let word = kernel.source.head(f, place.at + slot::PRIORITY / 2);
-    let number = f.cast::<u32>(word >> 32) >> CELL_SHIFT;
+    let (number, inside) = read_cell_number(f, kernel, owner, place);
     let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
     let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
-    let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
-    let producer = owner.ring - owner.level * kernel.layout.producers;
     let cell = number - 1;
-    let inside = (cell - producer * per_producer).lt(per_producer);
     let malformed = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
     f.choose(
         resumable,
-        || f.choose(inside, || adopt_task(f, run, cells, owner, (place, cell, end)), malformed),
+        || f.choose(inside, || adopt_task(f, run, cells, owner, (task, place, cell, end)), malformed),
         || {
             let well = number.eq(0);
             let status = f.select(well, end.0, Status::Fault.code());
@@ -160,13 +158,48 @@ pub(super) fn settle_task<'b>(
     )
 }
 
+/// One more than the number of the cell that a slot names, and whether the cell belongs to the ring's producer. The number
+/// is 0 if the slot names none.
+fn read_cell_number<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    owner: RingOwner<'b>,
+    place: &TaskPlace<'b>,
+) -> (U32<'b>, Val<'b, bool>) {
+    let word = kernel.source.head(f, place.at + slot::PRIORITY / 2);
+    let number = f.cast::<u32>(word >> 32) >> CELL_SHIFT;
+    let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
+    let producer = owner.ring - owner.level * kernel.layout.producers;
+    (number, (number - 1 - producer * per_producer).lt(per_producer))
+}
+
+/// The number of a cell's place for a payload and a reply. The places of cells come after those of all slots.
+pub(super) fn cell_place<'b>(kernel: &KernelContext<'_>, cell: U32<'b>) -> U32<'b> {
+    cell + kernel.layout.slot_count()
+}
+
+/// The number of the place that a task has for its payload and its reply: that of the cell that its slot names, if the
+/// cell belongs to the ring's producer, or else that of the slot.
+pub(super) fn place_of_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    owner: RingOwner<'b>,
+    (place, slot): (&TaskPlace<'b>, U32<'b>),
+) -> U32<'b> {
+    if kernel.cells().is_none() {
+        return slot;
+    }
+    let (number, inside) = read_cell_number(f, kernel, owner, place);
+    f.select(inside, cell_place(kernel, number - 1), slot)
+}
+
 /// Moves a task to its cell, or ends the cell if the task may not run.
 fn adopt_task<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     cells: &CellBuffers,
     owner: RingOwner<'b>,
-    (place, cell, (state, value)): (&TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
+    (task, place, cell, (state, value)): (U32<'b>, &TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
 ) -> (U32<'b>, U32<'b>) {
     let kernel = run.kernel;
     let runs = state.eq(WindowState::Again.code());
@@ -179,6 +212,10 @@ fn adopt_task<'b>(
     let free = is_in_phase(seen, cell_state::ENDED);
     f.when(free & runs, || {
         fill_cell(f, run, cells, owner, (place, cell));
+        if let Some(places) = &kernel.places {
+            let bytes = places.adopt_place(f, task, cell_place(kernel, cell));
+            f.store(fact(cells, cell, cell_fact::SIZES), f.cast::<u64>(bytes));
+        }
         home::push_home(f, kernel, cells, cell);
     });
     f.when(free & !runs, || {

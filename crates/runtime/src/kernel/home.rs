@@ -302,6 +302,7 @@ impl<'k> CellServer<'k> {
             f.store(kernel.shared.wide.at(at), task.place);
         };
         let run = || {
+            self.restore_place(f, cells, task);
             let none = (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
             let (status, value, asked, steps) =
                 f.range((0u32, STEPS_PER_TURN, 1u32), none, |turns, _, (.., steps)| {
@@ -366,7 +367,10 @@ impl<'k> CellServer<'k> {
             let cell = f.group_broadcast(f.load(cells.home.at(place)), 0) - 1;
             let op = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32), 0);
             let tenant = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1))), 0);
-            f.when(f.lane().eq(0), || self.begin_step(f, place));
+            f.when(f.lane().eq(0), || {
+                self.restore_place(f, cells, CellTask { place, cell, op, tenant });
+                self.begin_step(f, place);
+            });
             f.barrier();
             let mut switch = f.switch::<U32<'b>>(op);
             for entry in self.resumable(Width::Group) {
@@ -401,6 +405,9 @@ impl<'k> CellServer<'k> {
         let all = fact(cells, cell, cell_fact::STEPS);
         f.store(all, f.load(all) + f.cast::<u64>(steps));
         self.count(f, cells, step_counter::BEGUN, steps);
+        if let Some(places) = &kernel.places {
+            f.store(fact(cells, cell, cell_fact::SIZES), places.kept_sizes(f, place));
+        }
         let goes_on = status.eq(Status::Done.code()) & asked.ne(0);
         let kind = asked & outcome::KIND;
         let stays = f.choose(
@@ -424,11 +431,29 @@ impl<'k> CellServer<'k> {
             },
             || {
                 self.count(f, cells, step_counter::ENDED, f.lit(1));
+                self.give_reply(f, cells, task);
                 self.end_task_of(f, cells, cell, (status, value));
                 f.lit(false)
             },
         );
         f.when(!stays, || self.free_place(f, cells, place));
+    }
+
+    /// Tells the handler of a cell's task where its payload and its reply are.
+    fn restore_place<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
+        if let Some(places) = &self.kernel.places {
+            let sizes = f.load(fact(cells, task.cell, cell_fact::SIZES));
+            places.restore_place(f, (task.place, cells::cell_place(self.kernel, task.cell)), sizes);
+        }
+    }
+
+    /// Gives the reply of a task that ends to the host.
+    fn give_reply<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
+        if let Some(places) = &self.kernel.places {
+            let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
+            let place = cells::cell_place(self.kernel, task.cell);
+            places.give_reply(f, (task.place, place), cells::use_number(f, seen));
+        }
     }
 
     /// Changes the level of a task that has asked for it.

@@ -170,7 +170,8 @@ impl Layout {
             )?;
         }
         let places = PlaceSizes { payload: spec.payload, reply: spec.reply };
-        check_places(places, &banks)?;
+        let cells = steps.map_or(0, |steps| steps.producer_cells) * owners.len() as u32;
+        check_places(places, &banks, cells)?;
         Ok(Layout {
             lanes,
             subgroup: caps.subgroup,
@@ -248,6 +249,11 @@ impl Layout {
         self.steps.map_or(0, |steps| steps.producer_cells * self.producers)
     }
 
+    /// How many places for payloads and replies there are: one per slot, and then one per cell.
+    pub fn place_count(&self) -> u32 {
+        self.slot_count() + self.cell_count()
+    }
+
     /// How many queues of ready cells there are: one per tenant and level.
     pub(crate) fn queue_count(&self) -> u32 {
         self.rings.iter().map(|ring| ring.tenant + 1).max().unwrap_or(1) * self.levels
@@ -307,10 +313,10 @@ pub(super) fn check_addressed(what: &'static str, found: u64) -> Result<(), Asse
 }
 
 /// Refuses payloads or replies that have more words in all slots together than the kernel can compute with.
-fn check_places(places: PlaceSizes, banks: &SlotBanks) -> Result<(), AssembleError> {
-    let slots: u64 = banks.iter().map(|bank| u64::from(bank.slot_count())).sum();
-    check_addressed("the number of words of all payloads", slots * u64::from(places.payload_stride()))?;
-    check_addressed("the number of words of all replies", slots * u64::from(places.reply_stride()))
+fn check_places(places: PlaceSizes, banks: &SlotBanks, cells: u32) -> Result<(), AssembleError> {
+    let all = banks.iter().map(|bank| u64::from(bank.slot_count())).sum::<u64>() + u64::from(cells);
+    check_addressed("the number of words of all payloads", all * u64::from(places.payload_stride()))?;
+    check_addressed("the number of words of all replies", all * u64::from(places.reply_stride()))
 }
 
 /// The most groups of a launch that drains batches.

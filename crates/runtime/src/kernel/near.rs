@@ -235,7 +235,7 @@ fn run_in_place<'b>(
         let same = kernel.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kernel);
         f.when(!same, || look.leave(count));
         if let Some(places) = &kernel.places {
-            places.begin_lone_task(f, &kernel.shared, task, run.task_slot(f, window, task));
+            places.begin_lone_task(f, &kernel.shared, task, run.place_number(f, window, task));
         }
         run.run_task(f, window, task);
         task + 1

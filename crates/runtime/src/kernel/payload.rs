@@ -37,6 +37,10 @@
 //! then work with the copy, which has the same places. A window that has copied a payload always issues the fence before
 //! its records, because the next task of the slot may be run by another group, which writes the same copy.
 //!
+//! **Cells.** A task that takes several steps gives its slot back before it ends, so its places are those of its
+//! [cell](super::cells). They come after the places of all slots. Its sizes are kept in the cell between steps, its reply
+//! is set to zero once, and the lane that ends the task gives the reply to the host.
+//!
 //! **What handlers see.** A reply is zero when a task begins, so a handler may read what it has written, and finds
 //! nothing of earlier tasks. An access beyond the task's own payload or beyond the place of the reply is fault 2, as
 //! for regions. Tasks of handlers that use a payload or a reply always run in a window: they are never light and never
@@ -46,7 +50,7 @@ use pelton_ir::builder::{Buf, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{PayloadBuffers, PayloadCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, SharedBuffers};
-use super::context::{KernelContext, U32, state};
+use super::context::{KernelContext, U32, U64, state};
 use super::declare::Declarer;
 use super::window::{TaskWindow, WindowRunner};
 
@@ -189,7 +193,7 @@ impl TaskPlaces {
         window: TaskWindow<'b>,
     ) {
         let shared = &run.kernel.shared;
-        run.each_task(f, window, |task| self.begin_task(f, shared, task, run.task_slot(f, window, task)));
+        run.each_task(f, window, |task| self.begin_task(f, shared, task, run.place_number(f, window, task)));
         if self.copies() {
             f.barrier();
             self.copy_payloads(f, f.lit(0), window.count);
@@ -240,6 +244,81 @@ impl TaskPlaces {
             });
         });
         f.barrier();
+    }
+}
+
+/// What tasks that take several steps do with their places. Such a task keeps its reply from step to step, so the reply is
+/// set to zero once, before the first step.
+impl TaskPlaces {
+    /// Sets a reply to zero, in one lane.
+    pub(super) fn clear_reply_at<'b>(&self, f: &'b FunctionBuilder<'b>, place: U32<'b>) {
+        let Some(words) = self.reply_words() else { return };
+        let stride = self.sizes.reply_stride();
+        f.range((0u32, stride, PIECE_WORDS), (), |_, word, ()| {
+            f.store_wide(Order::Relaxed, Scope::Group, words.at(place * stride + word), [f.lit(0); 4]);
+        });
+    }
+
+    /// Prepares the place of a cell for the task of a window that has moved to it, whose payload was copied with those of
+    /// the window. Gives the length of the payload.
+    pub(super) fn adopt_place<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        task: U32<'b>,
+        place: U32<'b>,
+    ) -> U32<'b> {
+        if let Some(reply) = self.reply {
+            self.clear_reply_at(f, place);
+            // The number of a use comes again, so the word of an earlier use must not stay.
+            f.atomic_store(Order::Relaxed, Scope::System, reply.host.said.at(place), 0u64);
+        }
+        if self.payload.is_some() { f.load(self.window.payload_bytes.at(task)) } else { f.lit(0) }
+    }
+
+    /// Notes which place the task at a place of the group's home has, with the sizes that are kept in its cell.
+    pub(super) fn restore_place<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        (at, place): (U32<'b>, U32<'b>),
+        sizes: U64<'b>,
+    ) {
+        f.store(self.window.places.at(at), place);
+        if self.payload.is_some() {
+            f.store(self.window.payload_bytes.at(at), f.cast::<u32>(sizes));
+        }
+        if self.reply.is_some() {
+            f.store(self.window.reply_bytes.at(at), f.cast::<u32>(sizes >> 32));
+        }
+    }
+
+    /// The sizes that are kept in the cell of the task at a place of the group's home.
+    pub(super) fn kept_sizes<'b>(&self, f: &'b FunctionBuilder<'b>, at: U32<'b>) -> U64<'b> {
+        let word = |buffer: Buf<u32>| f.cast::<u64>(f.load(buffer.at(at)));
+        let payload = self.payload.map_or(f.lit(0u64), |_| word(self.window.payload_bytes));
+        let reply = self.reply.map_or(f.lit(0u64), |_| word(self.window.reply_bytes));
+        payload | reply << 32
+    }
+
+    /// Gives the reply of a cell's task to the host, in one lane. The fence before the cell's record makes it visible.
+    pub(super) fn give_reply<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        (at, place): (U32<'b>, U32<'b>),
+        lap: U32<'b>,
+    ) {
+        let Some(ReplyPlaces { host, copy }) = self.reply else { return };
+        let bytes = f.load(self.window.reply_bytes.at(at));
+        f.when(bytes.ne(0), || {
+            let word = f.cast::<u64>(lap) << REPLY_LEN_BITS | f.cast::<u64>(bytes);
+            f.atomic_store(Order::Relaxed, Scope::System, host.said.at(place), word);
+            let Some(copy) = copy else { return };
+            let stride = self.sizes.reply_stride();
+            f.range((f.lit(0), (bytes + 3) >> 2, f.lit(PIECE_WORDS)), (), |_, word, ()| {
+                let from = place * stride + word;
+                let piece = f.load_wide::<u32, 4>(Order::Relaxed, Scope::Group, copy.at(from));
+                f.store_wide(Order::Relaxed, Scope::System, host.words.at(from), piece);
+            });
+        });
     }
 }
 

@@ -176,6 +176,9 @@ pub(super) fn admit_task<'b>(
     if let Some((_, rounds)) = kernel.rounds().filter(|_| entry.resumable) {
         f.store(rounds.begun.at(task), 1);
         kernel.clear_frame(f, task, entry.frame_words);
+        if let Some(places) = &kernel.places {
+            places.clear_reply_at(f, f.load(places.window.places.at(task)));
+        }
     }
 }
 

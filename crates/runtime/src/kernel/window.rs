@@ -118,7 +118,7 @@ impl<'k> WindowRunner<'k> {
         match window.owner {
             WindowOwner::Ring(owner) => {
                 let end = call(owner.tenant, owner.mask);
-                let end = cells::settle_task(f, self, owner, (&place, op, end));
+                let end = cells::settle_task(f, self, owner, (task, &place, op, end));
                 self.keep_record(f, task, place.position, end);
             }
             // A pass over a batch is one lap, so all of its records have the same generation.
@@ -168,14 +168,20 @@ impl<'k> WindowRunner<'k> {
         self.kernel.each_by_lane(f, window.count, self.kernel.layout.window, |task| body(task.named("task")));
     }
 
-    /// The number of a task's slot among all slots of the session.
-    pub(super) fn task_slot<'b>(
+    /// The number of the place that a task has for its payload and its reply: that of its slot among all slots of the
+    /// session, or that of its cell, which comes after those of all slots.
+    pub(super) fn place_number<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         window: TaskWindow<'b>,
         task: U32<'b>,
     ) -> U32<'b> {
-        self.slots.session_slot(self.task_place(f, window, task).number)
+        let place = self.task_place(f, window, task);
+        let slot = self.slots.session_slot(place.number);
+        match window.owner {
+            WindowOwner::Ring(owner) => cells::place_of_cell(f, self.kernel, owner, (&place, slot)),
+            WindowOwner::EachSlot => slot,
+        }
     }
 
     /// The lap of the ring in which a task of a window runs. A pass over a batch is one lap.

@@ -110,7 +110,8 @@ impl SessionCells {
                 first: (producer * per_producer) as usize,
                 log2: per_producer.ilog2(),
             };
-            stripes.push(Stripe::of_cells(ring, per_producer));
+            let first_place = layout.slot_count() + producer * per_producer;
+            stripes.push(Stripe::of_cells(ring, per_producer, first_place as usize));
         }
         let free = |producer: u32| FreeCells {
             stripe: first_stripe + producer,
@@ -355,19 +356,23 @@ impl Producer {
         let mut places = Vec::with_capacity(tasks.len());
         let (number, first, _, stamp) =
             self.write_tasks(level, stripe, tasks.len() as u64, (), |rings, to, tail, _, (), _| {
-                for task in tasks {
-                    if let Some(places) = &rings.places {
-                        places.write_payload(to.place_at(*tail), task.payload());
-                    }
-                    let task = task.task();
+                for submitted in tasks {
+                    let task = submitted.task();
+                    let bring = |stripe: &Stripe, position| {
+                        if let Some(places) = &rings.places {
+                            places.write_payload(stripe.place_at(position), submitted.payload());
+                        }
+                    };
                     match cells.as_mut().filter(|_| are_for(task.op)) {
                         Some(cells) => {
                             let used = cells.begin_use(&share.rings);
                             let stripe = &share.rings.stripes[cells.stripe as usize];
+                            bring(stripe, used);
                             publish_in_cell(&to.ring, *tail, &task, stripe.ring.slot_at(used) as u32);
                             places.push((cells.stripe, used));
                         }
                         None => {
+                            bring(to, *tail);
                             to.ring.publish(*tail, &task);
                             places.push((u32::MAX, *tail));
                         }

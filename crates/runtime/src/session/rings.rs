@@ -105,9 +105,9 @@ impl Stripe {
     }
 
     /// Makes the stripe of a producer's cells.
-    pub(super) fn of_cells(ring: HostRing<SlotMemory, View64>, cells: u32) -> Self {
+    pub(super) fn of_cells(ring: HostRing<SlotMemory, View64>, cells: u32, first_place: usize) -> Self {
         let words = || (0..cells).map(|_| AtomicU64::new(0)).collect();
-        Stripe { cell_uses: words(), cell_since: words(), ..Stripe::new(ring, 0, 0) }
+        Stripe { cell_uses: words(), cell_since: words(), ..Stripe::new(ring, first_place, 0) }
     }
 
     /// Whether the task of a use of a cell has not ended. The cell may have been used again since.

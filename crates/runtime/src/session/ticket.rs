@@ -17,7 +17,7 @@ use super::run::ServedRings;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::TaskError;
 use crate::kernel::Placement;
-use crate::protocol::slot::generation_at;
+use crate::protocol::slot::{GENERATION_MASK, generation_at};
 use crate::ring::EndsSeen;
 
 /// The references to a session that one producer and its tickets share. Each producer has a share of its own, because
@@ -171,6 +171,8 @@ impl HeldSlots {
         self.result(position)?;
         let (stripe, places) = (self.stripe(), self.share.rings.places.as_ref());
         let lap = position >> stripe.ring.log2;
+        // The kernel counts the uses of a cell as records do.
+        let lap = if stripe.has_cells() { lap & u64::from(GENERATION_MASK) } else { lap };
         Ok(places.and_then(|places| places.reply(stripe.place_at(position), lap)))
     }
 

@@ -157,7 +157,7 @@ impl HandlerCode {
                 HandlerTask { f, kernel, args, arguments, width: self.width, agreed: None, places: None };
             self.clear_shared_buffers(&task, buffers);
             let agreed = self.agreed.then(|| std::array::from_fn(|k| self.agreed_argument(&task, k as u32)));
-            let places = HandlerPlaces::begin(&task, self.places);
+            let places = HandlerPlaces::begin(&task, self.places, self.resumable);
             let task = HandlerTask { agreed: agreed.as_ref(), places, ..task };
             let levels = self.module.uniformity(self.func);
             let past_cache = kernel.layout.remote && self.width == Width::Lane && self.is_light();

@@ -74,7 +74,9 @@ pub(super) struct HandlerPlaces<'b, 'k> {
 
 impl<'b, 'k> HandlerPlaces<'b, 'k> {
     /// Writes what comes first in a handler that uses places: finds out where they are, and sets the reply to zero.
-    pub(super) fn begin(task: &HandlerTask<'b, 'k>, uses: PlaceUse) -> Option<Self> {
+    ///
+    /// The reply of a task that takes several steps is set to zero before the first of them, and not here.
+    pub(super) fn begin(task: &HandlerTask<'b, 'k>, uses: PlaceUse, resumable: bool) -> Option<Self> {
         let all = task.kernel.places.as_ref().filter(|_| uses.any())?;
         let f = task.f;
         let agreed = |value: U32<'b>| match task.width {
@@ -87,7 +89,9 @@ impl<'b, 'k> HandlerPlaces<'b, 'k> {
             false => f.lit(0),
         };
         let places = HandlerPlaces { all, uses, place, payload_bytes };
-        places.clear_reply(f, task.width);
+        if !resumable {
+            places.clear_reply(f, task.width);
+        }
         Some(places)
     }
 

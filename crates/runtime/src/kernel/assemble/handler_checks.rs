@@ -124,11 +124,6 @@ fn check_handler<'s>(
     let arity = check_ops(handler, &module, func, places)?;
     let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
     let resumable = actions.iter().any(|action| action.is_outcome());
-    if resumable && places.any() {
-        return refuse(
-            "its tasks take several steps, and such tasks cannot have a payload or a reply yet".into(),
-        );
-    }
     let frame_words =
         check_steps(spec, resumable, &actions, &module).map_err(|why| refuse_handler(handler, why))?;
     let width = handler.width;
