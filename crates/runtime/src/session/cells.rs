@@ -389,8 +389,13 @@ impl Producer {
                 ring.give_up(at, 1, EndsSeen::NotAll);
             }
             let stripe = if in_cell { stripe } else { number };
+            // The position before that of the first cell is the last cell's, in its use before. These two are no
+            // neighbours, because cells are taken back by their numbers.
+            let first_cell = in_cell && share.rings.stripes[stripe as usize].waiter_place(position) == 0;
             match held.last_mut() {
-                Some((last, first, count)) if *last == stripe && *first + u64::from(*count) == position => {
+                Some((last, first, count))
+                    if *last == stripe && *first + u64::from(*count) == position && !first_cell =>
+                {
                     *count += 1;
                 }
                 _ => held.push((stripe, position, 1)),
@@ -401,7 +406,7 @@ impl Producer {
 }
 
 /// Publishes a task that is to move to a cell.
-fn publish_in_cell(to: &super::producer::StripeRing, position: u64, task: &Task, cell: u32) {
+pub(super) fn publish_in_cell(to: &super::producer::StripeRing, position: u64, task: &Task, cell: u32) {
     let mut line = slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
     line[slot::PRIORITY as usize / 2] |= u64::from((cell + 1) << CELL_SHIFT) << 32;
     slot::seal_line(&mut line);
