@@ -18,7 +18,9 @@
 //!    or being run. Whoever makes a cell LIVE puts it into such a place, and nobody else does. So a cell never needs to
 //!    be searched for, and there is never more than one entry for it. The words of a cell that are not its state belong
 //!    to whoever has it.
-//! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it.
+//! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it. A resume ends a pause if there is
+//!    one. Otherwise it ends a `park`, or the next `park` if the task does not wait. What the asks of the host come to
+//!    therefore does not depend on when the task calls `park`.
 //! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record sees
 //!    everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
 //! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
@@ -336,20 +338,26 @@ fn apply_ask<'b>(
     let (low, meant) = (f.cast::<u32>(asked), f.cast::<u32>(asked >> 32));
     let (cell, what) = (low & ask::CELL, low >> ask::WHAT_SHIFT);
     let resumes = what.eq(ask::RESUME);
-    // What the host has asked already, and this.
+    // What the host has asked already, and this. A resume ends a pause if there is one, and is kept for the next `park`
+    // otherwise.
     let add = |asks: U64<'b>| {
         let resumed = f.select((asks & PAUSE).ne(0), asks & !PAUSE, asks | RESUMED);
         let more = f.select(what.eq(ask::CANCEL), f.lit(CANCEL), f.lit(PAUSE));
         f.select(resumes, resumed, asks | more)
     };
-    let wakes =
-        |seen: U64<'b>| is_in_phase(seen, PARKED) & what.ne(ask::PAUSE) & use_number(f, seen).eq(meant);
+    // A task that has called `park` and was paused after that goes on waiting when its pause ends.
+    let wakes = |seen: U64<'b>| {
+        let stays = (seen & (WAITS | PAUSE)).eq(WAITS | PAUSE);
+        let goes_on = what.eq(ask::CANCEL) | (resumes & !stays);
+        is_in_phase(seen, PARKED) & goes_on & use_number(f, seen).eq(meant)
+    };
     let seen = change_state(f, cells, cell, |seen| {
         let (now, ended) = (use_number(f, seen).eq(meant), is_in_phase(seen, ENDED));
         let next = ended & ((use_number(f, seen) + 1) & GENERATION_MASK).eq(meant);
-        let live = (seen & !(ASKED | PHASE | WAITS)) | LIVE;
-        let woken = live | f.select(resumes, f.lit(0u64), f.lit(CANCEL));
         let told = (seen & !ASKED) | add(seen & ASKED);
+        // A resume that ends a `park` is used up by that, and one that ends a pause keeps what was asked before.
+        let asks = f.select(resumes & (seen & WAITS).ne(0), seen & ASKED, told & ASKED);
+        let woken = (seen & !(ASKED | PHASE | WAITS)) | asks | LIVE;
         let kept = (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT;
         let same_use = f.select(wakes(seen), woken, told);
         f.select(now & !ended, same_use, f.select(next, kept, seen))
