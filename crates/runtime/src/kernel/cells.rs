@@ -134,29 +134,35 @@ pub(super) fn change_state<'b>(
     })
 }
 
+/// The number of a task's cell and one more, or 0 if the task has none. It stands in the word of a line that holds the
+/// priority.
+pub(super) fn cell_number<'b>(f: &'b FunctionBuilder<'b>, word: U64<'b>) -> U32<'b> {
+    f.cast::<u32>(word >> 32) >> CELL_SHIFT
+}
+
 /// Decides what becomes of a task that a window has taken: the state and the value of its slot. A task of a resumable
-/// handler is moved to its cell, and its slot is done with. `end` is what the dispatch function has said of the task.
-pub(super) fn settle_task<'b>(
+/// handler is moved to its cell, and its slot is done with. `dispatch` calls the dispatch function. It is not called for a
+/// task that needs a cell and names none of its producer's, or that names one and needs none.
+pub(super) fn run_or_adopt<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
     owner: RingOwner<'b>,
-    (task, place, op, end): (U32<'b>, &TaskPlace<'b>, U32<'b>, (U32<'b>, U32<'b>)),
+    (task, place, op): (U32<'b>, &TaskPlace<'b>, U32<'b>),
+    dispatch: impl FnOnce() -> (U32<'b>, U32<'b>),
 ) -> (U32<'b>, U32<'b>) {
     let kernel = run.kernel;
-    let Some(cells) = kernel.cells() else { return end };
+    let Some(cells) = kernel.cells() else { return dispatch() };
     let (number, inside) = read_cell_number(f, kernel, owner, place);
     let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
     let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
     let cell = number - 1;
-    let malformed = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
     f.choose(
-        resumable,
-        || f.choose(inside, || adopt_task(f, run, cells, owner, (task, place, cell, end)), malformed),
+        (resumable & inside) | (!resumable & number.eq(0)),
         || {
-            let well = number.eq(0);
-            let status = f.select(well, end.0, Status::Fault.code());
-            (status, f.select(well, end.1, FaultCode::MALFORMED.code()))
+            let end = dispatch();
+            f.choose(resumable, || adopt_task(f, run, cells, owner, (task, place, cell, end)), || end)
         },
+        || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code())),
     )
 }
 
@@ -168,8 +174,7 @@ fn read_cell_number<'b>(
     owner: RingOwner<'b>,
     place: &TaskPlace<'b>,
 ) -> (U32<'b>, Val<'b, bool>) {
-    let word = kernel.source.head(f, place.at + slot::PRIORITY / 2);
-    let number = f.cast::<u32>(word >> 32) >> CELL_SHIFT;
+    let number = cell_number(f, kernel.source.head(f, place.at + slot::PRIORITY / 2));
     let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
     let producer = owner.ring - owner.level * kernel.layout.producers;
     (number, (number - 1 - producer * per_producer).lt(per_producer))

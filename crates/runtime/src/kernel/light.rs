@@ -8,6 +8,7 @@ use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
 use super::adapt::HandlerArgs;
+use super::cells;
 use super::context::{KernelContext, LINE, Rights, U32, U64};
 use super::dispatch::{HandlerEntry, allows, end_task};
 use super::handler::{Visible, Width};
@@ -170,7 +171,15 @@ impl LightTasks {
                 TaskPermit::Unread => tested(kernel.rights(f, found.tenant)),
             }
         };
-        f.choose(whole, attempt, || f.lit(attempt::NOT_READY))
+        // A task that names a cell is not light, whatever its opcode is. A group decides what becomes of it.
+        let refuse_cells = || match kernel.cells() {
+            Some(_) => {
+                let number = cells::cell_number(f, found.words[slot::PRIORITY as usize / 2]);
+                f.choose(number.eq(0), attempt, || f.lit(attempt::NEEDS_WINDOW))
+            }
+            None => attempt(),
+        };
+        f.choose(whole, refuse_cells, || f.lit(attempt::NOT_READY))
     }
 }
 

@@ -117,8 +117,8 @@ impl<'k> WindowRunner<'k> {
         };
         match window.owner {
             WindowOwner::Ring(owner) => {
-                let end = call(owner.tenant, owner.mask);
-                let end = cells::settle_task(f, self, owner, (task, &place, op, end));
+                let dispatch = || call(owner.tenant, owner.mask);
+                let end = cells::run_or_adopt(f, self, owner, (task, &place, op), dispatch);
                 self.keep_record(f, task, place.position, end);
             }
             // A pass over a batch is one lap, so all of its records have the same generation.
