@@ -424,6 +424,8 @@ buffers! {
             "The position at which a window or a fence ends, by the position at which it begins.";
         front NearFront u64 "front" | "front.near" Device Kernel (|p| p.near_stripes() * STRIDE) (NearStripeStarts)
             "The frontier of each near stripe, and beside it the words that frontiers of far rings have.";
+        seen NearSeen u64 "front_seen" Group Kernel (|p| p.rings()) (Zeros)
+            "The frontier of the group's stripe of each near ring, as the group last saw it.";
     }
 
     /// The frames of tasks that take several steps.

@@ -171,7 +171,7 @@ fn claim_window<'b>(
     // one. A change that comes later holds from the next window on.
     let (mask, credit) = (kernel.host_word(f, tenant + control::MASKS), Credit::new(f, kernel, tenant));
     // Another group may have seen a newer tail and claimed beyond this one.
-    let left = f.max(f.min(end, claim_limit(f, run, ring, end)), from) - from;
+    let left = f.max(f.min(end, run.fences.claim_limit(f, kernel, ring, end)), from) - from;
     // A few tasks are spread over several groups, and many tasks are taken at once.
     let fair = f.max(f.min(left / workers, u64::from(kernel.layout.window)), 1u64);
     let wanted = f.cast::<u32>(f.min(fair, left));
@@ -186,32 +186,6 @@ fn claim_window<'b>(
     let won = found.eq(from);
     f.when(!won, || credit.give(f, kernel, count));
     (ring, from, f.select(won, count, 0), mask)
-}
-
-/// The position up to which windows of a ring may be claimed: one lap beyond the frontier. A window that is claimed
-/// leaves marks when it ends, and must not overwrite a mark of the last lap that was not followed yet. The tail alone
-/// does not prevent that, because a slot belongs to the host again as soon as its record is posted.
-fn claim_limit<'b>(
-    f: &'b FunctionBuilder<'b>,
-    run: WindowRunner<'_>,
-    ring: U32<'b>,
-    end: U64<'b>,
-) -> U64<'b> {
-    let Some(frontier) = run.fences.frontier() else { return end };
-    let slots = u64::from(run.slots.bank.stripe_slots());
-    let seen = run.kernel.shared.heads.at(ring);
-    let known = f.load(seen) + slots;
-    f.choose(
-        end.le(known),
-        || known,
-        || {
-            // Pairs with the release of the group that followed the marks: it has read the marks that may be
-            // overwritten now.
-            let front = f.atomic_load(Order::Acquire, Scope::Device, frontier.front.at(ring * STRIDE));
-            f.store(seen, front);
-            front + slots
-        },
-    )
 }
 
 /// Copies the slots of a window into the memory of the group. Neighbouring lanes copy neighbouring pieces of 16 bytes.

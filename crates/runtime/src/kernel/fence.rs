@@ -29,7 +29,9 @@
 //!   there is a sequentially consistent fence on both sides. Each look begins at the cell for which the last one
 //!   stopped, because no other cell before it can get a task from before the fence any more.
 //! - A slot belongs to the host again once its record is posted, and its position in the next lap has the same place in
-//!   `marks`. So groups claim no more than one lap beyond the frontier, and a mark stays until it was followed.
+//!   `marks`. So groups claim no more than one lap beyond the frontier, and a mark stays until it was followed. This
+//!   holds for near rings too: the group that follows the marks of a stripe may be one that has ended a cell, and not
+//!   the one that leaves them.
 
 use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -157,6 +159,39 @@ impl<'k> Fences<'k> {
             let before = f.atomic_add(Order::AcqRel, Scope::Device, word(front_word::NEWS), 1u64);
             f.when(before.eq(0), || f.call(follow, (stripe, tenant)));
         });
+    }
+
+    /// The position up to which windows of a ring may be taken, of which `end` are wanted: one lap beyond the frontier. A
+    /// window that is taken leaves marks when it ends, and must not overwrite a mark of the last lap that was not
+    /// followed yet. Neither the tail of a far ring nor the lines of a near one prevent that, because a slot belongs to
+    /// the host again as soon as its record is posted.
+    pub(super) fn claim_limit<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        kernel: &KernelContext<'_>,
+        ring: U32<'b>,
+        end: U64<'b>,
+    ) -> U64<'b> {
+        let Some(frontier) = self.frontier else { return end };
+        let seen = match self.slots.bank.placement {
+            Placement::Near => kernel.mode.near_rings().and_then(|near| near.seen),
+            _ => Some(kernel.shared.heads),
+        };
+        let Some(seen) = seen.map(|seen| seen.at(ring)) else { return end };
+        let slots = u64::from(self.slots.bank.stripe_slots());
+        let known = f.load(seen) + slots;
+        f.choose(
+            end.le(known),
+            || known,
+            || {
+                let stripe = self.own_stripe(f, ring);
+                // Pairs with the release of the group that followed the marks: it has read the marks that may be
+                // overwritten now.
+                let front = f.atomic_load(Order::Acquire, Scope::Device, frontier.front.at(stripe * STRIDE));
+                f.store(seen, front);
+                front + slots
+            },
+        )
     }
 
     /// Whether the frontier is at this position: everything before it has ended, and its marks were followed.

@@ -33,7 +33,7 @@ pub(super) fn write_live(
         LightTasks::write(m, kernel, &table.entries)
     };
     match rings {
-        LiveRings::Near { near: NearRings { slots, frontier }, copy } => {
+        LiveRings::Near { near: NearRings { slots, frontier, .. }, copy } => {
             let light = kernel.groups_watch().then(|| light(m));
             let fences = Fences::write(m, kernel, slots, frontier.as_ref());
             let cells = CellServer { kernel, table, near: Some(&fences), far: None };
@@ -49,7 +49,7 @@ pub(super) fn write_live(
             let far = FarServer::write(m, run, far, cells, light, caps);
             write_main(m, kernel, |f| far.serve(f));
         }
-        LiveRings::Both { near: NearRings { slots, frontier }, far } => {
+        LiveRings::Both { near: NearRings { slots, frontier, .. }, far } => {
             let light = light(m);
             let near_fences = Fences::write(m, kernel, slots, frontier.as_ref());
             let far_fences = Fences::write(m, kernel, &far.slots, Some(&far.frontier));

@@ -43,6 +43,8 @@ pub(super) struct NearRings {
     pub slots: BankSlots,
     /// There is a frontier only if a fence may have to wait for a cell.
     pub frontier: Option<FrontierBuffers>,
+    /// The frontier of each of the group's stripes as it last saw them, where there is one.
+    pub seen: Option<Buf<u64>>,
 }
 
 /// The buffers of far rings.
@@ -83,10 +85,11 @@ impl NearRings {
         let NearSlots { words, done } = NearSlots::declare(d);
         let slots = BankSlots { bank, words, done, prefix };
         let frontier = (d.plan.layout.cell_count() > 0).then(|| {
-            let NearFrontierBuffers { marks, front } = NearFrontierBuffers::declare(d);
-            FrontierBuffers { marks, front }
+            let NearFrontierBuffers { marks, front, seen } = NearFrontierBuffers::declare(d);
+            (FrontierBuffers { marks, front }, seen)
         });
-        NearRings { slots, frontier }
+        let (frontier, seen) = frontier.unzip();
+        NearRings { slots, frontier, seen }
     }
 }
 
@@ -120,12 +123,17 @@ impl Mode {
         matches!(self, Mode::Drain(_))
     }
 
-    /// The slots of near rings, if there are any.
-    pub(super) fn near(&self) -> Option<&BankSlots> {
+    /// The near rings, if there are any.
+    pub(super) fn near_rings(&self) -> Option<&NearRings> {
         match self {
-            Mode::Live(LiveRings::Near { near, .. } | LiveRings::Both { near, .. }) => Some(&near.slots),
+            Mode::Live(LiveRings::Near { near, .. } | LiveRings::Both { near, .. }) => Some(near),
             _ => None,
         }
+    }
+
+    /// The slots of near rings, if there are any.
+    pub(super) fn near(&self) -> Option<&BankSlots> {
+        self.near_rings().map(|near| &near.slots)
     }
 
     /// The copy of the host's control words, if groups read that instead of the host's own words.

@@ -210,6 +210,21 @@ fn take_window<'b>(
     count
 }
 
+/// How many of so many tasks at the head of a stripe the group may take now, if they leave marks.
+fn claimable<'b>(
+    f: &'b FunctionBuilder<'b>,
+    run: WindowRunner<'_>,
+    (window, owner): (TaskWindow<'b>, RingOwner<'b>),
+    count: U32<'b>,
+) -> U32<'b> {
+    if run.fences.frontier().is_none() {
+        return count;
+    }
+    let end = window.first + f.cast::<u64>(count);
+    let limit = run.fences.claim_limit(f, run.kernel, owner.ring, end);
+    f.cast::<u32>(f.max(f.min(end, limit), window.first) - window.first)
+}
+
 /// Runs the tasks that are ready where they lie, in a group of one lane. Gives their number and the tenant's mask.
 fn run_in_place<'b>(
     f: &'b FunctionBuilder<'b>,
@@ -222,7 +237,8 @@ fn run_in_place<'b>(
     let mask = kernel.host_word(f, owner.tenant + control::MASKS);
     let window = TaskWindow { owner: WindowOwner::Ring(RingOwner { mask, ..owner }), ..window };
     let credit = Credit::new(f, kernel, owner.tenant);
-    let most = f.choose(mask.ne(0), || credit.take(f, kernel, f.lit(most_tasks(run))), || f.lit(0));
+    let wanted = claimable(f, run, (window, owner), f.lit(most_tasks(run)));
+    let most = f.choose(mask.ne(0), || credit.take(f, kernel, wanted), || f.lit(0));
     let count = f.range((f.lit(0), most, f.lit(1)), f.lit(0), |look, task, count| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
@@ -282,7 +298,7 @@ fn copy_window<'b>(
             run.clear_state(f);
             let mask = early.unwrap_or_else(mask);
             let ready = f.load(limit);
-            let wanted = f.select(mask.eq(0), 0, ready);
+            let wanted = f.select(mask.eq(0), 0, claimable(f, run, (window, owner), ready));
             suspect_head(f, kernel, owner.ring, ready, f.lit(1));
             (Credit::new(f, kernel, owner.tenant).take(f, kernel, wanted), mask)
         },
