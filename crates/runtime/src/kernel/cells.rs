@@ -70,9 +70,10 @@ pub(crate) mod cell_state {
 
 /// The words of [`CellBuffers::facts`].
 pub(crate) mod cell_fact {
-    /// The position of the slot that the task came from.
+    /// The position of the slot that the task came from, and one more. It is 0 while the cell has no task.
     pub(crate) const POSITION: u32 = 0;
-    /// The number of that slot's stripe among all stripes of the session.
+    /// The number of that slot's stripe among all stripes of the session, and one more. It is 0 while the cell has no
+    /// task.
     pub(crate) const STRIPE: u32 = 1;
     /// How many steps of the task were begun.
     pub(crate) const STEPS: u32 = 2;
@@ -254,9 +255,10 @@ fn fill_cell<'b>(
         _ => owner.ring,
     };
     let stripe = f.cast::<u64>(slots.session_stripe(stripe));
-    // A group that looks whether a fence has to wait may read these while they are written.
+    // A group that looks whether a fence has to wait may read these while they are written. They were 0 before, so it
+    // never takes those of the last task for those of this one.
     for (word, value) in [(cell_fact::POSITION, place.position), (cell_fact::STRIPE, stripe)] {
-        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), value);
+        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), value + 1u64);
     }
     f.store(fact(cells, cell, cell_fact::STEPS), 0u64);
     kernel.clear_frame(f, cell, kernel.layout.steps.map_or(0, |steps| steps.frame_words));
@@ -283,6 +285,9 @@ pub(super) fn end_cell<'b>(
     (status, value): (U32<'b>, U32<'b>),
 ) {
     let keep = u64::from(GENERATION_MASK) << cell_state::USE_SHIFT;
+    for word in [cell_fact::POSITION, cell_fact::STRIPE] {
+        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), 0u64);
+    }
     // Pairs with the acquire of the group that adopts the next task of this cell, and of one that looks for a fence.
     let seen = f.atomic_and(Order::AcqRel, Scope::Device, cells.states.at(cell), keep);
     // Stands between the effects of the task and its record, and between the end of the cell and the look for a fence

@@ -27,7 +27,9 @@
 //!   one whose fence waits. Whoever ends a cell of such a stripe counts news of it, and so the marks are followed again.
 //!   Either the look at the cells sees that the cell has ended, or the end of the cell sees that a fence waits, because
 //!   there is a sequentially consistent fence on both sides. Each look begins at the cell for which the last one
-//!   stopped, because no other cell before it can get a task from before the fence any more.
+//!   stopped, because no other cell before it can get a task from before the fence any more. A look may meet a cell that
+//!   is just being adopted. That is never a task from before the fence, and it must not be taken for the cell's last
+//!   one, because its end would wake the fences of another stripe. So a task that ends takes its position from the cell.
 //! - A slot belongs to the host again once its record is posted, and its position in the next lap has the same place in
 //!   `marks`. So groups claim no more than one lap beyond the frontier, and a mark stays until it was followed. This
 //!   holds for near rings too: the group that follows the marks of a stripe may be one that has ended a cell, and not
@@ -367,11 +369,16 @@ fn write_waits(
         f.range((first, f.lit(per_producer), f.lit(1)), f.lit(per_producer), |look, k, none| {
             let cell = producer * per_producer + k;
             let state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
-            let word = |word| f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, word));
-            let (from, since) = (word(cell_fact::STRIPE), word(cell_fact::POSITION));
-            let here = f.cast::<u32>(from).eq(slots.session_stripe(stripe));
-            let older = !is_in_phase(state, cell_state::ENDED) & here & since.lt(position);
-            f.when(older, || look.leave(k));
+            f.when(!is_in_phase(state, cell_state::ENDED), || {
+                // Pairs with the release of the group that has ended the last task of this cell: what that task has left
+                // is not seen any more. Another group may be adopting the next one just now.
+                f.fence(Order::Acquire, Scope::Device);
+                let word = |word| f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, word));
+                let (from, since) = (word(cell_fact::STRIPE), word(cell_fact::POSITION));
+                let here = f.cast::<u32>(from).eq(slots.session_stripe(stripe) + 1);
+                // A word that is not written yet is 0, and then no position is before the fence.
+                f.when(here & (since - 1u64).lt(position), || look.leave(k));
+            });
             none
         })
     });

@@ -481,7 +481,7 @@ impl<'k> CellServer<'k> {
         end: (U32<'b>, U32<'b>),
     ) {
         let stripe = f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, cell_fact::STRIPE));
-        let stripe = f.cast::<u32>(stripe);
+        let stripe = f.cast::<u32>(stripe) - 1;
         let tenant = f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1)));
         cells::end_cell(f, cells, cell, end);
         // From here on, the cell may belong to another task.
