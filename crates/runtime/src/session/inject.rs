@@ -1,10 +1,11 @@
 //! Ways to make things go wrong between host and kernel, so that tests can see what the other side makes of it: lines
-//! with a wrong bit, as a torn or stale write would leave them, a host that shows no sign of life, and runs that are
-//! replaced.
+//! with a wrong bit, as a torn or stale write would leave them, slots that name a wrong cell, asks that come too early
+//! or too late, a host that shows no sign of life, and runs that are replaced.
 
 use std::sync::atomic::Ordering;
 
 use super::Session;
+use super::cells::{CellAsk, publish_in_cell};
 use super::fill::fill_next_run;
 use super::memory::kernel_memory;
 use super::producer::Producer;
@@ -26,6 +27,15 @@ impl Producer {
             flip_bit(&mut line, bit);
             to.lines.flush();
             to.lines.put(to.slot_at(position), &line);
+        })
+    }
+
+    /// Submits a task in a slot that names this cell, or none, whatever the task's handler is. The number counts the
+    /// cells of all producers. The ticket is that of the slot.
+    pub fn submit_with_cell(&mut self, task: Task, cell: Option<u32>) -> Result<Ticket, SubmitError> {
+        self.submit_with(task, |to, position, task| match cell {
+            Some(cell) => publish_in_cell(to, position, task, cell),
+            None => to.publish(position, task),
         })
     }
 }
@@ -72,6 +82,27 @@ impl Ticket {
         ring.lines.flush();
         ring.lines.put(at, &line);
         share.served.current_run().wake();
+    }
+
+    /// Asks that the task end which has the same cell so many uses later, or earlier if the number is negative.
+    pub fn cancel_use(&self, later: i64) {
+        self.ask_use(later, CellAsk::Cancel);
+    }
+
+    /// Asks that the task begin no further step which has the same cell so many uses later.
+    pub fn pause_use(&self, later: i64) {
+        self.ask_use(later, CellAsk::Pause);
+    }
+
+    /// Asks that the task go on which has the same cell so many uses later.
+    pub fn resume_use(&self, later: i64) {
+        self.ask_use(later, CellAsk::Resume);
+    }
+
+    fn ask_use(&self, later: i64, what: CellAsk) {
+        let (share, stripe) = self.slot_owner();
+        let position = self.position().wrapping_add_signed(later << stripe.ring.log2);
+        share.ask_cell(stripe, position, what);
     }
 }
 

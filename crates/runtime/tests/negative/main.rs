@@ -8,6 +8,7 @@
 mod common;
 
 mod apart;
+mod cells;
 mod counts;
 mod ends;
 mod fences;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure, prints,
+        cells, counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure, prints,
         rights, runs, spread, tenants, torn, turns, wide,
     ];
     let mut all = Vec::new();

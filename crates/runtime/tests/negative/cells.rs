@@ -1,0 +1,486 @@
+//! Tasks in cells: slots that name a wrong cell, asks at any time, cells that are used again in any order, and frames.
+
+use pelton::protocol::FaultCode;
+use pelton::{
+    Aim, Deadline, Handler, Opcode, Producer, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket,
+};
+
+use crate::common::*;
+
+pub(crate) const TESTS: &[Test] = named![
+    a_slot_that_names_a_wrong_cell_is_malformed,
+    asks_reach_only_the_use_that_they_mean,
+    a_resume_is_kept_through_a_pause,
+    a_resume_that_ends_a_pause_ends_nothing_else,
+    more_asks_than_the_ring_holds_are_all_applied,
+    a_span_may_end_where_the_next_use_begins,
+    tasks_go_on_in_the_next_run,
+    a_dropped_producer_leaves_its_cells_to_the_next,
+    a_frame_ends_where_its_handler_says,
+    marks_stay_until_another_group_has_followed_them,
+];
+
+const CELLS: u32 = 4;
+
+/// The opcodes of the handlers.
+const WAITS: u32 = 9;
+const COUNTS: u32 = 10;
+const WIDE: u32 = 11;
+const LOOPS: u32 = 12;
+const LATER: u32 = 13;
+
+/// Counts its steps in the element of `data` that its first argument names, waits for the host once, and gives its
+/// second argument.
+fn waits() -> Handler {
+    Handler::lane_wide(|task| {
+        task.step(|| {
+            task.atomic_add(task.arg(0), 1u32);
+            task.park_then(1);
+        });
+        task.atomic_add(task.arg(0), 1u32);
+        task.finish(task.arg(1));
+    })
+}
+
+/// Yields as often as its first argument says, and gives its second argument.
+fn counts() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, done) = (task.body(), task.frame_word());
+        let now = done.load();
+        done.store(now + 1);
+        f.when(now.lt(task.arg(0)), || task.yield_now());
+        task.finish(task.arg(1));
+    })
+}
+
+/// Counts its steps in the element of `data` that its first argument names and yields until the element after it is
+/// not 0. Then it waits for the host once, and ends.
+fn later() -> Handler {
+    Handler::lane_wide(|task| {
+        let f = task.body();
+        task.step(|| {
+            task.atomic_add(task.arg(0), 1u32);
+            let told = task.atomic_add(task.arg(0) + 1, 0u32);
+            f.choose(told.eq(0), || task.yield_now(), || task.park_then(1));
+        });
+        task.finish(1);
+    })
+}
+
+/// Adds to an element of `data` with all lanes together.
+fn wide() -> Handler {
+    Handler::group_wide(|group| {
+        let f = group.body();
+        f.when(f.lane().eq(0), || {
+            group.atomic_add(group.arg(1), group.arg(0));
+        });
+        group.finish(0);
+    })
+}
+
+/// Adds to an element of `data` in a loop, so that no poller runs it.
+fn loops() -> Handler {
+    Handler::lane_wide(|task| {
+        let f = task.body();
+        f.range((f.lit(0), task.arg(0), f.lit(1)), (), |_, _, ()| {
+            task.atomic_add(task.arg(1), 1u32);
+        });
+        task.finish(0);
+    })
+}
+
+fn spec(shape: Shape) -> Spec {
+    shape
+        .spec(16, 2)
+        .producers(2)
+        .cells(CELLS)
+        .handler_at(op(WAITS), "waits", waits())
+        .handler_at(op(COUNTS), "counts", counts())
+        .handler_at(op(WIDE), "wide", wide())
+        .handler_at(op(LOOPS), "loops", loops())
+        .handler_at(op(LATER), "later", later())
+}
+
+fn waiting(at: u32, gives: u32) -> Task {
+    Task::new(op(WAITS)).args([at, gives])
+}
+
+fn counting(times: u32, gives: u32) -> Task {
+    Task::new(op(COUNTS)).args([times, gives])
+}
+
+/// Waits until an element of `data` has at least this value, and returns it.
+fn wait_for(session: &Session, at: u32, least: u32) -> u32 {
+    let mut found = 0;
+    until("an element changes", || {
+        found = session.view::<u32>(0, "data")?.read(at as usize, 1)?[0];
+        Ok(found >= least)
+    });
+    found
+}
+
+/// Lets everything be applied that was asked before: asks are applied in order, and this asks for something that can be
+/// seen. Every task that is ready has its turn meanwhile.
+fn settle(session: &Session, other: &mut Producer) {
+    let before = wait_for(session, 60, 0);
+    let mut ticket = other.submit(waiting(60, 0)).unwrap();
+    wait_for(session, 60, before + 1);
+    ticket.cancel();
+    assert_eq!(ticket.wait(soon()), Err(TaskError::Cancelled { steps: 1 }));
+    for _ in 0..4 {
+        assert_eq!(run(other, counting(20, 5)), Ok(5));
+    }
+}
+
+/// Catches a cell of another producer that is taken over, a task that two cells run, a cell number that reaches beyond
+/// the cells, and a task that runs although its slot is malformed.
+fn a_slot_that_names_a_wrong_cell_is_malformed(on: &On) {
+    for shape in shapes(on, ALL) {
+        let session = launch(on, &spec(shape));
+        let mut producers = [0, 1].map(|_| session.producer(0).unwrap().patience(soon()));
+        let mut parked: Vec<Ticket> =
+            producers.iter_mut().map(|producer| producer.submit(waiting(1, 7)).unwrap()).collect();
+        wait_for(&session, 1, 2);
+        let before = data(&session);
+        let fence = Task::new(Opcode::BATCH_FENCE).args([0, 3]);
+        let plain = [
+            add(1, 2),
+            Task::new(op(WIDE)).args([1, 2]),
+            Task::new(op(LOOPS)).args([3, 2]),
+            Task::new(Opcode::STORE_U32).args([9, 2]),
+            fence,
+        ];
+        let resumable = [waiting(2, 0), counting(3, 0)];
+        // None, both cells that are in use, one beyond the last, and numbers that would wrap around.
+        let wrong = [None, Some(0), Some(CELLS), Some(2 * CELLS), Some((1 << 24) - 2), Some(1 << 16)];
+        for (producer, number) in producers.iter_mut().zip([0, 1u32]) {
+            let others: Vec<Option<u32>> = (1..CELLS).map(|k| Some((1 - number) * CELLS + k)).collect();
+            for cell in wrong.into_iter().chain(others) {
+                for task in resumable {
+                    let end = producer.submit_with_cell(task, cell).unwrap().wait(soon());
+                    assert_eq!(end, fault(FaultCode::MALFORMED), "{shape}: {} in {cell:?}", task.op);
+                }
+                for task in plain.iter().filter(|_| cell.is_some()) {
+                    let end = producer.submit_with_cell(*task, cell).unwrap().wait(soon());
+                    assert_eq!(end, fault(FaultCode::MALFORMED), "{shape}: {} in {cell:?}", task.op);
+                }
+            }
+            // The producer's own free cell is wrong too for a task that needs none.
+            for task in plain {
+                let end = producer.submit_with_cell(task, Some(number * CELLS + 1)).unwrap().wait(soon());
+                assert_eq!(end, fault(FaultCode::MALFORMED), "{shape}: {}", task.op);
+            }
+        }
+        assert_eq!(data(&session), before, "{shape}: something ran");
+        assert_eq!(session.epoch().unwrap(), 0, "{shape}: a fence ended");
+        for ticket in &mut parked {
+            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}");
+            ticket.resume();
+            assert_eq!(ticket.wait(soon()), Ok(7), "{shape}");
+        }
+        drop(parked);
+        for producer in &mut producers {
+            let mut span = producer.submit_all([counting(5, 8); CELLS as usize]).unwrap();
+            assert_eq!(span.wait(soon()).unwrap().done, CELLS, "{shape}: a cell is lost");
+            assert_eq!(run(producer, add(0, 2)), Ok(0), "{shape}");
+        }
+    }
+}
+
+/// Catches an ask for a task that has ended and reaches the next one, and an ask for the next task that reaches this
+/// one.
+fn asks_reach_only_the_use_that_they_mean(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
+        for lap in 0..5 {
+            let mut ticket = producer.submit(waiting(10 + lap, 3)).unwrap();
+            wait_for(&session, 10 + lap, 1);
+            for later in [-2, -1, 1, 2, 3, 1 << 23] {
+                ticket.cancel_use(later);
+                ticket.pause_use(later);
+                ticket.resume_use(later);
+            }
+            settle(&session, &mut other);
+            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}: it was asked of another use");
+            ticket.resume();
+            assert_eq!(ticket.wait(soon()), Ok(3), "{shape}");
+            // The task has ended, and the next one does not notice what was asked of this one or of later ones.
+            for later in [-1, 0, 2] {
+                ticket.cancel_use(later);
+                ticket.pause_use(later);
+            }
+            settle(&session, &mut other);
+            drop(ticket);
+            assert_eq!(run(&mut producer, counting(3, 4)), Ok(4), "{shape}");
+        }
+        // What is asked of the next use of a cell whose task has ended is for that use.
+        let mut ticket = producer.submit(counting(0, 0)).unwrap();
+        ticket.wait(soon()).unwrap();
+        ticket.cancel_use(1);
+        settle(&session, &mut other);
+        drop(ticket);
+        let ends: Vec<_> = [0; CELLS as usize]
+            .map(|_| producer.submit(counting(2, 1)).unwrap())
+            .map(|mut t| t.wait(soon()))
+            .into();
+        let cancelled = ends.iter().filter(|end| **end == Err(TaskError::Cancelled { steps: 0 })).count();
+        assert_eq!((cancelled, ends.iter().flatten().count()), (1, CELLS as usize - 1), "{shape}");
+    }
+}
+
+/// Submits a task that can be told when to wait for the host, and returns it once it has begun.
+fn begun(session: &Session, producer: &mut Producer, at: u32) -> Ticket {
+    session.view::<u32>(0, "data").unwrap().write(at as usize, &[0, 0]).unwrap();
+    let ticket = producer.submit(Task::new(op(LATER)).args([at])).unwrap();
+    wait_for(session, at, 1);
+    ticket
+}
+
+/// Catches a resume that is forgotten because the task was paused and resumed between it and the `park` that it is for.
+fn a_resume_is_kept_through_a_pause(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
+        for parks_paused in [false, true] {
+            let mut ticket = begun(&session, &mut producer, 20);
+            ticket.resume();
+            ticket.pause();
+            if parks_paused {
+                settle(&session, &mut other);
+                let steps = wait_for(&session, 20, 0);
+                settle(&session, &mut other);
+                assert_eq!(wait_for(&session, 20, 0), steps, "{shape}: it took a step while it was paused");
+            }
+            ticket.resume();
+            settle(&session, &mut other);
+            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}");
+            session.view::<u32>(0, "data").unwrap().write(21, &[1]).unwrap();
+            assert_eq!(ticket.wait(soon()), Ok(1), "{shape}: the first resume was lost");
+        }
+    }
+}
+
+/// Catches a resume that ends both a pause and the `park` before it: whether it does would depend on which of them came
+/// first.
+fn a_resume_that_ends_a_pause_ends_nothing_else(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
+        for parked_first in [false, true] {
+            let mut ticket = begun(&session, &mut producer, 20);
+            let park = || {
+                session.view::<u32>(0, "data").unwrap().write(21, &[1]).unwrap();
+            };
+            if parked_first {
+                park();
+                settle(&session, &mut other);
+            }
+            ticket.pause();
+            settle(&session, &mut other);
+            ticket.resume();
+            park();
+            settle(&session, &mut other);
+            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}: parked first: {parked_first}");
+            ticket.resume();
+            assert_eq!(ticket.wait(soon()), Ok(1), "{shape}");
+        }
+    }
+}
+
+/// Catches an ask that overwrites one that was not read.
+fn more_asks_than_the_ring_holds_are_all_applied(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
+        let mut ticket = producer.submit(waiting(3, 6)).unwrap();
+        wait_for(&session, 3, 1);
+        for _ in 0..3000 {
+            ticket.pause_use(1);
+            ticket.resume_use(1);
+        }
+        settle(&session, &mut other);
+        assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}");
+        ticket.resume();
+        assert_eq!(ticket.wait(soon()), Ok(6), "{shape}");
+    }
+}
+
+/// Catches cells that are given up together as if they were neighbours, although one is the last cell and the other
+/// the first cell in its next use.
+fn a_span_may_end_where_the_next_use_begins(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        let mut producer = session.producer(0).unwrap();
+        let mut all: Vec<Ticket> = (0..CELLS).map(|k| producer.submit(counting(0, k)).unwrap()).collect();
+        for (ticket, k) in all.iter_mut().zip(0..) {
+            assert_eq!(ticket.wait(soon()), Ok(k), "{shape}");
+        }
+        let last = all.pop();
+        // The first cell is used once more than the last one, and is free before it.
+        drop(all.remove(0));
+        assert_eq!(run(&mut producer, counting(1, 9)), Ok(9), "{shape}");
+        let two = producer.submit_all([counting(1, 0); 2]);
+        assert_eq!(two.err(), Some(SubmitError::NoCells { free: 1, wanted: 2 }), "{shape}");
+        drop(last);
+        for _ in 0..3 {
+            let mut span = producer.submit_all([counting(1, 3), counting(2, 4)]).unwrap();
+            assert_eq!(span.wait(soon()).unwrap().done, 2, "{shape}");
+            assert_eq!(span.results().collect::<Vec<_>>(), [Ok(3), Ok(4)], "{shape}");
+        }
+        drop(all);
+        let mut span = producer.submit_all([counting(1, 3); CELLS as usize]).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().done, CELLS, "{shape}");
+    }
+}
+
+/// Catches a task that a group had at home when its run ended and that the next run does not find, an ask that neither
+/// run applies, and a frame that is lost.
+fn tasks_go_on_in_the_next_run(on: &On) {
+    let times = if on.caps().name == "cpu" { 2000 } else { 100 };
+    for shape in shapes(on, ALL) {
+        let session = launch(on, &spec(shape).cells(64));
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        for lap in 0..3 {
+            let mut span = producer.submit_all((0..15).map(|k| counting(times, k))).unwrap();
+            let mut parked: Vec<Ticket> = (0..4).map(|k| producer.submit(waiting(30, k)).unwrap()).collect();
+            parked[0].resume();
+            session.relaunch().unwrap();
+            parked[1].resume();
+            session.relaunch().unwrap();
+            wait_for(&session, 30, 4 + 7 * lap);
+            parked[2].resume();
+            parked[3].cancel();
+            session.relaunch().unwrap();
+            for (ticket, k) in parked.iter_mut().zip(0..3) {
+                assert_eq!(ticket.wait(soon()), Ok(k), "{shape}");
+            }
+            assert_eq!(parked[3].wait(soon()), Err(TaskError::Cancelled { steps: 1 }), "{shape}");
+            assert_eq!(span.wait(soon()).unwrap().done, 15, "{shape}");
+            assert!(span.results().eq((0..15).map(Ok)), "{shape}");
+        }
+        session.quiesce(soon()).unwrap();
+    }
+}
+
+/// Catches a producer that is taken again and uses a cell whose task has not ended, or loses cells of tickets that were
+/// dropped after the producer.
+fn a_dropped_producer_leaves_its_cells_to_the_next(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape).producers(1));
+        let mut producer = session.producer(0).unwrap();
+        let mut kept = producer.submit(waiting(3, 6)).unwrap();
+        let dropped = producer.submit(waiting(3, 6)).unwrap();
+        wait_for(&session, 3, 2);
+        drop(producer);
+        let mut producer = session.producer(0).unwrap();
+        let mut span = producer.submit_all([counting(3, 1); CELLS as usize - 2]).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().done, CELLS - 2, "{shape}");
+        let full = producer.submit(counting(0, 0));
+        assert_eq!(full.err(), Some(SubmitError::NoCells { free: 0, wanted: 1 }), "{shape}");
+        // Nobody waits for this task any more, and its cell is free when it has ended.
+        dropped.resume_use(0);
+        drop(dropped);
+        producer.set_patience(soon());
+        assert_eq!(run(&mut producer, counting(2, 2)), Ok(2), "{shape}");
+        producer.set_patience(Deadline::Now);
+        assert_eq!(kept.result(), Err(TaskError::Late), "{shape}");
+        kept.resume();
+        assert_eq!(kept.wait(soon()), Ok(6), "{shape}");
+        drop((kept, span));
+        let mut span = producer.submit_all([counting(3, 1); CELLS as usize]).unwrap();
+        assert_eq!(span.wait(soon()).unwrap().done, CELLS, "{shape}");
+    }
+}
+
+/// Keeps its second argument in its frame while it waits, then stores its fourth argument at the word of its frame that
+/// its third argument names, and gives the sum of its own words and of that one.
+const FRAMED: &str = "
+    import fn park()
+    buffer arg: [u32; 12] global read
+    buffer data: [u32; ?] global read_write
+    buffer frame: [u32; 3] global read_write
+    fn framed() -> u32 {
+      %turn = load @frame[0]
+      %first = eq %turn, 0
+      if %first {
+        store @frame[0], 1
+        %mine = load @arg[1]
+        store @frame[1], %mine
+        store @frame[2], %mine
+        call park()
+        %at = load @arg[0]
+        %old = atomic_add relaxed device @data[%at], 1
+        yield
+      }
+      %where = load @arg[2]
+      %what = load @arg[3]
+      store @frame[%where], %what
+      %there = load @frame[%where]
+      %kept = load @frame[1]
+      %kept2 = load @frame[2]
+      %sum = add %kept, %kept2
+      %all = add %sum, %there
+      return %all
+    }";
+
+/// Catches an index that is checked against the longest frame, or not at all, and frames that overlap.
+fn a_frame_ends_where_its_handler_says(on: &On) {
+    let framed = Handler::from_text(FRAMED);
+    let long = Handler::lane_wide(|task| {
+        let words: Vec<_> = (0..8).map(|_| task.frame_word()).collect();
+        task.step(|| {
+            words.iter().zip(1u32..).for_each(|(word, k)| word.store(task.arg(1) + k));
+            task.atomic_add(task.arg(0), 1u32);
+            task.park_then(1);
+        });
+        task.finish(words.iter().fold(task.body().lit(0), |sum, word| sum + word.load()));
+    });
+    for shape in shapes(on, ALL) {
+        let spec = shape.bare(16, 2).cells(8).handler_at(op(20), "framed", framed.clone());
+        let spec = spec.handler_at(op(21), "long", long.clone()).tenant(Tenant::new(0).producers(1));
+        let session = launch(on, &spec.tenant(Tenant::new(1)));
+        let (mut own, mut victim) = (session.producer(0).unwrap(), session.producer(1).unwrap());
+        let mut victims: Vec<Ticket> = (0..8)
+            .map(|k| match k % 2 {
+                0 => victim.submit(Task::new(op(20)).args([0, 1000 + k, 1, 1000 + k])).unwrap(),
+                _ => victim.submit(Task::new(op(21)).args([0, 50 * k])).unwrap(),
+            })
+            .collect();
+        until("all wait", || Ok(session.view::<u32>(1, "data")?.read(0, 1)?[0] == 8));
+        for at in
+            (3..80).chain([1 << 16, (1 << 30) - 8, 1 << 30, (1 << 30) + 1, 1 << 31, u32::MAX - 1, u32::MAX])
+        {
+            let mut ticket = own.submit(Task::new(op(20)).args([0, 5, at, 77])).unwrap();
+            ticket.resume();
+            assert_eq!(ticket.wait(soon()), Ok(10), "{shape}: word {at} of the frame is not there");
+        }
+        for (ticket, k) in victims.iter_mut().zip(0u32..) {
+            ticket.resume();
+            let right = if k % 2 == 0 { 3 * (1000 + k) } else { 8 * 50 * k + 36 };
+            assert_eq!(ticket.wait(soon()), Ok(right), "{shape}: a frame was changed");
+        }
+    }
+}
+
+/// Catches a mark of a near stripe that the stripe's group writes over, because the group that follows the marks is
+/// another one and slow: the one that has ended the task for which a fence waited. Fences then never end again.
+fn marks_stay_until_another_group_has_followed_them(on: &On) {
+    let laps = if on.caps().name == "cpu" { 3000 } else { 20 };
+    for shape in shapes(on, &[near(1), near(8), both(1)]) {
+        let session = launch(on, &shape.spec(4, 3).cells(8).handler_at(op(WAITS), "waits", waits()));
+        let mut producer = session.producer(0).unwrap().patience(soon()).aim(Aim::Latency);
+        for lap in 0..laps {
+            // The task goes on in whichever group takes it from the queue, and the fence ends there.
+            let mut waits = producer.submit(waiting(1, 1)).unwrap();
+            let mut fence = producer.submit(Task::new(Opcode::BATCH_FENCE).args([1, 0])).unwrap();
+            waits.resume();
+            for _ in 0..24 {
+                drop(producer.submit(add(1, 2)).unwrap());
+            }
+            assert_eq!(waits.wait(soon()), Ok(1), "{shape}, lap {lap}");
+            assert!(fence.wait(soon()).is_ok(), "{shape}, lap {lap}: the fence does not end");
+        }
+        session.quiesce(soon()).unwrap();
+    }
+}
