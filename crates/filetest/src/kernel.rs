@@ -2,14 +2,15 @@
 //!
 //! The `test` line describes the kernel: first `near`, `far`, `both` or `drain`; then, where they apply,
 //! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
-//! of several subgroups that progress independently), `remote` (the device has memory of its own) and `payload` (tasks
-//! have payloads and replies). Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so
+//! of several subgroups that progress independently), `remote` (the device has memory of its own), `payload` (tasks
+//! have payloads and replies), `steps` (a lane-wide handler is resumable) and `wide-steps` (a group-wide one is).
+//! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so
 //! that they belong to a task.
 
-use pelton::kernel::{Claim, Geometry, Lifetime, SlotBody, Spec, Telemetry, assemble};
+use pelton::kernel::{Claim, Geometry, HandlerBody, Lifetime, SlotBody, Spec, Telemetry, Width, assemble};
 use pelton::protocol::step::{
-    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, PAYLOAD, ProtocolStep, REMOTE,
-    REPLY, TELLS, TOLD, WATCH,
+    self, DRAIN, FAR, FENCES, FOLLOWS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS, LANES, LOCAL, MARKS,
+    NEAR, OWN, PAIR, PAYLOAD, ProtocolStep, REMOTE, REPLY, STEPS, TELLS, TOLD, WATCH,
 };
 use pelton::{Handler, Placement};
 use pelton_device::{Caps, open};
@@ -152,7 +153,7 @@ pub struct WantedKernel {
     pub caps: Caps,
     /// The kernel's shapes in the table of steps: the shape of near rings, then that of far rings, where there are
     /// both.
-    pub shapes: Vec<u16>,
+    pub shapes: Vec<u32>,
 }
 
 /// Parses the arguments of a `test kernel` line.
@@ -181,6 +182,8 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                 (spec, shape & !LOCAL | REMOTE)
             }
             "payload" => (with_payloads(spec), shape | PAYLOAD | REPLY),
+            "steps" => (with_steps(spec, Width::Lane), shape | STEPS | LANE_STEPS),
+            "wide-steps" => (with_steps(spec, Width::Group), shape | STEPS | GROUP_STEPS),
             word => {
                 let words = [
                     "near",
@@ -195,6 +198,8 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                     "teams",
                     "remote",
                     "payload",
+                    "steps",
+                    "wide-steps",
                 ];
                 let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
@@ -206,7 +211,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
 }
 
 /// The shape of each part of a kernel, in the order of the text.
-fn step_shapes(shape: u16, teams: bool) -> Vec<u16> {
+fn step_shapes(shape: u32, teams: bool) -> Vec<u32> {
     let both = shape & NEAR != 0 && shape & FAR != 0;
     let shape = if both { shape & !LANE | LANES } else { shape };
     let kept = match (shape & FAR != 0, shape & LOCAL != 0) {
@@ -217,11 +222,17 @@ fn step_shapes(shape: u16, teams: bool) -> Vec<u16> {
     // Where the device has memory of its own, the pollers of near groups and the teams of a router are notified of
     // changes.
     let told =
-        |kind: u16, polls: bool| if shape & LOCAL == 0 && shape & kind != 0 && polls { TOLD } else { 0 };
+        |kind: u32, polls: bool| if shape & LOCAL == 0 && shape & kind != 0 && polls { TOLD } else { 0 };
     let (near, far) = (told(NEAR, shape & WATCH != 0), told(FAR, teams));
     let tells = if near | far == 0 { 0 } else { TELLS };
-    let part =
-        |kind: u16, more: u16| (shape & kind != 0).then_some(shape & !(NEAR | FAR | DRAIN) | kind | more);
+    let cells = shape & STEPS != 0 && shape & DRAIN == 0;
+    let marks = if cells || shape & NEAR == 0 { MARKS } else { 0 };
+    let follows = if cells { 0 } else { FOLLOWS };
+    let pair = if both { PAIR } else { 0 };
+    let part = |kind: u32, more: u32| {
+        let more = more | follows | pair | if kind == NEAR { marks } else { MARKS };
+        (shape & kind != 0).then_some(shape & !(NEAR | FAR | DRAIN) | kind | more)
+    };
     [part(NEAR, kept | near | tells), part(FAR, far | tells), part(DRAIN, 0)].into_iter().flatten().collect()
 }
 
@@ -233,6 +244,23 @@ fn with_lanes(spec: Spec, lanes: u32) -> Spec {
 /// The spec with a single handler that accesses no memory.
 fn with_lone_handler(spec: Spec) -> Spec {
     spec.body(SlotBody::Fused).handler("seven", Handler::lane_wide(|task| task.finish(7)))
+}
+
+/// The spec with a handler of a width whose tasks yield, requeue themselves or wait for the host.
+fn with_steps(spec: Spec, width: Width) -> Spec {
+    let drains = spec.lifetime == Lifetime::Drain;
+    let steps = move |task: &HandlerBody<'_>| {
+        task.step(|| match drains {
+            true => task.requeue(task.arg(0)),
+            false => task.park_then(1),
+        });
+        task.finish(7);
+    };
+    let handler = match width {
+        Width::Lane => Handler::lane_wide(move |task| steps(&task)),
+        Width::Group => Handler::group_wide(move |group| steps(&group)),
+    };
+    spec.handler("steps", handler)
 }
 
 /// The spec with payloads and replies. Its handler gives the first word of its payload back; if the kernel has another

@@ -23,45 +23,62 @@ pub enum StepActor {
 }
 
 /// The step exists in kernels with near rings.
-pub const NEAR: u16 = 1;
+pub const NEAR: u32 = 1;
 /// The step exists in kernels with far rings.
-pub const FAR: u16 = 2;
+pub const FAR: u32 = 2;
 /// The step exists in kernels that run drained batches.
-pub const DRAIN: u16 = 4;
+pub const DRAIN: u32 = 4;
 /// The step exists only where there can be fences, which is everywhere but in kernels with a single handler.
-pub const FENCES: u16 = 8;
+pub const FENCES: u32 = 8;
 /// The step exists only where a group is one lane and all rings are near, so that the lane runs tasks where they lie.
-pub const LANE: u16 = 16;
+pub const LANE: u32 = 16;
 /// The step exists only where a group has several lanes, or where there are far rings too, so that groups copy lines.
-pub const LANES: u16 = 32;
+pub const LANES: u32 = 32;
 /// The step exists only where a group is at least one subgroup, which then watches its rings.
-pub const WATCH: u16 = 64;
+pub const WATCH: u32 = 64;
 /// The step exists only where the device works in the host's memory.
-pub const LOCAL: u16 = 128;
+pub const LOCAL: u32 = 128;
 /// The step exists only where near groups read the host's control words themselves.
-pub const OWN: u16 = 256;
+pub const OWN: u32 = 256;
 /// The step exists only where another group keeps the host's control words for near groups, because the device has
 /// memory of its own or because there is a router.
-pub const KEPT: u16 = 512;
+pub const KEPT: u32 = 512;
 /// The step exists only where the group that keeps the control words does nothing else, because there is no router.
-pub const KEEPER: u16 = 1024;
+pub const KEEPER: u32 = 1024;
 
 /// The step exists only where pollers are told about changed control words. On a device with memory of its own, these
 /// are the watches of near groups and the subgroups of a router that polls in teams.
-pub const TOLD: u16 = 2048;
+pub const TOLD: u32 = 2048;
 /// The step exists only where the keeper of the control words tells pollers about a change.
-pub const TELLS: u16 = 4096;
+pub const TELLS: u32 = 4096;
 
 /// The step exists only where the device has memory of its own.
-pub const REMOTE: u16 = 8192;
+pub const REMOTE: u32 = 8192;
 
 /// The step exists only where tasks have payloads.
-pub const PAYLOAD: u16 = 16384;
+pub const PAYLOAD: u32 = 16384;
 /// The step exists only where tasks have replies.
-pub const REPLY: u16 = 32768;
+pub const REPLY: u32 = 32768;
 
-const KINDS: u16 = NEAR | FAR | DRAIN;
-const LIVE: u16 = NEAR | FAR;
+/// The step exists only where tasks can take several steps. In a session, these tasks live in cells.
+pub const STEPS: u32 = 1 << 16;
+/// The step exists only where lane-wide tasks can take several steps.
+pub const LANE_STEPS: u32 = 1 << 17;
+/// The step exists only where group-wide tasks can take several steps.
+pub const GROUP_STEPS: u32 = 1 << 18;
+/// The step exists only where windows leave marks, because a fence may have to wait for something other than its own
+/// window: in far rings, in drained batches, and where tasks live in cells.
+pub const MARKS: u32 = 1 << 19;
+/// The step exists in the function that follows the marks of a ring, where several places of the kernel call it. This is
+/// so where tasks live in cells, because whoever ends one may have to follow marks.
+pub const FOLLOW: u32 = 1 << 20;
+/// The step exists only where marks are followed: in that function, or in a kernel of which only one place calls it.
+pub const FOLLOWS: u32 = 1 << 21;
+/// The step exists only where there are near and far rings.
+pub const PAIR: u32 = 1 << 22;
+
+const KINDS: u32 = NEAR | FAR | DRAIN | FOLLOW;
+const LIVE: u32 = NEAR | FAR;
 
 /// One access of the protocol: who makes it, to what, and how it is ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +98,7 @@ pub struct ProtocolStep {
     /// The scope of the access.
     pub scope: Scope,
     /// The kernels in which the step exists: a set of kinds, and everything that such a kernel must have.
-    pub shapes: u16,
+    pub shapes: u32,
     /// What the step is for. This is empty if the access is relaxed.
     pub doc: &'static str,
 }
@@ -93,7 +110,7 @@ impl ProtocolStep {
     }
 
     /// Returns whether the step exists in kernels of this shape, which is one kind and everything that the kernel has.
-    pub const fn exists_in(&self, shape: u16) -> bool {
+    pub const fn exists_in(&self, shape: u32) -> bool {
         self.shapes & shape & KINDS != 0 && self.shapes & !KINDS & !shape == 0
     }
 }
@@ -103,9 +120,18 @@ pub fn ordering_step(name: &str) -> Option<&'static ProtocolStep> {
     TABLE.iter().find(|step| step.name == name && step.orders())
 }
 
-/// Returns the steps of a kernel of this shape.
-pub fn kernel_steps(shape: u16) -> impl Iterator<Item = &'static ProtocolStep> {
-    TABLE.iter().filter(move |step| step.actor != StepActor::Host && step.exists_in(shape))
+/// Returns the steps of a kernel of this shape. Where tasks live in cells, several places of a kernel count news and may
+/// then follow marks, so the steps that follow marks come after each of them.
+pub fn kernel_steps(shape: u32) -> impl Iterator<Item = &'static ProtocolStep> {
+    let steps = |shape: u32| {
+        TABLE.iter().filter(move |step| step.actor != StepActor::Host && step.exists_in(shape))
+    };
+    let has_cells = shape & STEPS != 0 && shape & DRAIN == 0;
+    steps(shape).flat_map(move |step| {
+        let may_follow = has_cells && step.name == "news";
+        let follow = may_follow.then(|| steps(FOLLOW | FOLLOWS | FENCES | STEPS)).into_iter().flatten();
+        std::iter::once(step).chain(follow)
+    })
 }
 
 macro_rules! fixed_word {
@@ -139,7 +165,7 @@ macro_rules! steps {
 pub(crate) const HALT: u32 = 1;
 
 /// The names of words that only the host sees and that steps refer to.
-pub(crate) const HOST_WORDS: &[&str] = &["taken", "state"];
+pub(crate) const HOST_WORDS: &[&str] = &["taken", "state", "cell_uses"];
 
 #[rustfmt::skip]
 mod rows {
@@ -166,6 +192,14 @@ steps! {
     "serving"  Host   AtomicLoad  "state"   Relaxed System (LIVE) "";
     "end"      Host   AtomicOr    "state"   Release System (LIVE) "Marks the session as ended, after the kernel's last record.";
     "ended"    Host   AtomicLoad  "state"   Acquire System (LIVE) "Sees that the session has ended, so that a task without a record will never have one.";
+    "begin use" Host  AtomicStore "cell_uses" Release System (LIVE | STEPS) "Says which use of a cell begins, before the slot that carries the task there is published.";
+    "look use" Host   AtomicLoad  "cell_uses" Acquire System (LIVE | STEPS) "Finds the use of a cell, for whoever looks for tasks that have not ended.";
+    "end use"  Host   AtomicStore "cell_uses" Relaxed System (LIVE | STEPS) "";
+    "own use"  Host   AtomicLoad  "cell_uses" Relaxed System (LIVE | STEPS) "";
+    "see"      Host   AtomicLoad  "cell_done" Acquire System (LIVE | STEPS) "Loads the record of a cell, and then sees what the task wrote. The cell may be used again once its ticket has given it up.";
+    "ask"      Host   AtomicStore "asks"    Relaxed System (LIVE | STEPS) "";
+    "asks"     Host   AtomicStore "asks" [0] Release System (LIVE | STEPS) "Stores the count of asks, after the ask.";
+    "answered" Host   AtomicLoad  "answers" Acquire System (LIVE | STEPS) "Finds how many asks were applied, and may overwrite these.";
 
     "arrive"   Group  AtomicAdd   "flags"   Relaxed Device (LIVE) "";
     "hear"     Router AtomicLoad  "flags"   Relaxed Device (LIVE) "";
@@ -186,8 +220,8 @@ steps! {
     "credit"   Group  AtomicAdd   "control" Relaxed Device (KINDS) "";
     "credit"   Group  AtomicSub   "control" Relaxed Device (KINDS) "";
     "next"     Group  AtomicAdd   "front"   Relaxed Device (DRAIN) "";
-    "frontier" Group  AtomicLoad  "front"   Relaxed Device (FAR | DRAIN) "";
-    "frontier" Group  AtomicStore "front"   Relaxed Device (FAR) "";
+    "frontier" Group  AtomicLoad  "front"   Relaxed Device (KINDS | MARKS) "";
+    "frontier" Group  AtomicStore "front"   Relaxed Device (LIVE | MARKS) "";
     "count"    Group  AtomicAdd   "tally"   Relaxed Group  (KINDS) "";
     "count"    Group  AtomicAdd   "rows"    Relaxed Device (KINDS) "";
     "count"    Group  AtomicLoad  "rows"    Relaxed System (LIVE) "";
@@ -206,6 +240,22 @@ steps! {
     "total"    Group  AtomicLoad  "control" Relaxed Device (DRAIN) "";
     "report"   Group  AtomicStore "report"  Relaxed System (DRAIN) "";
     "tag"      Group  AtomicStore "observables" Relaxed System (KINDS) "";
+    "wides"    Group  AtomicAdd   "state"   Relaxed Group  (KINDS | STEPS | GROUP_STEPS) "";
+    "active"   Group  AtomicAdd   "active"  Relaxed Group  (DRAIN | STEPS) "";
+    "active"   Group  AtomicSub   "active"  Relaxed Group  (DRAIN | STEPS) "";
+    "state"    Group  AtomicLoad  "cells"   Relaxed Device (LIVE | FOLLOW | STEPS) "";
+    "fact"     Group  AtomicLoad  "cell_facts" Relaxed Device (LIVE | FOLLOW | STEPS) "";
+    "fact"     Group  AtomicStore "cell_facts" Relaxed Device (LIVE | STEPS) "";
+    "record"   Group  AtomicStore "cell_done" Relaxed System (LIVE | STEPS) "";
+    "steps"    Group  AtomicLoad  "step_counts" Relaxed System (LIVE | STEPS) "";
+    "steps"    Group  AtomicStore "step_counts" Relaxed System (LIVE | STEPS) "";
+    "ask"      Group  AtomicLoad  "asks"    Relaxed System (LIVE | STEPS) "";
+    "home"     Group  AtomicAdd   "home_words" Relaxed Group (LIVE | STEPS) "";
+    "home"     Group  AtomicSub   "home_words" Relaxed Group (LIVE | STEPS) "";
+    "home"     Group  AtomicMin   "home_words" Relaxed Group (LIVE | STEPS) "";
+    "place"    Group  AtomicAdd   "ready_ends" Relaxed Device (LIVE | STEPS) "";
+    "ends"     Group  AtomicLoad  "ready_ends" Relaxed Device (LIVE | STEPS) "";
+    "claim"    Group  AtomicCas   "ready_ends" Relaxed Device (LIVE | STEPS) "";
 
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (FAR) "Loads CHANGED, and then sees the word that it names.";
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
@@ -215,6 +265,14 @@ steps! {
     "told"     Router AtomicLoad  "notices" Acquire Device (NEAR | KEEPER | TELLS) "The same, by the group that keeps the control words.";
     "answer"   Router AtomicStore "acks"    Release System (FAR)  "Answers that the change has taken effect, after the copy was changed and all pollers know.";
     "answer"   Router AtomicStore "acks"    Release System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
+    "asked"    Router AtomicLoad  "asks" [0] Acquire System (FAR | STEPS) "Loads the count of asks, and then sees the asks.";
+    "apply"    Router AtomicCas   "cells"   AcqRel  Device (FAR | STEPS) "Applies an ask to the state of its cell. If a task has to go on because of it, the words of its cell are seen.";
+    "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its level, after the words of the cell.";
+    "applied"  Router AtomicStore "answers" Release System (FAR | STEPS) "Says how many asks were applied, after they were read.";
+    "asked"    Router AtomicLoad  "asks" [0] Acquire System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
+    "apply"    Router AtomicCas   "cells"   AcqRel  Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
+    "ready"    Router AtomicStore "ready"   Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
+    "applied"  Router AtomicStore "answers" Release System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "Loads SHUTDOWN, and then sees what the host did before.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "halt"     Router AtomicStore "flags" [HALT] Release Device (FAR) "Tells the groups to halt, after the host has told the router.";
@@ -227,6 +285,7 @@ steps! {
     "pass"     Router Fence       ""        AcqRel  Device (FAR | FENCES) "Stands between the router's load of the frontier and its store to it.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "Stores the tail after a task that the router ran, after the claim.";
     "pass on"  Router AtomicStore "route"   Release Device (FAR)  "Stores the tail in device memory, by the lane that acquired it.";
+    "pass"     Group  Fence       ""        AcqRel  Device (NEAR | WATCH | FENCES | MARKS) "Stands between the load of the frontier and the store to it, for a task that a watch ran.";
     "heed"     Router Fence       ""        Acquire Device (FAR | TOLD) "Follows a poller's discovery that it was told, and then sees the copy as it is now.";
     "heed"     Group  Fence       ""        Acquire Device (NEAR | TOLD) "The same, for the watch of a near group.";
     "know"     Router AtomicAnd   "notices" Release Device (FAR | TOLD) "Says that a poller of the router knows of the change, after its last use of what it had read.";
@@ -234,22 +293,56 @@ steps! {
     "stopped"  Group  AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | OWN) "Loads SHUTDOWN, starts no new windows, and sees what the host did before.";
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (FAR) "Loads the order to halt, starts no new windows, and sees what the host did before.";
     "halted"   Group  AtomicLoad  "flags" [HALT] Acquire Device (NEAR | KEPT) "The same, where a group keeps the control words.";
+    "room"     Group  AtomicLoad  "front"   Acquire Device (NEAR | LANE | FENCES | MARKS) "Loads the frontier. The marks below it have been read and may be written again one lap later.";
     "take"     Group  AtomicLoad  "slots"   Acquire System (NEAR | LANE) "Loads words 0-1 of a line, and then sees the rest of it and what the task points to.";
     "taken"    Group  Fence       ""        Acquire System (NEAR | LANES | LOCAL) "Follows a line that was read at once and found complete, and then sees what the task points to.";
     "lines"    Group  Fence       ""        AcqRel  Device (NEAR | LANES | REMOTE) "Follows the lines of a window. It makes visible what a copy brought to the device's memory before, whatever the nearest cache holds, and who finds the group away knows that the lines were read.";
     "brought"  Group  Fence       ""        Acquire System (NEAR | LANES | REMOTE | PAYLOAD) "Follows the lines of a window that lay in the device's memory, and then sees the payloads that the host wrote to its own memory before it wrote the lines.";
+    "room"     Group  AtomicLoad  "front"   Acquire Device (NEAR | LANES | FENCES | MARKS) "The same, where groups copy lines.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "Loads the tail in device memory, and then sees the lines before it. The tail may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "Loads the frontier. The marks below it have been read and may be written again one lap later.";
+    "adopt"    Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Makes a cell LIVE that has no task, and then writes its words. What the last task of the cell did to them was before.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts the cell into the queue of its level if the group has no room for it at home, after the words of the cell.";
+    "refuse"   Group  Fence       ""        AcqRel  System (LIVE | STEPS) "Stands between the end of a cell whose task may not run and its record.";
     "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence per window, between the effects of its tasks and their records.";
-    "mark"     Group  AtomicStore "marks"   Release Device (FAR | DRAIN | FENCES) "Marks where the tasks before a fence end, after their records.";
-    "mark"     Group  AtomicStore "marks"   Release Device (FAR | DRAIN | FENCES) "Marks where a fence is.";
-    "mark"     Group  AtomicStore "marks"   Release Device (FAR | DRAIN | FENCES) "Marks where a window ends, after its records.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (FAR | DRAIN | FENCES) "Counts one more mark. The group that finds zero follows the marks, and has seen all marks that were counted off before.";
-    "follow"   Group  AtomicLoad  "marks"   Acquire Device (FAR | DRAIN | FENCES) "Loads a mark. The tasks that it covers have ended, even if the mark has not been counted yet.";
-    "settle"   Group  Fence       ""        AcqRel  System (KINDS | FENCES) "Stands between the ends of the tasks before a fence and the epoch.";
-    "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES) "Stands between the epoch and the fence's own record.";
-    "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FENCES) "Stores the frontier, after the marks below it were read.";
-    "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FENCES) "Counts off the marks that were seen. The next group that follows the marks sees the frontier.";
+    "mark"     Group  AtomicStore "marks"   Release Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Marks where the tasks before a fence end, after their records.";
+    "mark"     Group  AtomicStore "marks"   Release Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Marks where a fence is.";
+    "mark"     Group  AtomicStore "marks"   Release Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Marks where a window ends, after its records.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Counts one more mark. The group that finds zero follows the marks, and has seen all marks that were counted off before.";
+    "asked"    Group  AtomicLoad  "asks" [0] Acquire System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "apply"    Group  AtomicCas   "cells"   AcqRel  Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "ready"    Group  AtomicStore "ready"   Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "fill"     Group  AtomicLoad  "ready"   Acquire Device (LIVE | STEPS) "Loads an entry of a queue, and then sees the words of its cell.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Shares a task that goes on with other groups.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Puts a task that goes on into its queue if there is no room for it at home.";
+    "end"      Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
+    "end"      Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS) "Ends a task that the host has cancelled.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS) "The same for a task that the host has cancelled.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS) "The same after a task that the host has cancelled.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts such a task into its queue if the host has resumed it and there is no room at home.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
+    "end"      Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts what a group has at home into the queues when the kernel ends.";
+    "follow"   Group  AtomicLoad  "marks"   Acquire Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Loads a mark. The tasks that it covers have ended, even if the mark has not been counted yet.";
+    "older"    Group  Fence       ""        Acquire Device (FOLLOW | FENCES) "Follows a look at a cell that has a task, and then no longer sees what the last task of the cell has left.";
+    "wait"     Group  Fence       ""        SeqCst  Device (FOLLOW | FENCES) "Stands between the mark that a fence waits for a cell and the second look at the cells.";
+    "older"    Group  Fence       ""        Acquire Device (FOLLOW | FENCES) "The same, for the second look.";
+    "settle"   Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the ends of the tasks before a fence and the epoch.";
+    "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the epoch and the fence's own record.";
+    "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Stores the frontier, after the marks below it were read.";
+    "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Counts off the marks that were seen. The next group that follows the marks sees the frontier.";
     "leave"    Group  AtomicAdd   "front"   AcqRel  Device (DRAIN) "Says that a group has counted its last task. The last group to leave has seen all counts and reports them to the host.";
 }
 }
