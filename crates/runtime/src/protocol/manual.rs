@@ -5,14 +5,15 @@
 use std::fmt::Write;
 
 use super::step::{
-    self, DRAIN, FAR, FENCES, KEEPER, KEPT, LANE, LANES, LOCAL, NEAR, OWN, PAYLOAD, REMOTE, REPLY, TELLS,
-    TOLD, WATCH,
+    self, DRAIN, FAR, FENCES, FOLLOW, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS, LANES, LOCAL, MARKS, NEAR,
+    OWN, PAIR, PAYLOAD, REMOTE, REPLY, STEPS, TELLS, TOLD, WATCH,
 };
 use super::{
     Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, io, log, opcode, record,
     slot,
 };
 use crate::kernel::PROVIDED_OPS;
+use crate::kernel::cells::{ask, cell_state};
 
 /// Returns the table of a layout. `mark` is the heading of the column that distinguishes its rows.
 fn word_table<M: std::fmt::Debug>(table: &[WordRow<M>], mark: &str) -> String {
@@ -105,6 +106,62 @@ fn record_words() -> String {
     word_table(record::TABLE, "half")
 }
 
+/// Returns the bits of a cell's state, its phases, and what the host can ask of a cell.
+fn cell_words() -> String {
+    use cell_state::{
+        ASKED, CANCEL, ENDED, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, USE_SHIFT, WAITS,
+    };
+    let bits = |mask: u64| match (mask.trailing_zeros(), 63 - mask.leading_zeros()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    let uses = u64::from(slot::GENERATION_MASK) << USE_SHIFT;
+    let mut text = String::from("| bits | name | meaning |\n|---|---|---|\n");
+    for (mask, name, doc) in [
+        (PHASE, "PHASE", "The phase of the cell."),
+        (CANCEL, "CANCEL", "The host has asked that the task end."),
+        (PAUSE, "PAUSE", "The host has asked that the task begin no further step."),
+        (
+            RESUMED,
+            "RESUMED",
+            "The host has resumed the task, which has not waited since. Its next `park` does not wait.",
+        ),
+        (
+            ASKED << NEXT_SHIFT,
+            "NEXT",
+            "The same three bits, for the next task of a cell whose phase is ENDED.",
+        ),
+        (WAITS, "WAITS", "The task is PARKED because of its own `park`, and not only because of a pause."),
+        (
+            uses,
+            "USE",
+            "How often the cell was used, modulo 2^24. This is the generation of the cell's record.",
+        ),
+    ] {
+        let _ = writeln!(text, "| {} | `{name}` | {doc} |", bits(mask));
+    }
+    let phases = [
+        (ENDED, "ENDED", "The cell holds no task, or one that has ended."),
+        (
+            LIVE,
+            "LIVE",
+            "The task runs or is ready to run. The cell is at the home of a group, in a queue, or being run.",
+        ),
+        (PARKED, "PARKED", "The task waits for the host. The cell is nowhere else."),
+    ];
+    let asks = [
+        (ask::CANCEL, "CANCEL", "The task is to end."),
+        (ask::PAUSE, "PAUSE", "The task is to begin no further step."),
+        (
+            ask::RESUME,
+            "RESUME",
+            "The pause of the task ends. If it is not paused, its `park` ends, or its next one does not wait.",
+        ),
+    ];
+    let phases = code_table("phase", phases.into_iter().map(|(code, name, doc)| (code as u32, name, doc)));
+    format!("{text}\n{phases}\n{}", code_table("ask", asks.into_iter()))
+}
+
 /// Returns the control words.
 fn control_words() -> String {
     word_table(control::TABLE, "writer")
@@ -128,7 +185,7 @@ fn steps() -> String {
     let mut text = String::from("| step | who | in | does | meaning |\n|---|---|---|---|---|\n");
     for row in step::TABLE.iter().filter(|row| row.orders()) {
         let (who, op) = (format!("{:?}", row.actor).to_lowercase(), row.op.row().name);
-        let kinds = [(NEAR, "near"), (FAR, "far"), (DRAIN, "drained")];
+        let kinds = [(NEAR, "near"), (FAR, "far"), (DRAIN, "drained"), (FOLLOW, "with cells")];
         let kinds: Vec<&str> =
             kinds.iter().filter(|(bit, _)| row.shapes & bit != 0).map(|(_, word)| *word).collect();
         let only = [
@@ -145,6 +202,11 @@ fn steps() -> String {
             (REMOTE, "the device has memory of its own"),
             (PAYLOAD, "with payloads"),
             (REPLY, "with replies"),
+            (STEPS, "with tasks of several steps"),
+            (LANE_STEPS, "lane-wide ones"),
+            (GROUP_STEPS, "group-wide ones"),
+            (MARKS, "windows leave marks"),
+            (PAIR, "with both kinds of rings"),
         ];
         let only: String = only
             .iter()
@@ -168,7 +230,7 @@ fn steps() -> String {
 }
 
 /// Returns every section of the manual that is made from tables, with the name of its markers.
-pub fn sections() -> [(&'static str, String); 12] {
+pub fn sections() -> [(&'static str, String); 13] {
     [
         ("slot", slot_words()),
         ("statuses", statuses()),
@@ -178,6 +240,7 @@ pub fn sections() -> [(&'static str, String); 12] {
         ("opcodes", opcodes()),
         ("faults", faults()),
         ("record", record_words()),
+        ("cells", cell_words()),
         ("steps", steps()),
         ("control", control_words()),
         ("log", log_words()),

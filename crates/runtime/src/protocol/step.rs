@@ -123,9 +123,8 @@ pub fn ordering_step(name: &str) -> Option<&'static ProtocolStep> {
 /// Returns the steps of a kernel of this shape. Where tasks live in cells, several places of a kernel count news and may
 /// then follow marks, so the steps that follow marks come after each of them.
 pub fn kernel_steps(shape: u32) -> impl Iterator<Item = &'static ProtocolStep> {
-    let steps = |shape: u32| {
-        TABLE.iter().filter(move |step| step.actor != StepActor::Host && step.exists_in(shape))
-    };
+    let steps =
+        |shape: u32| TABLE.iter().filter(move |step| step.actor != StepActor::Host && step.exists_in(shape));
     let has_cells = shape & STEPS != 0 && shape & DRAIN == 0;
     steps(shape).flat_map(move |step| {
         let may_follow = has_cells && step.name == "news";
@@ -317,11 +316,11 @@ steps! {
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Shares a task that goes on with other groups.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Puts a task that goes on into its queue if there is no room for it at home.";
-    "end"      Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
-    "end"      Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS) "Ends a task that the host has cancelled.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS) "Ends a task that the host has cancelled.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS) "The same for a task that the host has cancelled.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS) "The same after a task that the host has cancelled.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
@@ -330,7 +329,7 @@ steps! {
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
-    "end"      Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
