@@ -75,7 +75,7 @@ pub(crate) mod cell_fact {
     /// The number of that slot's stripe among all stripes of the session, and one more. It is 0 while the cell has no
     /// task.
     pub(crate) const STRIPE: u32 = 1;
-    /// How many steps of the task were begun.
+    /// How many steps of the task were begun. It is 0 while the cell has no task.
     pub(crate) const STEPS: u32 = 2;
     /// How many bytes its payload has, and in the upper half how many bytes of reply it has said.
     pub(crate) const SIZES: u32 = 3;
@@ -260,7 +260,6 @@ fn fill_cell<'b>(
     for (word, value) in [(cell_fact::POSITION, place.position), (cell_fact::STRIPE, stripe)] {
         f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), value + 1u64);
     }
-    f.store(fact(cells, cell, cell_fact::STEPS), 0u64);
     kernel.clear_frame(f, cell, kernel.layout.steps.map_or(0, |steps| steps.frame_words));
 }
 
@@ -288,6 +287,8 @@ pub(super) fn end_cell<'b>(
     for word in [cell_fact::POSITION, cell_fact::STRIPE] {
         f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), 0u64);
     }
+    // The next task has begun no step, even if the session ends before it is adopted.
+    f.store(fact(cells, cell, cell_fact::STEPS), 0u64);
     // Pairs with the acquire of the group that adopts the next task of this cell, and of one that looks for a fence.
     let seen = f.atomic_and(Order::AcqRel, Scope::Device, cells.states.at(cell), keep);
     // Stands between the effects of the task and its record, and between the end of the cell and the look for a fence
