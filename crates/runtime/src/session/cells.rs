@@ -27,7 +27,7 @@ use super::ticket::{HeldSlots, SessionShare, Ticket};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, SubmitError};
 use crate::kernel::cells::{CELL_SHIFT, ask};
-use crate::kernel::{BufferId, Layout, STRIDE};
+use crate::kernel::{BufferId, Layout, Placement, STRIDE};
 use crate::payload::Submission;
 use crate::protocol::Opcode;
 use crate::protocol::slot::{self, generation_at};
@@ -296,8 +296,8 @@ impl Producer {
         let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
         let mut held = Vec::with_capacity(1);
         let stamp = self.write_with_cells(level, stripe, &[task], &mut held);
-        let (stripe, position, _) = held[0];
-        Ok(Ticket::new(&self.share, stripe, position, stamp))
+        let (cells, position, _) = held[0];
+        Ok(Ticket::of_cell(&self.share, (cells, position), self.stripe_placement(stripe), stamp))
     }
 
     /// Submits tasks of which some are of resumable handlers.
@@ -308,14 +308,24 @@ impl Producer {
         self.check_size(level, wanted, fenced)?;
         self.find_cells(tasks.iter().filter(|task| self.needs_cell(*task)).count() as u64)?;
         let mut held = Vec::new();
-        let stamp = match self.find_room(level, wanted, fenced)? {
-            Some(stripe) => self.write_with_cells(level, stripe, tasks, &mut held),
-            None => self.spread_with_cells(level, tasks, &mut held),
+        let (placement, stamp) = match self.find_room(level, wanted, fenced)? {
+            Some(stripe) => {
+                let stamp = self.write_with_cells(level, stripe, tasks, &mut held);
+                (self.stripe_placement(stripe), stamp)
+            }
+            None => (Placement::Near, self.spread_with_cells(level, tasks, &mut held)),
         };
-        let pieces = held.into_iter();
-        let pieces =
-            pieces.map(|(stripe, first, count)| HeldSlots::new(&self.share, stripe, first, count, 0));
-        Ok(Span::from_pieces(pieces.collect(), stamp))
+        let piece = |(stripe, first, count)| {
+            let mut piece = HeldSlots::new(&self.share, stripe, first, count, 0);
+            piece.set_placement(placement);
+            piece
+        };
+        Ok(Span::from_pieces(held.into_iter().map(piece).collect(), stamp))
+    }
+
+    /// Where one of the producer's stripes of a level is.
+    fn stripe_placement(&self, stripe: u32) -> Placement {
+        if stripe < self.near_count { Placement::Near } else { Placement::Far }
     }
 
     /// Writes tasks to several near stripes, which together have room for them.

@@ -39,7 +39,7 @@ pub(super) struct HeldSlots {
     seen: u64,
     /// When the tasks were published, if their latency is measured, and 0 otherwise.
     stamp: u64,
-    /// A set of [`EARLY`] and [`REGISTERED`]. These are not two `bool`s, because `Result` and `Option` would use the
+    /// A set of [`EARLY`], [`REGISTERED`] and [`WENT_NEAR`]. These are not two `bool`s, because `Result` and `Option` would use the
     /// spare values of a `bool`, and moving a ticket inside of one would then take several copies that wait for each
     /// other.
     flags: u32,
@@ -49,6 +49,8 @@ pub(super) struct HeldSlots {
 const EARLY: u32 = 1;
 /// A waker is registered with the stripe.
 const REGISTERED: u32 = 2;
+/// The tasks live in cells, and their slots were in a near ring.
+const WENT_NEAR: u32 = 4;
 
 impl HeldSlots {
     #[inline]
@@ -65,7 +67,17 @@ impl HeldSlots {
         }
     }
 
+    /// Notes where the slots of tasks were that live in cells.
+    pub(super) fn set_placement(&mut self, placement: Placement) {
+        if placement == Placement::Near {
+            self.flags |= WENT_NEAR;
+        }
+    }
+
     pub(super) fn placement(&self) -> Placement {
+        if self.stripe().has_cells() {
+            return if self.flags & WENT_NEAR != 0 { Placement::Near } else { Placement::Far };
+        }
         let far = self.share.rings.layout.banks.iter().rfind(|bank| bank.first_stripe <= self.stripe);
         far.map_or(Placement::Far, |bank| bank.placement)
     }
@@ -229,6 +241,18 @@ pub struct Ticket(HeldSlots);
 impl Ticket {
     pub(super) fn new(share: &Arc<SessionShare>, stripe: u32, position: u64, stamp: u64) -> Self {
         Ticket(HeldSlots::new(share, stripe, position, 1, stamp))
+    }
+
+    /// Makes the ticket of a task that lives in a cell, and whose slot was in a ring of this placement.
+    pub(super) fn of_cell(
+        share: &Arc<SessionShare>,
+        (stripe, position): (u32, u64),
+        placement: Placement,
+        stamp: u64,
+    ) -> Self {
+        let mut ticket = Ticket::new(share, stripe, position, stamp);
+        ticket.0.set_placement(placement);
+        ticket
     }
 
     /// Returns whether the task has ended, or never will because the session has ended. This does not wait.
