@@ -138,6 +138,13 @@ impl SessionCells {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)[producer as usize] = cells;
     }
 
+    /// Lets the cells of all producers that are not in use count their uses from a number on.
+    #[cfg(feature = "inject")]
+    pub(super) fn count_uses_from(&self, uses: u64) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.iter_mut().flatten().for_each(|cells| cells.uses.fill(uses));
+    }
+
     /// Whether tasks of an opcode live in cells.
     pub(super) fn are_for(&self, op: Opcode) -> bool {
         self.ops.contains(&op)

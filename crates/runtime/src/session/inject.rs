@@ -13,6 +13,8 @@ use super::rings::Stripe;
 use super::run::KernelRun;
 use super::ticket::Ticket;
 use crate::error::{Error, SubmitError};
+use crate::kernel::BufferId;
+use crate::kernel::cells::cell_state;
 use crate::protocol::control;
 use crate::protocol::slot::{self, generation_at};
 use crate::ring::SlotLines;
@@ -41,6 +43,20 @@ impl Producer {
 }
 
 impl Session {
+    /// Lets the cells of all producers that are not in use count their uses from a number on, as if each had been used so
+    /// often. No cell may have been used before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
+    pub fn count_uses_from(&self, uses: u64) -> Result<(), Error> {
+        let Some(cells) = &self.rings().cells else { return Ok(()) };
+        cells.count_uses_from(uses);
+        let state = (uses & u64::from(slot::GENERATION_MASK)) << cell_state::USE_SHIFT;
+        let states = self.memory.blocks.need(BufferId::CellStates)?;
+        Ok(states.upload(0, &vec![state; states.len()])?)
+    }
+
     /// Lets the kernel finish the tasks that it has taken and end, and launches it again over the same rings on the
     /// same device.
     ///

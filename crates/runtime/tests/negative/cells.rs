@@ -2,7 +2,8 @@
 
 use pelton::protocol::FaultCode;
 use pelton::{
-    Aim, Deadline, Handler, Opcode, Producer, Session, Spec, SubmitError, Task, TaskError, Tenant, Ticket,
+    Aim, Deadline, Handler, Opcode, Placement, Producer, Session, Spec, SubmitError, Task, TaskError, Tenant,
+    Ticket,
 };
 
 use crate::common::*;
@@ -18,6 +19,9 @@ pub(crate) const TESTS: &[Test] = named![
     a_dropped_producer_leaves_its_cells_to_the_next,
     a_frame_ends_where_its_handler_says,
     marks_stay_until_another_group_has_followed_them,
+    the_number_of_a_use_may_wrap_around,
+    a_task_that_never_began_has_begun_no_step,
+    a_ticket_knows_where_its_task_went,
 ];
 
 const CELLS: u32 = 4;
@@ -482,5 +486,66 @@ fn marks_stay_until_another_group_has_followed_them(on: &On) {
             assert!(fence.wait(soon()).is_ok(), "{shape}, lap {lap}: the fence does not end");
         }
         session.quiesce(soon()).unwrap();
+    }
+}
+
+/// Catches a use whose number wraps around and that is taken for another one, or for none.
+fn the_number_of_a_use_may_wrap_around(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        session.count_uses_from((1 << 24) - 3).unwrap();
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        for lap in 0..6 {
+            let mut span = producer.submit_all([counting(2, lap); CELLS as usize]).unwrap();
+            assert_eq!(span.wait(soon()).unwrap().done, CELLS, "{shape}, lap {lap}");
+            assert!(span.results().all(|end| end == Ok(lap)), "{shape}, lap {lap}");
+        }
+        drop(producer);
+        let session = launch(on, &spec(shape));
+        session.count_uses_from((1 << 24) - 3).unwrap();
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        for lap in 0..6 {
+            let mut tickets = [0; CELLS as usize].map(|_| producer.submit(waiting(5, lap)).unwrap());
+            let (last, first) = tickets.split_last_mut().unwrap();
+            last.cancel();
+            assert!(matches!(last.wait(soon()), Err(TaskError::Cancelled { .. })), "{shape}, lap {lap}");
+            for ticket in first {
+                assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}, lap {lap}");
+                ticket.resume();
+                assert_eq!(ticket.wait(soon()), Ok(lap), "{shape}, lap {lap}");
+            }
+        }
+    }
+}
+
+/// Catches a task that is stopped before a group took it, and whose ticket tells of the steps of the last task of its
+/// cell.
+fn a_task_that_never_began_has_begun_no_step(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape).cells(1));
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        assert_eq!(run(&mut producer, counting(5, 1)), Ok(1), "{shape}");
+        session.set_mask(0, 0).unwrap();
+        let mut ticket = producer.submit(counting(5, 1)).unwrap();
+        drop(producer);
+        assert_eq!(session.stop().unwrap().tasks_left(), 1, "{shape}");
+        assert_eq!(ticket.wait(soon()), Err(TaskError::Stopped { steps: 0 }), "{shape}");
+    }
+}
+
+/// Catches a ticket that says where cells are, instead of where the slot of its task was.
+fn a_ticket_knows_where_its_task_went(on: &On) {
+    for shape in shapes(on, &[near(8), far(8), both(8)]) {
+        let session = launch(on, &spec(shape));
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        for (aim, placement) in [(Aim::Latency, Placement::Near), (Aim::Throughput, Placement::Far)] {
+            let right = if shape.placement == Placement::Both { placement } else { shape.placement };
+            producer.set_aim(aim);
+            let mut ticket = producer.submit(counting(1, 2)).unwrap();
+            assert_eq!((ticket.placement(), ticket.wait(soon())), (right, Ok(2)), "{shape}, {aim:?}");
+            let mut span = producer.submit_all([counting(1, 2), add(0, 0)]).unwrap();
+            assert_eq!(span.wait(soon()).unwrap().done, 2, "{shape}, {aim:?}");
+            assert_eq!(span.placement(), right, "{shape}, {aim:?}");
+        }
     }
 }
