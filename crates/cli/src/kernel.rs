@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pelton::Spec;
+use pelton::kernel::layout::StepLayout;
 use pelton::kernel::{Assembled, PlaceSizes, TextError, assemble};
 use pelton_device::open;
 use pelton_ir::text;
@@ -50,7 +51,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
     let Assembled { module, layout } = assemble(&spec, caps).map_err(pelton::Error::from)?;
     term.text(&text::print(&module))?;
     term.note(format_args!(
-        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}",
+        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}{}",
         caps.name,
         layout.rings.len(),
         layout.placement(),
@@ -58,6 +59,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
         layout.groups,
         layout.lanes,
         describe_places(layout.places),
+        describe_steps(layout.steps),
     ));
     Ok(CliStatus::Fine)
 }
@@ -66,6 +68,13 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
 fn describe_places(PlaceSizes { payload, reply }: PlaceSizes) -> String {
     let parts = [("payloads", payload), ("replies", reply)].into_iter().filter(|(_, bytes)| *bytes > 0);
     parts.map(|(what, bytes)| format!(", {what} of up to {bytes} bytes")).collect()
+}
+
+/// Describes what there is for tasks that take several steps, if a handler is resumable.
+fn describe_steps(steps: Option<StepLayout>) -> String {
+    let Some(StepLayout { frame_words, producer_cells }) = steps else { return String::new() };
+    let parts = [("cells per producer", producer_cells), ("words per frame", frame_words)];
+    parts.map(|(what, count)| if count > 0 { format!(", {count} {what}") } else { String::new() }).concat()
 }
 
 /// Reads a spec; the error shows what is wrong with it.

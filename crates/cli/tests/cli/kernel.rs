@@ -17,6 +17,29 @@ fn a_spec_becomes_a_module() {
 }
 
 #[test]
+fn the_note_says_how_large_places_cells_and_frames_are() {
+    let steps = "
+import fn yield_now()
+buffer frame: [u32; 3] global read_write
+fn hop() -> u32 { call yield_now() return 0 }";
+    let sizes = "payload = 60\nreply = 8\ncells = 64\n";
+    let handler = |text: &str| format!("[[handler]]\nname = \"hop\"\ntext = '''{text}'''\n");
+    let (hop, plain) = (handler(steps), handler("fn hop() -> u32 { return 0 }"));
+    let places = "lanes, payloads of up to 60 bytes, replies of up to 8 bytes";
+    for (spec, end) in [
+        (format!("{sizes}{hop}"), format!("{places}, 64 cells per producer, 3 words per frame\n")),
+        // The tasks of a drained batch have no cells, and plain handlers have neither.
+        (format!("lifetime = \"drain\"\n{sizes}{hop}"), format!("{places}, 3 words per frame\n")),
+        (format!("{sizes}{plain}"), format!("{places}\n")),
+        (format!("cells = 64\n{plain}"), "lanes\n".into()),
+    ] {
+        let ran = pelton_with(&["kernel", "-", "--device", "cpu"], &spec);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        assert!(ran.err.ends_with(&end), "{spec}\ngave\n{}", ran.err);
+    }
+}
+
+#[test]
 fn a_spec_can_be_seen_whole() {
     let whole = pelton(&["kernel", SPEC, "--whole"]);
     assert_eq!(whole.code, Some(0), "{}", whole.err);
