@@ -266,7 +266,7 @@ steps! {
     "answer"   Router AtomicStore "acks"    Release System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (FAR | STEPS) "Loads the count of asks, and then sees the asks.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (FAR | STEPS) "Applies an ask to the state of its cell. If a task has to go on because of it, the words of its cell are seen.";
-    "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its level, after the words of the cell.";
+    "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its tenant and level, after the words of the cell.";
     "applied"  Router AtomicStore "answers" Release System (FAR | STEPS) "Says how many asks were applied, after they were read.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
@@ -301,7 +301,7 @@ steps! {
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "Loads the tail in device memory, and then sees the lines before it. The tail may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "Loads the frontier. The marks below it have been read and may be written again one lap later.";
     "adopt"    Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Makes a cell LIVE that has no task, and then writes its words. What the last task of the cell did to them was before.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts the cell into the queue of its level if the group has no room for it at home, after the words of the cell.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts the cell into a queue if other cells wait there or too many have arrived, after the words of the cell.";
     "refuse"   Group  Fence       ""        AcqRel  System (LIVE | STEPS) "Stands between the end of a cell whose task may not run and its record.";
     "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence per window, between the effects of its tasks and their records.";
     "mark"     Group  AtomicStore "marks"   Release Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Marks where the tasks before a fence end, after their records.";
@@ -312,10 +312,11 @@ steps! {
     "apply"    Group  AtomicCas   "cells"   AcqRel  Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a cell that has arrived at home into its queue if it finds no free place, after the words of the cell.";
     "fill"     Group  AtomicLoad  "ready"   Acquire Device (LIVE | STEPS) "Loads an entry of a queue, and then sees the words of its cell.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that were taken from a queue.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Shares a task that goes on with other groups.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Puts a task that goes on into its queue if there is no room for it at home.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
@@ -325,15 +326,15 @@ steps! {
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS) "The same after a task that the host has cancelled.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts such a task into its queue if the host has resumed it and there is no room at home.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a task into its queue because its tenant is disabled.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts what a group has at home into the queues when the kernel ends.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that have arrived and have no place at home yet.";
     "follow"   Group  AtomicLoad  "marks"   Acquire Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Loads a mark. The tasks that it covers have ended, even if the mark has not been counted yet.";
     "older"    Group  Fence       ""        Acquire Device (FOLLOW | FENCES) "Follows a look at a cell that has a task, and then no longer sees what the last task of the cell has left.";
     "wait"     Group  Fence       ""        SeqCst  Device (FOLLOW | FENCES) "Stands between the mark that a fence waits for a cell and the second look at the cells.";
