@@ -675,3 +675,37 @@ fn payloads_and_replies_live_as_long_as_the_task() {
         }
     }
 }
+
+/// An iterator whose length is not what it says: it yields tasks for as long as `left` is not 0.
+#[derive(Clone)]
+struct WrongLength {
+    task: Task,
+    says: usize,
+    left: usize,
+}
+
+impl Iterator for WrongLength {
+    type Item = Task;
+    fn next(&mut self) -> Option<Task> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.task)
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.says, Some(self.says))
+    }
+}
+
+impl ExactSizeIterator for WrongLength {}
+
+#[test]
+fn iterators_that_say_a_wrong_length_hang_and_panic_nowhere() {
+    let device = open("cpu").unwrap();
+    let session = Session::launch(&device, &with_handlers(Spec::default())).unwrap();
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let task = Task::new(session.opcode("countdown").unwrap()).args([2, 0]);
+    for (says, left, right) in [(0, usize::MAX, 0), (3, usize::MAX, 3), (3, 1, 1), (0, 0, 0), (2, 2, 2)] {
+        let mut span = producer.submit_all(WrongLength { task, says, left }).unwrap();
+        assert_eq!(span.len(), right, "it says {says} and yields {left}");
+        assert_eq!(span.wait(LONG).unwrap().done as usize, right);
+    }
+}

@@ -261,9 +261,13 @@ impl Producer {
     {
         let tasks = tasks.into_iter();
         let wanted = tasks.len() as u64;
-        if self.cells.is_some() && tasks.clone().any(|task| self.needs_cell(&task)) {
+        if self.cells.is_some() && tasks.clone().take(wanted as usize).any(|task| self.needs_cell(&task)) {
             let tasks: Vec<I::Item> = tasks.take(wanted as usize).collect();
-            return self.submit_with_resumable(&tasks);
+            // The iterator may yield something else the second time.
+            return match tasks.is_empty() {
+                true => self.submit_all(std::iter::empty::<Task>()),
+                false => self.submit_with_resumable(&tasks),
+            };
         }
         let (level, fenced) = self.check_tasks(tasks.clone().take(wanted as usize))?;
         let Some(stripe) = self.find_room(level, wanted, fenced)? else {
