@@ -148,7 +148,7 @@ fn outcomes_have_an_order() {
         check(1, 0, Ok(2), (2, 1, 0));
         check(2, 4, Ok(2), (2, 0, 1));
         check(3, 0, Ok(2), (2, 0, 1));
-        check(4, 0, user.clone(), (1, 0, 0));
+        check(4, 0, user, (1, 0, 0));
         check(7, 0, user, (1, 0, 0));
         check(2, 5, fault(FaultCode::ARGUMENTS), (1, 0, 0));
     }

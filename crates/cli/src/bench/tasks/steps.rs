@@ -113,8 +113,14 @@ pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cli
         let session = || Session::launch(device, &spec);
         Ok(Sample::figure(match contender {
             Contender::Session => {
-                let session = session()?;
-                repeat(bench.time, || run_session(&session, &shape, op))?
+                let (session, mut all) = (session()?, 0);
+                let rate = repeat(bench.time, || {
+                    let steps = run_session(&session, &shape, op)?;
+                    all += steps;
+                    Ok(steps)
+                })?;
+                check_counted_steps(&session, all)?;
+                rate
             }
             Contender::Drained => {
                 let mut drain = Drain::new(device, &spec)?;
@@ -159,6 +165,22 @@ fn check_results(results: &[u32]) -> Result<u64, CliError> {
             "task {task} took {found} steps instead of {}; this is a defect of Pelton",
             yields_of(task) + 1
         ))),
+    }
+}
+
+/// Checks that a session has counted this many steps. The steps of a turn are counted a moment after its records.
+fn check_counted_steps(session: &Session, steps: u64) -> Result<(), CliError> {
+    let start = Instant::now();
+    loop {
+        let counted = session.snapshot()?.cells.map_or(0, |cells| cells.steps.begun);
+        if counted == steps {
+            return Ok(());
+        }
+        if start.elapsed() > Duration::from_secs(5) {
+            return Err(CliError::Wrong(format!(
+                "{steps} steps were taken and {counted} were counted; this is a defect of Pelton"
+            )));
+        }
     }
 }
 
