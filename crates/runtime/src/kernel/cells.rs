@@ -38,7 +38,7 @@ use super::buffers::CellBuffers;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
 use super::placement::Placement;
 use super::window::{RingOwner, TaskPlace, WindowRunner};
-use super::{home, near};
+use super::{home, near, ready};
 use crate::protocol::slot::GENERATION_MASK;
 use crate::protocol::{FaultCode, Status, WindowState, slot};
 
@@ -373,7 +373,7 @@ fn apply_ask<'b>(
         let same_use = f.select(wakes(seen), woken, told);
         f.select(now & !ended, same_use, f.select(next, kept, seen))
     });
-    f.when(wakes(seen), || home::push_ready(f, kernel, cells, cell));
+    f.when(wakes(seen), || ready::push_ready(f, kernel, cells, cell));
 }
 
 /// Applies what the host has asked, in a kernel of near rings in which no group keeps the control words. The first lane

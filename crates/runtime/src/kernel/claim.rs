@@ -213,7 +213,9 @@ pub(super) fn back_off<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_
     let ns = if kernel.layout.wakes {
         // First the group spins, then it gives its core away, and then it sleeps until it is woken.
         let over = f.min(idle - 2047, 1000u32);
-        let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);
+        // Another group that puts cells into a queue does not wake this one, so a group that may take them looks often.
+        let long = if kernel.cells().is_some() { f.lit(1_000_000u32) } else { over * 1_000_000u32 };
+        let short = f.select(idle.lt(2048u32), 50_000u32, long);
         f.select(idle.lt(1024u32), 0u32, short)
     } else {
         // The host cannot wake the group, so the group never rests for longer than a task may wait.

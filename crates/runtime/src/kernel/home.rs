@@ -1,34 +1,19 @@
-//! The home of a group: the cells whose tasks the group runs, one step each per round.
+//! The home of a group: the cells whose tasks the group runs.
 //!
 //! A group has at most one cell per lane at home, in its shared memory. Everything else that is ready waits in queues in
-//! device memory, one per tenant and level, which all groups share. So work that a group has taken stays with it, which is much
-//! faster than passing every step through a queue, and work that it has not taken is there for groups that are idle.
+//! device memory, one per tenant and level, which all groups share. So work that a group has taken stays with it, which
+//! is much faster than passing every step through a queue, and work that it has not taken is there for groups that are
+//! idle.
 //!
 //! **A turn.** Between two looks at its rings, the group takes a turn. First, cells that have arrived get a place at
 //! home, and the rest of the home is filled up from the queues. Then each lane runs the lane-wide tasks at its places:
 //! it looks at the state of the cell once, and then runs up to [`STEPS_PER_TURN`] steps, as long as the task yields.
 //! Lanes do not meet in between. After that, all lanes together run one step of each group-wide task.
 //!
-//! **Fairness.** While other cells wait in a queue, tasks that are adopted go to the queues too, and after every
-//! [`TURNS_AT_HOME`] turns, the tasks at home that yield go to the queues instead of staying. Which queue the group then
-//! takes cells from is decided in two steps:
-//!
-//! - The most urgent level that has cells comes first. But one in [`GUARD`] times the search begins at another level, and
-//!   these take turns. So a group serves every level that has cells at least once in `TURNS_AT_HOME × GUARD × levels`
-//!   turns.
-//! - Among the tenants that have cells of that level, the one whose *time* is least comes first. The time of a tenant
-//!   advances with every cell that is taken, the slower the greater the tenant's weight is. A tenant that had nothing to
-//!   do does not save its time up: it begins where the others are. So while several tenants have cells that wait, a
-//!   group divides its turns among them by weight, except for the `TURNS_AT_HOME` turns of one full home.
-//!
-//! A task in a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its queues, and
-//! nobody takes them from there until it is enabled again.
-//!
-//! **The queues.** An entry is put at the next position of its queue, with the number of its lap, by one store that
-//! releases the cell. A group first reads entries, and then takes those that it found written, from the front on and
-//! without a gap, by one compare-exchange of the position up to which entries were taken. So no group ever waits for an
-//! entry whose position is reserved but not written, and a group that is slow takes nothing twice. A queue has as many
-//! places as there are cells, and no cell is in two places at once, so it never overflows.
+//! While other cells wait in the [queues](super::ready), tasks that are adopted go there too, and after every
+//! [`TURNS_AT_HOME`](super::ready::TURNS_AT_HOME) turns, the tasks at home that yield go to the queues instead of staying.
+//! A task in a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its
+//! queues, and nobody takes them from there until it is enabled again.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -36,23 +21,16 @@ use pelton_ir::types::{Order, Scope};
 use super::adapt::AdaptedHandler;
 use super::buffers::CellBuffers;
 use super::cells::{self, cell_fact, cell_state, fact};
-use super::context::{KernelContext, LINE, STRIDE, U32, U64, state};
+use super::context::{KernelContext, LINE, U32, U64, state};
 use super::dispatch::{HandlerEntry, HandlerTable, end_task};
 use super::fence::Fences;
 use super::handler::Width;
-use super::layout::Layout;
+use super::ready::push_ready;
 use super::steps::{outcome, step_counter};
 use crate::protocol::{Status, control};
 
 /// The most steps that a lane-wide task takes in one turn.
 const STEPS_PER_TURN: u32 = 8;
-/// While cells wait in the queues, a group shares its home after this many turns.
-const TURNS_AT_HOME: u32 = 8;
-/// One in this many times, a group that has shared its home begins its search at another level than the most urgent one.
-const GUARD: u32 = 4;
-/// By how much a step advances the time of a tenant of weight 1.
-pub(crate) const STRIDE_OF_WEIGHT_1: u32 = 1 << 20;
-
 /// The words of [`CellBuffers::words`].
 pub(super) mod home_word {
     /// How many places at home have a cell.
@@ -91,48 +69,6 @@ struct CellTask<'b> {
     cell: U32<'b>,
     op: U32<'b>,
     tenant: U32<'b>,
-}
-
-/// The word with the position up to which entries of a queue were taken.
-fn queue_front(queue: U32<'_>) -> U32<'_> {
-    queue * (2 * STRIDE)
-}
-
-/// The word with the position of the next entry of a queue.
-fn queue_back(queue: U32<'_>) -> U32<'_> {
-    queue * (2 * STRIDE) + STRIDE
-}
-
-/// Where an entry of a queue lies, and what its upper half must be.
-fn queue_entry<'b>(
-    f: &'b FunctionBuilder<'b>,
-    layout: &Layout,
-    queue: U32<'b>,
-    position: U64<'b>,
-) -> (U32<'b>, U32<'b>) {
-    let slots = layout.queue_slots();
-    let at = queue * slots + (f.cast::<u32>(position) & (slots - 1));
-    (at, f.cast::<u32>(position >> slots.ilog2()) + 1)
-}
-
-/// Puts a cell that this lane has into the queue of its tenant and level.
-pub(super) fn push_ready<'b>(
-    f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
-    cells: &CellBuffers,
-    cell: U32<'b>,
-) {
-    let owner = f.load(cells.lines.at(cell * LINE + 1));
-    let (tenant, level) = (f.cast::<u32>(owner), f.cast::<u32>(owner >> 32));
-    let queue = match kernel.layout.levels {
-        1 => tenant,
-        levels => tenant * levels + level,
-    };
-    let position = f.atomic_add(Order::Relaxed, Scope::Device, cells.ready_ends.at(queue_back(queue)), 1u64);
-    let (at, lap) = queue_entry(f, &kernel.layout, queue, position);
-    let entry = f.cast::<u64>(lap) << 32 | f.cast::<u64>(cell);
-    // Pairs with the acquire of the group that takes the entry: it sees the words of the cell.
-    f.atomic_store(Order::Release, Scope::Device, cells.ready.at(at), entry);
 }
 
 /// Gives a cell that this lane has to the group, which finds a place for it at home before its next turn. If too many
@@ -196,7 +132,7 @@ impl<'k> CellServer<'k> {
 
     /// Gives cells that have arrived free places at home. Those that find none go to the queues. All lanes call it,
     /// after they have met.
-    fn place_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
+    pub(super) fn place_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
         let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
         let arrived = f.group_broadcast(f.load(word(home_word::ARRIVED)), 0);
@@ -520,121 +456,6 @@ impl<'k> CellServer<'k> {
                 f.store(word, 0);
             });
         }
-    }
-
-    /// Takes cells from a queue, as many as there are free places at home. All lanes call it.
-    fn fill_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
-        let kernel = self.kernel;
-        let queues = kernel.layout.queue_count();
-        kernel.each_by_lane(f, f.lit(queues), queues, |queue| self.look_at_queue(f, cells, queue));
-        f.barrier();
-        let none = || (f.lit(0), f.lit(0));
-        let (queue, wanted) = f.choose(f.lane().eq(0), || self.choose_queue(f, cells), none);
-        let wanted = f.group_broadcast(wanted, 0);
-        f.when(wanted.ne(0), || {
-            self.take_entries(f, cells, (f.group_broadcast(queue, 0), wanted));
-            self.place_arrivals(f, cells);
-        });
-    }
-
-    /// Notes how many cells of a queue may be taken: none if the tenant is disabled.
-    fn look_at_queue<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, queue: U32<'b>) {
-        let end = |at: U32<'b>| f.atomic_load(Order::Relaxed, Scope::Device, cells.ready_ends.at(at));
-        let mask = self.kernel.host_word(f, queue / self.kernel.layout.levels + control::MASKS);
-        let (front, back) = (end(queue_front(queue)), end(queue_back(queue)));
-        // The back is read after the front, and never lies before it.
-        let waiting = f.cast::<u32>(f.min(back - front, u64::from(u32::MAX)));
-        f.store(cells.fronts.at(queue), front);
-        f.store(cells.waiting.at(queue), f.select(mask.eq(0), 0, waiting));
-    }
-
-    /// Chooses the queue from which cells are taken, and how many. Decides whether tasks that yield at the end of this
-    /// turn are shared. One lane does this.
-    fn choose_queue<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) -> (U32<'b>, U32<'b>) {
-        let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
-        let word = |at: u32| cells.words.at(at);
-        let turns = f.load(word(home_word::TURNS));
-        f.store(word(home_word::TURNS), turns + 1);
-        // Levels other than the most urgent one are looked at first in turns after which the home is shared.
-        let guard = turns / TURNS_AT_HOME;
-        let first = f.select((guard % GUARD).eq(GUARD - 1), (guard / GUARD) % levels, 0);
-        const NONE: u32 = u32::MAX;
-        let none = (f.lit(NONE), f.lit(u64::MAX));
-        let (best, time) = f.range((0u32, levels, 1u32), none, |all, k, none| {
-            let level = (first + k) % levels;
-            let found = f.range((level, f.lit(queues), f.lit(levels)), none, |_, queue, (best, least)| {
-                let time = f.load(cells.times.at(queue / levels));
-                let better = f.load(cells.waiting.at(queue)).ne(0) & time.lt(least);
-                (f.select(better, queue, best), f.select(better, time, least))
-            });
-            f.when(found.0.ne(NONE), || all.leave(found));
-            none
-        });
-        let some = best.ne(NONE);
-        let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
-        let room = f.lit(self.kernel.layout.home_cells()) - f.load(word(home_word::COUNT));
-        let wanted = f.min(waiting, room);
-        let others = self.leave_others(f, cells, wanted);
-        f.store(word(home_word::OTHERS), others);
-        let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
-        f.store(word(home_word::SHARES), f.select(last, others, 0));
-        f.store(word(home_word::ARRIVED), wanted);
-        f.when(wanted.ne(0), || {
-            let tenant = best / levels;
-            let by = f.cast::<u64>(wanted) * f.cast::<u64>(f.load(cells.strides.at(tenant)));
-            f.store(cells.times.at(tenant), time + by);
-            self.keep_up(f, cells, time);
-        });
-        (best, wanted)
-    }
-
-    /// Gives 1 if cells are left in a queue when this many are taken from one, and 0 otherwise.
-    fn leave_others<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, taken: U32<'b>) -> U32<'b> {
-        let queues = self.kernel.layout.queue_count();
-        let all = f.range((0u32, queues, 1u32), f.lit(0), |_, queue, all| {
-            f.max(all, all + f.min(f.load(cells.waiting.at(queue)), 1 << 24))
-        });
-        f.select(all.gt(taken), 1, 0)
-    }
-
-    /// Brings the times of tenants that had nothing to do up to that of the tenant that was chosen.
-    fn keep_up<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, time: U64<'b>) {
-        let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
-        f.range((0u32, queues / levels, 1u32), (), |_, tenant, ()| {
-            let at = cells.times.at(tenant);
-            f.store(at, f.max(f.load(at), time));
-        });
-    }
-
-    /// Takes entries from the front of a queue, unless another group is faster. Their cells have then arrived, as many as
-    /// [`home_word::ARRIVED`] says. All lanes call it.
-    fn take_entries<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        (queue, wanted): (U32<'b>, U32<'b>),
-    ) {
-        let kernel = self.kernel;
-        let arrived = cells.words.at(home_word::ARRIVED);
-        let (most, front) = (kernel.layout.home_cells(), f.load(cells.fronts.at(queue)));
-        kernel.each_by_lane(f, wanted, most, |k| {
-            let (at, lap) = queue_entry(f, &kernel.layout, queue, front + f.cast::<u64>(k));
-            // Pairs with the release of the entry: the words of the cell are seen.
-            let entry = f.atomic_load(Order::Acquire, Scope::Device, cells.ready.at(at));
-            let written = f.cast::<u32>(entry >> 32).eq(lap);
-            f.when(!written, || {
-                f.atomic_min(Order::Relaxed, Scope::Group, arrived, k);
-            });
-            f.store(cells.arrivals.at(k), f.cast::<u32>(entry));
-        });
-        f.barrier();
-        f.when(f.lane().eq(0), || {
-            let next = front + f.cast::<u64>(f.load(arrived));
-            let taken = cells.ready_ends.at(queue_front(queue));
-            let before = f.atomic_cas(Order::Relaxed, Scope::Device, taken, front, next);
-            f.when(before.ne(front), || f.store(arrived, 0));
-        });
-        f.barrier();
     }
 
     /// Puts everything at home into the queues, because the group is about to end. A kernel that follows finds it there.

@@ -13,8 +13,8 @@
 //!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these. `payload` says where
 //!    the bytes lie that tasks bring and give back.
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
-//!    take several steps in a drained batch, `cells` and `home` run those of a session, `claim` chooses the ring that
-//!    is served next, and `fence` ends fences.
+//!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `claim` chooses
+//!    the ring that is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
 //! 7. What polls: `watch` looks at near rings and `route` at far ones, `light` runs small tasks on the spot, and
@@ -41,7 +41,7 @@ pub(crate) mod drain;
 mod error;
 mod far;
 mod fence;
-pub(crate) mod home;
+mod home;
 mod import;
 mod light;
 mod line;
@@ -53,6 +53,7 @@ mod packed;
 pub(crate) mod payload;
 mod placement;
 mod print;
+pub(crate) mod ready;
 mod route;
 mod slots;
 pub(crate) mod steps;

@@ -4,8 +4,8 @@ use super::memory::BufferMemories;
 use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
 use crate::kernel::buffers::{BufferRow, FirstContent, STRIDE};
-use crate::kernel::home::STRIDE_OF_WEIGHT_1;
 use crate::kernel::layout::BufferKey;
+use crate::kernel::ready::STRIDE_OF_WEIGHT_1;
 use crate::kernel::{Layout, Spec, Tenant};
 use crate::protocol::control;
 
