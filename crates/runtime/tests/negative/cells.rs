@@ -1,5 +1,7 @@
 //! Tasks in cells: slots that name a wrong cell, asks at any time, cells that are used again in any order, and frames.
 
+use std::future::Future;
+
 use pelton::protocol::FaultCode;
 use pelton::{
     Aim, Deadline, Handler, Opcode, Placement, Producer, Session, Spec, SubmitError, Task, TaskError, Tenant,
@@ -7,6 +9,7 @@ use pelton::{
 };
 
 use crate::common::*;
+use crate::futures::block_on;
 
 pub(crate) const TESTS: &[Test] = named![
     a_slot_that_names_a_wrong_cell_is_malformed,
@@ -22,6 +25,8 @@ pub(crate) const TESTS: &[Test] = named![
     the_number_of_a_use_may_wrap_around,
     a_task_that_never_began_has_begun_no_step,
     a_ticket_knows_where_its_task_went,
+    masks_and_quotas_hold_for_tasks_in_cells,
+    futures_wait_for_cells,
 ];
 
 const CELLS: u32 = 4;
@@ -546,6 +551,84 @@ fn a_ticket_knows_where_its_task_went(on: &On) {
             let mut span = producer.submit_all([counting(1, 2), add(0, 0)]).unwrap();
             assert_eq!(span.wait(soon()).unwrap().done, 2, "{shape}, {aim:?}");
             assert_eq!(span.placement(), right, "{shape}, {aim:?}");
+        }
+    }
+}
+
+/// Catches a task that lives in a cell although its tenant may not use its opcode, a cell that such a task keeps, and a
+/// quota that is charged per step.
+fn masks_and_quotas_hold_for_tasks_in_cells(on: &On) {
+    for shape in shapes(on, ALL) {
+        let session = launch(on, &spec(shape));
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        session.allow(0, &[op(ADD)]).unwrap();
+        for _ in 0..3 {
+            let mut span = producer.submit_all([counting(2, 1); CELLS as usize]).unwrap();
+            assert_eq!(span.wait(soon()).unwrap().faults, CELLS, "{shape}");
+            assert!(span.results().all(|end| end == fault(FaultCode::DENIED)), "{shape}");
+        }
+        // What was asked of a task that was refused is not for the next one.
+        let mut ticket = producer.submit(waiting(3, 1)).unwrap();
+        ticket.pause();
+        assert_eq!(ticket.wait(soon()), fault(FaultCode::DENIED), "{shape}");
+        drop(ticket);
+        session.set_mask(0, u32::MAX).unwrap();
+        session.set_quota(0, 3).unwrap();
+        let mut tickets: Vec<Ticket> = (0..4).map(|_| producer.submit(counting(9, 4)).unwrap()).collect();
+        // The tasks may stand in several stripes, so any three of them run.
+        let mut ended = 0;
+        until("three tasks end", || {
+            ended = tickets.iter_mut().filter_map(|ticket| ticket.result().ok()).count();
+            Ok(ended >= 3)
+        });
+        assert_eq!((ended, session.credit(0).unwrap()), (3, Some(0)), "{shape}: a task is charged once");
+        session.grant(0, 1).unwrap();
+        for ticket in &mut tickets {
+            assert_eq!(ticket.wait(soon()), Ok(4), "{shape}");
+        }
+    }
+}
+
+/// Catches a future that is not woken by the record of a cell, one that a later use of the cell wakes, and a producer
+/// that waits for a cell and is not told.
+fn futures_wait_for_cells(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec(shape));
+        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
+        for lap in 0..3 {
+            let mut tickets: Vec<Ticket> =
+                (0..CELLS).map(|k| producer.submit(waiting(6, k)).unwrap()).collect();
+            wait_for(&session, 6, CELLS * (2 * lap + 1));
+            std::thread::scope(|threads| {
+                // All cells are in use, so this waits until a ticket is dropped whose task has ended.
+                let next = threads.spawn(|| block_on(producer.submit_when_room(counting(3, 70))));
+                let waits = tickets.split_off(1).into_iter().map(|mut ticket| {
+                    threads.spawn(move || {
+                        let first = block_on(async {
+                            std::future::poll_fn(|cx| {
+                                // The first poll registers a waker.
+                                let end = std::pin::Pin::new(&mut ticket).poll(cx);
+                                std::task::Poll::Ready(end.is_ready())
+                            })
+                            .await
+                        });
+                        assert!(!first, "it waits for the host");
+                        ticket.resume();
+                        block_on(ticket)
+                    })
+                });
+                for (wait, k) in waits.collect::<Vec<_>>().into_iter().zip(1..) {
+                    assert_eq!(wait.join().unwrap(), Ok(k), "{shape}");
+                }
+                let mut ticket = next.join().unwrap().unwrap();
+                assert_eq!(block_on(&mut ticket), Ok(70), "{shape}");
+            });
+            settle(&session, &mut other);
+            tickets[0].resume();
+            assert_eq!(block_on(&mut tickets[0]), Ok(0), "{shape}");
+            drop(tickets);
+            let mut span = producer.submit_all((0..CELLS).map(|k| counting(k, k))).unwrap();
+            assert_eq!(block_on(&mut span).done, CELLS, "{shape}");
         }
     }
 }
