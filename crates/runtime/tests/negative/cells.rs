@@ -1,4 +1,5 @@
-//! Tasks in cells: slots that name a wrong cell, asks at any time, cells that are used again in any order, and frames.
+//! Tasks in cells: slots that name a wrong cell, cells that are used again in any order, runs that follow each other,
+//! rights, futures and frames.
 
 use std::future::Future;
 
@@ -13,10 +14,6 @@ use crate::futures::block_on;
 
 pub(crate) const TESTS: &[Test] = named![
     a_slot_that_names_a_wrong_cell_is_malformed,
-    asks_reach_only_the_use_that_they_mean,
-    a_resume_is_kept_through_a_pause,
-    a_resume_that_ends_a_pause_ends_nothing_else,
-    more_asks_than_the_ring_holds_are_all_applied,
     a_span_may_end_where_the_next_use_begins,
     tasks_go_on_in_the_next_run,
     a_dropped_producer_leaves_its_cells_to_the_next,
@@ -29,14 +26,14 @@ pub(crate) const TESTS: &[Test] = named![
     futures_wait_for_cells,
 ];
 
-const CELLS: u32 = 4;
+pub(crate) const CELLS: u32 = 4;
 
 /// The opcodes of the handlers.
 const WAITS: u32 = 9;
 const COUNTS: u32 = 10;
 const WIDE: u32 = 11;
 const LOOPS: u32 = 12;
-const LATER: u32 = 13;
+pub(crate) const LATER: u32 = 13;
 
 /// Counts its steps in the element of `data` that its first argument names, waits for the host once, and gives its
 /// second argument.
@@ -98,7 +95,7 @@ fn loops() -> Handler {
     })
 }
 
-fn spec(shape: Shape) -> Spec {
+pub(crate) fn spec(shape: Shape) -> Spec {
     shape
         .spec(16, 2)
         .producers(2)
@@ -110,16 +107,16 @@ fn spec(shape: Shape) -> Spec {
         .handler_at(op(LATER), "later", later())
 }
 
-fn waiting(at: u32, gives: u32) -> Task {
+pub(crate) fn waiting(at: u32, gives: u32) -> Task {
     Task::new(op(WAITS)).args([at, gives])
 }
 
-fn counting(times: u32, gives: u32) -> Task {
+pub(crate) fn counting(times: u32, gives: u32) -> Task {
     Task::new(op(COUNTS)).args([times, gives])
 }
 
 /// Waits until an element of `data` has at least this value, and returns it.
-fn wait_for(session: &Session, at: u32, least: u32) -> u32 {
+pub(crate) fn wait_for(session: &Session, at: u32, least: u32) -> u32 {
     let mut found = 0;
     until("an element changes", || {
         found = session.view::<u32>(0, "data")?.read(at as usize, 1)?[0];
@@ -130,7 +127,7 @@ fn wait_for(session: &Session, at: u32, least: u32) -> u32 {
 
 /// Lets everything be applied that was asked before: asks are applied in order, and this asks for something that can be
 /// seen. Every task that is ready has its turn meanwhile.
-fn settle(session: &Session, other: &mut Producer) {
+pub(crate) fn settle(session: &Session, other: &mut Producer) {
     let before = wait_for(session, 60, 0);
     let mut ticket = other.submit(waiting(60, 0)).unwrap();
     wait_for(session, 60, before + 1);
@@ -193,125 +190,6 @@ fn a_slot_that_names_a_wrong_cell_is_malformed(on: &On) {
             assert_eq!(span.wait(soon()).unwrap().done, CELLS, "{shape}: a cell is lost");
             assert_eq!(run(producer, add(0, 2)), Ok(0), "{shape}");
         }
-    }
-}
-
-/// Catches an ask for a task that has ended and reaches the next one, and an ask for the next task that reaches this
-/// one.
-fn asks_reach_only_the_use_that_they_mean(on: &On) {
-    for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(shape));
-        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
-        for lap in 0..5 {
-            let mut ticket = producer.submit(waiting(10 + lap, 3)).unwrap();
-            wait_for(&session, 10 + lap, 1);
-            for later in [-2, -1, 1, 2, 3, 1 << 23] {
-                ticket.cancel_use(later);
-                ticket.pause_use(later);
-                ticket.resume_use(later);
-            }
-            settle(&session, &mut other);
-            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}: it was asked of another use");
-            ticket.resume();
-            assert_eq!(ticket.wait(soon()), Ok(3), "{shape}");
-            // The task has ended, and the next one does not notice what was asked of this one or of later ones.
-            for later in [-1, 0, 2] {
-                ticket.cancel_use(later);
-                ticket.pause_use(later);
-            }
-            settle(&session, &mut other);
-            drop(ticket);
-            assert_eq!(run(&mut producer, counting(3, 4)), Ok(4), "{shape}");
-        }
-        // What is asked of the next use of a cell whose task has ended is for that use.
-        let mut ticket = producer.submit(counting(0, 0)).unwrap();
-        ticket.wait(soon()).unwrap();
-        ticket.cancel_use(1);
-        settle(&session, &mut other);
-        drop(ticket);
-        let ends: Vec<_> = [0; CELLS as usize]
-            .map(|_| producer.submit(counting(2, 1)).unwrap())
-            .map(|mut t| t.wait(soon()))
-            .into();
-        let cancelled = ends.iter().filter(|end| **end == Err(TaskError::Cancelled { steps: 0 })).count();
-        assert_eq!((cancelled, ends.iter().flatten().count()), (1, CELLS as usize - 1), "{shape}");
-    }
-}
-
-/// Submits a task that can be told when to wait for the host, and returns it once it has begun.
-fn begun(session: &Session, producer: &mut Producer, at: u32) -> Ticket {
-    session.view::<u32>(0, "data").unwrap().write(at as usize, &[0, 0]).unwrap();
-    let ticket = producer.submit(Task::new(op(LATER)).args([at])).unwrap();
-    wait_for(session, at, 1);
-    ticket
-}
-
-/// Catches a resume that is forgotten because the task was paused and resumed between it and the `park` that it is for.
-fn a_resume_is_kept_through_a_pause(on: &On) {
-    for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(shape));
-        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
-        for parks_paused in [false, true] {
-            let mut ticket = begun(&session, &mut producer, 20);
-            ticket.resume();
-            ticket.pause();
-            if parks_paused {
-                settle(&session, &mut other);
-                let steps = wait_for(&session, 20, 0);
-                settle(&session, &mut other);
-                assert_eq!(wait_for(&session, 20, 0), steps, "{shape}: it took a step while it was paused");
-            }
-            ticket.resume();
-            settle(&session, &mut other);
-            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}");
-            session.view::<u32>(0, "data").unwrap().write(21, &[1]).unwrap();
-            assert_eq!(ticket.wait(soon()), Ok(1), "{shape}: the first resume was lost");
-        }
-    }
-}
-
-/// Catches a resume that ends both a pause and the `park` before it: whether it does would depend on which of them came
-/// first.
-fn a_resume_that_ends_a_pause_ends_nothing_else(on: &On) {
-    for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(shape));
-        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
-        for parked_first in [false, true] {
-            let mut ticket = begun(&session, &mut producer, 20);
-            let park = || {
-                session.view::<u32>(0, "data").unwrap().write(21, &[1]).unwrap();
-            };
-            if parked_first {
-                park();
-                settle(&session, &mut other);
-            }
-            ticket.pause();
-            settle(&session, &mut other);
-            ticket.resume();
-            park();
-            settle(&session, &mut other);
-            assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}: parked first: {parked_first}");
-            ticket.resume();
-            assert_eq!(ticket.wait(soon()), Ok(1), "{shape}");
-        }
-    }
-}
-
-/// Catches an ask that overwrites one that was not read.
-fn more_asks_than_the_ring_holds_are_all_applied(on: &On) {
-    for shape in shapes(on, SOME) {
-        let session = launch(on, &spec(shape));
-        let (mut producer, mut other) = (session.producer(0).unwrap(), session.producer(0).unwrap());
-        let mut ticket = producer.submit(waiting(3, 6)).unwrap();
-        wait_for(&session, 3, 1);
-        for _ in 0..3000 {
-            ticket.pause_use(1);
-            ticket.resume_use(1);
-        }
-        settle(&session, &mut other);
-        assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}");
-        ticket.resume();
-        assert_eq!(ticket.wait(soon()), Ok(6), "{shape}");
     }
 }
 

@@ -8,6 +8,7 @@
 mod common;
 
 mod apart;
+mod asks;
 mod cells;
 mod counts;
 mod ends;
@@ -42,8 +43,8 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        cells, counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure, prints,
-        rights, runs, spread, tenants, torn, turns, wide,
+        asks, cells, counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure,
+        prints, rights, runs, spread, tenants, torn, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {
