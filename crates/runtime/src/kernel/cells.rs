@@ -28,8 +28,8 @@
 //!    kernel applies them in order. An ask for a task that has ended is dropped. An ask for a task that has not been
 //!    adopted yet is kept in the cell, and adoption takes it over.
 //!
-//! A group looks at the state of a cell before every step of its task. That is one load, and a task that goes on pays
-//! for nothing else.
+//! A group looks at the state of a cell once per turn, before the first step that it gives the task. That is one load, and
+//! a task that goes on pays for nothing else.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};

@@ -56,11 +56,13 @@
 //! ```
 //!
 //! A call of a verb does not end the function; `return` does, and the value that such a step returns is not used. If a
-//! step asks for several things, a fault comes first, then `requeue`, then `yield_now`. In a group-wide handler the
-//! verbs are imported as `import uniform fn`, all lanes call them together, and they take effect once per group.
+//! step asks for several things, a fault comes first, then `park`, then `requeue`, then `yield_now`. In a group-wide
+//! handler the verbs are imported as `import uniform fn`, all lanes call them together, and they take effect once per
+//! group.
 //!
-//! Only drained batches run such handlers yet. There, the tasks of a window take turns whatever their level, so
-//! `requeue` differs from `yield_now` only in what is counted.
+//! Sessions and drained batches run the same handlers. In a drained batch, the tasks of a window take turns whatever
+//! their level, so `requeue` differs from `yield_now` only in what is counted; and a handler that calls `park` is
+//! refused, because nobody could resume its tasks.
 
 use pelton_ir::builder::{Arg, Buf, FunctionBuilder, Val};
 use pelton_ir::module::ImportFlow;

@@ -1,16 +1,17 @@
 //! Tasks that take several steps.
 //!
-//! A handler that imports an *outcome verb* (`yield_now`, `requeue`) is *resumable*. Each call of its function is one
-//! *step* of the task. A step that calls such a verb asks to be called again, so the task goes on; any other step ends
-//! the task with the value that it returns. If a step asks for several things, a fault comes first, then `requeue`,
-//! then `yield_now`. What a task keeps from one step to the next lies in its *frame*: the words of the buffer `frame`,
-//! which are zero when the first step begins.
+//! A handler that calls an *outcome verb* (`yield_now`, `requeue`, `park`) is *resumable*. Each call of its function is
+//! one *step* of the task. A step that calls such a verb asks to be called again, so the task goes on; any other step
+//! ends the task with the value that it returns. If a step asks for several things, a fault comes first, then `park`,
+//! then `requeue`, then `yield_now`. What a task keeps from one step to the next lies in its *frame*: the words of the
+//! buffer `frame`, which are zero when the first step begins.
 //!
 //! The dispatch function does not run a resumable handler. It *admits* the task: it counts it, clears its frame, and
-//! puts it aside with the state [`WindowState::Again`] or, if the handler is group-wide, [`WindowState::Wide`]. The tasks that are put aside are the window's *home*, and the
-//! group runs them in rounds. (This is how drained batches run. In a session, a task with several steps lives in a
-//! [cell](super::cells).) In each round, every task of the home takes one step, so a task that yields runs again
-//! only after all others have had their turn. The window ends when its home is empty. This has three consequences:
+//! puts it aside with the state [`WindowState::Again`] or, if the handler is group-wide, [`WindowState::Wide`]. The tasks
+//! that are put aside are the window's *home*, and the group runs them in rounds. (This is how drained batches run. In a
+//! session, a task with several steps lives in a [cell](super::cells).) In each round, every task of the home takes one
+//! step, so a task that yields runs again only after all others have had their turn. The window ends when its home is
+//! empty. This has three consequences:
 //!
 //! - Mask and credit are decided once per task, when it is admitted. Fuel is given anew for every step.
 //! - Fences need to know nothing of steps, because every task of a window has ended when the window ends.
