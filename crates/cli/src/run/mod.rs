@@ -56,7 +56,9 @@ Tasks, one per line; blank lines and lines that begin with # are skipped:
             the payload, if the spec has payload = N: base64, text, or an array of numbers
   reply     bytes, text or words: how the reply is written; as the payload, or as bytes, if left out
 Tasks run concurrently and in any order. A BATCH_FENCE ends once the N tasks of its tenant before
-it have ended, where N is its first argument.
+it have ended, where N is its first argument. Tasks of handlers that import yield_now or requeue
+take several steps; the spec's cells = N says how many of them may be under way at once. Nothing
+resumes a task that calls park.
 
 Results, one per task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
