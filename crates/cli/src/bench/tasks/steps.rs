@@ -2,7 +2,7 @@
 //!
 //! In the case `yield`, many tasks yield a thousand times on average, each as often as its argument says. In the case
 //! `chain`, a single task does, so the figure shows how long one step takes from the end of the step before. Every
-//! result is compared with what it must be, and so is the number of steps that a drained batch has counted. On the CPU,
+//! result is compared with what it must be, and in the case `yield` so is the number of steps that were counted. On the CPU,
 //! the tasks are compared with tasks of tokio that call `yield_now` as often, on one thread; and a chain is compared with
 //! a host that submits one plain task after the other.
 
