@@ -111,6 +111,7 @@ fn wrong_records_name_the_word() {
     assert_eq!(CompletionRecord(1).end(), Err(wrong(0, "STATUS", 1, ended)));
     assert_eq!(CompletionRecord(9).end(), Err(wrong(0, "STATUS", 9, ended)));
     assert_eq!(CompletionRecord(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is not a fault code")));
-    let text = CompletionRecord(5 << 32 | 8).end().unwrap_err().to_string();
-    assert_eq!(text, "completion record: word 1 (value) is 0x5, and a cancelled task has no value");
+    let text = CompletionRecord(7 << 32 | 7).end().unwrap_err().to_string();
+    assert_eq!(text, "completion record: word 1 (value) is 0x7, which is not a fault code");
+    assert_eq!(CompletionRecord(5 << 32 | 8).end(), Ok(TaskEnd::Cancelled { steps: 5 }));
 }
