@@ -358,8 +358,9 @@ impl Ticket {
         self.ask(CellAsk::Pause);
     }
 
-    /// Asks the kernel to go on with the task, which was [paused](Ticket::pause) or has called `park`. If the task has
-    /// not called `park` yet, its next `park` does not wait.
+    /// Asks the kernel to go on with the task, which was [paused](Ticket::pause) or has called `park`. If the task is
+    /// paused, this ends the pause and nothing else. If it is not paused and has not called `park` yet, its next `park`
+    /// does not wait. What several of these calls come to therefore does not depend on when the task calls `park`.
     ///
     /// This has an effect only on tasks of resumable handlers.
     pub fn resume(&mut self) {
