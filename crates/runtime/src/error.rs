@@ -159,7 +159,7 @@ pub enum SubmitError {
     /// [`Producer::patience`](crate::Producer::patience) makes each submit wait for room, and
     /// [`Producer::submit_when_room`](crate::Producer::submit_when_room) awaits it.
     #[error(
-        "the ring is full: {room} of {wanted} slots are free; drop tickets whose results were read, or wait for room"
+        "the ring is full: {wanted} slots are wanted and {room} are free; drop tickets whose results were read, or wait for room"
     )]
     Full { room: u64, wanted: u64 },
     /// There are more tasks than the rings of the producer can ever hold at once, near or far.
@@ -169,12 +169,12 @@ pub enum SubmitError {
     ///
     /// As with [`Full`](SubmitError::Full), [`Producer::patience`](crate::Producer::patience) makes a submit wait.
     #[error(
-        "{free} of {wanted} cells for resumable tasks are free; drop tickets whose results were read, wait, or launch with more (`Spec::cells`)"
+        "{wanted} cells for resumable tasks are wanted and {free} are free; drop tickets whose results were read, wait, or launch with more (`Spec::cells`)"
     )]
     NoCells { free: u64, wanted: u64 },
     /// There are more tasks of resumable handlers than the producer has cells.
     #[error(
-        "{wanted} resumable tasks cannot be under way at once: a producer has {cells} cells (`Spec::cells`)"
+        "{wanted} resumable tasks cannot be under way at once: each producer has {cells} cells (`Spec::cells`)"
     )]
     TooManyResumable { wanted: u64, cells: u64 },
     /// There are more tasks than one stripe, which is a part of a ring, can ever hold. A fence is among them, so they

@@ -471,7 +471,7 @@ fn steps_are_shared_by_weight_whatever_the_number_of_tasks() {
             }
             let before = steps();
             let few = device.caps().name.starts_with("reference");
-            let enough = if few { 3_000.0 } else { 100_000.0 };
+            let enough = if few { 40_000.0 } else { 100_000.0 };
             while steps().iter().zip(before).map(|(now, before)| now - before).sum::<f64>() < enough {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -558,8 +558,7 @@ fn the_host_sees_where_tasks_are() {
         let cells = snapshot.cells.as_ref().unwrap();
         assert_eq!((cells.total, cells.used), (32, 3), "{shape}");
         assert_eq!((cells.live, cells.waiting, cells.paused), (1, 1, 1), "{shape}");
-        assert!(cells.oldest.is_some() && cells.steps.begun > 7, "{shape}: {cells}");
-        assert_eq!(cells.steps.parks, 1, "{shape}: {cells}");
+        assert!(cells.oldest.is_some(), "{shape}: {cells}");
         assert!(snapshot.to_string().contains("cells      3 of 32 used"), "{snapshot}");
         for ticket in [&mut waits, &mut runs, &mut paused] {
             ticket.cancel();
@@ -569,7 +568,7 @@ fn the_host_sees_where_tasks_are() {
         let start = std::time::Instant::now();
         loop {
             let steps = session.snapshot().unwrap().cells.unwrap().steps;
-            if steps.begun == steps.yields + steps.parks + 1 {
+            if steps.parks == 1 && steps.begun == steps.yields + steps.parks + 1 {
                 break;
             }
             assert!(start.elapsed() < LONG, "{shape}: {steps}");

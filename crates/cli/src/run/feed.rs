@@ -51,7 +51,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
             marks: Vec::new(),
             tenant: 0,
             priority: Priority::Normal,
-            most: MOST.min(session.layout().largest_stripe() as usize),
+            most: MOST.min(session.layout().largest_stripe() as usize).min(cells(session)),
             prints: 0,
         }
     }
@@ -74,7 +74,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
                     self.payload_ends.clear();
                     self.submitted.add(span, &mut self.marks);
                 }
-                Err(SubmitError::Full { .. }) => {
+                Err(SubmitError::Full { .. } | SubmitError::NoCells { .. }) => {
                     halt_if_pressed()?;
                     if !self.submitted.collect()? {
                         self.submitted.wait();
@@ -177,4 +177,9 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
     fn total(&self) -> u64 {
         self.submitted.results.ends.total()
     }
+}
+
+/// How many resumable tasks a producer can have under way at once. There is no limit if no task is resumable.
+fn cells(session: &Session) -> usize {
+    session.layout().steps.map_or(usize::MAX, |steps| steps.producer_cells as usize)
 }

@@ -16,6 +16,7 @@ mod opt;
 mod pages;
 mod run;
 mod run_payload;
+mod run_steps;
 mod scan;
 mod scan_files;
 #[cfg(unix)]

@@ -395,9 +395,9 @@ buffers! {
         ready_ends ReadyEnds u64 "ready_ends" Device Kernel (|p| p.layout.queue_count() * 2 * STRIDE) (Zeros)
             "Two words per queue: the position up to which its entries were taken, and the position of its next entry.";
         strides Strides u32 "strides" Device Nobody (|_| Tenant::MAX_TENANTS) (TenantStrides)
-            "By how much a step advances the time of each tenant: the less, the greater the weight of the tenant.";
+            "By how much one cell that is taken advances the time of each tenant: the less, the greater the weight of the tenant.";
         times TenantTimes u64 "times" Group Kernel (|_| Tenant::MAX_TENANTS) (Zeros)
-            "How far each tenant has advanced in this group, in strides of its steps.";
+            "How far each tenant has advanced in this group, in strides of the cells that were taken.";
         fronts QueueFronts u64 "fronts" Group Kernel (|p| p.layout.queue_count()) (Zeros)
             "The position of each queue's first entry, when the group last looked.";
         waiting QueueWaiting u32 "waiting" Group Kernel (|p| p.layout.queue_count()) (Zeros)

@@ -1,9 +1,9 @@
 //! Cells: where the tasks of resumable handlers live in a session.
 //!
 //! A task that takes several steps may be under way for long. It must hold no lane, no group and no slot of a ring
-//! meanwhile, so it lives in a *cell* from the moment it is submitted until it ends. Nothing ever moves from a slot to a
-//! cell while somebody waits for it: the host chooses the cell, the ticket knows only the cell, and the slot merely
-//! carries the task there.
+//! meanwhile, so it lives in a *cell* from the moment it is submitted until it ends. A ticket never has to follow its
+//! task from a slot to a cell: the host chooses the cell, the ticket knows only the cell, and the slot merely carries the
+//! task there.
 //!
 //! 1. Each producer owns [`Spec::cells`](super::Spec::cells) cells, and the host alone decides which of them are in
 //!    use. The number of a task's cell stands in the slot beside the priority (0 means no cell).
@@ -19,8 +19,8 @@
 //!    be searched for, and there is never more than one entry for it. The words of a cell that are not its state belong
 //!    to whoever has it.
 //! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it. A resume ends a pause if there is
-//!    one. Otherwise it ends a `park`, or the next `park` if the task does not wait. What the asks of the host come to
-//!    therefore does not depend on when the task calls `park`.
+//!    one. Otherwise it ends a `park`, or the next `park` if the task does not wait. Resumes do not add up: of several
+//!    before a `park`, one counts.
 //! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record sees
 //!    everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
 //! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
@@ -29,7 +29,7 @@
 //!    adopted yet is kept in the cell, and adoption takes it over.
 //!
 //! A group looks at the state of a cell once per turn, before the first step that it gives the task. That is one load, and
-//! a task that goes on pays for nothing else.
+//! a task that goes on pays for nothing else. So a few steps may still begin after an ask.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -100,7 +100,7 @@ pub(crate) mod ask {
     pub(crate) const RESUME: u32 = 3;
 }
 
-/// The number of a slot's cell stands above the priority, one more than it is.
+/// Above the priority, a slot holds the number of its cell plus one.
 pub(crate) const CELL_SHIFT: u32 = 8;
 
 /// A word of what is known of a cell's task.
@@ -119,7 +119,7 @@ pub(super) fn is_in_phase(state: U64<'_>, phase: u64) -> Val<'_, bool> {
 }
 
 /// Changes the state of a cell, whatever others do to it at the same time. `change` gives the new state, which may be
-/// the old one. Gives the state that was changed.
+/// the old one. Gives the state before the change.
 pub(super) fn change_state<'b>(
     f: &'b FunctionBuilder<'b>,
     cells: &CellBuffers,
@@ -135,7 +135,7 @@ pub(super) fn change_state<'b>(
     })
 }
 
-/// The number of a task's cell and one more, or 0 if the task has none. It stands in the word of a line that holds the
+/// The number of a task's cell plus one, or 0 if the task has none. It stands in the word of a line that holds the
 /// priority.
 pub(super) fn cell_number<'b>(f: &'b FunctionBuilder<'b>, word: U64<'b>) -> U32<'b> {
     f.cast::<u32>(word >> 32) >> CELL_SHIFT
@@ -167,7 +167,7 @@ pub(super) fn run_or_adopt<'b>(
     )
 }
 
-/// One more than the number of the cell that a slot names, and whether the cell belongs to the ring's producer. The number
+/// The number of the cell that a slot names plus one, and whether the cell belongs to the ring's producer. The number
 /// is 0 if the slot names none.
 fn read_cell_number<'b>(
     f: &'b FunctionBuilder<'b>,

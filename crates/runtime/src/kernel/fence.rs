@@ -12,7 +12,7 @@
 //! - Every window leaves *marks* when it ends. A mark lies in `marks` at the position where something begins, and says
 //!   where it ends. A window without fences leaves one mark. A window with fences is cut at them, and each fence has a
 //!   mark of its own.
-//! - The *frontier* of a ring is the position below which everything has ended. The marks form a chain, because each
+//! - The *frontier* of a ring is the position below which every slot has its record; a task may go on in a cell. The marks form a chain, because each
 //!   one ends where the next begins. A group that follows the chain from the frontier on finds how far everything has
 //!   ended, moves the frontier there, and retires the fences that it meets.
 //! - One group at a time follows the marks of a ring. A group that has left marks adds one to the ring's count of news.
@@ -64,11 +64,12 @@ const FENCE_MARK: u64 = 1 << 63;
 /// The functions that retire the fences of one placement.
 pub(super) struct Fences<'k> {
     slots: &'k BankSlots,
-    /// The buffers for windows that may end in any order. There are none in near rings, or if the kernel has no fences.
+    /// The buffers for tasks that may end in any order. There are none in near rings without cells, or if the kernel has
+    /// no fences.
     frontier: Option<&'k FrontierBuffers>,
     /// Retires a fence. It takes the position, the number of the slot and the tenant.
     retire: Callee<(u64, u32, u32), ()>,
-    /// Follows the marks of a ring, where windows may end in any order. It takes the ring and its tenant.
+    /// Follows the marks of a stripe, where tasks may end in any order. It takes the stripe and its tenant.
     follow: Option<Callee<(u32, u32), ()>>,
 }
 
@@ -86,7 +87,7 @@ impl<'k> Fences<'k> {
         Fences { slots, frontier, retire, follow }
     }
 
-    /// The buffers for windows that may end in any order. There are none in near rings, or if the kernel has no fences.
+    /// The buffers for tasks that may end in any order, if there are any.
     pub(super) fn frontier(&self) -> Option<&'k FrontierBuffers> {
         self.frontier
     }

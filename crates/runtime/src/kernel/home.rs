@@ -1,12 +1,13 @@
-//! The home of a group: the cells whose tasks the group runs.
+//! The home of a group: the cells whose tasks the group runs, a few steps of each per turn.
 //!
-//! A group has at most one cell per lane at home, in its shared memory. Everything else that is ready waits in queues in
+//! A group has one cell per lane at home at most, or 16 if it has fewer lanes and its window has room for so many. They
+//! are listed in its shared memory. Everything else that is ready waits in queues in
 //! device memory, one per tenant and level, which all groups share. So work that a group has taken stays with it, which
 //! is much faster than passing every step through a queue, and work that it has not taken is there for groups that are
 //! idle.
 //!
 //! **A turn.** Between two looks at its rings, the group takes a turn. First, cells that have arrived get a place at
-//! home, and the rest of the home is filled up from the queues. Then each lane runs the lane-wide tasks at its places:
+//! home, and the places that are left are filled from one of the queues. Then each lane runs the lane-wide tasks at its places:
 //! it looks at the state of the cell once, and then runs up to [`STEPS_PER_TURN`] steps, as long as the task yields.
 //! Lanes do not meet in between. After that, all lanes together run one step of each group-wide task.
 //!
@@ -80,6 +81,8 @@ pub(super) fn push_home<'b>(
     cell: U32<'b>,
 ) {
     let arrived = cells.words.at(home_word::ARRIVED);
+    // Once the count has reached the room that there is, it does not fall below that again before the cells get places.
+    // So no two lanes get the same number.
     let queued = f.choose(
         f.load(cells.words.at(home_word::OTHERS)).eq(0),
         || {

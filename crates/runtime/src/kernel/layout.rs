@@ -275,8 +275,8 @@ impl Layout {
         }
     }
 
-    /// How many cells a group has at home at most: one per lane, so that all others are shared with groups that are
-    /// idle. Each has a place in the group's memory that a task of a window has too.
+    /// How many cells a group has at home at most: one per lane or a few more, so that all others are shared with groups
+    /// that are idle. Each has a place in the group's memory that a task of a window has too.
     pub(super) fn home_cells(&self) -> u32 {
         self.lanes.max(MIN_HOME_CELLS).min(self.window)
     }

@@ -3,18 +3,19 @@
 //! **Entries.** An entry is put at the next position of its queue, with the number of its lap, by one store that releases
 //! the cell. A group first reads entries, and then takes those that it found written, from the front on and without a gap,
 //! by one compare-exchange of the position up to which entries were taken. So no group ever waits for an entry whose
-//! position is reserved but not written, and a group that is slow takes nothing twice. A queue has as many places as its
-//! tenant has cells, and no cell is in two places at once, so it never overflows.
+//! position is reserved but not written, and a group that is slow takes nothing twice. A queue has at least
+//! as many places as its tenant has cells, and no cell is in two places at once, so it never overflows.
 //!
 //! **Which queue comes next.** A group that has free places at home decides in two steps:
 //!
-//! - The most urgent level that has cells comes first. But one in [`GUARD`] times that the group has shared its home, the
-//!   search begins at another level, and these take turns. So a group serves every level that has cells at least once in
-//!   `TURNS_AT_HOME × GUARD × levels` turns.
+//! - The most urgent level that has cells comes first. But one time in [`OTHER_LEVEL_EVERY`] that the group has shared its
+//!   home, the search begins at a level that changes each time. So a group serves every level that has cells at least
+//!   once in `TURNS_AT_HOME × OTHER_LEVEL_EVERY × levels` turns.
 //! - Among the tenants that have cells of that level, the one whose *time* is least comes first. The time of a tenant
-//!   advances with every cell that is taken, the slower the greater the tenant's weight is. A tenant that had nothing to
-//!   do does not save its time up: it begins where the others are. So while several tenants have cells that wait, a
-//!   group divides its turns among them by weight, except for the `TURNS_AT_HOME` turns of one full home.
+//!   advances with every cell that the group takes from its queues, the slower the greater the tenant's weight is. A
+//!   tenant none of whose cells wait does not save its time up: it begins where the others are. So while several tenants
+//!   have cells that wait, a group divides the places of its home among them by weight, up to what one full home takes
+//!   before it is shared. If their steps are alike, this divides the steps too.
 
 use pelton_ir::builder::FunctionBuilder;
 use pelton_ir::types::{Order, Scope};
@@ -27,9 +28,9 @@ use crate::protocol::control;
 
 /// While cells wait in the queues, a group shares its home after this many turns.
 pub(super) const TURNS_AT_HOME: u32 = 8;
-/// One in this many times, a group that has shared its home begins its search at another level than the most urgent one.
-const GUARD: u32 = 4;
-/// By how much a step advances the time of a tenant of weight 1.
+/// One time in this many that a group has shared its home, it begins its search at a level that changes each time.
+const OTHER_LEVEL_EVERY: u32 = 4;
+/// By how much one cell that is taken advances the time of a tenant of weight 1.
 pub(crate) const STRIDE_OF_WEIGHT_1: u32 = 1 << 20;
 
 /// The word with the position up to which entries of a queue were taken.
@@ -95,7 +96,7 @@ impl CellServer<'_> {
         let end = |at: U32<'b>| f.atomic_load(Order::Relaxed, Scope::Device, cells.ready_ends.at(at));
         let mask = self.kernel.host_word(f, queue / self.kernel.layout.levels + control::MASKS);
         let (front, back) = (end(queue_front(queue)), end(queue_back(queue)));
-        // The back is read after the front, and never lies before it.
+        // An older back makes the difference wrap. That is harmless, because entries that are not written are not taken.
         let waiting = f.cast::<u32>(f.min(back - front, u64::from(u32::MAX)));
         f.store(cells.fronts.at(queue), front);
         f.store(cells.waiting.at(queue), f.select(mask.eq(0), 0, waiting));
@@ -108,9 +109,10 @@ impl CellServer<'_> {
         let word = |at: u32| cells.words.at(at);
         let turns = f.load(word(home_word::TURNS));
         f.store(word(home_word::TURNS), turns + 1);
-        // Levels other than the most urgent one are looked at first in turns after which the home is shared.
-        let guard = turns / TURNS_AT_HOME;
-        let first = f.select((guard % GUARD).eq(GUARD - 1), (guard / GUARD) % levels, 0);
+        // How often the group may have shared its home.
+        let times = turns / TURNS_AT_HOME;
+        let other = (times % OTHER_LEVEL_EVERY).eq(OTHER_LEVEL_EVERY - 1);
+        let first = f.select(other, (times / OTHER_LEVEL_EVERY) % levels, 0);
         const NONE: u32 = u32::MAX;
         let none = (f.lit(NONE), f.lit(u64::MAX));
         let (best, time) = f.range((0u32, levels, 1u32), none, |all, k, none| {
@@ -127,22 +129,18 @@ impl CellServer<'_> {
         let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
         let room = f.lit(self.kernel.layout.home_cells()) - f.load(word(home_word::COUNT));
         let wanted = f.min(waiting, room);
-        let others = self.leave_others(f, cells, wanted);
+        let others = self.are_cells_left(f, cells, wanted);
         f.store(word(home_word::OTHERS), others);
         let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
         f.store(word(home_word::SHARES), f.select(last, others, 0));
+        // Nothing has arrived since the last cells got their places, so the word is free for those of the queue.
         f.store(word(home_word::ARRIVED), wanted);
-        f.when(wanted.ne(0), || {
-            let tenant = best / levels;
-            let by = f.cast::<u64>(wanted) * f.cast::<u64>(f.load(cells.strides.at(tenant)));
-            f.store(cells.times.at(tenant), time + by);
-            self.keep_up(f, cells, time);
-        });
+        f.when(wanted.ne(0), || self.raise_times(f, cells, time));
         (best, wanted)
     }
 
     /// Gives 1 if cells are left in a queue when this many are taken from one, and 0 otherwise.
-    fn leave_others<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, taken: U32<'b>) -> U32<'b> {
+    fn are_cells_left<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, taken: U32<'b>) -> U32<'b> {
         let queues = self.kernel.layout.queue_count();
         let all = f.range((0u32, queues, 1u32), f.lit(0), |_, queue, all| {
             f.max(all, all + f.min(f.load(cells.waiting.at(queue)), 1 << 24))
@@ -150,12 +148,15 @@ impl CellServer<'_> {
         f.select(all.gt(taken), 1, 0)
     }
 
-    /// Brings the times of tenants that had nothing to do up to that of the tenant that was chosen.
-    fn keep_up<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, time: U64<'b>) {
+    /// Brings the times of tenants none of whose cells wait up to that of the tenant that was chosen.
+    fn raise_times<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, time: U64<'b>) {
         let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
         f.range((0u32, queues / levels, 1u32), (), |_, tenant, ()| {
+            let waiting = f.range((0u32, levels, 1u32), f.lit(0), |_, level, some| {
+                some | f.load(cells.waiting.at(tenant * levels + level))
+            });
             let at = cells.times.at(tenant);
-            f.store(at, f.max(f.load(at), time));
+            f.when(waiting.eq(0), || f.store(at, f.max(f.load(at), time)));
         });
     }
 
@@ -182,10 +183,18 @@ impl CellServer<'_> {
         });
         f.barrier();
         f.when(f.lane().eq(0), || {
-            let next = front + f.cast::<u64>(f.load(arrived));
+            let found = f.cast::<u64>(f.load(arrived));
             let taken = cells.ready_ends.at(queue_front(queue));
-            let before = f.atomic_cas(Order::Relaxed, Scope::Device, taken, front, next);
-            f.when(before.ne(front), || f.store(arrived, 0));
+            let before = f.atomic_cas(Order::Relaxed, Scope::Device, taken, front, front + found);
+            f.choose(
+                before.eq(front),
+                || {
+                    let tenant = queue / kernel.layout.levels;
+                    let by = found * f.cast::<u64>(f.load(cells.strides.at(tenant)));
+                    f.store(cells.times.at(tenant), f.load(cells.times.at(tenant)) + by);
+                },
+                || f.store(arrived, 0),
+            );
         });
         f.barrier();
     }

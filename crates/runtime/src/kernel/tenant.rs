@@ -55,7 +55,7 @@ pub struct Tenant {
     /// How many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
     /// limit.
     pub quota: u32,
-    /// The tenant's share of the steps of resumable tasks, relative to the weights of other tenants. It is at least 1 and
+    /// The tenant's share of the resumable tasks that run, relative to the weights of other tenants. It is at least 1 and
     /// at most [`Tenant::MAX_WEIGHT`].
     pub weight: u32,
     /// How many observables the tenant has. Observables are words that tasks show to the host: LOAD_U32 and fences
@@ -117,8 +117,9 @@ impl Tenant {
     /// The greatest weight that a tenant may have.
     pub const MAX_WEIGHT: u32 = 1000;
 
-    /// Sets the tenant's share of the steps of resumable tasks. While several tenants have tasks that wait for a step,
-    /// each group runs their steps in proportion to the weights of the tenants.
+    /// Sets the tenant's share of the resumable tasks that run. While several tenants have tasks that wait, each group
+    /// takes their tasks in proportion to the weights of the tenants. If their steps are alike, this divides the steps
+    /// too.
     pub fn weight(self, weight: u32) -> Self {
         Tenant { weight, ..self }
     }

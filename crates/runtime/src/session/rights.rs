@@ -140,7 +140,7 @@ impl Session {
 impl Session {
     /// Sets which opcodes a tenant may use: bit `i` allows opcode `i`, and bit 31 allows all opcodes from 31 on. A mask
     /// of 0 disables the tenant: its tasks stay in their rings, and its resumable tasks begin no further step, until it
-    /// is enabled again. Such a task can be cancelled, but ends only then.
+    /// is enabled again. A task that waits in a queue of the kernel and is cancelled ends only then.
     ///
     /// When this returns, no task that is submitted afterwards begins under the old mask.
     ///

@@ -351,7 +351,8 @@ impl Ticket {
     }
 
     /// Asks the kernel to begin no further step of the task until it is [resumed](Ticket::resume). A step that has
-    /// begun goes on to its end. The task keeps its cell meanwhile, and nothing else waits for it, except for fences.
+    /// begun goes on to its end, and a few more may begin before the kernel looks at what was asked. The task keeps its
+    /// cell meanwhile, and nothing else waits for it, except for fences.
     ///
     /// This has an effect only on tasks of resumable handlers. Any other task runs in one step.
     pub fn pause(&mut self) {
