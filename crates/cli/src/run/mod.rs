@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use pelton::kernel::{Lifetime, Report};
-use pelton::{Drain, Session};
+use pelton::{Drain, Session, Spec};
 use pelton_device::open;
 use pelton_filetest::init::Init;
+use pelton_ir::module::Module;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -115,8 +116,21 @@ struct RunSummary {
     stats: Option<(String, Value)>,
 }
 
+/// Refuses handlers that wait for a host that resumes them, because nothing here does.
+fn refuse_parking(spec: &Spec) -> Result<(), CliError> {
+    let parks = |module: &Module| module.imports().any(|func| module.functions[func].name == "park");
+    match spec.handlers.iter().find(|handler| parks(&handler.module)) {
+        Some(handler) => Err(CliError::Wrong(format!(
+            "handler {:?} imports `park`, and `pelton run` never resumes a task; use the library",
+            handler.name
+        ))),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
     let spec = kernel::read_spec(&args.spec, term)?;
+    refuse_parking(&spec)?;
     stop::listen()?;
     let device = open(&args.device)?;
     let names = TaskNames::new(&spec);

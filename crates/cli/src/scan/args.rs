@@ -100,7 +100,7 @@ pub(super) struct RuleArgs {
     pub explain: bool,
 
     /// Test each rule with its own positive and negative examples, and scan nothing
-    #[arg(long, conflicts_with_all = ["explain", "json", "sarif", "count", "files_with_matches", "staged", "baselines"])]
+    #[arg(long, conflicts_with_all = ["explain", "json", "sarif", "count", "files_with_matches", "staged", "baselines", "paths"])]
     pub check_rules: bool,
 }
 

@@ -56,3 +56,12 @@ fn more_resumable_tasks_than_cells_run_one_after_the_other() {
         assert!(stats.contains(shown), "{stats}");
     }
 }
+
+#[test]
+fn a_handler_that_waits_for_a_host_is_refused() {
+    let folder = ScratchFolder::new("run-park");
+    let spec = SPEC.replace("yield_now", "park");
+    let ran = pelton_with(&["run", &folder.file("spec.toml", &spec)], "{\"op\": \"count\"}\n");
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("handler \"count\" imports `park`"), "{}", ran.err);
+}

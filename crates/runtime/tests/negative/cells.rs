@@ -235,7 +235,8 @@ fn tasks_go_on_in_the_next_run(on: &On) {
             session.relaunch().unwrap();
             parked[1].resume();
             session.relaunch().unwrap();
-            wait_for(&session, 30, 4 + 7 * lap);
+            // Each of the four has taken its first step, and two have gone on.
+            wait_for(&session, 30, 6 + 7 * lap);
             parked[2].resume();
             parked[3].cancel();
             session.relaunch().unwrap();
