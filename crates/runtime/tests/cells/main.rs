@@ -1,13 +1,16 @@
 //! Tests of resumable tasks in sessions, on every device of this machine and in every placement.
 
+mod carrying;
+mod sharing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use pelton::device::{Device, open};
-use pelton::kernel::{Handler, HandlerBody};
+use pelton::kernel::Handler;
 use pelton::{
-    Claim, Deadline, Drain, Geometry, Opcode, Placement, Priority, Session, Spec, SubmitError, Task,
-    TaskError, TaskState, Tenant, Ticket,
+    Claim, Deadline, Geometry, Opcode, Placement, Session, Spec, SubmitError, Task, TaskError, TaskState,
+    Ticket,
 };
 
 /// Long enough for anything that ends at all.
@@ -347,7 +350,7 @@ fn rings_go_on_while_tasks_wait_for_ever_and_a_stop_ends_these() {
     for device in devices() {
         for placement in [Placement::Near, Placement::Far] {
             let spec =
-                with_handlers(Spec::new(Geometry::new(64).groups(2)).placement(placement)).producers(4);
+                with_handlers(Spec::new(Geometry::new(64).groups(2)).placement(placement)).producers(8);
             let session = match Session::launch(&device, &spec) {
                 Ok(session) => session,
                 Err(error) if error.to_string().contains("placement") => continue,
@@ -355,7 +358,7 @@ fn rings_go_on_while_tasks_wait_for_ever_and_a_stop_ends_these() {
             };
             let shape = format!("{} {placement:?}", device.caps().name);
             let op = |name| session.opcode(name).unwrap();
-            let mut producers: Vec<_> = (0..4).map(|_| session.producer(0).unwrap().patience(LONG)).collect();
+            let mut producers: Vec<_> = (0..8).map(|_| session.producer(0).unwrap().patience(LONG)).collect();
             let mut waiting: Vec<_> = producers
                 .iter_mut()
                 .map(|producer| producer.submit(Task::new(op("waits")).args([5, 0])).unwrap())
@@ -368,10 +371,10 @@ fn rings_go_on_while_tasks_wait_for_ever_and_a_stop_ends_these() {
                 }
             }
             let late = session.quiesce(Duration::from_millis(20));
-            assert!(matches!(late, Err(pelton::Error::Late { left: 4 })), "{shape}: {late:?}");
+            assert!(matches!(late, Err(pelton::Error::Late { left: 8 })), "{shape}: {late:?}");
             drop(producers);
             let report = session.stop().unwrap();
-            assert_eq!((report.tasks_left(), report.cells_left), (4, 4), "{shape}");
+            assert_eq!((report.tasks_left(), report.cells_left), (8, 8), "{shape}");
             for ticket in &mut waiting {
                 assert_eq!(ticket.wait(LONG), Err(TaskError::Stopped { steps: 1 }), "{shape}");
             }
@@ -424,115 +427,6 @@ fn the_tasks_of_many_producers_keep_apart() {
     }
 }
 
-/// Counts its steps in element 0 of `data` of its own tenant, and yields until element 1 is set.
-fn until_told() -> Handler {
-    Handler::lane_wide(|task| {
-        let f = task.body();
-        task.atomic_add(0u32, 1u32);
-        f.when(task.load(1).eq(0), || task.yield_now());
-        task.finish(0);
-    })
-}
-
-#[test]
-fn steps_are_shared_by_weight_whatever_the_number_of_tasks() {
-    for device in devices() {
-        for placement in [Placement::Near, Placement::Far] {
-            let geometry = Geometry::new(256).lanes(1).groups(1);
-            let spec = Spec::new(geometry)
-                .placement(placement)
-                .cells(256)
-                .handler("until", until_told())
-                .tenant(Tenant::new(0).producers(16))
-                .tenant(Tenant::new(1))
-                .tenant(Tenant::new(2).weight(2));
-            let session = match Session::launch(&device, &spec) {
-                Ok(session) => session,
-                Err(error) if error.to_string().contains("placement") => continue,
-                Err(error) => panic!("{error}"),
-            };
-            let shape = format!("{} {placement:?}", device.caps().name);
-            let op = session.opcode("until").unwrap();
-            let producers = [vec![0; 16], vec![1], vec![2]].concat();
-            let mut producers: Vec<_> =
-                producers.into_iter().map(|tenant| session.producer(tenant).unwrap()).collect();
-            let spans: Vec<_> = producers
-                .iter_mut()
-                .map(|producer| producer.submit_all(vec![Task::new(op); 100]).unwrap())
-                .collect();
-            let steps = || {
-                [0, 1, 2].map(|tenant| {
-                    f64::from(session.view::<u32>(tenant, "data").unwrap().read(0, 1).unwrap()[0])
-                })
-            };
-            // Everything has been adopted when the last ring has been served.
-            while steps().iter().any(|steps| *steps < 300.0) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let before = steps();
-            let few = device.caps().name.starts_with("reference");
-            let enough = if few { 40_000.0 } else { 100_000.0 };
-            while steps().iter().zip(before).map(|(now, before)| now - before).sum::<f64>() < enough {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let after = steps();
-            let ran: Vec<f64> = after.iter().zip(before).map(|(now, before)| now - before).collect();
-            let all: f64 = ran.iter().sum();
-            let shares: Vec<f64> = ran.iter().map(|ran| ran / all).collect();
-            // The weights are 1, 1 and 2.
-            for (share, right) in shares.iter().zip([0.25, 0.25, 0.5]) {
-                assert!((share - right).abs() < 0.05, "{shape}: the shares are {shares:?}");
-            }
-            for tenant in 0..3 {
-                session.view::<u32>(tenant, "data").unwrap().write(1, &[1]).unwrap();
-            }
-            drop(spans);
-            session.quiesce(LONG).unwrap();
-        }
-    }
-}
-
-#[test]
-fn a_paused_tenant_begins_no_step_and_others_go_on() {
-    let spec = |spec: Spec| {
-        spec.cells(64)
-            .handler("until", until_told())
-            .handler("countdown", countdown())
-            .tenant(Tenant::new(0))
-            .tenant(Tenant::new(1))
-    };
-    everywhere(spec, |session, shape| {
-        let op = |name| session.opcode(name).unwrap();
-        let (mut one, mut other) =
-            (session.producer(0).unwrap(), session.producer(1).unwrap().patience(LONG));
-        let mut span = one.submit_all([Task::new(op("until")); 40]).unwrap();
-        wait_for(session, 0, 100);
-        session.pause_tenant(0).unwrap();
-        session.pause_tenant(0).unwrap();
-        let mut others = || {
-            let mut ticket = other.submit(Task::new(op("countdown")).args([50, 0])).unwrap();
-            assert_eq!(ticket.wait(LONG), Ok(1275), "{shape}");
-            wait_for(session, 0, 0)
-        };
-        // Steps that had begun go on to their end.
-        let mut before = others();
-        loop {
-            let now = others();
-            if now == before {
-                break;
-            }
-            before = now;
-        }
-        let mut ticket = one.submit(Task::new(op("countdown")).args([1, 1])).unwrap();
-        assert_eq!((0..5).map(|_| others()).max(), Some(before), "{shape}: a paused tenant took a step");
-        assert!(!ticket.has_ended(), "{shape}");
-        session.view::<u32>(0, "data").unwrap().write(1, &[1]).unwrap();
-        session.resume_tenant(0).unwrap();
-        assert_eq!(span.wait(LONG).unwrap().done, 40, "{shape}");
-        assert_eq!(ticket.wait(LONG), Ok(2), "{shape}");
-    });
-}
-
 #[test]
 fn the_host_sees_where_tasks_are() {
     everywhere(with_handlers, |session, shape| {
@@ -574,109 +468,6 @@ fn the_host_sees_where_tasks_are() {
             assert!(start.elapsed() < LONG, "{shape}: {steps}");
         }
     });
-}
-
-#[test]
-fn idle_work_ends_under_endless_critical_load() {
-    let spec = |spec: Spec| with_handlers(spec).cells(128).claim(Claim::PRIORITY);
-    for device in devices() {
-        for placement in [Placement::Near, Placement::Far] {
-            let geometry = Geometry::new(256).lanes(1).groups(1);
-            let session = match Session::launch(&device, &spec(Spec::new(geometry).placement(placement))) {
-                Ok(session) => session,
-                Err(error) if error.to_string().contains("placement") => continue,
-                Err(error) => panic!("{error}"),
-            };
-            let mut producer = session.producer(0).unwrap().patience(LONG);
-            let op = |name| session.opcode(name).unwrap();
-            let critical = Task::new(op("forever")).args([1]).priority(Priority::Critical);
-            let mut endless = producer.submit_all([critical; 100]).unwrap();
-            wait_for(&session, 1, 200);
-            let idle = Task::new(op("countdown")).args([20, 3]).priority(Priority::Idle);
-            let mut idle = producer.submit_all([idle; 20]).unwrap();
-            assert_eq!(idle.wait(LONG).unwrap().done, 20, "{} {placement:?}", device.caps().name);
-            endless.cancel();
-            assert_eq!(endless.wait(LONG).unwrap().cancelled, 100, "{} {placement:?}", device.caps().name);
-        }
-    }
-}
-
-#[test]
-fn payloads_and_replies_live_as_long_as_the_task() {
-    // Adds one word of the payload to the reply in each step, and waits a step between two words.
-    let sums = |group: bool| {
-        let body = |task: &HandlerBody<'_>| {
-            let (f, at) = (task.body(), task.frame_word());
-            let now = at.load();
-            let words = (task.payload_len() + 3) >> 2;
-            let words = if group { f.group_broadcast(words, 0) } else { words };
-            let first = f.lane().eq(0) | f.lit(!group);
-            f.when(now.lt(words), || {
-                f.when(first, || {
-                    let sum = f.load(task.reply().at(0)) + f.load(task.payload().at(now));
-                    f.store(task.reply().at(0), sum);
-                    f.store(task.reply().at(1), now + 1);
-                });
-                task.set_reply_len(8u32);
-                at.store(now + 1);
-                task.yield_now();
-            });
-            task.finish(words);
-        };
-        match group {
-            false => Handler::lane_wide(|task| body(&task)),
-            true => Handler::group_wide(|group| body(&group)),
-        }
-    };
-    let spec = |spec: Spec| {
-        let adds = Handler::lane_wide(|task| {
-            task.body().store(task.reply().at(0), task.payload_len());
-            task.set_reply_len(4u32);
-            task.finish(0);
-        });
-        spec.cells(16)
-            .payload(64)
-            .reply(16)
-            .handler("lane", sums(false))
-            .handler("group", sums(true))
-            .handler("plain", adds)
-    };
-    let words: Vec<u32> = (1..=16).collect();
-    let expected = |count: usize| (words[..count].iter().sum::<u32>(), count as u32);
-    everywhere(spec, |session, shape| {
-        let op = |name| session.opcode(name).unwrap();
-        let mut producer = session.producer(0).unwrap().patience(LONG);
-        for lap in 0..40usize {
-            let count = lap % 17;
-            let name = ["lane", "group", "plain"][lap % 3];
-            let mut ticket = producer.submit(Task::new(op(name)).words(&words[..count])).unwrap();
-            let mut reply = [0; 4];
-            let len = ticket.wait_words(LONG, &mut reply).unwrap();
-            match (name, count) {
-                ("plain", _) => assert_eq!((len, reply[0]), (1, 4 * count as u32), "{shape}"),
-                (_, 0) => assert_eq!(len, 0, "{shape}: no reply of an earlier task"),
-                _ => assert_eq!((len, (reply[0], reply[1])), (2, expected(count)), "{shape} {name}"),
-            }
-        }
-    });
-    for device in devices() {
-        let spec = spec(Spec::default());
-        let mut drain = Drain::new(&device, &spec).unwrap();
-        let mut batch = drain.batch().unwrap();
-        for k in 0..100usize {
-            let op = spec.opcode(["lane", "group"][k % 2]).unwrap();
-            batch.push(0, Task::new(op).words(&words[..k % 17])).unwrap();
-        }
-        for _ in 0..2 {
-            let results = drain.run(&batch).unwrap();
-            for k in 0..100usize {
-                let mut reply = [0; 4];
-                let len = results.reply_words(k, &mut reply).unwrap().unwrap();
-                let right = if k % 17 == 0 { (0, (0, 0)) } else { (2, expected(k % 17)) };
-                assert_eq!((len, (reply[0], reply[1])), right, "{} task {k}", device.caps().name);
-            }
-        }
-    }
 }
 
 /// An iterator whose length is not what it says: it yields tasks for as long as `left` is not 0.
