@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use pelton::kernel::PROVIDED_OPS;
 use pelton::kernel::TenantId;
 use pelton::protocol::opcode::TABLE;
 use pelton::protocol::slot;
@@ -141,9 +142,10 @@ impl TaskNames {
     }
 }
 
-/// Whether a line may ask for an opcode.
+/// Whether a line may ask for an opcode, whatever handlers the spec has.
 fn submittable(op: Opcode) -> bool {
-    op != Opcode::SHUTDOWN && Batch::new().push(0, Task::new(op)).is_ok()
+    let provided = PROVIDED_OPS.iter().any(|(provided, _)| *provided == op);
+    !provided && op != Opcode::SHUTDOWN && Batch::new().push(0, Task::new(op)).is_ok()
 }
 
 fn parse_priority(text: &str) -> Result<Priority, String> {
