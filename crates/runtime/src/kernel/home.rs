@@ -1,15 +1,14 @@
 //! The home of a group: the cells whose tasks the group runs, a few steps of each per turn.
 //!
 //! A group has one cell per lane at home at most, or 16 if it has fewer lanes and its window has room for so many. They
-//! are listed in its shared memory. Everything else that is ready waits in queues in
-//! device memory, one per tenant and level, which all groups share. So work that a group has taken stays with it, which
-//! is much faster than passing every step through a queue, and work that it has not taken is there for groups that are
-//! idle.
+//! are listed in its shared memory. Everything else that is ready waits in queues in device memory, one per tenant and
+//! level, which all groups share. So work that a group has taken stays with it, which is much faster than passing every
+//! step through a queue, and work that it has not taken is there for groups that are idle.
 //!
 //! **A turn.** Between two looks at its rings, the group takes a turn. First, cells that have arrived get a place at
-//! home, and the places that are left are filled from one of the queues. Then each lane runs the lane-wide tasks at its places:
-//! it looks at the state of the cell once, and then runs up to [`STEPS_PER_TURN`] steps, as long as the task yields.
-//! Lanes do not meet in between. After that, all lanes together run one step of each group-wide task.
+//! home, and the places that are left are filled from one of the queues. Then each lane runs the lane-wide tasks at its
+//! places: it looks at the state of the cell once, and then runs up to [`STEPS_PER_TURN`] steps, as long as the task
+//! yields. Lanes do not meet in between. After that, all lanes together run one step of each group-wide task.
 //!
 //! While other cells wait in the [queues](super::ready), tasks that are adopted go there too, and after every
 //! [`TURNS_AT_HOME`](super::ready::TURNS_AT_HOME) turns, the tasks at home that yield go to the queues instead of staying.
@@ -32,6 +31,7 @@ use crate::protocol::{Status, control};
 
 /// The most steps that a lane-wide task takes in one turn.
 const STEPS_PER_TURN: u32 = 8;
+
 /// The words of [`CellBuffers::words`].
 pub(super) mod home_word {
     /// How many places at home have a cell.
