@@ -42,8 +42,8 @@ enum LoadEnd {
     Tasks(u64),
 }
 
-/// A contender.
-enum Contender {
+/// What moves payloads and replies in a round: copies alone, or the tasks of a session.
+enum PayloadContender {
     /// Threads that only copy.
     Threads,
     /// A device's engines that only copy.
@@ -74,25 +74,25 @@ impl FeedShape {
 /// Measures tasks with payloads.
 pub(super) fn measure_payloads(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, CliError> {
     let (device, shape) = (bench.device, FeedShape::of(bench.device));
-    let engines = |bytes| Ok::<_, CliError>(Contender::Engines(EngineCopies::new(device, bytes)?));
+    let engines = |bytes| Ok::<_, CliError>(PayloadContender::Engines(EngineCopies::new(device, bytes)?));
     let copies = match device.caps().memory_bytes {
         Some(_) => vec![
             ("copy engines", engines(TaskBytes::PLACES)?),
             ("copy engines, slots too", engines(TaskBytes::ALL)?),
         ],
-        None => vec![("memcpy", Contender::Threads)],
+        None => vec![("memcpy", PayloadContender::Threads)],
     };
     let peers: Vec<&str> = copies.iter().map(|(name, _)| *name).collect();
     let named = |(name, contender)| (format!("payload, {name}"), contender);
-    let mut contenders: Vec<(String, Contender)> = copies.into_iter().map(named).collect();
+    let mut contenders: Vec<(String, PayloadContender)> = copies.into_iter().map(named).collect();
     let tasks = MANY_WORDS / PAYLOAD_WORDS as u64;
     let producers =
         if shape.producers == 1 { String::new() } else { format!(", {} producers", shape.producers) };
     for placement in [Placement::Near, Placement::Far] {
         if placement == Placement::Far || placement.is_available(device.caps()) {
             let name = format!("payload, {placement}{producers}");
-            contenders.push((name.clone(), Contender::Session(placement, LoadEnd::Time(bench.time))));
-            let many = Contender::Session(placement, LoadEnd::Tasks(tasks));
+            contenders.push((name.clone(), PayloadContender::Session(placement, LoadEnd::Time(bench.time))));
+            let many = PayloadContender::Session(placement, LoadEnd::Tasks(tasks));
             contenders.push((format!("{name}, 1e8 words"), many));
         }
     }
@@ -101,18 +101,19 @@ pub(super) fn measure_payloads(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, 
         return Ok(Vec::new());
     }
     // The copies are measured always, because all others are compared with them.
-    contenders.retain(|(name, contender)| !matches!(contender, Contender::Session(..)) || wanted(name));
+    contenders
+        .retain(|(name, contender)| !matches!(contender, PayloadContender::Session(..)) || wanted(name));
     let series = play_rounds(bench.rounds, &mut contenders, |(_, contender)| {
         Ok(Sample::figure(match contender {
-            Contender::Engines(engines) => engines.rate(bench.time)?,
-            Contender::Threads => thread_copies(shape.producers, shape.slots as usize, bench.time)?,
-            Contender::Session(placement, end) => session_rate(device, &shape, *placement, *end)?,
+            PayloadContender::Engines(engines) => engines.rate(bench.time)?,
+            PayloadContender::Threads => thread_copies(shape.producers, shape.slots as usize, bench.time)?,
+            PayloadContender::Session(placement, end) => session_rate(device, &shape, *placement, *end)?,
         }))
     })?;
     let mut rows = Vec::new();
     for ((name, contender), ours) in contenders.iter().zip(&series) {
         match contender {
-            Contender::Session(..) => {
+            PayloadContender::Session(..) => {
                 let peers = peers.iter().zip(&series);
                 rows.extend(peers.filter_map(|(peer, theirs)| bench.row(name, ours, Some((peer, theirs)))));
             }

@@ -26,9 +26,9 @@ const SPREAD: u32 = 500;
 /// The unit of the rows.
 const METRIC: &str = "steps/s";
 
-/// A contender.
+/// What takes steps in a round.
 #[derive(Clone, Copy)]
-enum Contender {
+enum StepContender {
     /// Tasks of a session that yield.
     Session,
     /// Tasks of a drained batch that yield.
@@ -93,14 +93,14 @@ pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cli
     let (device, shape) = (bench.device, LoadShape::of(bench.device));
     let local = device.caps().memory_bytes.is_none();
     let mut contenders = vec![
-        ("yield, session", Contender::Session, local.then_some("yield, tokio")),
-        ("yield, drained batch", Contender::Drained, local.then_some("yield, tokio")),
-        ("chain, session", Contender::Chain, Some("chain, driven by the host")),
-        ("chain, driven by the host", Contender::Host, None),
+        ("yield, session", StepContender::Session, local.then_some("yield, tokio")),
+        ("yield, drained batch", StepContender::Drained, local.then_some("yield, tokio")),
+        ("chain, session", StepContender::Chain, Some("chain, driven by the host")),
+        ("chain, driven by the host", StepContender::Host, None),
     ];
     if local {
-        contenders.push(("yield, tokio", Contender::Tokio, None));
-        contenders.push(("chain, tokio", Contender::TokioChain, None));
+        contenders.push(("yield, tokio", StepContender::Tokio, None));
+        contenders.push(("chain, tokio", StepContender::TokioChain, None));
     }
     let wanted = |name: &str| name.contains(bench.only);
     if !contenders.iter().any(|(name, ..)| wanted(name)) {
@@ -112,7 +112,7 @@ pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cli
         // A device loads no code while a kernel is resident, so every session ends with its turn.
         let session = || Session::launch(device, &spec);
         Ok(Sample::figure(match contender {
-            Contender::Session => {
+            StepContender::Session => {
                 let (session, mut all) = (session()?, 0);
                 let rate = repeat(bench.time, || {
                     let steps = run_session(&session, &shape, op)?;
@@ -122,17 +122,17 @@ pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cli
                 check_counted_steps(&session, all)?;
                 rate
             }
-            Contender::Drained => {
+            StepContender::Drained => {
                 let mut drain = Drain::new(device, &spec)?;
                 repeat(bench.time, || run_drained(&mut drain, &shape, op))?
             }
-            Contender::Tokio => repeat(bench.time, || Ok(run_tokio(shape.producers * shape.tasks)))?,
-            Contender::Chain => {
+            StepContender::Tokio => repeat(bench.time, || Ok(run_tokio(shape.producers * shape.tasks)))?,
+            StepContender::Chain => {
                 let session = session()?;
                 repeat(bench.time, || run_chain(&session, op))?
             }
-            Contender::TokioChain => repeat(bench.time, || Ok(run_tokio(1)))?,
-            Contender::Host => {
+            StepContender::TokioChain => repeat(bench.time, || Ok(run_tokio(1)))?,
+            StepContender::Host => {
                 let session = session()?;
                 repeat(bench.time, || run_host(&session))?
             }
