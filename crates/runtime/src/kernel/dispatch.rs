@@ -93,6 +93,32 @@ impl HandlerTable {
     ) -> (U32<'b>, U32<'b>) {
         f.call(self.dispatch, args.tuple())
     }
+
+    /// The resumable handlers of a width.
+    pub(super) fn resumable(&self, width: Width) -> impl Iterator<Item = &HandlerEntry> {
+        self.entries.iter().filter(move |entry| entry.resumable && entry.width == width)
+    }
+
+    /// Calls the handler of a lane-wide task of a resumable handler, for one step. `op` loads the task's opcode, which is
+    /// needed only if there are several such handlers.
+    pub(super) fn call_lane_wide_step<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        op: impl FnOnce() -> U32<'b>,
+        args: HandlerArgs<'b>,
+    ) -> U32<'b> {
+        let entries: Vec<&HandlerEntry> = self.resumable(Width::Lane).collect();
+        let Some((first, rest)) = entries.split_first() else { return f.lit(0) };
+        let call = |entry: &HandlerEntry| f.call(entry.whole, args.tuple());
+        if rest.is_empty() {
+            return call(first);
+        }
+        let mut switch = f.switch::<U32<'b>>(op());
+        for entry in rest {
+            switch = switch.case([entry.op.code()], || call(entry));
+        }
+        switch.default(|| call(first))
+    }
 }
 
 /// A user's handler, ready to be written into the kernel.

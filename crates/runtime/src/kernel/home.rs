@@ -18,11 +18,11 @@
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::adapt::AdaptedHandler;
+use super::adapt::HandlerArgs;
 use super::buffers::CellBuffers;
 use super::cells::{self, cell_fact, cell_state, fact};
 use super::context::{KernelContext, LINE, U32, U64, state};
-use super::dispatch::{HandlerEntry, HandlerTable, end_task};
+use super::dispatch::{HandlerTable, end_task};
 use super::fence::Fences;
 use super::handler::Width;
 use super::ready::push_ready;
@@ -70,6 +70,13 @@ struct CellTask<'b> {
     cell: U32<'b>,
     op: U32<'b>,
     tenant: U32<'b>,
+}
+
+impl<'b> CellTask<'b> {
+    /// What the task's handler is told of it.
+    fn handler_args(self) -> HandlerArgs<'b> {
+        HandlerArgs { task: self.place, words: self.cell * LINE, tenant: self.tenant }
+    }
 }
 
 /// Gives a cell that this lane has to the group, which finds a place for it at home before its next turn. If too many
@@ -165,12 +172,7 @@ impl<'k> CellServer<'k> {
 
     /// Whether some resumable handler has this width.
     fn has_width(self, width: Width) -> bool {
-        self.resumable(width).next().is_some()
-    }
-
-    /// The resumable handlers of a width.
-    fn resumable(self, width: Width) -> impl Iterator<Item = &'k HandlerEntry> {
-        self.table.entries.iter().filter(move |entry| entry.resumable && entry.width == width)
+        self.table.resumable(width).next().is_some()
     }
 
     /// Runs the task of a cell for one turn, unless the host has asked something of it or its tenant is disabled. A
@@ -233,8 +235,10 @@ impl<'k> CellServer<'k> {
     /// Runs steps of a lane-wide task, or puts a group-wide one aside.
     fn run_steps<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
         let kernel = self.kernel;
-        let lane_wide =
-            self.resumable(Width::Lane).fold(f.lit(false), |some, entry| some | task.op.eq(entry.op.code()));
+        let lane_wide = self
+            .table
+            .resumable(Width::Lane)
+            .fold(f.lit(false), |some, entry| some | task.op.eq(entry.op.code()));
         let aside = || {
             let wides = kernel.shared.state.at(state::WIDES);
             let at = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
@@ -246,7 +250,7 @@ impl<'k> CellServer<'k> {
             let (status, value, asked, steps) =
                 f.range((0u32, STEPS_PER_TURN, 1u32), none, |turns, _, (.., steps)| {
                     self.begin_step(f, task.place);
-                    let result = self.call_lane_wide(f, task);
+                    let result = self.table.call_lane_wide_step(f, || task.op, task.handler_args());
                     let (status, value) = end_task(f, kernel, task.place, result);
                     let asked = self.outcome(f, task.place);
                     let after = (status, value, asked, steps + 1);
@@ -280,22 +284,6 @@ impl<'k> CellServer<'k> {
         self.kernel.steps.as_ref().map_or(f.lit(0), |steps| f.load(steps.buffers.outcomes.at(place)))
     }
 
-    /// Calls the handler of a lane-wide task.
-    fn call_lane_wide<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> U32<'b> {
-        let CellTask { place, cell, op, tenant } = task;
-        let call = |whole: AdaptedHandler| f.call(whole, (place, cell * LINE, tenant));
-        let entries: Vec<&HandlerEntry> = self.resumable(Width::Lane).collect();
-        let Some((first, rest)) = entries.split_first() else { return f.lit(0) };
-        if rest.is_empty() {
-            return call(first.whole);
-        }
-        let mut switch = f.switch::<U32<'b>>(op);
-        for entry in rest {
-            switch = switch.case([entry.op.code()], || call(entry.whole));
-        }
-        switch.default(|| call(first.whole))
-    }
-
     /// Runs one step of each group-wide task, one after the other, with all lanes.
     fn run_group_wide<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
@@ -312,7 +300,7 @@ impl<'k> CellServer<'k> {
             });
             f.barrier();
             let mut switch = f.switch::<U32<'b>>(op);
-            for entry in self.resumable(Width::Group) {
+            for entry in self.table.resumable(Width::Group) {
                 switch = switch.case([entry.op.code()], || f.call(entry.whole, (place, cell * LINE, tenant)));
             }
             let result = switch.default(|| f.lit(0));

@@ -25,6 +25,7 @@
 use pelton_ir::builder::{Arg, Buf, FunctionBuilder};
 use pelton_ir::types::{Order, Scope};
 
+use super::adapt::HandlerArgs;
 use super::buffers::{CellBuffers, FrameBuffers, RoundBuffers, StepBuffers};
 use super::context::{KernelContext, U32, state};
 use super::declare::Declarer;
@@ -330,18 +331,8 @@ impl WindowRunner<'_> {
         (task, at): (U32<'b>, U32<'b>),
     ) -> U32<'b> {
         let tenant = self.task_tenant(f, window, at);
-        let lane_wide = |entry: &&HandlerEntry| entry.resumable && entry.width == Width::Lane;
-        let mut entries = self.table.entries.iter().filter(lane_wide).peekable();
-        let Some(first) = entries.next() else { return f.lit(0) };
-        if entries.peek().is_none() {
-            return f.call(first.whole, (task, at, tenant));
-        }
-        let op = f.cast::<u32>(self.kernel.source.head(f, at) >> 32);
-        let mut switch = f.switch::<U32<'b>>(op);
-        for entry in entries {
-            switch = switch.case([entry.op.code()], || f.call(entry.whole, (task, at, tenant)));
-        }
-        switch.default(|| f.call(first.whole, (task, at, tenant)))
+        let op = || f.cast::<u32>(self.kernel.source.head(f, at) >> 32);
+        self.table.call_lane_wide_step(f, op, HandlerArgs { task, words: at, tenant })
     }
 
     /// Takes one step of each group-wide task, one after the other, and keeps those that go on in the list. All lanes
