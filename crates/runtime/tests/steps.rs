@@ -1,11 +1,15 @@
 //! Tests of tasks that take several steps, on every device of this machine.
 
+mod countdown;
+
 use std::sync::Arc;
 
 use pelton::device::{Device, open};
 use pelton::kernel::{Handler, Telemetry, Width};
 use pelton::protocol::FaultCode;
 use pelton::{Batch, Drain, Geometry, Priority, Spec, Task, TaskError};
+
+use crate::countdown::{countdown, countdown_result, group_countdown};
 
 /// Returns the devices of this machine.
 fn devices() -> Vec<Arc<dyn Device>> {
@@ -15,45 +19,6 @@ fn devices() -> Vec<Arc<dyn Device>> {
 
 fn fault(code: FaultCode) -> Result<u32, TaskError> {
     Err(TaskError::Fault(pelton::protocol::TaskFault { code, inner: 0 }))
-}
-
-/// Yields as often as its first argument says, and gives the sum of the numbers of its steps and its second argument.
-fn countdown() -> Handler {
-    Handler::lane_wide(|task| {
-        let (f, left, sum) = (task.body(), task.frame_word(), task.frame_word());
-        task.step(|| left.store(task.arg(0)));
-        task.step(|| {
-            let now = left.load();
-            f.when(now.ne(0), || {
-                sum.store(sum.load() + now);
-                left.store(now - 1);
-                task.yield_now();
-            });
-        });
-        task.finish(sum.load() + task.arg(1));
-    })
-}
-
-/// The same for all lanes of a group together.
-fn group_countdown() -> Handler {
-    Handler::group_wide(|group| {
-        let (f, left, sum) = (group.body(), group.frame_word(), group.frame_word());
-        group.step(|| left.store(group.arg(0)));
-        group.step(|| {
-            let now = left.load();
-            f.when(now.ne(0), || {
-                sum.store(sum.load() + now);
-                left.store(now - 1);
-                group.yield_now();
-            });
-        });
-        group.finish(sum.load() + group.arg(1));
-    })
-}
-
-/// What `countdown` gives.
-fn countdown_result(yields: u32, add: u32) -> u32 {
-    yields * (yields + 1) / 2 + add
 }
 
 fn run(drain: &mut Drain, tasks: &[Task]) -> Vec<Result<u32, TaskError>> {

@@ -1,6 +1,8 @@
 //! Tests of resumable tasks in sessions, on every device of this machine and in every placement.
 
 mod carrying;
+#[path = "../countdown/mod.rs"]
+mod countdown;
 mod sharing;
 
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use pelton::{
     Claim, Deadline, Geometry, Opcode, Placement, Session, Spec, SubmitError, Task, TaskError, TaskState,
     Ticket,
 };
+
+use crate::countdown::{countdown, countdown_result, group_countdown};
 
 /// Long enough for anything that ends at all.
 const LONG: Duration = Duration::from_secs(60);
@@ -44,45 +48,6 @@ fn everywhere(spec: impl Fn(Spec) -> Spec, test: impl Fn(&Session, &str)) {
             }
         }
     }
-}
-
-/// Yields as often as its first argument says, and gives the sum of the numbers of its steps and its second argument.
-fn countdown() -> Handler {
-    Handler::lane_wide(|task| {
-        let (f, left, sum) = (task.body(), task.frame_word(), task.frame_word());
-        task.step(|| left.store(task.arg(0)));
-        task.step(|| {
-            let now = left.load();
-            f.when(now.ne(0), || {
-                sum.store(sum.load() + now);
-                left.store(now - 1);
-                task.yield_now();
-            });
-        });
-        task.finish(sum.load() + task.arg(1));
-    })
-}
-
-/// The same for all lanes of a group together.
-fn group_countdown() -> Handler {
-    Handler::group_wide(|group| {
-        let (f, left, sum) = (group.body(), group.frame_word(), group.frame_word());
-        group.step(|| left.store(group.arg(0)));
-        group.step(|| {
-            let now = left.load();
-            f.when(now.ne(0), || {
-                sum.store(sum.load() + now);
-                left.store(now - 1);
-                group.yield_now();
-            });
-        });
-        group.finish(sum.load() + group.arg(1));
-    })
-}
-
-/// What `countdown` gives.
-fn countdown_result(yields: u32, add: u32) -> u32 {
-    yields * (yields + 1) / 2 + add
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use pelton::kernel::Handler;
 use pelton::{Claim, Geometry, Placement, Priority, Session, Spec, Task, Tenant};
 
-use crate::{LONG, countdown, devices, everywhere, wait_for, with_handlers};
+use crate::countdown::countdown;
+use crate::{LONG, devices, everywhere, wait_for, with_handlers};
 
 /// Counts its steps in element 0 of `data` of its own tenant, and yields until element 1 is set.
 fn until_told() -> Handler {
