@@ -14,10 +14,10 @@
 //! 3. `cells` holds the state of each cell in one word: how often the cell was used, a phase, and what the host has
 //!    asked. All changes are compare-exchanges or other read-modify-writes that acquire and release. The phases are
 //!    ENDED, LIVE and PARKED.
-//! 4. A LIVE cell is in exactly one place: at the [home](super::home) of a group, in a queue of cells that are ready,
-//!    or being run. Whoever makes a cell LIVE puts it into such a place, and nobody else does. So a cell never needs to
-//!    be searched for, and there is never more than one entry for it. The words of a cell that are not its state belong
-//!    to whoever has it.
+//! 4. A LIVE cell is in exactly one place: among the cells that have arrived at a group, at its [home](super::home), or in
+//!    a queue of cells that are [ready](super::ready). Whoever makes a cell LIVE puts it into such a place, and nobody
+//!    else does. So a cell never needs to be searched for, and there is never more than one entry for it. The words of a
+//!    cell that are not its state belong to whoever has it.
 //! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it. A resume ends a pause if there is
 //!    one. Otherwise it ends a `park`, or the next `park` if the task does not wait. Resumes do not add up: of several
 //!    before a `park`, one counts.

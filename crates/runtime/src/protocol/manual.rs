@@ -145,7 +145,7 @@ fn cell_words() -> String {
         (
             LIVE,
             "LIVE",
-            "The task runs or is ready to run. The cell is at the home of a group, in a queue, or being run.",
+            "The task runs or is ready to run. The cell has arrived at a group, is at its home, or is in a queue.",
         ),
         (PARKED, "PARKED", "The task waits for the host. The cell is nowhere else."),
     ];
