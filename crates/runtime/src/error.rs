@@ -59,6 +59,14 @@ pub enum Error {
     /// A list of start positions does not have one position per stripe.
     #[error("{found} start positions were given for a session of {stripes} stripes; give one per stripe")]
     StartCount { found: usize, stripes: usize },
+    /// A tenant has no event of this number.
+    #[error("there is no event {event}: each tenant of this session has {events} (`Spec::events`)")]
+    UnknownEvent {
+        /// The number that was asked for.
+        event: u32,
+        /// How many events each tenant has.
+        events: u32,
+    },
     /// Some tasks had not ended when the deadline passed. They may be waited for again.
     #[error("{left} tasks had not ended by the deadline")]
     Late { left: u64 },
@@ -177,6 +185,9 @@ pub enum SubmitError {
         "{wanted} resumable tasks cannot be under way at once: each producer has {cells} cells (`Spec::cells`)"
     )]
     TooManyResumable { wanted: u64, cells: u64 },
+    /// A task is to wait for an event that its tenant does not have.
+    #[error("there is no event {event}: each tenant of this session has {events} (`Spec::events`)")]
+    UnknownEvent { event: u32, events: u32 },
     /// There are more tasks than one stripe, which is a part of a ring, can ever hold. A fence is among them, so they
     /// cannot be spread over several stripes.
     #[error(

@@ -99,7 +99,7 @@
 //! - A session runs on one device and has at most 29 tenants. A ring has at most 2^24 slots.
 //! - Near rings, which lie in the memory of a GPU, need Linux on x86-64, Vulkan, and a GPU with resizable BAR.
 //!   Otherwise rings lie in host memory.
-//! - Handlers cannot yet start other tasks or wait for files.
+//! - Handlers cannot yet wait for files.
 //! - This crate is tested on Linux on x86-64 only.
 //!
 //! # Feature flags
@@ -122,12 +122,14 @@ pub mod session;
 pub mod telemetry;
 pub mod workspace;
 
+mod after;
 mod deadline;
 #[doc(hidden)]
 pub mod doc_examples;
 mod error;
 mod payload;
 
+pub use after::{EventCondition, TaskAfter};
 pub use deadline::Deadline;
 pub use drain::{Batch, Drain};
 pub use error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};

@@ -75,20 +75,28 @@ impl Task {
 
 mod sealed {
     use super::{Payload, Task};
+    use crate::after::EventCondition;
 
     /// What a producer needs of whatever is submitted.
     pub trait TaskParts: Copy {
         /// Whether there may be a payload.
         const BRINGS: bool;
+        /// Whether the task waits for an event before it begins.
+        const WAITS: bool = false;
         /// Returns the task without its payload.
         fn task(&self) -> Task;
         /// Returns what the task brings along.
         fn payload(&self) -> Payload<'_>;
+        /// Returns what the task waits for before it begins.
+        #[inline(always)]
+        fn condition(&self) -> Option<EventCondition> {
+            None
+        }
     }
 }
 pub(crate) use sealed::TaskParts;
 
-/// What can be submitted: a [`Task`], or a [`PayloadTask`].
+/// What can be submitted: a [`Task`], a [`PayloadTask`], or either of them as a [`TaskAfter`](crate::TaskAfter).
 pub trait Submission: TaskParts {}
 
 impl Submission for Task {}

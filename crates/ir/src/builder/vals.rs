@@ -20,7 +20,7 @@ pub trait Vals<'b>: Copy {
     }
 }
 
-/// Rust types that state the parameters or the results of a function: `()`, a type, or a tuple of types.
+/// Rust types that state the parameters or the results of a function: `()`, a type, or a tuple or an array of types.
 pub trait Types {
     /// The values of these types.
     type Vals<'b>: Vals<'b>;
@@ -66,6 +66,13 @@ impl<'b, T: Scalar, const N: usize> Vals<'b> for [Val<'b, T>; N] {
     }
     fn from_values_at(body: &'b FunctionBuilder<'b>, values: Values, first: usize) -> Self {
         std::array::from_fn(|k| body.val(values, first + k))
+    }
+}
+
+impl<T: Scalar, const N: usize> Types for [T; N] {
+    type Vals<'b> = [Val<'b, T>; N];
+    fn types() -> &'static [Type] {
+        const { &[T::TYPE; N] }
     }
 }
 

@@ -21,8 +21,8 @@ use super::home::home_word;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
 use super::spec::{Lifetime, Report, Spec};
-use super::steps::step_counter;
 use super::tenant::Tenant;
+use super::tree::tree_word;
 use crate::protocol::{control, log, slot, step};
 use pelton_device::MemoryKind;
 
@@ -54,6 +54,11 @@ impl KernelPlan<'_> {
     /// How many cells all producers have.
     fn cells(self) -> u32 {
         self.layout.cell_count()
+    }
+
+    /// How many events all tenants have.
+    fn events(self) -> u32 {
+        self.layout.trees.map_or(0, |trees| trees.events * self.layout.tenant_count())
     }
 
     /// How many near stripes there are.
@@ -120,6 +125,8 @@ pub(crate) enum WrittenBy {
 pub(crate) enum FirstContent {
     /// It holds zeros.
     Zeros,
+    /// All of its bits are one.
+    AllOnes,
     /// It holds zeros when any run starts, not only the first: what the groups of a run tell each other.
     ZerosEachRun,
     /// It holds the host's control words, with each tenant's mask and quota.
@@ -220,8 +227,8 @@ macro_rules! buffers {
 }
 
 use FirstContent::{
-    ControlWords, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts, TenantStrides, Zeros,
-    ZerosEachRun,
+    AllOnes, ControlWords, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts, TenantStrides,
+    Zeros, ZerosEachRun,
 };
 
 #[rustfmt::skip]
@@ -388,7 +395,7 @@ buffers! {
             "The line of each cell's task, with tenant and level in its second word.";
         facts CellFacts u64 "cell_facts" Device Kernel (|p| p.cells() * cell_fact::WORDS) (Zeros)
             "What is known of each cell's task. The words are those of `cell_fact`.";
-        done CellDone u64 "cell_done" Host KernelForHost (|p| p.cells()) (Zeros)
+        done CellDone u64 "cell_done" Host KernelForHost (|p| p.layout.producer_cell_count()) (Zeros)
             "The completion record of each cell.";
         ready Ready u64 "ready" Device Kernel (|p| p.layout.queue_count() * p.layout.queue_slots()) (Zeros)
             "The queues of cells that are ready and that no group has at home, one per tenant and level. An entry carries its lap.";
@@ -408,14 +415,46 @@ buffers! {
             "How many asks were applied, for the host to see.";
         applied Applied u64 "applied" Device Kernel (|_| 1) (Zeros)
             "How many asks were applied.";
-        counts StepCounts u64 "step_counts" Device Kernel (|p| p.layout.groups * step_counter::COUNT) (Zeros)
+        counts StepCounts u64 "step_counts" Device Kernel (|p| p.layout.groups * p.layout.step_counters()) (Zeros)
             "One row of counters of steps per group.";
         home Home u32 "home" Group Kernel (home_cells) (Zeros)
             "The cell at each place of the group's home, one more than its number, or 0 if the place is free.";
-        arrivals Arrivals u32 "arrivals" Group Kernel (home_cells) (Zeros)
+        arrivals Arrivals u32 "arrivals" Group Kernel (|p| p.layout.arrival_cells()) (Zeros)
             "The cells that have arrived and have no place at home yet.";
-        words HomeWords u32 "home_words" Group Kernel (|_| home_word::WORDS) (Zeros)
+        words HomeWords u32 "home_words" Group Kernel (|p| home_word::words(p.layout.step_counters())) (Zeros)
             "Single words of a group's home, which are those of `home_word`.";
+    }
+
+    /// What tasks that make or await other tasks need; see [`tree`](super::super::tree).
+    TreeBuffers {
+        links TreeLinks u64 "tree" Device Kernel (|p| p.cells() * tree_word::WORDS) (Zeros)
+            "What each cell's task has to do with other tasks. The words are those of `tree_word`.";
+        idle IdleGroups u32 "idle_groups" Device Kernel (|_| 1) (ZerosEachRun)
+            "How many groups have nothing at home.";
+    }
+
+    /// The cells for spawned tasks; see [`spawn`](super::super::spawn).
+    SpawnBuffers {
+        free FreeCells u64 "free_cells" Device Kernel (|p| p.layout.spawn_cell_count() / 64) (AllOnes)
+            "Which cells for spawned tasks are free, one bit per cell.";
+        words ChildWords u32 "child_words" Group Kernel (home_cells) (Zeros)
+            "The word of `free_cells` from which the task at each place of the group's home last took cells.";
+        reserved Reserved u64 "reserved" Group Kernel (home_cells) (Zeros)
+            "The cells of that word that the task at each place has reserved for children and not used yet.";
+        made Made u64 "made" Group Kernel (home_cells) (Zeros)
+            "The cells of that word that hold children of the step that is running.";
+    }
+
+    /// The events of all tenants; see [`event`](super::super::event).
+    EventBuffers {
+        counts EventCounts u64 "events" Device Kernel (|p| p.events()) (Zeros)
+            "How often each event was signalled.";
+        stirs Stirs u64 "stirs" Device Kernel (|p| p.layout.tenant_count()) (Zeros)
+            "How many tasks of each tenant were cancelled, for those who look after waiting tasks.";
+        waiters Waiters u32 "waiters" Device Kernel (|p| p.events()) (Zeros)
+            "The first of the cells that wait for each event, one more than its number, or 0 if none waits.";
+        after After u64 "after" Host Host (|p| p.layout.producer_cell_count()) (Zeros)
+            "For which event the task of each cell waits before its first step, and for which count.";
     }
 
     /// The marks and frontiers of near rings, in kernels in which a fence may have to wait for a cell.
@@ -465,10 +504,10 @@ buffers! {
 pub use rows::BufferId;
 pub(crate) use rows::TABLE;
 pub(super) use rows::{
-    BatchSlots, CellBuffers, ControlCopy, FarSlots, FrameBuffers, FrontierBuffers, GlobalBuffers,
-    NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers, PayloadCopies, PieceCopies,
-    PlaceBuffers, ReplyBuffers, ReplyCopies, RoundBuffers, RouterBuffers, SharedBuffers, SlotCopies,
-    StepBuffers,
+    BatchSlots, CellBuffers, ControlCopy, EventBuffers, FarSlots, FrameBuffers, FrontierBuffers,
+    GlobalBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers, PayloadCopies,
+    PieceCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, RoundBuffers, RouterBuffers, SharedBuffers,
+    SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].

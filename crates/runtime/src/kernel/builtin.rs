@@ -40,20 +40,27 @@ pub const UNIMPLEMENTED_OPS: &[Opcode] = &[Opcode::LOAD_MISS];
 pub const PROVIDED_OPS: &[(Opcode, &str)] =
     &[(Opcode::DFA_STEP, "this kernel has no automata; kernels with a catalog of rules have them")];
 
+/// The opcodes of the protocol that only kernels with a certain axis have. Submitting one of them to another kernel is an
+/// error. The text says which kernels have it.
+const AXIS_OPS: &[(Opcode, &str)] =
+    &[(Opcode::SIGNAL, "the tenants of this kernel have no events; `Spec::events` gives them some")];
+
 /// Returns the index of an opcode in [`PROVIDED_OPS`], or `None` if it is not there.
 pub(crate) fn provided_index(op: Opcode) -> Option<usize> {
     PROVIDED_OPS.iter().position(|(provided, _)| *provided == op)
 }
 
-/// Refuses an opcode of [`PROVIDED_OPS`] if the kernel has no handler for it.
+/// Refuses an opcode of the protocol that only some kernels have, if this kernel is none of them.
 pub(crate) fn check_provided(op: Opcode, layout: &Layout) -> Result<(), SubmitError> {
-    let missing = provided_index(op).is_some() && !layout.ops.contains(&op);
+    let conditional = provided_index(op).is_some() || AXIS_OPS.iter().any(|(known, _)| *known == op);
+    let missing = conditional && !layout.ops.contains(&op);
     if missing { Err(SubmitError::NotImplemented(op)) } else { Ok(()) }
 }
 
 /// Returns why a kernel may lack an operation of the protocol, as a clause.
 pub(crate) fn why_missing(op: Opcode) -> &'static str {
-    provided_index(op).map_or("it is not implemented yet", |at| PROVIDED_OPS[at].1)
+    let mut known = PROVIDED_OPS.iter().chain(AXIS_OPS);
+    known.find(|(known, _)| *known == op).map_or("it is not implemented yet", |(_, why)| why)
 }
 
 /// Returns the built-in functions, ready to be put into a kernel.
@@ -75,6 +82,7 @@ pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, Handler
             width: Width::Lane,
             fueled: false,
             resumable: false,
+            sees_faults: false,
             frame_words: 0,
             agreed: false,
             places: PlaceUse::default(),

@@ -37,8 +37,9 @@ use pelton_ir::types::{Order, Scope};
 use super::buffers::CellBuffers;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
 use super::placement::Placement;
+use super::tree::{TreeContext, tree_word};
 use super::window::{RingOwner, TaskPlace, WindowRunner};
-use super::{home, near, ready};
+use super::{event, home, near, ready};
 use crate::protocol::slot::GENERATION_MASK;
 use crate::protocol::{FaultCode, Status, WindowState, slot};
 
@@ -64,6 +65,16 @@ pub(crate) mod cell_state {
     pub(crate) const NEXT_SHIFT: u32 = 4;
     /// The task is PARKED because of its own `park`.
     pub(crate) const WAITS: u64 = 1 << 12;
+    /// The task is PARKED until its children have ended.
+    pub(crate) const JOINS: u64 = 1 << 13;
+    /// The task is PARKED until an event has come.
+    pub(crate) const EVENT: u64 = 1 << 14;
+    /// The task is PARKED because it has ended and its children have not.
+    pub(crate) const ENDING: u64 = 1 << 15;
+    /// The first bit of the number of children that have not ended.
+    pub(crate) const CHILD_SHIFT: u32 = 16;
+    /// The most children that a task may have at once.
+    pub(crate) const MAX_CHILDREN: u64 = 0xffff;
     /// The first bit of the number of the use.
     pub(crate) const USE_SHIFT: u32 = 32;
 }
@@ -98,7 +109,12 @@ pub(crate) mod ask {
     pub(crate) const PAUSE: u32 = 2;
     /// The task is to go on.
     pub(crate) const RESUME: u32 = 3;
+    /// An event is signalled. Its number stands in place of that of a cell, and how often in place of the use.
+    pub(crate) const SIGNAL: u32 = 4;
 }
+
+/// Beside the priority, a slot says that its task waits for an event before its first step.
+pub(crate) const AFTER_FLAG: u32 = 1 << 7;
 
 /// Above the priority, a slot holds the number of its cell plus one.
 pub(crate) const CELL_SHIFT: u32 = 8;
@@ -154,6 +170,17 @@ pub(super) fn run_or_adopt<'b>(
     let kernel = run.kernel;
     let Some(cells) = kernel.cells() else { return dispatch() };
     let (number, inside) = read_cell_number(f, kernel, owner, place);
+    if kernel.trees.is_some() {
+        let malformed = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
+        let adopt = || {
+            let end = run.table.admit(f, kernel, (op, owner.mask));
+            adopt_task(f, run, cells, owner, (task, place, number - 1, end))
+        };
+        let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
+        let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let without = || f.choose(number.eq(0) & !resumable, dispatch, malformed);
+        return f.choose(inside, adopt, without);
+    }
     let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
     let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
     let cell = number - 1;
@@ -224,7 +251,10 @@ fn adopt_task<'b>(
             let bytes = places.adopt_place(f, task, cell_place(kernel, cell));
             f.store(fact(cells, cell, cell_fact::SIZES), f.cast::<u64>(bytes));
         }
-        home::push_home(f, kernel, cells, cell);
+        match &kernel.trees {
+            Some(tree) => begin_tree(f, kernel, (cells, tree), owner, (place, cell)),
+            None => home::push_home(f, kernel, cells, cell),
+        }
     });
     f.when(free & !runs, || {
         let generation = (use_number(f, seen) + 1) & GENERATION_MASK;
@@ -233,6 +263,36 @@ fn adopt_task<'b>(
     });
     let status = f.select(free, Status::Done.code(), Status::Fault.code());
     (status, f.select(free, 0, FaultCode::MALFORMED.code()))
+}
+
+/// Prepares a task that was moved to a cell for being the root of a tree, and gives it to the group, unless it has to wait
+/// for an event first.
+fn begin_tree<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    (cells, tree): (&CellBuffers, &TreeContext),
+    owner: RingOwner<'b>,
+    (place, cell): (&TaskPlace<'b>, U32<'b>),
+) {
+    tree.begin_task(f, cell, (f.lit(0u64), cell, owner.level));
+    let Some(events) = &tree.events else { return home::push_home(f, kernel, cells, cell) };
+    let word = f.cast::<u32>(kernel.source.head(f, place.at + slot::PRIORITY / 2) >> 32);
+    let goes_on = f.choose(
+        (word & AFTER_FLAG).eq(0),
+        || f.lit(true),
+        || {
+            // Follows the line, which may have been read without acquiring anything: what the host wrote before is seen.
+            f.fence(Order::Acquire, Scope::System);
+            let after = f.atomic_load(Order::Relaxed, Scope::System, events.after.at(cell));
+            let known = f.cast::<u32>(after).lt(kernel.layout.trees.map_or(0, |trees| trees.events));
+            let event = event::event_number(kernel, owner.tenant, f.cast::<u32>(after));
+            let wait = f.cast::<u64>(event) | (after >> 32) << 32;
+            f.store(tree.link(cell, tree_word::WAIT), wait);
+            // An event that does not exist is not waited for. The host never names one.
+            f.choose(known, || event::park_until_event(f, kernel, (cells, tree), cell), || f.lit(true))
+        },
+    );
+    f.when(goes_on, || home::push_home(f, kernel, cells, cell));
 }
 
 /// Fills a cell with the task of a slot. Nobody else has the cell.
@@ -345,9 +405,27 @@ fn apply_ask<'b>(
     cells: &CellBuffers,
     asked: U64<'b>,
 ) {
-    use cell_state::{ASKED, CANCEL, ENDED, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, WAITS};
     let (low, meant) = (f.cast::<u32>(asked), f.cast::<u32>(asked >> 32));
     let (cell, what) = (low & ask::CELL, low >> ask::WHAT_SHIFT);
+    if kernel.events().is_some() {
+        let signals = || event::signal_event(f, kernel, cell, meant);
+        return f.choose(what.eq(ask::SIGNAL), signals, || {
+            apply_ask_to_cell(f, kernel, cells, (cell, what, meant))
+        });
+    }
+    apply_ask_to_cell(f, kernel, cells, (cell, what, meant));
+}
+
+/// Applies an ask to the state of a cell. `meant` is the use of the cell that the host means.
+fn apply_ask_to_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    (cell, what, meant): (U32<'b>, U32<'b>, U32<'b>),
+) {
+    use cell_state::{
+        ASKED, CANCEL, ENDED, ENDING, EVENT, JOINS, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, WAITS,
+    };
     let resumes = what.eq(ask::RESUME);
     // What the host has asked already, and this. A resume ends a pause if there is one, and is kept for the next `park`
     // otherwise.
@@ -359,7 +437,15 @@ fn apply_ask<'b>(
     // A task that has called `park` and was paused after that goes on waiting when its pause ends.
     let wakes = |seen: U64<'b>| {
         let stays = (seen & (WAITS | PAUSE)).eq(WAITS | PAUSE);
-        let goes_on = what.eq(ask::CANCEL) | (resumes & !stays);
+        let goes_on = match kernel.trees {
+            None => what.eq(ask::CANCEL) | (resumes & !stays),
+            // A task that waits for something else than the host is not resumed. If it waits for an event, those that
+            // look after the event wake it, and if it has ended already, it does not run again.
+            Some(_) => {
+                let cancels = what.eq(ask::CANCEL) & (seen & (EVENT | ENDING)).eq(0);
+                cancels | (resumes & !stays & (seen & (JOINS | EVENT | ENDING)).eq(0))
+            }
+        };
         is_in_phase(seen, PARKED) & goes_on & use_number(f, seen).eq(meant)
     };
     let seen = change_state(f, cells, cell, |seen| {
@@ -368,12 +454,21 @@ fn apply_ask<'b>(
         let told = (seen & !ASKED) | add(seen & ASKED);
         // A resume that ends a `park` is used up by that, and one that ends a pause keeps what was asked before.
         let asks = f.select(resumes & (seen & WAITS).ne(0), seen & ASKED, told & ASKED);
-        let woken = (seen & !(ASKED | PHASE | WAITS)) | asks | LIVE;
+        let reasons = if kernel.trees.is_some() { WAITS | JOINS } else { WAITS };
+        let woken = (seen & !(ASKED | PHASE | reasons)) | asks | LIVE;
         let kept = (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT;
         let same_use = f.select(wakes(seen), woken, told);
         f.select(now & !ended, same_use, f.select(next, kept, seen))
     });
     f.when(wakes(seen), || ready::push_ready(f, kernel, cells, cell));
+    if kernel.events().is_some() {
+        // A task of the tree may wait for any event of the tenant.
+        let cancelled = what.eq(ask::CANCEL) & use_number(f, seen).eq(meant) & !is_in_phase(seen, ENDED);
+        f.when(cancelled, || {
+            let per_producer = kernel.layout.steps.map_or(1, |steps| steps.producer_cells);
+            event::wake_cancelled(f, kernel, f.load(kernel.global.rings.at(cell / per_producer)));
+        });
+    }
 }
 
 /// Applies what the host has asked, in a kernel of near rings in which no group keeps the control words. The first lane

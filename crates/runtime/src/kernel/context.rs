@@ -5,7 +5,10 @@ use pelton_ir::arena::Buffer;
 use pelton_ir::builder::{At, Buf, Builder, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::buffers::{GlobalBuffers, KernelPlan, PieceCopies, SharedBuffers, SlotCopies};
+use super::buffers::{
+    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, SharedBuffers, SlotCopies,
+    SpawnBuffers,
+};
 pub(super) use super::buffers::{LINE, STRIDE, group_state as state};
 use super::declare::Declarer;
 use super::layout::{Layout, SlotBank, SlotBanks};
@@ -13,6 +16,7 @@ use super::mode::Mode;
 use super::payload::TaskPlaces;
 use super::spec::{Spec, Telemetry};
 use super::steps::StepContext;
+use super::tree::TreeContext;
 use crate::protocol::control;
 
 /// A value of 32 bits in the kernel that is being written.
@@ -78,6 +82,8 @@ pub(super) struct KernelContext<'s> {
     pub fueled: bool,
     /// What tasks that take several steps need, if a handler is resumable.
     pub steps: Option<StepContext>,
+    /// What tasks that make or await other tasks need, if the kernel has such tasks.
+    pub trees: Option<TreeContext>,
 }
 
 impl<'s> KernelContext<'s> {
@@ -94,12 +100,26 @@ impl<'s> KernelContext<'s> {
         let global = GlobalBuffers::declare(&mut d);
         let shared = SharedBuffers::declare(&mut d);
         let steps = StepContext::declare(&mut d);
+        let trees = TreeContext::declare(&mut d);
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
         let places = TaskPlaces::declare(&mut d);
         let areas = layout.areas.iter().enumerate();
         let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;
-        KernelContext { spec, layout, mode, source, global, shared, pieces, places, areas, fueled, steps }
+        KernelContext {
+            spec,
+            layout,
+            mode,
+            source,
+            global,
+            shared,
+            pieces,
+            places,
+            areas,
+            fueled,
+            steps,
+            trees,
+        }
     }
 
     /// Runs `body` for each number below `count`, with the numbers dealt out to the lanes. `count` is at most `most`.
@@ -141,6 +161,18 @@ impl<'s> KernelContext<'s> {
             (Mode::Drain(_), None) => f.load(self.global.host.at(at)),
             (Mode::Live(_), None) => f.atomic_load(Order::Relaxed, Scope::System, self.global.host.at(at)),
         }
+    }
+
+    /// The cells, what their tasks have to do with each other, and the events, if there are any events.
+    pub(super) fn events(&self) -> Option<(&CellBuffers, &TreeContext, &EventBuffers)> {
+        let trees = self.trees.as_ref()?;
+        Some((self.cells()?, trees, trees.events.as_ref()?))
+    }
+
+    /// The cells, what their tasks have to do with each other, and the cells for spawned tasks, if there are any.
+    pub(super) fn spawning(&self) -> Option<(&CellBuffers, &TreeContext, &SpawnBuffers)> {
+        let trees = self.trees.as_ref()?;
+        Some((self.cells()?, trees, trees.spawn.as_ref()?))
     }
 
     /// The words by which pollers are told that a control word has changed, if they have to be told.

@@ -11,7 +11,7 @@ use pelton_ir::types::{Order, Scope};
 use super::adapt::{AdaptedHandler, ArgumentPlace, HandlerArgs, HandlerCode};
 use super::context::{KernelContext, U32, state};
 use super::handler::{Visible, Width};
-use super::{builtin, packed, print, spec, steps};
+use super::{builtin, event, packed, print, spec, steps};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, slot};
 
 /// The types of [`DispatchArgs`], in their order.
@@ -74,6 +74,10 @@ pub(super) struct HandlerEntry {
     pub frame_words: u32,
     /// Runs a task that has a slot to itself.
     pub whole: AdaptedHandler,
+    /// Runs one step of a task that was put aside in a drained batch or has moved to a cell, if tasks of this opcode can.
+    pub stepped: Option<AdaptedHandler>,
+    /// Whether the handler sees how many children of its task have ended with a fault.
+    pub sees_faults: bool,
     /// Runs a task in a packed slot, if tasks of this opcode can be in one.
     pub inner: Option<AdaptedHandler>,
 }
@@ -94,9 +98,42 @@ impl HandlerTable {
         f.call(self.dispatch, args.tuple())
     }
 
-    /// The resumable handlers of a width.
-    pub(super) fn resumable(&self, width: Width) -> impl Iterator<Item = &HandlerEntry> {
-        self.entries.iter().filter(move |entry| entry.resumable && entry.width == width)
+    /// The handlers of a width whose tasks take steps outside of a window, with the functions that run one step.
+    pub(super) fn stepped_handlers(
+        &self,
+        width: Width,
+    ) -> impl Iterator<Item = (&HandlerEntry, AdaptedHandler)> {
+        let entries = self.entries.iter().filter(move |entry| entry.width == width);
+        entries.filter_map(|entry| entry.stepped.map(|stepped| (entry, stepped)))
+    }
+
+    /// The handlers of a width whose tasks take steps outside of a window.
+    pub(super) fn stepped(&self, width: Width) -> impl Iterator<Item = &HandlerEntry> {
+        self.stepped_handlers(width).map(|(entry, _)| entry)
+    }
+
+    /// Decides whether a task that names a cell may move there, and counts it. Gives [`WindowState::Again`], or the status
+    /// and the value with which the task ends.
+    pub(super) fn admit<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        kernel: &KernelContext<'_>,
+        (op, mask): (U32<'b>, U32<'b>),
+    ) -> (U32<'b>, U32<'b>) {
+        let admit = || {
+            let mut switch = f.switch::<(U32<'_>, U32<'_>)>(op);
+            for entry in self.entries.iter().filter(|entry| entry.stepped.is_some()) {
+                switch = switch.case([entry.op.code()], || {
+                    note_task(f, kernel, entry.counter, Visible::Result);
+                    (f.lit(WindowState::Again.code()), f.lit(0))
+                });
+            }
+            switch
+                .case([Opcode::CANCEL.code()], || ends(f, Status::Cancelled, 0))
+                .default(|| ends(f, Status::Fault, FaultCode::UNKNOWN.code()))
+        };
+        let may = op.eq(Opcode::CANCEL.code()) | allows(f, mask, op);
+        f.choose(may, admit, || ends(f, Status::Fault, FaultCode::DENIED.code()))
     }
 
     /// Calls the handler of a lane-wide task of a resumable handler, for one step. `op` loads the task's opcode, which is
@@ -107,17 +144,17 @@ impl HandlerTable {
         op: impl FnOnce() -> U32<'b>,
         args: HandlerArgs<'b>,
     ) -> U32<'b> {
-        let entries: Vec<&HandlerEntry> = self.resumable(Width::Lane).collect();
-        let Some((first, rest)) = entries.split_first() else { return f.lit(0) };
-        let call = |entry: &HandlerEntry| f.call(entry.whole, args.tuple());
+        let entries: Vec<_> = self.stepped_handlers(Width::Lane).collect();
+        let Some(((_, first), rest)) = entries.split_first() else { return f.lit(0) };
+        let call = |handler: AdaptedHandler| f.call(handler, args.tuple());
         if rest.is_empty() {
-            return call(first);
+            return call(*first);
         }
         let mut switch = f.switch::<U32<'b>>(op());
-        for entry in rest {
-            switch = switch.case([entry.op.code()], || call(entry));
+        for (entry, handler) in rest {
+            switch = switch.case([entry.op.code()], || call(*handler));
         }
-        switch.default(|| call(first))
+        switch.default(|| call(*first))
     }
 }
 
@@ -127,6 +164,8 @@ pub(super) struct CheckedHandler<'s> {
     pub code: HandlerCode,
     /// How many arguments the handler reads.
     pub arity: u32,
+    /// Whether tasks of the handler can have children.
+    pub has_children: bool,
 }
 
 /// Writes all handlers and the dispatch function, which chooses among them.
@@ -143,7 +182,7 @@ pub(super) fn write_dispatch(
             entries.push(write_entry(m, kernel, (op, name, visible, arity), &code));
         }
     }
-    for CheckedHandler { handler, code, arity } in handlers {
+    for CheckedHandler { handler, code, arity, .. } in handlers {
         let facts = (handler.op, &*handler.name, handler.visible, *arity);
         entries.push(write_entry(m, kernel, facts, code));
     }
@@ -176,11 +215,32 @@ fn write_entry(
         false => ArgumentPlace::Slot,
     };
     let whole = code.write_adapted(m, kernel, (name, &buffers), arguments);
+    let stepped = match (code.resumable, &kernel.trees) {
+        (true, _) => Some(whole),
+        (false, Some(_)) => {
+            let name = format!("{name}.cell");
+            Some(code.write_adapted(m, kernel, (&name, &buffers), ArgumentPlace::Cell))
+        }
+        (false, None) => None,
+    };
     let packed_name = format!("{name}.packed");
     let inner = packs.then(|| code.write_adapted(m, kernel, (&packed_name, &buffers), ArgumentPlace::Word));
-    let (width, resumable, frame_words) = (code.width, code.resumable, code.frame_words);
+    let HandlerCode { width, resumable, frame_words, sees_faults, .. } = *code;
     let light = code.is_light() && !resumable;
-    HandlerEntry { op, width, visible, arity, counter, light, resumable, frame_words, whole, inner }
+    HandlerEntry {
+        op,
+        width,
+        visible,
+        arity,
+        counter,
+        light,
+        resumable,
+        frame_words,
+        whole,
+        stepped,
+        sees_faults,
+        inner,
+    }
 }
 
 /// The number of the counter of an opcode's tasks.
@@ -305,6 +365,12 @@ fn write_opcode_dispatch(
             for entry in entries {
                 switch = switch.case([entry.op.code()], || run_handler(f, kernel, entry, args));
             }
+            if kernel.events().is_some() {
+                switch = switch.case([Opcode::SIGNAL.code()], || {
+                    note_builtin(Opcode::SIGNAL);
+                    signal_event(f, kernel, args)
+                });
+            }
             switch
                 .case([Opcode::PRINTF.code()], || {
                     note_builtin(Opcode::PRINTF);
@@ -329,6 +395,24 @@ fn write_opcode_dispatch(
         };
         f.choose(may, dispatch, || ends(f, Status::Fault, FaultCode::DENIED.code()))
     })
+}
+
+/// Runs a task that signals an event of its tenant.
+fn signal_event<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    args: DispatchArgs<'b>,
+) -> (U32<'b>, U32<'b>) {
+    let word = kernel.source.load(f, args.words + slot::ARG / 2);
+    let (number, times) = (f.cast::<u32>(word), f.cast::<u32>(word >> 32));
+    f.choose(
+        number.lt(kernel.layout.trees.map_or(0, |trees| trees.events)),
+        || {
+            event::signal_event(f, kernel, event::event_number(kernel, args.tenant, number), times);
+            ends(f, Status::Done, 0)
+        },
+        || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),
+    )
 }
 
 /// Puts a fence aside until everything before it has ended. A fence that asks for more tasks than it can reach back to

@@ -31,6 +31,9 @@ pub enum AssembleError {
     /// The number of cells of a producer is not a power of two, or is too large.
     #[error("a producer has {found} cells; the number must be a power of two up to {most}", most = super::Geometry::MAX_SLOTS)]
     Cells { found: u32 },
+    /// The number of cells for spawned tasks is not a power of two, or is too small or too large.
+    #[error("a tenant has {found} cells for spawned tasks; the number must be a power of two from {least} up to {most}", least = super::Spec::MIN_SPAWN_CELLS, most = super::Geometry::MAX_SLOTS)]
+    SpawnCells { found: u32 },
     /// No tenant has a producer, so nobody could use the kernel.
     #[error("there are no producers: a tenant needs at least one")]
     Producers,

@@ -84,6 +84,11 @@ pub struct FrameWord<'b> {
 }
 
 impl<'b> FrameWord<'b> {
+    /// Returns the number of the word in the buffer `frame`.
+    pub fn number(&self) -> Val<'b, u32> {
+        self.f.lit(self.index)
+    }
+
     /// Loads the word.
     pub fn load(&self) -> Val<'b, u32> {
         let (f, word) = (self.f, self.frame.at(self.index));
@@ -174,8 +179,18 @@ impl<'b> HandlerBody<'b> {
         self.park();
     }
 
+    /// Sets the step that comes next.
+    pub(super) fn set_next_step(&self, number: impl Arg<'b, u32>) {
+        self.next_step().store(number);
+    }
+
+    /// Lets the step that is written after the current one come next.
+    pub(super) fn go_on_with_next_step(&self) {
+        self.set_next_step(self.notes.steps.get());
+    }
+
     /// How a verb must be imported.
-    fn import_flow(&self) -> ImportFlow {
+    pub(super) fn import_flow(&self) -> ImportFlow {
         match self.width {
             Width::Lane => ImportFlow::Any,
             Width::Group => ImportFlow::Uniform,

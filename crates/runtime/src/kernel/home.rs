@@ -15,7 +15,7 @@
 //! A task in a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its
 //! queues, and nobody takes them from there until it is enabled again.
 
-use pelton_ir::builder::{FunctionBuilder, Val};
+use pelton_ir::builder::{FunctionBuilder, Val, Vals};
 use pelton_ir::types::{Order, Scope};
 
 use super::adapt::HandlerArgs;
@@ -26,6 +26,7 @@ use super::dispatch::{HandlerTable, end_task};
 use super::fence::Fences;
 use super::handler::Width;
 use super::ready::push_ready;
+use super::spawn;
 use super::steps::{outcome, step_counter};
 use crate::protocol::{Status, control};
 
@@ -48,8 +49,16 @@ pub(super) mod home_word {
     pub(crate) const TURNS: u32 = 5;
     /// The first of the counts of this turn, which are those of `step_counter`.
     pub(crate) const COUNTS: u32 = 6;
-    /// How many words there are.
-    pub(crate) const WORDS: u32 = COUNTS + super::step_counter::COUNT;
+    /// The first word after the counts, in kernels whose tasks make or await others: the most places at home that may
+    /// have a cell now.
+    pub(crate) const LIMIT: u32 = COUNTS + super::step_counter::ALL;
+    /// Whether the group is counted among those that are idle, in such kernels.
+    pub(crate) const IDLE: u32 = LIMIT + 1;
+
+    /// How many words there are, given the number of counters of steps.
+    pub(crate) const fn words(counters: u32) -> u32 {
+        if counters == super::step_counter::COUNT { COUNTS + counters } else { IDLE + 1 }
+    }
 }
 
 /// What a group needs to run the tasks of cells.
@@ -64,12 +73,12 @@ pub(super) struct CellServer<'k> {
 
 /// The task of a cell that takes a step.
 #[derive(Clone, Copy)]
-struct CellTask<'b> {
+pub(super) struct CellTask<'b> {
     /// Its place at home.
-    place: U32<'b>,
-    cell: U32<'b>,
-    op: U32<'b>,
-    tenant: U32<'b>,
+    pub place: U32<'b>,
+    pub cell: U32<'b>,
+    pub op: U32<'b>,
+    pub tenant: U32<'b>,
 }
 
 impl<'b> CellTask<'b> {
@@ -87,23 +96,41 @@ pub(super) fn push_home<'b>(
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
+    let alone = f.load(cells.words.at(home_word::OTHERS)).eq(0);
+    let queued = f.choose(alone, || !arrive(f, kernel, cells, cell), || f.lit(true));
+    f.when(queued, || push_ready(f, kernel, cells, cell));
+}
+
+/// Gives a cell that this lane has to the group, because another task of its tree has run here. The group runs it before
+/// others, unless it shares its home in this turn or too many have arrived already.
+pub(super) fn push_spawned<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+) {
+    let keeps = f.load(cells.words.at(home_word::SHARES)).eq(0);
+    let queued = f.choose(keeps, || !arrive(f, kernel, cells, cell), || f.lit(true));
+    f.when(queued, || push_ready(f, kernel, cells, cell));
+}
+
+/// Adds a cell to those that have arrived. Gives whether there was room for it.
+fn arrive<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+) -> Val<'b, bool> {
     let arrived = cells.words.at(home_word::ARRIVED);
     // Once the count has reached the room that there is, it does not fall below that again before the cells get places.
     // So no two lanes get the same number.
-    let queued = f.choose(
-        f.load(cells.words.at(home_word::OTHERS)).eq(0),
-        || {
-            let at = f.atomic_add(Order::Relaxed, Scope::Group, arrived, 1);
-            let room = at.lt(kernel.layout.home_cells());
-            f.when(room, || f.store(cells.arrivals.at(at), cell));
-            f.when(!room, || {
-                f.atomic_sub(Order::Relaxed, Scope::Group, arrived, 1);
-            });
-            !room
-        },
-        || f.lit(true),
-    );
-    f.when(queued, || push_ready(f, kernel, cells, cell));
+    let at = f.atomic_add(Order::Relaxed, Scope::Group, arrived, 1);
+    let room = at.lt(kernel.layout.arrival_cells());
+    f.when(room, || f.store(cells.arrivals.at(at), cell));
+    f.when(!room, || {
+        f.atomic_sub(Order::Relaxed, Scope::Group, arrived, 1);
+    });
+    room
 }
 
 impl<'k> CellServer<'k> {
@@ -112,10 +139,16 @@ impl<'k> CellServer<'k> {
     pub(super) fn take_turn<'b>(self, f: &'b FunctionBuilder<'b>) -> Val<'b, bool> {
         let Some(cells) = self.kernel.cells() else { return f.lit(false) };
         let count = cells.words.at(home_word::COUNT);
+        if let Some(tree) = &self.kernel.trees {
+            f.when(f.lane().eq(0), || self.note_idleness(f, cells, tree));
+        }
         f.barrier();
         self.place_arrivals(f, cells);
         self.fill_home(f, cells);
         let busy = f.group_broadcast(f.load(count), 0).ne(0);
+        if let Some(tree) = &self.kernel.trees {
+            f.when(f.lane().eq(0), || self.count_idle(f, cells, tree, busy));
+        }
         f.when(busy, || self.run_home(f, cells));
         busy
     }
@@ -146,6 +179,9 @@ impl<'k> CellServer<'k> {
         let kernel = self.kernel;
         let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
         let arrived = f.group_broadcast(f.load(word(home_word::ARRIVED)), 0);
+        if kernel.trees.is_some() {
+            return f.when(arrived.ne(0), || self.place_last_arrivals(f, cells, arrived));
+        }
         f.when(arrived.ne(0), || {
             kernel.each_by_lane(f, f.lit(most), most, |place| {
                 f.when(f.load(cells.home.at(place)).eq(0), || {
@@ -170,9 +206,41 @@ impl<'k> CellServer<'k> {
         });
     }
 
+    /// Gives the cells that have arrived last free places at home. The others stay, or go to the queues if this group shares
+    /// its home or others are idle. All lanes call it, after they have met.
+    fn place_last_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, arrived: U32<'b>) {
+        let kernel = self.kernel;
+        let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
+        let count = f.group_broadcast(f.load(word(home_word::COUNT)), 0);
+        let limit = f.group_broadcast(f.load(word(home_word::LIMIT)), 0);
+        let shares = f.group_broadcast(f.load(word(home_word::SHARES)), 0);
+        let wanted = f.min(arrived, f.max(limit, count) - count);
+        kernel.each_by_lane(f, f.lit(most), most, |place| {
+            f.when(f.load(cells.home.at(place)).eq(0) & wanted.ne(0), || {
+                let at = f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::PLACED), 1);
+                f.when(at.lt(wanted), || {
+                    f.store(cells.home.at(place), f.load(cells.arrivals.at(arrived - 1 - at)) + 1);
+                    f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::COUNT), 1);
+                });
+            });
+        });
+        f.barrier();
+        let rest = arrived - f.min(f.load(word(home_word::PLACED)), wanted);
+        let given = f.select(shares.ne(0) | limit.lt(most), rest, 0);
+        kernel.each_by_lane(f, given, kernel.layout.arrival_cells(), |k| {
+            push_ready(f, kernel, cells, f.load(cells.arrivals.at(k)));
+        });
+        f.barrier();
+        f.when(f.lane().eq(0), || {
+            f.store(word(home_word::ARRIVED), rest - given);
+            f.store(word(home_word::PLACED), 0);
+        });
+        f.barrier();
+    }
+
     /// Whether some resumable handler has this width.
     fn has_width(self, width: Width) -> bool {
-        self.table.resumable(width).next().is_some()
+        self.table.stepped(width).next().is_some()
     }
 
     /// Runs the task of a cell for one turn, unless the host has asked something of it or its tenant is disabled. A
@@ -184,6 +252,11 @@ impl<'k> CellServer<'k> {
         (place, cell): (U32<'b>, U32<'b>),
     ) {
         let kernel = self.kernel;
+        if let Some(tree) = &kernel.trees {
+            return self.run_tree_cell(f, cells, tree, (place, cell), |task| {
+                self.run_steps(f, cells, task, |ended| ended, || (f.lit(0), f.lit(0), f.lit(0), f.lit(0)))
+            });
+        }
         // All loads are under way at once.
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         let line = cell * LINE;
@@ -193,7 +266,10 @@ impl<'k> CellServer<'k> {
         let asked = seen & (cell_state::CANCEL | cell_state::PAUSE);
         f.choose(
             asked.eq(0) & mask.ne(0),
-            || self.run_steps(f, cells, CellTask { place, cell, op, tenant }),
+            || {
+                let task = CellTask { place, cell, op, tenant };
+                self.run_steps(f, cells, task, |ended| self.finish_steps(f, cells, task, ended), || ());
+            },
             || self.hold_back(f, cells, (place, cell), (seen, mask)),
         );
     }
@@ -227,38 +303,50 @@ impl<'k> CellServer<'k> {
     }
 
     /// Frees a place at home.
-    fn free_place<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, place: U32<'b>) {
+    pub(super) fn free_place<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, place: U32<'b>) {
         f.store(cells.home.at(place), 0);
         f.atomic_sub(Order::Relaxed, Scope::Group, cells.words.at(home_word::COUNT), 1);
     }
 
-    /// Runs steps of a lane-wide task, or puts a group-wide one aside.
-    fn run_steps<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
+    /// Runs steps of a lane-wide task, or puts a group-wide one aside. `ran` follows the steps and gets the status, the value
+    /// and the outcome of the last one, and the number of steps. `waits` follows if the task was put aside.
+    fn run_steps<'b, R: Vals<'b>>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        task: CellTask<'b>,
+        ran: impl FnOnce((U32<'b>, U32<'b>, U32<'b>, U32<'b>)) -> R,
+        waits: impl FnOnce() -> R,
+    ) -> R {
         let kernel = self.kernel;
         let lane_wide = self
             .table
-            .resumable(Width::Lane)
+            .stepped(Width::Lane)
             .fold(f.lit(false), |some, entry| some | task.op.eq(entry.op.code()));
         let aside = || {
             let wides = kernel.shared.state.at(state::WIDES);
             let at = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
             f.store(kernel.shared.wide.at(at), task.place);
+            waits()
         };
         let run = || {
             self.restore_place(f, cells, task);
             let none = (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
-            let (status, value, asked, steps) =
-                f.range((0u32, STEPS_PER_TURN, 1u32), none, |turns, _, (.., steps)| {
-                    self.begin_step(f, task.place);
-                    let result = self.table.call_lane_wide_step(f, || task.op, task.handler_args());
-                    let (status, value) = end_task(f, kernel, task.place, result);
-                    let asked = self.outcome(f, task.place);
-                    let after = (status, value, asked, steps + 1);
-                    let yields = status.eq(Status::Done.code()) & asked.eq(outcome::YIELD);
-                    f.when(!yields, || turns.leave(after));
-                    after
-                });
-            self.finish_steps(f, cells, task, (status, value, asked, steps));
+            ran(f.range((0u32, STEPS_PER_TURN, 1u32), none, |turns, _, (.., steps)| {
+                self.begin_step(f, task.place);
+                let result = self.table.call_lane_wide_step(f, || task.op, task.handler_args());
+                let (status, value) = end_task(f, kernel, task.place, result);
+                let asked = self.outcome(f, task.place);
+                let after = (status, value, asked, steps + 1);
+                let yields = status.eq(Status::Done.code()) & asked.eq(outcome::YIELD);
+                let yields = match &kernel.trees {
+                    // The children of a step begin before the next one.
+                    Some(tree) => yields & !spawn::has_children(f, tree, task.place),
+                    None => yields,
+                };
+                f.when(!yields, || turns.leave(after));
+                after
+            }))
         };
         match (self.has_width(Width::Lane), self.has_width(Width::Group)) {
             (true, true) => f.choose(lane_wide, run, aside),
@@ -300,20 +388,19 @@ impl<'k> CellServer<'k> {
             });
             f.barrier();
             let mut switch = f.switch::<U32<'b>>(op);
-            for entry in self.table.resumable(Width::Group) {
-                switch = switch.case([entry.op.code()], || f.call(entry.whole, (place, cell * LINE, tenant)));
+            for (entry, handler) in self.table.stepped_handlers(Width::Group) {
+                switch = switch.case([entry.op.code()], || f.call(handler, (place, cell * LINE, tenant)));
             }
             let result = switch.default(|| f.lit(0));
             f.barrier();
             f.when(f.lane().eq(0), || {
                 let (status, value) = end_task(f, kernel, place, result);
                 let asked = self.outcome(f, place);
-                self.finish_steps(
-                    f,
-                    cells,
-                    CellTask { place, cell, op, tenant },
-                    (status, value, asked, f.lit(1)),
-                );
+                let (task, ended) = (CellTask { place, cell, op, tenant }, (status, value, asked, f.lit(1)));
+                match &kernel.trees {
+                    Some(tree) => self.finish_tree_steps(f, cells, tree, task, ended),
+                    None => self.finish_steps(f, cells, task, ended),
+                }
             });
         });
     }
@@ -375,7 +462,7 @@ impl<'k> CellServer<'k> {
     }
 
     /// Gives the reply of a task that ends to the host.
-    fn give_reply<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
+    pub(super) fn give_reply<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, task: CellTask<'b>) {
         if let Some(places) = &self.kernel.places {
             let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
             let place = cells::cell_place(self.kernel, task.cell);
@@ -384,7 +471,7 @@ impl<'k> CellServer<'k> {
     }
 
     /// Changes the level of a task that has asked for it.
-    fn change_level<'b>(
+    pub(super) fn change_level<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
@@ -400,7 +487,7 @@ impl<'k> CellServer<'k> {
     }
 
     /// Ends the task of a cell, and retires fences that have waited for it.
-    fn end_task_of<'b>(
+    pub(super) fn end_task_of<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
@@ -425,7 +512,13 @@ impl<'k> CellServer<'k> {
     }
 
     /// Adds to a count of this turn.
-    fn count<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, counter: u32, by: U32<'b>) {
+    pub(super) fn count<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        counter: u32,
+        by: U32<'b>,
+    ) {
         if self.kernel.counts_tasks() {
             let word = cells.words.at(home_word::COUNTS + counter);
             f.atomic_add(Order::Relaxed, Scope::Group, word, by);
@@ -437,11 +530,12 @@ impl<'k> CellServer<'k> {
         if !self.kernel.counts_tasks() {
             return;
         }
-        for counter in 0..step_counter::COUNT {
+        let counters = self.kernel.layout.step_counters();
+        for counter in 0..counters {
             let word = cells.words.at(home_word::COUNTS + counter);
             let count = f.load(word);
             f.when(count.ne(0), || {
-                let total = cells.counts.at(f.group() * step_counter::COUNT + counter);
+                let total = cells.counts.at(f.group() * counters + counter);
                 let old = f.atomic_load(Order::Relaxed, Scope::System, total);
                 f.atomic_store(Order::Relaxed, Scope::System, total, old + f.cast::<u64>(count));
                 f.store(word, 0);
@@ -459,7 +553,7 @@ impl<'k> CellServer<'k> {
             f.when(entry.ne(0), || push_ready(f, self.kernel, cells, entry - 1));
         });
         let arrived = f.load(cells.words.at(home_word::ARRIVED));
-        self.kernel.each_by_lane(f, arrived, most, |k| {
+        self.kernel.each_by_lane(f, arrived, self.kernel.layout.arrival_cells(), |k| {
             push_ready(f, self.kernel, cells, f.load(cells.arrivals.at(k)));
         });
     }

@@ -12,7 +12,7 @@ use pelton_ir::types::Type;
 use pelton_ir::valid::{Valid, validate};
 
 use super::error::AssembleError;
-use super::handler::{NamedHandler, Width};
+use super::handler::{ARGS, NamedHandler, Width};
 use super::spec::Spec;
 
 /// Something that handlers can ask of the runtime, by importing it as a function.
@@ -22,6 +22,8 @@ pub struct Verb {
     pub name: &'static str,
     /// The types of its parameters.
     pub params: &'static [Type],
+    /// How many more parameters of type `u32` an import may have.
+    pub more_params: usize,
     /// The types of its results.
     pub results: &'static [Type],
     /// Whether the verb acts once per group. If it does, handlers must import it as `uniform`.
@@ -46,23 +48,60 @@ pub enum VerbAction {
     PayloadLen,
     /// Says the length of the task's reply in bytes.
     ReplyLen,
+    /// Reserves room for as many children as the argument says. Gives 1 if there is room for all of them, and 0 otherwise.
+    ReserveChildren,
+    /// Gives the opcode of the task.
+    OwnOpcode,
+    /// Makes a child in the room that was reserved. The arguments are its opcode, its level, the word of the frame for its
+    /// result, and its own arguments.
+    Spawn,
+    /// The task does not end with this step. It runs again after all of its children have ended.
+    WaitChildren,
+    /// Gives how many children of the task have ended with a fault.
+    ChildFaults,
+    /// Signals an event: the arguments are its number and how often.
+    Signal,
+    /// The task does not end with this step. It runs again after the event that the first argument names was signalled as
+    /// often as the second says.
+    WaitEvent,
 }
 
 impl VerbAction {
-    /// Whether the verb is an outcome of a step, which makes the handler resumable.
-    pub const fn is_outcome(self) -> bool {
-        matches!(self, VerbAction::YieldNow | VerbAction::Requeue | VerbAction::Park)
+    /// Whether the verb makes its handler resumable: because it is an outcome of a step, or because only a task in a cell
+    /// can have children.
+    pub const fn needs_cell(self) -> bool {
+        use VerbAction::{Park, Requeue, WaitEvent, YieldNow};
+        matches!(self, YieldNow | Requeue | Park | WaitEvent) || self.concerns_children()
+    }
+
+    /// Whether the verb is about children of the task.
+    pub const fn concerns_children(self) -> bool {
+        use VerbAction::{ChildFaults, OwnOpcode, ReserveChildren, Spawn, WaitChildren};
+        matches!(self, ReserveChildren | OwnOpcode | Spawn | WaitChildren | ChildFaults)
+    }
+
+    /// Whether the verb is about events.
+    pub const fn concerns_events(self) -> bool {
+        matches!(self, VerbAction::Signal | VerbAction::WaitEvent)
     }
 }
 
 /// A verb of lane-wide handlers that gives no results.
 const fn lane_verb(name: &'static str, params: &'static [Type], action: VerbAction) -> Verb {
-    Verb { name, params, results: &[], flow: ImportFlow::Any, widths: &[Width::Lane], action }
+    Verb { name, params, more_params: 0, results: &[], flow: ImportFlow::Any, widths: &[Width::Lane], action }
 }
 
 /// A verb of group-wide handlers that gives no results and acts once per group.
 const fn group_verb(name: &'static str, params: &'static [Type], action: VerbAction) -> Verb {
-    Verb { name, params, results: &[], flow: ImportFlow::Uniform, widths: &[Width::Group], action }
+    Verb {
+        name,
+        params,
+        more_params: 0,
+        results: &[],
+        flow: ImportFlow::Uniform,
+        widths: &[Width::Group],
+        action,
+    }
 }
 
 /// The name of the verb that gives way to other tasks.
@@ -76,6 +115,21 @@ pub(super) const PAYLOAD_LEN: &str = "payload_len";
 /// The name of the verb that says the length of the task's reply in bytes.
 pub(super) const REPLY_LEN: &str = "reply_len";
 
+/// The name of the verb that gives the opcode of the task.
+pub(super) const OWN_OPCODE: &str = "own_opcode";
+/// The name of the verb that reserves room for children.
+pub(super) const RESERVE_CHILDREN: &str = "reserve_children";
+/// The name of the verb that makes a child.
+pub(super) const SPAWN: &str = "spawn";
+/// The name of the verb that waits for all children.
+pub(super) const WAIT_CHILDREN: &str = "wait_children";
+/// The name of the verb that says how many children have ended with a fault.
+pub(super) const CHILD_FAULTS: &str = "child_faults";
+/// The name of the verb that signals an event.
+pub(super) const SIGNAL: &str = "signal";
+/// The name of the verb that waits for an event.
+pub(super) const WAIT_EVENT: &str = "wait_event";
+
 /// The verbs of the runtime. A new verb is a row here, and code in `adapt` that says what a call of it becomes.
 pub const VERBS: &[Verb] = &[
     lane_verb(YIELD_NOW, &[], VerbAction::YieldNow),
@@ -87,6 +141,7 @@ pub const VERBS: &[Verb] = &[
     Verb {
         name: PAYLOAD_LEN,
         params: &[],
+        more_params: 0,
         results: &[Type::U32],
         flow: ImportFlow::Any,
         widths: &[Width::Lane, Width::Group],
@@ -95,7 +150,26 @@ pub const VERBS: &[Verb] = &[
     lane_verb(REPLY_LEN, &[Type::U32], VerbAction::ReplyLen),
     // The length that lane 0 says is the length of the reply.
     group_verb(REPLY_LEN, &[Type::U32], VerbAction::ReplyLen),
+    Verb { results: &[Type::U32], ..lane_verb(RESERVE_CHILDREN, &[Type::U32], VerbAction::ReserveChildren) },
+    Verb { results: &[Type::U32], ..group_verb(RESERVE_CHILDREN, &[Type::U32], VerbAction::ReserveChildren) },
+    Verb { more_params: ARGS as usize, ..lane_verb(SPAWN, &[Type::U32; 3], VerbAction::Spawn) },
+    Verb { more_params: ARGS as usize, ..group_verb(SPAWN, &[Type::U32; 3], VerbAction::Spawn) },
+    Verb { results: &[Type::U32], ..lane_verb(OWN_OPCODE, &[], VerbAction::OwnOpcode) },
+    Verb { results: &[Type::U32], ..group_verb(OWN_OPCODE, &[], VerbAction::OwnOpcode) },
+    lane_verb(WAIT_CHILDREN, &[], VerbAction::WaitChildren),
+    group_verb(WAIT_CHILDREN, &[], VerbAction::WaitChildren),
+    Verb { results: &[Type::U32], ..lane_verb(CHILD_FAULTS, &[], VerbAction::ChildFaults) },
+    Verb { results: &[Type::U32], ..group_verb(CHILD_FAULTS, &[], VerbAction::ChildFaults) },
+    lane_verb(SIGNAL, &[Type::U32; 2], VerbAction::Signal),
+    group_verb(SIGNAL, &[Type::U32; 2], VerbAction::Signal),
+    lane_verb(WAIT_EVENT, &[Type::U32; 2], VerbAction::WaitEvent),
+    group_verb(WAIT_EVENT, &[Type::U32; 2], VerbAction::WaitEvent),
 ];
+
+/// The name of a verb.
+pub(super) fn verb_name(action: VerbAction) -> &'static str {
+    VERBS.iter().find(|verb| verb.action == action).map_or("", |verb| verb.name)
+}
 
 /// What a call of the verb with this name does.
 pub(super) fn verb_action(name: &str) -> Option<VerbAction> {
@@ -141,11 +215,9 @@ fn bind_to(verbs: &[Verb], width: Width, module: &Valid, libraries: &[Valid]) ->
             unknown.push(unbound_import(import, verbs, libraries));
             continue;
         };
-        let found = Signature {
-            name: verb.name.into(),
-            params: verb.params.to_vec(),
-            results: verb.results.to_vec(),
-        };
+        let more = import.params.len().saturating_sub(verb.params.len()).min(verb.more_params);
+        let params = verb.params.iter().copied().chain(std::iter::repeat_n(Type::U32, more)).collect();
+        let found = Signature { name: verb.name.into(), params, results: verb.results.to_vec() };
         if import != found {
             return Err(LinkError::Signature { import: Box::new(import), found: Box::new(found) });
         }
@@ -175,6 +247,7 @@ mod tests {
         Verb {
             name: "spawn",
             params: &[Type::U32, Type::U32],
+            more_params: 0,
             results: &[Type::U32],
             flow: ImportFlow::Any,
             widths: &[Width::Lane],

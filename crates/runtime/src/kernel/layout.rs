@@ -17,7 +17,9 @@ use super::placement::Placement;
 use super::route;
 use super::spec::{Claim, Geometry, Lifetime, Spec};
 pub use super::steps::StepLayout;
+use super::steps::step_counter;
 use super::tenant::{Region, Tenant, TenantId};
+pub use super::tree::TreeLayout;
 use crate::protocol::{Opcode, control, slot};
 
 /// Who a ring belongs to, and how urgent its tasks are.
@@ -115,6 +117,8 @@ pub struct Layout {
     pub wakes: bool,
     /// What tasks that take several steps need, if a handler is resumable.
     pub steps: Option<StepLayout>,
+    /// What tasks that make or await other tasks need, if the kernel has such tasks.
+    pub trees: Option<TreeLayout>,
     /// The opcodes of the handlers that are resumable.
     pub resumable_ops: Vec<Opcode>,
     /// The buffers that the host binds, in the order of the module.
@@ -129,7 +133,12 @@ pub const ALIGN: u32 = 64;
 
 impl Layout {
     /// Works out where everything lies. The list of buffers stays empty until the kernel is written.
-    pub(super) fn new(spec: &Spec, caps: &Caps, steps: Option<StepLayout>) -> Result<Layout, AssembleError> {
+    pub(super) fn new(
+        spec: &Spec,
+        caps: &Caps,
+        steps: Option<StepLayout>,
+        trees: Option<TreeLayout>,
+    ) -> Result<Layout, AssembleError> {
         let Geometry { slots, window, .. } = spec.geometry;
         let placement = bank::choose_placement(spec, caps)?;
         let (lanes, workers, groups) = launch_size(spec, caps, placement)?;
@@ -160,17 +169,17 @@ impl Layout {
             "the number of counters of all groups",
             u64::from(groups) * (u64::from(control::OBSERVABLES) + ops.len() as u64),
         )?;
+        let tenants = owners.iter().map(|tenant| tenant + 1).max().unwrap_or(1);
+        let spawn_cells = u64::from(trees.map_or(0, |trees| trees.spawn_cells)) * u64::from(tenants);
         if let Some(StepLayout { frame_words, .. }) = steps {
             let cells = if drain { groups * window } else { owners.len() as u32 * spec.cells };
-            check_addressed("the number of words of all frames", u64::from(cells) * u64::from(frame_words))?;
+            let cells = u64::from(cells) + spawn_cells;
+            check_addressed("the number of words of all frames", cells * u64::from(frame_words))?;
             let queues = u64::from(Tenant::MAX_TENANTS) * u64::from(levels);
-            check_addressed(
-                "the number of words of all cells",
-                u64::from(cells) * queues.max(slot::WORDS as u64),
-            )?;
+            check_addressed("the number of words of all cells", cells * queues.max(slot::WORDS as u64))?;
         }
         let places = PlaceSizes { payload: spec.payload, reply: spec.reply };
-        let cells = steps.map_or(0, |steps| steps.producer_cells) * owners.len() as u32;
+        let cells = steps.map_or(0, |steps| steps.producer_cells) * owners.len() as u32 + spawn_cells as u32;
         check_places(places, &banks, cells)?;
         Ok(Layout {
             lanes,
@@ -191,6 +200,7 @@ impl Layout {
             pollers,
             wakes: caps.wakes,
             steps,
+            trees,
             resumable_ops: Vec::new(),
             buffers: Vec::new(),
         })
@@ -244,9 +254,29 @@ impl Layout {
         control::OBSERVABLES + self.ops.len() as u32
     }
 
-    /// How many cells all producers have together. It is 0 where no task lives in a cell.
-    pub fn cell_count(&self) -> u32 {
+    /// How many cells all producers have together. The host chooses among them. They come before all other cells.
+    pub fn producer_cell_count(&self) -> u32 {
         self.steps.map_or(0, |steps| steps.producer_cells * self.producers)
+    }
+
+    /// How many cells there are for the spawned tasks of all tenants together.
+    pub fn spawn_cell_count(&self) -> u32 {
+        self.trees.map_or(0, |trees| trees.spawn_cells * self.tenant_count())
+    }
+
+    /// How many cells there are. It is 0 where no task lives in a cell.
+    pub fn cell_count(&self) -> u32 {
+        self.producer_cell_count() + self.spawn_cell_count()
+    }
+
+    /// One more than the greatest number of a tenant that has a ring.
+    pub(crate) fn tenant_count(&self) -> u32 {
+        self.rings.iter().map(|ring| ring.tenant + 1).max().unwrap_or(1)
+    }
+
+    /// How many counters of steps each group has.
+    pub(crate) fn step_counters(&self) -> u32 {
+        if self.trees.is_some() { step_counter::ALL } else { step_counter::COUNT }
     }
 
     /// How many places for payloads and replies there are: one per slot, and then one per cell.
@@ -256,7 +286,7 @@ impl Layout {
 
     /// How many queues of ready cells there are: one per tenant and level.
     pub(crate) fn queue_count(&self) -> u32 {
-        self.rings.iter().map(|ring| ring.tenant + 1).max().unwrap_or(1) * self.levels
+        self.tenant_count() * self.levels
     }
 
     /// How many entries a queue has room for: as many as the tenant with the most cells has cells, or more.
@@ -264,7 +294,8 @@ impl Layout {
         let producers =
             |tenant| self.rings.iter().filter(|ring| ring.tenant == tenant && ring.level == 0).count();
         let most = self.rings.iter().map(|ring| producers(ring.tenant)).max().unwrap_or(1) as u32;
-        (most * self.steps.map_or(0, |steps| steps.producer_cells)).next_power_of_two()
+        let spawned = self.trees.map_or(0, |trees| trees.spawn_cells);
+        (most * self.steps.map_or(0, |steps| steps.producer_cells) + spawned).next_power_of_two()
     }
 
     /// How many frames there are: one per cell, or one per place of every group's window.
@@ -279,6 +310,12 @@ impl Layout {
     /// that are idle. Each has a place in the group's memory that a task of a window has too.
     pub(super) fn home_cells(&self) -> u32 {
         self.lanes.max(MIN_HOME_CELLS).min(self.window)
+    }
+
+    /// How many cells that have no place at home yet a group keeps: if tasks spawn others, several times as many as have
+    /// places, so that what a group has spawned last it runs first.
+    pub(super) fn arrival_cells(&self) -> u32 {
+        self.home_cells() * if self.trees.is_some() { 4 } else { 1 }
     }
 
     /// How many words the table of pieces has: two per tenant for each region, and two for the observables.
@@ -419,6 +456,9 @@ fn counted_opcodes(spec: &Spec) -> Vec<Opcode> {
     let own = spec.handlers.iter().map(|h| h.op);
     match spec.body {
         super::spec::SlotBody::Fused => own.collect(),
-        super::spec::SlotBody::Dispatch => super::builtin::BUILTIN_OPS.iter().copied().chain(own).collect(),
+        super::spec::SlotBody::Dispatch => {
+            let signal = (spec.events > 0).then_some(Opcode::SIGNAL);
+            super::builtin::BUILTIN_OPS.iter().copied().chain(signal).chain(own).collect()
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! [`assemble`] writes the kernel from its parts. What comes out is a module of the language like any other. The files
 //! of this folder are best read in this order:
 //!
-//! 1. What is wanted: [`spec`] with [`tenant`], [`handler`], [`handler_steps`] and `placement`; [`text`] is the same as TOML, and `error`
+//! 1. What is wanted: [`spec`] with [`tenant`], [`handler`], [`handler_steps`], [`handler_trees`] and `placement`; [`text`] is the same as TOML, and `error`
 //!    says why a `Spec` is refused.
 //! 2. Where everything lies: [`layout`] and `bank` work out the numbers, `buffers` is the table of the kernel's
 //!    buffers, `declare` declares them, and `mode` says which of them a kernel has.
@@ -13,7 +13,8 @@
 //!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these. `payload` says where
 //!    the bytes lie that tasks bring and give back.
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
-//!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `claim` chooses
+//!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `tree`, `spawn` and
+//!    `event` let tasks make others and wait for them, `claim` chooses
 //!    the ring that is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
@@ -22,6 +23,7 @@
 
 pub mod handler;
 pub mod handler_steps;
+pub mod handler_trees;
 pub mod layout;
 pub mod spec;
 pub mod tenant;
@@ -39,6 +41,7 @@ mod declare;
 mod dispatch;
 pub(crate) mod drain;
 mod error;
+mod event;
 mod far;
 mod fence;
 mod home;
@@ -56,7 +59,9 @@ mod print;
 pub(crate) mod ready;
 mod route;
 mod slots;
+pub(crate) mod spawn;
 pub(crate) mod steps;
+pub(crate) mod tree;
 mod watch;
 mod window;
 

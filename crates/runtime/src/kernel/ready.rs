@@ -64,9 +64,10 @@ pub(super) fn push_ready<'b>(
 ) {
     let owner = f.load(cells.lines.at(cell * LINE + 1));
     let (tenant, level) = (f.cast::<u32>(owner), f.cast::<u32>(owner >> 32));
-    let queue = match kernel.layout.levels {
-        1 => tenant,
-        levels => tenant * levels + level,
+    let queue = match (kernel.layout.levels, &kernel.trees) {
+        (1, _) => tenant,
+        (levels, None) => tenant * levels + level,
+        (levels, Some(tree)) => tenant * levels + tree.urgency(f, cell, level),
     };
     let position = f.atomic_add(Order::Relaxed, Scope::Device, cells.ready_ends.at(queue_back(queue)), 1u64);
     let (at, lap) = queue_entry(f, &kernel.layout, queue, position);
@@ -127,14 +128,26 @@ impl CellServer<'_> {
         });
         let some = best.ne(NONE);
         let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
-        let room = f.lit(self.kernel.layout.home_cells()) - f.load(word(home_word::COUNT));
-        let wanted = f.min(waiting, room);
+        let count = f.load(word(home_word::COUNT));
+        let (wanted, arrived) = match self.kernel.trees {
+            None => {
+                let wanted = f.min(waiting, f.lit(self.kernel.layout.home_cells()) - count);
+                (wanted, wanted)
+            }
+            // Cells that have arrived and have no place yet come first.
+            Some(_) => {
+                let kept = f.load(word(home_word::ARRIVED));
+                let room = f.max(f.load(word(home_word::LIMIT)), count) - count;
+                let wanted = f.select(kept.eq(0), f.min(waiting, room), 0);
+                (wanted, f.select(kept.eq(0), wanted, kept))
+            }
+        };
         let others = self.are_cells_left(f, cells, wanted);
         f.store(word(home_word::OTHERS), others);
         let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
         f.store(word(home_word::SHARES), f.select(last, others, 0));
         // Nothing has arrived since the last cells got their places, so the word is free for those of the queue.
-        f.store(word(home_word::ARRIVED), wanted);
+        f.store(word(home_word::ARRIVED), arrived);
         f.when(wanted.ne(0), || self.raise_times(f, cells, time));
         (best, wanted)
     }

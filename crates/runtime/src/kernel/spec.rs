@@ -178,6 +178,11 @@ pub struct Spec {
     /// How many tasks of resumable handlers each producer of a session can have under way at once. It must be a power of
     /// two.
     pub cells: u32,
+    /// How many spawned tasks each tenant can have under way at once, which must be a power of two and at least
+    /// [`Spec::MIN_SPAWN_CELLS`]. Only kernels with a handler that calls `spawn` have room for spawned tasks.
+    pub spawn_cells: u32,
+    /// How many events each tenant has. Tasks signal events and wait for them.
+    pub events: u32,
     /// How many bytes the payload of a task may have. 0 means that tasks have no payloads.
     pub payload: u32,
     /// How many bytes the reply of a task may have. 0 means that tasks have no replies.
@@ -219,6 +224,8 @@ impl Spec {
             fuel: 1 << 20,
             max_steps: 1 << 20,
             cells: 1024,
+            spawn_cells: 4096,
+            events: 0,
             payload: 0,
             reply: 0,
             regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
@@ -292,6 +299,25 @@ impl Spec {
     /// power of two.
     pub fn cells(self, cells: u32) -> Self {
         Spec { cells, ..self }
+    }
+
+    /// The least number that [`spawn_cells`](Spec::spawn_cells()) can set.
+    pub const MIN_SPAWN_CELLS: u32 = 64;
+
+    /// Sets how many spawned tasks each tenant can have under way at once. It must be a power of two, and at least
+    /// [`Spec::MIN_SPAWN_CELLS`]. A handler that finds no room for the tasks that it wants to spawn does their work
+    /// itself, so a few thousand suffice for trees of any size; see [`handler_trees`](super::handler_trees).
+    pub fn spawn_cells(self, spawn_cells: u32) -> Self {
+        Spec { spawn_cells, ..self }
+    }
+
+    /// The most events that a tenant may have.
+    pub const MAX_EVENTS: u32 = 4096;
+
+    /// Sets how many events each tenant has. An event is a count that only grows: tasks and the host signal it, and a
+    /// task can wait until it has reached a number.
+    pub fn events(self, events: u32) -> Self {
+        Spec { events, ..self }
     }
 
     /// The most bytes that the payload or the reply of a task may have.

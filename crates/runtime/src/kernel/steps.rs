@@ -43,6 +43,10 @@ pub(super) mod outcome {
     pub(crate) const REQUEUE: u32 = 2;
     /// The task is to wait until the host resumes it.
     pub(crate) const PARK: u32 = 3;
+    /// The task is to wait until all of its children have ended.
+    pub(crate) const JOIN: u32 = 4;
+    /// The task is to wait for an event.
+    pub(crate) const EVENT: u32 = 5;
     /// The bits that hold one of these values.
     pub(crate) const KIND: u32 = 0xff;
     /// The first bit of the level.
@@ -68,8 +72,14 @@ pub(crate) mod step_counter {
     pub(crate) const REQUEUES: u32 = 2;
     /// After how many steps a task was put aside until the host resumes it. No task of a drained batch can be.
     pub(crate) const PARKS: u32 = 3;
-    /// How many counters there are.
+    /// How many counters there are in kernels whose tasks neither make nor await others.
     pub(crate) const COUNT: u32 = 4;
+    /// After how many steps a task was put aside until its children have ended or an event has come.
+    pub(crate) const WAITS: u32 = 4;
+    /// How many tasks were spawned.
+    pub(crate) const SPAWNED: u32 = 5;
+    /// How many counters there are where tasks make or await others.
+    pub(crate) const ALL: u32 = 6;
 }
 
 /// Where the tasks of resumable handlers live until they end.

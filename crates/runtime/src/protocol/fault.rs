@@ -49,7 +49,16 @@ faults! {
         "its handler rejected its arguments";
     FUEL      6 "fuel"           "The handler ran for too long."
         "its handler ran for too long";
+    CHILD     7 "child"          "A task that it spawned ended with a fault."
+        "a task that it spawned ended with a fault";
+    POOL      8 "no room"        "The handler tried to spawn tasks too often although there was no room for them, or more tasks than it had reserved room for."
+        "it found no room for the tasks that it wanted to spawn";
+    UNREACHABLE 9 "unreachable"  "A spawned task called `park`, and nobody could resume it."
+        "it was spawned and called `park`, and nobody could resume it";
 }
+
+/// How many codes kernels know whose tasks have nothing to do with each other.
+pub(crate) const PLAIN_CODES: u32 = FaultCode::FUEL.0;
 
 impl FaultCode {
     /// Returns a code that a handler may define, from 0x100 to 0xffffff, or an error for any other number.

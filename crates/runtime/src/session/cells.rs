@@ -22,11 +22,13 @@ use pelton_device::View64;
 use super::memory::RingMemory;
 use super::producer::Producer;
 use super::rings::{Rings, Stripe};
+use super::run::ServedRings;
 use super::span::Span;
 use super::ticket::{HeldSlots, SessionShare, Ticket};
+use crate::after::EventCondition;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, SubmitError};
-use crate::kernel::cells::{CELL_SHIFT, ask};
+use crate::kernel::cells::{AFTER_FLAG, CELL_SHIFT, ask};
 use crate::kernel::{BufferId, Layout, Placement, STRIDE};
 use crate::payload::Submission;
 use crate::protocol::Opcode;
@@ -65,6 +67,8 @@ pub(crate) struct SessionCells {
     /// The free cells of the producers that are not in use.
     idle: Mutex<Vec<Option<FreeCells>>>,
     asks: Mutex<AskRing>,
+    /// What the task of each cell waits for before its first step, if there are events.
+    conditions: Option<View64>,
 }
 
 /// The ring through which the host asks something of cells.
@@ -98,7 +102,7 @@ impl SessionCells {
         let first_stripe = stripes.len() as u32;
         let per_producer = steps.producer_cells;
         let done = memory.words(BufferId::CellDone)?;
-        let taken = memory.host_words(layout.cell_count() as usize)?;
+        let taken = memory.host_words(layout.producer_cell_count() as usize)?;
         // Cells have no lines of their own on the host.
         let lines = SlotMemory::Mapped(taken.clone());
         for producer in 0..layout.producers {
@@ -125,7 +129,9 @@ impl SessionCells {
         };
         let idle = Mutex::new((0..layout.producers).map(|producer| Some(free(producer))).collect());
         let ops = layout.resumable_ops.clone();
-        Ok(Some(SessionCells { first_stripe, ops, idle, asks: Mutex::new(asks) }))
+        let has_events = layout.trees.is_some_and(|trees| trees.events > 0);
+        let conditions = has_events.then(|| memory.words(BufferId::After)).transpose()?;
+        Ok(Some(SessionCells { first_stripe, ops, idle, asks: Mutex::new(asks), conditions }))
     }
 
     /// Takes the free cells of a producer, for as long as the producer is in use.
@@ -191,9 +197,29 @@ impl FreeCells {
     }
 }
 
-impl SessionShare {
-    /// Asks something of the task at a position of a stripe of cells. If the session has ended, nothing is asked.
-    pub(super) fn ask_cell(&self, stripe: &Stripe, position: u64, what: CellAsk) {
+/// What the host asks of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum AskEntry {
+    /// Something is asked of the task that is the `use_number`-th in a cell.
+    Cell { cell: u32, use_number: u32, what: CellAsk },
+    /// An event is signalled. It is numbered among those of all tenants.
+    Signal { event: u32, times: u32 },
+}
+
+impl AskEntry {
+    /// Returns the entry as the kernel reads it.
+    fn word(self) -> u64 {
+        let (low, what, high) = match self {
+            AskEntry::Cell { cell, use_number, what } => (cell, what.code(), use_number),
+            AskEntry::Signal { event, times } => (event, ask::SIGNAL, times),
+        };
+        u64::from(low | what << ask::WHAT_SHIFT) | u64::from(high) << 32
+    }
+}
+
+impl ServedRings {
+    /// Asks something of the kernel. If the session has ended, nothing is asked.
+    pub(super) fn ask(&self, entry: AskEntry) {
         let Some(cells) = &self.rings.cells else { return };
         let mut asks = cells.asks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut backoff = PollBackoff::default();
@@ -203,18 +229,36 @@ impl SessionShare {
                 return;
             }
             if backoff.is_slow() {
-                self.served.check_for_end();
+                self.check_for_end();
             }
             backoff.pause();
         }
-        let low = stripe.ring.slot_at(position) as u32 | what.code() << ask::WHAT_SHIFT;
-        let entry = u64::from(low) | u64::from(generation_at(position, stripe.ring.log2)) << 32;
         let at = STRIDE as usize + (asks.count % u64::from(ask::RING)) as usize;
-        asks.words[at].store(entry, Ordering::Relaxed);
+        asks.words[at].store(entry.word(), Ordering::Relaxed);
         asks.count += 1;
         // Pairs with the kernel's acquire: it sees the ask.
         asks.words[0].store(asks.count, Ordering::Release);
-        self.served.current_run().wake();
+        self.current_run().wake();
+    }
+}
+
+impl SessionShare {
+    /// Asks something of the task at a position of a stripe of cells. If the session has ended, nothing is asked.
+    pub(super) fn ask_cell(&self, stripe: &Stripe, position: u64, what: CellAsk) {
+        let cell = stripe.ring.slot_at(position) as u32;
+        let use_number = generation_at(position, stripe.ring.log2);
+        self.served.ask(AskEntry::Cell { cell, use_number, what });
+    }
+}
+
+impl Rings {
+    /// Notes what the task of a cell waits for before its first step. Returns whether it waits for anything.
+    fn note_condition(&self, cell: u32, condition: Option<EventCondition>) -> bool {
+        let conditions = self.cells.as_ref().and_then(|cells| cells.conditions.as_ref());
+        let Some((condition, words)) = condition.zip(conditions) else { return false };
+        // The slot that carries the task to its cell is published after this.
+        words[cell as usize].store(condition.word(), Ordering::Relaxed);
+        true
     }
 }
 
@@ -250,11 +294,17 @@ fn unfinished_uses(stripe: &Stripe) -> impl Iterator<Item = u64> {
 }
 
 impl Producer {
-    /// Whether a task lives in a cell, because its handler is resumable.
+    /// Whether a task lives in a cell, because its handler is resumable or because it waits for an event.
     #[inline]
-    pub(super) fn needs_cell(&self, task: &impl Submission) -> bool {
+    pub(super) fn needs_cell<S: Submission>(&self, task: &S) -> bool {
         let cells = self.share.rings.cells.as_ref().filter(|_| self.cells.is_some());
-        cells.is_some_and(|cells| cells.are_for(task.task().op))
+        S::WAITS || cells.is_some_and(|cells| cells.are_for(task.task().op))
+    }
+
+    /// Checks that a task may wait for an event: the event must exist.
+    pub(super) fn check_condition(&self, wait: EventCondition) -> Result<(), SubmitError> {
+        let (event, events) = (wait.event, self.share.rings.layout.trees.map_or(0, |trees| trees.events));
+        if event < events { Ok(()) } else { Err(SubmitError::UnknownEvent { event, events }) }
     }
 
     /// Checks that so many cells could be free at once.
@@ -359,16 +409,19 @@ impl Producer {
     /// Writes tasks to a stripe that has room for them, each task of a resumable handler with a free cell. Adds what
     /// the tickets of the tasks hold to `held`: stripe, first position and count of neighbouring tasks. Returns the time
     /// stamp of the meter.
-    fn write_with_cells(
+    fn write_with_cells<S: Submission>(
         &mut self,
         level: u32,
         stripe: u32,
-        tasks: &[impl Submission],
+        tasks: &[S],
         held: &mut Vec<(u32, u64, u32)>,
     ) -> u64 {
         let mut cells = self.cells.take();
         let share = self.share.clone();
-        let are_for = |op| share.rings.cells.as_ref().is_some_and(|cells| cells.are_for(op));
+        let lives_in_cell = |submitted: &S| {
+            let cells = share.rings.cells.as_ref();
+            S::WAITS || cells.is_some_and(|cells| cells.are_for(submitted.task().op))
+        };
         // The tasks' own places: a position of the ring, or of the stripe of cells.
         let mut places = Vec::with_capacity(tasks.len());
         let (number, first, _, stamp) =
@@ -380,12 +433,14 @@ impl Producer {
                             places.write_payload(stripe.place_at(position), submitted.payload());
                         }
                     };
-                    match cells.as_mut().filter(|_| are_for(task.op)) {
+                    match cells.as_mut().filter(|_| lives_in_cell(submitted)) {
                         Some(cells) => {
                             let used = cells.begin_use(&share.rings);
                             let stripe = &share.rings.stripes[cells.stripe as usize];
                             bring(stripe, used);
-                            publish_in_cell(&to.ring, *tail, &task, stripe.ring.slot_at(used) as u32);
+                            let cell = stripe.ring.slot_at(used) as u32;
+                            let waits = share.rings.note_condition(cell, submitted.condition());
+                            publish_in_cell(&to.ring, *tail, &task, (cell, waits));
                             places.push((cells.stripe, used));
                         }
                         None => {
@@ -422,10 +477,16 @@ impl Producer {
     }
 }
 
-/// Publishes a task that is to move to a cell.
-pub(super) fn publish_in_cell(to: &super::producer::StripeRing, position: u64, task: &Task, cell: u32) {
+/// Publishes a task that is to move to a cell. `waits` says whether it waits for an event before its first step.
+pub(super) fn publish_in_cell(
+    to: &super::producer::StripeRing,
+    position: u64,
+    task: &Task,
+    (cell, waits): (u32, bool),
+) {
     let mut line = slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
-    line[slot::PRIORITY as usize / 2] |= u64::from((cell + 1) << CELL_SHIFT) << 32;
+    let after = if waits { AFTER_FLAG } else { 0 };
+    line[slot::PRIORITY as usize / 2] |= u64::from((cell + 1) << CELL_SHIFT | after) << 32;
     slot::seal_line(&mut line);
     to.lines.flush();
     to.lines.put(to.slot_at(position), &line);

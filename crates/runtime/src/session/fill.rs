@@ -49,6 +49,7 @@ fn fill_some(
         }
         let words = match row.first {
             FirstContent::Zeros => continue,
+            FirstContent::AllOnes => FirstWords::W64(vec![u64::MAX; memory.len()]),
             FirstContent::ZerosEachRun => FirstWords::W32(vec![0; memory.len()]),
             FirstContent::ControlWords => FirstWords::W32(control_words(spec)),
             FirstContent::RingTenants => {

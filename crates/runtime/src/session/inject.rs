@@ -36,7 +36,7 @@ impl Producer {
     /// cells of all producers. The ticket is that of the slot.
     pub fn submit_with_cell(&mut self, task: Task, cell: Option<u32>) -> Result<Ticket, SubmitError> {
         self.submit_with(task, |to, position, task| match cell {
-            Some(cell) => publish_in_cell(to, position, task, cell),
+            Some(cell) => publish_in_cell(to, position, task, (cell, false)),
             None => to.publish(position, task),
         })
     }

@@ -14,6 +14,7 @@
 //! tasks that have not ended end as lost. Dropping a session stops it.
 
 mod cells;
+mod events;
 mod fill;
 #[cfg(feature = "inject")]
 mod inject;

@@ -64,6 +64,12 @@ impl Producer {
             let sizes = self.share.rings.layout.places;
             tasks.clone().try_for_each(|task| check_payload(sizes, task.payload()))?;
         }
+        if T::WAITS {
+            tasks
+                .clone()
+                .filter_map(|task| task.condition())
+                .try_for_each(|wait| self.check_condition(wait))?;
+        }
         let tasks = tasks.map(|task| task.task());
         let levels = self.share.rings.layout.levels;
         // Mostly all tasks are plain. The compiler vectorizes a loop that never ends early, or leaves it out.

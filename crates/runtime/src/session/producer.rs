@@ -439,6 +439,7 @@ pub(crate) fn check_submittable(op: Opcode) -> Result<(), SubmitError> {
         return Err(SubmitError::NotImplemented(op));
     }
     // Opcodes below those of handlers are built-in operations.
-    let builtin = op.code() < *Opcode::ASSIGNED.start() || matches!(op, Opcode::PRINTF | Opcode::PACKED_SLOT);
+    let builtin = op.code() < *Opcode::ASSIGNED.start()
+        || matches!(op, Opcode::SIGNAL | Opcode::PRINTF | Opcode::PACKED_SLOT);
     if builtin || !op.is_reserved() { Ok(()) } else { Err(SubmitError::NotSubmittable(op)) }
 }

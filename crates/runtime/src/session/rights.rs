@@ -251,7 +251,7 @@ impl Session {
     }
 
     /// Checks that the session has this tenant.
-    fn check_tenant(&self, tenant: TenantId) -> Result<(), Error> {
+    pub(super) fn check_tenant(&self, tenant: TenantId) -> Result<(), Error> {
         match self.spec.tenants.iter().any(|t| t.id == tenant) {
             true => Ok(()),
             false => Err(Error::UnknownTenant(tenant)),

@@ -24,6 +24,10 @@ pub struct StepCounts {
     pub requeues: u64,
     /// The number of steps after which a task waited for the host because it had called `park`.
     pub parks: u64,
+    /// The number of steps after which a task waited for its children or for an event.
+    pub waits: u64,
+    /// The number of tasks that were spawned.
+    pub spawned: u64,
 }
 
 impl StepCounts {
@@ -33,15 +37,20 @@ impl StepCounts {
         let count = |counter: u32| counters[counter as usize];
         let (begun, ended) = (count(step_counter::BEGUN), count(step_counter::ENDED));
         let (requeues, parks) = (count(step_counter::REQUEUES), count(step_counter::PARKS));
-        StepCounts { begun, yields: begun.saturating_sub(ended + requeues + parks), requeues, parks }
+        // Only kernels whose tasks make or await others have these counters.
+        let tree = |counter: u32| counters.get(counter as usize).copied().unwrap_or(0);
+        let (waits, spawned) = (tree(step_counter::WAITS), tree(step_counter::SPAWNED));
+        let yields = begun.saturating_sub(ended + requeues + parks + waits);
+        StepCounts { begun, yields, requeues, parks, waits, spawned }
     }
 }
 
 /// Prints the counts on one line.
 impl fmt::Display for StepCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StepCounts { begun, yields, requeues, parks } = self;
-        write!(f, "{begun} begun, {yields} yields, {requeues} requeues, {parks} parks")
+        let StepCounts { begun, yields, requeues, parks, waits, spawned } = self;
+        write!(f, "{begun} begun, {yields} yields, {requeues} requeues, {parks} parks")?;
+        if waits + spawned > 0 { write!(f, ", {waits} waits, {spawned} tasks spawned") } else { Ok(()) }
     }
 }
 
@@ -67,6 +76,12 @@ pub struct CellSnapshot {
     pub live: u64,
     /// How many tasks wait for the host because they have called `park`.
     pub waiting: u64,
+    /// How many tasks wait for their children.
+    pub joining: u64,
+    /// How many tasks wait for an event.
+    pub awaiting_events: u64,
+    /// How many spawned tasks have not ended.
+    pub spawned_now: u64,
     /// How many tasks are paused.
     pub paused: u64,
     /// How many of the tasks that are ready wait in queues, by tenant and priority. Queues that are empty are left out.
@@ -85,7 +100,7 @@ pub enum TaskState {
     Submitted,
     /// The resumable task runs, or is ready to.
     Live,
-    /// The resumable task has called `park` and waits for the host.
+    /// The task waits: for the host because it has called `park`, for its children, or for an event.
     Waiting,
     /// The resumable task is paused.
     Paused,
@@ -129,7 +144,14 @@ pub(crate) fn snapshot_cells(
             |word: &&u64| TaskState::from_cell(**word, (**word >> cell_state::USE_SHIFT) as u32) == state;
         states.iter().filter(of).count() as u64
     };
-    let mut counters = vec![0; step_counter::COUNT as usize];
+    let spawned = &states[layout.producer_cell_count() as usize..];
+    let spawned_now =
+        spawned.iter().filter(|word| **word & cell_state::PHASE != cell_state::ENDED).count() as u64;
+    let because = |reason: u64| {
+        let parked = states.iter().filter(|word| **word & cell_state::PHASE == cell_state::PARKED);
+        parked.filter(|word| **word & reason != 0).count() as u64
+    };
+    let mut counters = vec![0; layout.step_counters() as usize];
     for row in download(BufferId::StepCounts)?.chunks(counters.len()) {
         counters.iter_mut().zip(row).for_each(|(sum, word)| *sum += word);
     }
@@ -142,7 +164,10 @@ pub(crate) fn snapshot_cells(
         total: layout.cell_count().into(),
         used: unfinished.len() as u64,
         live: in_state(TaskState::Live),
-        waiting: in_state(TaskState::Waiting),
+        waiting: because(cell_state::WAITS),
+        joining: because(cell_state::JOINS | cell_state::ENDING),
+        awaiting_events: because(cell_state::EVENT),
+        spawned_now,
         paused: in_state(TaskState::Paused),
         ready: ready_counts(spec, layout, &download(BufferId::ReadyEnds)?),
         oldest,
@@ -167,8 +192,14 @@ fn ready_counts(spec: &Spec, layout: &Layout, ends: &[u64]) -> Vec<ReadyCount> {
 /// Prints a summary of two or three lines for people.
 impl fmt::Display for CellSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CellSnapshot { total, used, live, waiting, paused, .. } = self;
+        let CellSnapshot { total, used, live, waiting, paused, joining, awaiting_events, .. } = self;
         write!(f, "{:<11}{used} of {total} used, {live} live, {waiting} waiting, {paused} paused", "cells")?;
+        if self.steps.waits > 0 {
+            write!(f, ", {joining} waiting for children, {awaiting_events} for events")?;
+        }
+        if self.steps.spawned > 0 {
+            write!(f, ", {} spawned", self.spawned_now)?;
+        }
         if let Some(oldest) = self.oldest {
             write!(f, ", the oldest for {:.3} s", oldest.as_secs_f64())?;
         }

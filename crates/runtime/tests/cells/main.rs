@@ -3,12 +3,13 @@
 mod carrying;
 #[path = "../countdown/mod.rs"]
 mod countdown;
+#[path = "../everywhere/mod.rs"]
+mod everywhere;
 mod sharing;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use pelton::device::{Device, open};
+use pelton::device::open;
 use pelton::kernel::Handler;
 use pelton::{
     Claim, Deadline, Geometry, Opcode, Placement, Session, Spec, SubmitError, Task, TaskError, TaskState,
@@ -16,39 +17,7 @@ use pelton::{
 };
 
 use crate::countdown::{countdown, countdown_result, group_countdown};
-
-/// Long enough for anything that ends at all.
-const LONG: Duration = Duration::from_secs(60);
-
-/// Returns the devices of this machine.
-fn devices() -> Vec<Arc<dyn Device>> {
-    let gpu = open("cuda").is_ok().then_some("cuda");
-    ["cpu", "reference"].into_iter().chain(gpu).map(|name| open(name).unwrap()).collect()
-}
-
-/// Runs a test on every device, in every placement that the device has, with groups of one lane and of several.
-fn everywhere(spec: impl Fn(Spec) -> Spec, test: impl Fn(&Session, &str)) {
-    for device in devices() {
-        for placement in [Placement::Near, Placement::Far, Placement::Both] {
-            for lanes in [Some(1), Some(32), None] {
-                // The interpreter is slow, and its own number of lanes is no special case.
-                if lanes.is_none() && device.caps().name.starts_with("reference") {
-                    continue;
-                }
-                let mut geometry = Geometry::new(256).groups(3);
-                geometry.lanes = lanes;
-                let shape = format!("{} {placement:?} {lanes:?} lanes", device.caps().name);
-                let session = match Session::launch(&device, &spec(Spec::new(geometry).placement(placement)))
-                {
-                    Ok(session) => session,
-                    Err(pelton::Error::Refused(error)) if error.to_string().contains("placement") => continue,
-                    Err(error) => panic!("{shape}: {error}"),
-                };
-                test(&session, &shape);
-            }
-        }
-    }
-}
+use crate::everywhere::{LONG, devices, everywhere};
 
 #[test]
 fn tasks_that_yield_end_with_their_results() {

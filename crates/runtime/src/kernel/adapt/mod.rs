@@ -28,6 +28,7 @@ mod fuel;
 mod place;
 mod steps;
 mod task;
+mod tree;
 
 use std::collections::HashMap;
 
@@ -44,6 +45,7 @@ use self::task::{HandlerTask, PieceAccess, PieceWord, byte_of};
 use super::context::{KernelContext, U32};
 use super::handler::{ARG, ARGS, FRAME, OBSERVABLE, Width};
 use super::import::{self, VerbAction};
+use super::steps::outcome;
 use crate::protocol::{FaultCode, Opcode};
 
 /// A handler as the kernel calls it, with [`HandlerArgs`] as a tuple. It gives the task's result.
@@ -118,6 +120,8 @@ pub(super) struct HandlerCode {
     pub fueled: bool,
     /// Whether it calls an outcome verb, so that its tasks can take several steps.
     pub resumable: bool,
+    /// Whether it sees how many children of its task have ended with a fault.
+    pub sees_faults: bool,
     /// How many words its frame has.
     pub frame_words: u32,
     /// Whether its lanes meet where arguments or regions that are only read decide, so that all lanes must take the
@@ -369,9 +373,21 @@ impl AdaptRule<'_, '_, '_> {
         match action {
             VerbAction::YieldNow => task.ask_to_yield(),
             VerbAction::Requeue => task.ask_to_requeue(f.value(args[0])),
-            VerbAction::Park => task.ask_to_park(),
+            VerbAction::Park => task.ask_to_wait(outcome::PARK),
             VerbAction::PayloadLen => return Some(vec![builder::Arg::operand(task.places?.payload_bytes)]),
             VerbAction::ReplyLen => task.places?.note_reply_len(&task, f.value(args[0])),
+            VerbAction::ReserveChildren => {
+                return Some(vec![builder::Arg::operand(task.reserve_children(f.value(args[0])))]);
+            }
+            VerbAction::OwnOpcode => return Some(vec![builder::Arg::operand(task.own_opcode())]),
+            VerbAction::Spawn => {
+                let args: Vec<U32<'_>> = args.iter().map(|arg| f.value(*arg)).collect();
+                task.spawn_child(&args);
+            }
+            VerbAction::WaitChildren => task.ask_to_wait(outcome::JOIN),
+            VerbAction::ChildFaults => return Some(vec![builder::Arg::operand(task.child_faults())]),
+            VerbAction::Signal => task.signal(f.value(args[0]), f.value(args[1])),
+            VerbAction::WaitEvent => task.ask_to_wait_for_event(f.value(args[0]), f.value(args[1])),
         }
         Some(Vec::new())
     }

@@ -29,21 +29,26 @@ impl<'b> HandlerTask<'b, '_> {
         self.once_per_task(|| {
             let well = level.lt(LEVELS as u32);
             self.f.when(!well, || self.record_fault(self.f.lit(FaultCode::ARGUMENTS.code())));
-            self.f.when(well & self.f.load(asked).ne(outcome::PARK), || {
+            let asked_before = self.f.load(asked);
+            let waits = match self.kernel.trees {
+                Some(_) => (asked_before & outcome::KIND).ge(outcome::PARK),
+                None => asked_before.eq(outcome::PARK),
+            };
+            self.f.when(well & !waits, || {
                 self.f.store(asked, level << outcome::LEVEL_SHIFT | outcome::REQUEUE);
             });
         });
     }
 
-    /// Writes what `park` does: the task is to wait until the host resumes it, whatever else the step asks for.
-    pub(super) fn ask_to_park(self) {
+    /// Writes what `park` and other verbs do that put the task aside, whatever else the step asks for.
+    pub(super) fn ask_to_wait(self, what: u32) {
         let Some(steps) = &self.kernel.steps else { return };
         let asked = steps.buffers.outcomes.at(self.args.task);
-        self.once_per_task(|| self.f.store(asked, outcome::PARK));
+        self.once_per_task(|| self.f.store(asked, what));
     }
 
     /// Writes code that runs once, however many lanes run the task.
-    fn once_per_task(self, body: impl FnOnce()) {
+    pub(super) fn once_per_task(self, body: impl FnOnce()) {
         match self.width {
             Width::Lane => body(),
             Width::Group => self.f.when(self.f.lane().eq(0), body),

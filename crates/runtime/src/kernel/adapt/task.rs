@@ -58,7 +58,8 @@ impl<'b> HandlerTask<'b, '_> {
     /// The number itself if the host can read it as a fault code: one of the protocol's, or one of the handler's own.
     /// Any other number becomes [`FaultCode::ARGUMENTS`].
     pub(super) fn readable_code(self, code: U32<'b>) -> U32<'b> {
-        let protocol = (code - 1).lt(fault::TABLE.len() as u32);
+        let known = if self.kernel.trees.is_some() { fault::TABLE.len() as u32 } else { fault::PLAIN_CODES };
+        let protocol = (code - 1).lt(known);
         let own = (code - fault::FIRST_USER).le(fault::MAX_CODE - fault::FIRST_USER);
         self.f.select(protocol | own, code, FaultCode::ARGUMENTS.code())
     }

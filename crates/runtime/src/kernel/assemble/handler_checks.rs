@@ -123,12 +123,16 @@ fn check_handler<'s>(
     let places = PlaceUse::of_handler(&module, has);
     let arity = check_ops(handler, &module, func, places)?;
     let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
-    let resumable = actions.iter().any(|action| action.is_outcome());
+    let resumable = actions.iter().any(|action| action.needs_cell());
+    let sees_faults = actions.contains(&VerbAction::ChildFaults);
     let frame_words =
         check_steps(spec, resumable, &actions, &module).map_err(|why| refuse_handler(handler, why))?;
     let width = handler.width;
-    let code = HandlerCode { module, func, width, fueled: true, resumable, frame_words, agreed, places };
-    Ok(CheckedHandler { handler, code, arity })
+    let has_children = actions.iter().any(|action| action.concerns_children());
+    let fueled = true;
+    let code =
+        HandlerCode { module, func, width, fueled, resumable, sees_faults, frame_words, agreed, places };
+    Ok(CheckedHandler { handler, code, arity, has_children })
 }
 
 /// Refuses steps where nothing runs them, and a frame that is of no use. Gives the number of words of the frame.
@@ -136,10 +140,23 @@ fn check_steps(spec: &Spec, resumable: bool, actions: &[VerbAction], module: &Mo
     if spec.lifetime == Lifetime::Drain && actions.contains(&VerbAction::Park) {
         return Err("it calls `park`, and nothing can resume a task of a drained batch".into());
     }
+    for action in actions.iter().filter(|action| action.concerns_children() || action.concerns_events()) {
+        let verb = import::verb_name(*action);
+        if spec.lifetime == Lifetime::Drain {
+            return Err(format!(
+                "it calls `{verb}`, and tasks of a drained batch have nothing to do with others"
+            ));
+        }
+        if spec.events == 0 && action.concerns_events() {
+            return Err(format!(
+                "it calls `{verb}`, and tenants of this kernel have no events (`Spec::events`)"
+            ));
+        }
+    }
     let frame = module.buffers.iter().find(|(_, decl)| decl.name == FRAME).map(|(_, decl)| decl.len);
     match frame {
         Some(_) if !resumable => {
-            Err("it has a frame, but its tasks take one step only, because it never calls `yield_now`, `requeue` or `park`"
+            Err("it has a frame, but its tasks take one step only, because it never calls `yield_now` or another verb that lets it go on"
                 .into())
         }
         Some(Len::Fixed(words)) => Ok(words as u32),

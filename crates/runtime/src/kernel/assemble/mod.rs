@@ -25,7 +25,7 @@ use super::dispatch::{self, CheckedHandler};
 use super::error::AssembleError;
 use super::fence::Fences;
 use super::handler::NamedHandler;
-use super::layout::{Layout, StepLayout};
+use super::layout::{Layout, StepLayout, TreeLayout};
 use super::mode::Mode;
 use super::spec::{Lifetime, Spec};
 use super::window::WindowRunner;
@@ -53,7 +53,7 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     let resumable = handlers.iter().filter(|handler| handler.code.resumable);
     let layout = Layout {
         resumable_ops: resumable.map(|handler| handler.handler.op).collect(),
-        ..Layout::new(spec, caps, step_layout(spec, &handlers))?
+        ..Layout::new(spec, caps, step_layout(spec, &handlers), tree_layout(spec, &handlers))?
     };
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
@@ -78,9 +78,17 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
 /// What the layout needs for tasks that take several steps, if a handler is resumable.
 fn step_layout(spec: &Spec, handlers: &[CheckedHandler<'_>]) -> Option<StepLayout> {
     let resumable = handlers.iter().filter(|handler| handler.code.resumable);
-    let frame_words = resumable.map(|handler| handler.code.frame_words).max()?;
+    let frame_words = resumable.map(|handler| handler.code.frame_words).max();
+    let frame_words = frame_words.or_else(|| tree_layout(spec, handlers).map(|_| 0))?;
     let producer_cells = if spec.lifetime == Lifetime::Drain { 0 } else { spec.cells };
     Some(StepLayout { frame_words, producer_cells })
+}
+
+/// What the layout needs for tasks that make or await others, if there are any.
+fn tree_layout(spec: &Spec, handlers: &[CheckedHandler<'_>]) -> Option<TreeLayout> {
+    let spawns = handlers.iter().any(|handler| handler.has_children);
+    let spawn_cells = if spawns { spec.spawn_cells } else { 0 };
+    (spawns || spec.events > 0).then_some(TreeLayout { spawn_cells, events: spec.events })
 }
 
 /// Validates the kernel that was written. It is a defect of Pelton if it is not valid.

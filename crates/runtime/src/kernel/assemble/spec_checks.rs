@@ -48,6 +48,17 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     if !spec.cells.is_power_of_two() || spec.cells > Geometry::MAX_SLOTS {
         return Err(AssembleError::Cells { found: spec.cells });
     }
+    let cells = Spec::MIN_SPAWN_CELLS..=Geometry::MAX_SLOTS;
+    if !spec.spawn_cells.is_power_of_two() || !cells.contains(&spec.spawn_cells) {
+        return Err(AssembleError::SpawnCells { found: spec.spawn_cells });
+    }
+    if spec.events > Spec::MAX_EVENTS {
+        let (what, found) = ("the number of events of a tenant", spec.events.into());
+        return Err(AssembleError::Size { what, found, most: Spec::MAX_EVENTS.into() });
+    }
+    if spec.events > 0 && spec.lifetime == Lifetime::Drain {
+        return refuse("events", "more than 0", "tasks of a drained batch cannot wait for events");
+    }
     match spec.max_steps {
         1..=Spec::MAX_STEPS => Ok(()),
         found => {

@@ -28,9 +28,10 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "fuel = {fuel}")?;
     writeln!(f, "max_steps = {max_steps}")?;
     writeln!(f, "cells = {cells}")?;
-    for (key, bytes) in [("payload", spec.payload), ("reply", spec.reply)] {
-        if bytes > 0 {
-            writeln!(f, "{key} = {bytes}")?;
+    writeln!(f, "spawn_cells = {}", spec.spawn_cells)?;
+    for (key, number) in [("events", spec.events), ("payload", spec.payload), ("reply", spec.reply)] {
+        if number > 0 {
+            writeln!(f, "{key} = {number}")?;
         }
     }
     if !spec.formats.is_empty() {

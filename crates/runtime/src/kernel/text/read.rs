@@ -70,6 +70,8 @@ impl SpecReader<'_> {
         }
         spec.fuel = table.number_or("fuel", spec.fuel);
         spec.cells = table.number_or("cells", spec.cells);
+        spec.spawn_cells = table.number_or("spawn_cells", spec.spawn_cells);
+        spec.events = table.number_or("events", spec.events);
         spec.max_steps = table.number_or("max_steps", spec.max_steps);
         spec.payload = table.number_or("payload", spec.payload);
         spec.reply = table.number_or("reply", spec.reply);

@@ -1,0 +1,532 @@
+//! Tasks that make other tasks and wait for them.
+//!
+//! A task may [spawn](super::spawn) others, its *children*, which may spawn further ones. All of them together are a
+//! *tree*, and the task that the host has submitted is its *root*. Children live in cells as their root does, in cells
+//! that the kernel gives out, and nobody sees their records: what they end with goes to their parent. The words of
+//! [`tree_word`] say for each cell what its task has to do with others.
+//!
+//! **The count of children** is part of the state of the parent's cell, so that one read-modify-write decides together
+//! what the count, the phase and the asks of the host are:
+//!
+//! - At the end of a step, the lane that ran it adds the children of the step to the count, and decides in the same
+//!   compare-exchange whether the task waits for them. After that, the children are put at home, and not before: so no
+//!   child ends before it was counted, and everything that the step wrote is seen by its children.
+//! - A child that ends stores its result in the parent's frame, gives its cell back, and takes itself off the count. Whoever
+//!   takes the last child off looks at the parent again: if the parent waits, it is made LIVE and put at home, and if it
+//!   has ended, its end becomes known now. Both are compare-exchanges that need a count of zero and the reason for which
+//!   the parent waits, so each happens once, whoever else looks at the parent at the same time.
+//!
+//! **A task ends after its children.** What it ends with is kept in its cell meanwhile. So the record of a root says that
+//! its whole tree has ended, a fence that waits for the root waits for its tree, and no cell of a tree outlives its root.
+//! This is also why every task may look at the state of its root without further ado.
+//!
+//! **Cancelling** a root cancels its tree: every task looks at the state of its root before it takes a step.
+//!
+//! **Faults of children** are counted. A handler that imports `child_faults` can see how many there were. A task of any
+//! other handler ends with the fault CHILD as soon as one of its children has ended with a fault.
+//!
+//! **Urgency.** A task waits in the queue of the more urgent level of two: its own, and the one that its root has at that
+//! moment. So a root that waits for its tree is never held up by tasks that are less urgent than the root itself. Cells
+//! that wait in a queue already are not moved.
+//!
+//! **Which task runs next.** What a group has spawned last it runs first, so a tree is worked off in depth, and the number
+//! of cells that a tree needs at once grows with its depth and not with its width. A group keeps some cells beyond its
+//! places at home. While other groups are idle, it keeps only as many cells as it has lanes, and everything else goes to
+//! the queues, where idle groups find it.
+
+use pelton_ir::builder::{At, FunctionBuilder, Val};
+use pelton_ir::types::{Order, Scope};
+
+use super::buffers::{CellBuffers, EventBuffers, SpawnBuffers, TreeBuffers};
+use super::cells::{self, cell_fact, cell_state, change_state, fact, is_in_phase};
+use super::context::{KernelContext, LINE, U32, U64};
+use super::declare::Declarer;
+use super::dispatch::allows;
+use super::home::{self, CellServer, CellTask, home_word};
+use super::ready::push_ready;
+use super::steps::{outcome, step_counter};
+use super::{event, spawn};
+use crate::protocol::{FaultCode, Status, control};
+
+/// What tasks that make or await other tasks need of a kernel's layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeLayout {
+    /// How many cells each tenant has for spawned tasks.
+    pub spawn_cells: u32,
+    /// How many events each tenant has.
+    pub events: u32,
+}
+
+/// The words of [`TreeBuffers::links`].
+pub(crate) mod tree_word {
+    /// In the lower half, the cell of the task's parent, and one more; 0 if the host has submitted the task. In the upper
+    /// half, the word of the parent's frame that the result goes to.
+    pub(crate) const PARENT: u32 = 0;
+    /// The cell of the task's root, which is its own if the host has submitted the task.
+    pub(crate) const ROOT: u32 = 1;
+    /// How many children of the task have ended with a fault.
+    pub(crate) const FAULTS: u32 = 2;
+    /// The status and, in the upper half, the value of a task that has ended and whose children have not.
+    pub(crate) const END: u32 = 3;
+    /// The number of the event that the task waits for, among those of all tenants, and in the upper half the count.
+    pub(crate) const WAIT: u32 = 4;
+    /// The next cell that waits for the same event, and one more; 0 for the last one.
+    pub(crate) const NEXT: u32 = 5;
+    /// The level of the task, which its whole tree looks at if it is a root.
+    pub(crate) const LEVEL: u32 = 6;
+    /// How often in a row the task has found no room for children.
+    pub(crate) const TRIES: u32 = 7;
+    /// How many words there are per cell.
+    pub(crate) const WORDS: u32 = 8;
+}
+
+/// The buffers of a kernel whose tasks make or await others.
+pub(super) struct TreeContext {
+    pub buffers: TreeBuffers,
+    /// The cells for spawned tasks, if a handler spawns any.
+    pub spawn: Option<SpawnBuffers>,
+    /// The events, if there are any.
+    pub events: Option<EventBuffers>,
+}
+
+impl TreeContext {
+    /// Declares the buffers, if the kernel's tasks make or await others.
+    pub(super) fn declare(d: &mut Declarer<'_>) -> Option<Self> {
+        let TreeLayout { spawn_cells, events } = d.plan.layout.trees?;
+        Some(TreeContext {
+            buffers: TreeBuffers::declare(d),
+            spawn: (spawn_cells > 0).then(|| SpawnBuffers::declare(d)),
+            events: (events > 0).then(|| EventBuffers::declare(d)),
+        })
+    }
+
+    /// A word of what a cell's task has to do with others.
+    pub(super) fn link<'b>(&self, cell: U32<'b>, word: u32) -> At<'b, u64> {
+        self.buffers.links.at(cell * tree_word::WORDS + word)
+    }
+
+    /// The state of the root of a cell's task.
+    pub(super) fn root_state<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        cell: U32<'b>,
+    ) -> U64<'b> {
+        let root = f.cast::<u32>(f.load(self.link(cell, tree_word::ROOT)));
+        f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root))
+    }
+
+    /// The level at which a task waits in a queue: the more urgent one of its own and that of its root.
+    pub(super) fn urgency<'b>(&self, f: &'b FunctionBuilder<'b>, cell: U32<'b>, level: U32<'b>) -> U32<'b> {
+        let root = f.cast::<u32>(f.load(self.link(cell, tree_word::ROOT)));
+        let of_root = f.atomic_load(Order::Relaxed, Scope::Device, self.link(root, tree_word::LEVEL));
+        f.min(level, f.cast::<u32>(of_root))
+    }
+
+    /// Prepares the words of a task that has just come to a cell. `parent` is 0, or one more than the parent's cell.
+    pub(super) fn begin_task<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        cell: U32<'b>,
+        (parent, root, level): (U64<'b>, U32<'b>, U32<'b>),
+    ) {
+        f.store(self.link(cell, tree_word::PARENT), parent);
+        f.store(self.link(cell, tree_word::ROOT), f.cast::<u64>(root));
+        f.store(self.link(cell, tree_word::TRIES), 0u64);
+        for (word, value) in [(tree_word::FAULTS, f.lit(0u64)), (tree_word::LEVEL, f.cast::<u64>(level))] {
+            f.atomic_store(Order::Relaxed, Scope::Device, self.link(cell, word), value);
+        }
+    }
+}
+
+/// How many children of a task have not ended, given the state of its cell.
+fn child_count(state: U64<'_>) -> U64<'_> {
+    (state >> cell_state::CHILD_SHIFT) & cell_state::MAX_CHILDREN
+}
+
+/// What a step leaves behind, or what becomes of a task that may take no step.
+#[derive(Clone, Copy)]
+struct StepEnd<'b> {
+    /// Whether the task ends.
+    ends: Val<'b, bool>,
+    status: U32<'b>,
+    value: U32<'b>,
+    /// Whether the task keeps its place at home.
+    stays: Val<'b, bool>,
+}
+
+impl<'b> StepEnd<'b> {
+    fn tuple(self) -> (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>) {
+        (self.ends, self.status, self.value, self.stays)
+    }
+
+    fn from_tuple((ends, status, value, stays): (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>)) -> Self {
+        StepEnd { ends, status, value, stays }
+    }
+
+    /// The task goes on.
+    fn goes_on(f: &'b FunctionBuilder<'b>, stays: Val<'b, bool>) -> Self {
+        StepEnd { ends: f.lit(false), status: f.lit(0), value: f.lit(0), stays }
+    }
+}
+
+impl CellServer<'_> {
+    /// Runs the task of a cell for one turn, unless it has to end or to wait. `run` runs its steps, and gives status, value,
+    /// what the last step has asked for, and the number of steps; a group-wide task is put aside instead, and then that
+    /// number is 0.
+    pub(super) fn run_tree_cell<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        (place, cell): (U32<'b>, U32<'b>),
+        run: impl FnOnce(CellTask<'b>) -> (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
+    ) {
+        let (kernel, line) = (self.kernel, cell * LINE);
+        let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+        let op = f.cast::<u32>(f.load(cells.lines.at(line)) >> 32);
+        let tenant = f.cast::<u32>(f.load(cells.lines.at(line + 1)));
+        let mask = kernel.host_word(f, tenant + control::MASKS);
+        let task = CellTask { place, cell, op, tenant };
+        let (held, end) = self.reason_to_hold(f, cells, tree, task, (seen, mask));
+        let none = || (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
+        let (status, value, asked, steps) = f.choose(held, none, || run(task));
+        let end = f.choose(
+            held,
+            || {
+                let kept = || self.hold_task_back(f, cells, cell, (seen, mask)).tuple();
+                f.choose(end.ends, || end.tuple(), kept)
+            },
+            || {
+                let aside = || StepEnd::goes_on(f, f.lit(true)).tuple();
+                let after = || self.after_steps(f, cells, tree, task, (status, value, asked, steps)).tuple();
+                f.choose(steps.eq(0), aside, after)
+            },
+        );
+        self.settle_step(f, cells, tree, task, StepEnd::from_tuple(end));
+    }
+
+    /// Does what comes after the step of a group-wide task. One lane calls it.
+    pub(super) fn finish_tree_steps<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        task: CellTask<'b>,
+        ended: (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
+    ) {
+        let end = self.after_steps(f, cells, tree, task, ended);
+        self.settle_step(f, cells, tree, task, end);
+    }
+
+    /// Ends a task if it ends, and frees its place at home if it leaves that.
+    fn settle_step<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        task: CellTask<'b>,
+        end: StepEnd<'b>,
+    ) {
+        f.when(end.ends, || self.end_or_keep(f, cells, tree, task.cell, (end.status, end.value)));
+        f.when(!end.stays, || self.free_place(f, cells, task.place));
+    }
+
+    /// Whether a task may take no step now, and whether it ends because of that.
+    fn reason_to_hold<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        task: CellTask<'b>,
+        (seen, mask): (U64<'b>, U32<'b>),
+    ) -> (Val<'b, bool>, StepEnd<'b>) {
+        let CellTask { cell, op, .. } = task;
+        let root = tree.root_state(f, cells, cell);
+        let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
+        let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
+        let cancelled = ((seen | root) & cell_state::CANCEL).ne(0);
+        let entries = || self.table.entries.iter().filter(|entry| entry.stepped.is_some());
+        let blind = entries().filter(|entry| !entry.sees_faults);
+        let blind = blind.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let bereft = blind & faults.ne(0);
+        // The window that took a task from its slot has checked its rights. Those of a spawned task are checked here.
+        let spawned = cell.ge(self.kernel.layout.producer_cell_count());
+        let known = entries().fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let denied = spawned & steps.eq(0) & mask.ne(0) & !(known & allows(f, mask, op));
+        let ends = cancelled | bereft | denied;
+        let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
+        let refused = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
+        let value = f.select(bereft, FaultCode::CHILD.code(), refused);
+        let end = StepEnd { ends, status, value: f.select(cancelled, steps, value), stays: f.lit(false) };
+        (ends | (seen & cell_state::PAUSE).ne(0) | mask.eq(0), end)
+    }
+
+    /// Puts a task aside that the host has paused, or puts it into its queue because its tenant is disabled.
+    fn hold_task_back<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        cell: U32<'b>,
+        (seen, mask): (U64<'b>, U32<'b>),
+    ) -> StepEnd<'b> {
+        let paused = (seen & cell_state::PAUSE).ne(0);
+        let ready = f.choose(paused, || cells::park_cell(f, cells, cell, f.lit(false)), || f.lit(true));
+        f.when(ready & mask.eq(0), || push_ready(f, self.kernel, cells, cell));
+        StepEnd::goes_on(f, ready & mask.ne(0))
+    }
+
+    /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from. The
+    /// status, the value and what was asked are those of the last step.
+    fn after_steps<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        task: CellTask<'b>,
+        (status, value, asked, steps): (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
+    ) -> StepEnd<'b> {
+        let kernel = self.kernel;
+        let CellTask { place, cell, .. } = task;
+        let all = fact(cells, cell, cell_fact::STEPS);
+        f.store(all, f.load(all) + f.cast::<u64>(steps));
+        self.count(f, cells, step_counter::BEGUN, steps);
+        if let Some(places) = &kernel.places {
+            f.store(fact(cells, cell, cell_fact::SIZES), places.kept_sizes(f, place));
+        }
+        // Nobody could resume a spawned task that calls `park`.
+        let spawned = cell.ge(kernel.layout.producer_cell_count());
+        let lost = spawned & status.eq(Status::Done.code()) & asked.eq(outcome::PARK);
+        let status = f.select(lost, Status::Fault.code(), status);
+        let value = f.select(lost, FaultCode::UNREACHABLE.code(), value);
+        let well = status.eq(Status::Done.code());
+        let goes_on = well & asked.ne(0);
+        let kind = f.select(goes_on, asked & outcome::KIND, 0);
+        let moves = kind.eq(outcome::REQUEUE);
+        f.when(moves, || {
+            self.change_level(f, cells, cell, asked);
+            let level = f.cast::<u64>(asked >> outcome::LEVEL_SHIFT);
+            f.atomic_store(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::LEVEL), level);
+        });
+        let children = spawn::settle_children(f, tree, place, well);
+        let waits = kind.ge(outcome::PARK);
+        let changes = waits | children.ne(0);
+        let ready =
+            f.choose(changes, || self.wait_or_go_on(f, cells, tree, (cell, kind), children), || f.lit(true));
+        f.when(children.ne(0), || {
+            self.count(f, cells, step_counter::SPAWNED, f.popcount(children));
+            spawn::put_children_at_home(f, kernel, cells, tree, (place, children));
+        });
+        let shares = f.load(cells.words.at(home_word::SHARES)).ne(0);
+        // A task of another level takes its turn among those of that level.
+        let leaves = if kernel.layout.levels > 1 { shares | moves } else { shares };
+        f.when(goes_on & ready & leaves, || push_ready(f, kernel, cells, cell));
+        f.when(!goes_on, || {
+            self.count(f, cells, step_counter::ENDED, f.lit(1));
+            f.when(!spawned, || self.give_reply(f, cells, task));
+        });
+        StepEnd { ends: !goes_on, status, value, stays: goes_on & ready & !leaves }
+    }
+
+    /// Adds the children of a step to the count, and puts the task aside if it has asked for that. Gives whether the task
+    /// goes on.
+    fn wait_or_go_on<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        (cell, kind): (U32<'b>, U32<'b>),
+        children: U64<'b>,
+    ) -> Val<'b, bool> {
+        use cell_state::{CANCEL, CHILD_SHIFT, JOINS, PARKED, PHASE, RESUMED, WAITS};
+        let (parks, joins) = (kind.eq(outcome::PARK), kind.eq(outcome::JOIN));
+        f.when(parks, || self.count(f, cells, step_counter::PARKS, f.lit(1)));
+        f.when(kind.gt(outcome::PARK), || self.count(f, cells, step_counter::WAITS, f.lit(1)));
+        // An event that has come already is not waited for.
+        let awaited = event::has_come(f, tree, cell, kind.eq(outcome::EVENT));
+        let more = f.cast::<u64>(f.popcount(children)) << CHILD_SHIFT;
+        let goes_on = |seen: U64<'b>| {
+            let all = child_count(seen + more);
+            let resumed = parks & (seen & RESUMED).ne(0);
+            let waits_for_none = kind.lt(outcome::PARK) | (joins & all.eq(0)) | awaited;
+            (seen & CANCEL).ne(0) | resumed | waits_for_none
+        };
+        let seen = change_state(f, cells, cell, |seen| {
+            let reason = f.select(parks, f.lit(WAITS), f.lit(cell_state::EVENT));
+            let reason = f.select(joins, f.lit(JOINS), reason);
+            let parked = (seen & !PHASE) | reason | PARKED;
+            let unparked = f.select(parks, seen & !RESUMED, seen);
+            f.select(goes_on(seen), unparked, parked) + more
+        });
+        let goes_on = goes_on(seen);
+        event::wait_for_event(f, self.kernel, tree, cell, kind.eq(outcome::EVENT) & !goes_on);
+        goes_on
+    }
+
+    /// Ends a task if all of its children have ended, and keeps what it ends with otherwise.
+    fn end_or_keep<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        cell: U32<'b>,
+        (status, value): (U32<'b>, U32<'b>),
+    ) {
+        use cell_state::{ENDING, PARKED, PHASE};
+        let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+        // Only this lane could give the task more children.
+        let kept = f.choose(
+            child_count(seen).ne(0),
+            || {
+                let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
+                f.store(tree.link(cell, tree_word::END), end);
+                let seen = change_state(f, cells, cell, |seen| {
+                    let parked = (seen & !PHASE) | ENDING | PARKED;
+                    f.select(child_count(seen).eq(0), seen, parked)
+                });
+                child_count(seen).ne(0)
+            },
+            || f.lit(false),
+        );
+        f.when(!kept, || self.end_tree_task(f, cells, tree, cell, (status, value)));
+    }
+
+    /// Ends a task all of whose children have ended, and then its parent, if that has waited for nothing else, and so on.
+    fn end_tree_task<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        cell: U32<'b>,
+        (status, value): (U32<'b>, U32<'b>),
+    ) {
+        let kernel = self.kernel;
+        f.forever::<_, ()>((cell, status, value), |up, (cell, status, value)| {
+            f.when(cell.lt(kernel.layout.producer_cell_count()), || {
+                self.end_task_of(f, cells, cell, (status, value));
+                up.leave(());
+            });
+            let link = f.load(tree.link(cell, tree_word::PARENT));
+            let (parent, into) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
+            self.tell_parent(f, tree, (parent, into), (status, value));
+            spawn::free_cell(f, kernel, cells, tree, cell);
+            let claimed = take_child_off(f, kernel, cells, parent);
+            f.when(!claimed, || up.leave(()));
+            let end = f.load(tree.link(parent, tree_word::END));
+            let (status, value) = self.last_word(f, cells, tree, parent, end);
+            (parent, status, value)
+        });
+    }
+
+    /// Gives the parent of a task that ends its result, or counts its fault.
+    fn tell_parent<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        tree: &TreeContext,
+        (parent, into): (U32<'b>, U32<'b>),
+        (status, value): (U32<'b>, U32<'b>),
+    ) {
+        let kernel = self.kernel;
+        if let Some(frames) = kernel.steps.as_ref().and_then(|steps| steps.frames) {
+            let words = kernel.layout.steps.map_or(0, |steps| steps.frame_words);
+            let well = status.eq(Status::Done.code());
+            f.when(well & into.lt(words), || {
+                f.store(frames.at(kernel.frame_place(f, parent, into)), value);
+            });
+        }
+        f.when(status.eq(Status::Fault.code()), || {
+            f.atomic_add(Order::Relaxed, Scope::Device, tree.link(parent, tree_word::FAULTS), 1u64);
+        });
+    }
+
+    /// The status and the value of a task that has ended before its children, now that these have ended too.
+    fn last_word<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        cell: U32<'b>,
+        end: U64<'b>,
+    ) -> (U32<'b>, U32<'b>) {
+        let (status, value) = (f.cast::<u32>(end), f.cast::<u32>(end >> 32));
+        let op = f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32);
+        let sees = self.table.entries.iter().filter(|entry| entry.sees_faults);
+        let sees = sees.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
+        let own = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+        let root = tree.root_state(f, cells, cell);
+        let well = status.eq(Status::Done.code());
+        let bereft = well & !sees & faults.ne(0);
+        let cancelled = well & ((own | root) & cell_state::CANCEL).ne(0);
+        let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
+        let status = f.select(bereft, Status::Fault.code(), status);
+        let value = f.select(bereft, FaultCode::CHILD.code(), value);
+        (f.select(cancelled, Status::Cancelled.code(), status), f.select(cancelled, steps, value))
+    }
+
+    /// Decides how many places at home the group uses in this turn, and notes whether it is idle. One lane does this.
+    pub(super) fn note_idleness<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+    ) {
+        let most = self.kernel.layout.home_cells();
+        let idle = f.atomic_load(Order::Relaxed, Scope::Device, tree.buffers.idle.at(0));
+        let own = f.load(cells.words.at(home_word::IDLE));
+        let few = self.kernel.layout.lanes.min(most);
+        f.store(cells.words.at(home_word::LIMIT), f.select(idle.gt(own), few, most));
+    }
+
+    /// Counts the group among those that are idle, or no longer. One lane does this, after each turn.
+    pub(super) fn count_idle<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        busy: Val<'b, bool>,
+    ) {
+        let word = cells.words.at(home_word::IDLE);
+        let (before, now) = (f.load(word), f.select(busy, 0, 1));
+        f.when(before.ne(now), || {
+            // Taking one off is adding the greatest number.
+            f.atomic_add(Order::Relaxed, Scope::Device, tree.buffers.idle.at(0), now - before);
+            f.store(word, now);
+        });
+    }
+}
+
+/// Takes a child that has ended off the count of its parent. If it was the last, the parent goes on if it has waited for
+/// its children. Gives whether the parent has ended itself and has waited only for this, so that its end becomes known
+/// now.
+fn take_child_off<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    parent: U32<'b>,
+) -> Val<'b, bool> {
+    use cell_state::{CHILD_SHIFT, ENDING, JOINS, LIVE, PARKED, PAUSE, PHASE};
+    // Pairs with itself and with the change of the state below: whoever takes the last child off sees what all of them
+    // wrote.
+    let before = f.atomic_sub(Order::AcqRel, Scope::Device, cells.states.at(parent), 1u64 << CHILD_SHIFT);
+    f.choose(
+        child_count(before).eq(1),
+        || {
+            let waits = |seen: U64<'b>, reason: u64| {
+                is_in_phase(seen, PARKED) & (seen & reason).ne(0) & child_count(seen).eq(0)
+            };
+            let seen = change_state(f, cells, parent, |seen| {
+                let ended = (seen & !(PHASE | ENDING)) | LIVE;
+                let paused = seen & !JOINS;
+                let live = f.select((seen & PAUSE).ne(0), paused, (paused & !PHASE) | LIVE);
+                let joined = f.select(waits(seen, JOINS), live, seen);
+                f.select(waits(seen, ENDING), ended, joined)
+            });
+            f.when(waits(seen, JOINS) & (seen & PAUSE).eq(0), || {
+                home::push_spawned(f, kernel, cells, parent);
+            });
+            waits(seen, ENDING)
+        },
+        || f.lit(false),
+    )
+}

@@ -1,0 +1,40 @@
+//! Runs a test on every device of this machine, in every placement, with groups of one lane and of several.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pelton::device::{Device, open};
+use pelton::{Geometry, Placement, Session, Spec};
+
+/// Long enough for anything that ends at all.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Returns the devices of this machine.
+pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
+    let gpu = open("cuda").is_ok().then_some("cuda");
+    ["cpu", "reference"].into_iter().chain(gpu).map(|name| open(name).unwrap()).collect()
+}
+
+/// Runs a test on every device, in every placement that the device has, with groups of one lane and of several.
+pub(crate) fn everywhere(spec: impl Fn(Spec) -> Spec, test: impl Fn(&Session, &str)) {
+    for device in devices() {
+        for placement in [Placement::Near, Placement::Far, Placement::Both] {
+            for lanes in [Some(1), Some(32), None] {
+                // The interpreter is slow, and its own number of lanes is no special case.
+                if lanes.is_none() && device.caps().name.starts_with("reference") {
+                    continue;
+                }
+                let mut geometry = Geometry::new(256).groups(3);
+                geometry.lanes = lanes;
+                let shape = format!("{} {placement:?} {lanes:?} lanes", device.caps().name);
+                let session = match Session::launch(&device, &spec(Spec::new(geometry).placement(placement)))
+                {
+                    Ok(session) => session,
+                    Err(pelton::Error::Refused(error)) if error.to_string().contains("placement") => continue,
+                    Err(error) => panic!("{shape}: {error}"),
+                };
+                test(&session, &shape);
+            }
+        }
+    }
+}
