@@ -17,6 +17,8 @@ pub enum WirePlace {
     Log,
     /// The request with this number in the IO queue.
     Request(usize),
+    /// The words of a graph.
+    Graph,
 }
 
 impl fmt::Display for WirePlace {
@@ -27,6 +29,7 @@ impl fmt::Display for WirePlace {
             WirePlace::Record => f.write_str("completion record"),
             WirePlace::Log => f.write_str("debug log"),
             WirePlace::Request(index) => write!(f, "IO request {index}"),
+            WirePlace::Graph => f.write_str("graph"),
         }
     }
 }

@@ -9,8 +9,8 @@ use super::step::{
     OWN, PAIR, PAYLOAD, REMOTE, REPLY, STEPS, TELLS, TOLD, WATCH,
 };
 use super::{
-    Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, io, log, opcode, record,
-    slot,
+    Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, graph, io, log, opcode,
+    record, slot,
 };
 use crate::kernel::PROVIDED_OPS;
 use crate::kernel::cells::{ask, cell_state};
@@ -180,6 +180,13 @@ fn io_queue() -> String {
     format!("{}\n{ops}\n{states}", word_table(io::TABLE, "writer"))
 }
 
+/// Returns the words of a graph, and the kinds of arguments.
+fn graph_words() -> String {
+    let kinds =
+        code_table("kind", graph::ArgKind::ALL.iter().map(|kind| (kind.code(), kind.name(), kind.doc())));
+    format!("{}\n{kinds}", word_table(graph::TABLE, "of the"))
+}
+
 /// Returns the steps that order other accesses.
 fn steps() -> String {
     let mut text = String::from("| step | who | in | does | meaning |\n|---|---|---|---|---|\n");
@@ -230,7 +237,7 @@ fn steps() -> String {
 }
 
 /// Returns every section of the manual that is made from tables, with the name of its markers.
-pub fn sections() -> [(&'static str, String); 13] {
+pub fn sections() -> [(&'static str, String); 14] {
     [
         ("slot", slot_words()),
         ("statuses", statuses()),
@@ -245,5 +252,6 @@ pub fn sections() -> [(&'static str, String); 13] {
         ("control", control_words()),
         ("log", log_words()),
         ("io", io_queue()),
+        ("graph", graph_words()),
     ]
 }

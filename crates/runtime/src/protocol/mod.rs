@@ -1,8 +1,8 @@
 //! The protocol between host and device, as data.
 //!
 //! Every word that crosses between the two is a row of a table in one of these modules: the [slot], the [completion
-//! record](record), the [control words](control), the [debug log](log), the [IO queue](io), and the numbers in them
-//! ([status], [priority], [opcode], [fault]). The constants that kernels use, the accessors that the host uses, and
+//! record](record), the [control words](control), the [debug log](log), the [IO queue](io), the [graph], and the
+//! numbers in them ([status], [priority], [opcode], [fault]). The constants that kernels use, the accessors that the host uses, and
 //! the tables of `docs/protocol.md` are made from those rows. A further table, the [steps](step), says who accesses
 //! which word in what order.
 //!
@@ -20,6 +20,7 @@ mod table;
 pub mod control;
 pub mod drained;
 pub mod fault;
+pub mod graph;
 pub mod io;
 pub mod log;
 pub mod manual;

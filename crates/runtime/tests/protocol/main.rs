@@ -2,6 +2,7 @@
 
 mod codes;
 mod golden;
+mod graph;
 mod packed;
 mod slot;
 mod status;
