@@ -112,6 +112,7 @@
 
 pub mod protocol;
 
+pub mod graph;
 pub mod kernel;
 
 pub mod ring;
@@ -127,12 +128,14 @@ mod deadline;
 #[doc(hidden)]
 pub mod doc_examples;
 mod error;
+mod identifier;
 mod payload;
 
 pub use after::{EventCondition, TaskAfter};
 pub use deadline::Deadline;
 pub use drain::{Batch, Drain};
 pub use error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
+pub use graph::{CheckedGraph, Graph, GraphEdge, GraphError, GraphNode, NodeArg, NodeId, NodeOp};
 pub use kernel::{Claim, Geometry, Handler, Placement, Region, Spec, Tenant, TenantId};
 pub use payload::{Payload, PayloadTask, Submission};
 pub use pelton_device as device;

@@ -63,6 +63,11 @@ pub(crate) fn why_missing(op: Opcode) -> &'static str {
     known.find(|(known, _)| *known == op).map_or("it is not implemented yet", |(_, why)| why)
 }
 
+/// Returns whether an opcode is that of a built-in function, which needs nothing but its arguments and its tenant.
+pub(crate) fn is_builtin_function(op: Opcode) -> bool {
+    FUNCTIONS.iter().any(|(known, ..)| *known == op)
+}
+
 /// Returns the built-in functions, ready to be put into a kernel.
 pub(super) fn builtin_functions() -> Vec<(Opcode, &'static str, Visible, HandlerCode)> {
     let module = text::parse(include_str!("builtin.pel")).expect("the built-in handlers parse");

@@ -3,6 +3,7 @@
 use pelton_device::Caps;
 use pelton_ir::types::{Access, Type};
 
+use crate::identifier::is_identifier;
 use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{ARG, FRAME, OBSERVABLE, PAYLOAD, REPLY};
 use crate::kernel::layout::check_addressed;
@@ -122,7 +123,7 @@ fn check_regions(spec: &Spec) -> Result<(), AssembleError> {
         Err(AssembleError::Region { name: region.name.clone(), why: why.into() })
     };
     for (at, region) in spec.regions.iter().enumerate() {
-        if !is_region_name(&region.name) {
+        if !is_identifier(&region.name, MAX_REGION_NAME) {
             let why = format!(
                 "its name must be up to {MAX_REGION_NAME} letters, digits and underscores, and must not start with a digit"
             );
@@ -149,13 +150,6 @@ fn check_regions(spec: &Spec) -> Result<(), AssembleError> {
         Some(_) => Ok(()),
         None => Err(AssembleError::Region { name: "data".into(), why: "this region must exist".into() }),
     }
-}
-
-/// Whether a region can have this name.
-fn is_region_name(name: &str) -> bool {
-    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.len() <= MAX_REGION_NAME
 }
 
 /// Refuses formats that PRINTF cannot print.
