@@ -1,10 +1,11 @@
 //! What `assemble` makes and what it refuses.
 
-use pelton::Placement;
 use pelton::kernel::{
-    Claim, Geometry, Handler, Io, Lifetime, Region, SlotBody, Spec, Tenant, assemble, longest_rest,
+    AssembleError, Claim, Geometry, Handler, Io, Lifetime, Region, SlotBody, Spec, Tenant, assemble,
+    longest_rest,
 };
 use pelton::protocol::Opcode;
+use pelton::{Graph, GraphError, NodeArg, Placement};
 use pelton_device::{Caps, open};
 use pelton_ir::types::{Access, Type};
 
@@ -230,4 +231,28 @@ fn a_full_table_of_opcodes_is_refused_by_name() {
     spec.handlers.insert(0, late);
     let refused = refusal(spec);
     assert!(refused.contains("handler \"late\"") && refused.contains("no free opcode"), "{refused}");
+}
+
+/// Catches graphs that are not checked, and graphs that change the kernel.
+#[test]
+fn graphs_are_checked_and_leave_the_kernel_as_it_is() {
+    let caps = open("reference").unwrap().caps().clone();
+    let mut graph = Graph::new("sum", 1);
+    let first = graph.node("first", "add", [NodeArg::Parameter(0)]);
+    let second = graph.node("second", "sum", [first.into()]);
+    let plain = assemble(&base(), &caps).unwrap();
+    let with_graph = assemble(&base().graph(graph.clone()), &caps).unwrap();
+    assert_eq!(plain.module.to_string(), with_graph.module.to_string());
+    let twice = refusal(base().graph(graph.clone()).graph(graph.clone()));
+    assert_eq!(twice, "two graphs are named \"sum\"");
+    let drained = refusal(base().graph(graph.clone()).lifetime(Lifetime::Drain));
+    assert_eq!(drained, "lifetime = drain: a drained batch cannot launch graphs");
+    graph.edge(second, first);
+    let cycle = refusal(base().graph(graph.clone()));
+    assert_eq!(cycle, "graph \"sum\": nodes wait for each other in a cycle: first -> second -> first");
+    let error = assemble(&base().graph(graph), &caps).expect_err("it is refused");
+    assert!(
+        matches!(&error, AssembleError::Graph { name, source: GraphError::Cycle { nodes } } if name == "sum" && nodes.len() == 2),
+        "{error:?}"
+    );
 }

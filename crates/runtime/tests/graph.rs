@@ -415,6 +415,6 @@ proptest! {
         graph.set_priority(from, Priority::High);
         graph.node(name, "nop", [taken.into(), NodeArg::Parameter(taken.index())]);
         let _ = graph.check(&spec()).map_err(|error| error.to_string());
-        let _ = (graph.to_string(), graph.to_dot());
+        let _ = (graph.to_string(), graph.to_dot(), Spec::default().graph(graph).to_string().parse::<Spec>());
     }
 }

@@ -1,13 +1,16 @@
 //! The text of a `Spec`: what it prints reads back, and what is wrong is said with its place.
 
+mod graphs;
+
 use std::time::Duration;
 
-use pelton::Placement;
+use graphs::acyclic_graph;
 use pelton::kernel::{
     Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, SlotBody, Spec, Telemetry,
     Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
+use pelton::{Graph, NodeArg, NodeId, Placement, Priority};
 use pelton_ir::module::Module;
 use pelton_ir::types::{Access, Type};
 use proptest::prelude::*;
@@ -261,6 +264,12 @@ fn library() -> impl Strategy<Value = Module> {
     })
 }
 
+/// Graphs with different names.
+fn renamed(mut graphs: Vec<Graph>) -> Vec<Graph> {
+    graphs.iter_mut().enumerate().for_each(|(k, graph)| graph.name = format!("g{k}"));
+    graphs
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let geometry = (any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<u32>())
         .prop_map(|(slots, lanes, groups, window)| Geometry { slots, lanes, groups, window });
@@ -280,13 +289,14 @@ fn spec() -> impl Strategy<Value = Spec> {
         proptest::collection::vec(handler(), 0..3),
         proptest::collection::vec(any::<String>(), 0..3),
         proptest::collection::vec(library(), 0..3),
+        proptest::collection::vec(acyclic_graph(), 0..3),
     );
     (geometry, axes, any::<(u32, Duration, u32, u32, u32)>(), lists).prop_map(
         |(
             geometry,
             axes,
             (share, lease, fuel, payload, reply),
-            (regions, tenants, handlers, formats, libraries),
+            (regions, tenants, handlers, formats, libraries, graphs),
         )| {
             let (lifetime, placement, claim, body, io, report, telemetry) = axes;
             let base = Spec::new(geometry);
@@ -309,6 +319,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 handlers: named(handlers),
                 formats,
                 libraries,
+                graphs: if body == SlotBody::Fused { Vec::new() } else { renamed(graphs) },
                 ..Spec::new(base.geometry)
             }
         },
@@ -359,4 +370,136 @@ fn handlers_of_a_text_may_leave_their_opcode_open() {
     assert_eq!(read(&spec.to_string()), spec);
     let wrong = handler("a", "op = \"eight\"\n").parse::<Spec>().unwrap_err().to_string();
     assert!(wrong.contains("it must be a number"), "{wrong}");
+}
+
+/// A text with a graph, of which one piece is replaced.
+fn graph_text(old: &str, new: &str) -> String {
+    let text = r#"
+claim = "priority"
+
+[[graph]]
+name = "sum"
+parameters = 2
+result = "left"
+
+  [[graph.node]]
+  name = "left"
+  op = "atomic_add"
+  args = ["$0", 10]
+
+  [[graph.node]]
+  name = "right"
+  op = 2
+  args = ["$1", 0xff, "@left"]
+  priority = "idle"
+
+  [[graph.node]]
+  name = "total"
+  op = "NOP"
+  args = ["@left", "@right"]
+  after = ["right", "left"]
+"#;
+    assert_eq!(text.matches(old).count(), 1, "{old}");
+    text.replace(old, new)
+}
+
+#[test]
+fn graphs_are_read_and_printed() {
+    let mut graph = Graph::new("sum", 2);
+    let left = graph.node("left", "atomic_add", [NodeArg::Parameter(0), 10.into()]);
+    let right = graph.node("right", Opcode::ATOMIC_ADD, [NodeArg::Parameter(1), 255.into(), left.into()]);
+    let total = graph.node("total", "NOP", [left.into(), right.into()]);
+    graph.edge(right, total);
+    graph.edge(left, total);
+    graph.set_result(left);
+    graph.set_priority(right, Priority::Idle);
+    let spec = read(&graph_text("claim", "claim"));
+    assert_eq!(spec, Spec::default().claim(Claim::PRIORITY).graph(graph));
+    assert_eq!(read(&spec.to_string()), spec);
+    // Nodes may refer to nodes further below, and everything but names and operations may be left out.
+    let small = r#"
+[[graph]]
+name = "small"
+node = [{ name = "b", op = "nop", args = ["@a"] }, { name = "a", op = "nop" }]
+"#;
+    let mut graph = Graph::new("small", 0);
+    graph.node("b", "nop", [NodeId::from_index(1).into()]);
+    graph.node("a", "nop", []);
+    assert_eq!(read(small), Spec::default().graph(graph));
+}
+
+#[test]
+fn mistakes_in_graphs_are_shown_where_they_are() {
+    let twice = format!(
+        "{}[[graph]]\nname = \"sum\"\nnode = [{{ name = \"a\", op = 0 }}]",
+        graph_text("claim", "claim")
+    );
+    let nodes = "[[graph.node]]\nname = \"n\"\nop = 0\n".repeat(4097);
+    for (text, at, what) in [
+        (graph_text("name = \"sum\"\n", ""), "4:1", "`name` is missing"),
+        (graph_text("\"sum\"", "\"s u m\""), "5:8", "the name of the graph is \"s u m\", and it must have"),
+        (graph_text("parameters = 2", "parameter = 2"), "6:1", "there is no key `parameter` here"),
+        (graph_text("parameters = 2", "parameters = 12"), "5:8", "the graph has 12 parameters; it may have"),
+        (
+            graph_text("result = \"left\"", "result = \"lfet\""),
+            "7:10",
+            "there is no node \"lfet\" in this graph; did you mean \"left\"?",
+        ),
+        (graph_text("result = \"left\"", "result = 0"), "7:10", "this is an integer; it must be a string"),
+        (graph_text("name = \"right\"", "name = \"left\""), "15:10", "nodes 0 and 1 are both named \"left\""),
+        (graph_text("name = \"total\"\n", ""), "20:3", "`name` is missing"),
+        (graph_text("op = 2\n", ""), "14:3", "`op` is missing"),
+        (graph_text("op = 2", "op = 99"), "16:8", "there is no handler for opcode 0x63"),
+        (graph_text("op = 2", "op = true"), "16:8", "this is a boolean; it must be a string"),
+        (graph_text("\"NOP\"", "\"NPO\""), "22:8", "there is no opcode \"NPO\"; did you mean \"NOP\"?"),
+        (graph_text("\"NOP\"", "\"printf\""), "22:8", "a node cannot run PRINTF: its line names the slot"),
+        (
+            graph_text("\"$1\"", "\"$2\""),
+            "15:10",
+            "node right takes parameter 2, and the graph has 2 parameters",
+        ),
+        (
+            graph_text("\"$1\"", "\"$x\""),
+            "17:11",
+            "\"$x\" is not an argument; write a number, \"$0\" for parameter 0",
+        ),
+        (graph_text("\"$1\"", "\"$\""), "17:11", "\"$\" is not an argument"),
+        (graph_text("\"$1\"", "\"$+1\""), "17:11", "\"$+1\" is not an argument"),
+        (graph_text("\"$1\"", "\"left\""), "17:11", "\"left\" is not an argument"),
+        (graph_text("\"$1\"", "-1"), "17:11", "the number must be from 0 to 4294967295"),
+        (
+            graph_text("\"@right\"", "\"@rigth\""),
+            "23:20",
+            "there is no node \"rigth\" in this graph; did you mean \"right\"?",
+        ),
+        (
+            graph_text("[\"right\", \"left\"]", "[\"nowhere\"]"),
+            "24:12",
+            "there is no node \"nowhere\" in this graph",
+        ),
+        (graph_text("[\"right\", \"left\"]", "\"right\""), "24:11", "this is a string; it must be an array"),
+        (graph_text("[\"right\", \"left\"]", "[\"total\"]"), "21:10", "node total waits for itself"),
+        (graph_text("\"idle\"", "\"hihg\""), "18:14", "did you mean high?"),
+        (graph_text("[\"$0\", 10]", "[\"@total\"]"), "10:10", "in a cycle: left -> "),
+        (graph_text("[\"$0\", 10]", "[0,0,0,0,0,0,0,0,0,0,0,0,0]"), "10:10", "node left has 13 arguments"),
+        ("[[graph]]\nname = \"empty\"".into(), "2:8", "the graph has no nodes"),
+        (
+            format!("[[graph]]\nname = \"large\"\n{nodes}"),
+            "1:1",
+            "the graph has 4097 nodes; it may have at most 4096",
+        ),
+        (twice, "26:8", "two graphs are named \"sum\""),
+    ] {
+        let found = wrong(&text);
+        assert!(
+            found.contains(&format!("<spec>:{at}\n")) && found.contains(what),
+            "{at} {what}\nis not\n{found}"
+        );
+    }
+    // What is wrong with a graph is said once, and all of it at once.
+    let found = wrong(&graph_text("\"NOP\"", "\"NPO\""));
+    assert_eq!(found.matches("error[spec]").count(), 1, "{found}");
+    let both = graph_text("\"idle\"", "\"hihg\"").replace("\"@right\"", "\"@rigth\"");
+    let found = wrong(&both);
+    assert!(found.contains("<spec>:18:14") && found.contains("<spec>:23:20"), "{found}");
 }

@@ -2,6 +2,7 @@
 
 use pelton_ir::link::LinkError;
 
+use crate::graph::GraphError;
 use crate::protocol::Opcode;
 
 /// A name that no opcode has.
@@ -55,6 +56,12 @@ pub enum AssembleError {
     /// A format of PRINTF cannot be parsed.
     #[error("format {id}: {why}")]
     Format { id: usize, why: String },
+    /// A graph is not possible.
+    #[error("graph {name:?}: {source}")]
+    Graph { name: String, source: GraphError },
+    /// Two graphs have the same name.
+    #[error("two graphs are named {name:?}")]
+    DuplicateGraph { name: String },
     /// The assembled kernel is not valid, which is a defect of Pelton.
     #[error("the assembled kernel is not valid:\n{0}")]
     Kernel(String),

@@ -12,6 +12,7 @@ use super::error::UnknownOpcode;
 use super::handler::{Handler, NamedHandler};
 use super::placement::Placement;
 use super::tenant::{Region, Tenant};
+use crate::graph::Graph;
 use crate::protocol::{Opcode, opcode};
 
 /// How many slots, lanes and groups a kernel has. Numbers that are left open are chosen to suit the device.
@@ -197,6 +198,8 @@ pub struct Spec {
     pub libraries: Vec<Module>,
     /// What PRINTF prints, by format id. The first format has id 1.
     pub formats: Vec<String>,
+    /// The graphs of tasks that belong to the kernel. Their names differ.
+    pub graphs: Vec<Graph>,
 }
 
 /// A persistent kernel that serves rings in turn and has only the built-in operations, with the default geometry.
@@ -233,6 +236,7 @@ impl Spec {
             handlers: Vec::new(),
             libraries: Vec::new(),
             formats: Vec::new(),
+            graphs: Vec::new(),
         }
     }
 
@@ -454,6 +458,12 @@ impl Spec {
     /// Adds what PRINTF prints for the next format id. The first format has id 1.
     pub fn format(mut self, format: impl Into<String>) -> Self {
         self.formats.push(format.into());
+        self
+    }
+
+    /// Adds a graph. [`assemble`](super::assemble) checks it, and refuses two graphs with the same name.
+    pub fn graph(mut self, graph: Graph) -> Self {
+        self.graphs.push(graph);
         self
     }
 }

@@ -1,9 +1,10 @@
 //! From a `Spec` to a kernel. This is the one step that can refuse a `Spec`.
 //!
 //! Everything that users write is checked first: the [axes, tenants and regions](spec_checks) of the `Spec`, then each
-//! [handler](handler_checks), then the [size](limits) of all handlers together. What is written after that is valid
+//! [handler](handler_checks), then the [size](limits) of all handlers together, then the [graphs](graph_checks). What is written after that is valid
 //! unless Pelton has a defect, and the validator has the last word on it.
 
+mod graph_checks;
 mod handler_checks;
 mod limits;
 mod spec_checks;
@@ -45,11 +46,12 @@ pub struct Assembled {
 ///
 /// # Errors
 ///
-/// [`AssembleError`] names the axis, tenant, region, handler or library that cannot be assembled, and says why.
+/// [`AssembleError`] names the axis, tenant, region, handler, library or graph that cannot be assembled, and says why.
 pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     spec_checks::check_spec(spec, caps)?;
     let libraries = import::check_libraries(spec)?;
     let handlers = handler_checks::check_handlers(spec, &libraries)?;
+    graph_checks::check_graphs(spec)?;
     let resumable = handlers.iter().filter(|handler| handler.code.resumable);
     let layout = Layout {
         resumable_ops: resumable.map(|handler| handler.handler.op).collect(),

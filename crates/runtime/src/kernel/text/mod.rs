@@ -50,13 +50,31 @@
 //! visible = "memory"                     # or "result"
 //! class = "once"                         # or "idempotent"
 //! file = "add.pel"                       # or text = '''…'''
+//!
+//! [[graph]]
+//! name = "sum"
+//! parameters = 2                         # how many words a launch gives it, at most 11; 0 if left out
+//! result = "total"                       # the node whose result is that of the graph; the last one if left out
+//!
+//! [[graph.node]]                         # belongs to the `[[graph]]` above it
+//! name = "left"
+//! op = "add"                             # a handler or a built-in operation, by name or by number
+//! args = ["$0", 10]                      # at most 12: "$0" is parameter 0, "@left" a node's result, 10 a constant
+//!
+//! [[graph.node]]
+//! name = "total"
+//! op = "add"
+//! args = ["@left", "$1"]                 # a node waits for the nodes whose results it takes
+//! after = ["left"]                       # nodes that it waits for besides
+//! priority = "high"                      # or "critical", "normal", "low", "idle"; normal if left out
 //! ```
 //!
-//! Everything but names, the numbers of tenants, types and lengths can be left out. Handlers without `op` get opcodes in
+//! Everything but names, the numbers of tenants, types, lengths and the operations of nodes can be left out. Handlers without `op` get opcodes in
 //! the order of the text: each gets the lowest of [`Opcode::ASSIGNED`](crate::Opcode::ASSIGNED) that no handler has.
 //! `Display` writes all of it, including the text of every handler and library, and parsing that text gives an equal
-//! `Spec`. Parsing reports every mistake, each with its place.
+//! `Spec`. Parsing reports every mistake, each with its place. Graphs are also [checked](crate::Graph::check) whole.
 
+mod graph;
 mod print;
 mod read;
 mod table;
@@ -131,7 +149,7 @@ impl FromStr for Spec {
 }
 
 /// Writes the text of a `Spec`, which can be parsed again. A handler whose definition is an error has no text and
-/// stays empty.
+/// stays empty, and a graph that [`check`](crate::Graph::check) refuses is refused when the text is parsed.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         print::print_spec(self, f)

@@ -4,6 +4,7 @@ use std::fmt::{Formatter, Result, Write};
 
 use pelton_ir::text;
 
+use super::graph::print_graph;
 use super::words::*;
 use crate::kernel::handler::NamedHandler;
 use crate::kernel::spec::{Claim, Spec};
@@ -52,7 +53,8 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "window = {}", geometry.window)?;
     spec.regions.iter().try_for_each(|r| print_region(r, f))?;
     spec.tenants.iter().try_for_each(|t| print_tenant(t, f))?;
-    spec.handlers.iter().try_for_each(|h| print_handler(h, f))
+    spec.handlers.iter().try_for_each(|h| print_handler(h, f))?;
+    spec.graphs.iter().try_for_each(|g| print_graph(g, f))
 }
 
 fn print_region(region: &Region, f: &mut Formatter<'_>) -> Result {
@@ -87,7 +89,7 @@ fn print_handler(handler: &NamedHandler, f: &mut Formatter<'_>) -> Result {
 }
 
 /// Returns a string as a quoted string of TOML.
-fn quote_toml(text: &str) -> String {
+pub(super) fn quote_toml(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
         match c {

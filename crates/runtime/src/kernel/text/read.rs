@@ -8,6 +8,7 @@ use pelton_ir::types::Access;
 use pelton_ir::valid::validate;
 use toml::de::DeTable;
 
+use super::graph::read_graphs;
 use super::table::{DiagnosticList, TomlTable, TomlValue, place_from_range, suggest};
 use super::words::*;
 use super::{Mistakes, TextError, load_text};
@@ -91,6 +92,7 @@ impl SpecReader<'_> {
         if !tenants.is_empty() {
             spec.tenants = tenants.into_iter().filter_map(|t| read_tenant(t, &spec.handlers)).collect();
         }
+        spec.graphs = read_graphs(table.table_array("graph"), &spec);
         spec
     }
 

@@ -52,6 +52,16 @@ impl<'a> TomlTable<'a> {
         self.note(Diagnostic::new("spec", place_from_range(range), message.into()));
     }
 
+    /// Returns how many mistakes were found so far, in this table and elsewhere.
+    pub(super) fn mistake_count(&self) -> usize {
+        self.notes.borrow().len()
+    }
+
+    /// Returns the place of the table.
+    pub(super) fn place(&self) -> Range<usize> {
+        self.place.clone()
+    }
+
     /// Returns the value of a key, or `None` if the key is absent.
     pub(super) fn get(&self, key: &'static str) -> Option<TomlValue<'a>> {
         self.known.borrow_mut().push(key);

@@ -7,6 +7,7 @@ use pelton_ir::types::{Access, Type};
 use crate::kernel::handler::{Class, Visible, Width};
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Claim, Io, Lifetime, Report, SlotBody, Telemetry};
+use crate::protocol::Priority;
 
 /// The values of an axis, each with its word.
 pub(super) type WordList<T> = &'static [(&'static str, T)];
@@ -37,6 +38,14 @@ pub(super) const ACCESS: WordList<Access> = &[
     (Access::Read.word(), Access::Read),
     (Access::ReadWrite.word(), Access::ReadWrite),
     (Access::Write.word(), Access::Write),
+];
+
+pub(super) const PRIORITY: WordList<Priority> = &[
+    ("critical", Priority::Critical),
+    ("high", Priority::High),
+    ("normal", Priority::Normal),
+    ("low", Priority::Low),
+    ("idle", Priority::Idle),
 ];
 
 /// Returns the word that stands for a value.
