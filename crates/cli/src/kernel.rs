@@ -1,6 +1,6 @@
 //! `pelton kernel`: prints the module that a spec assembles to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pelton::Spec;
 use pelton::kernel::layout::StepLayout;
@@ -37,11 +37,7 @@ pub(crate) struct KernelArgs {
 }
 
 pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, CliError> {
-    let spec = if is_stdin(&args.spec) {
-        ModuleSource::read(&args.spec)?.text.parse().map_err(|error| show_refusal(&error, term))?
-    } else {
-        read_spec(&args.spec, term)?
-    };
+    let spec = read_spec_or_stdin(&args.spec, term)?;
     if args.whole {
         term.text(&spec.to_string())?;
         return Ok(CliStatus::Fine);
@@ -77,8 +73,16 @@ fn describe_steps(steps: Option<StepLayout>) -> String {
     parts.map(|(what, count)| if count > 0 { format!(", {count} {what}") } else { String::new() }).concat()
 }
 
+/// Reads a spec from a file, or from standard input if the path is `-`.
+pub(crate) fn read_spec_or_stdin(path: &Path, term: &Term) -> Result<Spec, CliError> {
+    if is_stdin(path) {
+        return ModuleSource::read(path)?.text.parse().map_err(|error| show_refusal(&error, term));
+    }
+    read_spec(path, term)
+}
+
 /// Reads a spec; the error shows what is wrong with it.
-pub(crate) fn read_spec(path: &std::path::Path, term: &Term) -> Result<Spec, CliError> {
+pub(crate) fn read_spec(path: &Path, term: &Term) -> Result<Spec, CliError> {
     Spec::from_file(path).map_err(|error| show_refusal(&error, term))
 }
 

@@ -10,6 +10,7 @@ mod emit;
 mod error;
 mod exec;
 mod fmt;
+mod graph;
 mod json;
 mod kernel;
 mod launch;
@@ -72,6 +73,7 @@ enum CliCommand {
     Run(run::RunArgs),
     Scan(scan::ScanArgs),
     Kernel(kernel::KernelArgs),
+    Graph(graph::GraphArgs),
     Test(test::TestArgs),
     Emit(emit::EmitArgs),
     Devices(devices::DevicesArgs),
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         CliCommand::Run(args) => run::run_spec(&args, &term),
         CliCommand::Scan(args) => return scan::run_scan(&args, &term),
         CliCommand::Kernel(args) => kernel::run_kernel(&args, &term),
+        CliCommand::Graph(args) => graph::run_graph(&args, &term),
         CliCommand::Test(args) => test::run_tests(&args, &term),
         CliCommand::Emit(args) => emit::run_emit(&args, &term),
         CliCommand::Devices(args) => devices::run_devices(&args, &term),

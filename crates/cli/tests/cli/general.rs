@@ -4,8 +4,21 @@ use std::process::{Command, Stdio};
 
 use crate::{DOUBLE, ScratchFolder, pelton};
 
-const COMMANDS: [&str; 12] =
-    ["demo", "check", "fmt", "opt", "exec", "run", "scan", "kernel", "test", "litmus", "ops", "completions"];
+const COMMANDS: [&str; 13] = [
+    "demo",
+    "check",
+    "fmt",
+    "opt",
+    "exec",
+    "run",
+    "scan",
+    "kernel",
+    "graph",
+    "test",
+    "litmus",
+    "ops",
+    "completions",
+];
 
 #[test]
 fn help_teaches_with_examples() {

@@ -7,6 +7,7 @@ mod devices;
 mod exec;
 mod fmt;
 mod general;
+mod graph;
 #[cfg(unix)]
 mod interrupt;
 mod kernel;
