@@ -1,100 +1,141 @@
 //! An eventcount: workers park without losing a wake-up, and publishers pay almost nothing while no worker is parked.
 //!
 //! A worker that found nothing *announces* itself, looks once more, and parks only if no wake came in between. A
-//! publisher stores its words, then calls [`Event::wake`].
+//! publisher stores its words, then calls [`Event::wake`]. A worker may publish for other workers.
 //!
 //! **Why no wake-up is lost.** Both sides have a sequentially consistent fence between their write and their read: the
-//! worker writes `waiters` and then reads the words, the publisher writes the words and then reads `waiters`. So either
-//! the worker sees the words, or the publisher sees the worker; in that case it moves `epoch` under the lock, and the
-//! worker, which compares `epoch` under the same lock before it sleeps, does not sleep or is woken. A worker that
-//! already sees the new epoch when it announces has acquired it, and sees the words when it looks.
+//! worker announces itself and then reads the words, the publisher writes the words and then reads how many workers are
+//! announced. So either the worker sees the words, or the publisher sees the worker. In that case, it begins a new
+//! *epoch*, and then notifies those that sleep under the lock. The worker compares the epoch under the same lock before
+//! it sleeps, so it does not sleep or is notified. A worker that announces itself in the new epoch has acquired it, and
+//! sees the words when it looks.
+//!
+//! **Why a wake is cheap.** Announcements belong to an epoch, so a new one takes all of them back at once. Whoever wakes
+//! next finds none, and pays for a fence and a load, until a worker announces itself again. So a worker that finds
+//! something after it has announced itself, and is busy from then on, makes one wake slower and not all.
 
 use std::time::Duration;
 
-use sync::{AtomicU32, Condvar, Mutex, Ordering, fence};
+use sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence};
 
 /// Atomics and locks: std's, or loom's where interleavings are explored.
 mod sync {
     #[cfg(feature = "loom")]
     pub use loom::sync::{
-        Condvar, Mutex,
-        atomic::{AtomicU32, Ordering, fence},
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering, fence},
     };
     #[cfg(not(feature = "loom"))]
     pub(super) use std::sync::{
-        Condvar, Mutex,
-        atomic::{AtomicU32, Ordering, fence},
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering, fence},
     };
 }
 
 /// An eventcount, where workers park and publishers wake them. See the [module](self) for how to use it.
 #[derive(Debug)]
 pub struct Event {
-    epoch: AtomicU32,
-    waiters: AtomicU32,
-    lock: Mutex<()>,
+    /// The number of the epoch in the upper half, and how many workers are announced in it in the lower half.
+    state: AtomicU64,
+    /// How many workers sleep.
+    asleep: Mutex<u32>,
     moved: Condvar,
 }
 
-/// What a worker gets from [`Event::announce`] and passes to [`Event::park`] or [`Event::cancel`].
+/// The epoch in which a worker has announced itself. A worker gets it from [`Event::announce`] and passes it to
+/// [`Event::park`] or [`Event::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParkKey(u32);
 
 impl Default for Event {
     fn default() -> Self {
-        Event {
-            epoch: AtomicU32::new(0),
-            waiters: AtomicU32::new(0),
-            lock: Mutex::new(()),
-            moved: Condvar::new(),
-        }
+        Event { state: AtomicU64::new(0), asleep: Mutex::new(0), moved: Condvar::new() }
     }
+}
+
+/// The epoch of a state.
+fn epoch_of(state: u64) -> u32 {
+    (state >> 32) as u32
+}
+
+/// How many workers are announced in a state.
+fn announced_in(state: u64) -> u32 {
+    state as u32
+}
+
+/// The state in which the next epoch begins.
+fn next_epoch(state: u64) -> u64 {
+    (state | u64::from(u32::MAX)).wrapping_add(1)
 }
 
 impl Event {
     /// Announces that the caller is about to park. The caller must then check once more for what it waits for, and call
     /// [`park`](Event::park) or [`cancel`](Event::cancel).
     pub fn announce(&self) -> ParkKey {
-        self.waiters.fetch_add(1, Ordering::Relaxed);
+        // Pairs with the release in `wake`: a worker that sees the new epoch sees what was published before it.
+        let before = self.state.fetch_add(1, Ordering::Acquire);
         // Pairs with the fence in `wake`.
         fence(Ordering::SeqCst);
-        // Pairs with the release in `wake`: a worker that sees the new epoch sees what was published before it.
-        ParkKey(self.epoch.load(Ordering::Acquire))
+        ParkKey(epoch_of(before))
     }
 
     /// Takes back an announcement, if the worker does not need to park after all.
-    pub fn cancel(&self, _key: ParkKey) {
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
+    pub fn cancel(&self, key: ParkKey) {
+        self.withdraw(key);
     }
 
-    /// Sleeps until a [`wake`](Event::wake) that came after the announcement, or for at most `timeout`. This ends the announcement. It
-    /// may return early, so the caller must check again.
-    pub fn park(&self, key: ParkKey, timeout: Option<Duration>) {
-        let mut guard = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        while self.epoch.load(Ordering::Acquire) == key.0 {
+    /// Takes back an announcement, unless a wake has done so. Returns whether a wake has.
+    fn withdraw(&self, key: ParkKey) -> bool {
+        let without = |state| (epoch_of(state) == key.0).then(|| state - 1);
+        // Pairs with the release in `wake`, which has taken the announcement back.
+        self.state.fetch_update(Ordering::Relaxed, Ordering::Acquire, without).is_err()
+    }
+
+    /// Sleeps until a [`wake`](Event::wake) that came after the announcement, or for at most `timeout`. This ends the
+    /// announcement. It may return early, so the caller must check again. Returns whether there was a wake.
+    pub fn park(&self, key: ParkKey, timeout: Option<Duration>) -> bool {
+        let mut asleep = self.lock();
+        while epoch_of(self.state.load(Ordering::Acquire)) == key.0 {
+            *asleep += 1;
             match timeout {
                 // A spurious return is as good as a timeout, because the caller checks again.
                 Some(timeout) => {
-                    drop(self.moved.wait_timeout(guard, timeout));
+                    let woken = self.moved.wait_timeout(asleep, timeout);
+                    asleep = woken.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+                    *asleep -= 1;
                     break;
                 }
-                None => guard = self.moved.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                None => {
+                    asleep = self.moved.wait(asleep).unwrap_or_else(|poisoned| poisoned.into_inner());
+                    *asleep -= 1;
+                }
             }
         }
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        drop(asleep);
+        self.withdraw(key)
     }
 
     /// Wakes every worker that announced itself before it could see what the caller has published.
     pub fn wake(&self) {
         // Pairs with the fence in `announce`.
         fence(Ordering::SeqCst);
-        if self.waiters.load(Ordering::Relaxed) == 0 {
+        if announced_in(self.state.load(Ordering::Relaxed)) == 0 {
             return;
         }
-        let guard = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Pairs with the acquires in `announce` and `park`.
-        self.epoch.fetch_add(1, Ordering::Release);
-        drop(guard);
-        self.moved.notify_all();
+        let begin = |state| (announced_in(state) != 0).then(|| next_epoch(state));
+        // Pairs with the acquires in `announce`, `withdraw` and `park`.
+        if self.state.fetch_update(Ordering::Release, Ordering::Relaxed, begin).is_err() {
+            // Somebody else has taken all announcements back, and notifies those that sleep.
+            return;
+        }
+        // A worker that still saw the old epoch sleeps by the time that the lock is free.
+        let sleepers = *self.lock();
+        if sleepers != 0 {
+            self.moved.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u32> {
+        self.asleep.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -93,6 +93,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `cuda` | yes | NVIDIA GPUs, in the module [`cuda`]; the driver is loaded at run time, so it may be absent |
+//! | `inject` | no | lets groups of the CPU sleep until they are woken; for tests of who wakes them |
 //! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
 pub mod caps;

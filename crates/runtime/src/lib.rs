@@ -107,7 +107,7 @@
 //! | feature | default | what it does |
 //! |---|---|---|
 //! | `cuda` | yes | NVIDIA GPUs; the driver is loaded at run time, so programs also start on machines without one |
-//! | `inject` | no | lets tests put wrong bits between host and kernel; for this crate's own tests |
+//! | `inject` | no | lets tests put wrong bits between host and kernel, and let groups sleep until they are woken; for this crate's own tests |
 //! | `loom` | no | lets tests explore interleavings with loom; for this crate's own tests |
 
 pub mod protocol;

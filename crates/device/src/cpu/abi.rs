@@ -3,14 +3,12 @@
 //! Compiled code has the signature of [`GroupEntry`]. It reads the context's fields by their offsets, runs the group, and
 //! returns a [`GroupExit`].
 
-use std::cell::Cell;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::event::ParkKey;
-
+use super::rest::GroupRest;
 use super::run::CpuLaunch;
 
 /// The type of a compiled kernel, which runs one group and returns a [`GroupExit`] as a number.
@@ -51,10 +49,8 @@ pub(super) struct GroupContext {
     pub groups: u32,
     /// The launch that the group belongs to.
     pub run: *const CpuLaunch,
-    /// The key of the event while the group has announced that it is about to park.
-    pub parking: Cell<Option<ParkKey>>,
-    /// How often the group has backed off without sleeping.
-    pub spins: Cell<u32>,
+    /// What the group remembers from one `backoff` to the next.
+    pub rest: GroupRest,
 }
 
 /// The offsets of fields that compiled code reads.
@@ -70,41 +66,16 @@ pub(super) mod offset {
     pub(crate) const SLOT_LEN: i32 = offset_of!(BoundBuffer, len) as i32;
 }
 
-/// A back-off of at most this long only spins, because a kernel that asks for so little expects new work at once.
-const SPIN_NS: u32 = 1_000;
-/// A back-off of at most this long yields the core, and a longer one parks.
-const YIELD_NS: u32 = 50_000;
-/// One in this many spins yields the core all the same, so that more threads than cores still make progress.
-const SPINS: u32 = 64;
-
 /// Implements `backoff`.
 ///
 /// # Safety
 /// Called by compiled code with the context it was given.
-pub(super) unsafe extern "C" fn backoff(context: *const GroupContext, ns: u32) {
+pub(super) unsafe extern "C" fn backoff(context: *const GroupContext, lane: u32, ns: u32) {
     // SAFETY: the context outlives the group's run, and only this thread uses its cells.
     let context = unsafe { &*context };
     // SAFETY: the launch outlives its groups.
-    let event = unsafe { &(*context.run).event };
-    let announced = context.parking.take();
-    if ns <= YIELD_NS {
-        if let Some(key) = announced {
-            event.cancel(key);
-        }
-        let spins = context.spins.get().wrapping_add(1);
-        context.spins.set(spins);
-        if ns <= SPIN_NS && spins % SPINS != 0 {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
-        return;
-    }
-    match announced {
-        // The kernel looks once more for new work before it backs off again, and only then parks.
-        None => context.parking.set(Some(event.announce())),
-        Some(key) => event.park(key, Some(Duration::from_nanos(ns.into()))),
-    }
+    let run = unsafe { &*context.run };
+    context.rest.back_off((&run.event, &run.sleep), lane, ns);
 }
 
 /// Implements `clock`.
@@ -145,8 +116,7 @@ impl GroupContext {
             group: 0,
             groups: run.groups,
             run: Arc::as_ptr(run),
-            parking: Cell::new(None),
-            spins: Cell::new(0),
+            rest: GroupRest::default(),
         }
     }
 
@@ -159,9 +129,7 @@ impl GroupContext {
 
 impl Drop for GroupContext {
     fn drop(&mut self) {
-        if let Some(key) = self.parking.take() {
-            // SAFETY: the launch outlives its groups.
-            unsafe { (*self.run).event.cancel(key) }
-        }
+        // SAFETY: the launch outlives its groups.
+        self.rest.cancel(unsafe { &(*self.run).event });
     }
 }

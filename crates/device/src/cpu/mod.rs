@@ -3,8 +3,8 @@
 //! A group runs on one thread. A group of several lanes is split into loops over its lanes ([`plan`]); a group of one lane is
 //! straight code. If groups of a kernel may wait for each other, because it has loops that are not counted, each of up to
 //! [`Caps::resident`] groups has a thread of its own. All other launches share as many threads as the device was opened with. A
-//! group that executes `backoff` spins, yields its core or parks, depending on how long it asks for. A kernel that polls asks
-//! for more the longer it has found nothing.
+//! group that executes `backoff` spins, yields its core or sleeps, depending on how long it asks for (see `rest.rs`). A kernel that
+//! polls asks for more the longer it has found nothing.
 //!
 //! There are no signal handlers, because compiled code cannot fault: indices and divisors are checked, and `trap` stores its code
 //! and place and returns.
@@ -14,9 +14,12 @@ mod code;
 mod lower;
 pub mod plan;
 mod pool;
+mod rest;
 mod run;
 
 use std::sync::Arc;
+#[cfg(feature = "inject")]
+use std::sync::atomic::Ordering;
 
 use pelton_ir::types::{Need, Scope};
 use pelton_ir::valid::Valid;
@@ -31,6 +34,7 @@ use crate::{Device, Kernel};
 pub use code::CodeCacheStats;
 use code::CpuCompiler;
 use pool::ThreadPool;
+use rest::GroupSleep;
 use run::CpuKernel;
 
 /// The largest number of groups of one launch that have a thread each.
@@ -46,6 +50,7 @@ pub struct Cpu {
     caps: Caps,
     compiler: CpuCompiler,
     threads: u32,
+    sleep: Arc<GroupSleep>,
     pool: Arc<ThreadPool>,
     timekeeper: Arc<Timekeeper>,
 }
@@ -101,7 +106,27 @@ impl Cpu {
             near_memory: Ok(()),
             async_copies: false,
         };
-        Ok(Cpu { caps, compiler, threads, pool: Arc::default(), timekeeper: Arc::default() })
+        Ok(Cpu {
+            caps,
+            compiler,
+            threads,
+            sleep: Arc::default(),
+            pool: Arc::default(),
+            timekeeper: Arc::default(),
+        })
+    }
+
+    /// Lets every group that sleeps in a `backoff` do so until it is woken, however short the time is that it asks for, and
+    /// sleep again as soon as it may. So a test hangs if nobody wakes the group.
+    #[cfg(feature = "inject")]
+    pub fn sleep_until_woken(&self) {
+        self.sleep.until_woken.store(true, Ordering::Relaxed);
+    }
+
+    /// How many groups of all launches sleep in a `backoff` now.
+    #[cfg(feature = "inject")]
+    pub fn sleeping_groups(&self) -> u32 {
+        self.sleep.asleep.load(Ordering::Relaxed)
     }
 
     /// How many compiled kernels there are, and how much memory they take. The 64 kernels that were used last are kept for the next
@@ -156,6 +181,7 @@ impl Device for Cpu {
             code,
             resident: RESIDENT,
             threads: self.threads,
+            sleep: self.sleep.clone(),
             pool: self.pool.clone(),
             timekeeper: self.timekeeper.clone(),
         }))

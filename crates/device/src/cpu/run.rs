@@ -17,6 +17,7 @@ use crate::{Kernel, Run};
 use super::abi::{BoundBuffer, GroupContext, GroupExit};
 use super::code::CpuCode;
 use super::pool::ThreadPool;
+use super::rest::GroupSleep;
 
 /// A kernel that is compiled for groups of a fixed number of lanes.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct CpuKernel {
     /// How many threads other launches share.
     pub threads: u32,
     /// Shared with the device.
+    pub sleep: Arc<GroupSleep>,
+    /// Shared with the device.
     pub pool: Arc<ThreadPool>,
     /// Shared with the device.
     pub timekeeper: Arc<Timekeeper>,
@@ -42,6 +45,8 @@ pub(super) struct CpuLaunch {
     pub stop: Arc<StopSignal>,
     /// The event at which groups park.
     pub event: Event,
+    /// How groups sleep there.
+    pub sleep: Arc<GroupSleep>,
     /// When the launch began.
     pub start: Instant,
     /// How many groups the launch has.
@@ -129,6 +134,7 @@ impl Kernel for CpuKernel {
         let shared = Arc::new(CpuLaunch {
             stop: Arc::default(),
             event: Event::default(),
+            sleep: self.sleep.clone(),
             start: Instant::now(),
             groups: launch.groups,
             next: AtomicU32::new(0),

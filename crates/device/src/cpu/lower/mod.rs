@@ -317,6 +317,11 @@ impl<'a> KernelLowering<'a> {
         let mut signature = Signature::new(self.builder.func.signature.call_conv);
         signature.params.push(AbiParam::new(types::I64));
         let mut args = vec![self.entry.context];
+        if node.op == Op::Backoff {
+            signature.params.push(AbiParam::new(types::I32));
+            let lane = self.scope.lane.unwrap_or_else(|| self.int(types::I32, 0));
+            args.push(lane);
+        }
         for arg in &node.args {
             signature.params.push(AbiParam::new(types::I32));
             let arg = self.get(*arg);
