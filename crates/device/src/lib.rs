@@ -68,8 +68,9 @@
 //!   launch and waits for its end.
 //! - **Waiting kernels notice new work.** A kernel that finds nothing to do executes `backoff`. Where [`Caps::wakes`]
 //!   is true, the device may park it there, and a host thread that has published words for it calls [`Run::wake`]
-//!   afterwards, which costs a fence and a load unless a group is parked. Elsewhere, as on a GPU, a `backoff` ends by
-//!   itself after at most the time that it was given.
+//!   afterwards, which costs a fence and a load unless a group is parked. A group that has published words for another
+//!   one executes `wake`, which does the same. Elsewhere, as on a GPU, a `backoff` ends by itself after at most the time
+//!   that it was given.
 //! - **Only valid modules run.** Nothing in this crate accepts a module that the validator has not approved.
 //!
 //! # Should I use this crate?

@@ -68,11 +68,12 @@ impl BodyWriter<'_, '_> {
         true
     }
 
-    /// Writes a fault, a pause, or rarely a trap.
+    /// Writes a fault, a pause, a wake, or rarely a trap.
     pub(crate) fn write_effect(&mut self) -> bool {
         let code = constant_operand(self.maker.code);
         match self.maker.choose.below(8) {
             0..4 => self.push_inst(Op::Fault, Attr::None, &[code]),
+            4 => self.push_inst(Op::Wake, Attr::None, &[]),
             7 if self.maker.traps => self.push_inst(Op::Trap, Attr::None, &[code]),
             _ => self.push_inst(Op::Backoff, Attr::None, &[constant_operand(10_u32)]),
         };

@@ -114,6 +114,7 @@ plain "Group" {
 plain "Time and faults" {
     Clock    clock   () -> (u64)                           World "The device's clock in nanoseconds. Monotonic on one group.";
     Backoff  backoff (ns: u32) -> ()                       World "Lets others run: sleeps at most `ns` nanoseconds and may return early. A poll loop ends with it.";
+    Wake     wake    () -> ()                              World "Ends the `backoff` of every group of the launch that sleeps, and keeps groups awake that were about to sleep. Does nothing on devices where groups do not sleep.";
     Trap     trap    (code: u32) -> ()                     World "Ends the launch as a device fault. For tests of recovery.";
     Fault    fault   (code: u32) -> ()                     World "Records a fault and goes on; the launch reports the first.";
 }

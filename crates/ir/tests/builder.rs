@@ -146,6 +146,7 @@ kernel main {
     yield %27
   }
   store @data[0], %24
+  wake
 }
 ";
 
@@ -182,6 +183,7 @@ fn regions_jumps_and_calls() {
             x + 3
         });
         f.store(data.at(0), found);
+        f.wake();
     });
     says(m.finish(), REGIONS_JUMPS_AND_CALLS);
 }

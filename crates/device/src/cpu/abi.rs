@@ -78,6 +78,15 @@ pub(super) unsafe extern "C" fn backoff(context: *const GroupContext, lane: u32,
     context.rest.back_off((&run.event, &run.sleep), lane, ns);
 }
 
+/// Implements `wake`.
+///
+/// # Safety
+/// Called by compiled code with the context it was given.
+pub(super) unsafe extern "C" fn wake(context: *const GroupContext) {
+    // SAFETY: context and launch outlive the group's run.
+    unsafe { (*(*context).run).event.wake() }
+}
+
 /// Implements `clock`.
 ///
 /// # Safety

@@ -78,6 +78,8 @@ pub(super) fn step(body: &mut FunctionDecoder<'_, '_>, node: &Node) {
         },
         Op::Clock => Step::Clock { dst },
         Op::Backoff => Step::Backoff { ns: a },
+        // A group of the interpreter never sleeps for long.
+        Op::Wake => return,
         Op::Trap => Step::Trap { code: a },
         Op::Fault => Step::Fault { code: a },
         op if op.is_read_modify_write() => {

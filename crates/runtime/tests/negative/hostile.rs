@@ -54,6 +54,7 @@ fn what_would_end_the_kernel_is_refused(on: &On) {
         for (body, word) in [
             ("trap 7", "trap"),
             ("backoff 1000", "backoff"),
+            ("wake", "wake"),
             ("barrier", "barrier"),
             ("%g = group", "group"),
             ("%g = groups", "groups"),

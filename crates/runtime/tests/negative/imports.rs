@@ -107,6 +107,7 @@ fn a_library_may_do_no_more_than_a_handler(on: &On) {
         for (body, word) in [
             ("trap 7", "trap"),
             ("backoff 1000", "backoff"),
+            ("wake", "wake"),
             ("%g = group", "group"),
             ("%g = groups", "groups"),
         ] {

@@ -303,7 +303,7 @@ impl<'a> KernelLowering<'a> {
             (op, ..) if op.is_terminator() => self.end(inst),
             (_, _, OpEffect::Sync) => self.alone(inst),
             (_, OpForm::Place | OpForm::Wide | OpForm::Atomic | OpForm::Fence, _) => self.access(inst),
-            (Op::Backoff | Op::Clock | Op::Trap | Op::Fault, ..) => self.call(inst),
+            (Op::Backoff | Op::Wake | Op::Clock | Op::Trap | Op::Fault, ..) => self.call(inst),
             _ => {
                 let value = self.pure(inst);
                 self.set(node.results.get(0), value);
@@ -330,6 +330,7 @@ impl<'a> KernelLowering<'a> {
         let site = self.int(types::I32, inst.index() as i64);
         let address = match node.op {
             Op::Backoff => abi::backoff as *const () as usize,
+            Op::Wake => abi::wake as *const () as usize,
             Op::Clock => {
                 signature.returns.push(AbiParam::new(types::I64));
                 abi::clock as *const () as usize

@@ -207,7 +207,7 @@ impl PtxLowering<'_> {
         }
     }
 
-    /// Writes the ops that read the time, wait, trap or report a fault.
+    /// Writes the ops that read the time, wait, wake, trap or report a fault.
     pub(crate) fn world(&mut self, inst: Inst, node: &Node) {
         match node.op {
             Op::Clock => {
@@ -215,6 +215,8 @@ impl PtxLowering<'_> {
                 self.out.push_line(format_args!("mov.u64 {to}, %globaltimer"));
             }
             Op::Backoff => self.backoff(node.args[0]),
+            // A `backoff` ends by itself, and nothing can end it earlier.
+            Op::Wake => {}
             Op::Trap => self.trap(inst, node.args[0]),
             _ => self.fault(inst, node.args[0]),
         }

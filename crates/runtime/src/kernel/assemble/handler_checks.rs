@@ -280,6 +280,7 @@ fn check_ops(
         let lane = handler.width == Width::Lane;
         match node.op {
             Op::Backoff => return refuse("waits, and a handler must not wait"),
+            Op::Wake => return refuse("wakes groups, which is for the kernel to decide"),
             Op::Trap if !handler.may_trap => {
                 return refuse("ends the kernel for every tenant; `fault` ends the task alone");
             }
