@@ -1,9 +1,10 @@
-//! `test kernel`: compares the atomic accesses of an assembled megakernel with the protocol's steps.
+//! `test kernel`: compares the atomic accesses of an assembled megakernel with the protocol's steps, and prints where it
+//! wakes groups.
 //!
 //! The `test` line describes the kernel: first `near`, `far`, `both` or `drain`; then, where they apply,
 //! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
-//! of several subgroups that progress independently), `remote` (the device has memory of its own), `payload` (tasks
-//! have payloads and replies), `steps` (a lane-wide handler is resumable) and `wide-steps` (a group-wide one is).
+//! of several subgroups that progress independently), `remote` (the device has memory of its own, and its groups do not
+//! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable) and `wide-steps` (a group-wide one is).
 //! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so
 //! that they belong to a task.
 
@@ -40,17 +41,23 @@ impl TestCommand for KernelCommand {
 
     fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
         let WantedKernel { spec, caps, shapes } = wanted_kernel(context.args)?;
-        let found = kernel_accesses(&spec, &caps)?;
+        let found = kernel_lines(&spec, &caps)?;
         let rows: Vec<&ProtocolStep> = shapes.iter().flat_map(|shape| step::kernel_steps(*shape)).collect();
-        check_steps(&rows, &found)?;
+        let accesses: Vec<&KernelAccess> = found.iter().filter_map(KernelLine::access).collect();
+        check_steps(&rows, &accesses)?;
         let mut lines: Vec<(String, u32)> = Vec::new();
         let mut ordered = rows.iter().filter(|row| row.orders());
-        for access in &found {
-            let step = match access.orders() {
-                true => ordered.next(),
-                false => rows.iter().find(|row| access.is_step(row)),
+        for found in &found {
+            let line = match found {
+                KernelLine::Wake => "wake".into(),
+                KernelLine::Access(access) => {
+                    let step = match access.orders() {
+                        true => ordered.next(),
+                        false => rows.iter().find(|row| access.is_step(row)),
+                    };
+                    format!("{:<8} {access}", step.map_or("", |step| step.name))
+                }
             };
-            let line = format!("{:<8} {access}", step.map_or("", |step| step.name));
             match lines.last_mut() {
                 Some((last, times)) if *last == line => *times += 1,
                 _ => lines.push((line, 1)),
@@ -62,16 +69,16 @@ impl TestCommand for KernelCommand {
 }
 
 /// Compares ordering accesses with the steps one by one. Each relaxed access must be equal to some step.
-fn check_steps(rows: &[&ProtocolStep], found: &[KernelAccess]) -> Result<(), Failure> {
+fn check_steps(rows: &[&ProtocolStep], found: &[&KernelAccess]) -> Result<(), Failure> {
     let law = "accesses of the protocol = accesses of the kernel";
     let expected: Vec<&&ProtocolStep> = rows.iter().filter(|row| row.orders()).collect();
-    let ordered: Vec<&KernelAccess> = found.iter().filter(|access| access.orders()).collect();
+    let ordered: Vec<&&KernelAccess> = found.iter().filter(|access| access.orders()).collect();
     if ordered.len() != expected.len()
         || !ordered.iter().zip(&expected).all(|(access, row)| access.is_step(row))
     {
         let left = join_lines(expected.iter().map(|row| KernelAccess::from_step(row).to_string()));
         let right = join_lines(
-            ordered.iter().map(|access| KernelAccess { word: None, ..(*access).clone() }.to_string()),
+            ordered.iter().map(|access| KernelAccess { word: None, ..(**access).clone() }.to_string()),
         );
         return Err(Failure::Law { law, diff: diff_lines(&left, &right) });
     }
@@ -79,9 +86,32 @@ fn check_steps(rows: &[&ProtocolStep], found: &[KernelAccess]) -> Result<(), Fai
         found
             .iter()
             .filter(|access| !rows.iter().any(|row| access.is_step(row)))
-            .map(KernelAccess::to_string),
+            .map(|access| access.to_string()),
     );
     if stray.is_empty() { Ok(()) } else { Err(Failure::Law { law, diff: diff_lines("", &stray) }) }
+}
+
+/// What is printed of a kernel.
+enum KernelLine {
+    Access(KernelAccess),
+    /// The kernel wakes groups that sleep.
+    Wake,
+}
+
+impl KernelLine {
+    fn from_node(module: &Module, node: &Node) -> Option<KernelLine> {
+        match node.op {
+            Op::Wake => Some(KernelLine::Wake),
+            _ => KernelAccess::from_node(module, node).map(KernelLine::Access),
+        }
+    }
+
+    fn access(&self) -> Option<&KernelAccess> {
+        match self {
+            KernelLine::Access(access) => Some(access),
+            KernelLine::Wake => None,
+        }
+    }
 }
 
 /// An atomic access of a kernel.
@@ -178,7 +208,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                 (with_lanes(spec, 2 * caps.subgroup), shape | WATCH)
             }
             "remote" => {
-                caps.memory_bytes = Some(1 << 30);
+                (caps.memory_bytes, caps.wakes) = (Some(1 << 30), false);
                 (spec, shape & !LOCAL | REMOTE)
             }
             "payload" => (with_payloads(spec), shape | PAYLOAD | REPLY),
@@ -278,25 +308,25 @@ fn with_payloads(spec: Spec) -> Spec {
     spec.handler("echo", echo)
 }
 
-/// The atomic accesses of the kernel itself, in the order of the text.
-fn kernel_accesses(spec: &Spec, caps: &Caps) -> Result<Vec<KernelAccess>, Failure> {
+/// The atomic accesses and the wakes of the kernel itself, in the order of the text.
+fn kernel_lines(spec: &Spec, caps: &Caps) -> Result<Vec<KernelLine>, Failure> {
     let made = assemble(spec, caps).map_err(|error| Failure::Assemble(error.to_string()))?;
     let module = inline_calls(&made.module, MAX_INSTS).module;
     let mut found = Vec::new();
     for kernel in module.kernels() {
         let function = &module.functions[kernel];
-        collect_accesses(&module, function, function.body, &mut found);
+        collect_lines(&module, function, function.body, &mut found);
     }
     Ok(found)
 }
 
-fn collect_accesses(module: &Module, function: &Function, region: Region, found: &mut Vec<KernelAccess>) {
+fn collect_lines(module: &Module, function: &Function, region: Region, found: &mut Vec<KernelLine>) {
     for inst in &function.region(region).insts {
         let node = function.inst(*inst);
-        found.extend(KernelAccess::from_node(module, node));
+        found.extend(KernelLine::from_node(module, node));
         if node.op != Op::Switch {
             for region in &node.regions {
-                collect_accesses(module, function, *region, found);
+                collect_lines(module, function, *region, found);
             }
         }
     }
