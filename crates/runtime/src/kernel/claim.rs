@@ -1,11 +1,16 @@
-//! How a group chooses the ring that it serves next, how tenants are charged for their tasks, and how long idle groups
-//! rest.
+//! How a group chooses the ring that it serves next, how tenants are charged for their tasks, and how idle groups rest
+//! and are woken.
 //!
 //! A group looks through the levels from the most urgent down, and through the producers of a level in turn. But in one
 //! of `every` windows, the level that has waited longest comes first. So each group serves a level that has tasks at
 //! least once in `every × levels` windows, and each producer of that level once in `producers` such turns. Where there
 //! are many more groups than producers, each group always starts its search at one producer, and each producer has
 //! several groups that look at it first.
+//!
+//! Where the host can wake groups, an idle group sleeps for up to a second. So whoever stores something that a group may
+//! be waiting for has to wake it afterwards: the host when it has published tasks or asks, or when a change of control
+//! words holds; the router when it has passed on a tail or the stop; and a group when it has put a cell into a queue, or
+//! has moved the frontier of a stripe that another group may serve.
 
 use std::time::Duration;
 
@@ -213,15 +218,21 @@ pub(super) fn back_off<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_
     let ns = if kernel.layout.wakes {
         // First the group spins, then it gives its core away, and then it sleeps until it is woken.
         let over = f.min(idle - 2047, 1000u32);
-        // Another group that puts cells into a queue does not wake this one, so a group that may take them looks often.
-        let long = if kernel.cells().is_some() { f.lit(1_000_000u32) } else { over * 1_000_000u32 };
-        let short = f.select(idle.lt(2048u32), 50_000u32, long);
+        let short = f.select(idle.lt(2048u32), 50_000u32, over * 1_000_000u32);
         f.select(idle.lt(1024u32), 0u32, short)
     } else {
         // The host cannot wake the group, so the group never rests for longer than a task may wait.
         f.select(idle.lt(1u32 << 14), 40u32, REST_NS)
     };
     f.backoff(ns);
+}
+
+/// Wakes groups that sleep, after something was stored that another group waits for. Where groups do not sleep, or where
+/// there is only one, this writes nothing.
+pub(super) fn wake_groups<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) {
+    if kernel.layout.wakes && kernel.layout.groups > 1 {
+        f.wake();
+    }
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, FrontierBuffers};
 use super::cells::{cell_fact, cell_state, fact, is_in_phase};
+use super::claim;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64, state};
 use super::mode::Mode;
 use super::near;
@@ -346,7 +347,13 @@ fn write_follow(
             });
             // Pairs with the acquire of the group that claims tasks of the next lap: the marks below the frontier have
             // been read. A frontier that does not move is not stored, because the router may be moving it.
-            f.when(to.ne(from), || f.atomic_store(Order::Release, Scope::Device, front, to));
+            f.when(to.ne(from), || {
+                f.atomic_store(Order::Release, Scope::Device, front, to);
+                // Where a cell has ended, the group that may take more tasks of this stripe now is perhaps another one.
+                if kernel.cells().is_some() {
+                    claim::wake_groups(f, kernel);
+                }
+            });
             let before = f.atomic_sub(Order::AcqRel, Scope::Device, news, seen);
             f.when(before.eq(seen), || rounds.leave(()));
             before - seen

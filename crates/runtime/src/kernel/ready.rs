@@ -21,6 +21,7 @@ use pelton_ir::builder::FunctionBuilder;
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::CellBuffers;
+use super::claim;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
 use super::home::{CellServer, home_word};
 use super::layout::Layout;
@@ -74,6 +75,7 @@ pub(super) fn push_ready<'b>(
     let entry = f.cast::<u64>(lap) << 32 | f.cast::<u64>(cell);
     // Pairs with the acquire of the group that takes the entry: it sees the words of the cell.
     f.atomic_store(Order::Release, Scope::Device, cells.ready.at(at), entry);
+    claim::wake_groups(f, kernel);
 }
 
 impl CellServer<'_> {

@@ -97,7 +97,10 @@ fn pass_stop_on<'b>(
 ) -> Val<'b, bool> {
     // Pairs with the host's release: what the host wrote before it asked for the stop is seen.
     let asked = f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::SHUTDOWN)).ne(0);
-    f.when(asked, || f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1));
+    f.when(asked, || {
+        f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1);
+        claim::wake_groups(f, kernel);
+    });
     asked
 }
 
@@ -256,6 +259,7 @@ impl RouterRounds<'_> {
         f.when(took.eq(attempt::NEEDS_WINDOW), || {
             f.store(kernel.shared.heads.at(ring), end);
             f.atomic_store(Order::Release, Scope::Device, far.router.route.at(tail_word(ring)), end);
+            claim::wake_groups(f, kernel);
         });
         f.when(took.eq(attempt::NOT_READY), || note_failed_check(f, kernel, ring));
     }
