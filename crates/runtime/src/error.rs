@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pelton_device::{DeviceError, LaunchOutcome};
 
+use crate::graph::GraphError;
 use crate::kernel::{AssembleError, Tenant, TenantId, UnknownOpcode, why_missing};
 use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
 
@@ -59,6 +60,41 @@ pub enum Error {
     /// A list of start positions does not have one position per stripe.
     #[error("{found} start positions were given for a session of {stripes} stripes; give one per stripe")]
     StartCount { found: usize, stripes: usize },
+    /// Something is wrong with a graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// A graph has more nodes than the session allows.
+    #[error(
+        "graph {name:?} has {found} nodes, and this session takes graphs of up to {most} (`Spec::graph_nodes`)"
+    )]
+    GraphSize {
+        /// The name of the graph.
+        name: String,
+        /// How many nodes it has.
+        found: usize,
+        /// How many nodes a graph may have.
+        most: u32,
+    },
+    /// There is no room for another graph.
+    #[error(
+        "there is no room for graph {name:?}, which has {words} words; remove another one, or launch with larger `Spec::graph_nodes`"
+    )]
+    GraphRoom {
+        /// The name of the graph.
+        name: String,
+        /// How many words it has.
+        words: usize,
+    },
+    /// A launch gives too many or too few parameters.
+    #[error("graph {name:?} has {wanted} parameters, and {found} were given")]
+    GraphParameters {
+        /// The name of the graph.
+        name: String,
+        /// How many parameters were given.
+        found: usize,
+        /// How many parameters the graph has.
+        wanted: u32,
+    },
     /// A tenant has no event of this number.
     #[error("there is no event {event}: each tenant of this session has {events} (`Spec::events`)")]
     UnknownEvent {

@@ -17,6 +17,7 @@ use pelton_ir::types::{Scalar, Type};
 use super::cells::{ask, cell_fact};
 use super::declare::Declarer;
 use super::drain::PassReport;
+use super::graphs::{GraphLayout, MAX_GRAPHS, entry_word};
 use super::home::home_word;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
@@ -59,6 +60,11 @@ impl KernelPlan<'_> {
     /// How many events all tenants have.
     fn events(self) -> u32 {
         self.layout.trees.map_or(0, |trees| trees.events * self.layout.tenant_count())
+    }
+
+    /// What graphs need, if the kernel has graphs.
+    fn graphs(self) -> Option<GraphLayout> {
+        self.layout.trees?.graphs
     }
 
     /// How many near stripes there are.
@@ -127,6 +133,8 @@ pub(crate) enum FirstContent {
     Zeros,
     /// All of its bits are one.
     AllOnes,
+    /// It has one bit per instance of a graph.
+    GraphInstances,
     /// It holds zeros when any run starts, not only the first: what the groups of a run tell each other.
     ZerosEachRun,
     /// It holds the host's control words, with each tenant's mask and quota.
@@ -227,8 +235,8 @@ macro_rules! buffers {
 }
 
 use FirstContent::{
-    AllOnes, ControlWords, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts, TenantStrides,
-    Zeros, ZerosEachRun,
+    AllOnes, ControlWords, GraphInstances, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts,
+    TenantStrides, Zeros, ZerosEachRun,
 };
 
 #[rustfmt::skip]
@@ -457,6 +465,20 @@ buffers! {
             "For which event the task of each cell waits before its first step, and for which count.";
     }
 
+    /// The graphs of all tenants and their instances; see [`graphs`](super::super::graphs).
+    GraphBuffers {
+        words GraphWords u32 "graph_words" Device Kernel (|p| p.graphs().map_or(0, |graphs| graphs.words)) (Zeros)
+            "The words of all graphs. The host copies them there while the kernel runs, and the kernel only reads them.";
+        directory GraphDirectory u32 "graphs" Device Kernel (|_| MAX_GRAPHS * entry_word::WORDS) (Zeros)
+            "Where each graph begins, and which use of its number that is. The host copies this there too.";
+        live LiveGraphs u32 "live_graphs" Device Kernel (|_| MAX_GRAPHS) (Zeros)
+            "How many instances of each graph are under way.";
+        free FreeInstances u64 "free_instances" Device Kernel (|p| p.graphs().map_or(0, |graphs| graphs.instances.div_ceil(64))) (GraphInstances)
+            "Which instances are free, one bit per instance.";
+        left NodesLeft u32 "nodes_left" Device Kernel (|p| p.layout.graph_cell_count()) (Zeros)
+            "How many predecessors of each node have not ended.";
+    }
+
     /// The marks and frontiers of near rings, in kernels in which a fence may have to wait for a cell.
     NearFrontierBuffers {
         marks NearMarks u64 "marks" | "marks.near" Device Kernel (|p| p.slots(Placement::Near)) (Zeros)
@@ -505,9 +527,9 @@ pub use rows::BufferId;
 pub(crate) use rows::TABLE;
 pub(super) use rows::{
     BatchSlots, CellBuffers, ControlCopy, EventBuffers, FarSlots, FrameBuffers, FrontierBuffers,
-    GlobalBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers, PayloadCopies,
-    PieceCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, RoundBuffers, RouterBuffers, SharedBuffers,
-    SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
+    GlobalBuffers, GraphBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers,
+    PayloadCopies, PieceCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, RoundBuffers, RouterBuffers,
+    SharedBuffers, SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].

@@ -42,8 +42,10 @@ pub const PROVIDED_OPS: &[(Opcode, &str)] =
 
 /// The opcodes of the protocol that only kernels with a certain axis have. Submitting one of them to another kernel is an
 /// error. The text says which kernels have it.
-const AXIS_OPS: &[(Opcode, &str)] =
-    &[(Opcode::SIGNAL, "the tenants of this kernel have no events; `Spec::events` gives them some")];
+const AXIS_OPS: &[(Opcode, &str)] = &[
+    (Opcode::LAUNCH_GRAPH, "this kernel has no graphs; `Spec::graph` and `Spec::graph_nodes` give it some"),
+    (Opcode::SIGNAL, "the tenants of this kernel have no events; `Spec::events` gives them some"),
+];
 
 /// Returns the index of an opcode in [`PROVIDED_OPS`], or `None` if it is not there.
 pub(crate) fn provided_index(op: Opcode) -> Option<usize> {

@@ -36,6 +36,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::CellBuffers;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
+use super::graphs::GraphRunner;
 use super::placement::Placement;
 use super::tree::{TreeContext, tree_word};
 use super::window::{RingOwner, TaskPlace, WindowRunner};
@@ -178,6 +179,7 @@ pub(super) fn run_or_adopt<'b>(
         };
         let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
         let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let resumable = resumable | GraphRunner::is_launch(op);
         let without = || f.choose(number.eq(0) & !resumable, dispatch, malformed);
         return f.choose(inside, adopt, without);
     }
@@ -275,6 +277,9 @@ fn begin_tree<'b>(
     (place, cell): (&TaskPlace<'b>, U32<'b>),
 ) {
     tree.begin_task(f, cell, (f.lit(0u64), cell, owner.level));
+    if let Some(graphs) = GraphRunner::new(kernel) {
+        graphs.clear_launch(f, cell);
+    }
     let Some(events) = &tree.events else { return home::push_home(f, kernel, cells, cell) };
     let word = f.cast::<u32>(kernel.source.head(f, place.at + slot::PRIORITY / 2) >> 32);
     let goes_on = f.choose(

@@ -128,6 +128,12 @@ impl HandlerTable {
                     (f.lit(WindowState::Again.code()), f.lit(0))
                 });
             }
+            if kernel.trees.as_ref().is_some_and(|trees| trees.graphs.is_some()) {
+                switch = switch.case([Opcode::LAUNCH_GRAPH.code()], || {
+                    note_task(f, kernel, counter_of(kernel, Opcode::LAUNCH_GRAPH), Visible::Result);
+                    (f.lit(WindowState::Again.code()), f.lit(0))
+                });
+            }
             switch
                 .case([Opcode::CANCEL.code()], || ends(f, Status::Cancelled, 0))
                 .default(|| ends(f, Status::Fault, FaultCode::UNKNOWN.code()))

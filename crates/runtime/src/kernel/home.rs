@@ -24,11 +24,12 @@ use super::cells::{self, cell_fact, cell_state, fact};
 use super::context::{KernelContext, LINE, U32, U64, state};
 use super::dispatch::{HandlerTable, end_task};
 use super::fence::Fences;
+use super::graphs::GraphRunner;
 use super::handler::Width;
 use super::ready::push_ready;
 use super::spawn;
 use super::steps::{outcome, step_counter};
-use crate::protocol::{Status, control};
+use crate::protocol::{Opcode, Status, control};
 
 /// The most steps that a lane-wide task takes in one turn.
 const STEPS_PER_TURN: u32 = 8;
@@ -240,7 +241,8 @@ impl<'k> CellServer<'k> {
 
     /// Whether some resumable handler has this width.
     fn has_width(self, width: Width) -> bool {
-        self.table.stepped(width).next().is_some()
+        let launches = width == Width::Group && GraphRunner::new(self.kernel).is_some();
+        launches || self.table.stepped(width).next().is_some()
     }
 
     /// Runs the task of a cell for one turn, unless the host has asked something of it or its tenant is disabled. A
@@ -390,6 +392,10 @@ impl<'k> CellServer<'k> {
             let mut switch = f.switch::<U32<'b>>(op);
             for (entry, handler) in self.table.stepped_handlers(Width::Group) {
                 switch = switch.case([entry.op.code()], || f.call(handler, (place, cell * LINE, tenant)));
+            }
+            if let Some(graphs) = GraphRunner::new(kernel) {
+                let task = CellTask { place, cell, op, tenant };
+                switch = switch.case([Opcode::LAUNCH_GRAPH.code()], || graphs.launch(f, task));
             }
             let result = switch.default(|| f.lit(0));
             f.barrier();

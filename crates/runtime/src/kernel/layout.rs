@@ -12,6 +12,7 @@ pub use super::bank::{SlotBank, SlotBanks};
 use super::buffers::BufferId;
 use super::claim;
 use super::error::AssembleError;
+pub use super::graphs::GraphLayout;
 use super::payload::PlaceSizes;
 use super::placement::Placement;
 use super::route;
@@ -171,6 +172,9 @@ impl Layout {
         )?;
         let tenants = owners.iter().map(|tenant| tenant + 1).max().unwrap_or(1);
         let spawn_cells = u64::from(trees.map_or(0, |trees| trees.spawn_cells)) * u64::from(tenants);
+        let graphs = trees.and_then(|trees| trees.graphs);
+        let graph_cells = graphs.map_or(0, |graphs| u64::from(graphs.instances) * u64::from(graphs.nodes));
+        let spawn_cells = spawn_cells + graph_cells;
         if let Some(StepLayout { frame_words, .. }) = steps {
             let cells = if drain { groups * window } else { owners.len() as u32 * spec.cells };
             let cells = u64::from(cells) + spawn_cells;
@@ -264,9 +268,19 @@ impl Layout {
         self.trees.map_or(0, |trees| trees.spawn_cells * self.tenant_count())
     }
 
+    /// How many cells there are for the nodes of graphs.
+    pub fn graph_cell_count(&self) -> u32 {
+        self.trees.and_then(|trees| trees.graphs).map_or(0, |graphs| graphs.instances * graphs.nodes)
+    }
+
+    /// The first cell for a node of a graph. They come after all others.
+    pub(crate) fn first_graph_cell(&self) -> u32 {
+        self.producer_cell_count() + self.spawn_cell_count()
+    }
+
     /// How many cells there are. It is 0 where no task lives in a cell.
     pub fn cell_count(&self) -> u32 {
-        self.producer_cell_count() + self.spawn_cell_count()
+        self.first_graph_cell() + self.graph_cell_count()
     }
 
     /// One more than the greatest number of a tenant that has a ring.
@@ -294,7 +308,7 @@ impl Layout {
         let producers =
             |tenant| self.rings.iter().filter(|ring| ring.tenant == tenant && ring.level == 0).count();
         let most = self.rings.iter().map(|ring| producers(ring.tenant)).max().unwrap_or(1) as u32;
-        let spawned = self.trees.map_or(0, |trees| trees.spawn_cells);
+        let spawned = self.trees.map_or(0, |trees| trees.spawn_cells) + self.graph_cell_count();
         (most * self.steps.map_or(0, |steps| steps.producer_cells) + spawned).next_power_of_two()
     }
 
@@ -458,7 +472,8 @@ fn counted_opcodes(spec: &Spec) -> Vec<Opcode> {
         super::spec::SlotBody::Fused => own.collect(),
         super::spec::SlotBody::Dispatch => {
             let signal = (spec.events > 0).then_some(Opcode::SIGNAL);
-            super::builtin::BUILTIN_OPS.iter().copied().chain(signal).chain(own).collect()
+            let launch = (spec.largest_graph() > 0).then_some(Opcode::LAUNCH_GRAPH);
+            super::builtin::BUILTIN_OPS.iter().copied().chain(signal).chain(launch).chain(own).collect()
         }
     }
 }

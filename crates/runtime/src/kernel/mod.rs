@@ -13,8 +13,8 @@
 //!    `packed` are the opcodes that every kernel has, and `dispatch` chooses among all of these. `payload` says where
 //!    the bytes lie that tasks bring and give back.
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
-//!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `tree`, `spawn` and
-//!    `event` let tasks make others and wait for them, `claim` chooses
+//!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `tree`, `spawn`,
+//!    `event` and `graphs` let tasks make others and wait for them, `claim` chooses
 //!    the ring that is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
@@ -44,6 +44,7 @@ mod error;
 mod event;
 mod far;
 mod fence;
+pub(crate) mod graphs;
 mod home;
 mod import;
 mod light;

@@ -145,6 +145,10 @@ impl CellServer<'_> {
             }
         };
         let others = self.are_cells_left(f, cells, wanted);
+        let others = match self.kernel.trees {
+            Some(_) => f.select(arrived.gt(wanted), 1, others),
+            None => others,
+        };
         f.store(word(home_word::OTHERS), others);
         let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
         f.store(word(home_word::SHARES), f.select(last, others, 0));

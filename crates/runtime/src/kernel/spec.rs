@@ -184,6 +184,11 @@ pub struct Spec {
     pub spawn_cells: u32,
     /// How many events each tenant has. Tasks signal events and wait for them.
     pub events: u32,
+    /// How many launches of graphs can be under way at once. A launch beyond that waits.
+    pub graph_instances: u32,
+    /// The most nodes that a graph may have which is given to a session, unless one of [`graphs`](Spec::graphs) has more.
+    /// If this is 0 and there are none, the session has no graphs.
+    pub graph_nodes: u32,
     /// How many bytes the payload of a task may have. 0 means that tasks have no payloads.
     pub payload: u32,
     /// How many bytes the reply of a task may have. 0 means that tasks have no replies.
@@ -229,6 +234,8 @@ impl Spec {
             cells: 1024,
             spawn_cells: 4096,
             events: 0,
+            graph_instances: 64,
+            graph_nodes: 0,
             payload: 0,
             reply: 0,
             regions: vec![Region::new("data", pelton_ir::types::Type::U32, 1024)],
@@ -322,6 +329,27 @@ impl Spec {
     /// task can wait until it has reached a number.
     pub fn events(self, events: u32) -> Self {
         Spec { events, ..self }
+    }
+
+    /// The most instances of graphs that [`graph_instances`](Spec::graph_instances()) can set.
+    pub const MAX_GRAPH_INSTANCES: u32 = 4096;
+
+    /// Sets how many launches of graphs can be under way at once, at most [`Spec::MAX_GRAPH_INSTANCES`].
+    pub fn graph_instances(self, instances: u32) -> Self {
+        Spec { graph_instances: instances, ..self }
+    }
+
+    /// Sets the most nodes that a graph may have which is given to a session with
+    /// [`Session::graph`](crate::Session::graph), at most [`Graph::MAX_NODES`]. A session takes graphs that are as large as
+    /// the largest of the `Spec`'s own without this.
+    pub fn graph_nodes(self, nodes: u32) -> Self {
+        Spec { graph_nodes: nodes, ..self }
+    }
+
+    /// Returns the most nodes that a graph may have which is given to a session, or 0 if the session has no graphs.
+    pub(crate) fn largest_graph(&self) -> u32 {
+        let own = self.graphs.iter().map(|graph| graph.nodes.len() as u32);
+        own.chain([self.graph_nodes]).max().unwrap_or(0)
     }
 
     /// The most bytes that the payload or the reply of a task may have.

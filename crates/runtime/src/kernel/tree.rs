@@ -37,11 +37,12 @@
 use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
-use super::buffers::{CellBuffers, EventBuffers, SpawnBuffers, TreeBuffers};
+use super::buffers::{CellBuffers, EventBuffers, GraphBuffers, SpawnBuffers, TreeBuffers};
 use super::cells::{self, cell_fact, cell_state, change_state, fact, is_in_phase};
 use super::context::{KernelContext, LINE, U32, U64};
 use super::declare::Declarer;
 use super::dispatch::allows;
+use super::graphs::{GraphLayout, GraphRunner};
 use super::home::{self, CellServer, CellTask, home_word};
 use super::ready::push_ready;
 use super::steps::{outcome, step_counter};
@@ -55,6 +56,8 @@ pub struct TreeLayout {
     pub spawn_cells: u32,
     /// How many events each tenant has.
     pub events: u32,
+    /// What graphs need, if the kernel has graphs.
+    pub graphs: Option<GraphLayout>,
 }
 
 /// The words of [`TreeBuffers::links`].
@@ -76,8 +79,13 @@ pub(crate) mod tree_word {
     pub(crate) const LEVEL: u32 = 6;
     /// How often in a row the task has found no room for children.
     pub(crate) const TRIES: u32 = 7;
+    /// Where the words of the graph begin that the task has launched, and in the upper half the number of the instance and
+    /// one more. It is 0 if the task has launched none.
+    pub(crate) const GRAPH: u32 = 8;
+    /// The code of the first fault among the nodes of that graph, or 0.
+    pub(crate) const FIRST_FAULT: u32 = 9;
     /// How many words there are per cell.
-    pub(crate) const WORDS: u32 = 8;
+    pub(crate) const WORDS: u32 = 10;
 }
 
 /// The buffers of a kernel whose tasks make or await others.
@@ -87,16 +95,19 @@ pub(super) struct TreeContext {
     pub spawn: Option<SpawnBuffers>,
     /// The events, if there are any.
     pub events: Option<EventBuffers>,
+    /// The graphs, if the kernel can have any.
+    pub graphs: Option<GraphBuffers>,
 }
 
 impl TreeContext {
     /// Declares the buffers, if the kernel's tasks make or await others.
     pub(super) fn declare(d: &mut Declarer<'_>) -> Option<Self> {
-        let TreeLayout { spawn_cells, events } = d.plan.layout.trees?;
+        let TreeLayout { spawn_cells, events, graphs } = d.plan.layout.trees?;
         Some(TreeContext {
             buffers: TreeBuffers::declare(d),
             spawn: (spawn_cells > 0).then(|| SpawnBuffers::declare(d)),
             events: (events > 0).then(|| EventBuffers::declare(d)),
+            graphs: graphs.is_some().then(|| GraphBuffers::declare(d)),
         })
     }
 
@@ -254,6 +265,8 @@ impl CellServer<'_> {
         let spawned = cell.ge(self.kernel.layout.producer_cell_count());
         let known = entries().fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
         let denied = spawned & steps.eq(0) & mask.ne(0) & !(known & allows(f, mask, op));
+        let skipped = GraphRunner::new(self.kernel).map_or(f.lit(false), |graphs| graphs.is_skipped(f, cell));
+        let cancelled = cancelled | skipped;
         let ends = cancelled | bereft | denied;
         let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
         let refused = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
@@ -403,13 +416,26 @@ impl CellServer<'_> {
         let kernel = self.kernel;
         f.forever::<_, ()>((cell, status, value), |up, (cell, status, value)| {
             f.when(cell.lt(kernel.layout.producer_cell_count()), || {
-                self.end_task_of(f, cells, cell, (status, value));
+                let end = match GraphRunner::new(kernel) {
+                    Some(graphs) => graphs.end_launch(f, cell, (status, value)),
+                    None => (status, value),
+                };
+                self.end_task_of(f, cells, cell, end);
                 up.leave(());
             });
             let link = f.load(tree.link(cell, tree_word::PARENT));
             let (parent, into) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
-            self.tell_parent(f, tree, (parent, into), (status, value));
-            spawn::free_cell(f, kernel, cells, tree, cell);
+            let spawned = || {
+                self.tell_parent(f, tree, (parent, into), (status, value));
+                spawn::free_cell(f, kernel, cells, tree, cell);
+            };
+            match GraphRunner::new(kernel) {
+                Some(graphs) => {
+                    let node = || graphs.end_node(f, (cell, parent), (status, value));
+                    f.choose(graphs.is_node(cell), node, spawned);
+                }
+                None => spawned(),
+            }
             let claimed = take_child_off(f, kernel, cells, parent);
             f.when(!claimed, || up.leave(()));
             let end = f.load(tree.link(parent, tree_word::END));

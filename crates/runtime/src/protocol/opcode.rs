@@ -48,6 +48,7 @@ opcodes! {
     MEMCPY       5           (source, destination, words) "Copies words within data. The ranges may overlap, and both are checked first.";
     DFA_STEP     6           (rule, state, byte) "Makes one step of an automaton. The result is the next state. Only kernels with a catalog of rules have it. A rule, a state or a byte that does not exist is a fault with the code for arguments.";
     BATCH_FENCE  7           (count, tag) "Waits until the `count` slots before it in its own ring have ended, well or not. Then the epoch rises by one, which is the result, and the tenant's observable 0 ← tag.";
+    LAUNCH_GRAPH 0xfffb      (graph, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10) "Launches a graph with its parameters. The result is that of the node that the graph names. Only kernels with graphs have it. A graph that does not exist is a fault with the code for arguments, and a graph of another tenant is denied.";
     SIGNAL       0xfffc      (event, times) "Signals an event of the tenant so many times. Only kernels with events have it. An event that does not exist is a fault with the code for arguments.";
     LOAD_MISS    0xfffd      (resource, prefetch) "Asks the host for data, and waits without holding a lane.";
     PRINTF       0xfffe      (format, a1, a2) "Writes a debug record.";

@@ -50,6 +50,7 @@ fn fill_some(
         let words = match row.first {
             FirstContent::Zeros => continue,
             FirstContent::AllOnes => FirstWords::W64(vec![u64::MAX; memory.len()]),
+            FirstContent::GraphInstances => FirstWords::W64(instance_bits(layout)),
             FirstContent::ZerosEachRun => FirstWords::W32(vec![0; memory.len()]),
             FirstContent::ControlWords => FirstWords::W32(control_words(spec)),
             FirstContent::RingTenants => {
@@ -96,6 +97,16 @@ fn control_words(spec: &Spec) -> Vec<u32> {
         words[(control::QUOTAS + tenant.id) as usize] = quota_word(quota_limit(tenant.quota));
     }
     words
+}
+
+/// Returns one bit per instance of a graph.
+fn instance_bits(layout: &Layout) -> Vec<u64> {
+    let count = layout.trees.and_then(|trees| trees.graphs).map_or(0, |graphs| graphs.instances);
+    let word = |first: u32| match count - first {
+        64.. => u64::MAX,
+        few => (1 << few) - 1,
+    };
+    (0..count).step_by(64).map(word).collect()
 }
 
 /// Returns the stride of each tenant. Numbers that no tenant has get that of weight 1.

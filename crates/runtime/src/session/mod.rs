@@ -16,6 +16,7 @@
 mod cells;
 mod events;
 mod fill;
+mod graphs;
 #[cfg(feature = "inject")]
 mod inject;
 mod launch;
@@ -41,6 +42,7 @@ use std::time::Duration;
 use pelton_device::Device;
 
 pub(crate) use self::fill::fill_buffers;
+use self::graphs::GraphTable;
 use self::launch::Launched;
 pub(crate) use self::launch::bind_buffers;
 pub(crate) use self::memory::BufferMemories;
@@ -60,6 +62,7 @@ use crate::protocol::{Opcode, control};
 use crate::telemetry::{self, LogPrinter, Snapshot, TaskState};
 use crate::workspace::{self, Element, PieceLocation, RegionView};
 
+pub use graphs::SessionGraph;
 pub use place::Aim;
 pub use producer::Producer;
 pub use span::{Span, SpanEnds};
@@ -113,6 +116,7 @@ pub struct Session {
     layout: Arc<Layout>,
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
+    graphs: GraphTable,
     reaper: Option<JoinHandle<()>>,
     /// The loaded kernel and its launch, with which the same kernel is launched again.
     #[cfg(feature = "inject")]
@@ -182,6 +186,7 @@ impl Session {
             layout,
             changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
+            graphs: GraphTable::default(),
             spec: spec.clone(),
             reaper: Some(reaper),
             #[cfg(feature = "inject")]

@@ -440,6 +440,6 @@ pub(crate) fn check_submittable(op: Opcode) -> Result<(), SubmitError> {
     }
     // Opcodes below those of handlers are built-in operations.
     let builtin = op.code() < *Opcode::ASSIGNED.start()
-        || matches!(op, Opcode::SIGNAL | Opcode::PRINTF | Opcode::PACKED_SLOT);
+        || matches!(op, Opcode::LAUNCH_GRAPH | Opcode::SIGNAL | Opcode::PRINTF | Opcode::PACKED_SLOT);
     if builtin || !op.is_reserved() { Ok(()) } else { Err(SubmitError::NotSubmittable(op)) }
 }

@@ -3,6 +3,7 @@
 mod events;
 #[path = "../everywhere/mod.rs"]
 mod everywhere;
+mod graphs;
 
 use std::time::Duration;
 

@@ -26,11 +26,13 @@ use super::dispatch::{self, CheckedHandler};
 use super::error::AssembleError;
 use super::fence::Fences;
 use super::handler::NamedHandler;
-use super::layout::{Layout, StepLayout, TreeLayout};
+use super::layout::{GraphLayout, Layout, StepLayout, TreeLayout};
 use super::mode::Mode;
 use super::spec::{Lifetime, Spec};
 use super::window::WindowRunner;
 use super::{drain, import, live};
+use crate::protocol::Opcode;
+use crate::protocol::graph::{HEADER_WORDS, NODE_WORDS};
 
 /// A kernel, and where everything that belongs to it lies.
 #[derive(Clone, Debug)]
@@ -53,8 +55,9 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     let handlers = handler_checks::check_handlers(spec, &libraries)?;
     graph_checks::check_graphs(spec)?;
     let resumable = handlers.iter().filter(|handler| handler.code.resumable);
+    let launch = (spec.largest_graph() > 0).then_some(Opcode::LAUNCH_GRAPH);
     let layout = Layout {
-        resumable_ops: resumable.map(|handler| handler.handler.op).collect(),
+        resumable_ops: resumable.map(|handler| handler.handler.op).chain(launch).collect(),
         ..Layout::new(spec, caps, step_layout(spec, &handlers), tree_layout(spec, &handlers))?
     };
     let mut m = Builder::new();
@@ -86,11 +89,28 @@ fn step_layout(spec: &Spec, handlers: &[CheckedHandler<'_>]) -> Option<StepLayou
     Some(StepLayout { frame_words, producer_cells })
 }
 
+/// How many words there are for graphs at least.
+const MIN_GRAPH_WORDS: u32 = 1 << 16;
+/// How many graphs of the largest size and with eight edges per node there is room for at least.
+const GRAPHS_OF_LARGEST_SIZE: u32 = 8;
+
+/// How many words a graph with so many nodes and eight edges per node has.
+const fn graph_words(nodes: u32) -> u32 {
+    HEADER_WORDS as u32 + nodes * (NODE_WORDS as u32 + 8)
+}
+
 /// What the layout needs for tasks that make or await others, if there are any.
 fn tree_layout(spec: &Spec, handlers: &[CheckedHandler<'_>]) -> Option<TreeLayout> {
     let spawns = handlers.iter().any(|handler| handler.has_children);
     let spawn_cells = if spawns { spec.spawn_cells } else { 0 };
-    (spawns || spec.events > 0).then_some(TreeLayout { spawn_cells, events: spec.events })
+    let nodes = spec.largest_graph();
+    let graphs = (nodes > 0 && spec.lifetime == Lifetime::Persistent).then(|| GraphLayout {
+        instances: spec.graph_instances,
+        nodes,
+        words: MIN_GRAPH_WORDS.max(GRAPHS_OF_LARGEST_SIZE * graph_words(nodes)),
+    });
+    let wanted = spawns || spec.events > 0 || graphs.is_some();
+    wanted.then_some(TreeLayout { spawn_cells, events: spec.events, graphs })
 }
 
 /// Validates the kernel that was written. It is a defect of Pelton if it is not valid.

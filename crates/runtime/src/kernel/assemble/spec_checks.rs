@@ -3,6 +3,7 @@
 use pelton_device::Caps;
 use pelton_ir::types::{Access, Type};
 
+use crate::graph::Graph;
 use crate::identifier::is_identifier;
 use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{ARG, FRAME, OBSERVABLE, PAYLOAD, REPLY};
@@ -56,6 +57,17 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     if spec.events > Spec::MAX_EVENTS {
         let (what, found) = ("the number of events of a tenant", spec.events.into());
         return Err(AssembleError::Size { what, found, most: Spec::MAX_EVENTS.into() });
+    }
+    for (what, found, most) in [
+        ("the number of instances of graphs", spec.graph_instances, Spec::MAX_GRAPH_INSTANCES),
+        ("the number of nodes of a graph", spec.graph_nodes.max(1), Graph::MAX_NODES),
+    ] {
+        if !(1..=most).contains(&found) {
+            return Err(AssembleError::Size { what, found: found.into(), most: most.into() });
+        }
+    }
+    if spec.graph_nodes > 0 && spec.lifetime == Lifetime::Drain {
+        return refuse("graph_nodes", "more than 0", "a drained batch cannot launch graphs");
     }
     if spec.events > 0 && spec.lifetime == Lifetime::Drain {
         return refuse("events", "more than 0", "tasks of a drained batch cannot wait for events");

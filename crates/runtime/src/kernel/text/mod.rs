@@ -15,6 +15,8 @@
 //! cells = 1024                           # how many resumable tasks a producer can have under way; a power of two
 //! spawn_cells = 4096                     # how many spawned tasks a tenant can have under way; a power of two
 //! events = 8                             # how many events a tenant has; 0 if left out
+//! graph_instances = 64                   # how many launches of graphs can be under way at once
+//! graph_nodes = 100                      # nodes of the largest graph that the session may be given later; 0 if left out
 //! payload = 256                          # bytes that a task may bring; 0, which is none, if left out
 //! reply = 64                             # bytes that a task may give back; 0, which is none, if left out
 //! libraries = ["hash.pel"]               # modules whose functions handlers import; or { text = '''…''' }

@@ -30,7 +30,9 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "max_steps = {max_steps}")?;
     writeln!(f, "cells = {cells}")?;
     writeln!(f, "spawn_cells = {}", spec.spawn_cells)?;
-    for (key, number) in [("events", spec.events), ("payload", spec.payload), ("reply", spec.reply)] {
+    writeln!(f, "graph_instances = {}", spec.graph_instances)?;
+    let (payload, reply) = (("payload", spec.payload), ("reply", spec.reply));
+    for (key, number) in [("events", spec.events), ("graph_nodes", spec.graph_nodes), payload, reply] {
         if number > 0 {
             writeln!(f, "{key} = {number}")?;
         }

@@ -72,6 +72,8 @@ impl SpecReader<'_> {
         spec.fuel = table.number_or("fuel", spec.fuel);
         spec.cells = table.number_or("cells", spec.cells);
         spec.spawn_cells = table.number_or("spawn_cells", spec.spawn_cells);
+        spec.graph_instances = table.number_or("graph_instances", spec.graph_instances);
+        spec.graph_nodes = table.number_or("graph_nodes", spec.graph_nodes);
         spec.events = table.number_or("events", spec.events);
         spec.max_steps = table.number_or("max_steps", spec.max_steps);
         spec.payload = table.number_or("payload", spec.payload);

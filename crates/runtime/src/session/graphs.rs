@@ -1,0 +1,189 @@
+//! The graphs of a session: they are copied to the device while the kernel runs, launched any number of times, and removed.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::Session;
+use crate::deadline::{Deadline, PollBackoff};
+use crate::error::Error;
+use crate::graph::Graph;
+use crate::kernel::graphs::{GRAPH_BITS, MAX_GRAPHS, entry_word};
+use crate::kernel::{BufferId, TenantId};
+use crate::protocol::{Opcode, graph, slot};
+use crate::task::Task;
+
+/// A graph that a session has taken. [`launch`](SessionGraph::launch) makes tasks that run it.
+///
+/// ```
+/// use std::time::Duration;
+/// use pelton::graph::{Graph, NodeArg};
+/// use pelton::{Handler, Session, Spec, device};
+///
+/// // (a + b) × (a + 10)
+/// let mut graph = Graph::new("product", 2);
+/// let (a, b) = (NodeArg::Parameter(0), NodeArg::Parameter(1));
+/// let left = graph.node("left", "add", [a, b]);
+/// let right = graph.node("right", "add", [a, 10.into()]);
+/// graph.node("product", "multiply", [left.into(), right.into()]);
+///
+/// let spec = Spec::default()
+///     .handler("add", Handler::lane_wide(|task| task.finish(task.arg(0) + task.arg(1))))
+///     .handler("multiply", Handler::lane_wide(|task| task.finish(task.arg(0) * task.arg(1))))
+///     .graph_nodes(8);
+/// let session = Session::launch(&device::open("cpu")?, &spec)?;
+/// let product = session.graph(0, &graph)?;
+/// let mut producer = session.producer(0)?;
+/// let mut ticket = producer.submit(product.launch(&[3, 4])?)?;
+/// assert_eq!(ticket.wait(Duration::from_secs(60))?, 7 * 13);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionGraph {
+    /// The name of the graph.
+    pub name: String,
+    /// The tenant that may launch it.
+    pub tenant: TenantId,
+    /// How many parameters a launch gives.
+    pub parameters: u32,
+    number: u32,
+    use_number: u32,
+}
+
+impl SessionGraph {
+    /// Makes a task that launches the graph with these parameters. Its result is that of the node that the graph names, and
+    /// it ends after the last node. If a node ends with a fault, nodes that have not begun are skipped, and the task ends
+    /// with the same fault.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GraphParameters`] if these are not as many parameters as the graph has.
+    pub fn launch(&self, parameters: &[u32]) -> Result<Task, Error> {
+        let (found, wanted) = (parameters.len(), self.parameters);
+        if found != wanted as usize {
+            return Err(Error::GraphParameters { name: self.name.clone(), found, wanted });
+        }
+        let mut args = [0; slot::ARGS];
+        args[0] = self.number | self.use_number << GRAPH_BITS;
+        args[1..=found].copy_from_slice(parameters);
+        Ok(Task::new(Opcode::LAUNCH_GRAPH).args(args))
+    }
+}
+
+/// Which numbers and which words of the device's memory for graphs are in use.
+#[derive(Debug, Default)]
+pub(super) struct GraphTable {
+    places: Mutex<GraphPlaces>,
+}
+
+#[derive(Debug, Default)]
+struct GraphPlaces {
+    /// The first word and the number of words of each graph, by its number. Numbers that no graph has have no words.
+    used: Vec<(u32, u32)>,
+    /// How often each number was used.
+    uses: Vec<u32>,
+}
+
+impl GraphPlaces {
+    /// Finds room for a graph of so many words. Returns its number and its first word.
+    fn take(&mut self, count: u32, words: u32) -> Option<(u32, u32)> {
+        let mut taken: Vec<(u32, u32)> = self.used.iter().copied().filter(|(_, len)| *len > 0).collect();
+        taken.sort_unstable();
+        let mut first = 0;
+        for (at, len) in taken {
+            if at - first >= count {
+                break;
+            }
+            first = at + len;
+        }
+        let number = self.used.iter().position(|(_, len)| *len == 0).unwrap_or(self.used.len());
+        if words - first < count || number >= MAX_GRAPHS as usize {
+            return None;
+        }
+        if number == self.used.len() {
+            self.used.push((0, 0));
+            self.uses.push(0);
+        }
+        self.used[number] = (first, count);
+        self.uses[number] = (self.uses[number] + 1) & (u32::MAX >> GRAPH_BITS);
+        Some((number as u32, first))
+    }
+}
+
+impl Session {
+    /// Gives a graph to the session, so that producers of a tenant can launch it any number of times, many at once. The
+    /// kernel keeps running meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownTenant`]; [`Error::Graph`] if something is wrong with the graph; [`Error::GraphSize`] if it has more
+    /// nodes than this session allows, and [`Error::GraphRoom`] if there is no room for it; [`Error::Device`] if it cannot be
+    /// copied to the device.
+    pub fn graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
+        self.check_tenant(tenant)?;
+        let checked = graph.check(&self.spec)?;
+        let (found, name) = (graph.nodes.len(), || graph.name.clone());
+        let layout = self.layout.trees.and_then(|trees| trees.graphs);
+        let Some(layout) = layout.filter(|layout| found <= layout.nodes as usize) else {
+            let most = layout.map_or(0, |layout| layout.nodes);
+            return Err(Error::GraphSize { name: name(), found, most });
+        };
+        let mut words = checked.words().to_vec();
+        words[graph::TENANT as usize] = tenant;
+        let mut places = self.graphs.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = places.take(words.len() as u32, layout.words);
+        let (number, first) = room.ok_or_else(|| Error::GraphRoom { name: name(), words: words.len() })?;
+        let use_number = places.uses[number as usize];
+        // The entry comes after the words.
+        let copied = self.copy_words(BufferId::GraphWords, first, &words);
+        let copied = copied.and_then(|()| self.set_entry(number, first + 1, use_number));
+        if let Err(error) = copied {
+            places.used[number as usize] = (0, 0);
+            return Err(error);
+        }
+        Ok(SessionGraph { name: name(), tenant, parameters: graph.parameters, number, use_number })
+    }
+
+    /// Takes a graph away from the session, after waiting for launches that are under way. A launch that has not begun ends
+    /// with a fault. A graph that was removed already is not an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Late`] if launches of the graph were still under way when the deadline passed; the graph is not launched
+    /// again, and may be removed again to wait for them. [`Error::Device`] if the device's memory cannot be read.
+    pub fn remove_graph(&self, graph: &SessionGraph, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        let (deadline, number) = (deadline.into().started(), graph.number);
+        let mut places = self.graphs.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = places.used.get(number as usize).is_some_and(|(_, len)| *len > 0);
+        if !there || places.uses[number as usize] != graph.use_number {
+            return Ok(());
+        }
+        self.set_entry(number, 0, graph.use_number)?;
+        let mut backoff = PollBackoff::default();
+        loop {
+            let mut live = [0u32];
+            self.memory.blocks.need(BufferId::LiveGraphs)?.download(number as usize, &mut live)?;
+            if live[0] == 0 || !self.rings().state.is_running() {
+                places.used[number as usize] = (0, 0);
+                return Ok(());
+            }
+            if deadline == Deadline::Now || backoff.is_slow() && deadline.has_passed() {
+                return Err(Error::Late { left: live[0].into() });
+            }
+            if backoff.is_slow() {
+                self.served.check_for_end();
+            }
+            backoff.pause();
+        }
+    }
+
+    /// Writes the directory entry of a graph.
+    fn set_entry(&self, number: u32, first: u32, use_number: u32) -> Result<(), Error> {
+        let mut entry = [0; entry_word::WORDS as usize];
+        entry[entry_word::FIRST as usize] = first;
+        entry[entry_word::USE as usize] = use_number;
+        self.copy_words(BufferId::GraphDirectory, number * entry_word::WORDS, &entry)
+    }
+
+    fn copy_words(&self, id: BufferId, at: u32, words: &[u32]) -> Result<(), Error> {
+        Ok(self.memory.blocks.need(id)?.upload(at as usize, words)?)
+    }
+}

@@ -1,0 +1,236 @@
+//! Graphs: each node runs once, after its predecessors and with the right arguments.
+
+use std::time::Duration;
+
+use pelton::graph::{Graph, NodeArg, NodeId};
+use pelton::protocol::FaultCode;
+use pelton::{Handler, Opcode, Session, Spec, Task, TaskError, Ticket};
+
+use crate::everywhere::{LONG, everywhere};
+use crate::{element, fault_code};
+
+/// The most nodes of a graph in these tests.
+const NODES: u32 = 200;
+
+/// Mixes its first three arguments, and counts in the element that the fourth one names that it ran. If the fifth is not 0,
+/// it ends with that fault.
+fn mix() -> Handler {
+    Handler::lane_wide(|task| {
+        let f = task.body();
+        task.atomic_add(task.arg(3), 1);
+        f.when(task.arg(4).ne(0), || task.fault(task.arg(4)));
+        task.finish((task.arg(0) * 3) ^ (task.arg(1) * 5 + 1) ^ (task.arg(2) + 7));
+    })
+}
+
+/// The same in several steps: it yields twice.
+fn slow_mix() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, left) = (task.body(), task.frame_word());
+        task.step(|| left.store(2));
+        task.step(|| {
+            let now = left.load();
+            f.when(now.ne(0), || {
+                left.store(now - 1);
+                task.yield_now();
+            });
+        });
+        task.atomic_add(task.arg(3), 1);
+        f.when(task.arg(4).ne(0), || task.fault(task.arg(4)));
+        task.finish((task.arg(0) * 3) ^ (task.arg(1) * 5 + 1) ^ (task.arg(2) + 7));
+    })
+}
+
+/// What [`mix`] gives.
+fn mixed(args: [u32; 3]) -> u32 {
+    args[0].wrapping_mul(3) ^ args[1].wrapping_mul(5).wrapping_add(1) ^ args[2].wrapping_add(7)
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as u32) % below.max(1)
+    }
+}
+
+/// A random graph that has no cycle, and what it gives for three parameters. Node k counts in element `first` + k.
+fn random_graph(random: &mut Random, parameters: [u32; 3], first: u32) -> (Graph, u32) {
+    let mut graph = Graph::new("random", 3);
+    let count = 1 + random.next(NODES);
+    let mut results: Vec<(NodeId, u32)> = Vec::new();
+    for node in 0..count {
+        let mut pick = || -> (NodeArg, u32) {
+            match random.next(4) {
+                0 => {
+                    let at = random.next(3);
+                    (NodeArg::Parameter(at), parameters[at as usize])
+                }
+                1 | 2 if node > 0 => {
+                    let (id, result) = results[random.next(node) as usize];
+                    (id.into(), result)
+                }
+                _ => {
+                    let value = random.next(1000);
+                    (value.into(), value)
+                }
+            }
+        };
+        let picked = [pick(), pick(), pick()];
+        let args: Vec<NodeArg> = picked.iter().map(|(arg, _)| *arg).chain([(first + node).into()]).collect();
+        let op = if random.next(8) == 0 { "slow" } else { "mix" };
+        let id = graph.node(format!("n{node}"), op, args);
+        if node > 0 && random.next(3) == 0 {
+            graph.edge(results[random.next(node) as usize].0, id);
+        }
+        results.push((id, mixed(picked.map(|(_, value)| value))));
+    }
+    let (id, result) = results[random.next(count) as usize];
+    graph.set_result(id);
+    (graph, result)
+}
+
+/// Every device assembles and compiles the kernel once for all cases.
+#[test]
+fn graphs_on_every_device() {
+    let spec = |spec: Spec| {
+        spec.cells(64)
+            .graph_nodes(NODES)
+            .graph_instances(3)
+            .handler("mix", mix())
+            .handler("slow", slow_mix())
+            .handler("forever", Handler::lane_wide(|task| task.yield_now()))
+    };
+    everywhere(spec, |session, shape| {
+        random_graphs_give_what_they_should(session, shape);
+        many_launches_share_few_instances(session, shape);
+        a_fault_skips_the_nodes_that_have_not_begun(session, shape);
+        a_launch_can_be_cancelled(session, shape);
+        graphs_are_removed_and_replaced(session, shape);
+        session.quiesce(LONG).unwrap();
+    });
+}
+
+/// Reads and clears how often each node ran.
+fn take_counts(session: &Session, first: u32, count: usize) -> Vec<u32> {
+    let data = session.view::<u32>(0, "data").unwrap();
+    let counts = data.read(first as usize, count).unwrap();
+    data.write(first as usize, &vec![0; count]).unwrap();
+    counts
+}
+
+fn random_graphs_give_what_they_should(session: &Session, shape: &str) {
+    let rounds = if shape.starts_with("reference") { 3 } else { 40 };
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    for seed in 0..rounds {
+        let random = &mut Random(seed);
+        let parameters = [random.next(u32::MAX), random.next(100), 3];
+        let (graph, right) = random_graph(random, parameters, 16);
+        let taken = session.graph(0, &graph).unwrap();
+        let mut ticket = producer.submit(taken.launch(&parameters).unwrap()).unwrap();
+        assert_eq!(ticket.wait(LONG), Ok(right), "{shape}: seed {seed}\n{graph}");
+        let counts = take_counts(session, 16, graph.nodes.len());
+        assert!(
+            counts.iter().all(|count| *count == 1),
+            "{shape}: seed {seed}: each node runs once: {counts:?}"
+        );
+        session.remove_graph(&taken, LONG).unwrap();
+    }
+}
+
+fn many_launches_share_few_instances(session: &Session, shape: &str) {
+    let launches = if shape.starts_with("reference") { 6 } else { 60 };
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let mut graph = Graph::new("line", 1);
+    let mut last = graph.node("n0", "mix", [NodeArg::Parameter(0), 0.into(), 0.into(), 300.into()]);
+    for node in 1..20 {
+        last = graph.node(format!("n{node}"), "slow", [last.into(), node.into(), 0.into(), 300.into()]);
+    }
+    let taken = session.graph(0, &graph).unwrap();
+    let right = |parameter| (1..20).fold(mixed([parameter, 0, 0]), |value, node| mixed([value, node, 0]));
+    let launch = |parameter: u32| taken.launch(&[parameter]).unwrap();
+    let mut tickets: Vec<Ticket> = (0..launches).map(|k| producer.submit(launch(k)).unwrap()).collect();
+    for (k, ticket) in (0..).zip(&mut tickets) {
+        assert_eq!(ticket.wait(LONG), Ok(right(k)), "{shape}: launch {k}");
+    }
+    assert_eq!(take_counts(session, 300, 1), [20 * launches], "{shape}");
+    session.remove_graph(&taken, LONG).unwrap();
+}
+
+fn a_fault_skips_the_nodes_that_have_not_begun(session: &Session, shape: &str) {
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let mut graph = Graph::new("faulty", 1);
+    let first = graph.node("first", "mix", [1.into(), 2.into(), 3.into(), 400.into()]);
+    let fault = NodeArg::Parameter(0);
+    let bad = graph.node("bad", "mix", [first.into(), 0.into(), 0.into(), 401.into(), fault]);
+    let after = graph.node("after", "mix", [bad.into(), 0.into(), 0.into(), 402.into()]);
+    graph.node("last", "mix", [after.into(), 0.into(), 0.into(), 403.into()]);
+    let taken = session.graph(0, &graph).unwrap();
+    let mut run = |parameter| producer.submit(taken.launch(&[parameter]).unwrap()).unwrap().wait(LONG);
+    assert!(run(0).is_ok(), "{shape}");
+    assert_eq!(take_counts(session, 400, 4), [1, 1, 1, 1], "{shape}");
+    assert_eq!(fault_code(run(0x234)), FaultCode::user(0x234).ok(), "{shape}: the fault of the node");
+    assert_eq!(take_counts(session, 400, 4), [1, 1, 0, 0], "{shape}: the others were skipped");
+    assert!(run(0).is_ok(), "{shape}: the instance can be used again");
+    take_counts(session, 400, 4);
+    session.allow(0, &[Opcode::LAUNCH_GRAPH]).unwrap();
+    let denied = fault_code(producer.submit(taken.launch(&[0]).unwrap()).unwrap().wait(LONG));
+    assert_eq!(
+        denied,
+        Some(FaultCode::DENIED),
+        "{shape}: the tenant may launch graphs, but not run the nodes"
+    );
+    session.set_mask(0, u32::MAX).unwrap();
+    take_counts(session, 400, 4);
+    session.remove_graph(&taken, LONG).unwrap();
+}
+
+fn a_launch_can_be_cancelled(session: &Session, shape: &str) {
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let mut graph = Graph::new("endless", 0);
+    let endless = graph.node("endless", "forever", []);
+    let after = graph.node("after", "mix", [endless.into()]);
+    graph.edge(endless, after);
+    let taken = session.graph(0, &graph).unwrap();
+    let launch = taken.launch(&[]).unwrap();
+    // More launches than instances: some of them wait for one.
+    let mut tickets: Vec<Ticket> = (0..5).map(|_| producer.submit(launch).unwrap()).collect();
+    assert_eq!(tickets[0].wait(Duration::from_millis(2)), Err(TaskError::Late), "{shape}");
+    tickets.iter_mut().for_each(|ticket| ticket.cancel());
+    for ticket in &mut tickets {
+        assert!(matches!(ticket.wait(LONG), Err(TaskError::Cancelled { .. })), "{shape}");
+    }
+    assert_eq!(element(session, 0), 0, "{shape}: the node after it never ran");
+    session.remove_graph(&taken, LONG).unwrap();
+}
+
+fn graphs_are_removed_and_replaced(session: &Session, shape: &str) {
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let mut graph = Graph::new("one", 0);
+    graph.node("only", "mix", [1.into(), 1.into(), 1.into(), 500.into()]);
+    let first = session.graph(0, &graph).unwrap();
+    session.remove_graph(&first, LONG).unwrap();
+    let second = session.graph(0, &graph).unwrap();
+    assert_ne!(first, second, "{shape}");
+    let stale = producer.submit(first.launch(&[]).unwrap()).unwrap().wait(LONG);
+    assert_eq!(fault_code(stale), Some(FaultCode::ARGUMENTS), "{shape}: the graph is gone");
+    let forged = Task::new(Opcode::LAUNCH_GRAPH).args([u32::MAX; 12]);
+    let end = producer.submit(forged).unwrap().wait(LONG);
+    assert_eq!(fault_code(end), Some(FaultCode::ARGUMENTS), "{shape}: there is no such graph");
+    assert_eq!(
+        producer.submit(second.launch(&[]).unwrap()).unwrap().wait(LONG),
+        Ok(mixed([1, 1, 1])),
+        "{shape}"
+    );
+    assert!(second.launch(&[1]).unwrap_err().to_string().contains("has 0 parameters, and 1 were given"));
+    session.remove_graph(&first, LONG).unwrap();
+    session.remove_graph(&second, LONG).unwrap();
+    let mut large = Graph::new("large", 0);
+    for node in 0..=NODES {
+        large.node(format!("n{node}"), "mix", []);
+    }
+    let error = session.graph(0, &large).unwrap_err().to_string();
+    assert!(error.contains("has 201 nodes, and this session takes graphs of up to 200"), "{error}");
+}
