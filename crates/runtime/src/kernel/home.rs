@@ -42,7 +42,8 @@ pub(super) mod home_word {
     pub(crate) const ARRIVED: u32 = 1;
     /// How many free places were found for cells that have arrived.
     pub(crate) const PLACED: u32 = 2;
-    /// Whether tasks that yield at the end of this turn go to the queues.
+    /// Whether tasks that yield at the end of this turn go to the queues. In kernels whose tasks spawn others, one of
+    /// [`share`](super::share).
     pub(crate) const SHARES: u32 = 3;
     /// Whether cells were left in the queues at the last look.
     pub(crate) const OTHERS: u32 = 4;
@@ -60,6 +61,16 @@ pub(super) mod home_word {
     pub(crate) const fn words(counters: u32) -> u32 {
         if counters == super::step_counter::COUNT { COUNTS + counters } else { IDLE + 1 }
     }
+}
+
+/// What a group shares with others at the end of a turn, in kernels whose tasks spawn others.
+pub(super) mod share {
+    /// Nothing.
+    pub(crate) const NOTHING: u32 = 0;
+    /// Tasks that yield go to the queues. At the next turn, cells that wait in queues come before those that have arrived.
+    pub(crate) const PLACES: u32 = 1;
+    /// The cells that have arrived and that arrive now go to the queues too, because cells of another tenant or level wait.
+    pub(crate) const EVERYTHING: u32 = 2;
 }
 
 /// What a group needs to run the tasks of cells.
@@ -110,7 +121,7 @@ pub(super) fn push_spawned<'b>(
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
-    let keeps = f.load(cells.words.at(home_word::SHARES)).eq(0);
+    let keeps = f.load(cells.words.at(home_word::SHARES)).ne(share::EVERYTHING);
     let queued = f.choose(keeps, || !arrive(f, kernel, cells, cell), || f.lit(true));
     f.when(queued, || push_ready(f, kernel, cells, cell));
 }
@@ -144,7 +155,9 @@ impl<'k> CellServer<'k> {
             f.when(f.lane().eq(0), || self.note_idleness(f, cells, tree));
         }
         f.barrier();
-        self.place_arrivals(f, cells);
+        if self.kernel.trees.is_none() {
+            self.place_arrivals(f, cells);
+        }
         self.fill_home(f, cells);
         let busy = f.group_broadcast(f.load(count), 0).ne(0);
         if let Some(tree) = &self.kernel.trees {
@@ -180,9 +193,6 @@ impl<'k> CellServer<'k> {
         let kernel = self.kernel;
         let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
         let arrived = f.group_broadcast(f.load(word(home_word::ARRIVED)), 0);
-        if kernel.trees.is_some() {
-            return f.when(arrived.ne(0), || self.place_last_arrivals(f, cells, arrived));
-        }
         f.when(arrived.ne(0), || {
             kernel.each_by_lane(f, f.lit(most), most, |place| {
                 f.when(f.load(cells.home.at(place)).eq(0), || {
@@ -205,38 +215,6 @@ impl<'k> CellServer<'k> {
             });
             f.barrier();
         });
-    }
-
-    /// Gives the cells that have arrived last free places at home. The others stay, or go to the queues if this group shares
-    /// its home or others are idle. All lanes call it, after they have met.
-    fn place_last_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, arrived: U32<'b>) {
-        let kernel = self.kernel;
-        let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
-        let count = f.group_broadcast(f.load(word(home_word::COUNT)), 0);
-        let limit = f.group_broadcast(f.load(word(home_word::LIMIT)), 0);
-        let shares = f.group_broadcast(f.load(word(home_word::SHARES)), 0);
-        let wanted = f.min(arrived, f.max(limit, count) - count);
-        kernel.each_by_lane(f, f.lit(most), most, |place| {
-            f.when(f.load(cells.home.at(place)).eq(0) & wanted.ne(0), || {
-                let at = f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::PLACED), 1);
-                f.when(at.lt(wanted), || {
-                    f.store(cells.home.at(place), f.load(cells.arrivals.at(arrived - 1 - at)) + 1);
-                    f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::COUNT), 1);
-                });
-            });
-        });
-        f.barrier();
-        let rest = arrived - f.min(f.load(word(home_word::PLACED)), wanted);
-        let given = f.select(shares.ne(0) | limit.lt(most), rest, 0);
-        kernel.each_by_lane(f, given, kernel.layout.arrival_cells(), |k| {
-            push_ready(f, kernel, cells, f.load(cells.arrivals.at(k)));
-        });
-        f.barrier();
-        f.when(f.lane().eq(0), || {
-            f.store(word(home_word::ARRIVED), rest - given);
-            f.store(word(home_word::PLACED), 0);
-        });
-        f.barrier();
     }
 
     /// Whether some resumable handler has this width.

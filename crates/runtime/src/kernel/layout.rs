@@ -129,6 +129,9 @@ pub struct Layout {
 /// A group has room for at least this many cells at home, if its window is not smaller.
 const MIN_HOME_CELLS: u32 = 16;
 
+/// Where tasks spawn others, a group keeps at least this many cells that have no place at home yet.
+const MIN_ARRIVALS: u32 = 1024;
+
 /// The pieces of a region start at multiples of this many bytes.
 pub const ALIGN: u32 = 64;
 
@@ -329,7 +332,8 @@ impl Layout {
     /// How many cells that have no place at home yet a group keeps: if tasks spawn others, several times as many as have
     /// places, so that what a group has spawned last it runs first.
     pub(super) fn arrival_cells(&self) -> u32 {
-        self.home_cells() * if self.trees.is_some() { 4 } else { 1 }
+        let spawned = if self.trees.is_some() { MIN_ARRIVALS.max(4 * self.home_cells()) } else { 0 };
+        self.home_cells().max(spawned)
     }
 
     /// How many words the table of pieces has: two per tenant for each region, and two for the observables.

@@ -31,6 +31,8 @@ use crate::protocol::control;
 pub(super) const TURNS_AT_HOME: u32 = 8;
 /// One time in this many that a group has shared its home, it begins its search at a level that changes each time.
 const OTHER_LEVEL_EVERY: u32 = 4;
+/// The number that stands for no queue.
+pub(super) const NO_QUEUE: u32 = u32::MAX;
 /// By how much one cell that is taken advances the time of a tenant of weight 1.
 pub(crate) const STRIDE_OF_WEIGHT_1: u32 = 1 << 20;
 
@@ -86,6 +88,13 @@ impl CellServer<'_> {
         kernel.each_by_lane(f, f.lit(queues), queues, |queue| self.look_at_queue(f, cells, queue));
         f.barrier();
         let none = || (f.lit(0), f.lit(0));
+        if kernel.trees.is_some() {
+            let choose = || self.choose_queue_beside_arrivals(f, cells);
+            let (queue, wanted) = f.choose(f.lane().eq(0), choose, none);
+            let wanted = f.group_broadcast(wanted, 0);
+            f.when(wanted.ne(0), || self.take_entries(f, cells, (f.group_broadcast(queue, 0), wanted)));
+            return self.place_last_arrivals(f, cells);
+        }
         let (queue, wanted) = f.choose(f.lane().eq(0), || self.choose_queue(f, cells), none);
         let wanted = f.group_broadcast(wanted, 0);
         f.when(wanted.ne(0), || {
@@ -108,58 +117,57 @@ impl CellServer<'_> {
     /// Chooses the queue from which cells are taken, and how many. Decides whether tasks that yield at the end of this
     /// turn are shared. One lane does this.
     fn choose_queue<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) -> (U32<'b>, U32<'b>) {
-        let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
         let word = |at: u32| cells.words.at(at);
         let turns = f.load(word(home_word::TURNS));
         f.store(word(home_word::TURNS), turns + 1);
+        let (best, time) = self.find_queue(f, cells, turns);
+        let some = best.ne(NO_QUEUE);
+        let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
+        let room = f.lit(self.kernel.layout.home_cells()) - f.load(word(home_word::COUNT));
+        let wanted = f.min(waiting, room);
+        let others = self.are_cells_left(f, cells, wanted);
+        f.store(word(home_word::OTHERS), others);
+        let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
+        f.store(word(home_word::SHARES), f.select(last, others, 0));
+        // Nothing has arrived since the last cells got their places, so the word is free for those of the queue.
+        f.store(word(home_word::ARRIVED), wanted);
+        f.when(wanted.ne(0), || self.raise_times(f, cells, time));
+        (best, wanted)
+    }
+
+    /// Finds the queue that comes next: the one of the tenant whose time is least, at the most urgent level that has cells or
+    /// at another one. Gives [`NO_QUEUE`] if no queue has cells, and the time of the tenant.
+    pub(super) fn find_queue<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        turns: U32<'b>,
+    ) -> (U32<'b>, U64<'b>) {
+        let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
         // How often the group may have shared its home.
         let times = turns / TURNS_AT_HOME;
         let other = (times % OTHER_LEVEL_EVERY).eq(OTHER_LEVEL_EVERY - 1);
         let first = f.select(other, (times / OTHER_LEVEL_EVERY) % levels, 0);
-        const NONE: u32 = u32::MAX;
-        let none = (f.lit(NONE), f.lit(u64::MAX));
-        let (best, time) = f.range((0u32, levels, 1u32), none, |all, k, none| {
+        let none = (f.lit(NO_QUEUE), f.lit(u64::MAX));
+        f.range((0u32, levels, 1u32), none, |all, k, none| {
             let level = (first + k) % levels;
             let found = f.range((level, f.lit(queues), f.lit(levels)), none, |_, queue, (best, least)| {
                 let time = f.load(cells.times.at(queue / levels));
                 let better = f.load(cells.waiting.at(queue)).ne(0) & time.lt(least);
                 (f.select(better, queue, best), f.select(better, time, least))
             });
-            f.when(found.0.ne(NONE), || all.leave(found));
+            f.when(found.0.ne(NO_QUEUE), || all.leave(found));
             none
-        });
-        let some = best.ne(NONE);
-        let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
-        let count = f.load(word(home_word::COUNT));
-        let (wanted, arrived) = match self.kernel.trees {
-            None => {
-                let wanted = f.min(waiting, f.lit(self.kernel.layout.home_cells()) - count);
-                (wanted, wanted)
-            }
-            // Cells that have arrived and have no place yet come first.
-            Some(_) => {
-                let kept = f.load(word(home_word::ARRIVED));
-                let room = f.max(f.load(word(home_word::LIMIT)), count) - count;
-                let wanted = f.select(kept.eq(0), f.min(waiting, room), 0);
-                (wanted, f.select(kept.eq(0), wanted, kept))
-            }
-        };
-        let others = self.are_cells_left(f, cells, wanted);
-        let others = match self.kernel.trees {
-            Some(_) => f.select(arrived.gt(wanted), 1, others),
-            None => others,
-        };
-        f.store(word(home_word::OTHERS), others);
-        let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
-        f.store(word(home_word::SHARES), f.select(last, others, 0));
-        // Nothing has arrived since the last cells got their places, so the word is free for those of the queue.
-        f.store(word(home_word::ARRIVED), arrived);
-        f.when(wanted.ne(0), || self.raise_times(f, cells, time));
-        (best, wanted)
+        })
     }
 
     /// Gives 1 if cells are left in a queue when this many are taken from one, and 0 otherwise.
-    fn are_cells_left<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, taken: U32<'b>) -> U32<'b> {
+    pub(super) fn are_cells_left<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        taken: U32<'b>,
+    ) -> U32<'b> {
         let queues = self.kernel.layout.queue_count();
         let all = f.range((0u32, queues, 1u32), f.lit(0), |_, queue, all| {
             f.max(all, all + f.min(f.load(cells.waiting.at(queue)), 1 << 24))
@@ -168,7 +176,7 @@ impl CellServer<'_> {
     }
 
     /// Brings the times of tenants none of whose cells wait up to that of the tenant that was chosen.
-    fn raise_times<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, time: U64<'b>) {
+    pub(super) fn raise_times<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, time: U64<'b>) {
         let (levels, queues) = (self.kernel.layout.levels, self.kernel.layout.queue_count());
         f.range((0u32, queues / levels, 1u32), (), |_, tenant, ()| {
             let waiting = f.range((0u32, levels, 1u32), f.lit(0), |_, level, some| {
@@ -190,19 +198,23 @@ impl CellServer<'_> {
         let kernel = self.kernel;
         let arrived = cells.words.at(home_word::ARRIVED);
         let (most, front) = (kernel.layout.home_cells(), f.load(cells.fronts.at(queue)));
+        // Cells that have arrived before and have no place yet stay where they are.
+        let kept = kernel.trees.is_some().then(|| f.group_broadcast(f.load(arrived), 0) - wanted);
+        let behind = |k: U32<'b>| kept.map_or(k, |kept| kept + k);
         kernel.each_by_lane(f, wanted, most, |k| {
             let (at, lap) = queue_entry(f, &kernel.layout, queue, front + f.cast::<u64>(k));
             // Pairs with the release of the entry: the words of the cell are seen.
             let entry = f.atomic_load(Order::Acquire, Scope::Device, cells.ready.at(at));
             let written = f.cast::<u32>(entry >> 32).eq(lap);
             f.when(!written, || {
-                f.atomic_min(Order::Relaxed, Scope::Group, arrived, k);
+                f.atomic_min(Order::Relaxed, Scope::Group, arrived, behind(k));
             });
-            f.store(cells.arrivals.at(k), f.cast::<u32>(entry));
+            f.store(cells.arrivals.at(behind(k)), f.cast::<u32>(entry));
         });
         f.barrier();
         f.when(f.lane().eq(0), || {
-            let found = f.cast::<u64>(f.load(arrived));
+            let found = f.load(arrived);
+            let found = f.cast::<u64>(kept.map_or(found, |kept| found - kept));
             let taken = cells.ready_ends.at(queue_front(queue));
             let before = f.atomic_cas(Order::Relaxed, Scope::Device, taken, front, front + found);
             f.choose(
@@ -212,7 +224,7 @@ impl CellServer<'_> {
                     let by = found * f.cast::<u64>(f.load(cells.strides.at(tenant)));
                     f.store(cells.times.at(tenant), f.load(cells.times.at(tenant)) + by);
                 },
-                || f.store(arrived, 0),
+                || f.store(arrived, behind(f.lit(0))),
             );
         });
         f.barrier();

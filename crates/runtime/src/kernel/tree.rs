@@ -30,9 +30,11 @@
 //! that wait in a queue already are not moved.
 //!
 //! **Which task runs next.** What a group has spawned last it runs first, so a tree is worked off in depth, and the number
-//! of cells that a tree needs at once grows with its depth and not with its width. A group keeps some cells beyond its
-//! places at home. While other groups are idle, it keeps only as many cells as it has lanes, and everything else goes to
-//! the queues, where idle groups find it.
+//! of cells that a tree needs at once grows with its depth and not with its width. A group keeps cells that have *arrived*
+//! and have no place at home yet. After every `TURNS_AT_HOME` turns, cells that wait in queues come before them, and if
+//! cells of another tenant or level are among those, everything that has arrived goes to the queues as well, where weights
+//! and levels decide. While other groups are idle, a group keeps only as many cells as it has lanes, and everything else
+//! goes to the queues, where idle groups find it.
 
 use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -43,8 +45,8 @@ use super::context::{KernelContext, LINE, U32, U64};
 use super::declare::Declarer;
 use super::dispatch::allows;
 use super::graphs::{GraphLayout, GraphRunner};
-use super::home::{self, CellServer, CellTask, home_word};
-use super::ready::push_ready;
+use super::home::{self, CellServer, CellTask, home_word, share};
+use super::ready::{NO_QUEUE, TURNS_AT_HOME, push_ready};
 use super::steps::{outcome, step_counter};
 use super::{event, spawn};
 use crate::protocol::{FaultCode, Status, control};
@@ -330,7 +332,9 @@ impl CellServer<'_> {
             self.count(f, cells, step_counter::SPAWNED, f.popcount(children));
             spawn::put_children_at_home(f, kernel, cells, tree, (place, children));
         });
-        let shares = f.load(cells.words.at(home_word::SHARES)).ne(0);
+        // While other groups are idle, tasks at places beyond the limit are shared too.
+        let beyond = place.ge(f.load(cells.words.at(home_word::LIMIT)));
+        let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING) | beyond;
         // A task of another level takes its turn among those of that level.
         let leaves = if kernel.layout.levels > 1 { shares | moves } else { shares };
         f.when(goes_on & ready & leaves, || push_ready(f, kernel, cells, cell));
@@ -488,6 +492,92 @@ impl CellServer<'_> {
         let status = f.select(bereft, Status::Fault.code(), status);
         let value = f.select(bereft, FaultCode::CHILD.code(), value);
         (f.select(cancelled, Status::Cancelled.code(), status), f.select(cancelled, steps, value))
+    }
+
+    /// Chooses the queue from which cells are taken, and how many, beside the cells that have arrived. Decides what is shared
+    /// at the end of this turn. One lane does this.
+    pub(super) fn choose_queue_beside_arrivals<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+    ) -> (U32<'b>, U32<'b>) {
+        let layout = &self.kernel.layout;
+        let word = |at: u32| cells.words.at(at);
+        let turns = f.load(word(home_word::TURNS));
+        f.store(word(home_word::TURNS), turns + 1);
+        let (best, time) = self.find_queue(f, cells, turns);
+        let some = best.ne(NO_QUEUE);
+        let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
+        let (count, kept) = (f.load(word(home_word::COUNT)), f.load(word(home_word::ARRIVED)));
+        let room = f.max(f.load(word(home_word::LIMIT)), count) - count;
+        // Mostly what has arrived comes first. But after every `TURNS_AT_HOME` turns, what waits in the queues does.
+        let shared = f.load(word(home_word::SHARES)).ne(share::NOTHING);
+        let left = f.select(shared, room, f.max(room, kept) - kept);
+        let wanted = f.min(f.min(waiting, left), f.lit(layout.arrival_cells()) - kept);
+        let others = self.are_cells_left(f, cells, wanted);
+        f.store(word(home_word::OTHERS), others);
+        let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
+        let crowded = others.ne(0) | (kept + wanted).gt(room);
+        let foreign = || f.choose(kept.ne(0), || self.do_others_wait(f, cells, kept), || f.lit(false));
+        let foreign = f.choose(last & others.ne(0), foreign, || f.lit(false));
+        let shares = f.select(foreign, f.lit(share::EVERYTHING), share::PLACES);
+        f.store(word(home_word::SHARES), f.select(last & crowded, shares, share::NOTHING));
+        f.store(word(home_word::ARRIVED), kept + wanted);
+        f.when(wanted.ne(0), || self.raise_times(f, cells, time));
+        (best, wanted)
+    }
+
+    /// Whether cells wait in another queue than the one for the cell that has arrived last.
+    fn do_others_wait<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        arrived: U32<'b>,
+    ) -> Val<'b, bool> {
+        let layout = &self.kernel.layout;
+        let owner = f.load(cells.lines.at(f.load(cells.arrivals.at(arrived - 1)) * LINE + 1));
+        let own = match layout.levels {
+            1 => f.cast::<u32>(owner),
+            levels => f.cast::<u32>(owner) * levels + f.cast::<u32>(owner >> 32),
+        };
+        f.range((0u32, layout.queue_count(), 1u32), f.lit(false), |_, queue, some| {
+            some | (queue.ne(own) & f.load(cells.waiting.at(queue)).ne(0))
+        })
+    }
+
+    /// Gives the cells that have arrived last free places at home. The others stay, or go to the queues if the group shares
+    /// them or others are idle. All lanes call it.
+    pub(super) fn place_last_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
+        let kernel = self.kernel;
+        let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
+        let arrived = f.group_broadcast(f.load(word(home_word::ARRIVED)), 0);
+        f.when(arrived.ne(0), || {
+            let count = f.group_broadcast(f.load(word(home_word::COUNT)), 0);
+            let limit = f.group_broadcast(f.load(word(home_word::LIMIT)), 0);
+            let shares = f.group_broadcast(f.load(word(home_word::SHARES)), 0);
+            let wanted = f.min(arrived, f.max(limit, count) - count);
+            kernel.each_by_lane(f, f.lit(most), most, |place| {
+                f.when(f.load(cells.home.at(place)).eq(0) & wanted.ne(0), || {
+                    let at = f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::PLACED), 1);
+                    f.when(at.lt(wanted), || {
+                        f.store(cells.home.at(place), f.load(cells.arrivals.at(arrived - 1 - at)) + 1);
+                        f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::COUNT), 1);
+                    });
+                });
+            });
+            f.barrier();
+            let rest = arrived - f.min(f.load(word(home_word::PLACED)), wanted);
+            let given = f.select(shares.eq(share::EVERYTHING) | limit.lt(most), rest, 0);
+            kernel.each_by_lane(f, given, kernel.layout.arrival_cells(), |k| {
+                push_ready(f, kernel, cells, f.load(cells.arrivals.at(k)));
+            });
+            f.barrier();
+            f.when(f.lane().eq(0), || {
+                f.store(word(home_word::ARRIVED), rest - given);
+                f.store(word(home_word::PLACED), 0);
+            });
+            f.barrier();
+        });
     }
 
     /// Decides how many places at home the group uses in this turn, and notes whether it is idle. One lane does this.
