@@ -137,7 +137,10 @@ impl<'k> GraphRunner<'k> {
             f.barrier();
             f.range((f.lane(), nodes, f.lanes()), (), |_, node, ()| {
                 let at = node_row(instance.graph, node) + graph::PREDECESSORS;
-                f.when(self.word(f, at).eq(0), || self.start_node(f, instance, node));
+                f.when(self.word(f, at).eq(0), || {
+                    self.fill_node(f, instance, node);
+                    push_spawned(f, self.kernel, self.cells, instance.base + node);
+                });
             });
         });
         f.lit(0)
@@ -228,44 +231,43 @@ impl<'k> GraphRunner<'k> {
         f.atomic_store(Order::Relaxed, Scope::Device, self.left_of(cell), word(graph::PREDECESSORS));
     }
 
-    /// Fills the arguments of a node all of whose predecessors have ended, and puts it at home.
-    fn start_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
+    /// Fills the arguments of a node all of whose predecessors have ended, so that it can run.
+    fn fill_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
         let (cell, row) = (instance.base + node, node_row(instance.graph, node));
         let kinds = self.word(f, row + graph::KINDS);
-        let argument = |k: U32<'b>| {
-            let value = self.word(f, row + k + graph::ARG);
-            let kind = (kinds >> (k * KIND_BITS)) & ((1 << KIND_BITS) - 1);
-            let parameter = || {
-                // The first argument of the task that launches names the graph.
-                let at = value + (slot::ARG + 1);
-                let pair = f.load(self.cells.lines.at(instance.root * LINE + at / 2));
-                f.cast::<u32>(pair >> ((at & 1) << 5))
-            };
-            let result = || {
-                let end = self.tree.link(instance.base + value, tree_word::END);
-                f.cast::<u32>(f.load(end) >> 32)
-            };
-            f.choose(
-                kind.eq(ArgKind::Constant.code()),
-                || value,
-                || f.choose(kind.eq(ArgKind::Parameter.code()), parameter, result),
-            )
+        let words: Vec<U32<'b>> =
+            (0..graph::ARGS as u32).map(|k| self.word(f, row + (graph::ARG + k))).collect();
+        // No branch depends on what an argument is, so that all loads are under way at once. A load beyond a buffer gives 0.
+        let argument = |k: usize| {
+            let (value, kind) = (words[k], (kinds >> (k as u32 * KIND_BITS)) & ((1 << KIND_BITS) - 1));
+            let among =
+                |kind_wanted: ArgKind, at: U32<'b>| f.select(kind.eq(kind_wanted.code()), at, u32::MAX);
+            // The first argument of the task that launches names the graph.
+            let at = value + (slot::ARG + 1);
+            let line = among(ArgKind::Parameter, instance.root * LINE + at / 2);
+            let parameter = f.cast::<u32>(f.load(self.cells.lines.at(line)) >> ((at & 1) << 5));
+            let end = (instance.base + value) * tree_word::WORDS + tree_word::END;
+            let end = self.tree.buffers.links.at(among(ArgKind::Result, end));
+            let result = f.cast::<u32>(f.load(end) >> 32);
+            f.select(kind.eq(ArgKind::Constant.code()), value, parameter | result)
         };
-        f.range((0u32, graph::ARGS as u32, 2u32), (), |_, k, ()| {
-            let pair = f.cast::<u64>(argument(k)) | f.cast::<u64>(argument(k + 1)) << 32;
-            f.store(self.cells.lines.at(cell * LINE + slot::ARG / 2 + k / 2), pair);
-        });
+        let args: Vec<U32<'b>> = (0..graph::ARGS).map(argument).collect();
+        for (word, pair) in (slot::ARG / 2..).zip(args.chunks(2)) {
+            let pair = f.cast::<u64>(pair[0]) | f.cast::<u64>(pair[1]) << 32;
+            f.store(self.cells.lines.at(cell * LINE + word), pair);
+        }
         f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::LIVE);
-        push_spawned(f, self.kernel, self.cells, cell);
     }
 
-    /// Ends a node: keeps its result or its fault, and starts the nodes that have waited for this one alone.
+    /// Ends a node: keeps its result or its fault, and starts the nodes that have waited for this one alone. `next` is the
+    /// cell of a task that the lane may go on with and one more, or 0. If it is 0, the lane may go on with the first of those
+    /// nodes. Gives the cell of the task that it may go on with and one more, or 0.
     pub(super) fn end_node<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
-        (cell, root): (U32<'b>, U32<'b>),
+        (cell, root, next): (U32<'b>, U32<'b>, U32<'b>),
         (status, value): (U32<'b>, U32<'b>),
-    ) {
+    ) -> U32<'b> {
         let instance = self.instance(f, root);
         let row = node_row(instance.graph, cell - instance.base);
         let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
@@ -276,15 +278,24 @@ impl<'k> GraphRunner<'k> {
         });
         f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::ENDED);
         let nodes = self.word(f, instance.graph + graph::NODES);
-        let list = node_row(instance.graph, nodes) + self.word(f, row + graph::FIRST_SUCCESSOR);
+        let first = self.word(f, row + graph::FIRST_SUCCESSOR);
         let count = self.word(f, row + graph::SUCCESSORS);
-        f.range((f.lit(0), count, f.lit(1)), (), |_, k, ()| {
+        let list = node_row(instance.graph, nodes) + first;
+        f.range((f.lit(0), count, f.lit(1)), next, |_, k, next| {
             let successor = self.word(f, list + k);
-            let left = self.left_of(instance.base + successor);
+            let ready = instance.base + successor;
             // Pairs with itself: whoever takes the last predecessor off sees the results of all of them.
-            let before = f.atomic_sub(Order::AcqRel, Scope::Device, left, 1);
-            f.when(before.eq(1), || self.start_node(f, instance, successor));
-        });
+            let before = f.atomic_sub(Order::AcqRel, Scope::Device, self.left_of(ready), 1);
+            f.choose(
+                before.eq(1),
+                || {
+                    self.fill_node(f, instance, successor);
+                    f.when(next.ne(0), || push_spawned(f, self.kernel, self.cells, ready));
+                    f.select(next.eq(0), ready + 1, next)
+                },
+                || next,
+            )
+        })
     }
 
     /// The status and the value of a task that ends. If it has launched a graph, all nodes have ended, and the instance is

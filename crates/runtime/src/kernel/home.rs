@@ -32,7 +32,7 @@ use super::steps::{outcome, step_counter};
 use crate::protocol::{Opcode, Status, control};
 
 /// The most steps that a lane-wide task takes in one turn.
-const STEPS_PER_TURN: u32 = 8;
+pub(super) const STEPS_PER_TURN: u32 = 8;
 
 /// The words of [`CellBuffers::words`].
 pub(super) mod home_word {
@@ -151,9 +151,6 @@ impl<'k> CellServer<'k> {
     pub(super) fn take_turn<'b>(self, f: &'b FunctionBuilder<'b>) -> Val<'b, bool> {
         let Some(cells) = self.kernel.cells() else { return f.lit(false) };
         let count = cells.words.at(home_word::COUNT);
-        if let Some(tree) = &self.kernel.trees {
-            f.when(f.lane().eq(0), || self.note_idleness(f, cells, tree));
-        }
         f.barrier();
         if self.kernel.trees.is_none() {
             self.place_arrivals(f, cells);
@@ -178,7 +175,10 @@ impl<'k> CellServer<'k> {
         kernel.each_by_lane(f, f.lit(most), most, |place| {
             let place = place.named("place");
             let entry = f.load(cells.home.at(place));
-            f.when(entry.ne(0), || self.run_cell(f, cells, (place, entry - 1)));
+            match &kernel.trees {
+                Some(tree) => f.when(entry.ne(0), || self.run_tree_cells(f, cells, tree, (place, entry - 1))),
+                None => f.when(entry.ne(0), || self.run_cell(f, cells, (place, entry - 1))),
+            }
         });
         if self.has_width(Width::Group) {
             self.run_group_wide(f, cells);
@@ -232,11 +232,6 @@ impl<'k> CellServer<'k> {
         (place, cell): (U32<'b>, U32<'b>),
     ) {
         let kernel = self.kernel;
-        if let Some(tree) = &kernel.trees {
-            return self.run_tree_cell(f, cells, tree, (place, cell), |task| {
-                self.run_steps(f, cells, task, |ended| ended, || (f.lit(0), f.lit(0), f.lit(0), f.lit(0)))
-            });
-        }
         // All loads are under way at once.
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         let line = cell * LINE;
@@ -290,7 +285,7 @@ impl<'k> CellServer<'k> {
 
     /// Runs steps of a lane-wide task, or puts a group-wide one aside. `ran` follows the steps and gets the status, the value
     /// and the outcome of the last one, and the number of steps. `waits` follows if the task was put aside.
-    fn run_steps<'b, R: Vals<'b>>(
+    pub(super) fn run_steps<'b, R: Vals<'b>>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,

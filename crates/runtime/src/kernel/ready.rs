@@ -85,7 +85,11 @@ impl CellServer<'_> {
     pub(super) fn fill_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
         let queues = kernel.layout.queue_count();
+        let idle = kernel.trees.as_ref().map(|tree| tree.idle_groups(f));
         kernel.each_by_lane(f, f.lit(queues), queues, |queue| self.look_at_queue(f, cells, queue));
+        if let Some(idle) = idle {
+            f.when(f.lane().eq(0), || self.limit_home(f, cells, idle));
+        }
         f.barrier();
         let none = || (f.lit(0), f.lit(0));
         if kernel.trees.is_some() {

@@ -188,23 +188,26 @@ pub(super) fn has_children<'b>(
     }
 }
 
-/// Gives the children of the step at a place to the group.
+/// Gives the children of the step at a place to the group, except for the last one if the lane may go on with it, because
+/// their parent does not keep its place. Gives the cell of that one and one more, or 0.
 pub(super) fn put_children_at_home<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     cells: &CellBuffers,
     tree: &TreeContext,
-    (place, children): (U32<'b>, U64<'b>),
-) {
-    let Some(spawn) = &tree.spawn else { return };
+    (place, children, stays): (U32<'b>, U64<'b>, Val<'b, bool>),
+) -> U32<'b> {
+    let Some(spawn) = &tree.spawn else { return f.lit(0) };
     let word = f.load(spawn.words.at(place)) - 1;
-    f.forever::<_, ()>(children, |each, left| {
-        f.when(left.eq(0), || each.leave(()));
+    f.forever::<_, U32<'b>>(children, |each, left| {
+        f.when(left.eq(0), || each.leave(f.lit(0)));
         let cell = spawn_cell(kernel, word, f.ctz(left));
         f.atomic_store(Order::Relaxed, Scope::Device, cells.states.at(cell), cell_state::LIVE);
+        let rest = left & (left - 1u64);
+        f.when(rest.eq(0) & !stays, || each.leave(cell + 1));
         home::push_spawned(f, kernel, cells, cell);
-        left & (left - 1u64)
-    });
+        rest
+    })
 }
 
 /// Gives the cell of a spawned task back. Nobody has it any more.

@@ -41,11 +41,11 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, EventBuffers, GraphBuffers, SpawnBuffers, TreeBuffers};
 use super::cells::{self, cell_fact, cell_state, change_state, fact, is_in_phase};
-use super::context::{KernelContext, LINE, U32, U64};
+use super::context::{LINE, U32, U64};
 use super::declare::Declarer;
 use super::dispatch::allows;
 use super::graphs::{GraphLayout, GraphRunner};
-use super::home::{self, CellServer, CellTask, home_word, share};
+use super::home::{self, CellServer, CellTask, STEPS_PER_TURN, home_word, share};
 use super::ready::{NO_QUEUE, TURNS_AT_HOME, push_ready};
 use super::steps::{outcome, step_counter};
 use super::{event, spawn};
@@ -129,6 +129,11 @@ impl TreeContext {
         f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root))
     }
 
+    /// How many groups are idle.
+    pub(super) fn idle_groups<'b>(&self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
+        f.atomic_load(Order::Relaxed, Scope::Device, self.buffers.idle.at(0))
+    }
+
     /// The level at which a task waits in a queue: the more urgent one of its own and that of its root.
     pub(super) fn urgency<'b>(&self, f: &'b FunctionBuilder<'b>, cell: U32<'b>, level: U32<'b>) -> U32<'b> {
         let root = f.cast::<u32>(f.load(self.link(cell, tree_word::ROOT)));
@@ -166,35 +171,48 @@ struct StepEnd<'b> {
     value: U32<'b>,
     /// Whether the task keeps its place at home.
     stays: Val<'b, bool>,
+    /// The cell of a task that the step has made ready and that the lane may go on with, and one more; 0 if there is none. It
+    /// is 0 if the task keeps its place.
+    next: U32<'b>,
 }
 
 impl<'b> StepEnd<'b> {
-    fn tuple(self) -> (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>) {
-        (self.ends, self.status, self.value, self.stays)
-    }
-
-    fn from_tuple((ends, status, value, stays): (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>)) -> Self {
-        StepEnd { ends, status, value, stays }
+    fn tuple(self) -> (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>, U32<'b>) {
+        (self.ends, self.status, self.value, self.stays, self.next)
     }
 
     /// The task goes on.
     fn goes_on(f: &'b FunctionBuilder<'b>, stays: Val<'b, bool>) -> Self {
-        StepEnd { ends: f.lit(false), status: f.lit(0), value: f.lit(0), stays }
+        StepEnd { ends: f.lit(false), status: f.lit(0), value: f.lit(0), stays, next: f.lit(0) }
     }
 }
 
 impl CellServer<'_> {
-    /// Runs the task of a cell for one turn, unless it has to end or to wait. `run` runs its steps, and gives status, value,
-    /// what the last step has asked for, and the number of steps; a group-wide task is put aside instead, and then that
-    /// number is 0.
-    pub(super) fn run_tree_cell<'b>(
+    /// Runs the task of a cell for one turn. If it has made another task ready, by spawning it, by ending as its last child or
+    /// as its last predecessor, the lane goes on with that one at the same place, up to [`STEPS_PER_TURN`] times.
+    pub(super) fn run_tree_cells<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
         (place, cell): (U32<'b>, U32<'b>),
-        run: impl FnOnce(CellTask<'b>) -> (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
     ) {
+        f.range((0u32, STEPS_PER_TURN, 1u32), cell, |turns, _, cell| {
+            let next = self.run_tree_cell(f, cells, tree, (place, cell));
+            f.when(next.eq(0), || turns.leave(cell));
+            next - 1
+        });
+    }
+
+    /// Runs the task of a cell for one turn, unless it has to end or to wait. Gives the cell that the lane goes on with, and
+    /// one more, or 0 if there is none.
+    fn run_tree_cell<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        (place, cell): (U32<'b>, U32<'b>),
+    ) -> U32<'b> {
         let (kernel, line) = (self.kernel, cell * LINE);
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         let op = f.cast::<u32>(f.load(cells.lines.at(line)) >> 32);
@@ -203,20 +221,22 @@ impl CellServer<'_> {
         let task = CellTask { place, cell, op, tenant };
         let (held, end) = self.reason_to_hold(f, cells, tree, task, (seen, mask));
         let none = || (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
-        let (status, value, asked, steps) = f.choose(held, none, || run(task));
-        let end = f.choose(
+        let run = || self.run_steps(f, cells, task, |ended| ended, none);
+        let (status, value, asked, steps) = f.choose(held, none, run);
+        let (ends, status, value, stays, next) = f.choose(
             held,
             || {
                 let kept = || self.hold_task_back(f, cells, cell, (seen, mask)).tuple();
                 f.choose(end.ends, || end.tuple(), kept)
             },
             || {
+                // A group-wide task that was put aside has taken no step.
                 let aside = || StepEnd::goes_on(f, f.lit(true)).tuple();
                 let after = || self.after_steps(f, cells, tree, task, (status, value, asked, steps)).tuple();
                 f.choose(steps.eq(0), aside, after)
             },
         );
-        self.settle_step(f, cells, tree, task, StepEnd::from_tuple(end));
+        self.settle_step(f, cells, tree, task, StepEnd { ends, status, value, stays, next })
     }
 
     /// Does what comes after the step of a group-wide task. One lane calls it.
@@ -232,7 +252,8 @@ impl CellServer<'_> {
         self.settle_step(f, cells, tree, task, end);
     }
 
-    /// Ends a task if it ends, and frees its place at home if it leaves that.
+    /// Ends a task if it ends, and gives its place at home to the task that the lane goes on with, or frees it. Gives the cell
+    /// of that task and one more, or 0.
     fn settle_step<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -240,9 +261,28 @@ impl CellServer<'_> {
         tree: &TreeContext,
         task: CellTask<'b>,
         end: StepEnd<'b>,
-    ) {
-        f.when(end.ends, || self.end_or_keep(f, cells, tree, task.cell, (end.status, end.value)));
-        f.when(!end.stays, || self.free_place(f, cells, task.place));
+    ) -> U32<'b> {
+        let ended = || self.end_or_keep(f, cells, tree, (task.cell, end.next), (end.status, end.value));
+        let next = f.choose(end.ends, ended, || end.next);
+        // While the group shares its home, it keeps nothing that it need not keep.
+        let next = self.keep_or_share(f, cells, (task.place, next));
+        f.when(next.ne(0), || f.store(cells.home.at(task.place), next));
+        f.when(!end.stays & next.eq(0), || self.free_place(f, cells, task.place));
+        next
+    }
+
+    /// Decides whether a lane goes on with a task at its place. If it does not, the task goes to the queues. Gives the cell of
+    /// the task and one more, or 0.
+    fn keep_or_share<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        (place, next): (U32<'b>, U32<'b>),
+    ) -> U32<'b> {
+        let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING);
+        let shares = shares | place.ge(f.load(cells.words.at(home_word::LIMIT)));
+        f.when(shares & next.ne(0), || push_ready(f, self.kernel, cells, next - 1));
+        f.select(shares, 0, next)
     }
 
     /// Whether a task may take no step now, and whether it ends because of that.
@@ -273,7 +313,8 @@ impl CellServer<'_> {
         let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
         let refused = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
         let value = f.select(bereft, FaultCode::CHILD.code(), refused);
-        let end = StepEnd { ends, status, value: f.select(cancelled, steps, value), stays: f.lit(false) };
+        let value = f.select(cancelled, steps, value);
+        let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0) };
         (ends | (seen & cell_state::PAUSE).ne(0) | mask.eq(0), end)
     }
 
@@ -328,21 +369,26 @@ impl CellServer<'_> {
         let changes = waits | children.ne(0);
         let ready =
             f.choose(changes, || self.wait_or_go_on(f, cells, tree, (cell, kind), children), || f.lit(true));
-        f.when(children.ne(0), || {
-            self.count(f, cells, step_counter::SPAWNED, f.popcount(children));
-            spawn::put_children_at_home(f, kernel, cells, tree, (place, children));
-        });
         // While other groups are idle, tasks at places beyond the limit are shared too.
         let beyond = place.ge(f.load(cells.words.at(home_word::LIMIT)));
         let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING) | beyond;
         // A task of another level takes its turn among those of that level.
         let leaves = if kernel.layout.levels > 1 { shares | moves } else { shares };
+        let stays = goes_on & ready & !leaves;
+        let next = f.choose(
+            children.ne(0),
+            || {
+                self.count(f, cells, step_counter::SPAWNED, f.popcount(children));
+                spawn::put_children_at_home(f, kernel, cells, tree, (place, children, stays))
+            },
+            || f.lit(0),
+        );
         f.when(goes_on & ready & leaves, || push_ready(f, kernel, cells, cell));
         f.when(!goes_on, || {
             self.count(f, cells, step_counter::ENDED, f.lit(1));
             f.when(!spawned, || self.give_reply(f, cells, task));
         });
-        StepEnd { ends: !goes_on, status, value, stays: goes_on & ready & !leaves }
+        StepEnd { ends: !goes_on, status, value, stays, next }
     }
 
     /// Adds the children of a step to the count, and puts the task aside if it has asked for that. Gives whether the task
@@ -380,15 +426,16 @@ impl CellServer<'_> {
         goes_on
     }
 
-    /// Ends a task if all of its children have ended, and keeps what it ends with otherwise.
+    /// Ends a task if all of its children have ended, and keeps what it ends with otherwise. `next` is a child that the lane
+    /// may go on with, or 0. Gives the cell of the task that the lane may go on with and one more, or 0.
     fn end_or_keep<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        cell: U32<'b>,
+        (cell, next): (U32<'b>, U32<'b>),
         (status, value): (U32<'b>, U32<'b>),
-    ) {
+    ) -> U32<'b> {
         use cell_state::{ENDING, PARKED, PHASE};
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         // Only this lane could give the task more children.
@@ -405,47 +452,57 @@ impl CellServer<'_> {
             },
             || f.lit(false),
         );
-        f.when(!kept, || self.end_tree_task(f, cells, tree, cell, (status, value)));
+        f.choose(kept, || next, || self.end_tree_task(f, cells, tree, (cell, next), (status, value)))
     }
 
     /// Ends a task all of whose children have ended, and then its parent, if that has waited for nothing else, and so on.
+    /// Gives the cell of a task that goes on because of that and one more, or `next` if there is none.
     fn end_tree_task<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        cell: U32<'b>,
+        (cell, next): (U32<'b>, U32<'b>),
         (status, value): (U32<'b>, U32<'b>),
-    ) {
+    ) -> U32<'b> {
         let kernel = self.kernel;
-        f.forever::<_, ()>((cell, status, value), |up, (cell, status, value)| {
+        f.forever::<_, U32<'b>>((cell, status, value, next), |up, (cell, status, value, next)| {
             f.when(cell.lt(kernel.layout.producer_cell_count()), || {
                 let end = match GraphRunner::new(kernel) {
                     Some(graphs) => graphs.end_launch(f, cell, (status, value)),
                     None => (status, value),
                 };
                 self.end_task_of(f, cells, cell, end);
-                up.leave(());
+                up.leave(next);
             });
             let link = f.load(tree.link(cell, tree_word::PARENT));
             let (parent, into) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
             let spawned = || {
                 self.tell_parent(f, tree, (parent, into), (status, value));
                 spawn::free_cell(f, kernel, cells, tree, cell);
+                next
             };
-            match GraphRunner::new(kernel) {
+            let next = match GraphRunner::new(kernel) {
                 Some(graphs) => {
-                    let node = || graphs.end_node(f, (cell, parent), (status, value));
-                    f.choose(graphs.is_node(cell), node, spawned);
+                    let node = || graphs.end_node(f, (cell, parent, next), (status, value));
+                    f.choose(graphs.is_node(cell), node, spawned)
                 }
                 None => spawned(),
-            }
-            let claimed = take_child_off(f, kernel, cells, parent);
-            f.when(!claimed, || up.leave(()));
+            };
+            let (claimed, woken) = take_child_off(f, cells, parent);
+            let next = f.choose(
+                woken & next.ne(0),
+                || {
+                    home::push_spawned(f, kernel, cells, parent);
+                    next
+                },
+                || f.select(woken, parent + 1, next),
+            );
+            f.when(!claimed, || up.leave(next));
             let end = f.load(tree.link(parent, tree_word::END));
             let (status, value) = self.last_word(f, cells, tree, parent, end);
-            (parent, status, value)
-        });
+            (parent, status, value, next)
+        })
     }
 
     /// Gives the parent of a task that ends its result, or counts its fault.
@@ -580,15 +637,9 @@ impl CellServer<'_> {
         });
     }
 
-    /// Decides how many places at home the group uses in this turn, and notes whether it is idle. One lane does this.
-    pub(super) fn note_idleness<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        tree: &TreeContext,
-    ) {
+    /// Decides how many places at home the group uses in this turn, given how many groups are idle. One lane does this.
+    pub(super) fn limit_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, idle: U32<'b>) {
         let most = self.kernel.layout.home_cells();
-        let idle = f.atomic_load(Order::Relaxed, Scope::Device, tree.buffers.idle.at(0));
         let own = f.load(cells.words.at(home_word::IDLE));
         let few = self.kernel.layout.lanes.min(most);
         f.store(cells.words.at(home_word::LIMIT), f.select(idle.gt(own), few, most));
@@ -612,15 +663,14 @@ impl CellServer<'_> {
     }
 }
 
-/// Takes a child that has ended off the count of its parent. If it was the last, the parent goes on if it has waited for
-/// its children. Gives whether the parent has ended itself and has waited only for this, so that its end becomes known
-/// now.
+/// Takes a child that has ended off the count of its parent. Gives whether the parent has ended itself and has waited only for
+/// this, so that its end becomes known now, and whether the parent goes on because it has waited for its children. In either
+/// case, this lane has the parent.
 fn take_child_off<'b>(
     f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
     cells: &CellBuffers,
     parent: U32<'b>,
-) -> Val<'b, bool> {
+) -> (Val<'b, bool>, Val<'b, bool>) {
     use cell_state::{CHILD_SHIFT, ENDING, JOINS, LIVE, PARKED, PAUSE, PHASE};
     // Pairs with itself and with the change of the state below: whoever takes the last child off sees what all of them
     // wrote.
@@ -638,11 +688,8 @@ fn take_child_off<'b>(
                 let joined = f.select(waits(seen, JOINS), live, seen);
                 f.select(waits(seen, ENDING), ended, joined)
             });
-            f.when(waits(seen, JOINS) & (seen & PAUSE).eq(0), || {
-                home::push_spawned(f, kernel, cells, parent);
-            });
-            waits(seen, ENDING)
+            (waits(seen, ENDING), waits(seen, JOINS) & (seen & PAUSE).eq(0))
         },
-        || f.lit(false),
+        || (f.lit(false), f.lit(false)),
     )
 }
