@@ -4,7 +4,8 @@
 //! The `test` line describes the kernel: first `near`, `far`, `both` or `drain`; then, where they apply,
 //! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
 //! of several subgroups that progress independently), `remote` (the device has memory of its own, and its groups do not
-//! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable) and `wide-steps` (a group-wide one is).
+//! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable), `wide-steps` (a group-wide one
+//! is) and `weights` (two tenants share the rings by weight).
 //! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so
 //! that they belong to a task.
 
@@ -13,7 +14,7 @@ use pelton::protocol::step::{
     self, DRAIN, FAR, FENCES, FOLLOWS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS, LANES, LOCAL, MARKS,
     NEAR, OWN, PAIR, PAYLOAD, ProtocolStep, REMOTE, REPLY, STEPS, TELLS, TOLD, WATCH,
 };
-use pelton::{Handler, Placement};
+use pelton::{Handler, Placement, Tenant};
 use pelton_device::{Caps, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
@@ -214,6 +215,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
             "payload" => (with_payloads(spec), shape | PAYLOAD | REPLY),
             "steps" => (with_steps(spec, Width::Lane), shape | STEPS | LANE_STEPS),
             "wide-steps" => (with_steps(spec, Width::Group), shape | STEPS | GROUP_STEPS),
+            "weights" => (with_weights(spec), shape),
             word => {
                 let words = [
                     "near",
@@ -230,6 +232,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                     "payload",
                     "steps",
                     "wide-steps",
+                    "weights",
                 ];
                 let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
@@ -291,6 +294,11 @@ fn with_steps(spec: Spec, width: Width) -> Spec {
         Width::Group => Handler::group_wide(move |group| steps(&group)),
     };
     spec.handler("steps", handler)
+}
+
+/// The spec with two tenants that share the rings by weight.
+pub fn with_weights(spec: Spec) -> Spec {
+    spec.tenant(Tenant::new(0).producers(2).weight(1)).tenant(Tenant::new(1).weight(3))
 }
 
 /// The spec with payloads and replies. Its handler gives the first word of its payload back; if the kernel has another

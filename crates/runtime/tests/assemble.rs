@@ -133,6 +133,22 @@ fn text(buffers: &str, body: &str) -> Spec {
 }
 
 #[test]
+fn only_tenants_that_share_rings_make_another_kernel() {
+    let caps = open("reference").unwrap().caps().clone();
+    let print = |spec: &Spec| pelton_ir::text::print(&assemble(spec, &caps).unwrap().module);
+    let two = |tenant: Tenant| print(&Spec::default().tenant(tenant));
+    let in_turn = two(Tenant::new(1));
+    assert!(!in_turn.contains("shares"), "producers come in turn");
+    let by_weight = two(Tenant::new(1).weight(1));
+    assert!(by_weight.contains("shares"), "a weight is stated, whatever it is");
+    assert_eq!(by_weight, two(Tenant::new(1).weight(1000)), "the kernel reads the weights from memory");
+    let alone = Spec::default().tenant(Tenant::new(0).weight(7));
+    assert_eq!(print(&alone), print(&Spec::default()), "one tenant shares with nobody");
+    let drain = |tenant: Tenant| print(&Spec::default().lifetime(Lifetime::Drain).tenant(tenant));
+    assert_eq!(drain(Tenant::new(1).weight(2)), drain(Tenant::new(1)), "a batch has no rings");
+}
+
+#[test]
 fn impossible_pairs_are_refused_by_name() {
     let one = |spec: Spec| spec.handler_at(add(), "add", Handler::lane_wide(|slot| slot.finish(slot.arg(0))));
     assert!(refusal(Spec::default().io(Io::Polled)).contains("io = polled"));
@@ -155,6 +171,11 @@ fn impossible_pairs_are_refused_by_name() {
     assert!(refusal(Spec::new(Geometry::new(100))).contains("power of two"));
     assert!(refusal(Spec::default().producers(0)).contains("no producers"));
     assert!(refusal(Spec::default().tenant(Tenant::new(29))).contains("below 29"));
+    for weight in [0, 1001, u32::MAX] {
+        let refused = refusal(Spec::default().tenant(Tenant::new(3).weight(weight)));
+        let why = format!("its weight is {weight}, and must be at least 1 and at most 1000");
+        assert!(refused.contains(&why), "{refused}");
+    }
     assert!(refusal(Spec::default().share(0)).contains("share"));
     assert!(refusal(Spec::default().format("{} {} {}")).contains("format 1"));
     let shared = Region { access: Access::ReadWrite, ..Region::shared("table", Type::U32, 4) };

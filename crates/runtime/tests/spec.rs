@@ -161,6 +161,8 @@ fn mistakes_are_shown_where_they_are() {
         ("tenant = 3", "1:10", "this is an integer; it must be an array"),
         ("[[tenant]]\nid = 0\nallow = [\"ATOMIC_AD\"]", "3:10", "did you mean ATOMIC_ADD?"),
         ("[[tenant]]\nid = 0\nallow = []\nmask = 1", "3:9", "`allow` or `mask`, not both"),
+        ("[[tenant]]\nid = 0\nweight = \"3\"", "3:10", "this is a string; it must be a number"),
+        ("[[tenant]]\nid = 0\nweight = -3", "3:10", "the number must be from 0"),
         (
             "[[region]]\nname = \"r\"\ntype = \"f64\"\nlen = 1",
             "3:8",
@@ -232,8 +234,8 @@ fn region() -> impl Strategy<Value = Region> {
 
 fn tenant() -> impl Strategy<Value = Tenant> {
     let sizes = proptest::collection::vec((name(), any::<u32>()), 0..3);
-    (any::<[u32; 6]>(), name(), sizes).prop_map(|(words, name, sizes)| {
-        let [id, producers, mask, quota, weight, observables] = words;
+    (any::<[u32; 5]>(), any::<Option<u32>>(), name(), sizes).prop_map(|(words, weight, name, sizes)| {
+        let [id, producers, mask, quota, observables] = words;
         let tenant = Tenant { id, name, producers, mask, quota, weight, observables, sizes: Vec::new() };
         sizes.into_iter().fold(tenant, |tenant, (name, len)| tenant.size(name, len))
     })

@@ -3,7 +3,7 @@
 use pelton::kernel::{Claim, Geometry, Handler, Lifetime, SlotBody, Spec, Telemetry, assemble};
 use pelton::{Opcode, Placement};
 use pelton_device::{Caps, open};
-use pelton_filetest::kernel::{WantedKernel, wanted_kernel};
+use pelton_filetest::kernel::{WantedKernel, wanted_kernel, with_weights};
 use pelton_ir::types::{Order, Scope};
 use pelton_ir::valid::Valid;
 
@@ -27,6 +27,7 @@ pub(crate) fn gpu() -> Vec<(&'static str, Spec)> {
         ("near-priority", near.clone().claim(Claim::PRIORITY)),
         ("near-wide", wide(near.clone())),
         ("near-payload", payload(near.clone())),
+        ("near-weights", with_weights(near.clone())),
         ("near-fused", fused(near)),
         ("far", far.clone()),
         ("far-priority", far.clone().claim(Claim::PRIORITY)),
@@ -34,11 +35,14 @@ pub(crate) fn gpu() -> Vec<(&'static str, Spec)> {
         ("far-uncounted", far.clone().telemetry(Telemetry::Off)),
         ("far-payload", payload(far.clone())),
         ("far-wide-payload", payload(wide(far.clone()))),
+        ("far-weights", with_weights(far.clone())),
+        ("far-priority-weights", with_weights(far.clone()).claim(Claim::PRIORITY)),
         ("far-fused", fused(far)),
         ("both", both.clone()),
         ("both-priority", both.clone().claim(Claim::PRIORITY)),
         ("both-wide", wide(both.clone())),
         ("both-payload", payload(both.clone())),
+        ("both-weights", with_weights(both.clone())),
         ("both-fused", fused(both)),
         ("drain", drain.clone()),
         ("drain-wide", wide(drain.clone())),

@@ -21,6 +21,7 @@ use super::graphs::{GraphLayout, MAX_GRAPHS, entry_word};
 use super::home::home_word;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::placement::Placement;
+use super::ring_shares::share_word;
 use super::spec::{Lifetime, Report, Spec};
 use super::tenant::Tenant;
 use super::tree::tree_word;
@@ -143,6 +144,8 @@ pub(crate) enum FirstContent {
     RingTenants,
     /// It holds the stride of each tenant, which is the less the greater the tenant's weight is.
     TenantStrides,
+    /// It holds which producers each tenant has, and its stride.
+    TenantShares,
     /// It holds the first element and the number of elements of each piece, by tenant and region. The observables of a
     /// tenant come after its regions.
     Pieces,
@@ -236,7 +239,7 @@ macro_rules! buffers {
 
 use FirstContent::{
     AllOnes, ControlWords, GraphInstances, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts,
-    TenantStrides, Zeros, ZerosEachRun,
+    TenantShares, TenantStrides, Zeros, ZerosEachRun,
 };
 
 #[rustfmt::skip]
@@ -505,8 +508,8 @@ buffers! {
             "The tenant of each ring, for the lanes that poll.";
         served Served u32 "served" Group Kernel (|p| p.layout.levels) (Zeros)
             "The window in which each level was last served.";
-        cursor Cursor u32 "cursor" Group Kernel (|p| p.layout.levels) (Zeros)
-            "The producer at which the search through each level begins.";
+        cursor Cursor u32 "cursor" Group Kernel (cursors) (Zeros)
+            "The producer at which the search through each level begins. Where tenants share rings by weight, the producer of each tenant, among its own, at which the search through its rings of each level begins.";
         records Records u64 "records" Group Kernel (|p| p.layout.window) (Zeros)
             "The completion records of a window. A task that has not ended has a `WindowState` in its record.";
         faults Faults u32 "faults" Group Kernel (|p| p.layout.window) (Zeros)
@@ -520,6 +523,16 @@ buffers! {
         state GroupState u32 "state" Group Kernel (|_| group_state::WORDS) (Zeros)
             "Single words of a group, which are those of `group_state`.";
     }
+
+    /// What tenants that share rings by weight need; see [`ring_shares`](super::super::ring_shares).
+    RingShareBuffers {
+        table ShareTable u32 "shares" Device Nobody (|p| p.layout.tenant_count() * share_word::WORDS) (TenantShares)
+            "The producers and the stride of each tenant, by its number. The words are those of `share_word`.";
+        times RingTimes u64 "ring_times" Group Kernel (|p| p.layout.tenant_count() * p.layout.levels) (Zeros)
+            "How far each tenant has advanced at each level in this group, in strides of the tasks that were taken.";
+        floors RingFloors u64 "ring_floors" Group Kernel (|p| p.layout.levels) (Zeros)
+            "The time of the tenant that was last served at each level, when it was chosen.";
+    }
 }
 }
 
@@ -528,8 +541,8 @@ pub(crate) use rows::TABLE;
 pub(super) use rows::{
     BatchSlots, CellBuffers, ControlCopy, EventBuffers, FarSlots, FrameBuffers, FrontierBuffers,
     GlobalBuffers, GraphBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers,
-    PayloadCopies, PieceCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, RoundBuffers, RouterBuffers,
-    SharedBuffers, SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
+    PayloadCopies, PieceCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, RingShareBuffers, RoundBuffers,
+    RouterBuffers, SharedBuffers, SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].
@@ -575,6 +588,14 @@ fn counter_rows(plan: KernelPlan<'_>) -> u32 {
 /// How many words the frames of all windows have.
 fn frame_words(plan: KernelPlan<'_>) -> u32 {
     plan.layout.frame_count() * plan.layout.steps.map_or(0, |steps| steps.frame_words)
+}
+
+/// How many searches through producers there are, each of which begins at a producer of its own.
+fn cursors(plan: KernelPlan<'_>) -> u32 {
+    match plan.spec.shares_rings_by_weight() {
+        true => plan.layout.tenant_count() * plan.layout.levels,
+        false => plan.layout.levels,
+    }
 }
 
 /// How many cells a group has at home at most.

@@ -7,6 +7,12 @@
 //! are many more groups than producers, each group always starts its search at one producer, and each producer has
 //! several groups that look at it first.
 //!
+//! If the `Spec` states weights, then [tenants share](super::ring_shares) each level, and the producers of a tenant come
+//! in turn. The time of a tenant advances with every task that the group takes from its rings of that level. So a tenant
+//! of weight `w` of which the group has taken `n` tasks at once is served again before the group has taken more than
+//! `n × v / w` tasks of that level, and a window, from any tenant of weight `v`. Light tasks that wait alone are not
+//! counted, because whoever polls runs them without a window.
+//!
 //! Where the host can wake groups, an idle group sleeps for up to a second. So whoever stores something that a group may
 //! be waiting for has to wake it afterwards: the host when it has published tasks or asks, or when a change of control
 //! words holds; the router when it has passed on a tail or the stop; and a group when it has put a cell into a queue, or
@@ -50,16 +56,11 @@ pub(super) fn write_choice(
     slots: &BankSlots,
     ready: Callee<u32, bool>,
 ) -> Callee<(), u32> {
-    let (levels, producers) = (kernel.layout.levels, kernel.layout.producers);
-    let look = m.function::<u32, u32>(slots.function_name("look"), |f, level| {
-        let first = f.load(kernel.shared.cursor.at(level));
-        f.range((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
-            let at = first + k;
-            let ring = level * producers + f.select(at.ge(producers), at - producers, at);
-            f.when(f.call(ready, ring), || rings.leave(ring));
-            none
-        })
-    });
+    let levels = kernel.layout.levels;
+    let look = match kernel.ring_shares() {
+        Some(shares) => shares.write_look(m, slots, ready),
+        None => write_look_in_turn(m, kernel, slots, ready),
+    };
     m.function(slots.function_name("pick"), |f, ()| {
         let Claim::Priority { every } = kernel.spec.claim else {
             return f.call(look, f.lit(0));
@@ -82,24 +83,46 @@ pub(super) fn write_choice(
     })
 }
 
+/// Writes the function that chooses a ring of a level that has tasks for this group: that of the next producer in turn.
+/// It gives [`NO_RING`] if there is none.
+fn write_look_in_turn(
+    m: &mut Builder,
+    kernel: &KernelContext<'_>,
+    slots: &BankSlots,
+    ready: Callee<u32, bool>,
+) -> Callee<u32, u32> {
+    let producers = kernel.layout.producers;
+    m.function(slots.function_name("look"), |f, level| {
+        let first = f.load(kernel.shared.cursor.at(level));
+        f.range((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
+            let at = first + k;
+            let ring = level * producers + f.select(at.ge(producers), at - producers, at);
+            f.when(f.call(ready, ring), || rings.leave(ring));
+            none
+        })
+    })
+}
+
 /// Whether each group always starts its search at one producer, because there are several groups per producer.
-fn has_own_producer(kernel: &KernelContext<'_>, slots: &BankSlots) -> bool {
+pub(super) fn has_own_producer(kernel: &KernelContext<'_>, slots: &BankSlots) -> bool {
     slots.bank.placement == Placement::Far && slots.bank.groups > 2 * kernel.layout.producers
 }
 
-/// Notes that a ring was served, so that other rings come first next time.
+/// Notes that a group has taken `count` tasks from a ring, so that other rings come first next time.
 pub(super) fn note_served<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     slots: &BankSlots,
-    ring: U32<'b>,
-    level: U32<'b>,
+    (ring, level, tenant): (U32<'b>, U32<'b>, U32<'b>),
+    count: U32<'b>,
 ) {
     let producers = kernel.layout.producers;
     let turn = f.load(kernel.shared.state.at(state::TURN));
     f.store(kernel.shared.served.at(level), turn);
     f.store(kernel.shared.state.at(state::TURN), turn + 1);
-    if !has_own_producer(kernel, slots) {
+    if let Some(shares) = kernel.ring_shares() {
+        shares.charge(f, slots, (ring, level, tenant), count);
+    } else if !has_own_producer(kernel, slots) {
         let next = ring - level * producers + 1;
         f.store(kernel.shared.cursor.at(level), f.select(next.ge(producers), 0, next));
     }
@@ -126,7 +149,12 @@ pub(super) fn prefer_own_producer<'b>(
     kernel: &KernelContext<'_>,
     slots: &BankSlots,
 ) {
-    if has_own_producer(kernel, slots) {
+    if !has_own_producer(kernel, slots) {
+        return;
+    }
+    if let Some(shares) = kernel.ring_shares() {
+        shares.prefer_own_producers(f);
+    } else {
         for level in 0..kernel.layout.levels {
             f.store(kernel.shared.cursor.at(level), f.group() % kernel.layout.producers);
         }

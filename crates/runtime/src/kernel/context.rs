@@ -6,14 +6,15 @@ use pelton_ir::builder::{At, Buf, Builder, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{
-    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, SharedBuffers, SlotCopies,
-    SpawnBuffers,
+    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, RingShareBuffers, SharedBuffers,
+    SlotCopies, SpawnBuffers,
 };
 pub(super) use super::buffers::{LINE, STRIDE, group_state as state};
 use super::declare::Declarer;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::mode::Mode;
 use super::payload::TaskPlaces;
+use super::ring_shares::RingShares;
 use super::spec::{Spec, Telemetry};
 use super::steps::StepContext;
 use super::tree::TreeContext;
@@ -72,6 +73,8 @@ pub(super) struct KernelContext<'s> {
     pub source: SlotSource,
     pub global: GlobalBuffers,
     pub shared: SharedBuffers,
+    /// What tenants that share rings by weight need, if they do.
+    pub ring_shares: Option<RingShareBuffers>,
     /// The group's own copy of the table of pieces, on devices whose other memory is slow to reach.
     pub pieces: Option<PieceCopies>,
     /// The payloads and replies of tasks, if they have any.
@@ -99,6 +102,7 @@ impl<'s> KernelContext<'s> {
             in_place.unwrap_or_else(|| SlotSource { words: SlotCopies::declare(&mut d).window, live: false });
         let global = GlobalBuffers::declare(&mut d);
         let shared = SharedBuffers::declare(&mut d);
+        let ring_shares = spec.shares_rings_by_weight().then(|| RingShareBuffers::declare(&mut d));
         let steps = StepContext::declare(&mut d);
         let trees = TreeContext::declare(&mut d);
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
@@ -113,6 +117,7 @@ impl<'s> KernelContext<'s> {
             source,
             global,
             shared,
+            ring_shares,
             pieces,
             places,
             areas,
@@ -147,6 +152,11 @@ impl<'s> KernelContext<'s> {
             }
         });
         f.barrier();
+    }
+
+    /// The rings as tenants share them, if they do so by weight.
+    pub(super) fn ring_shares(&self) -> Option<RingShares<'_>> {
+        self.ring_shares.as_ref().map(|buffers| RingShares { kernel: self, buffers })
     }
 
     /// Whether the kernel counts tasks.

@@ -140,7 +140,9 @@ fn serve_windows<'b>(
                 let mask = f.group_broadcast(mask, 0);
                 let owner = RingOwner { ring, level, tenant, mask };
                 run.run_window(f, TaskWindow { base, first, count, owner: WindowOwner::Ring(owner) });
-                f.when(f.lane().eq(0), || claim::note_served(f, kernel, run.slots, ring, level));
+                f.when(f.lane().eq(0), || {
+                    claim::note_served(f, kernel, run.slots, (ring, level, tenant), count);
+                });
                 f.lit(0)
             },
         );

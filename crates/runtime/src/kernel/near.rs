@@ -200,7 +200,7 @@ fn take_window<'b>(
         f.when(f.lane().eq(0), || {
             f.store(kernel.shared.heads.at(ring), first + f.cast::<u64>(count));
             f.store(kernel.shared.suspect.at(ring), 0);
-            claim::note_served(f, kernel, slots, ring, level);
+            claim::note_served(f, kernel, slots, (ring, level, tenant), count);
         });
         match kernel.source.live {
             true => run.finish_window(f, window),

@@ -11,11 +11,10 @@
 //! - The most urgent level that has cells comes first. But one time in [`OTHER_LEVEL_EVERY`] that the group has shared its
 //!   home, the search begins at a level that changes each time. So a group serves every level that has cells at least
 //!   once in `TURNS_AT_HOME × OTHER_LEVEL_EVERY × levels` turns.
-//! - Among the tenants that have cells of that level, the one whose *time* is least comes first. The time of a tenant
-//!   advances with every cell that the group takes from its queues, the slower the greater the tenant's weight is. A
-//!   tenant none of whose cells wait does not save its time up: it begins where the others are. So while several tenants
-//!   have cells that wait, a group divides the places of its home among them by weight, up to what one full home takes
-//!   before it is shared. If their steps are alike, this divides the steps too.
+//! - Among the tenants that have cells of that level, the one whose *time* is least comes first, as
+//!   [strides](super::stride) explain. The time of a tenant advances with every cell that the group takes from its
+//!   queues. So while several tenants have cells that wait, a group divides the places of its home among them by weight,
+//!   up to what one full home takes before it is shared. If their steps are alike, this divides the steps too.
 
 use pelton_ir::builder::FunctionBuilder;
 use pelton_ir::types::{Order, Scope};
@@ -25,6 +24,7 @@ use super::claim;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
 use super::home::{CellServer, home_word};
 use super::layout::Layout;
+use super::stride::strides_of;
 use crate::protocol::control;
 
 /// While cells wait in the queues, a group shares its home after this many turns.
@@ -33,8 +33,6 @@ pub(super) const TURNS_AT_HOME: u32 = 8;
 const OTHER_LEVEL_EVERY: u32 = 4;
 /// The number that stands for no queue.
 pub(super) const NO_QUEUE: u32 = u32::MAX;
-/// By how much one cell that is taken advances the time of a tenant of weight 1.
-pub(crate) const STRIDE_OF_WEIGHT_1: u32 = 1 << 20;
 
 /// The word with the position up to which entries of a queue were taken.
 fn queue_front(queue: U32<'_>) -> U32<'_> {
@@ -225,7 +223,7 @@ impl CellServer<'_> {
                 before.eq(front),
                 || {
                     let tenant = queue / kernel.layout.levels;
-                    let by = found * f.cast::<u64>(f.load(cells.strides.at(tenant)));
+                    let by = strides_of(f, found, f.load(cells.strides.at(tenant)));
                     f.store(cells.times.at(tenant), f.load(cells.times.at(tenant)) + by);
                 },
                 || f.store(arrived, behind(f.lit(0))),

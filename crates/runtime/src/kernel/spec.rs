@@ -77,7 +77,8 @@ pub enum Lifetime {
 /// In which order tasks are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Claim {
-    /// Rings are served in turn, and each ring in the order of its tasks.
+    /// Rings are served in turn, and each ring in the order of its tasks. If tenants state weights, they share the turns
+    /// by [weight](super::tenant::Tenant::weight()).
     #[default]
     Owned,
     /// Each producer has one ring per level of priority. The most urgent level that has tasks is served first. Once in
@@ -481,6 +482,14 @@ impl Spec {
                 pelton_ir::text::nearest_name(name, own.chain(opcode::TABLE.iter().map(|row| row.name)));
             UnknownOpcode { name: name.into(), nearest: nearest.map(String::from) }
         })
+    }
+
+    /// Whether tenants share rings by weight: several tenants have rings, and at least one of them states a weight.
+    pub(super) fn shares_rings_by_weight(&self) -> bool {
+        let served = || self.tenants.iter().filter(|tenant| tenant.producers > 0);
+        self.lifetime == Lifetime::Persistent
+            && served().count() > 1
+            && served().any(|tenant| tenant.weight.is_some())
     }
 
     /// Adds what PRINTF prints for the next format id. The first format has id 1.

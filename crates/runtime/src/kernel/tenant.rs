@@ -55,9 +55,9 @@ pub struct Tenant {
     /// How many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
     /// limit.
     pub quota: u32,
-    /// The tenant's share of the resumable tasks that run, relative to the weights of other tenants. It is at least 1 and
-    /// at most [`Tenant::MAX_WEIGHT`].
-    pub weight: u32,
+    /// The tenant's share of the tasks that run, relative to the weights of other tenants. It is at least 1 and at most
+    /// [`Tenant::MAX_WEIGHT`]. A tenant that states none has weight 1.
+    pub weight: Option<u32>,
     /// How many observables the tenant has. Observables are words that tasks show to the host: LOAD_U32 and fences
     /// write them.
     pub observables: u32,
@@ -82,7 +82,7 @@ impl Tenant {
             producers: 1,
             mask: u32::MAX,
             quota: 0,
-            weight: 1,
+            weight: None,
             observables: 0,
             sizes: Vec::new(),
         }
@@ -117,11 +117,14 @@ impl Tenant {
     /// The greatest weight that a tenant may have.
     pub const MAX_WEIGHT: u32 = 1000;
 
-    /// Sets the tenant's share of the resumable tasks that run. While several tenants have tasks that wait, each group
-    /// takes their tasks in proportion to the weights of the tenants. If their steps are alike, this divides the steps
-    /// too.
+    /// Sets the tenant's share of the tasks that run. While several tenants have tasks that wait at the same level of
+    /// priority, each group takes their tasks in proportion to the weights of the tenants, however many producers they
+    /// have. For resumable tasks, this divides the steps too, if they are alike.
+    ///
+    /// If no tenant of a `Spec` states a weight, then resumable tasks are taken as if all tenants had weight 1, but other
+    /// tasks are taken by producer in turn, so that a tenant with more producers gets more of them.
     pub fn weight(self, weight: u32) -> Self {
-        Tenant { weight, ..self }
+        Tenant { weight: Some(weight), ..self }
     }
 
     /// Sets how many observables the tenant has.

@@ -5,7 +5,8 @@ use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
 use crate::kernel::buffers::{BufferRow, FirstContent, STRIDE};
 use crate::kernel::layout::BufferKey;
-use crate::kernel::ready::STRIDE_OF_WEIGHT_1;
+use crate::kernel::ring_shares::share_table;
+use crate::kernel::stride::tenant_strides;
 use crate::kernel::{Layout, Spec, Tenant};
 use crate::protocol::control;
 
@@ -57,6 +58,7 @@ fn fill_some(
                 FirstWords::W32(layout.rings.iter().map(|ring| ring.tenant).collect())
             }
             FirstContent::TenantStrides => FirstWords::W32(tenant_strides(spec)),
+            FirstContent::TenantShares => FirstWords::W32(share_table(spec, layout)),
             FirstContent::Pieces => FirstWords::W32(pieces(layout)),
             FirstContent::StripeStarts => FirstWords::W64(starts.to_vec()),
             FirstContent::NearStripeStarts => FirstWords::W64(near_stripe_starts(layout, starts)),
@@ -107,13 +109,6 @@ fn instance_bits(layout: &Layout) -> Vec<u64> {
         few => (1 << few) - 1,
     };
     (0..count).step_by(64).map(word).collect()
-}
-
-/// Returns the stride of each tenant. Numbers that no tenant has get that of weight 1.
-fn tenant_strides(spec: &Spec) -> Vec<u32> {
-    let weight =
-        |id: u32| spec.tenants.iter().find(|tenant| tenant.id == id).map_or(1, |tenant| tenant.weight);
-    (0..Tenant::MAX_TENANTS).map(|id| STRIDE_OF_WEIGHT_1 / weight(id).max(1)).collect()
 }
 
 /// Returns the start of each near stripe, one stride apart.

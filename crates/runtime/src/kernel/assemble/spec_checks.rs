@@ -111,8 +111,8 @@ fn check_tenants(spec: &Spec) -> Result<(), AssembleError> {
                 Tenant::MAX_QUOTA
             ));
         }
-        if !(1..=Tenant::MAX_WEIGHT).contains(&tenant.weight) {
-            let (weight, most) = (tenant.weight, Tenant::MAX_WEIGHT);
+        if let Some(weight) = tenant.weight.filter(|weight| !(1..=Tenant::MAX_WEIGHT).contains(weight)) {
+            let most = Tenant::MAX_WEIGHT;
             return refuse(format!("its weight is {weight}, and must be at least 1 and at most {most}"));
         }
         let is_region = |name: &str| spec.regions.iter().any(|region| region.name == name);

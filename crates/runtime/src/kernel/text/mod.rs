@@ -40,7 +40,7 @@
 //! name = "alice"
 //! producers = 2
 //! allow = ["add", "ATOMIC_ADD"]          # or mask = 0x104; everything is allowed if left out
-//! weight = 1                             # its share of the steps of resumable tasks, from 1 to 1000
+//! weight = 1                             # its share of the tasks, from 1 to 1000; if no tenant has one, producers come in turn
 //! quota = 0                              # how many tasks it may start, at most 1000000000; 0 means no limit
 //! observables = 4
 //! size = { data = 4096 }

@@ -68,7 +68,9 @@ fn print_region(region: &Region, f: &mut Formatter<'_>) -> Result {
 fn print_tenant(tenant: &Tenant, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "\n[[tenant]]\nid = {}\nname = {}", tenant.id, quote_toml(&tenant.name))?;
     writeln!(f, "producers = {}\nmask = {:#x}", tenant.producers, tenant.mask)?;
-    writeln!(f, "weight = {}", tenant.weight)?;
+    if let Some(weight) = tenant.weight {
+        writeln!(f, "weight = {weight}")?;
+    }
     writeln!(f, "quota = {}\nobservables = {}", tenant.quota, tenant.observables)?;
     if !tenant.sizes.is_empty() {
         let sizes = tenant.sizes.iter().map(|(name, len)| format!("{} = {len}", quote_toml(name)));

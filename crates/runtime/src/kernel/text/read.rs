@@ -262,7 +262,7 @@ fn read_tenant(table: TomlTable<'_>, handlers: &[NamedHandler]) -> Option<Tenant
     if let Some(mask) = mask.and_then(|value| table.read_number(value)) {
         tenant.mask = mask;
     }
-    tenant.weight = table.number_or("weight", tenant.weight);
+    tenant.weight = table.get("weight").and_then(|value| table.read_number(value));
     tenant.quota = table.number_or("quota", tenant.quota);
     tenant.observables = table.number_or("observables", tenant.observables);
     if let Some(sizes) = table.get("size").and_then(|value| table.read_table(value)) {
