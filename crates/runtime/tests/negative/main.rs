@@ -25,6 +25,7 @@ mod pretend;
 mod prints;
 mod rights;
 mod runs;
+mod shares;
 mod spread;
 mod tenants;
 mod torn;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     }
     let themes = themes![
         asks, cells, counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure,
-        prints, rights, runs, spread, tenants, torn, turns, wide,
+        prints, rights, runs, shares, spread, tenants, torn, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {
