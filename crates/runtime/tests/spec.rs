@@ -146,6 +146,13 @@ fn handlers_from_rust_have_a_text() {
 }
 
 #[test]
+fn what_a_mistake_in_a_handler_refers_to_is_shown_in_the_file() {
+    let twice = "share = 50\n\n[[handler]]\nname = \"twice\"\ntext = '''\nfn f() {\n}\n\nfn f() {\n}\n'''\n";
+    let report = wrong(twice);
+    assert!(report.contains("it is first defined here\n --> <spec>:6:4"), "{report}");
+}
+
+#[test]
 fn mistakes_are_shown_where_they_are() {
     let bad = ADD.replace("atomic_add", "atomic_ad");
     for (text, at, what) in [

@@ -40,6 +40,12 @@ impl Diagnostic {
         self.notes.push(note.into());
         self
     }
+
+    /// Adds another place that has to do with the mistake, and what it has to do with it.
+    pub fn also(mut self, place: TextPlace, how: impl Into<String>) -> Self {
+        self.also.push((place, how.into()));
+        self
+    }
 }
 
 /// Prints the message alone, as errors do.

@@ -166,7 +166,11 @@ error[syntax]: expected `}`, found the end of the text
 2 |   barrier
   |          ^ expected `}`
   |
-  = note: it closes the `{` of line 1
+note: it closes this
+ --> a.pel:1:13
+  |
+1 | kernel main {
+  |             ^
 ";
     assert_eq!(
         text::render_diagnostics("a.pel", "kernel main {\n  barrier\n\n", &list, ColorMode::Plain),

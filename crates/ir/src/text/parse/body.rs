@@ -159,8 +159,7 @@ impl<'p, 't> BodyParser<'p, 't> {
         }
         if !self.lost {
             self.lost = true;
-            let note = format!("it closes the `{{` of line {}", self.p.read.line_number(open.start));
-            let error = self.p.read.expected("`}`").note(note);
+            let error = self.p.read.expected("`}`").also(open, "it closes this");
             self.p.read.error(error);
         }
         Err(Reported)

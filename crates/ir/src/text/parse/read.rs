@@ -192,8 +192,9 @@ impl<'t> TokenReader<'t> {
     /// Reports a name that is taken.
     pub(crate) fn duplicate(&mut self, what: &str, token: Token, first: u32) -> Reported {
         let message = format!("{what} {} is defined twice", quote(self.slice(token)));
-        let note = format!("it is first defined on line {}", self.line_number(first));
-        self.error(Diagnostic::new("duplicate", token.place, message).label("defined again").note(note))
+        let first = TextPlace { start: first, end: first + (token.place.end - token.place.start) };
+        let error = Diagnostic::new("duplicate", token.place, message).label("defined again");
+        self.error(error.also(first, "it is first defined here"))
     }
 
     /// Reports an error if a definition may not use a name.
@@ -209,11 +210,6 @@ impl<'t> TokenReader<'t> {
         let note =
             "a name consists of letters, digits, `_` and `.`, and does not begin with a digit or a dot";
         Err(self.error(Diagnostic::new("syntax", token.place, message).label("not a name").note(note)))
-    }
-
-    /// Returns the number of the line that contains a byte, starting with 1.
-    pub(crate) fn line_number(&self, at: u32) -> usize {
-        1 + self.text.as_bytes()[..at as usize].iter().filter(|byte| **byte == b'\n').count()
     }
 
     /// Whether the rest of the text was not read.
